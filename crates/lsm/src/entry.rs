@@ -1,0 +1,224 @@
+//! Entries: one version of one key, and the order by which versions win.
+
+use crate::timestamp::Timestamp;
+use bytes::Bytes;
+
+/// The longest key, in bytes.
+pub const KEY_BYTES_MAX: usize = 4096;
+
+/// The longest value that the formats can hold, in bytes. Callers usually allow less.
+pub const VALUE_BYTES_MAX: usize = 1 << 30;
+
+/// When a version expires, in milliseconds since the Unix epoch.
+///
+/// The order is the one that ties are broken by: later is greater, and
+/// [`Expiry::NEVER`] is the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Expiry(u64);
+
+impl Expiry {
+    /// The version does not expire.
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// Expires at this millisecond since the Unix epoch; `u64::MAX` is [`Expiry::NEVER`].
+    #[must_use]
+    pub const fn at_unix_ms(unix_ms: u64) -> Self {
+        Self(unix_ms)
+    }
+
+    /// The millisecond since the Unix epoch, `u64::MAX` for [`Expiry::NEVER`].
+    #[must_use]
+    pub const fn unix_ms(self) -> u64 {
+        self.0
+    }
+
+    /// Whether a version with this expiry is dead at `now_unix_ms`.
+    #[must_use]
+    pub fn has_passed(self, now_unix_ms: u64) -> bool {
+        self != Self::NEVER && self.0 <= now_unix_ms
+    }
+}
+
+/// What a version says of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The key has a value.
+    Value,
+    /// The key was deleted.
+    Tombstone,
+}
+
+/// One version of a key: what a put or a delete writes and a get finds.
+///
+/// Key and value share one allocation, made when the entry is made, so that an
+/// entry never keeps a network buffer or a table's block alive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The key's bytes, then the value's.
+    data: Bytes,
+    key_bytes: u32,
+    kind: Kind,
+    /// The number of copies that the version was written for. Carried, not interpreted.
+    copies: u8,
+    timestamp: Timestamp,
+    expiry: Expiry,
+}
+
+impl Entry {
+    /// A version that holds `value` until `expiry`.
+    #[must_use]
+    pub fn value(
+        key: &[u8],
+        timestamp: Timestamp,
+        value: &[u8],
+        expiry: Expiry,
+        copies: u8,
+    ) -> Self {
+        Self::new(key, timestamp, Kind::Value, value, expiry, copies)
+    }
+
+    /// A version that says that the key was deleted.
+    #[must_use]
+    pub fn tombstone(key: &[u8], timestamp: Timestamp, copies: u8) -> Self {
+        Self::new(key, timestamp, Kind::Tombstone, &[], Expiry::NEVER, copies)
+    }
+
+    /// A version from its parts, as codecs read them.
+    pub(crate) fn new(
+        key: &[u8],
+        timestamp: Timestamp,
+        kind: Kind,
+        value: &[u8],
+        expiry: Expiry,
+        copies: u8,
+    ) -> Self {
+        let mut data = Vec::with_capacity(key.len() + value.len());
+        data.extend_from_slice(key);
+        data.extend_from_slice(value);
+        Self {
+            key_bytes: key.len() as u32,
+            data: Bytes::from(data),
+            kind,
+            copies,
+            timestamp,
+            expiry,
+        }
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        &self.data[..self.key_bytes as usize]
+    }
+
+    /// The value's bytes; none for a tombstone. An expired value is still one.
+    #[must_use]
+    pub fn value_bytes(&self) -> &[u8] {
+        &self.data[self.key_bytes as usize..]
+    }
+
+    /// The value as a handle that shares the entry's allocation.
+    #[must_use]
+    pub fn value_handle(&self) -> Bytes {
+        self.data.slice(self.key_bytes as usize..)
+    }
+
+    /// Whether it is a value or a tombstone.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The number of copies that the version was written for.
+    #[must_use]
+    pub fn copies(&self) -> u8 {
+        self.copies
+    }
+
+    /// When it was written.
+    #[must_use]
+    pub fn timestamp(&self) -> Timestamp {
+        self.timestamp
+    }
+
+    /// When it expires; [`Expiry::NEVER`] for a tombstone.
+    #[must_use]
+    pub fn expiry(&self) -> Expiry {
+        self.expiry
+    }
+
+    /// Whether a reader at `now_unix_ms` sees a value: neither a tombstone nor expired.
+    #[must_use]
+    pub fn is_live(&self, now_unix_ms: u64) -> bool {
+        self.kind == Kind::Value && !self.expiry.has_passed(now_unix_ms)
+    }
+
+    /// What decides between two versions of one key.
+    #[must_use]
+    pub fn rank(&self) -> Rank<'_> {
+        Rank {
+            timestamp: self.timestamp,
+            tombstone: self.kind == Kind::Tombstone,
+            expiry: self.expiry,
+            value: self.value_bytes(),
+            copies: self.copies,
+        }
+    }
+
+    /// The bytes of key and value.
+    #[must_use]
+    pub fn data_bytes(&self) -> usize {
+        self.data.len()
+    }
+}
+
+/// The order of the versions of one key; the greatest wins wherever the
+/// versions lie and in whatever order they came.
+///
+/// The derived order is the rule: the highest timestamp; at equal timestamps a
+/// tombstone, then the later expiry, the larger value (bytewise), the larger
+/// number of copies. Versions of equal rank are the same version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank<'a> {
+    timestamp: Timestamp,
+    tombstone: bool,
+    expiry: Expiry,
+    value: &'a [u8],
+    copies: u8,
+}
+
+/// An entry with its place in this store's order of arrival.
+///
+/// Timestamps decide which version wins; arrival decides which versions a
+/// snapshot may see. Everywhere in the engine records are sorted by key
+/// (ascending), rank (descending: the winner first), arrival (ascending).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// When the entry came: greater than that of all before it, or 0 for
+    /// "before every snapshot that lives".
+    pub arrival: u64,
+    /// The version that came.
+    pub entry: Entry,
+}
+
+impl Record {
+    /// The order in which memtables and tables hold records and merges give them.
+    #[must_use]
+    pub fn order(&self, other: &Self) -> std::cmp::Ordering {
+        self.entry
+            .key()
+            .cmp(other.entry.key())
+            .then_with(|| other.entry.rank().cmp(&self.entry.rank()))
+            .then_with(|| self.arrival.cmp(&other.arrival))
+    }
+}
+
+/// A sorted stream of records: a memtable, a table or a merge of them.
+pub trait RecordSource: Send {
+    /// The next record by [`Record::order`], or `None` after the last. An
+    /// error is final: the source gives nothing of use after it.
+    ///
+    /// # Errors
+    /// Those of reading: corruption or a failed disk.
+    fn next(&mut self) -> Result<Option<Record>, crate::Error>;
+}

@@ -1,0 +1,79 @@
+//! What can go wrong, named by what the caller must do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Why an operation of the engine failed. Cheap to clone: every write of a group gets it.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// Flush or compaction is behind, or too many writes wait. Try again later.
+    #[error("the store is overloaded: too many writes wait for the disk")]
+    Overloaded,
+    /// The disk has no room for more data. Reads and deletes go on; puts will
+    /// be taken again by themselves once there is room.
+    #[error("the disk is full: free space on it, or delete data")]
+    DiskFull,
+    /// An earlier sync failed, so that what is on disk is unknown. Reads go
+    /// on; restart the store to write again.
+    #[error("the store is read-only since a failed sync: {cause}")]
+    Poisoned {
+        /// The failure that poisoned the store.
+        cause: Arc<str>,
+    },
+    /// Stored bytes are not what was written. Another replica may have them.
+    #[error("corruption in {} at offset {offset}: {what}", .file.display())]
+    Corrupt {
+        /// The damaged file.
+        file: Arc<Path>,
+        /// Where in the file the damaged structure begins, in bytes.
+        offset: u64,
+        /// What was found.
+        what: Arc<str>,
+    },
+    /// The operating system refused a call on a file.
+    #[error("cannot {action} {}: {source}", .file.display())]
+    Io {
+        /// What was tried, as a verb: `read`, `sync`.
+        action: &'static str,
+        /// The file it was tried on.
+        file: Arc<Path>,
+        /// The system's answer.
+        source: Arc<io::Error>,
+    },
+    /// Another process has the folder open.
+    #[error("{} is in use by another process", .folder.display())]
+    Locked {
+        /// The data folder.
+        folder: PathBuf,
+    },
+    /// The store is being closed.
+    #[error("the store is closed")]
+    Closed,
+    /// The caller asked for something impossible: a key that is too long, a bad option.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl Error {
+    /// An I/O error with its context; a full disk becomes [`Error::DiskFull`].
+    pub(crate) fn io(action: &'static str, file: &Path, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull,
+            _ => Self::Io {
+                action,
+                file: file.into(),
+                source: Arc::new(source),
+            },
+        }
+    }
+
+    /// Corruption of `file` at `offset`.
+    pub(crate) fn corrupt(file: &Path, offset: u64, what: impl Into<Arc<str>>) -> Self {
+        Self::Corrupt {
+            file: file.into(),
+            offset,
+            what: what.into(),
+        }
+    }
+}

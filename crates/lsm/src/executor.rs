@@ -1,0 +1,27 @@
+//! The executor seam: the engine starts no thread, it hands out jobs.
+
+use std::time::Duration;
+
+/// A piece of background work. It runs once, may block on the disk, and
+/// schedules its own continuation.
+pub type Job = Box<dyn FnOnce() + Send>;
+
+/// What a job is for, so that an executor can give each its own thread and
+/// priority. The engine has at most one job of a lane under way at a time,
+/// delayed ones aside; an executor runs the jobs of a lane one after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// Group commit: writers wait for it.
+    Commit,
+    /// Flush of memtables, and upkeep of the log: writers wait for it when it falls behind.
+    Flush,
+    /// Compaction: nobody waits for it.
+    Compaction,
+}
+
+/// Runs the engine's jobs: threads in a node, a seeded order in a simulation.
+pub trait Executor: Send + Sync {
+    /// Runs `job` on `lane` once `delay` has passed. Jobs that still wait when
+    /// the executor stops are dropped.
+    fn spawn(&self, lane: Lane, delay: Duration, job: Job);
+}

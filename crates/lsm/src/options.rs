@@ -1,0 +1,103 @@
+//! How a store is opened.
+
+use crate::clock::Clock;
+use crate::disk::Disk;
+use crate::executor::Executor;
+use crate::random::Random;
+use crate::timestamp::Timestamp;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// When a write counts as stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Once it is synced: it survives a power cut.
+    Sync,
+    /// Once it is written; synced at most this long after. It survives the
+    /// process, and a power cut loses at most the last interval.
+    Interval(Duration),
+    /// Once it is written; the operating system decides when it reaches the disk.
+    Os,
+}
+
+/// How data blocks are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// LZ4 block format.
+    Lz4,
+}
+
+/// What can be set of a store. [`Options::default`] suits tests and small stores.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// When a write counts as stored.
+    pub durability: Durability,
+    /// A memtable that takes this many bytes of memory is frozen and flushed.
+    pub memtable_bytes: usize,
+    /// How many frozen memtables may wait for their flush before writers wait
+    /// for them; from half of it on, writers are slowed.
+    pub memtables_frozen_max: usize,
+    /// How many bytes of writes may wait for their commit before more are refused.
+    pub write_queue_bytes_max: usize,
+    /// Memory of the cache for data blocks, filters and index blocks, in bytes.
+    pub cache_bytes: usize,
+    /// The size at which a data or index block is complete, before compression, in bytes.
+    pub block_bytes: usize,
+    /// How data blocks are compressed.
+    pub compression: Compression,
+    /// The share of keys that a table's Bloom filter admits wrongly, between 0
+    /// and 1; `None` for no filter.
+    pub filter_false_positive_rate: Option<f64>,
+    /// Whether tables are compacted in the background.
+    pub compaction: bool,
+    /// How fast compaction may write, in bytes a second. Ignored when it falls behind.
+    pub compaction_bytes_per_second: u64,
+    /// The size at which compaction starts the next table, in bytes.
+    pub table_bytes: u64,
+    /// Space kept free for deletes, flush and compaction when the disk is full, in bytes.
+    pub disk_reserve_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Sync,
+            memtable_bytes: 8 << 20,
+            memtables_frozen_max: 2,
+            write_queue_bytes_max: 32 << 20,
+            cache_bytes: 32 << 20,
+            block_bytes: 4 << 10,
+            compression: Compression::Lz4,
+            filter_false_positive_rate: Some(0.01),
+            compaction: true,
+            compaction_bytes_per_second: 64 << 20,
+            table_bytes: 32 << 20,
+            disk_reserve_bytes: 64 << 20,
+        }
+    }
+}
+
+/// Gives the bound below which tombstones and expired versions may go: no
+/// write with a lower timestamp will come any more, except those already
+/// handed to the engine. [`Timestamp::ZERO`] for "never".
+pub type DropBound = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// The outside world of a store: everything that is a source of chance.
+#[derive(Clone)]
+pub struct Environment {
+    /// The folder that holds the store and nothing else.
+    pub folder: PathBuf,
+    /// The file system.
+    pub disk: Arc<dyn Disk>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Random numbers.
+    pub random: Arc<dyn Random>,
+    /// Runs the engine's jobs.
+    pub executor: Arc<dyn Executor>,
+    /// The bound for dropping tombstones, asked at each compaction.
+    pub drop_bound: DropBound,
+}

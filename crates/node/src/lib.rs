@@ -1,1 +1,5 @@
 //! A node.
+
+mod config;
+
+pub use config::{ConfigError, MEMORY_BYTES_MIN, MemorySplit, NodeConfig, ReplicasDefault};

@@ -3,9 +3,9 @@
 //! Start: addresses are taken, the store is opened, then the node listens.
 //! Until then the port is closed, so whoever reaches a node reaches its store.
 //!
-//! Stop, in this order and within [`STOP_MAX`]: no more connections are
-//! accepted; requests that were admitted end, then their connections; the
-//! store is flushed and closed; its threads end.
+//! Stop, in this order: no more connections are accepted; requests that were
+//! admitted end, then their connections, within the configured drain timeout;
+//! the store is flushed and closed and its threads end, within [`CLOSE_MAX`].
 
 use crate::admission::Budget;
 use crate::config::{ConfigError, NodeConfig};
@@ -15,7 +15,7 @@ use crate::metrics::Metrics;
 use crate::read_pool::ReadPool;
 use crate::runtime;
 use crate::stamping::Stamping;
-use lsm::{Clock, Disk, Engine, Random};
+use lsm::{Clock, Disk, Engine, OsRandom, Random, RealDisk, SystemClock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::SocketAddr;
@@ -26,9 +26,9 @@ use std::time::Duration;
 use tokio::net::TcpSocket;
 use tokio::sync::watch;
 
-/// How long a shutdown may take in all. A store that is not closed by then
-/// loses nothing: its log is replayed at the next start.
-const STOP_MAX: Duration = Duration::from_secs(10);
+/// How long closing the store may take. One that is not closed by then loses
+/// nothing: its log is replayed at the next start.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// How often ports are tried when one free port is wanted on several addresses.
 const PORT_ATTEMPTS: usize = 16;
@@ -42,6 +42,20 @@ pub struct Seams {
     pub clock: Arc<dyn Clock>,
     /// Random numbers.
     pub random: Arc<dyn Random>,
+}
+
+impl Seams {
+    /// The machine's own.
+    ///
+    /// # Errors
+    /// A system that gives no random numbers.
+    pub fn real() -> io::Result<Self> {
+        Ok(Self {
+            disk: Arc::new(RealDisk),
+            clock: Arc::new(SystemClock::new()),
+            random: Arc::new(OsRandom::new()?),
+        })
+    }
 }
 
 /// Why a node did not start.
@@ -85,6 +99,14 @@ enum State {
 }
 
 impl Node {
+    /// Starts a node on this machine, and returns when it listens.
+    ///
+    /// # Errors
+    /// See [`StartError`]; then nothing of the node is left running.
+    pub fn start(config: NodeConfig) -> Result<Self, StartError> {
+        Self::start_with(config, Seams::real()?)
+    }
+
     /// Starts a node with these seams, and returns when it listens.
     ///
     /// # Errors
@@ -173,8 +195,9 @@ impl Node {
         &self.shared.url
     }
 
-    /// Stops the node: what was admitted ends, the store is closed. Blocks,
-    /// for ten seconds at most; a second call waits for the first.
+    /// Stops the node: what was admitted ends, the store is closed. Blocks, for
+    /// the drain timeout and two seconds at most (ten seconds by default); a
+    /// second call waits for the first.
     ///
     /// # Errors
     /// Those of closing the store; the node has stopped all the same.
@@ -206,8 +229,6 @@ impl Node {
     }
 
     fn stop_all(&self) -> Result<(), lsm::Error> {
-        let clock = &self.shared.clock;
-        let deadline = clock.monotonic().saturating_add(STOP_MAX);
         tracing::info!("the node is stopping");
         self.stop.send_replace(true);
         for thread in std::mem::take(&mut *lock(&self.threads)) {
@@ -232,7 +253,7 @@ impl Node {
             tracing::error!(%error, "the store is not closed; its log will be replayed");
             return Ok(());
         }
-        let result = match closed.recv_timeout(deadline.saturating_sub(clock.monotonic())) {
+        let result = match closed.recv_timeout(CLOSE_MAX) {
             Ok(result) => result,
             Err(_) => {
                 tracing::warn!("closing the store takes too long; its log will be replayed");

@@ -1,12 +1,16 @@
 //! A log-structured store in which the highest timestamp wins.
+mod cache;
 pub mod clock;
 pub mod disk;
 mod engine;
 mod entry;
 mod error;
 mod executor;
+#[doc(hidden)]
+pub mod fuzzing;
 mod options;
 mod random;
+mod table;
 mod timestamp;
 
 pub use clock::{Clock, ManualClock, SystemClock};

@@ -1,6 +1,7 @@
 //! A log-structured store in which the highest timestamp wins.
 mod cache;
-pub mod clock;
+mod clock;
+mod compaction;
 pub mod disk;
 mod engine;
 mod entry;
@@ -8,6 +9,8 @@ mod error;
 mod executor;
 #[doc(hidden)]
 pub mod fuzzing;
+mod manifest;
+mod merge;
 mod options;
 mod random;
 mod table;

@@ -68,6 +68,16 @@ impl Error {
         }
     }
 
+    /// A failed sync of a file or folder. Never [`Error::DiskFull`], whatever
+    /// the system says: what is on disk is unknown, and room does not mend that.
+    pub(crate) fn sync(file: &Path, source: io::Error) -> Self {
+        Self::Io {
+            action: "sync",
+            file: file.into(),
+            source: Arc::new(source),
+        }
+    }
+
     /// Corruption of `file` at `offset`.
     pub(crate) fn corrupt(file: &Path, offset: u64, what: impl Into<Arc<str>>) -> Self {
         Self::Corrupt {

@@ -1,12 +1,19 @@
 //! A log-structured store in which the highest timestamp wins.
-pub mod clock;
+mod cache;
+mod clock;
+mod compaction;
 pub mod disk;
 mod engine;
 mod entry;
 mod error;
 mod executor;
+#[doc(hidden)]
+pub mod fuzzing;
+mod manifest;
+mod merge;
 mod options;
 mod random;
+mod table;
 mod timestamp;
 
 pub use clock::{Clock, ManualClock, SystemClock};

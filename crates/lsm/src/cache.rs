@@ -1,0 +1,306 @@
+//! The block cache: the blocks, index blocks and filter pages of all tables.
+//!
+//! One bound on memory for all of them, so that whatever is read most stays,
+//! be it data or filters. Blocks are held as they are used: unpacked, and
+//! verified once, when they were read. The blocks of a table that is gone are
+//! never asked for again and age out.
+//!
+//! The cache also counts reads, since every read of a table goes through it.
+
+use crate::table::{Block, TableId};
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, Weighter};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the cache takes for a block besides its payload, in bytes: the key, two
+/// pointers, the links of the eviction queue, the slot of the hash table, the
+/// counts of the shared allocation and its rounding.
+const BLOCK_OVERHEAD_BYTES: usize = 112;
+
+/// Blocks past this share of the capacity are not kept: one would push out
+/// much that is read more often.
+const CAPACITY_SHARE: usize = 8;
+
+/// A lock guards about this much memory each, in bytes: many shards keep
+/// readers apart, large shards have room for large blocks.
+const SHARD_BYTES: usize = 4 << 20;
+
+/// More shards than this bring nothing for the cores that a node has.
+const SHARDS_MAX: usize = 64;
+
+/// The size of a usual block, in bytes; sizes the cache's memory of what it
+/// lately let go.
+const BLOCK_BYTES_USUAL: usize = 4 << 10;
+
+/// A bounded store of blocks, shared by all tables.
+pub(crate) struct BlockCache {
+    blocks: Cache<BlockId, Block, BlockWeight, BuildHasherDefault<BlockHasher>>,
+    block_bytes_max: usize,
+    counters: ReadCounters,
+}
+
+/// Table and offset in its file.
+type BlockId = (TableId, u64);
+
+impl BlockCache {
+    /// A cache that takes at most `capacity_bytes` of memory. With 0 it keeps nothing.
+    pub(crate) fn new(capacity_bytes: usize) -> Self {
+        // A power of two, as the cache would make of it anyway.
+        let shards = 1 << (capacity_bytes / SHARD_BYTES).clamp(1, SHARDS_MAX).ilog2();
+        let options = OptionsBuilder::new()
+            .shards(shards)
+            .estimated_items_capacity((capacity_bytes / BLOCK_BYTES_USUAL).max(1))
+            .weight_capacity(capacity_bytes as u64)
+            .build();
+        let Ok(options) = options else {
+            unreachable!("both capacities were given");
+        };
+        Self {
+            blocks: Cache::with_options(
+                options,
+                BlockWeight,
+                BuildHasherDefault::default(),
+                DefaultLifecycle::default(),
+            ),
+            block_bytes_max: (capacity_bytes / CAPACITY_SHARE).min(capacity_bytes / shards / 2),
+            counters: ReadCounters::default(),
+        }
+    }
+
+    /// The block that was kept for this place.
+    pub(crate) fn get(&self, table: TableId, offset: u64) -> Option<Block> {
+        self.blocks.get(&(table, offset))
+    }
+
+    /// Keeps a block for a while, unless it is too large.
+    pub(crate) fn insert(&self, table: TableId, offset: u64, block: &Block) {
+        if block.payload().len() <= self.block_bytes_max {
+            self.blocks.insert((table, offset), block.clone());
+        }
+    }
+
+    /// The memory that the cached blocks take, in bytes.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.blocks.weight()
+    }
+
+    /// The counters of reads.
+    pub(crate) fn counters(&self) -> &ReadCounters {
+        &self.counters
+    }
+}
+
+#[derive(Clone)]
+struct BlockWeight;
+
+impl Weighter<BlockId, Block> for BlockWeight {
+    fn weight(&self, _id: &BlockId, block: &Block) -> u64 {
+        (block.payload().len() + BLOCK_OVERHEAD_BYTES) as u64
+    }
+}
+
+/// Hashes the two numbers of a block's place, the same in every run.
+#[derive(Default)]
+struct BlockHasher(u64);
+
+impl Hasher for BlockHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // Folding the halves of the product brings the high bits, which
+        // depend on all of the input, down to the low ones.
+        let product = u128::from(self.0 ^ number ^ 0x2d35_8dcc_aa6c_78a5) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Counts of what reads of tables found, since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReadCounts {
+    /// Lookups of the cache that found the block.
+    pub(crate) cache_hits: u64,
+    /// Lookups of the cache after which the disk was read.
+    pub(crate) cache_misses: u64,
+    /// Filter checks that ruled a table out.
+    pub(crate) filter_negatives: u64,
+    /// Filter checks that admitted a key which the table has.
+    pub(crate) filter_true_positives: u64,
+    /// Filter checks that admitted a key which the table does not have.
+    pub(crate) filter_false_positives: u64,
+    /// Data blocks that gets and scans fetched, from the cache or the disk.
+    pub(crate) data_blocks_fetched: u64,
+}
+
+/// The number of stripes, a power of two.
+const STRIPES: usize = 16;
+
+/// Counters in stripes. A get counts in the stripe of its key, in all tables:
+/// so its many counts meet at most once with another core's.
+#[derive(Default)]
+pub(crate) struct ReadCounters {
+    stripes: [CountsStripe; STRIPES],
+}
+
+impl ReadCounters {
+    /// The stripe for whoever has this number; its low bits tell.
+    pub(crate) fn stripe(&self, number: u64) -> &CountsStripe {
+        &self.stripes[number as usize % STRIPES]
+    }
+
+    /// The sums, each exact for what had ended before.
+    pub(crate) fn sum(&self) -> ReadCounts {
+        let total = |count: fn(&CountsStripe) -> &AtomicU64| {
+            let stripes = self.stripes.iter();
+            stripes
+                .map(|stripe| count(stripe).load(Ordering::Relaxed))
+                .sum()
+        };
+        ReadCounts {
+            cache_hits: total(|stripe| &stripe.cache_hits),
+            cache_misses: total(|stripe| &stripe.cache_misses),
+            filter_negatives: total(|stripe| &stripe.filter_negatives),
+            filter_true_positives: total(|stripe| &stripe.filter_true_positives),
+            filter_false_positives: total(|stripe| &stripe.filter_false_positives),
+            data_blocks_fetched: total(|stripe| &stripe.data_blocks_fetched),
+        }
+    }
+}
+
+/// One stripe of the counters, on cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct CountsStripe {
+    cache_hits: AtomicU64,
+    cache_misses: AtomicU64,
+    filter_negatives: AtomicU64,
+    filter_true_positives: AtomicU64,
+    filter_false_positives: AtomicU64,
+    data_blocks_fetched: AtomicU64,
+}
+
+impl CountsStripe {
+    /// A block was found in the cache, or not and so is read.
+    pub(crate) fn count_fetch(&self, is_hit: bool, is_data: bool) {
+        increment(if is_hit {
+            &self.cache_hits
+        } else {
+            &self.cache_misses
+        });
+        if is_data {
+            increment(&self.data_blocks_fetched);
+        }
+    }
+
+    /// A filter ruled its table out.
+    pub(crate) fn count_filter_negative(&self) {
+        increment(&self.filter_negatives);
+    }
+
+    /// A filter admitted a key, and the table has it.
+    pub(crate) fn count_filter_true_positive(&self) {
+        increment(&self.filter_true_positives);
+    }
+
+    /// A filter admitted a key that the table does not have.
+    pub(crate) fn count_filter_false_positive(&self) {
+        increment(&self.filter_false_positives);
+    }
+}
+
+fn increment(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(bytes: usize) -> Block {
+        Block::from(&*vec![7; bytes])
+    }
+
+    #[test]
+    fn a_block_is_found_by_its_table_and_its_offset() {
+        let cache = BlockCache::new(1 << 20);
+        cache.insert(TableId(1), 0, &Block::from(&b"one"[..]));
+        cache.insert(TableId(2), 0, &Block::from(&b"two"[..]));
+        cache.insert(TableId(1), 9, &Block::from(&b"nine"[..]));
+        let get = |table, offset| {
+            cache
+                .get(TableId(table), offset)
+                .map(|block| block.payload().to_vec())
+        };
+        assert_eq!(get(1, 0).as_deref(), Some(&b"one"[..]));
+        assert_eq!(get(2, 0).as_deref(), Some(&b"two"[..]));
+        assert_eq!(get(1, 9).as_deref(), Some(&b"nine"[..]));
+        assert_eq!(get(2, 9), None);
+    }
+
+    #[test]
+    fn memory_stays_below_the_capacity() {
+        for capacity in [0, 1, 5000, 1 << 20, 32 << 20] {
+            let cache = BlockCache::new(capacity);
+            for offset in 0..20_000 {
+                cache.insert(TableId(1), offset * 4096, &block(4096));
+            }
+            assert!(cache.used_bytes() <= capacity as u64, "{capacity}");
+        }
+    }
+
+    #[test]
+    fn a_full_cache_is_used_and_not_only_its_fullest_shard() {
+        let capacity = 32 << 20;
+        let cache = BlockCache::new(capacity);
+        for offset in 0..20_000 {
+            cache.insert(TableId(offset % 40), offset * 4096, &block(4096));
+        }
+        assert!(cache.used_bytes() >= capacity as u64 * 9 / 10);
+    }
+
+    #[test]
+    fn tiny_blocks_are_charged_for_what_they_take() {
+        let cache = BlockCache::new(1 << 20);
+        for offset in 0..100_000 {
+            cache.insert(TableId(1), offset, &block(1));
+        }
+        let kept = (0..100_000)
+            .filter(|&offset| cache.get(TableId(1), offset).is_some())
+            .count();
+        assert!(kept <= (1 << 20) / BLOCK_OVERHEAD_BYTES, "{kept} blocks");
+    }
+
+    #[test]
+    fn a_block_that_would_push_out_much_is_not_kept() {
+        let cache = BlockCache::new(1 << 20);
+        cache.insert(TableId(1), 0, &block(1 << 17));
+        cache.insert(TableId(1), 1, &block((1 << 17) + 1));
+        assert!(cache.get(TableId(1), 0).is_some());
+        assert!(cache.get(TableId(1), 1).is_none());
+    }
+
+    #[test]
+    fn counts_of_all_stripes_add_up() {
+        let counters = ReadCounters::default();
+        for number in 0..100 {
+            counters.stripe(number).count_fetch(number % 4 == 0, true);
+            counters.stripe(number).count_filter_negative();
+        }
+        let expected = ReadCounts {
+            cache_hits: 25,
+            cache_misses: 75,
+            filter_negatives: 100,
+            data_blocks_fetched: 100,
+            ..ReadCounts::default()
+        };
+        assert_eq!(counters.sum(), expected);
+    }
+}

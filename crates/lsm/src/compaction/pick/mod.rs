@@ -1,0 +1,304 @@
+//! Choosing the next compaction: a pure function of what the levels hold.
+//!
+//! The levels are sized from the last one up (as RocksDB's dynamic level
+//! sizes): the last level's target is the bytes of all sorted levels, and each
+//! level above may hold a tenth of the one below. The **base level**, into
+//! which level 0 is merged, is the highest whose target still reaches
+//! `base_bytes`; the levels between 0 and it stay empty. So nine tenths of the
+//! data lie on the last level whatever the size of the store, and what is
+//! stored twice is bounded by the tenth above it and level 0.
+//!
+//! Every level has a score, and the highest at or above 1 is compacted:
+//! - level 0, by its number of tables, since reads ask all of them; and by its
+//!   bytes against those below, since in a small store what level 0 holds
+//!   twice would outweigh the rest;
+//! - a level from the base down, by its bytes against its target;
+//! - a level above the base, which a shrinking store has left behind, is
+//!   emptied when nothing else is to do.
+//!
+//! Level 0 is taken as a whole with all that it overlaps on the base level; of
+//! other levels one table, in turn by key, with what it overlaps below. Where
+//! no level is due, a table that is mostly tombstones which may go, or whose
+//! every entry has expired, is rewritten where it is.
+
+use super::LEVELS;
+use crate::entry::Expiry;
+use crate::table::TableId;
+use crate::timestamp::Timestamp;
+use bytes::Bytes;
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
+
+/// How many times larger each level may be than the one above.
+const FANOUT: u64 = 10;
+
+/// What a choice needs to know of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct TableSummary {
+    /// Its number.
+    pub(crate) id: TableId,
+    /// The length of its file in bytes.
+    pub(crate) bytes: u64,
+    /// Its first key.
+    pub(crate) least_key: Bytes,
+    /// Its last key.
+    pub(crate) greatest_key: Bytes,
+    /// The least timestamp in it.
+    pub(crate) least_timestamp: Timestamp,
+    /// The greatest timestamp in it.
+    pub(crate) greatest_timestamp: Timestamp,
+    /// Its entries, tombstones among them.
+    pub(crate) entries: u64,
+    /// Its tombstones.
+    pub(crate) tombstones: u64,
+    /// The latest expiry in it; [`Expiry::NEVER`] if any entry, a tombstone for one, has none.
+    pub(crate) expiry_latest: Expiry,
+}
+
+/// What sizes the levels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PickSettings {
+    /// How many tables on level 0 make a compaction due. At least 1.
+    pub(crate) level_zero_tables: usize,
+    /// The least target of the base level, in bytes: about what level 0 holds
+    /// when its compaction is due. At least 1.
+    pub(crate) base_bytes: u64,
+}
+
+/// A compaction to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pick {
+    /// The tables to merge, each with its level.
+    pub(crate) inputs: Vec<(usize, TableId)>,
+    /// The level that the result goes to.
+    pub(crate) output_level: usize,
+    /// What it is for.
+    pub(crate) reason: Reason,
+    /// The level whose cursor moves, and the key it moves to, once the compaction is done.
+    pub(crate) cursor: Option<(usize, Bytes)>,
+}
+
+/// What a compaction is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// Level 0 has many tables, or many bytes for the store's size.
+    LevelZero,
+    /// A level is larger than its target.
+    LevelSize,
+    /// A level above the base level still holds tables.
+    LevelLeftOver,
+    /// Most of a table may be dropped.
+    Droppable,
+    /// Somebody asked for it.
+    Manual,
+}
+
+/// The compaction that is due, or `None`.
+///
+/// `levels` has [`LEVELS`] levels, each but the first sorted by key. `cursors`
+/// has for each level the key up to which its tables had their turn. Only what
+/// is below `drop_bound` may be dropped; while snapshots live, or up to the
+/// least timestamp in the memtables, the caller must lower it accordingly
+/// ([`Timestamp::ZERO`]), or a table may be picked whose tombstones then stay,
+/// again and again.
+pub(crate) fn pick(
+    levels: &[Vec<TableSummary>],
+    settings: &PickSettings,
+    cursors: &[Option<Bytes>],
+    now_unix_ms: u64,
+    drop_bound: Timestamp,
+) -> Option<Pick> {
+    let Some((level_zero, sorted)) = levels.split_first() else {
+        return None;
+    };
+    let targets = Targets::new(sorted, settings);
+    let mut due: Option<(f64, usize)> = None;
+    let scores = (0..levels.len().min(LEVELS - 1)).map(|level| match level {
+        0 => level_zero_score(level_zero, sorted, settings),
+        _ => targets.score(level, bytes_of(&levels[level])),
+    });
+    for (level, score) in scores.enumerate() {
+        if score >= 1.0 && due.is_none_or(|(highest, _)| score > highest) {
+            due = Some((score, level));
+        }
+    }
+    match due {
+        Some((_, 0)) => Some(pick_level_zero(levels, targets.base)),
+        Some((_, level)) => {
+            let cursor = cursors.get(level).and_then(Option::as_ref);
+            pick_sorted(levels, level, targets.base, cursor)
+        }
+        None => pick_droppable(levels, now_unix_ms, drop_bound),
+    }
+}
+
+/// Merges all tables into the last level; `None` for a store without tables.
+pub(crate) fn pick_all(levels: &[Vec<TableSummary>]) -> Option<Pick> {
+    let inputs: Vec<_> = levels
+        .iter()
+        .enumerate()
+        .flat_map(|(level, tables)| tables.iter().map(move |table| (level, table.id)))
+        .collect();
+    (!inputs.is_empty()).then_some(Pick {
+        inputs,
+        output_level: LEVELS - 1,
+        reason: Reason::Manual,
+        cursor: None,
+    })
+}
+
+/// The sizes that the levels should have.
+struct Targets {
+    /// The level that level 0 is merged into.
+    base: usize,
+    /// The bytes of all sorted levels: the target of the last.
+    total: u64,
+}
+
+impl Targets {
+    fn new(sorted: &[Vec<TableSummary>], settings: &PickSettings) -> Self {
+        // The total does not change when a table moves down, so neither does
+        // the base level: the targets cannot chase their own effect.
+        let total = sorted.iter().map(|tables| bytes_of(tables)).sum();
+        let mut targets = Self {
+            base: LEVELS - 1,
+            total,
+        };
+        while targets.base > 1 && targets.of(targets.base - 1) >= settings.base_bytes.max(1) {
+            targets.base -= 1;
+        }
+        targets
+    }
+
+    fn of(&self, level: usize) -> u64 {
+        (level..LEVELS - 1).fold(self.total, |target, _| target / FANOUT)
+    }
+
+    fn score(&self, level: usize, bytes: u64) -> f64 {
+        if level < self.base {
+            // Due, but after everything that is over its size.
+            return if bytes > 0 { 1.0 } else { 0.0 };
+        }
+        // A level at its target is as large as it should be, not too large.
+        match self.of(level) {
+            target if bytes > target => bytes as f64 / target as f64,
+            _ => 0.0,
+        }
+    }
+}
+
+fn level_zero_score(
+    level_zero: &[TableSummary],
+    sorted: &[Vec<TableSummary>],
+    settings: &PickSettings,
+) -> f64 {
+    let by_count = level_zero.len() as f64 / settings.level_zero_tables.max(1) as f64;
+    let below: u64 = sorted.iter().map(|tables| bytes_of(tables)).sum();
+    let nothing_to_merge = below == 0 && level_zero.len() < 2;
+    if nothing_to_merge {
+        return by_count;
+    }
+    // Half of what lies below, so that all in all at most half is there twice.
+    by_count.max(bytes_of(level_zero) as f64 * 2.0 / below.max(1) as f64)
+}
+
+fn pick_level_zero(levels: &[Vec<TableSummary>], base: usize) -> Pick {
+    let tables: Vec<&TableSummary> = levels[0].iter().collect();
+    let mut inputs: Vec<_> = tables.iter().map(|table| (0, table.id)).collect();
+    inputs.extend(overlapped(&tables, levels, base));
+    Pick {
+        inputs,
+        output_level: base,
+        reason: Reason::LevelZero,
+        cursor: None,
+    }
+}
+
+fn pick_sorted(
+    levels: &[Vec<TableSummary>],
+    level: usize,
+    base: usize,
+    cursor: Option<&Bytes>,
+) -> Option<Pick> {
+    let tables = &levels[level];
+    let next = cursor.and_then(|cursor| tables.iter().find(|table| table.least_key > *cursor));
+    let table = next.or_else(|| tables.first())?;
+    let output_level = base.max(level + 1);
+    let mut inputs = vec![(level, table.id)];
+    inputs.extend(overlapped(&[table], levels, output_level));
+    Some(Pick {
+        inputs,
+        output_level,
+        reason: match level < base {
+            true => Reason::LevelLeftOver,
+            false => Reason::LevelSize,
+        },
+        cursor: Some((level, table.greatest_key.clone())),
+    })
+}
+
+/// The tables of `level` that lie, even in part, between the least and the
+/// greatest key of `tables`. Those in a gap count: an output table may span it.
+fn overlapped<'a>(
+    tables: &[&TableSummary],
+    levels: &'a [Vec<TableSummary>],
+    level: usize,
+) -> impl Iterator<Item = (usize, TableId)> + use<'a> {
+    let least = tables.iter().map(|table| table.least_key.clone()).min();
+    let greatest = tables.iter().map(|table| table.greatest_key.clone()).max();
+    let range = least.zip(greatest);
+    levels[level]
+        .iter()
+        .filter(move |table| {
+            range.as_ref().is_some_and(|(least, greatest)| {
+                table.greatest_key >= *least && table.least_key <= *greatest
+            })
+        })
+        .map(move |table| (level, table.id))
+}
+
+/// A table that gets at least half smaller when it is rewritten where it is.
+///
+/// All of its tombstones are below the bound and no other table can hold what
+/// they hide, so the rewriting drops every one: the same table is not picked twice.
+fn pick_droppable(
+    levels: &[Vec<TableSummary>],
+    now_unix_ms: u64,
+    drop_bound: Timestamp,
+) -> Option<Pick> {
+    for (level, tables) in levels.iter().enumerate().skip(1).rev() {
+        for table in tables {
+            let worth_it = table.tombstones >= table.entries.div_ceil(2)
+                || table.expiry_latest.has_passed(now_unix_ms);
+            if worth_it
+                && table.greatest_timestamp < drop_bound
+                && !may_hide_elsewhere(table, levels)
+            {
+                return Some(Pick {
+                    inputs: vec![(level, table.id)],
+                    output_level: level,
+                    reason: Reason::Droppable,
+                    cursor: None,
+                });
+            }
+        }
+    }
+    None
+}
+
+/// Whether another table may hold a version that one in `table` hides.
+fn may_hide_elsewhere(table: &TableSummary, levels: &[Vec<TableSummary>]) -> bool {
+    levels.iter().flatten().any(|other| {
+        other.id != table.id
+            && other.least_timestamp <= table.greatest_timestamp
+            && other.greatest_key >= table.least_key
+            && other.least_key <= table.greatest_key
+    })
+}
+
+fn bytes_of(tables: &[TableSummary]) -> u64 {
+    tables.iter().map(|table| table.bytes).sum()
+}

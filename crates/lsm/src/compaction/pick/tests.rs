@@ -1,0 +1,127 @@
+//! The choice of compactions against cases in text.
+
+use super::*;
+
+/// Splits `text` after the number that it begins with.
+fn number(text: &str) -> (u64, &str) {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    (text[..end].parse().unwrap(), &text[end..])
+}
+
+/// The table that `id[least-greatest]bytes` stands for.
+fn table(word: &str) -> TableSummary {
+    let (id, rest) = number(word);
+    let (keys, bytes) = rest[1..].split_once(']').unwrap();
+    let (least, greatest) = keys.split_once('-').unwrap();
+    TableSummary {
+        id: TableId(id),
+        bytes: bytes.parse().unwrap(),
+        least_key: Bytes::copy_from_slice(least.as_bytes()),
+        greatest_key: Bytes::copy_from_slice(greatest.as_bytes()),
+        least_timestamp: Timestamp::from_u64(60),
+        greatest_timestamp: Timestamp::from_u64(70),
+        entries: 10,
+        tombstones: 0,
+        expiry_latest: Expiry::NEVER,
+    }
+}
+
+fn tables(line: &str) -> Vec<TableSummary> {
+    let mut tables: Vec<TableSummary> = Vec::new();
+    for word in line.split_whitespace() {
+        let (letter, figures) = word.split_at(1);
+        match letter {
+            "e" => tables.last_mut().unwrap().entries = figures.parse().unwrap(),
+            "t" => tables.last_mut().unwrap().tombstones = figures.parse().unwrap(),
+            "x" => {
+                let unix_ms = figures.parse().unwrap();
+                tables.last_mut().unwrap().expiry_latest = Expiry::at_unix_ms(unix_ms);
+            }
+            "w" => {
+                let (least, greatest) = figures.split_once('-').unwrap();
+                let table = tables.last_mut().unwrap();
+                table.least_timestamp = Timestamp::from_u64(least.parse().unwrap());
+                table.greatest_timestamp = Timestamp::from_u64(greatest.parse().unwrap());
+            }
+            _ => tables.push(table(word)),
+        }
+    }
+    tables
+}
+
+fn written(pick: Option<&Pick>) -> String {
+    let Some(pick) = pick else {
+        return "nothing".to_owned();
+    };
+    let inputs: Vec<_> = pick
+        .inputs
+        .iter()
+        .map(|(level, id)| format!("{level}/{}", id.0))
+        .collect();
+    format!(
+        "{:?} to {}: {}",
+        pick.reason,
+        pick.output_level,
+        inputs.join(" ")
+    )
+}
+
+#[test]
+fn picks_are_those_of_the_golden_cases() {
+    let golden = include_str!("../../../tests/golden/compaction_pick.txt");
+    let settings = PickSettings {
+        level_zero_tables: 4,
+        base_bytes: 100,
+    };
+    let mut cases = 0;
+    for case in golden.split("\n\n").filter(|case| !case.starts_with('#')) {
+        let mut levels = vec![Vec::new(); LEVELS];
+        let mut cursors = vec![None; LEVELS];
+        let (name, lines) = case.split_once('\n').unwrap();
+        for line in lines.lines() {
+            if let Some(expected) = line.strip_prefix("=> ") {
+                let pick = pick(&levels, &settings, &cursors, 500, Timestamp::from_u64(50));
+                assert_eq!(written(pick.as_ref()), expected, "{name}");
+                cases += 1;
+            } else if let Some(cursor) = line.strip_prefix("cursor ") {
+                let (level, key) = cursor.split_once(": ").unwrap();
+                cursors[level.parse::<usize>().unwrap()] =
+                    Some(Bytes::copy_from_slice(key.as_bytes()));
+            } else {
+                let (level, rest) = line.split_once(": ").unwrap();
+                levels[level.parse::<usize>().unwrap()] = tables(rest);
+            }
+        }
+    }
+    assert_eq!(
+        cases,
+        golden.lines().filter(|line| line.starts_with("=>")).count()
+    );
+}
+
+#[test]
+fn a_pick_moves_the_cursor_past_its_table() {
+    let mut levels = vec![Vec::new(); LEVELS];
+    levels[5] = tables("3[a-c]200 4[d-j]200");
+    levels[6] = tables("1[a-z]900");
+    let settings = PickSettings {
+        level_zero_tables: 4,
+        base_bytes: 100,
+    };
+    let pick = pick(&levels, &settings, &[], 0, Timestamp::ZERO).unwrap();
+    assert_eq!(pick.cursor, Some((5, Bytes::from_static(b"c"))));
+}
+
+#[test]
+fn a_manual_pick_takes_every_table() {
+    let mut levels = vec![Vec::new(); LEVELS];
+    assert_eq!(pick_all(&levels), None);
+    levels[0] = tables("3[a-c]200");
+    levels[6] = tables("1[a-b]1 2[x-z]1");
+    assert_eq!(
+        written(pick_all(&levels).as_ref()),
+        "Manual to 6: 0/3 6/1 6/2"
+    );
+}

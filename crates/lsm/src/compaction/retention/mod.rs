@@ -1,0 +1,200 @@
+//! What of the merged records a flush or a compaction writes.
+//!
+//! Two questions, in this order.
+//!
+//! **Which versions can still be seen?** A snapshot with number `s` sees, of
+//! each key, the highest-ranked version among those with `arrival <= s`; a
+//! reader without one sees the highest-ranked of all. Walking the versions of a
+//! key from the highest rank down, with `m` the least arrival kept so far: the
+//! first is kept, and a later one is kept exactly if some living snapshot has
+//! `arrival <= s < m`. (A version in between that was not kept hides nothing
+//! more: no `s` lies between its arrival and `m`.) Identical versions that
+//! came twice come here with the least arrival first, so that the rule drops
+//! the later ones.
+//!
+//! A kept version that came before every living snapshot gets arrival 0: all
+//! of them see it, as do all later ones, and `m` is at or below the least
+//! snapshot from it on, so nothing of lower rank is kept beside it.
+//!
+//! **Is a tombstone still needed?** A tombstone or an expired version hides
+//! older versions, so it may go once there is nothing left to hide and nothing
+//! to hide can come:
+//! - its timestamp is below the drop bound: no older write will come;
+//! - no version of its key at or below its timestamp lies outside the inputs;
+//! - no other version of its key was kept. One is kept only for a snapshot, and
+//!   would come to life for everyone else.
+//!
+//! Where all three hold, whoever saw the tombstone finds nothing in its place,
+//! and whoever saw nothing, being older than it, still does. Only the winner of
+//! its key is dropped so; a lower tombstone is kept for a snapshot, and goes
+//! with it.
+
+use crate::entry::{Entry, Record, RecordSource};
+use crate::error::Error;
+use crate::timestamp::Timestamp;
+
+#[cfg(test)]
+mod tests;
+
+/// Tells whether a version of this key with this timestamp or a lower one lies
+/// outside the inputs: in a memtable, in another table, or in a write that
+/// waits for its commit. May say yes wrongly, never no.
+pub(crate) type OlderElsewhere = Box<dyn Fn(&[u8], Timestamp) -> bool + Send>;
+
+/// What decides which records are kept.
+pub(crate) struct Retention {
+    /// The arrivals up to which the living snapshots see, ascending. Snapshots
+    /// that are taken later must see all records of the inputs.
+    pub(crate) snapshots: Vec<u64>,
+    /// Now, for expiry, in milliseconds since the Unix epoch.
+    pub(crate) now_unix_ms: u64,
+    /// Tombstones and expired versions at or above it stay.
+    pub(crate) drop_bound: Timestamp,
+    /// Whether what a tombstone hides may lie elsewhere.
+    pub(crate) older_elsewhere: OlderElsewhere,
+}
+
+impl Retention {
+    /// Whether a snapshot sees past all versions with arrivals from `above`
+    /// on, and down to the one that came at `arrival`.
+    fn is_seen(&self, arrival: u64, above: u64) -> bool {
+        let first = self
+            .snapshots
+            .partition_point(|&snapshot| snapshot < arrival);
+        self.snapshots
+            .get(first)
+            .is_some_and(|&snapshot| snapshot < above)
+    }
+
+    /// Forgets when a record came, if no living snapshot came before it.
+    fn settle(&self, record: &mut Record) {
+        if self
+            .snapshots
+            .first()
+            .is_none_or(|&least| record.arrival <= least)
+        {
+            record.arrival = 0;
+        }
+    }
+
+    /// Whether the winner of a key may go, as far as it alone tells.
+    fn may_drop(&self, entry: &Entry) -> bool {
+        entry.timestamp() < self.drop_bound && !entry.is_live(self.now_unix_ms)
+    }
+}
+
+/// The records of a source that are worth writing, in their order.
+pub(crate) struct Retained<S> {
+    source: S,
+    retention: Retention,
+    key: Option<Key>,
+    /// The winner of the key, if it may go and nothing else of the key was kept yet.
+    held: Option<Record>,
+    /// A kept record that comes after the held one.
+    ready: Option<Record>,
+    dropped_versions: u64,
+    dropped_tombstones: u64,
+}
+
+/// The key whose versions are being walked.
+struct Key {
+    /// One of its versions, to compare keys with.
+    entry: Entry,
+    /// The least arrival among the versions kept so far, as it was on input.
+    arrival_least: u64,
+}
+
+impl<S: RecordSource> Retained<S> {
+    /// What `retention` keeps of `source`.
+    pub(crate) fn new(source: S, retention: Retention) -> Self {
+        debug_assert!(
+            retention.snapshots.is_sorted(),
+            "snapshots come in ascending order"
+        );
+        Self {
+            source,
+            retention,
+            key: None,
+            held: None,
+            ready: None,
+            dropped_versions: 0,
+            dropped_tombstones: 0,
+        }
+    }
+
+    /// How many versions went because nobody can see them.
+    pub(crate) fn dropped_versions(&self) -> u64 {
+        self.dropped_versions
+    }
+
+    /// How many tombstones and expired versions went because nothing is left to hide.
+    pub(crate) fn dropped_tombstones(&self) -> u64 {
+        self.dropped_tombstones
+    }
+
+    /// Decides about the held record once all of its key was seen and nothing
+    /// else was kept; gives it if it stays.
+    fn decide_held(&mut self) -> Option<Record> {
+        let held = self.held.take()?;
+        let entry = &held.entry;
+        if (self.retention.older_elsewhere)(entry.key(), entry.timestamp()) {
+            return Some(held);
+        }
+        self.dropped_tombstones += 1;
+        None
+    }
+
+    /// Takes the next record of the source; gives a record that can be written now.
+    fn take(&mut self, mut record: Record) -> Option<Record> {
+        match &mut self.key {
+            Some(key) if key.entry.key() == record.entry.key() => {
+                if !self.retention.is_seen(record.arrival, key.arrival_least) {
+                    self.dropped_versions += 1;
+                    return None;
+                }
+                key.arrival_least = record.arrival;
+                self.retention.settle(&mut record);
+                match self.held.take() {
+                    None => Some(record),
+                    Some(held) => {
+                        self.ready = Some(record);
+                        Some(held)
+                    }
+                }
+            }
+            _ => {
+                let previous = self.decide_held();
+                self.key = Some(Key {
+                    entry: record.entry.clone(),
+                    arrival_least: record.arrival,
+                });
+                self.retention.settle(&mut record);
+                if self.retention.may_drop(&record.entry) {
+                    self.held = Some(record);
+                    return previous;
+                }
+                match previous {
+                    None => Some(record),
+                    Some(_) => {
+                        self.ready = Some(record);
+                        previous
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<S: RecordSource> RecordSource for Retained<S> {
+    fn next(&mut self) -> Result<Option<Record>, Error> {
+        if let Some(record) = self.ready.take() {
+            return Ok(Some(record));
+        }
+        while let Some(record) = self.source.next()? {
+            if let Some(kept) = self.take(record) {
+                return Ok(Some(kept));
+            }
+        }
+        Ok(self.decide_held())
+    }
+}

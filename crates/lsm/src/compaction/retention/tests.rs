@@ -1,0 +1,292 @@
+//! Retention against a model that knows nothing of its rules: what every
+//! snapshot sees must be the same before and after.
+
+use super::*;
+use crate::entry::{Expiry, Kind};
+use std::collections::BTreeSet;
+
+/// The time of all tests; what expires at 1 is dead, at 1000 alive.
+const NOW_UNIX_MS: u64 = 500;
+
+/// What a reader without a snapshot sees up to.
+const READER: u64 = u64::MAX;
+
+struct Listed(std::vec::IntoIter<Record>);
+
+impl RecordSource for Listed {
+    fn next(&mut self) -> Result<Option<Record>, Error> {
+        Ok(self.0.next())
+    }
+}
+
+#[derive(Debug, PartialEq)]
+struct Output {
+    records: Vec<Record>,
+    versions: u64,
+    tombstones: u64,
+}
+
+fn retain(
+    mut records: Vec<Record>,
+    snapshots: &[u64],
+    drop_bound: u64,
+    outside: &[Record],
+) -> Output {
+    records.sort_by(Record::order);
+    let outside = outside.to_vec();
+    let mut retained = Retained::new(
+        Listed(records.into_iter()),
+        Retention {
+            snapshots: snapshots.to_vec(),
+            now_unix_ms: NOW_UNIX_MS,
+            drop_bound: Timestamp::from_u64(drop_bound),
+            older_elsewhere: Box::new(move |key, timestamp| {
+                outside.iter().any(|record| {
+                    record.entry.key() == key && record.entry.timestamp() <= timestamp
+                })
+            }),
+        },
+    );
+    let mut kept = Vec::new();
+    while let Some(record) = retained.next().unwrap() {
+        kept.push(record);
+    }
+    assert_eq!(retained.next().unwrap(), None);
+    Output {
+        records: kept,
+        versions: retained.dropped_versions(),
+        tombstones: retained.dropped_tombstones(),
+    }
+}
+
+/// The version of the key that `snapshot` sees, dead or alive.
+fn version_seen<'a>(
+    records: impl IntoIterator<Item = &'a Record>,
+    snapshot: u64,
+) -> Option<&'a Entry> {
+    records
+        .into_iter()
+        .filter(|record| record.arrival <= snapshot)
+        .map(|record| &record.entry)
+        .max_by(|a, b| a.rank().cmp(&b.rank()))
+}
+
+/// The same, if it is alive.
+fn value_seen<'a>(
+    records: impl IntoIterator<Item = &'a Record>,
+    snapshot: u64,
+) -> Option<&'a Entry> {
+    version_seen(records, snapshot).filter(|entry| entry.is_live(NOW_UNIX_MS))
+}
+
+/// One of the few versions that small cases are made of.
+fn version(timestamp: u64, form: usize, arrival: u64) -> Record {
+    let timestamp = Timestamp::from_u64(timestamp);
+    let entry = match form {
+        0 => Entry::value(b"k", timestamp, b"v", Expiry::NEVER, 1),
+        1 => Entry::tombstone(b"k", timestamp, 1),
+        _ => Entry::value(b"k", timestamp, b"v", Expiry::at_unix_ms(1), 1),
+    };
+    Record { arrival, entry }
+}
+
+/// Every list of `length` versions with timestamps 1 and 2, all forms, and
+/// arrivals 0 to 3; identical versions among them.
+fn all_lists(length: usize) -> Vec<Vec<Record>> {
+    let mut versions = Vec::new();
+    for timestamp in 1..=2 {
+        for form in 0..3 {
+            versions.extend((0..=3).map(|arrival| version(timestamp, form, arrival)));
+        }
+    }
+    let mut lists = vec![Vec::new()];
+    for _ in 0..length {
+        lists = lists
+            .into_iter()
+            .flat_map(|list: Vec<Record>| {
+                versions.iter().map(move |version| {
+                    let mut list = list.clone();
+                    list.push(version.clone());
+                    list
+                })
+            })
+            .collect();
+    }
+    lists
+}
+
+/// Every set of the snapshots 0 to 3.
+fn all_snapshots() -> Vec<Vec<u64>> {
+    (0..16_u32)
+        .map(|set| (0..4).filter(|bit| set >> bit & 1 == 1).collect())
+        .collect()
+}
+
+#[test]
+fn no_snapshot_can_tell_in_any_small_case() {
+    for length in 1..=3 {
+        for list in all_lists(length) {
+            for snapshots in all_snapshots() {
+                let readers: Vec<u64> = snapshots.iter().copied().chain([READER]).collect();
+
+                // Nothing may be dropped for good: the very versions stay.
+                let output = retain(list.clone(), &snapshots, 0, &[]);
+                for &reader in &readers {
+                    assert_eq!(
+                        version_seen(&output.records, reader),
+                        version_seen(&list, reader),
+                        "{list:?} seen from {reader} of {snapshots:?} became {output:?}"
+                    );
+                }
+                let seen: BTreeSet<_> = readers
+                    .iter()
+                    .filter_map(|&reader| version_seen(&list, reader))
+                    .map(Entry::rank)
+                    .collect();
+                assert_eq!(
+                    output.records.len(),
+                    seen.len(),
+                    "{list:?} for {snapshots:?}"
+                );
+                assert!(output.records.is_sorted_by(|a, b| a.order(b).is_lt()));
+                assert_eq!(output.versions as usize, list.len() - seen.len());
+
+                // Any part of them may lie elsewhere, and anything be old enough.
+                for part in 0..1_u32 << length {
+                    let is_inside = |index: usize| part >> index & 1 == 1;
+                    let (inside, outside): (Vec<_>, Vec<_>) = list
+                        .iter()
+                        .enumerate()
+                        .partition(|(index, _)| is_inside(*index));
+                    let inside: Vec<Record> = inside.into_iter().map(|(_, r)| r.clone()).collect();
+                    let outside: Vec<Record> =
+                        outside.into_iter().map(|(_, r)| r.clone()).collect();
+                    for drop_bound in 2..=3 {
+                        let output = retain(inside.clone(), &snapshots, drop_bound, &outside);
+                        let after: Vec<_> = output.records.iter().chain(&outside).collect();
+                        for &reader in &readers {
+                            assert_eq!(
+                                value_seen(after.iter().copied(), reader),
+                                value_seen(&list, reader),
+                                "{inside:?} beside {outside:?} below {drop_bound}, seen from \
+                                 {reader} of {snapshots:?}, became {output:?}"
+                            );
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Snapshots end, and compactions follow one another: what the second makes of
+/// the first's output is what it would have made of the first's input.
+#[test]
+fn a_second_compaction_finds_all_that_it_needs() {
+    for list in all_lists(3) {
+        for snapshots in all_snapshots() {
+            let first = retain(list.clone(), &snapshots, 0, &[]);
+            for left in (0..=snapshots.len()).map(|from| &snapshots[from..]) {
+                let second = retain(first.records.clone(), left, 0, &[]);
+                let direct = retain(list.clone(), left, 0, &[]);
+                let entries = |output: &Output| -> Vec<Entry> {
+                    output
+                        .records
+                        .iter()
+                        .map(|record| record.entry.clone())
+                        .collect()
+                };
+                assert_eq!(
+                    entries(&second),
+                    entries(&direct),
+                    "{list:?} {snapshots:?} {left:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn arrivals_are_forgotten_below_the_least_snapshot_only() {
+    let list = vec![
+        version(5, 0, 9),
+        version(4, 0, 7),
+        version(3, 0, 4),
+        version(2, 0, 2),
+    ];
+    let arrivals = |snapshots: &[u64]| -> Vec<u64> {
+        let output = retain(list.clone(), snapshots, 0, &[]);
+        output.records.iter().map(|record| record.arrival).collect()
+    };
+    assert_eq!(arrivals(&[]), [0]);
+    assert_eq!(arrivals(&[9]), [0]);
+    assert_eq!(arrivals(&[8]), [9, 0]);
+    assert_eq!(arrivals(&[5, 8]), [9, 7, 0]);
+    assert_eq!(arrivals(&[1, 5, 8]), [9, 7, 4]);
+}
+
+#[test]
+fn a_tombstone_goes_only_with_proof() {
+    let tombstone = version(2, 1, 8);
+    let alone = |drop_bound, outside: &[Record]| {
+        retain(
+            vec![tombstone.clone(), version(1, 0, 5)],
+            &[],
+            drop_bound,
+            outside,
+        )
+    };
+    assert_eq!(
+        alone(3, &[]),
+        Output {
+            records: vec![],
+            versions: 1,
+            tombstones: 1
+        }
+    );
+    // At the bound it stays; so does one that hides a version elsewhere, an
+    // equally old one too, but not one that is older than all elsewhere.
+    assert_eq!(alone(2, &[]).records.len(), 1);
+    assert_eq!(alone(3, &[version(1, 0, 1)]).records.len(), 1);
+    assert_eq!(alone(3, &[version(2, 0, 1)]).records.len(), 1);
+    assert_eq!(alone(3, &[version(3, 0, 1)]).records.len(), 0);
+    // A snapshot that still sees the value keeps both.
+    let both = retain(vec![tombstone.clone(), version(1, 0, 5)], &[6], 3, &[]);
+    assert_eq!(both.records.len(), 2);
+}
+
+#[test]
+fn keys_are_decided_one_by_one() {
+    let record = |key: &[u8], kind, timestamp, arrival| Record {
+        arrival,
+        entry: Entry::new(
+            key,
+            Timestamp::from_u64(timestamp),
+            kind,
+            b"",
+            Expiry::NEVER,
+            1,
+        ),
+    };
+    let list = vec![
+        record(b"a", Kind::Tombstone, 2, 9), // dropped
+        record(b"a", Kind::Value, 1, 8),     // dropped with it
+        record(b"b", Kind::Tombstone, 2, 9), // kept: the snapshot sees the value below
+        record(b"b", Kind::Value, 1, 3),
+        record(b"c", Kind::Tombstone, 2, 9), // kept: too young to go
+        record(b"d", Kind::Tombstone, 1, 9), // kept: hides something elsewhere
+        record(b"e", Kind::Value, 1, 9),
+        record(b"f", Kind::Tombstone, 1, 2), // dropped at the end of the input
+    ];
+    let outside = [record(b"d", Kind::Value, 0, 1)];
+    let mut input = list.clone();
+    input[4].entry = Entry::tombstone(b"c", Timestamp::from_u64(5), 1);
+    let output = retain(input, &[3], 5, &outside);
+    let keys: Vec<&[u8]> = output
+        .records
+        .iter()
+        .map(|record| record.entry.key())
+        .collect();
+    assert_eq!(keys, [b"b", b"b", b"c", b"d", b"e"]);
+    assert_eq!((output.versions, output.tombstones), (1, 2));
+}

@@ -1,0 +1,247 @@
+//! The manifest: which tables are live, and what else must survive a restart.
+//!
+//! It is small, so every change writes it whole: to `MANIFEST.tmp`, synced,
+//! renamed over `MANIFEST`, folder synced. Each change is thereby atomic, and a
+//! crash leaves the old manifest or the new one, never a torn one: any damage
+//! is corruption. A `MANIFEST.tmp` found at opening is a change that did not
+//! happen; the next change writes over it.
+//!
+//! The file, integers in little endian:
+//!
+//! ```text
+//! | magic | version | store id | next table | log least | greatest timestamp | tables |
+//! |   8   |   u32   |   u128   |    u64     |    u64    |        u64         |  u32   |
+//!
+//! tables times:  | level | table id | file bytes |     at the end:  | crc32c |
+//!                |  u8   |   u64    |    u64     |                  |  u32   |
+//! ```
+//!
+//! The checksum covers everything before it. Magic, version and checksum keep
+//! their places in every version, so that a damaged file and one of a newer
+//! version can be told apart.
+
+use crate::compaction::LEVELS;
+use crate::disk::Disk;
+use crate::error::Error;
+use crate::table::TableId;
+use crate::timestamp::Timestamp;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+
+#[cfg(test)]
+mod tests;
+
+/// The manifest's name in the store's folder.
+pub(crate) const MANIFEST_FILE: &str = "MANIFEST";
+
+/// Where the next manifest is written before it takes the name.
+pub(crate) const MANIFEST_TEMPORARY_FILE: &str = "MANIFEST.tmp";
+
+const MAGIC: [u8; 8] = *b"kvormani";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 8 + 4 + 16 + 8 + 8 + 8 + 4;
+const TABLE_BYTES: usize = 1 + 8 + 8;
+const CHECKSUM_BYTES: usize = 4;
+
+/// The longest manifest that is read, in bytes: almost four million tables. A
+/// longer file is not one of ours, and memory is not spent on it.
+const MANIFEST_BYTES_MAX: u64 = 64 << 20;
+
+/// What a store consists of, its log aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    /// Random number made when the store was created.
+    pub(crate) store_id: u128,
+    /// No table has this number or a greater one; the next gets it.
+    pub(crate) next_table: TableId,
+    /// Log segments below this number are in tables and no longer needed.
+    pub(crate) log_segment_least: u64,
+    /// The greatest timestamp that is in the tables or ever was.
+    pub(crate) greatest_timestamp: Timestamp,
+    /// The live tables; any other table file is left over.
+    pub(crate) tables: Vec<LiveTable>,
+}
+
+/// A table that is part of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LiveTable {
+    /// Its level, below [`LEVELS`].
+    pub(crate) level: u8,
+    /// Its number.
+    pub(crate) id: TableId,
+    /// The length of its file in bytes.
+    pub(crate) bytes: u64,
+}
+
+impl Manifest {
+    /// The file's bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let tables_bytes = self.tables.len() * TABLE_BYTES;
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + tables_bytes + CHECKSUM_BYTES);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.store_id.to_le_bytes());
+        bytes.extend_from_slice(&self.next_table.0.to_le_bytes());
+        bytes.extend_from_slice(&self.log_segment_least.to_le_bytes());
+        bytes.extend_from_slice(&self.greatest_timestamp.as_u64().to_le_bytes());
+        bytes.extend_from_slice(&(self.tables.len() as u32).to_le_bytes());
+        for table in &self.tables {
+            bytes.push(table.level);
+            bytes.extend_from_slice(&table.id.0.to_le_bytes());
+            bytes.extend_from_slice(&table.bytes.to_le_bytes());
+        }
+        let checksum = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the file's bytes; `file` only names them in errors.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for bytes that no store wrote, [`Error::Invalid`]
+    /// for a format version that this code does not know.
+    pub(crate) fn decode(file: &Path, bytes: &[u8]) -> Result<Self, Error> {
+        let corrupt = |offset: usize, what: String| Error::corrupt(file, offset as u64, what);
+
+        let Some((content, checksum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else {
+            return Err(corrupt(0, format!("a manifest of {} bytes", bytes.len())));
+        };
+        let mut reader = Reader { rest: content };
+        if reader.take() != Some(MAGIC) {
+            return Err(corrupt(0, "no manifest begins like this".to_owned()));
+        }
+        let (found, computed) = (u32::from_le_bytes(*checksum), crc32c::crc32c(content));
+        if found != computed {
+            return Err(corrupt(
+                content.len(),
+                format!("the checksum is {found:08x}, that of the bytes {computed:08x}"),
+            ));
+        }
+        let truncated = || corrupt(content.len(), "the manifest is too short".to_owned());
+        let version = reader.u32().ok_or_else(truncated)?;
+        if version != VERSION {
+            return Err(Error::Invalid(format!(
+                "{} has format version {version}; this release reads version {VERSION}",
+                file.display()
+            )));
+        }
+        let store_id = u128::from_le_bytes(reader.take().ok_or_else(truncated)?);
+        let next_table = TableId(reader.u64().ok_or_else(truncated)?);
+        let log_segment_least = reader.u64().ok_or_else(truncated)?;
+        let greatest_timestamp = Timestamp::from_u64(reader.u64().ok_or_else(truncated)?);
+        let count = reader.u32().ok_or_else(truncated)? as usize;
+        if count.checked_mul(TABLE_BYTES) != Some(reader.rest.len()) {
+            return Err(corrupt(
+                HEADER_BYTES,
+                format!("{count} tables in {} bytes", reader.rest.len()),
+            ));
+        }
+
+        let mut tables = Vec::with_capacity(count);
+        let mut ids = BTreeSet::new();
+        while !reader.rest.is_empty() {
+            let offset = content.len() - reader.rest.len();
+            let [level] = reader.take().ok_or_else(truncated)?;
+            let id = TableId(reader.u64().ok_or_else(truncated)?);
+            let bytes = reader.u64().ok_or_else(truncated)?;
+            if usize::from(level) >= LEVELS {
+                return Err(corrupt(offset, format!("a table on level {level}")));
+            }
+            if id >= next_table {
+                return Err(corrupt(offset, format!("table {} is yet to come", id.0)));
+            }
+            if !ids.insert(id) {
+                return Err(corrupt(offset, format!("table {} is there twice", id.0)));
+            }
+            tables.push(LiveTable { level, id, bytes });
+        }
+        Ok(Self {
+            store_id,
+            next_table,
+            log_segment_least,
+            greatest_timestamp,
+            tables,
+        })
+    }
+
+    /// The manifest of the store in `folder`; `None` when there is none. What
+    /// that means while other files of a store are there is the caller's to say.
+    ///
+    /// # Errors
+    /// As [`Manifest::decode`], and [`Error::Io`].
+    pub(crate) fn load(disk: &dyn Disk, folder: &Path) -> Result<Option<Self>, Error> {
+        let path = folder.join(MANIFEST_FILE);
+        let file = match disk.open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("open", &path, error)),
+        };
+        let length = file
+            .len()
+            .map_err(|error| Error::io("read the length of", &path, error))?;
+        if length > MANIFEST_BYTES_MAX {
+            return Err(Error::corrupt(
+                &path,
+                0,
+                format!("a manifest of {length} bytes"),
+            ));
+        }
+        let mut bytes = vec![0; length as usize];
+        file.read_exact_at(&mut bytes, 0)
+            .map_err(|error| Error::io("read", &path, error))?;
+        Self::decode(&path, &bytes).map(Some)
+    }
+
+    /// Puts this manifest in force, durably. The caller sees to it that the
+    /// tables named are durable already, their folder entries too.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`] and [`Error::Io`]: the manifest before stays in
+    /// force. [`Error::Io`] with the action `sync` is the exception: which of
+    /// the two is in force after a crash is unknown.
+    pub(crate) fn store(&self, disk: &dyn Disk, folder: &Path) -> Result<(), Error> {
+        let path = folder.join(MANIFEST_FILE);
+        let temporary = folder.join(MANIFEST_TEMPORARY_FILE);
+        if let Err(error) = self.write(disk, &temporary) {
+            // A full disk is no place for half a manifest. It is in nobody's
+            // way otherwise, so a failure to remove it is no failure.
+            let _ = disk.remove(&temporary);
+            return Err(error);
+        }
+        disk.rename(&temporary, &path)
+            .map_err(|error| Error::io("rename", &temporary, error))?;
+        disk.sync_folder(folder)
+            .map_err(|error| Error::sync(folder, error))
+    }
+
+    fn write(&self, disk: &dyn Disk, path: &Path) -> Result<(), Error> {
+        let file = disk
+            .create(path)
+            .map_err(|error| Error::io("create", path, error))?;
+        file.write_all_at(&self.encode(), 0)
+            .map_err(|error| Error::io("write", path, error))?;
+        file.sync().map_err(|error| Error::sync(path, error))
+    }
+}
+
+/// Takes integers off the front of bytes that may end anywhere.
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(*taken)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+}

@@ -1,0 +1,229 @@
+use super::*;
+use crate::disk::{Call, Fault, FaultyDisk, MemoryDisk, Unsynced};
+use std::sync::Arc;
+
+const FOLDER: &str = "/store";
+
+/// The manifest that `tests/fixtures/manifest-v1` holds.
+fn example() -> Manifest {
+    Manifest {
+        store_id: 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10,
+        next_table: TableId(9),
+        log_segment_least: 4,
+        greatest_timestamp: Timestamp::from_unix_ms(1_700_000_000_000),
+        tables: vec![
+            LiveTable {
+                level: 0,
+                id: TableId(8),
+                bytes: 1000,
+            },
+            LiveTable {
+                level: 6,
+                id: TableId(3),
+                bytes: 77_777,
+            },
+        ],
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<Manifest, Error> {
+    Manifest::decode(Path::new("/store/MANIFEST"), bytes)
+}
+
+/// Gives bytes the checksum that they ought to have, to reach the checks behind it.
+fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
+    let content = bytes.len() - CHECKSUM_BYTES;
+    let checksum = crc32c::crc32c(&bytes[..content]);
+    bytes[content..].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn the_format_is_that_of_version_1() {
+    let fixture = include_bytes!("../../tests/fixtures/manifest-v1");
+    assert_eq!(example().encode(), fixture);
+    assert_eq!(decode(fixture).unwrap(), example());
+    let empty = Manifest {
+        tables: Vec::new(),
+        ..example()
+    };
+    assert_eq!(decode(&empty.encode()).unwrap(), empty);
+}
+
+#[test]
+fn any_damage_is_found() {
+    let bytes = example().encode();
+    for bit in 0..bytes.len() * 8 {
+        let mut damaged = bytes.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(
+            matches!(decode(&damaged), Err(Error::Corrupt { .. })),
+            "bit {bit}"
+        );
+    }
+    for length in 0..bytes.len() {
+        assert!(matches!(
+            decode(&bytes[..length]),
+            Err(Error::Corrupt { .. })
+        ));
+        // Even where whoever cut it mended the checksum.
+        if length >= CHECKSUM_BYTES {
+            let cut = with_checksum(bytes[..length].to_vec());
+            assert!(
+                matches!(decode(&cut), Err(Error::Corrupt { .. })),
+                "{length} bytes"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_no_store_writes_is_refused_behind_a_sound_checksum() {
+    let table = |level, id| LiveTable {
+        level,
+        id: TableId(id),
+        bytes: 1,
+    };
+    for (tables, what) in [
+        (vec![table(7, 1)], "a table on level 7"),
+        (vec![table(6, 9)], "table 9 is yet to come"),
+        (vec![table(6, 1), table(0, 1)], "table 1 is there twice"),
+    ] {
+        let bytes = Manifest {
+            tables,
+            ..example()
+        }
+        .encode();
+        let error = decode(&bytes).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    }
+    let mut greedy = example().encode();
+    greedy[HEADER_BYTES - 4..HEADER_BYTES].fill(0xff);
+    let error = decode(&with_checksum(greedy)).unwrap_err().to_string();
+    assert!(error.contains("4294967295 tables in 34 bytes"), "{error}");
+}
+
+#[test]
+fn a_newer_version_is_named_as_such() {
+    let mut bytes = example().encode();
+    bytes[8] = 2;
+    match decode(&with_checksum(bytes)) {
+        Err(Error::Invalid(message)) => assert_eq!(
+            message,
+            "/store/MANIFEST has format version 2; this release reads version 1"
+        ),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn arbitrary_bytes_neither_panic_nor_pass() {
+    fastrand::seed(1);
+    let sound = example().encode();
+    for _ in 0..20_000 {
+        let mut bytes = sound.clone();
+        bytes.truncate(fastrand::usize(CHECKSUM_BYTES..=bytes.len()));
+        for _ in 0..fastrand::usize(0..8) {
+            let at = fastrand::usize(0..bytes.len());
+            bytes[at] = fastrand::u8(..);
+        }
+        if let Ok(manifest) = decode(&with_checksum(bytes.clone())) {
+            assert_eq!(manifest.encode(), with_checksum(bytes));
+        }
+    }
+}
+
+fn new_disk() -> Arc<MemoryDisk> {
+    let disk = Arc::new(MemoryDisk::new());
+    disk.create_folder(Path::new(FOLDER)).unwrap();
+    disk
+}
+
+fn load(disk: &dyn Disk) -> Option<Manifest> {
+    Manifest::load(disk, Path::new(FOLDER)).unwrap()
+}
+
+#[test]
+fn a_folder_without_a_manifest_has_none() {
+    let disk = new_disk();
+    assert_eq!(load(&*disk), None);
+    disk.create(&Path::new(FOLDER).join(MANIFEST_TEMPORARY_FILE))
+        .unwrap();
+    assert_eq!(load(&*disk), None);
+}
+
+#[test]
+fn a_file_that_is_no_manifest_is_not_read_into_memory() {
+    let disk = new_disk();
+    let file = disk.create(&Path::new(FOLDER).join(MANIFEST_FILE)).unwrap();
+    file.set_len(MANIFEST_BYTES_MAX + 1).unwrap();
+    let error = Manifest::load(&*disk, Path::new(FOLDER)).unwrap_err();
+    assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+}
+
+/// Every call of a change fails in turn, and after each the power is cut in
+/// every way: the store has the old manifest or the new one, the new one if
+/// the change succeeded, and the old one if it failed other than by a sync.
+#[test]
+fn a_change_happens_wholly_or_not_at_all() {
+    let old = example();
+    let new = Manifest {
+        log_segment_least: 5,
+        tables: Vec::new(),
+        ..example()
+    };
+    let mut outcomes = Vec::new();
+    for at in 0.. {
+        let memory = new_disk();
+        old.store(&*memory, Path::new(FOLDER)).unwrap();
+        let disk = FaultyDisk::new(Arc::clone(&memory) as Arc<dyn Disk>);
+        disk.arm(
+            Fault::at(at, io::ErrorKind::StorageFull)
+                .lasting()
+                .with_short_writes(),
+        );
+        let result = new.store(&disk, Path::new(FOLDER));
+
+        // Few enough things are in doubt to try all combinations.
+        for choice in 0..256_u32 {
+            let mut asked = 0;
+            let crashed = memory.crash_clone(&mut |_: Unsynced<'_>| {
+                asked += 1;
+                choice >> (asked - 1) & 1 == 1
+            });
+            assert!(asked < 8);
+            let found = load(&crashed).unwrap();
+            match &result {
+                Ok(()) => assert_eq!(found, new),
+                Err(Error::Io { action: "sync", .. }) => assert!(found == new || found == old),
+                Err(_) => assert_eq!(found, old),
+            }
+            // The next change must not stumble over what this one left behind.
+            old.store(&crashed, Path::new(FOLDER)).unwrap();
+            assert_eq!(load(&crashed.clone_synced()).unwrap(), old);
+        }
+        outcomes.push(match result {
+            Ok(()) => "stored",
+            Err(Error::DiskFull) => "full",
+            Err(Error::Io { action, .. }) => action,
+            Err(error) => panic!("{error}"),
+        });
+        if disk.failed() == 0 {
+            break;
+        }
+    }
+    // create, write, sync, rename, sync of the folder, none
+    assert_eq!(outcomes, ["full", "full", "sync", "full", "sync", "stored"]);
+}
+
+#[test]
+fn a_failed_write_leaves_no_half_manifest() {
+    let disk = FaultyDisk::new(new_disk());
+    disk.arm(
+        Fault::at(0, io::ErrorKind::StorageFull)
+            .only(|call, _| call == Call::Write)
+            .with_short_writes(),
+    );
+    assert!(example().store(&disk, Path::new(FOLDER)).is_err());
+    assert!(disk.list(Path::new(FOLDER)).unwrap().is_empty());
+}

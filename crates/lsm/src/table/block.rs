@@ -1,0 +1,350 @@
+//! Sorted blocks: keys with a body each, for records as for the index.
+//!
+//! ```text
+//! block:  entry* | restart offset u32 * | number of restarts u32
+//! entry:  shared varint | unshared varint | the key's last `unshared` bytes | body
+//! ```
+//!
+//! `shared` is how many bytes the key has in common with the key before it.
+//! Every sixteenth entry is a restart: it shares nothing, and its offset is
+//! listed, so that a search halves the restarts and then walks at most
+//! sixteen entries. Keys ascend and may repeat.
+//!
+//! A search builds no key: from the length of the prefix that the entry before
+//! has in common with the target, and the length that it has in common with
+//! its successor, it follows which bytes remain to be compared.
+
+use super::codec::{Input, Malformed, put_varint};
+use super::frame::{Block, Handle};
+use crate::entry::KEY_BYTES_MAX;
+use std::cmp::Ordering;
+
+/// A restart is set every so many entries: the price of a key in full against
+/// the entries that a search must walk.
+const RESTART_INTERVAL: usize = 16;
+
+const U32_BYTES: usize = size_of::<u32>();
+
+/// What follows a key in a block.
+pub(super) trait Body<'a>: Sized {
+    /// The body at the front of `input`.
+    fn decode(input: &mut Input<'a>) -> Option<Self>;
+}
+
+impl Body<'_> for Handle {
+    #[inline]
+    fn decode(input: &mut Input<'_>) -> Option<Self> {
+        Self::decode(input)
+    }
+}
+
+/// Collects the payload of a sorted block.
+#[derive(Default)]
+pub(super) struct BlockBuilder {
+    buffer: Vec<u8>,
+    restarts: Vec<u32>,
+    entries_since_restart: usize,
+    last_key: Vec<u8>,
+}
+
+impl BlockBuilder {
+    /// Adds an entry whose key is not below the one before; `body` appends its body.
+    pub(super) fn add(&mut self, key: &[u8], body: impl FnOnce(&mut Vec<u8>)) {
+        debug_assert!(self.is_empty() || *self.last_key <= *key);
+        let shared = if self.is_empty() || self.entries_since_restart == RESTART_INTERVAL {
+            // A block is finished long before it reaches 4 GiB: the writer
+            // bounds both its target and what one entry adds.
+            self.restarts.push(self.buffer.len() as u32);
+            self.entries_since_restart = 0;
+            0
+        } else {
+            shared_prefix(&self.last_key, key)
+        };
+        self.entries_since_restart += 1;
+        put_varint(&mut self.buffer, shared as u64);
+        put_varint(&mut self.buffer, (key.len() - shared) as u64);
+        self.buffer.extend_from_slice(&key[shared..]);
+        body(&mut self.buffer);
+        self.last_key.truncate(shared);
+        self.last_key.extend_from_slice(&key[shared..]);
+    }
+
+    /// Whether nothing was added.
+    pub(super) fn is_empty(&self) -> bool {
+        self.restarts.is_empty()
+    }
+
+    /// The length of the payload so far, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.buffer.len() + (self.restarts.len() + 1) * U32_BYTES
+    }
+
+    /// The key added last.
+    pub(super) fn last_key(&self) -> &[u8] {
+        &self.last_key
+    }
+
+    /// Completes the payload. [`BlockBuilder::clear`] makes ready for the next.
+    pub(super) fn finish(&mut self) -> &[u8] {
+        for restart in &self.restarts {
+            self.buffer.extend_from_slice(&restart.to_le_bytes());
+        }
+        let count = self.restarts.len() as u32;
+        self.buffer.extend_from_slice(&count.to_le_bytes());
+        &self.buffer
+    }
+
+    /// Empties the builder, and gives back the memory of a huge block.
+    pub(super) fn clear(&mut self) {
+        self.buffer.clear();
+        self.buffer.shrink_to(super::writer::WRITE_BYTES);
+        self.restarts.clear();
+        self.entries_since_restart = 0;
+        self.last_key.clear();
+    }
+}
+
+/// A view of a sorted block's payload.
+#[derive(Clone, Copy)]
+pub(super) struct SortedBlock<'a> {
+    entries: &'a [u8],
+    restarts: &'a [[u8; U32_BYTES]],
+}
+
+/// The first entry of a block whose key is not below a target.
+pub(super) struct Found<B> {
+    /// Whether its key is the target.
+    pub(super) is_target: bool,
+    /// What follows the key.
+    pub(super) body: B,
+    /// Where the entry begins in the block.
+    at: usize,
+    /// How many bytes its key shares with the key before, and so with the target.
+    shared: usize,
+}
+
+impl<'a> SortedBlock<'a> {
+    /// The parts of a payload.
+    pub(super) fn parse(payload: &'a [u8]) -> Result<Self, Malformed> {
+        let parts = || {
+            let (rest, count) = payload.split_last_chunk()?;
+            let restart_bytes = (u32::from_le_bytes(*count) as usize).checked_mul(U32_BYTES)?;
+            let (entries, restarts) =
+                rest.split_at_checked(rest.len().checked_sub(restart_bytes)?)?;
+            Some((entries, restarts.as_chunks().0))
+        };
+        match parts() {
+            Some((entries, restarts)) if !restarts.is_empty() => Ok(Self { entries, restarts }),
+            _ => Err(Malformed("the block's restarts are malformed")),
+        }
+    }
+
+    /// The first entry whose key is not below `target`.
+    pub(super) fn seek<B: Body<'a>>(&self, target: &[u8]) -> Result<Option<Found<B>>, Malformed> {
+        let mut at = self.restart_before(target)?;
+        // How many bytes the entry before has in common with the target. It
+        // is below the target, either by its next byte or by its end.
+        let mut matched = 0;
+        while at < self.entries.len() {
+            let mut input = Input::new(&self.entries[at..]);
+            let (shared, suffix) = key_parts(&mut input)?;
+            let body = B::decode(&mut input).ok_or(MALFORMED_ENTRY)?;
+            // A key that shares more than `matched` with the one before has the
+            // byte that put that one below the target.
+            if shared <= matched {
+                let rest = &target[shared..];
+                let order = suffix.cmp(rest);
+                if order != Ordering::Less {
+                    return Ok(Some(Found {
+                        is_target: order == Ordering::Equal,
+                        body,
+                        at,
+                        shared,
+                    }));
+                }
+                matched = shared + shared_prefix(suffix, rest);
+            }
+            at = self.entries.len() - input.rest().len();
+        }
+        Ok(None)
+    }
+
+    /// Where the last restart whose key is below `target` begins, else the
+    /// first. Below, not at: the versions of a key may span a restart, and the
+    /// first of them is wanted.
+    fn restart_before(&self, target: &[u8]) -> Result<usize, Malformed> {
+        let (mut low, mut high) = (0, self.restarts.len());
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            let mut input = Input::new(self.at(self.restart(middle))?);
+            if key_parts(&mut input)?.1 < target {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        let at = self.restart(low);
+        self.at(at).map(|_| at)
+    }
+
+    fn restart(&self, index: usize) -> usize {
+        u32::from_le_bytes(self.restarts[index]) as usize
+    }
+
+    fn at(&self, offset: usize) -> Result<&'a [u8], Malformed> {
+        self.entries
+            .get(offset..)
+            .ok_or(Malformed("a restart lies outside the block"))
+    }
+}
+
+const MALFORMED_ENTRY: Malformed = Malformed("an entry of the block is malformed");
+
+/// The two lengths and the suffix of an entry's key.
+#[inline]
+fn key_parts<'a>(input: &mut Input<'a>) -> Result<(usize, &'a [u8]), Malformed> {
+    let parts = |input: &mut Input<'a>| {
+        let shared = input.length()?;
+        let unshared = input.length()?;
+        let suffix = input.take(unshared)?;
+        (shared.checked_add(unshared)? <= KEY_BYTES_MAX).then_some((shared, suffix))
+    };
+    parts(input).ok_or(MALFORMED_ENTRY)
+}
+
+fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
+    std::iter::zip(a, b).take_while(|(a, b)| a == b).count()
+}
+
+/// A walk over the entries of a block, in order. Keeps the block alive.
+pub(super) struct BlockCursor {
+    block: Block,
+    /// Where the restarts begin.
+    end: usize,
+    /// Where the next entry begins.
+    at: usize,
+    /// The key of the entry before, as far as the next may need it.
+    key: Vec<u8>,
+}
+
+impl BlockCursor {
+    /// A walk from the first entry whose key is not below `from`.
+    pub(super) fn new<'a, B: Body<'a>>(block: &'a Block, from: &[u8]) -> Result<Self, Malformed> {
+        let sorted = SortedBlock::parse(block.payload())?;
+        let end = sorted.entries.len();
+        let (at, shared) = if from.is_empty() {
+            (0, 0)
+        } else {
+            match sorted.seek::<B>(from)? {
+                Some(found) => (found.at, found.shared),
+                None => (end, 0),
+            }
+        };
+        Ok(Self {
+            block: block.clone(),
+            end,
+            at,
+            key: from[..shared].to_vec(),
+        })
+    }
+
+    /// The next entry; `None` after the last.
+    pub(super) fn next<'a, B: Body<'a>>(&'a mut self) -> Result<Option<(&'a [u8], B)>, Malformed> {
+        if self.at >= self.end {
+            return Ok(None);
+        }
+        let mut input = Input::new(&self.block.payload()[self.at..self.end]);
+        let (shared, suffix) = key_parts(&mut input)?;
+        if shared > self.key.len() {
+            return Err(MALFORMED_ENTRY);
+        }
+        let body = B::decode(&mut input).ok_or(MALFORMED_ENTRY)?;
+        self.key.truncate(shared);
+        self.key.extend_from_slice(suffix);
+        self.at = self.end - input.rest().len();
+        Ok(Some((&self.key, body)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(keys: &[&[u8]]) -> Block {
+        let mut builder = BlockBuilder::default();
+        for (index, key) in keys.iter().enumerate() {
+            let handle = Handle {
+                offset: index as u64,
+                bytes: 1,
+            };
+            builder.add(key, |buffer| handle.encode(buffer));
+        }
+        Block::from(builder.finish())
+    }
+
+    /// Seeks and cursors answer as a search of the list does.
+    fn check(keys: &[&[u8]], targets: &[&[u8]]) {
+        let block = block(keys);
+        let sorted = SortedBlock::parse(block.payload()).unwrap();
+        for target in targets {
+            let expected = keys.partition_point(|key| key < target);
+            let found = sorted.seek::<Handle>(target).unwrap();
+            assert_eq!(
+                found.map(|found| (found.body.offset as usize, found.is_target)),
+                keys.get(expected).map(|key| (expected, key == target)),
+                "{target:?}"
+            );
+            let mut cursor = BlockCursor::new::<Handle>(&block, target).unwrap();
+            for (index, key) in keys.iter().enumerate().skip(expected) {
+                let (found, handle) = cursor.next::<Handle>().unwrap().unwrap();
+                assert_eq!((found, handle.offset), (*key, index as u64), "{target:?}");
+            }
+            assert!(cursor.next::<Handle>().unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn seeks_find_the_first_key_not_below() {
+        let keys: [&[u8]; 8] = [b"", b"a", b"aa", b"ab", b"ab", b"abc", b"b", b"\xff\xff"];
+        let targets: [&[u8]; 12] = [
+            b"",
+            b"\0",
+            b"a",
+            b"a\0",
+            b"aaa",
+            b"ab",
+            b"abb",
+            b"abcd",
+            b"b",
+            b"c",
+            b"\xff",
+            b"\xff\xff\0",
+        ];
+        check(&keys, &targets);
+        check(&keys[..1], &targets);
+    }
+
+    #[test]
+    fn seeks_agree_with_a_plain_search() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for round in 0..300 {
+            // Few letters, so that prefixes and repeats are plenty.
+            let mut word = |longest: usize| -> Vec<u8> {
+                let length = random.usize(0..=longest);
+                (0..length).map(|_| random.u8(b'a'..=b'c')).collect()
+            };
+            let mut keys: Vec<_> = (0..1 + round).map(|_| word(8)).collect();
+            keys.sort();
+            let targets: Vec<_> = (0..50).map(|_| word(9)).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            let targets: Vec<&[u8]> = targets.iter().map(Vec::as_slice).collect();
+            check(&keys, &targets);
+        }
+    }
+
+    #[test]
+    fn versions_that_span_restarts_are_found_from_the_first() {
+        let keys = [vec![&b"a"[..]; 3], vec![b"k"; 100], vec![b"z"; 2]].concat();
+        check(&keys, &[b"a", b"b", b"k", b"l", b"z"]);
+    }
+}

@@ -1,0 +1,353 @@
+//! The footer and the properties of a table.
+//!
+//! The footer is the last [`FOOTER_BYTES`] of the file:
+//! ```text
+//!  0  u64  offset of the properties' frame
+//!  8  u32  its length
+//! 12  u32  length of the top index's frame
+//! 16  u64  offset of the top index's frame
+//! 24  u64  offset of the filter's pages; 0 without a filter
+//! 32  u64  length of all their frames; 0 without a filter
+//! 40  u64  length of the file
+//! 48  u32  crc32c of the other 60 bytes
+//! 52  u32  version of the format
+//! 56       magic
+//! ```
+//! In every version the footer has this length, its checksum, version and
+//! magic lie there, and the checksum covers the rest. So a damaged table can
+//! be told from one of a later version.
+//!
+//! The payload of the properties' frame:
+//! ```text
+//! u64 each: entries, tombstones, expiring entries, key bytes, value bytes,
+//!           data blocks, data bytes, least timestamp, greatest timestamp,
+//!           greatest arrival, latest expiry
+//! u32 each: filter pages, filter page bytes, filter probes; 0 without a filter
+//! least key, greatest key: length varint and bytes each
+//! ```
+
+use super::codec::{Input, Malformed, put_varint};
+use super::filter::FilterShape;
+use super::frame::{Handle, TRAILER_BYTES};
+use crate::entry::{Expiry, KEY_BYTES_MAX, Kind, Record};
+use crate::timestamp::Timestamp;
+
+/// The length of the footer.
+pub(super) const FOOTER_BYTES: usize = 64;
+
+/// The version of the format that is written, and the only one that is read.
+pub(super) const VERSION: u32 = 1;
+
+const MAGIC: [u8; 8] = *b"kvrm-sst";
+const CHECKSUM_AT: usize = 48;
+
+/// Where a table's parts lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Footer {
+    pub(super) properties: Handle,
+    pub(super) top_index: Handle,
+    /// Where the filter's pages begin, and the length of all their frames.
+    pub(super) filter_offset: u64,
+    pub(super) filter_bytes: u64,
+    /// The length of the whole file, this footer included.
+    pub(super) file_bytes: u64,
+}
+
+/// Why a footer was not read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum FooterError {
+    /// It is not what was written.
+    Malformed(Malformed),
+    /// It is sound, and of a version that this code does not know.
+    UnknownVersion(u32),
+}
+
+impl Footer {
+    /// The bytes of the footer.
+    pub(super) fn encode(&self) -> [u8; FOOTER_BYTES] {
+        let mut bytes = [0; FOOTER_BYTES];
+        bytes[0..8].copy_from_slice(&self.properties.offset.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.properties.bytes.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.top_index.bytes.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.top_index.offset.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.filter_offset.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.filter_bytes.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.file_bytes.to_le_bytes());
+        bytes[52..56].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[56..].copy_from_slice(&MAGIC);
+        let checksum = footer_checksum(&bytes);
+        bytes[CHECKSUM_AT..52].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// The footer from the last bytes of a file of `file_bytes`.
+    pub(super) fn decode(bytes: &[u8; FOOTER_BYTES], file_bytes: u64) -> Result<Self, FooterError> {
+        let malformed = |what| Err(FooterError::Malformed(Malformed(what)));
+        if bytes[56..] != MAGIC {
+            return malformed("the file does not end as a table does");
+        }
+        let Some((footer, checksum, version)) = Self::decode_fields(&mut Input::new(bytes)) else {
+            return malformed("the footer is too short");
+        };
+        if checksum != footer_checksum(bytes) {
+            return malformed("the footer's checksum does not match");
+        }
+        if version != VERSION {
+            return Err(FooterError::UnknownVersion(version));
+        }
+        if footer.file_bytes != file_bytes {
+            return malformed("the file is not as long as its footer says");
+        }
+        Ok(footer)
+    }
+
+    /// The footer with its checksum and version, neither of them checked.
+    fn decode_fields(input: &mut Input<'_>) -> Option<(Self, u32, u32)> {
+        let properties_offset = input.u64()?;
+        let properties_bytes = input.u32()?;
+        let top_index_bytes = input.u32()?;
+        let top_index_offset = input.u64()?;
+        let footer = Self {
+            properties: Handle {
+                offset: properties_offset,
+                bytes: properties_bytes,
+            },
+            top_index: Handle {
+                offset: top_index_offset,
+                bytes: top_index_bytes,
+            },
+            filter_offset: input.u64()?,
+            filter_bytes: input.u64()?,
+            file_bytes: input.u64()?,
+        };
+        Some((footer, input.u32()?, input.u32()?))
+    }
+
+    /// Where page `page` of the filter lies; `None` when it would lie past its end.
+    pub(super) fn filter_page(&self, shape: FilterShape, page: u32) -> Option<Handle> {
+        let bytes = shape.page_bytes.checked_add(TRAILER_BYTES as u32)?;
+        let before = u64::from(bytes).checked_mul(u64::from(page))?;
+        let end = before.checked_add(u64::from(bytes))?;
+        let handle = Handle {
+            offset: self.filter_offset.checked_add(before)?,
+            bytes,
+        };
+        (end <= self.filter_bytes).then_some(handle)
+    }
+}
+
+fn footer_checksum(bytes: &[u8; FOOTER_BYTES]) -> u32 {
+    let before = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
+    crc32c::crc32c_append(before, &bytes[CHECKSUM_AT + 4..])
+}
+
+/// What a table holds, for those that decide whether to read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableProperties {
+    /// The number of records: versions, not keys.
+    pub(crate) entries: u64,
+    /// The tombstones among them.
+    pub(crate) tombstones: u64,
+    /// The values among them that expire.
+    pub(crate) expiring: u64,
+    /// The bytes of all keys, each version's counted.
+    pub(crate) key_bytes: u64,
+    /// The bytes of all values.
+    pub(crate) value_bytes: u64,
+    /// The number of data blocks.
+    pub(crate) data_blocks: u64,
+    /// Their bytes in the file.
+    pub(crate) data_bytes: u64,
+    /// The least timestamp of a record.
+    pub(crate) timestamp_least: Timestamp,
+    /// The greatest timestamp of a record.
+    pub(crate) timestamp_greatest: Timestamp,
+    /// The greatest arrival of a record.
+    pub(crate) arrival_greatest: u64,
+    /// When the last record has expired; [`Expiry::NEVER`] as soon as one of
+    /// them does not expire, as no tombstone does.
+    pub(crate) expiry_latest: Expiry,
+    /// The least key.
+    pub(crate) key_least: Vec<u8>,
+    /// The greatest key.
+    pub(crate) key_greatest: Vec<u8>,
+    /// The size of the filter, if there is one.
+    pub(super) filter: Option<FilterShape>,
+}
+
+impl TableProperties {
+    /// The properties of a table that holds nothing yet.
+    pub(super) fn empty() -> Self {
+        Self {
+            entries: 0,
+            tombstones: 0,
+            expiring: 0,
+            key_bytes: 0,
+            value_bytes: 0,
+            data_blocks: 0,
+            data_bytes: 0,
+            timestamp_least: Timestamp::MAX,
+            timestamp_greatest: Timestamp::ZERO,
+            arrival_greatest: 0,
+            expiry_latest: Expiry::at_unix_ms(0),
+            key_least: Vec::new(),
+            key_greatest: Vec::new(),
+            filter: None,
+        }
+    }
+
+    /// Takes note of the next record; its key is the greatest so far.
+    pub(super) fn add(&mut self, record: &Record) {
+        let entry = &record.entry;
+        if self.entries == 0 {
+            self.key_least = entry.key().to_vec();
+        }
+        if self.key_greatest != entry.key() {
+            self.key_greatest.clear();
+            self.key_greatest.extend_from_slice(entry.key());
+        }
+        self.entries += 1;
+        self.tombstones += u64::from(entry.kind() == Kind::Tombstone);
+        self.expiring += u64::from(entry.expiry() != Expiry::NEVER);
+        self.key_bytes += entry.key().len() as u64;
+        self.value_bytes += entry.value_bytes().len() as u64;
+        self.timestamp_least = self.timestamp_least.min(entry.timestamp());
+        self.timestamp_greatest = self.timestamp_greatest.max(entry.timestamp());
+        self.arrival_greatest = self.arrival_greatest.max(record.arrival);
+        self.expiry_latest = self.expiry_latest.max(entry.expiry());
+    }
+
+    /// The payload of the properties' frame.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut buffer = Vec::new();
+        for number in [
+            self.entries,
+            self.tombstones,
+            self.expiring,
+            self.key_bytes,
+            self.value_bytes,
+            self.data_blocks,
+            self.data_bytes,
+            self.timestamp_least.as_u64(),
+            self.timestamp_greatest.as_u64(),
+            self.arrival_greatest,
+            self.expiry_latest.unix_ms(),
+        ] {
+            buffer.extend_from_slice(&number.to_le_bytes());
+        }
+        let shape = self.filter.map_or([0; 3], |shape| {
+            [shape.pages, shape.page_bytes, shape.probes]
+        });
+        for number in shape {
+            buffer.extend_from_slice(&number.to_le_bytes());
+        }
+        for key in [&self.key_least, &self.key_greatest] {
+            put_varint(&mut buffer, key.len() as u64);
+            buffer.extend_from_slice(key);
+        }
+        buffer
+    }
+
+    /// The properties from the payload of their frame.
+    pub(super) fn decode(payload: &[u8]) -> Result<Self, Malformed> {
+        let mut input = Input::new(payload);
+        let properties = Self::decode_fields(&mut input)
+            .filter(|_| input.rest().is_empty())
+            .ok_or(Malformed("the properties are malformed"))?;
+        properties.filter.map(FilterShape::check).transpose()?;
+        Ok(properties)
+    }
+
+    fn decode_fields(input: &mut Input<'_>) -> Option<Self> {
+        Some(Self {
+            entries: input.u64()?,
+            tombstones: input.u64()?,
+            expiring: input.u64()?,
+            key_bytes: input.u64()?,
+            value_bytes: input.u64()?,
+            data_blocks: input.u64()?,
+            data_bytes: input.u64()?,
+            timestamp_least: Timestamp::from_u64(input.u64()?),
+            timestamp_greatest: Timestamp::from_u64(input.u64()?),
+            arrival_greatest: input.u64()?,
+            expiry_latest: Expiry::at_unix_ms(input.u64()?),
+            filter: decode_shape(input)?,
+            key_least: decode_key(input)?,
+            key_greatest: decode_key(input)?,
+        })
+    }
+}
+
+/// A filter's shape, or three zeros for no filter.
+fn decode_shape(input: &mut Input<'_>) -> Option<Option<FilterShape>> {
+    let shape = FilterShape {
+        pages: input.u32()?,
+        page_bytes: input.u32()?,
+        probes: input.u32()?,
+    };
+    let none = shape.pages == 0 && shape.page_bytes == 0 && shape.probes == 0;
+    Some((!none).then_some(shape))
+}
+
+fn decode_key(input: &mut Input<'_>) -> Option<Vec<u8>> {
+    let bytes = input.length().filter(|&bytes| bytes <= KEY_BYTES_MAX)?;
+    input.take(bytes).map(<[u8]>::to_vec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn footer() -> Footer {
+        Footer {
+            properties: Handle {
+                offset: 5 << 40,
+                bytes: 200,
+            },
+            top_index: Handle {
+                offset: 5 << 33,
+                bytes: u32::MAX,
+            },
+            filter_offset: 1 << 33,
+            filter_bytes: 1 << 30,
+            file_bytes: 6 << 40,
+        }
+    }
+
+    #[test]
+    fn footers_come_back_and_know_their_length() {
+        let bytes = footer().encode();
+        assert_eq!(Footer::decode(&bytes, 6 << 40), Ok(footer()));
+        assert!(matches!(
+            Footer::decode(&bytes, (6 << 40) + 1),
+            Err(FooterError::Malformed(_))
+        ));
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_footer_is_damage_and_no_other_version() {
+        for bit in 0..FOOTER_BYTES * 8 {
+            let mut bytes = footer().encode();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(
+                matches!(
+                    Footer::decode(&bytes, 6 << 40),
+                    Err(FooterError::Malformed(_))
+                ),
+                "bit {bit}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_later_version_is_named() {
+        let mut bytes = footer().encode();
+        bytes[52..56].copy_from_slice(&7u32.to_le_bytes());
+        let checksum = footer_checksum(&bytes);
+        bytes[CHECKSUM_AT..52].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(
+            Footer::decode(&bytes, 6 << 40),
+            Err(FooterError::UnknownVersion(7))
+        );
+    }
+}

@@ -1,0 +1,305 @@
+//! Frames: how every block of a table lies in the file.
+//!
+//! ```text
+//! +----------------+---------+----------------+--------------+------------+
+//! | payload,       | role u8 | compression u8 | payload bytes| crc32c u32 |
+//! | maybe packed   |         | 0 none, 1 LZ4  | unpacked u32 |            |
+//! +----------------+---------+----------------+--------------+------------+
+//! ```
+//!
+//! The checksum covers everything before it and then the frame's offset in the
+//! file. So a block that is intact but not the one that was asked for (a read
+//! or a write that went astray) is found like a flipped bit. The role says
+//! what the payload is, so that a handle of one structure cannot be followed
+//! into another.
+
+use super::codec::{Input, Malformed, put_varint};
+use crate::options::Compression;
+use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
+use std::sync::Arc;
+
+/// What a frame adds to its payload, in bytes.
+pub(super) const TRAILER_BYTES: usize = 10;
+
+/// LZ4 turns one byte into at most this many, so that a length beyond it is
+/// damage, and is found before memory is taken for it.
+const LZ4_RATIO_MAX: usize = 255;
+
+/// What the payload of a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Records.
+    Data,
+    /// The last key and the handle of data blocks.
+    Index,
+    /// The last key and the handle of index blocks.
+    TopIndex,
+    /// A page of the filter.
+    Filter,
+    /// The properties.
+    Properties,
+}
+
+impl Role {
+    const ALL: [Self; 5] = [
+        Self::Data,
+        Self::Index,
+        Self::TopIndex,
+        Self::Filter,
+        Self::Properties,
+    ];
+
+    /// The byte that stands for it in the file.
+    fn byte(self) -> u8 {
+        match self {
+            Self::Data => 1,
+            Self::Index => 2,
+            Self::TopIndex => 3,
+            Self::Filter => 4,
+            Self::Properties => 5,
+        }
+    }
+
+    fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.byte() == byte)
+    }
+}
+
+/// Where a frame lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Handle {
+    /// Where it begins in the file.
+    pub(super) offset: u64,
+    /// Its length with the trailer, in bytes.
+    pub(super) bytes: u32,
+}
+
+impl Handle {
+    /// Appends the handle as index blocks hold it: two varints.
+    pub(super) fn encode(self, buffer: &mut Vec<u8>) {
+        put_varint(buffer, self.offset);
+        put_varint(buffer, u64::from(self.bytes));
+    }
+
+    /// The handle at the front of `input`.
+    pub(super) fn decode(input: &mut Input<'_>) -> Option<Self> {
+        Some(Self {
+            offset: input.varint()?,
+            bytes: u32::try_from(input.varint()?).ok()?,
+        })
+    }
+}
+
+/// The unpacked payload of a frame, shared by the cache and its readers.
+#[derive(Clone, Debug)]
+pub(crate) struct Block(Arc<[u8]>);
+
+impl Block {
+    /// The payload.
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<&[u8]> for Block {
+    fn from(payload: &[u8]) -> Self {
+        Self(payload.into())
+    }
+}
+
+/// Packs payloads into frames. Keeps the compressor's memory between blocks.
+pub(super) struct FramePacker {
+    compression: Compression,
+    table: CompressTable,
+    packed: Vec<u8>,
+}
+
+impl FramePacker {
+    /// A packer that tries `compression` where it may.
+    pub(super) fn new(compression: Compression) -> Self {
+        Self {
+            compression,
+            table: CompressTable::default(),
+            packed: Vec::new(),
+        }
+    }
+
+    /// Appends the frame of `payload` to `buffer`, for a place `offset` bytes
+    /// into the file, and gives its length; `None` when it is too long for the format.
+    pub(super) fn pack(
+        &mut self,
+        role: Role,
+        payload: &[u8],
+        offset: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Option<u32> {
+        let payload_bytes = u32::try_from(payload.len()).ok()?;
+        let start = buffer.len();
+        let compressible = matches!(role, Role::Data | Role::Index | Role::TopIndex);
+        let compression = if compressible && self.compress(payload) {
+            buffer.extend_from_slice(&self.packed);
+            Compression::Lz4
+        } else {
+            buffer.extend_from_slice(payload);
+            Compression::None
+        };
+        buffer.push(role.byte());
+        buffer.push(match compression {
+            Compression::None => 0,
+            Compression::Lz4 => 1,
+        });
+        buffer.extend_from_slice(&payload_bytes.to_le_bytes());
+        let checksum = checksum(&buffer[start..], offset);
+        buffer.extend_from_slice(&checksum.to_le_bytes());
+        u32::try_from(buffer.len() - start).ok()
+    }
+
+    /// Compresses into `self.packed`; whether that saves at least an eighth.
+    /// Less is not worth the unpacking at each read.
+    fn compress(&mut self, payload: &[u8]) -> bool {
+        if self.compression == Compression::None {
+            return false;
+        }
+        self.packed
+            .resize(get_maximum_output_size(payload.len()), 0);
+        match compress_into_with_table(payload, &mut self.packed, &mut self.table) {
+            Ok(bytes) if bytes <= payload.len() - payload.len() / 8 => {
+                self.packed.truncate(bytes);
+                // A huge value must not hold memory for the rest of the table.
+                self.packed.shrink_to(super::writer::WRITE_BYTES);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The payload of the frame that lies `offset` bytes into the file, if its
+/// bytes are the ones that were written there as a `role`.
+pub(super) fn unpack(role: Role, frame: &[u8], offset: u64) -> Result<Block, Malformed> {
+    let Some((covered, crc)) = frame.split_last_chunk() else {
+        return Err(Malformed("the block is too short"));
+    };
+    if checksum(covered, offset) != u32::from_le_bytes(*crc) {
+        return Err(Malformed("the block's checksum does not match"));
+    }
+    unpack_covered(role, covered)
+}
+
+/// [`unpack`] for bytes whose checksum was cut off.
+pub(super) fn unpack_covered(role: Role, covered: &[u8]) -> Result<Block, Malformed> {
+    let Some((packed, &[role_byte, compression, ref payload_bytes @ ..])) =
+        covered.split_last_chunk::<{ TRAILER_BYTES - 4 }>()
+    else {
+        return Err(Malformed("the block is too short"));
+    };
+    if Role::from_byte(role_byte) != Some(role) {
+        return Err(Malformed("the block is not of the expected kind"));
+    }
+    let payload_bytes = u32::from_le_bytes(*payload_bytes) as usize;
+    match compression {
+        0 if payload_bytes == packed.len() => Ok(Block::from(packed)),
+        1 if payload_bytes <= packed.len().saturating_mul(LZ4_RATIO_MAX) => {
+            let mut payload: Arc<[u8]> = std::iter::repeat_n(0, payload_bytes).collect();
+            let room = Arc::get_mut(&mut payload).unwrap_or_default();
+            match lz4_flex::block::decompress_into(packed, room) {
+                Ok(bytes) if bytes == payload_bytes => Ok(Block(payload)),
+                _ => Err(Malformed("the block does not decompress")),
+            }
+        }
+        0 | 1 => Err(Malformed("the block's length is wrong")),
+        _ => Err(Malformed("the block's compression is unknown")),
+    }
+}
+
+fn checksum(covered: &[u8], offset: u64) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(covered), &offset.to_le_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packed(compression: Compression, role: Role, payload: &[u8], offset: u64) -> Vec<u8> {
+        let mut frame = Vec::new();
+        let bytes = FramePacker::new(compression)
+            .pack(role, payload, offset, &mut frame)
+            .unwrap();
+        assert_eq!(bytes as usize, frame.len());
+        frame
+    }
+
+    #[test]
+    fn payloads_come_back() {
+        let random: Vec<u8> = (0..5000u32)
+            .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+            .collect();
+        for payload in [&b""[..], b"x", &[7; 100_000], &random] {
+            for compression in [Compression::None, Compression::Lz4] {
+                for role in Role::ALL {
+                    let frame = packed(compression, role, payload, 9);
+                    assert_eq!(unpack(role, &frame, 9).unwrap().payload(), payload);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_blocks_that_shrink_are_compressed() {
+        assert!(packed(Compression::Lz4, Role::Data, &[7; 4096], 0).len() < 100);
+        assert_eq!(
+            packed(Compression::None, Role::Data, &[7; 4096], 0).len(),
+            4096 + TRAILER_BYTES
+        );
+        let mut random = vec![0; 4096];
+        fastrand::Rng::with_seed(1).fill(&mut random);
+        assert_eq!(
+            packed(Compression::Lz4, Role::Data, &random, 0).len(),
+            4096 + TRAILER_BYTES
+        );
+    }
+
+    #[test]
+    fn a_block_from_another_place_or_of_another_kind_is_refused() {
+        let frame = packed(Compression::Lz4, Role::Data, b"payload", 4096);
+        assert!(unpack(Role::Data, &frame, 4096).is_ok());
+        assert!(unpack(Role::Data, &frame, 8192).is_err());
+        assert!(unpack(Role::Index, &frame, 4096).is_err());
+    }
+
+    #[test]
+    fn every_flipped_bit_is_found() {
+        for payload in [&b"small"[..], &[7; 1000]] {
+            let frame = packed(Compression::Lz4, Role::Data, payload, 77);
+            for bit in 0..frame.len() * 8 {
+                let mut damaged = frame.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert!(unpack(Role::Data, &damaged, 77).is_err(), "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_length_that_lies_takes_no_memory() {
+        let mut covered = vec![0; 16];
+        covered.extend_from_slice(&[Role::Data.byte(), 1]);
+        covered.extend_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(
+            unpack_covered(Role::Data, &covered).unwrap_err(),
+            Malformed("the block's length is wrong")
+        );
+    }
+
+    #[test]
+    fn handles_past_four_gigabytes_come_back() {
+        for offset in [0, 1 << 32, (1 << 32) + 1, 5 << 40, u64::MAX] {
+            let handle = Handle {
+                offset,
+                bytes: u32::MAX,
+            };
+            let mut buffer = Vec::new();
+            handle.encode(&mut buffer);
+            assert_eq!(Handle::decode(&mut Input::new(&buffer)), Some(handle));
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Walks a table in order.
+
+use super::Purpose;
+use super::block::{BlockCursor, Body};
+use super::frame::{Handle, Role};
+use super::reader::Table;
+use super::record::RecordBody;
+use crate::entry::{Record, RecordSource};
+use crate::error::Error;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// The records of a table from some key on. Holds the table, and at most one
+/// block of each level.
+pub(crate) struct TableIterator {
+    table: Arc<Table>,
+    purpose: Purpose,
+    /// Keys below this one are passed over; emptied once that is done.
+    from: Vec<u8>,
+    state: State,
+}
+
+enum State {
+    Fresh,
+    Walking {
+        top: Walk,
+        index: Option<Walk>,
+        data: Option<Walk>,
+    },
+    Ended,
+}
+
+impl TableIterator {
+    pub(super) fn new(table: Arc<Table>, start: Bound<&[u8]>, purpose: Purpose) -> Self {
+        let from = match start {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(key) => key.to_vec(),
+            // No key lies between a key and the same key with a zero byte.
+            Bound::Excluded(key) => [key, &[0]].concat(),
+        };
+        Self {
+            table,
+            purpose,
+            from,
+            state: State::Fresh,
+        }
+    }
+
+    fn advance(&mut self) -> Result<Option<Record>, Error> {
+        let (table, purpose, from) = (&*self.table, self.purpose, &self.from);
+        if let State::Fresh = self.state {
+            let handle = table.top_index();
+            self.state = State::Walking {
+                top: Walk::open(table, purpose, handle, Role::TopIndex, from)?,
+                index: None,
+                data: None,
+            };
+        }
+        let State::Walking { top, index, data } = &mut self.state else {
+            return Ok(None);
+        };
+        loop {
+            if let Some(records) = data
+                && let Some((key, body)) = records.next::<RecordBody<'_>>(table)?
+            {
+                let record = body.to_record(key);
+                self.from.clear();
+                return Ok(Some(record));
+            }
+            *data = None;
+            if let Some(handles) = index
+                && let Some((_, handle)) = handles.next::<Handle>(table)?
+            {
+                *data = Some(Walk::open(table, purpose, handle, Role::Data, from)?);
+                continue;
+            }
+            *index = None;
+            let Some((_, handle)) = top.next::<Handle>(table)? else {
+                return Ok(None);
+            };
+            *index = Some(Walk::open(table, purpose, handle, Role::Index, from)?);
+        }
+    }
+}
+
+impl RecordSource for TableIterator {
+    fn next(&mut self) -> Result<Option<Record>, Error> {
+        let result = self.advance();
+        if !matches!(result, Ok(Some(_))) {
+            self.state = State::Ended;
+        }
+        result
+    }
+}
+
+/// A cursor that knows where its block lies, to name it in errors.
+struct Walk {
+    cursor: BlockCursor,
+    offset: u64,
+}
+
+impl Walk {
+    /// A walk over the block at `handle`, from the first key not below `from`.
+    fn open(
+        table: &Table,
+        purpose: Purpose,
+        handle: Handle,
+        role: Role,
+        from: &[u8],
+    ) -> Result<Self, Error> {
+        let block = table.block_for(purpose, handle, role)?;
+        let cursor = match role {
+            Role::Data => BlockCursor::new::<RecordBody<'_>>(&block, from),
+            _ => BlockCursor::new::<Handle>(&block, from),
+        };
+        Ok(Self {
+            cursor: cursor.map_err(|malformed| table.corrupt(handle.offset, malformed))?,
+            offset: handle.offset,
+        })
+    }
+
+    fn next<'a, B: Body<'a>>(&'a mut self, table: &Table) -> Result<Option<(&'a [u8], B)>, Error> {
+        let offset = self.offset;
+        self.cursor
+            .next()
+            .map_err(|malformed| table.corrupt(offset, malformed))
+    }
+}

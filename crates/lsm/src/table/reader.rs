@@ -1,0 +1,257 @@
+//! Reads a table: opening it, and finding the winner of a key.
+
+use super::block::{Body, Found, SortedBlock};
+use super::codec::Malformed;
+use super::filter::KeyHash;
+use super::format::{FOOTER_BYTES, Footer, FooterError, TableProperties, VERSION};
+use super::frame::{self, Block, Handle, Role};
+use super::iterator::TableIterator;
+use super::record::RecordBody;
+use super::{Access, Interrupt, Purpose, TableId};
+use crate::cache::{BlockCache, CountsStripe};
+use crate::disk::DiskFile;
+use crate::entry::Entry;
+use crate::error::Error;
+use std::io;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+/// An open table. Of the file only the properties are in memory; all else
+/// comes through the cache.
+pub(crate) struct Table {
+    id: TableId,
+    file: Arc<dyn DiskFile>,
+    path: Arc<Path>,
+    footer: Footer,
+    properties: TableProperties,
+    cache: Arc<BlockCache>,
+}
+
+/// How a block may be fetched, and what is remembered of it.
+#[derive(Clone, Copy)]
+struct Fetch<'a> {
+    access: Access,
+    /// Whether the cache keeps a block that was read.
+    keep: bool,
+    /// Where the fetch counts, if it does.
+    counts: Option<&'a CountsStripe>,
+}
+
+impl Table {
+    /// Opens a table; reads its footer and its properties.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a version that is not known, [`Error::Corrupt`],
+    /// [`Error::Io`].
+    pub(crate) fn open(
+        file: Arc<dyn DiskFile>,
+        path: &Path,
+        id: TableId,
+        cache: Arc<BlockCache>,
+    ) -> Result<Self, Error> {
+        let file_bytes = file
+            .len()
+            .map_err(|source| Error::io("measure", path, source))?;
+        let Some(footer_offset) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
+            return Err(Error::corrupt(path, 0, "the file is too short for a table"));
+        };
+        let mut bytes = [0; FOOTER_BYTES];
+        read(&*file, path, &mut bytes, footer_offset)?;
+        let footer = Footer::decode(&bytes, file_bytes).map_err(|error| match error {
+            FooterError::Malformed(Malformed(what)) => Error::corrupt(path, footer_offset, what),
+            FooterError::UnknownVersion(version) => Error::Invalid(format!(
+                "{} is a table of version {version}; this program reads version {VERSION}",
+                path.display()
+            )),
+        })?;
+        let mut table = Self {
+            id,
+            file,
+            path: path.into(),
+            footer,
+            properties: TableProperties::empty(),
+            cache,
+        };
+        let block = table.read_block(footer.properties, Role::Properties)?;
+        table.properties = TableProperties::decode(block.payload())
+            .map_err(|malformed| table.corrupt(footer.properties.offset, malformed))?;
+        Ok(table)
+    }
+
+    /// What tells it apart from other tables.
+    pub(crate) fn id(&self) -> TableId {
+        self.id
+    }
+
+    /// What it holds.
+    pub(crate) fn properties(&self) -> &TableProperties {
+        &self.properties
+    }
+
+    /// The length of its file.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.footer.file_bytes
+    }
+
+    /// Whether `key` lies between the least and the greatest key.
+    pub(crate) fn admits(&self, key: &[u8]) -> bool {
+        *self.properties.key_least <= *key && *key <= *self.properties.key_greatest
+    }
+
+    /// The winner among the table's versions of `key`, whose hash is `hash`.
+    ///
+    /// A get that ended in [`Interrupt::WouldBlock`] and is repeated counts
+    /// its filter checks again.
+    ///
+    /// # Errors
+    /// [`Interrupt::WouldBlock`] with [`Access::Cached`] only;
+    /// [`Error::Corrupt`], [`Error::Io`].
+    pub(crate) fn get(
+        &self,
+        key: &[u8],
+        hash: KeyHash,
+        access: Access,
+    ) -> Result<Option<Entry>, Interrupt> {
+        if !self.admits(key) {
+            return Ok(None);
+        }
+        let counts = self.cache.counters().stripe(hash.as_u64());
+        let fetch = Fetch {
+            access,
+            keep: true,
+            counts: Some(counts),
+        };
+        let Some(shape) = self.properties.filter else {
+            return self.find(key, fetch);
+        };
+        let handle = self.footer.filter_page(shape, shape.page(hash));
+        let handle = handle.ok_or_else(|| {
+            let what = Malformed("the filter is shorter than its shape says");
+            self.corrupt(self.footer.properties.offset, what)
+        })?;
+        let page = self.block(handle, Role::Filter, fetch)?;
+        if !shape.admits(page.payload(), hash) {
+            counts.count_filter_negative();
+            return Ok(None);
+        }
+        let found = self.find(key, fetch)?;
+        match found {
+            Some(_) => counts.count_filter_true_positive(),
+            None => counts.count_filter_false_positive(),
+        }
+        Ok(found)
+    }
+
+    /// [`Table::get`] by index alone.
+    fn find(&self, key: &[u8], fetch: Fetch<'_>) -> Result<Option<Entry>, Interrupt> {
+        let top = self.block(self.footer.top_index, Role::TopIndex, fetch)?;
+        let Some(index) = self.seek::<Handle>(&top, self.footer.top_index, key)? else {
+            return Ok(None);
+        };
+        let block = self.block(index.body, Role::Index, fetch)?;
+        let Some(data) = self.seek::<Handle>(&block, index.body, key)? else {
+            return Ok(None);
+        };
+        let block = self.block(data.body, Role::Data, fetch)?;
+        let found = self.seek::<RecordBody<'_>>(&block, data.body, key)?;
+        Ok(found
+            .filter(|found| found.is_target)
+            .map(|found| found.body.to_entry(key)))
+    }
+
+    fn seek<'a, B: Body<'a>>(
+        &self,
+        block: &'a Block,
+        handle: Handle,
+        key: &[u8],
+    ) -> Result<Option<Found<B>>, Error> {
+        SortedBlock::parse(block.payload())
+            .and_then(|sorted| sorted.seek(key))
+            .map_err(|malformed| self.corrupt(handle.offset, malformed))
+    }
+
+    /// The records from `start` on. Reads nothing before the first is asked for.
+    pub(crate) fn iter(self: &Arc<Self>, start: Bound<&[u8]>, purpose: Purpose) -> TableIterator {
+        TableIterator::new(Arc::clone(self), start, purpose)
+    }
+
+    /// Where the index begins.
+    pub(super) fn top_index(&self) -> Handle {
+        self.footer.top_index
+    }
+
+    /// A block for a walk over the table.
+    pub(super) fn block_for(
+        &self,
+        purpose: Purpose,
+        handle: Handle,
+        role: Role,
+    ) -> Result<Block, Error> {
+        let fetch = match purpose {
+            Purpose::Scan => Fetch {
+                access: Access::MayRead,
+                keep: role != Role::Data,
+                counts: Some(self.cache.counters().stripe(self.id.0)),
+            },
+            Purpose::Compaction => Fetch {
+                access: Access::MayRead,
+                keep: false,
+                counts: None,
+            },
+        };
+        match self.block(handle, role, fetch) {
+            Ok(block) => Ok(block),
+            Err(Interrupt::Failed(error)) => Err(error),
+            Err(Interrupt::WouldBlock) => unreachable!("the fetch may read"),
+        }
+    }
+
+    /// A block from the cache or, if it may be read, from the disk.
+    fn block(&self, handle: Handle, role: Role, fetch: Fetch<'_>) -> Result<Block, Interrupt> {
+        let cached = self.cache.get(self.id, handle.offset);
+        if cached.is_none() && fetch.access == Access::Cached {
+            return Err(Interrupt::WouldBlock);
+        }
+        if let Some(counts) = fetch.counts {
+            counts.count_fetch(cached.is_some(), role == Role::Data);
+        }
+        if let Some(block) = cached {
+            return Ok(block);
+        }
+        let block = self.read_block(handle, role)?;
+        if fetch.keep {
+            self.cache.insert(self.id, handle.offset, &block);
+        }
+        Ok(block)
+    }
+
+    /// A block from the disk. Takes no memory before the handle is known to
+    /// lie within the file.
+    fn read_block(&self, handle: Handle, role: Role) -> Result<Block, Error> {
+        let blocks_end = self.footer.file_bytes - FOOTER_BYTES as u64;
+        let end = handle.offset.checked_add(u64::from(handle.bytes));
+        if end.is_none_or(|end| end > blocks_end) {
+            let what = Malformed("the block lies outside the file");
+            return Err(self.corrupt(handle.offset, what));
+        }
+        let mut bytes = vec![0; handle.bytes as usize];
+        read(&*self.file, &self.path, &mut bytes, handle.offset)?;
+        frame::unpack(role, &bytes, handle.offset)
+            .map_err(|malformed| self.corrupt(handle.offset, malformed))
+    }
+
+    pub(super) fn corrupt(&self, offset: u64, Malformed(what): Malformed) -> Error {
+        Error::corrupt(&self.path, offset, what)
+    }
+}
+
+fn read(file: &dyn DiskFile, path: &Path, buffer: &mut [u8], offset: u64) -> Result<(), Error> {
+    file.read_exact_at(buffer, offset)
+        .map_err(|source| match source.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                Error::corrupt(path, offset, "the file was cut short while it was open")
+            }
+            _ => Error::io("read", path, source),
+        })
+}

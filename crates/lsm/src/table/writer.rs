@@ -1,0 +1,260 @@
+//! Writes a table: records in, one file out.
+//!
+//! Memory stays bounded by a block of each kind, the top index and eight bytes
+//! a key for the filter, whose size is known only at the end.
+
+use super::TableSettings;
+use super::block::BlockBuilder;
+use super::filter::{FilterShape, KeyHash};
+use super::format::{FOOTER_BYTES, Footer, TableProperties};
+use super::frame::{FramePacker, Handle, Role};
+use super::record::RecordBody;
+use crate::disk::DiskFile;
+use crate::entry::{KEY_BYTES_MAX, Record, VALUE_BYTES_MAX};
+use crate::error::Error;
+use crate::options::Compression;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Blocks are gathered into writes of about this size, in bytes.
+pub(super) const WRITE_BYTES: usize = 256 << 10;
+
+/// A sync follows this many bytes of writes: one sync of a whole table at the
+/// end would hold up the log's syncs behind it for as long.
+const SYNC_BYTES: usize = 1 << 20;
+
+/// The largest target for a block. With the largest value on top, lengths and
+/// restarts fit the format's 32 bits and the compressor's bounds.
+const BLOCK_BYTES_MAX: usize = 64 << 20;
+
+/// A table under way. Dropped before [`TableWriter::finish`] it leaves a file
+/// that no reader takes for a table.
+pub(crate) struct TableWriter {
+    output: Output,
+    block_bytes: usize,
+    filter_rate: Option<f64>,
+    data: BlockBuilder,
+    index: BlockBuilder,
+    top_index: BlockBuilder,
+    /// The hash of each key, once.
+    hashes: Vec<KeyHash>,
+    properties: TableProperties,
+    #[cfg(debug_assertions)]
+    last: Option<Record>,
+}
+
+impl TableWriter {
+    /// Starts a table in an empty file; `path` names it in errors.
+    pub(crate) fn create(file: Arc<dyn DiskFile>, path: &Path, settings: &TableSettings) -> Self {
+        Self {
+            output: Output::new(file, path, settings.compression),
+            block_bytes: settings.block_bytes.min(BLOCK_BYTES_MAX),
+            filter_rate: settings.filter_false_positive_rate,
+            data: BlockBuilder::default(),
+            index: BlockBuilder::default(),
+            top_index: BlockBuilder::default(),
+            hashes: Vec::new(),
+            properties: TableProperties::empty(),
+            #[cfg(debug_assertions)]
+            last: None,
+        }
+    }
+
+    /// Leaves a hole before the first block, as if that much had been written.
+    #[cfg(test)]
+    pub(super) fn skip(&mut self, bytes: u64) {
+        self.output.written += bytes;
+    }
+
+    /// Adds a record, which must come after the one before by [`Record::order`].
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a key or a value past the format's limits,
+    /// [`Error::Io`], [`Error::DiskFull`]. After one the table is lost.
+    pub(crate) fn add(&mut self, record: &Record) -> Result<(), Error> {
+        let (key, value) = (record.entry.key(), record.entry.value_bytes());
+        if key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
+            return Err(Error::Invalid(format!(
+                "a key of {} or a value of {} bytes is too long for a table",
+                key.len(),
+                value.len()
+            )));
+        }
+        #[cfg(debug_assertions)]
+        {
+            if let Some(last) = &self.last {
+                debug_assert!(last.order(record).is_lt(), "records out of order");
+            }
+            self.last = Some(record.clone());
+        }
+        // A value that fills a block has it to itself: its small neighbours
+        // must not cost their readers as much as it does.
+        if key.len() + value.len() >= self.block_bytes {
+            self.finish_data_block()?;
+        }
+        let is_first_of_key = self.properties.entries == 0 || self.properties.key_greatest != key;
+        if is_first_of_key && self.filter_rate.is_some() {
+            self.hashes.push(KeyHash::of(key));
+        }
+        self.properties.add(record);
+        self.data
+            .add(key, |buffer| RecordBody::of(record).encode(buffer));
+        if self.data.bytes() >= self.block_bytes {
+            self.finish_data_block()?;
+        }
+        Ok(())
+    }
+
+    /// The bytes written so far; the block under way, the rest of the index
+    /// and the filter come on top.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.output.offset()
+    }
+
+    /// Writes the rest and syncs the file; the caller syncs the folder.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::DiskFull`]; [`Error::Invalid`] for a table
+    /// without records, since it would have no least and no greatest key.
+    pub(crate) fn finish(mut self) -> Result<TableProperties, Error> {
+        if self.properties.entries == 0 {
+            return Err(Error::Invalid("a table needs a record".to_owned()));
+        }
+        self.finish_data_block()?;
+        self.finish_index_block()?;
+        let top_index = self
+            .output
+            .write_block(Role::TopIndex, self.top_index.finish())?;
+        let (filter_offset, filter_bytes) = self.write_filter()?;
+        let properties = self
+            .output
+            .write_block(Role::Properties, &self.properties.encode())?;
+        let footer = Footer {
+            properties,
+            top_index,
+            filter_offset,
+            filter_bytes,
+            file_bytes: self.output.offset() + FOOTER_BYTES as u64,
+        };
+        self.output.finish(&footer.encode())?;
+        Ok(self.properties)
+    }
+
+    fn finish_data_block(&mut self) -> Result<(), Error> {
+        if self.data.is_empty() {
+            return Ok(());
+        }
+        let handle = self.output.write_block(Role::Data, self.data.finish())?;
+        self.properties.data_blocks += 1;
+        self.properties.data_bytes += u64::from(handle.bytes);
+        self.index
+            .add(self.data.last_key(), |buffer| handle.encode(buffer));
+        self.data.clear();
+        if self.index.bytes() >= self.block_bytes {
+            self.finish_index_block()?;
+        }
+        Ok(())
+    }
+
+    fn finish_index_block(&mut self) -> Result<(), Error> {
+        if self.index.is_empty() {
+            return Ok(());
+        }
+        let handle = self.output.write_block(Role::Index, self.index.finish())?;
+        self.top_index
+            .add(self.index.last_key(), |buffer| handle.encode(buffer));
+        self.index.clear();
+        Ok(())
+    }
+
+    /// Writes the pages of the filter; gives where they begin and their length.
+    fn write_filter(&mut self) -> Result<(u64, u64), Error> {
+        let shape = self
+            .filter_rate
+            .and_then(|rate| FilterShape::new(self.hashes.len(), rate));
+        let Some(shape) = shape else {
+            return Ok((0, 0));
+        };
+        let start = self.output.offset();
+        let pages = shape.build(&self.hashes);
+        for page in pages.chunks(shape.page_bytes as usize) {
+            self.output.write_block(Role::Filter, page)?;
+        }
+        self.properties.filter = Some(shape);
+        Ok((start, self.output.offset() - start))
+    }
+}
+
+/// The file's end: frames go in, large writes and regular syncs come out.
+struct Output {
+    file: Arc<dyn DiskFile>,
+    path: Arc<Path>,
+    packer: FramePacker,
+    buffer: Vec<u8>,
+    /// Bytes that were written to the file.
+    written: u64,
+    /// Those of them that were written since the last sync.
+    unsynced: usize,
+}
+
+impl Output {
+    fn new(file: Arc<dyn DiskFile>, path: &Path, compression: Compression) -> Self {
+        Self {
+            file,
+            path: path.into(),
+            packer: FramePacker::new(compression),
+            buffer: Vec::new(),
+            written: 0,
+            unsynced: 0,
+        }
+    }
+
+    /// Where the next byte goes in the file.
+    fn offset(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    fn write_block(&mut self, role: Role, payload: &[u8]) -> Result<Handle, Error> {
+        let offset = self.offset();
+        let packed = self.packer.pack(role, payload, offset, &mut self.buffer);
+        let Some(bytes) = packed else {
+            return Err(Error::Invalid(format!(
+                "a block of {} bytes is too long for a table",
+                payload.len()
+            )));
+        };
+        if self.buffer.len() >= WRITE_BYTES {
+            self.flush()?;
+        }
+        Ok(Handle { offset, bytes })
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        for chunk in self.buffer.chunks(WRITE_BYTES) {
+            self.file
+                .write_all_at(chunk, self.written)
+                .map_err(|source| Error::io("write", &self.path, source))?;
+            self.written += chunk.len() as u64;
+            self.unsynced += chunk.len();
+            if self.unsynced >= SYNC_BYTES {
+                sync(&*self.file, &self.path)?;
+                self.unsynced = 0;
+            }
+        }
+        self.buffer.clear();
+        // A huge value must not hold memory for the rest of the table.
+        self.buffer.shrink_to(2 * WRITE_BYTES);
+        Ok(())
+    }
+
+    fn finish(&mut self, footer: &[u8]) -> Result<(), Error> {
+        self.buffer.extend_from_slice(footer);
+        self.flush()?;
+        sync(&*self.file, &self.path)
+    }
+}
+
+fn sync(file: &dyn DiskFile, path: &Path) -> Result<(), Error> {
+    file.sync()
+        .map_err(|source| Error::io("sync", path, source))
+}

@@ -1,13 +1,14 @@
 //! `/v0/entities`: a range of this node's keys.
 
 use crate::context::Context;
-use crate::http::body::{RequestBody, ResponseBody};
+use crate::http::body::{RangeCut, RequestBody, ResponseBody};
 use crate::http::conditional::{RangeFormat, range_format, wants_trailers};
 use crate::http::parameters;
 use crate::http::problem::Problem;
 use crate::http::range_stream::{RangePlan, RangeStream, batch_of};
 use crate::http::route::Verb;
 use crate::http::{check_body_limit, enter};
+use crate::read_pool::PoolFull;
 use hyper::header::{CONTENT_TYPE, HeaderValue, TRAILER};
 use hyper::http::request::Parts;
 use hyper::{Response, Version};
@@ -36,7 +37,6 @@ pub(crate) async fn get(
         limit: parameters.limit.unwrap_or(u64::MAX),
         now_unix_ms: context.clock().unix_ms(),
         trailers: wants_trailers(&head.headers),
-        stall_timeout: context.stall_timeout(),
     };
     let mut response = Response::new(ResponseBody::empty());
     let headers = response.headers_mut();
@@ -68,7 +68,7 @@ pub(crate) async fn get(
         let wait = coordinator.waiters().register(deadline);
         coordinator
             .ask_for_batch(scan, wait.ticket())
-            .map_err(|_| Problem::overloaded())?;
+            .map_err(|PoolFull| Problem::overloaded())?;
         let batch = batch_of(wait.await).ok_or_else(Problem::range_timed_out)?;
         let entries = batch
             .entries
@@ -79,13 +79,16 @@ pub(crate) async fn get(
     // From here on the range counts as a range, not as a request in flight: a
     // slow reader must not keep others out.
     drop(in_flight);
-    let stream = RangeStream::new(
-        plan,
-        Rc::clone(&context.coordinator),
-        context.clock_handle(),
-        first,
-        scan,
-        place,
-    );
+    let (coordinator, clock) = (Rc::clone(&context.coordinator), context.clock_handle());
+    let stall_timeout = context.stall_timeout();
+    let ask = move |scan| {
+        let deadline = clock.monotonic().saturating_add(stall_timeout);
+        let wait = coordinator.waiters().register(deadline);
+        match coordinator.ask_for_batch(scan, wait.ticket()) {
+            Ok(()) => Ok(wait),
+            Err(PoolFull) => Err(RangeCut),
+        }
+    };
+    let stream = RangeStream::new(plan, Box::new(ask), first, scan, place);
     Ok(response.map(|_| ResponseBody::range(stream)))
 }

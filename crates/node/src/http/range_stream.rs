@@ -7,7 +7,7 @@
 //! last chunk: a stream that was cut never looks whole.
 
 use crate::admission::Share;
-use crate::coordinator::{Batch, Coordinator};
+use crate::coordinator::Batch;
 use crate::http::body::{Chunk, LONG_VALUE_BYTES, RangeCut};
 use crate::http::conditional::RangeFormat;
 use crate::outbox::{Completion, Wait};
@@ -17,14 +17,11 @@ use bytes::{Buf, Bytes};
 use http_body::Frame;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
-use lsm::{Clock, Entry, Scan};
+use lsm::{Entry, Scan};
 use serde::Serialize;
 use std::future::Future;
 use std::pin::Pin;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 /// How a range is read and written.
 pub(crate) struct RangePlan {
@@ -36,15 +33,15 @@ pub(crate) struct RangePlan {
     pub(crate) now_unix_ms: u64,
     /// Whether count and digest follow.
     pub(crate) trailers: bool,
-    /// How long a batch may take.
-    pub(crate) stall_timeout: Duration,
 }
+
+/// Asks for the next batch of a scan, and gives what to wait for.
+pub(crate) type AskForBatch = Box<dyn Fn(Box<Scan>) -> Result<Wait, RangeCut>>;
 
 /// A range on its way.
 pub(crate) struct RangeStream {
     plan: RangePlan,
-    coordinator: Rc<Coordinator>,
-    clock: Arc<dyn Clock>,
+    ask: AskForBatch,
     state: State,
     count: u64,
     crc32c: u32,
@@ -64,19 +61,17 @@ enum State {
 }
 
 impl RangeStream {
-    /// A stream that begins with `first`; its `entries` must not be an error.
+    /// A stream that begins with `first` and goes on with `scan`.
     pub(crate) fn new(
         plan: RangePlan,
-        coordinator: Rc<Coordinator>,
-        clock: Arc<dyn Clock>,
+        ask: AskForBatch,
         first: Vec<Entry>,
         scan: Option<Box<Scan>>,
         place: Share,
     ) -> Self {
         Self {
             plan,
-            coordinator,
-            clock,
+            ask,
             state: State::Sending(first.into_iter(), scan),
             count: 0,
             crc32c: 0,
@@ -104,7 +99,7 @@ impl RangeStream {
                         self.state = State::Ending;
                         continue;
                     };
-                    match self.ask_for_more(scan) {
+                    match (self.ask)(scan) {
                         Ok(wait) => self.state = State::Reading(wait),
                         Err(cut) => return self.cut(cut),
                     }
@@ -149,18 +144,6 @@ impl RangeStream {
     fn cut(&mut self, cut: RangeCut) -> Poll<Option<Result<Frame<Chunk>, RangeCut>>> {
         self.state = State::Ended;
         Poll::Ready(Some(Err(cut)))
-    }
-
-    fn ask_for_more(&self, scan: Box<Scan>) -> Result<Wait, RangeCut> {
-        let deadline = self
-            .clock
-            .monotonic()
-            .saturating_add(self.plan.stall_timeout);
-        let wait = self.coordinator.waiters().register(deadline);
-        self.coordinator
-            .ask_for_batch(scan, wait.ticket())
-            .map_err(|_| RangeCut)?;
-        Ok(wait)
     }
 
     fn chunk_of(&mut self, entry: &Entry) -> Chunk {
@@ -255,7 +238,37 @@ fn encode(format: RangeFormat, entry: &Entry) -> Chunk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::Budget;
+    use crate::outbox::Waiters;
     use lsm::{Expiry, Timestamp};
+    use std::task::Waker;
+    use std::time::Duration;
+
+    #[test]
+    fn a_batch_that_does_not_come_cuts_the_range() {
+        let waiters = Waiters::new();
+        let mut stream = RangeStream::new(
+            RangePlan {
+                format: RangeFormat::Plain,
+                limit: u64::MAX,
+                now_unix_ms: 0,
+                trailers: true,
+            },
+            Box::new(|_| Err(RangeCut)),
+            Vec::new(),
+            None,
+            Budget::new(1).take(1).unwrap(),
+        );
+        stream.state = State::Reading(waiters.register(Duration::from_secs(1)));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(stream.poll_frame(&mut context).is_pending());
+        waiters.expire(Duration::from_secs(1));
+        let cut = stream.poll_frame(&mut context);
+        assert!(matches!(cut, Poll::Ready(Some(Err(RangeCut)))));
+        // Nor do trailers follow, by which it might look whole.
+        let end = stream.poll_frame(&mut context);
+        assert!(matches!(end, Poll::Ready(None)));
+    }
 
     fn text(format: RangeFormat, key: &[u8], value: &[u8]) -> Vec<u8> {
         let entry = Entry::value(key, Timestamp::from_u64(9), value, Expiry::NEVER, 1);

@@ -1,9 +1,9 @@
 //! `/v0/entities`.
 
-use crate::support::{Client, config, start, start_with};
+use crate::support::{Client, Reply, config, start, start_with, wait_for_metric};
 use std::time::Duration;
 
-fn chunk(reply: &crate::support::Reply, number: usize) -> &str {
+fn chunk(reply: &Reply, number: usize) -> &str {
     std::str::from_utf8(&reply.chunks[number]).unwrap()
 }
 
@@ -113,9 +113,10 @@ fn a_range_whose_reader_stalls_is_cut_and_never_looks_whole() {
     let mut reader = Client::connect(&node);
     // A request behind the range must not make the node gather it whole.
     reader.send("GET /v0/entities?start=k HTTP/1.1\r\nhost: a\r\n\r\n".repeat(2));
+    wait_for_metric(&node, "kvorum_scans", "1.0");
     // Its place comes back when it is cut; until then others are refused.
     while client.get("/v0/entities?start=x").status == 503 {}
-    crate::support::wait_for_metric(&node, "kvorum_scans", "0.0");
+    wait_for_metric(&node, "kvorum_scans", "0.0");
     let rest = reader.rest();
     assert!(rest.len() < 24 << 20, "it was cut");
     assert!(!rest.ends_with(b"\r\n0\r\n\r\n"), "it does not look whole");

@@ -1,0 +1,470 @@
+//! What can be set of a node, and how its memory is divided.
+//!
+//! [`NodeConfig`] is plain data. Who builds it (the command line) starts from
+//! [`NodeConfig::new`] and changes what it likes; [`NodeConfig::validate`]
+//! says in words what cannot be, and [`crate::Node::start`] calls it again.
+
+use lsm::{Compression, Durability};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The least memory that a node can be given, in bytes.
+pub const MEMORY_BYTES_MIN: u64 = 128 << 20;
+
+/// The defaults of `ack` and `from` that an operator chose for all requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicasDefault {
+    /// How many replicas must answer.
+    pub ack: u8,
+    /// How many replicas a key has.
+    pub from: u8,
+}
+
+/// What can be set of a node. All durations are real time; all sizes are bytes.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// The node's own URL, `http://host:port`, as clients and peers write it.
+    /// Port 0 takes any free port, which is of use to tests.
+    pub url: String,
+    /// The node's name, by which keys are placed; the URL by default.
+    pub name: String,
+    /// The version that the status page shows.
+    pub version: String,
+    /// The addresses to listen on. Empty: those that the URL's host resolves
+    /// to; `localhost` is 127.0.0.1 and ::1.
+    pub listen: Vec<SocketAddr>,
+    /// The folder that holds the store and nothing else.
+    pub data: PathBuf,
+    /// All the memory that the node may plan with; see [`MemorySplit`]. Default: 128 MiB.
+    pub memory_bytes: u64,
+    /// When a write counts as stored. Default: [`Durability::Sync`].
+    pub durability: Durability,
+    /// Runtimes that serve connections, each a thread. Default: one a core.
+    pub threads: usize,
+    /// Threads for reads that may block on the disk. Default: four a core, at least 4.
+    pub read_threads: usize,
+    /// Reads that may wait for one of these threads; more are refused. Default: 1024.
+    pub read_queue: usize,
+    /// Requests that are worked on at a time, over all runtimes, each of which
+    /// has an even share. Default: 1024.
+    pub requests_in_flight_max: usize,
+    /// Requests that may wait to be worked on; more are refused. Default: 1024.
+    pub requests_queued_max: usize,
+    /// Open connections; more wait in the listen queue. Default: one for each
+    /// 32 KiB of memory, between 256 and 16,384.
+    pub connections_max: usize,
+    /// Ranges that are streamed at a time; more are refused. `None`: as
+    /// [`MemorySplit::scans_max`] has it.
+    pub scans_max: Option<usize>,
+    /// The longest value. Default: 16 MiB.
+    pub value_bytes_max: usize,
+    /// How long the replicas have to answer before a request ends in `504`. Default: 1 s.
+    pub timeout: Duration,
+    /// How long a connection may be idle between requests. Default: 75 s.
+    pub idle_timeout: Duration,
+    /// How long the head of a request may take, first byte to last. Default: 10 s.
+    pub head_timeout: Duration,
+    /// The span in which a request's body must bring at least 16 KiB, or its end. Default: 10 s.
+    pub body_timeout: Duration,
+    /// How long an answer, ranges included, may make no progress before it is cut. Default: 30 s.
+    pub scan_stall_timeout: Duration,
+    /// How long admitted requests have to finish at shutdown. Default: 8 s,
+    /// which leaves 2 s of the 10 s that a shutdown may take to the store.
+    pub drain_timeout: Duration,
+    /// The share of absent keys for which a table is read in vain; `None` for
+    /// no filters. Default: 0.01.
+    pub filter_false_positive_rate: Option<f64>,
+    /// How data blocks are compressed. Default: LZ4.
+    pub compression: Compression,
+    /// Whether tables are compacted in the background. Default: yes.
+    pub compaction: bool,
+    /// How fast compaction may write, in bytes a second. Default: 64 MiB.
+    pub compaction_bytes_per_second: u64,
+    /// The size at which a memtable is flushed; `None`: as [`MemorySplit`] has it.
+    pub memtable_bytes: Option<usize>,
+    /// Space kept free for deletes and compaction when the disk is full. Default: 64 MiB.
+    pub disk_reserve_bytes: u64,
+    /// `ack` and `from` where a request gives neither; `None`: all nodes and their quorum.
+    pub replicas_default: Option<ReplicasDefault>,
+}
+
+/// Why a configuration cannot be: the text names the field and says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(pub String);
+
+/// A URL of a node, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeUrl {
+    /// The host, without the brackets of an IPv6 address.
+    pub(crate) host: String,
+    /// The port.
+    pub(crate) port: u16,
+}
+
+/// How the one number [`NodeConfig::memory_bytes`] is divided. What is left
+/// of it, a sixteenth, is for connections, heads of requests and stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemorySplit {
+    /// The size at which a memtable is flushed. One is filled while up to
+    /// [`MemorySplit::MEMTABLES_FROZEN_MAX`] wait for their flush.
+    pub memtable_bytes: usize,
+    /// Writes that wait for their group commit.
+    pub write_queue_bytes: usize,
+    /// The cache for data blocks, filters and index blocks.
+    pub cache_bytes: usize,
+    /// Bodies of requests being read and long values being answered.
+    pub bodies_bytes: usize,
+    /// Ranges that are streamed at a time.
+    pub scans_max: usize,
+}
+
+impl MemorySplit {
+    /// Frozen memtables that may wait for their flush.
+    pub const MEMTABLES_FROZEN_MAX: usize = 2;
+
+    /// What one range holds: a batch as read and the same as encoded.
+    const SCAN_BYTES: u64 = 2 * (64 << 10);
+
+    /// Divides `memory_bytes`, in sixteenths: 3 for memtables (one active, two
+    /// frozen), 2 for writes that wait, 5 for the cache, 4 for bodies, 1 for ranges.
+    ///
+    /// Bodies never get less than two of the longest values, so that one slow
+    /// upload does not keep all others out.
+    #[must_use]
+    pub fn of(memory_bytes: u64, value_bytes_max: usize) -> Self {
+        let sixteenth = memory_bytes / 16;
+        let bytes = |sixteenths: u64| usize::try_from(sixteenth * sixteenths).unwrap_or(usize::MAX);
+        Self {
+            memtable_bytes: bytes(1).clamp(1 << 20, 64 << 20),
+            write_queue_bytes: bytes(2),
+            cache_bytes: bytes(5),
+            bodies_bytes: bytes(4).max(value_bytes_max.saturating_mul(2)),
+            scans_max: usize::try_from(sixteenth / Self::SCAN_BYTES)
+                .unwrap_or(usize::MAX)
+                .clamp(4, 1024),
+        }
+    }
+}
+
+impl NodeConfig {
+    /// A configuration with every default for a node at `url` that keeps its store in `data`.
+    #[must_use]
+    pub fn new(url: impl Into<String>, data: impl Into<PathBuf>) -> Self {
+        let url = url.into();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut config = Self {
+            name: url.clone(),
+            url,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            listen: Vec::new(),
+            data: data.into(),
+            memory_bytes: 0,
+            durability: Durability::Sync,
+            threads: cores,
+            read_threads: cores.saturating_mul(4).max(4),
+            read_queue: 1024,
+            requests_in_flight_max: 1024,
+            requests_queued_max: 1024,
+            connections_max: 0,
+            scans_max: None,
+            value_bytes_max: 16 << 20,
+            timeout: Duration::from_secs(1),
+            idle_timeout: Duration::from_secs(75),
+            head_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(10),
+            scan_stall_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(8),
+            filter_false_positive_rate: Some(0.01),
+            compression: Compression::Lz4,
+            compaction: true,
+            compaction_bytes_per_second: 64 << 20,
+            memtable_bytes: None,
+            disk_reserve_bytes: 64 << 20,
+            replicas_default: None,
+        };
+        config.set_memory_bytes(MEMORY_BYTES_MIN);
+        config
+    }
+
+    /// Sets the memory, and the bound on connections that follows from it.
+    pub fn set_memory_bytes(&mut self, memory_bytes: u64) {
+        self.memory_bytes = memory_bytes;
+        self.connections_max = usize::try_from(memory_bytes >> 15)
+            .unwrap_or(usize::MAX)
+            .clamp(256, 16_384);
+    }
+
+    /// Checks everything that can be checked without starting.
+    ///
+    /// # Errors
+    /// The first field that cannot be, and what to do about it.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let check = |holds: bool, otherwise: &str| {
+            if holds {
+                Ok(())
+            } else {
+                Err(ConfigError(otherwise.to_owned()))
+            }
+        };
+        NodeUrl::parse(&self.url)?;
+        check(!self.name.is_empty(), "the node's name is empty: give one")?;
+        check(
+            self.memory_bytes >= MEMORY_BYTES_MIN,
+            "memory: a node needs at least 128 MiB",
+        )?;
+        for (name, number) in [
+            ("threads", self.threads),
+            ("read threads", self.read_threads),
+            ("read queue", self.read_queue),
+            ("requests in flight", self.requests_in_flight_max),
+            ("connections", self.connections_max),
+            ("the longest value", self.value_bytes_max),
+            ("scans", self.scans_max.unwrap_or(1)),
+        ] {
+            check(number >= 1, &format!("{name}: give at least 1"))?;
+        }
+        check(
+            self.value_bytes_max <= lsm::VALUE_BYTES_MAX,
+            "the longest value: give at most 1 GiB",
+        )?;
+        for (name, duration) in [
+            ("timeout", self.timeout),
+            ("idle timeout", self.idle_timeout),
+            ("head timeout", self.head_timeout),
+            ("body timeout", self.body_timeout),
+            ("scan stall timeout", self.scan_stall_timeout),
+        ] {
+            check(
+                duration >= Duration::from_millis(1),
+                &format!("{name}: give at least 1 ms"),
+            )?;
+        }
+        if let Some(rate) = self.filter_false_positive_rate {
+            check(
+                rate > 0.0 && rate < 1.0,
+                "the filters' false positive rate: give a number between 0 and 1",
+            )?;
+        }
+        if let Some(pair) = self.replicas_default {
+            check(
+                (1..=pair.from).contains(&pair.ack),
+                "the default replicas: ack is at least 1 and at most from",
+            )?;
+            check(
+                pair.from == 1,
+                "the default replicas: from is at most the number of nodes, which is 1",
+            )?;
+        }
+        Ok(())
+    }
+
+    /// How the memory is divided.
+    #[must_use]
+    pub fn memory_split(&self) -> MemorySplit {
+        let mut split = MemorySplit::of(self.memory_bytes, self.value_bytes_max);
+        if let Some(memtable_bytes) = self.memtable_bytes {
+            split.memtable_bytes = memtable_bytes;
+        }
+        if let Some(scans_max) = self.scans_max {
+            split.scans_max = scans_max;
+        }
+        split
+    }
+
+    /// The options of the store.
+    #[must_use]
+    pub fn store_options(&self) -> lsm::Options {
+        let split = self.memory_split();
+        lsm::Options {
+            durability: self.durability,
+            memtable_bytes: split.memtable_bytes,
+            memtables_frozen_max: MemorySplit::MEMTABLES_FROZEN_MAX,
+            write_queue_bytes_max: split.write_queue_bytes,
+            cache_bytes: split.cache_bytes,
+            compression: self.compression,
+            filter_false_positive_rate: self.filter_false_positive_rate,
+            compaction: self.compaction,
+            compaction_bytes_per_second: self.compaction_bytes_per_second,
+            disk_reserve_bytes: self.disk_reserve_bytes,
+            ..lsm::Options::default()
+        }
+    }
+
+    /// Puts the port that the node really has into a URL whose port is 0, and
+    /// into a name that is that URL.
+    pub(crate) fn give_port(&mut self, port: u16) {
+        let Ok(url) = NodeUrl::parse(&self.url) else {
+            return;
+        };
+        if url.port != 0 {
+            return;
+        }
+        let given = if url.host.contains(':') {
+            format!("http://[{}]:{port}", url.host)
+        } else {
+            format!("http://{}:{port}", url.host)
+        };
+        if self.name == self.url {
+            self.name.clone_from(&given);
+        }
+        self.url = given;
+    }
+
+    /// The addresses to listen on: those given, or those of the URL's host.
+    ///
+    /// # Errors
+    /// A host that cannot be resolved.
+    pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, ConfigError> {
+        if !self.listen.is_empty() {
+            return Ok(self.listen.clone());
+        }
+        let url = NodeUrl::parse(&self.url)?;
+        if url.host.eq_ignore_ascii_case("localhost") {
+            return Ok(vec![
+                SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), url.port),
+                SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), url.port),
+            ]);
+        }
+        let mut addresses: Vec<SocketAddr> = (url.host.as_str(), url.port)
+            .to_socket_addrs()
+            .map_err(|error| {
+                ConfigError(format!(
+                    "cannot resolve {} of {}: {error}; give the addresses to listen on",
+                    url.host, self.url
+                ))
+            })?
+            .collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        Ok(addresses)
+    }
+}
+
+impl NodeUrl {
+    /// Takes `http://host:port` apart; a trailing slash is let pass.
+    pub(crate) fn parse(url: &str) -> Result<Self, ConfigError> {
+        let wrong = |what: &str| {
+            ConfigError(format!(
+                "the URL `{url}` {what}: write it as http://host:port"
+            ))
+        };
+        let rest = url
+            .strip_prefix("http://")
+            .ok_or_else(|| wrong("does not begin with http://"))?;
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        let (host, port) = authority
+            .rsplit_once(':')
+            .ok_or_else(|| wrong("has no port"))?;
+        let bracketed = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        let plain = host
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+        let host = match bracketed {
+            Some(host) if host.parse::<Ipv6Addr>().is_ok() => host,
+            None if plain && !host.is_empty() => host,
+            _ => return Err(wrong("has a host that is none")),
+        };
+        if !port.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(wrong("has a port that is no number"));
+        }
+        let port = port
+            .parse()
+            .map_err(|_| wrong("has a port that is no number up to 65535"))?;
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        for (url, host, port) in [
+            ("http://localhost:8080", "localhost", 8080),
+            ("http://localhost:8080/", "localhost", 8080),
+            ("http://[::1]:0", "::1", 0),
+            ("http://node-1.example:65535", "node-1.example", 65535),
+        ] {
+            let expected = NodeUrl {
+                host: host.to_owned(),
+                port,
+            };
+            assert_eq!(NodeUrl::parse(url), Ok(expected), "{url}");
+        }
+        for url in [
+            "localhost:8080",
+            "https://localhost:8080",
+            "http://localhost",
+            "http://:80",
+            "http://::1:80",
+            "http://[localhost]:80",
+            "http://localhost:65536",
+            "http://localhost:+80",
+            "http://localhost:80/path",
+            "http://user@localhost:80",
+        ] {
+            assert!(NodeUrl::parse(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn localhost_is_both_families() {
+        let config = NodeConfig::new("http://localhost:7", "data");
+        let addresses = config.addresses().unwrap();
+        assert_eq!(
+            addresses,
+            ["127.0.0.1:7".parse().unwrap(), "[::1]:7".parse().unwrap()]
+        );
+    }
+
+    #[test]
+    fn the_parts_of_the_memory_do_not_exceed_it() {
+        for memory_mib in [128u64, 192, 256, 1024, 8192, 65536] {
+            let memory_bytes = memory_mib << 20;
+            let split = MemorySplit::of(memory_bytes, 16 << 20);
+            let planned = split.memtable_bytes * (1 + MemorySplit::MEMTABLES_FROZEN_MAX)
+                + split.write_queue_bytes
+                + split.cache_bytes
+                + split.bodies_bytes
+                + split.scans_max * MemorySplit::SCAN_BYTES as usize;
+            assert!(planned as u64 <= memory_bytes, "{memory_mib} MiB");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_said() {
+        let valid = NodeConfig::new("http://localhost:8080", "data");
+        assert_eq!(valid.validate(), Ok(()));
+        let refused = |change: fn(&mut NodeConfig), word: &str| {
+            let mut config = valid.clone();
+            change(&mut config);
+            let error = config.validate().unwrap_err();
+            assert!(error.0.contains(word), "{error} should name {word}");
+        };
+        refused(|config| config.url = "nowhere".to_owned(), "nowhere");
+        refused(|config| config.memory_bytes = 1 << 20, "memory");
+        refused(|config| config.threads = 0, "threads");
+        refused(|config| config.value_bytes_max = 0, "longest value");
+        refused(|config| config.timeout = Duration::ZERO, "timeout");
+        refused(
+            |config| config.filter_false_positive_rate = Some(1.0),
+            "false positive",
+        );
+        refused(
+            |config| config.replicas_default = Some(ReplicasDefault { ack: 2, from: 1 }),
+            "ack",
+        );
+        refused(
+            |config| config.replicas_default = Some(ReplicasDefault { ack: 1, from: 2 }),
+            "from",
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! Clients that are slow, silent or rude.
+
+use crate::support::{Client, config, start_with};
+use node::Node;
+use std::time::Duration;
+
+const SHORT: Duration = Duration::from_millis(100);
+
+fn impatient() -> Node {
+    let mut config = config();
+    config.head_timeout = SHORT;
+    config.body_timeout = SHORT;
+    start_with(config)
+}
+
+#[test]
+fn a_head_that_does_not_come_costs_the_connection() {
+    let node = impatient();
+    let mut client = Client::connect(&node);
+    client.send("GET /v0/status HTTP/1.1\r\n");
+    client.assert_closed();
+}
+
+#[test]
+fn a_body_that_does_not_come_costs_the_connection() {
+    let node = impatient();
+    for head in [
+        "PUT /v0/entity?id=a HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nval",
+        "PUT /v0/entity?id=a HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3\r\nval\r\n",
+        // Refused, but its body would have been read to keep the connection.
+        "PUT /v0/entity HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nval",
+    ] {
+        let mut client = Client::connect(&node);
+        client.send(head);
+        client.assert_closed();
+    }
+    let mut client = Client::connect(&node);
+    assert_eq!(client.get("/v0/entity?id=a").status, 404);
+}
+
+#[test]
+fn an_idle_connection_is_closed_after_a_while() {
+    let mut config = config();
+    config.idle_timeout = SHORT;
+    let node = start_with(config);
+    let mut silent = Client::connect(&node);
+    silent.assert_closed();
+    let mut client = Client::connect(&node);
+    assert_eq!(client.get("/v0/status").status, 200);
+    client.assert_closed();
+}
+
+#[test]
+fn a_body_that_ends_early_changes_nothing() {
+    let node = start_with(config());
+    let mut client = Client::connect(&node);
+    client.send("PUT /v0/entity?id=a HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nval");
+    client.finish();
+    client.rest();
+    let mut client = Client::connect(&node);
+    assert_eq!(client.get("/v0/entity?id=a").status, 404);
+}
+
+#[test]
+fn a_client_that_sends_all_of_a_refused_body_still_sees_the_answer() {
+    let mut config = config();
+    config.value_bytes_max = 1 << 20;
+    let node = start_with(config);
+    for (head, body_bytes) in [
+        (format!("content-length: {}\r\n\r\n", 8 << 20), 8 << 20),
+        (
+            format!("transfer-encoding: chunked\r\n\r\n{:x}\r\n", 8 << 20),
+            8 << 20,
+        ),
+    ] {
+        let mut client = Client::connect(&node);
+        client.send(format!("PUT /v0/entity?id=a HTTP/1.1\r\nhost: a\r\n{head}"));
+        client.try_send(&vec![0; body_bytes]).unwrap();
+        let reply = client.reply_to("PUT");
+        assert_eq!(reply.status, 413);
+        assert_eq!(reply.header("connection"), Some("close"));
+    }
+}
+
+#[test]
+fn a_head_that_is_none_gets_a_400() {
+    let node = start_with(config());
+    for head in ["nonsense\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n"] {
+        let mut client = Client::connect(&node);
+        client.send(head);
+        assert_eq!(client.reply_to("GET").status, 400);
+        client.assert_closed();
+    }
+}
+
+#[test]
+fn keys_of_the_greatest_length_fit_with_every_byte_escaped() {
+    let node = start_with(config());
+    let mut client = Client::connect(&node);
+    let key = "%AA".repeat(4096);
+    assert_eq!(
+        client.put(&format!("/v0/entity?id={key}"), b"v").status,
+        201
+    );
+    let range = client.get(&format!("/v0/entities?start={key}&end={key}"));
+    assert_eq!(range.status, 200);
+    let too_long = client.get(&format!("/v0/entity?id={key}a"));
+    assert_eq!(too_long.status, 400);
+}
+
+#[test]
+fn connections_beyond_the_bound_wait_for_one_to_end() {
+    let mut config = config();
+    config.connections_max = 1;
+    let node = start_with(config);
+    let mut first = Client::connect(&node);
+    assert_eq!(first.get("/v0/status").status, 200);
+    let mut second = Client::connect(&node);
+    second.send("GET /v0/status HTTP/1.1\r\nhost: a\r\n\r\n");
+    drop(first);
+    assert_eq!(second.reply_to("GET").status, 200);
+}

@@ -1,0 +1,17 @@
+//! A node as its clients see it: the HTTP contract over real sockets, byte by
+//! byte, on a disk in memory.
+
+#[cfg(test)]
+mod connections;
+#[cfg(test)]
+mod entities;
+#[cfg(test)]
+mod general;
+#[cfg(test)]
+mod lifecycle;
+#[cfg(test)]
+mod overload;
+#[cfg(test)]
+mod ranges;
+#[cfg(test)]
+mod support;

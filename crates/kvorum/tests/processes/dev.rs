@@ -14,8 +14,8 @@ fn started(port: u16, data: &Path) -> (Process, String) {
     command.arg("--data").arg(data);
     // As a terminal has it: Ctrl-C goes to the whole group.
     command.process_group(0);
-    // What the node is told after `--`; a variable that would hurt is not passed on.
-    command.env("KVORUM_LISTEN", "127.0.0.1:1");
+    // A variable that would keep the node from starting is not passed on.
+    command.env("KVORUM_LISTEN", "192.0.2.1:1");
     command.args(["--", "--memory", "128MiB"]);
     let mut dev = Process::spawn(&mut command);
     let mut said = String::new();

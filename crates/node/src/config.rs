@@ -292,6 +292,26 @@ impl NodeConfig {
         }
     }
 
+    /// Puts the port that the node really has into a URL whose port is 0, and
+    /// into a name that is that URL.
+    pub(crate) fn give_port(&mut self, port: u16) {
+        let Ok(url) = NodeUrl::parse(&self.url) else {
+            return;
+        };
+        if url.port != 0 {
+            return;
+        }
+        let given = if url.host.contains(':') {
+            format!("http://[{}]:{port}", url.host)
+        } else {
+            format!("http://{}:{port}", url.host)
+        };
+        if self.name == self.url {
+            self.name.clone_from(&given);
+        }
+        self.url = given;
+    }
+
     /// The addresses to listen on: those given, or those of the URL's host.
     ///
     /// # Errors

@@ -7,6 +7,17 @@
 //! - after a crash each page (4 KiB) written since the last sync is either as
 //!   it was before or as it was written.
 
+mod faulty;
+mod memory;
+mod real;
+
+#[cfg(test)]
+mod tests;
+
+pub use faulty::{Call, Fault, FaultyDisk};
+pub use memory::{MemoryDisk, Unsynced};
+pub use real::RealDisk;
+
 use std::any::Any;
 use std::io;
 use std::path::Path;
@@ -14,7 +25,7 @@ use std::sync::Arc;
 
 /// A file system, or something that acts as one.
 pub trait Disk: Send + Sync {
-    /// Creates a folder and its parents; one that exists is no error.
+    /// Creates a folder and its parents, durably; one that exists is no error.
     ///
     /// # Errors
     /// Those of the system; so for every call below.

@@ -1,5 +1,9 @@
 //! The executor seam: the engine starts no thread, it hands out jobs.
 
+mod step;
+
+pub use step::StepExecutor;
+
 use std::time::Duration;
 
 /// A piece of background work. It runs once, may block on the disk, and

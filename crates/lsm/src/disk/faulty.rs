@@ -1,0 +1,269 @@
+//! A disk on which chosen calls fail.
+//!
+//! A test arms one fault, runs its work, and asks whether the fault was met;
+//! with `at` = 0, 1, 2 … until it is not, the work has failed at every call
+//! that it makes.
+
+use super::{Disk, DiskFile};
+use std::any::Any;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A call on a [`Disk`] or a [`DiskFile`], by its name.
+#[expect(missing_docs, reason = "each is the method of the same name")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Call {
+    CreateFolder,
+    List,
+    Create,
+    Open,
+    Remove,
+    Rename,
+    SyncFolder,
+    Lock,
+    Read,
+    Write,
+    Allocate,
+    SetLen,
+    Len,
+    Sync,
+}
+
+type Filter = Box<dyn Fn(Call, &Path) -> bool + Send>;
+
+/// Which call fails, and how.
+pub struct Fault {
+    at: u64,
+    kind: io::ErrorKind,
+    filter: Option<Filter>,
+    lasting: bool,
+    short_writes: bool,
+}
+
+impl Fault {
+    /// The `at`-th call from now, counted from 0, fails with an error of this
+    /// `kind` and does nothing.
+    #[must_use]
+    pub fn at(at: u64, kind: io::ErrorKind) -> Self {
+        Self {
+            at,
+            kind,
+            filter: None,
+            lasting: false,
+            short_writes: false,
+        }
+    }
+
+    /// Counts and fails only calls that `filter` admits by what they are and
+    /// the path of their file (the old one of a rename; that at which a handle was opened).
+    #[must_use]
+    pub fn only(mut self, filter: impl Fn(Call, &Path) -> bool + Send + 'static) -> Self {
+        self.filter = Some(Box::new(filter));
+        self
+    }
+
+    /// Fails that call and all counted ones after it.
+    #[must_use]
+    pub fn lasting(mut self) -> Self {
+        self.lasting = true;
+        self
+    }
+
+    /// Lets a failing write store the first half of its bytes.
+    #[must_use]
+    pub fn with_short_writes(mut self) -> Self {
+        self.short_writes = true;
+        self
+    }
+}
+
+/// A disk that passes calls on to another, except those that a [`Fault`] names.
+pub struct FaultyDisk {
+    inner: Arc<dyn Disk>,
+    plan: Arc<Mutex<Plan>>,
+}
+
+#[derive(Default)]
+struct Plan {
+    fault: Option<Fault>,
+    /// Calls since the fault was armed, those that its filter does not admit aside.
+    calls: u64,
+    failed: u64,
+}
+
+impl FaultyDisk {
+    /// A disk on which nothing fails yet.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Disk>) -> Self {
+        Self {
+            inner,
+            plan: Arc::default(),
+        }
+    }
+
+    /// Arms a fault in place of the one before, and counts from 0.
+    pub fn arm(&self, fault: Fault) {
+        *lock(&self.plan) = Plan {
+            fault: Some(fault),
+            ..Plan::default()
+        };
+    }
+
+    /// Lets all calls through again, and counts from 0.
+    pub fn heal(&self) {
+        *lock(&self.plan) = Plan::default();
+    }
+
+    /// How many calls were made since a fault was last armed or healed; with a
+    /// filter, those that it admits.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        lock(&self.plan).calls
+    }
+
+    /// How many calls the armed fault has made fail.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        lock(&self.plan).failed
+    }
+
+    fn check(&self, call: Call, path: &Path) -> io::Result<()> {
+        check(&self.plan, call, path).map_err(|failure| failure.error)
+    }
+
+    fn wrap(&self, file: Arc<dyn DiskFile>, path: &Path) -> Arc<dyn DiskFile> {
+        Arc::new(FaultyFile {
+            inner: file,
+            path: path.to_owned(),
+            plan: Arc::clone(&self.plan),
+        })
+    }
+}
+
+struct Failure {
+    error: io::Error,
+    short_write: bool,
+}
+
+/// Counts a call; an error when it is one that fails.
+fn check(plan: &Mutex<Plan>, call: Call, path: &Path) -> Result<(), Failure> {
+    let mut plan = lock(plan);
+    let Some(fault) = &plan.fault else {
+        plan.calls += 1;
+        return Ok(());
+    };
+    if fault
+        .filter
+        .as_ref()
+        .is_some_and(|admits| !admits(call, path))
+    {
+        return Ok(());
+    }
+    let hit = plan.calls == fault.at || (fault.lasting && plan.calls > fault.at);
+    let failure = Failure {
+        error: fault.kind.into(),
+        short_write: fault.short_writes,
+    };
+    plan.calls += 1;
+    if !hit {
+        return Ok(());
+    }
+    plan.failed += 1;
+    Err(failure)
+}
+
+fn lock(plan: &Mutex<Plan>) -> MutexGuard<'_, Plan> {
+    plan.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Disk for FaultyDisk {
+    fn create_folder(&self, folder: &Path) -> io::Result<()> {
+        self.check(Call::CreateFolder, folder)?;
+        self.inner.create_folder(folder)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        self.check(Call::List, folder)?;
+        self.inner.list(folder)
+    }
+
+    fn create(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.check(Call::Create, file)?;
+        Ok(self.wrap(self.inner.create(file)?, file))
+    }
+
+    fn open(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.check(Call::Open, file)?;
+        Ok(self.wrap(self.inner.open(file)?, file))
+    }
+
+    fn remove(&self, file: &Path) -> io::Result<()> {
+        self.check(Call::Remove, file)?;
+        self.inner.remove(file)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.check(Call::Rename, from)?;
+        self.inner.rename(from, to)
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        self.check(Call::SyncFolder, folder)?;
+        self.inner.sync_folder(folder)
+    }
+
+    fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
+        self.check(Call::Lock, file)?;
+        self.inner.lock(file)
+    }
+}
+
+struct FaultyFile {
+    inner: Arc<dyn DiskFile>,
+    path: PathBuf,
+    plan: Arc<Mutex<Plan>>,
+}
+
+impl FaultyFile {
+    fn check(&self, call: Call) -> io::Result<()> {
+        check(&self.plan, call, &self.path).map_err(|failure| failure.error)
+    }
+}
+
+impl DiskFile for FaultyFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.check(Call::Read)?;
+        self.inner.read_exact_at(buffer, offset)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if let Err(failure) = check(&self.plan, Call::Write, &self.path) {
+            if failure.short_write {
+                self.inner.write_all_at(&bytes[..bytes.len() / 2], offset)?;
+            }
+            return Err(failure.error);
+        }
+        self.inner.write_all_at(bytes, offset)
+    }
+
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.check(Call::Allocate)?;
+        self.inner.allocate(offset, bytes)
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.check(Call::SetLen)?;
+        self.inner.set_len(bytes)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.check(Call::Len)?;
+        self.inner.len()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.check(Call::Sync)?;
+        self.inner.sync()
+    }
+}

@@ -1,0 +1,648 @@
+//! A file system in memory that knows what a power cut would leave of it.
+//!
+//! Each file has its content as readers see it and as the last sync left it,
+//! page by page; unchanged pages are shared. Each folder has its names as
+//! lookups see them, as the last folder sync left them, and the list of
+//! changes between the two. A crash keeps any choice of the unsynced pages, any
+//! choice of the unsynced lengths, and any prefix of each folder's changes:
+//! journaling file systems keep their order.
+//!
+//! Invariants:
+//! - bytes of a page past the file's length are zero, in memory as on "disk";
+//! - `used` is the sum of the lengths of all files that have a name or a handle.
+
+use super::{Disk, DiskFile};
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a crash keeps or loses as one, in bytes.
+const PAGE_BYTES: usize = 4096;
+
+/// Something that was not yet durable when the power went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsynced<'a> {
+    /// The next change of a folder's names (a creation, renaming or removal).
+    /// Asked in the order of the changes until the first that is lost: those
+    /// after it are lost too.
+    Change {
+        /// The folder.
+        folder: &'a Path,
+    },
+    /// A file's new length.
+    Length {
+        /// The file, by its name after the crash.
+        file: &'a Path,
+    },
+    /// What was written to a page of a file.
+    Page {
+        /// The file, by its name after the crash.
+        file: &'a Path,
+        /// The page's number in the file; pages have 4 KiB.
+        page: u64,
+    },
+}
+
+/// A file system in memory, deterministic, with a capacity and a crash model.
+///
+/// Creating folders is durable at once; files, their names and their contents
+/// are as durable as the module says.
+#[derive(Default)]
+pub struct MemoryDisk {
+    state: Arc<Mutex<State>>,
+}
+
+impl MemoryDisk {
+    /// An empty disk without a limit.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Limits the lengths of all files together to `bytes`. A limit below what
+    /// is used removes nothing; it only keeps files from growing.
+    pub fn set_capacity(&self, bytes: u64) {
+        lock(&self.state).capacity = Some(bytes);
+    }
+
+    /// The lengths of all files together, in bytes. A removed file counts
+    /// until its last handle is dropped.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        lock(&self.state).used
+    }
+
+    /// Makes all syncs fail from now on, or work again. What a failed sync
+    /// was to make durable stays in doubt until it is written once more: a
+    /// later sync does not help it, as on Linux.
+    pub fn fail_syncs(&self, fail: bool) {
+        lock(&self.state).fail_syncs = fail;
+    }
+
+    /// Changes the byte at `offset` of a file by exclusive or, durably: bit rot.
+    ///
+    /// # Errors
+    /// `NotFound` without such a file, `UnexpectedEof` past its end.
+    pub fn corrupt(&self, file: &Path, offset: u64, xor: u8) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        let number = state.find(file)?;
+        let Some(inode) = state.inodes.get_mut(&number) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        if offset >= inode.current.length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        for content in [&mut inode.current, &mut inode.synced] {
+            if offset < content.length {
+                let page = content.page_mut(offset / PAGE_BYTES as u64);
+                page[(offset % PAGE_BYTES as u64) as usize] ^= xor;
+            }
+        }
+        Ok(())
+    }
+
+    /// The disk as a power cut would leave it, where `survives` decides what
+    /// happens to each thing that was not durable. Locks and handles are gone,
+    /// the capacity stays, syncs work. This disk is left as it is.
+    #[must_use]
+    pub fn crash_clone(&self, survives: &mut dyn FnMut(Unsynced<'_>) -> bool) -> Self {
+        let state = lock(&self.state);
+        let mut crashed = State {
+            capacity: state.capacity,
+            next_inode: state.next_inode,
+            ..State::default()
+        };
+        for (path, folder) in &state.folders {
+            let mut names = folder.synced.clone();
+            for change in &folder.changes {
+                if !survives(Unsynced::Change { folder: path }) {
+                    break;
+                }
+                change.apply(&mut names);
+            }
+            for (name, number) in &names {
+                let Some(inode) = state.inodes.get(number) else {
+                    continue;
+                };
+                let content = inode.after_crash(&path.join(name), survives);
+                crashed.used += content.length;
+                crashed.inodes.insert(
+                    *number,
+                    Inode {
+                        current: content.clone(),
+                        synced: content,
+                        named: true,
+                        ..Inode::default()
+                    },
+                );
+            }
+            crashed.folders.insert(
+                path.clone(),
+                Folder {
+                    synced: names.clone(),
+                    current: names,
+                    changes: Vec::new(),
+                },
+            );
+        }
+        Self {
+            state: Arc::new(Mutex::new(crashed)),
+        }
+    }
+
+    /// The disk as the worst power cut would leave it: only what was synced.
+    #[must_use]
+    pub fn clone_synced(&self) -> Self {
+        self.crash_clone(&mut |_| false)
+    }
+
+    fn handle(&self, state: &mut State, number: u64) -> Arc<dyn DiskFile> {
+        if let Some(inode) = state.inodes.get_mut(&number) {
+            inode.handles += 1;
+        }
+        Arc::new(MemoryFile {
+            state: Arc::clone(&self.state),
+            number,
+        })
+    }
+}
+
+impl fmt::Debug for MemoryDisk {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = lock(&self.state);
+        formatter
+            .debug_struct("MemoryDisk")
+            .field("used", &state.used)
+            .field("capacity", &state.capacity)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn create_folder(&self, folder: &Path) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        for path in folder.ancestors() {
+            state.folders.entry(path.to_owned()).or_default();
+        }
+        Ok(())
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        match lock(&self.state).folders.get(folder) {
+            Some(folder) => Ok(folder.current.keys().cloned().collect()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn create(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let mut state = lock(&self.state);
+        let number = state.find_or_create(file)?;
+        state.set_len(number, 0)?;
+        Ok(self.handle(&mut state, number))
+    }
+
+    fn open(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let mut state = lock(&self.state);
+        let number = state.find(file)?;
+        Ok(self.handle(&mut state, number))
+    }
+
+    fn remove(&self, file: &Path) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        let number = state.find(file)?;
+        let (folder, name) = split(file)?;
+        state.change(folder, Change::Remove { name })?;
+        state.lose_name(number);
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        let renamed = state.find(from)?;
+        let (folder, from) = split(from)?;
+        let (folder_to, name_to) = split(to)?;
+        if folder != folder_to {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "files are renamed within their folder only",
+            ));
+        }
+        let replaced = state.find(to).ok().filter(|number| *number != renamed);
+        state.change(folder, Change::Rename { from, to: name_to })?;
+        if let Some(number) = replaced {
+            state.lose_name(number);
+        }
+        Ok(())
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        if state.fail_syncs {
+            return Err(sync_failure());
+        }
+        let Some(folder) = state.folders.get_mut(folder) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        folder.synced = folder.current.clone();
+        folder.changes.clear();
+        state.collect_garbage();
+        Ok(())
+    }
+
+    fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
+        let mut state = lock(&self.state);
+        state.find_or_create(file)?;
+        if !state.locks.insert(file.to_owned()) {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(MemoryLock {
+            state: Arc::clone(&self.state),
+            file: file.to_owned(),
+        })))
+    }
+}
+
+struct MemoryLock {
+    state: Arc<Mutex<State>>,
+    file: PathBuf,
+}
+
+impl Drop for MemoryLock {
+    fn drop(&mut self) {
+        lock(&self.state).locks.remove(&self.file);
+    }
+}
+
+struct MemoryFile {
+    state: Arc<Mutex<State>>,
+    number: u64,
+}
+
+impl DiskFile for MemoryFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let state = lock(&self.state);
+        let content = &state.inode(self.number)?.current;
+        let end = end_of(offset, buffer.len() as u64)?;
+        if !buffer.is_empty() && end > content.length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        for (page, within, part) in pieces(offset, buffer.len()) {
+            let target = &mut buffer[part];
+            match content.pages.get(&page) {
+                Some(bytes) => target.copy_from_slice(&bytes[within..within + target.len()]),
+                None => target.fill(0),
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the disk is too small for all of `bytes`, those that fit are
+    /// written before the error, as a real disk does.
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        let end = end_of(offset, bytes.len() as u64)?;
+        let length_max = state.length_max(self.number)?;
+        let fitting = bytes.len().min(
+            length_max
+                .saturating_sub(offset)
+                .try_into()
+                .unwrap_or(usize::MAX),
+        );
+        if fitting > 0 {
+            let length = state.inode(self.number)?.current.length;
+            state.set_len(self.number, length.max(end.min(length_max)))?;
+            let inode = state.inode_mut(self.number)?;
+            for (page, within, part) in pieces(offset, fitting) {
+                let source = &bytes[part];
+                inode.current.page_mut(page)[within..within + source.len()].copy_from_slice(source);
+                inode.touch(page);
+            }
+        }
+        if fitting < bytes.len() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }
+
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        let length = state.inode(self.number)?.current.length;
+        let end = end_of(offset, bytes)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        state.set_len(self.number, length.max(end))
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        lock(&self.state).set_len(self.number, bytes)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(lock(&self.state).inode(self.number)?.current.length)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        let fail = state.fail_syncs;
+        let inode = state.inode_mut(self.number)?;
+        if fail {
+            inode.doubtful.append(&mut inode.dirty);
+            return Err(sync_failure());
+        }
+        inode.sync();
+        Ok(())
+    }
+}
+
+impl Drop for MemoryFile {
+    fn drop(&mut self) {
+        let mut state = lock(&self.state);
+        let Some(inode) = state.inodes.get_mut(&self.number) else {
+            return;
+        };
+        inode.handles -= 1;
+        if inode.handles == 0 && !inode.named {
+            state.used -= state.inodes[&self.number].current.length;
+            state.collect_garbage();
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    folders: BTreeMap<PathBuf, Folder>,
+    /// Every file that has a name now, has a handle, or may have a name after a crash.
+    inodes: BTreeMap<u64, Inode>,
+    next_inode: u64,
+    locks: BTreeSet<PathBuf>,
+    capacity: Option<u64>,
+    used: u64,
+    fail_syncs: bool,
+}
+
+impl State {
+    fn find(&self, file: &Path) -> io::Result<u64> {
+        let (folder, name) = split(file)?;
+        self.folders
+            .get(folder)
+            .and_then(|folder| folder.current.get(&name).copied())
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn find_or_create(&mut self, file: &Path) -> io::Result<u64> {
+        if let Ok(number) = self.find(file) {
+            return Ok(number);
+        }
+        let (folder, name) = split(file)?;
+        let number = self.next_inode;
+        self.change(folder, Change::Create { name, number })?;
+        self.next_inode += 1;
+        self.inodes.insert(
+            number,
+            Inode {
+                named: true,
+                ..Inode::default()
+            },
+        );
+        Ok(number)
+    }
+
+    fn change(&mut self, folder: &Path, change: Change) -> io::Result<()> {
+        let Some(folder) = self.folders.get_mut(folder) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        change.apply(&mut folder.current);
+        folder.changes.push(change);
+        Ok(())
+    }
+
+    fn inode(&self, number: u64) -> io::Result<&Inode> {
+        // A handle keeps its inode, so this is there; an error is kinder than a panic.
+        self.inodes
+            .get(&number)
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn inode_mut(&mut self, number: u64) -> io::Result<&mut Inode> {
+        self.inodes
+            .get_mut(&number)
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// The length to which a file can grow.
+    fn length_max(&self, number: u64) -> io::Result<u64> {
+        let length = self.inode(number)?.current.length;
+        Ok(match self.capacity {
+            Some(capacity) => length + capacity.saturating_sub(self.used),
+            None => u64::MAX,
+        })
+    }
+
+    fn set_len(&mut self, number: u64, length: u64) -> io::Result<()> {
+        let before = self.inode(number)?.current.length;
+        if length > before && length > self.length_max(number)? {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.used = self.used - before + length;
+        let inode = self.inode_mut(number)?;
+        if length < before {
+            let cut = inode.current.cut(length);
+            for page in cut {
+                inode.touch(page);
+            }
+        }
+        inode.current.length = length;
+        Ok(())
+    }
+
+    fn lose_name(&mut self, number: u64) {
+        if let Some(inode) = self.inodes.get_mut(&number) {
+            inode.named = false;
+            if inode.handles == 0 {
+                self.used -= inode.current.length;
+            }
+        }
+    }
+
+    /// Forgets the files that neither a handle nor a crash can bring back.
+    fn collect_garbage(&mut self) {
+        let mut reachable = BTreeSet::new();
+        for folder in self.folders.values() {
+            reachable.extend(folder.synced.values().copied());
+            for change in &folder.changes {
+                if let Change::Create { number, .. } = change {
+                    reachable.insert(*number);
+                }
+            }
+        }
+        self.inodes
+            .retain(|number, inode| inode.named || inode.handles > 0 || reachable.contains(number));
+    }
+}
+
+/// The names of a folder, each with the number of its file.
+type Names = BTreeMap<String, u64>;
+
+#[derive(Default)]
+struct Folder {
+    current: Names,
+    synced: Names,
+    /// What leads from `synced` to `current`, in order.
+    changes: Vec<Change>,
+}
+
+enum Change {
+    Create { name: String, number: u64 },
+    Remove { name: String },
+    Rename { from: String, to: String },
+}
+
+impl Change {
+    fn apply(&self, names: &mut Names) {
+        match self {
+            Self::Create { name, number } => {
+                names.insert(name.clone(), *number);
+            }
+            Self::Remove { name } => {
+                names.remove(name);
+            }
+            Self::Rename { from, to } => {
+                if let Some(number) = names.remove(from) {
+                    names.insert(to.clone(), number);
+                }
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Inode {
+    current: Content,
+    synced: Content,
+    /// Pages that differ between the two and that the next sync makes durable.
+    dirty: BTreeSet<u64>,
+    /// Pages whose sync failed: a later one does not write them again.
+    doubtful: BTreeSet<u64>,
+    named: bool,
+    handles: usize,
+}
+
+impl Inode {
+    fn touch(&mut self, page: u64) {
+        self.doubtful.remove(&page);
+        self.dirty.insert(page);
+    }
+
+    fn sync(&mut self) {
+        self.synced.length = self.current.length;
+        for page in std::mem::take(&mut self.dirty) {
+            self.synced.copy_page(page, &self.current);
+        }
+        // A page that is cut here but whose sync failed must not show old bytes past the end.
+        self.synced.cut(self.synced.length);
+    }
+
+    fn after_crash(&self, file: &Path, survives: &mut dyn FnMut(Unsynced<'_>) -> bool) -> Content {
+        let mut content = self.synced.clone();
+        if self.current.length != content.length && survives(Unsynced::Length { file }) {
+            content.length = self.current.length;
+        }
+        for &page in self.dirty.union(&self.doubtful) {
+            if survives(Unsynced::Page { file, page }) {
+                content.copy_page(page, &self.current);
+            }
+        }
+        content.cut(content.length);
+        content
+    }
+}
+
+/// A file's bytes; a page that is missing is all zeros.
+#[derive(Clone, Default)]
+struct Content {
+    length: u64,
+    pages: BTreeMap<u64, Arc<[u8; PAGE_BYTES]>>,
+}
+
+impl Content {
+    fn page_mut(&mut self, page: u64) -> &mut [u8; PAGE_BYTES] {
+        let bytes = self
+            .pages
+            .entry(page)
+            .or_insert_with(|| Arc::new([0; PAGE_BYTES]));
+        Arc::make_mut(bytes)
+    }
+
+    fn copy_page(&mut self, page: u64, from: &Self) {
+        match from.pages.get(&page) {
+            Some(bytes) => self.pages.insert(page, Arc::clone(bytes)),
+            None => self.pages.remove(&page),
+        };
+    }
+
+    /// Zeroes everything from `length` on; gives the pages that this changed.
+    fn cut(&mut self, length: u64) -> Vec<u64> {
+        let whole = length.div_ceil(PAGE_BYTES as u64);
+        let mut changed: Vec<u64> = self.pages.split_off(&whole).into_keys().collect();
+        let within = (length % PAGE_BYTES as u64) as usize;
+        let last = length / PAGE_BYTES as u64;
+        let has_tail = within > 0
+            && self
+                .pages
+                .get(&last)
+                .is_some_and(|bytes| bytes[within..].iter().any(|byte| *byte != 0));
+        if has_tail {
+            self.page_mut(last)[within..].fill(0);
+            changed.push(last);
+        }
+        changed
+    }
+}
+
+/// The parts of `bytes` bytes at `offset`, page by page: the page's number,
+/// where in the page the part begins, and its place among the bytes.
+fn pieces(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        if done == bytes {
+            return None;
+        }
+        let at = offset + done as u64;
+        let within = (at % PAGE_BYTES as u64) as usize;
+        let part = done..bytes.min(done + PAGE_BYTES - within);
+        done = part.end;
+        Some((at / PAGE_BYTES as u64, within, part))
+    })
+}
+
+/// The end of `bytes` bytes at `offset`, which files longer than `i64::MAX` have not.
+fn end_of(offset: u64, bytes: u64) -> io::Result<u64> {
+    offset
+        .checked_add(bytes)
+        .filter(|end| i64::try_from(*end).is_ok())
+        .ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+/// A path as the folder and the name in it.
+fn split(file: &Path) -> io::Result<(&Path, String)> {
+    match (
+        file.parent(),
+        file.file_name().and_then(|name| name.to_str()),
+    ) {
+        (Some(folder), Some(name)) => Ok((folder, name.to_owned())),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+fn sync_failure() -> io::Error {
+    io::Error::other("the disk was told to fail syncs")
+}
+
+/// The state holds no half-made changes when a test panics with it locked.
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,188 @@
+//! The machine's file system.
+
+use super::{Disk, DiskFile};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use std::any::Any;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How many zeros are written at once where the file system cannot allocate, in bytes.
+const ZEROS_BYTES: usize = 64 << 10;
+
+/// The machine's file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
+    fn create_folder(&self, folder: &Path) -> io::Result<()> {
+        if folder.is_dir() {
+            return Ok(());
+        }
+        // A new folder is durable once its parent is synced, so each of the
+        // missing ones is made on its own, from the top.
+        if let Some(parent) = parent_of(folder) {
+            self.create_folder(parent)?;
+        }
+        std::fs::create_dir_all(folder)?;
+        match parent_of(folder) {
+            Some(parent) => self.sync_folder(parent),
+            None => self.sync_folder(Path::new(".")),
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for item in std::fs::read_dir(folder)? {
+            let item = item?;
+            if !item.file_type()?.is_file() {
+                continue;
+            }
+            // The engine names its files in ASCII; a name that is not UTF-8 is none of them.
+            if let Ok(name) = item.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
+    fn create(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(file)?;
+        Ok(Arc::new(RealFile { file }))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
+    fn open(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let file = OpenOptions::new().read(true).write(true).open(file)?;
+        Ok(Arc::new(RealFile { file }))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
+    fn remove(&self, file: &Path) -> io::Result<()> {
+        std::fs::remove_file(file)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        File::open(folder)?.sync_all()
+    }
+
+    /// The lock is the system's on the open file, so it ends with the process
+    /// however that ends. The file itself stays: removing it would let two
+    /// holders lock two files of one name.
+    #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
+    fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(file)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Box::new(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+/// The parent of a path, without the empty one that a bare name has.
+fn parent_of(path: &Path) -> Option<&Path> {
+    path.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+}
+
+struct RealFile {
+    file: File,
+}
+
+impl DiskFile for RealFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        loop {
+            match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), offset, bytes) {
+                Ok(()) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                    return write_zeros_from_end(&self.file, offset, bytes);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+/// Allocation for file systems that know none: zeros from the file's end up to
+/// `offset + bytes`. What the file holds already stays; holes in it stay too.
+fn write_zeros_from_end(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
+    let end = offset
+        .checked_add(bytes)
+        .ok_or(io::ErrorKind::InvalidInput)?;
+    let zeros = [0; ZEROS_BYTES];
+    let mut at = file.metadata()?.len();
+    while at < end {
+        let count = (end - at).min(ZEROS_BYTES as u64);
+        file.write_all_at(&zeros[..count as usize], at)?;
+        at += count;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_are_written_after_what_the_file_holds() {
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, b"held").unwrap();
+        write_zeros_from_end(&file, 2, 70_000).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 70_002);
+        let mut bytes = [1; 6];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"held\0\0");
+        assert_eq!(
+            write_zeros_from_end(&file, u64::MAX, 1).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
+    }
+}

@@ -1,0 +1,225 @@
+//! An executor without threads: jobs wait until they are told to run.
+
+use super::{Executor, Job, Lane};
+use crate::clock::{Clock, ManualClock};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Runs jobs one at a time, on the caller's thread, when told to: for tests
+/// and simulations. A job is due by a [`ManualClock`]; of the due jobs each
+/// lane offers its first, and the caller picks the lane.
+///
+/// No lock is held while a job runs, so that it may spawn others.
+pub struct StepExecutor {
+    clock: Arc<ManualClock>,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: Vec<Waiting>,
+    spawned: u64,
+    stopped: bool,
+}
+
+struct Waiting {
+    lane: Lane,
+    due: Duration,
+    /// Orders jobs that are due at the same time: first come, first run.
+    number: u64,
+    job: Job,
+}
+
+impl StepExecutor {
+    /// An executor without jobs.
+    #[must_use]
+    pub fn new(clock: Arc<ManualClock>) -> Self {
+        Self {
+            clock,
+            queue: Mutex::default(),
+        }
+    }
+
+    /// Runs one due job. `pick` is told how many lanes have one (at least 1)
+    /// and says which is to run, modulo their number; the lanes are in the
+    /// order of [`Lane`]. Gives false, without asking, when no job is due.
+    pub fn run_one(&self, pick: impl FnOnce(usize) -> usize) -> bool {
+        let now = self.clock.monotonic();
+        let job = {
+            let mut queue = self.lock();
+            let mut firsts: Vec<usize> = Vec::new();
+            for lane in [Lane::Commit, Lane::Flush, Lane::Compaction] {
+                let due = queue.jobs.iter().enumerate();
+                let due = due.filter(|(_, job)| job.lane == lane && job.due <= now);
+                let first = due.min_by_key(|(_, job)| (job.due, job.number));
+                firsts.extend(first.map(|(index, _)| index));
+            }
+            if firsts.is_empty() {
+                return false;
+            }
+            let picked = firsts[pick(firsts.len()) % firsts.len()];
+            queue.jobs.swap_remove(picked).job
+        };
+        job();
+        true
+    }
+
+    /// Runs due jobs, in the order of lanes, until none is; gives their number.
+    /// Time stands still: jobs with a delay stay.
+    pub fn run_all_due(&self) -> u64 {
+        let mut run = 0;
+        while self.run_one(|_| 0) {
+            run += 1;
+        }
+        run
+    }
+
+    /// Runs jobs until none waits, moving the clock on to the next due one
+    /// whenever nothing else is left. Never ends with a job that renews itself for ever.
+    pub fn run_until_idle(&self) {
+        loop {
+            self.run_all_due();
+            let Some(due) = self.next_due() else { return };
+            self.clock
+                .advance(due.saturating_sub(self.clock.monotonic()));
+        }
+    }
+
+    /// When the first of the waiting jobs is or was due, by the clock's monotonic time.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Duration> {
+        self.lock().jobs.iter().map(|job| job.due).min()
+    }
+
+    /// Drops the jobs that wait and those that will be spawned: the end of a process.
+    pub fn stop(&self) {
+        let jobs = {
+            let mut queue = self.lock();
+            queue.stopped = true;
+            std::mem::take(&mut queue.jobs)
+        };
+        // Dropped without the lock, since what a job owns may spawn as it ends.
+        drop(jobs);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Executor for StepExecutor {
+    fn spawn(&self, lane: Lane, delay: Duration, job: Job) {
+        let due = self.clock.monotonic().saturating_add(delay);
+        let mut queue = self.lock();
+        if queue.stopped {
+            drop(queue);
+            drop(job);
+            return;
+        }
+        let number = queue.spawned;
+        queue.spawned += 1;
+        queue.jobs.push(Waiting {
+            lane,
+            due,
+            number,
+            job,
+        });
+    }
+}
+
+impl fmt::Debug for StepExecutor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("StepExecutor")
+            .field("waiting", &self.lock().jobs.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fixture {
+        clock: Arc<ManualClock>,
+        executor: Arc<StepExecutor>,
+        log: Arc<Mutex<Vec<&'static str>>>,
+    }
+
+    impl Fixture {
+        fn new() -> Self {
+            let clock = Arc::new(ManualClock::new(0));
+            Self {
+                executor: Arc::new(StepExecutor::new(Arc::clone(&clock))),
+                clock,
+                log: Arc::default(),
+            }
+        }
+
+        fn spawn(&self, lane: Lane, delay_ms: u64, name: &'static str) {
+            let log = Arc::clone(&self.log);
+            let job = Box::new(move || log.lock().unwrap().push(name));
+            self.executor
+                .spawn(lane, Duration::from_millis(delay_ms), job);
+        }
+
+        fn take_log(&self) -> Vec<&'static str> {
+            std::mem::take(&mut *self.log.lock().unwrap())
+        }
+    }
+
+    #[test]
+    fn the_caller_picks_among_the_first_due_jobs_of_the_lanes() {
+        let fixture = Fixture::new();
+        fixture.spawn(Lane::Compaction, 0, "compaction");
+        fixture.spawn(Lane::Commit, 0, "first commit");
+        fixture.spawn(Lane::Commit, 0, "second commit");
+        fixture.spawn(Lane::Flush, 1, "flush");
+        let mut offered = Vec::new();
+        for wanted in [1, 0, 3] {
+            assert!(fixture.executor.run_one(|count| {
+                offered.push(count);
+                wanted
+            }));
+        }
+        assert!(!fixture.executor.run_one(|_| unreachable!("nothing is due")));
+        assert_eq!(offered, [2, 1, 1]);
+        assert_eq!(
+            fixture.take_log(),
+            ["compaction", "first commit", "second commit"]
+        );
+        fixture.clock.advance(Duration::from_millis(1));
+        assert_eq!(fixture.executor.run_all_due(), 1);
+        assert_eq!(fixture.take_log(), ["flush"]);
+    }
+
+    #[test]
+    fn time_moves_on_to_the_next_job() {
+        let fixture = Fixture::new();
+        fixture.spawn(Lane::Commit, 30, "late");
+        fixture.spawn(Lane::Commit, 10, "early");
+        let executor = Arc::clone(&fixture.executor);
+        let log = Arc::clone(&fixture.log);
+        let outer = Box::new(move || {
+            let job = Box::new(move || log.lock().unwrap().push("spawned by a job"));
+            executor.spawn(Lane::Flush, Duration::from_millis(5), job);
+        });
+        fixture
+            .executor
+            .spawn(Lane::Flush, Duration::from_millis(20), outer);
+        fixture.executor.run_until_idle();
+        assert_eq!(fixture.take_log(), ["early", "spawned by a job", "late"]);
+        assert_eq!(fixture.clock.monotonic(), Duration::from_millis(30));
+    }
+
+    #[test]
+    fn a_stopped_executor_drops_its_jobs() {
+        let fixture = Fixture::new();
+        fixture.spawn(Lane::Commit, 0, "before");
+        fixture.executor.stop();
+        fixture.spawn(Lane::Commit, 0, "after");
+        fixture.executor.run_until_idle();
+        assert!(fixture.take_log().is_empty());
+    }
+}

@@ -1,0 +1,374 @@
+//! Admission: what a node takes on at a time, decided at the door.
+//!
+//! - [`Gate`]: requests in flight and requests that wait for that. Each
+//!   runtime has its own with an even share of the bounds (the acceptor keeps
+//!   the runtimes even), so that the hot path needs no atomics.
+//! - [`Budget`]: bytes of bodies, and ranges, over all runtimes.
+//!
+//! Places are given back when their guards are dropped, whatever happened in
+//! between.
+
+use slab::Slab;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// The node has taken on as much as it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused;
+
+/// Counts the requests of one runtime.
+pub(crate) struct Gate {
+    in_flight: Cell<usize>,
+    in_flight_max: usize,
+    queued_max: usize,
+    /// Those who wait, and the order in which they came.
+    queue: RefCell<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Slab<Waiting>,
+    order: VecDeque<usize>,
+}
+
+struct Waiting {
+    waker: Option<Waker>,
+    deadline: Duration,
+    state: WaitingState,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WaitingState {
+    Queued,
+    /// The place of one who left was handed over and counts as taken.
+    Granted,
+    Expired,
+}
+
+/// A request's place among those in flight.
+pub(crate) struct Place {
+    gate: Rc<Gate>,
+}
+
+/// A request's place in the queue; as a future it gives a [`Place`].
+pub(crate) struct Queued {
+    gate: Rc<Gate>,
+    number: usize,
+}
+
+/// What the gate says to a request.
+pub(crate) enum Entrance {
+    /// Come in.
+    Open(Place),
+    /// Wait for your turn.
+    Queue(Queued),
+}
+
+impl Gate {
+    /// A gate for `in_flight_max` requests and `queued_max` more that wait.
+    pub(crate) fn new(in_flight_max: usize, queued_max: usize) -> Rc<Self> {
+        Rc::new(Self {
+            in_flight: Cell::new(0),
+            in_flight_max,
+            queued_max,
+            queue: RefCell::default(),
+        })
+    }
+
+    /// Requests in flight.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.get()
+    }
+
+    /// Requests that wait.
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.borrow().waiting.len()
+    }
+
+    /// Whether [`Gate::enter`] would refuse.
+    pub(crate) fn is_full(&self) -> bool {
+        self.in_flight.get() >= self.in_flight_max && self.queued() >= self.queued_max
+    }
+
+    /// Asks for a place; one in the queue is void after `deadline`.
+    ///
+    /// # Errors
+    /// [`Refused`] when as many wait as may.
+    pub(crate) fn enter(self: &Rc<Self>, deadline: Duration) -> Result<Entrance, Refused> {
+        // A queue is only there while all places are taken: one that becomes
+        // free is handed over, so nobody can overtake those who wait.
+        if self.in_flight.get() < self.in_flight_max {
+            self.in_flight.set(self.in_flight.get() + 1);
+            return Ok(Entrance::Open(Place {
+                gate: Rc::clone(self),
+            }));
+        }
+        if self.is_full() {
+            return Err(Refused);
+        }
+        let mut queue = self.queue.borrow_mut();
+        let number = queue.waiting.insert(Waiting {
+            waker: None,
+            deadline,
+            state: WaitingState::Queued,
+        });
+        queue.order.push_back(number);
+        Ok(Entrance::Queue(Queued {
+            gate: Rc::clone(self),
+            number,
+        }))
+    }
+
+    /// Sends away those who have waited until their deadline.
+    pub(crate) fn expire(&self, now: Duration) {
+        let mut wakers = Vec::new();
+        {
+            let Queue { waiting, order } = &mut *self.queue.borrow_mut();
+            order.retain(|number| {
+                let Some(who) = waiting.get_mut(*number) else {
+                    return false;
+                };
+                if who.deadline > now {
+                    return true;
+                }
+                who.state = WaitingState::Expired;
+                wakers.extend(who.waker.take());
+                false
+            });
+        }
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+
+    /// Hands a place on to the first who waits, or makes it free.
+    fn leave(&self) {
+        let mut queue = self.queue.borrow_mut();
+        let first = queue.order.pop_front();
+        match first.and_then(|number| queue.waiting.get_mut(number)) {
+            Some(who) => {
+                who.state = WaitingState::Granted;
+                let waker = who.waker.take();
+                drop(queue);
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+            None => self.in_flight.set(self.in_flight.get().saturating_sub(1)),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.gate.leave();
+    }
+}
+
+impl Future for Queued {
+    type Output = Result<Place, Refused>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut queue = self.gate.queue.borrow_mut();
+        let Some(who) = queue.waiting.get_mut(self.number) else {
+            return Poll::Ready(Err(Refused));
+        };
+        match who.state {
+            WaitingState::Queued => {
+                who.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            WaitingState::Granted => {
+                // The place now belongs to the guard, not to this wait.
+                who.state = WaitingState::Expired;
+                drop(queue);
+                Poll::Ready(Ok(Place {
+                    gate: Rc::clone(&self.gate),
+                }))
+            }
+            WaitingState::Expired => Poll::Ready(Err(Refused)),
+        }
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        let mut queue = self.gate.queue.borrow_mut();
+        let state = queue
+            .waiting
+            .try_remove(self.number)
+            .map(|waiting| waiting.state);
+        if state == Some(WaitingState::Queued) {
+            queue.order.retain(|number| *number != self.number);
+        }
+        drop(queue);
+        if state == Some(WaitingState::Granted) {
+            self.gate.leave();
+        }
+    }
+}
+
+/// A bound on a sum over all runtimes: bytes of bodies, or ranges.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    used: AtomicUsize,
+    max: usize,
+}
+
+/// A part of a budget, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    budget: Arc<Budget>,
+    amount: usize,
+}
+
+impl Budget {
+    /// A budget of `max`, all of it free.
+    pub(crate) fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            used: AtomicUsize::new(0),
+            max,
+        })
+    }
+
+    /// How much is taken.
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Takes a part.
+    ///
+    /// # Errors
+    /// [`Refused`] when there is not as much left.
+    pub(crate) fn take(self: &Arc<Self>, amount: usize) -> Result<Share, Refused> {
+        let mut share = Share {
+            budget: Arc::clone(self),
+            amount: 0,
+        };
+        share.grow(amount)?;
+        Ok(share)
+    }
+}
+
+impl Share {
+    /// How much this part is.
+    pub(crate) fn amount(&self) -> usize {
+        self.amount
+    }
+
+    /// Takes more.
+    ///
+    /// # Errors
+    /// [`Refused`] when there is not as much left; the part stays as it is.
+    pub(crate) fn grow(&mut self, amount: usize) -> Result<(), Refused> {
+        self.budget
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                used.checked_add(amount)
+                    .filter(|sum| *sum <= self.budget.max)
+            })
+            .map_err(|_| Refused)?;
+        self.amount += amount;
+        Ok(())
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.amount, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(entrance: Result<Entrance, Refused>) -> Place {
+        match entrance {
+            Ok(Entrance::Open(place)) => place,
+            _ => panic!("expected an open gate"),
+        }
+    }
+
+    fn queue(entrance: Result<Entrance, Refused>) -> Queued {
+        match entrance {
+            Ok(Entrance::Queue(queued)) => queued,
+            _ => panic!("expected a queue"),
+        }
+    }
+
+    fn poll(queued: &mut Queued) -> Poll<Result<Place, Refused>> {
+        Pin::new(queued).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    const LATER: Duration = Duration::from_secs(9);
+
+    #[test]
+    fn places_go_to_those_who_wait_in_their_order() {
+        let gate = Gate::new(1, 2);
+        let place = open(gate.enter(LATER));
+        let mut first = queue(gate.enter(LATER));
+        let mut second = queue(gate.enter(LATER));
+        assert!(gate.is_full());
+        assert!(gate.enter(LATER).is_err());
+        assert!(poll(&mut first).is_pending());
+        drop(place);
+        assert!(poll(&mut second).is_pending());
+        let Poll::Ready(Ok(place)) = poll(&mut first) else {
+            panic!("the first in the queue is next");
+        };
+        drop(first);
+        assert_eq!((gate.in_flight(), gate.queued()), (1, 1));
+        drop(place);
+        assert!(matches!(poll(&mut second), Poll::Ready(Ok(_))));
+        drop(second);
+        assert_eq!((gate.in_flight(), gate.queued()), (0, 0));
+    }
+
+    #[test]
+    fn those_who_leave_the_queue_lose_no_place() {
+        let gate = Gate::new(1, 2);
+        let place = open(gate.enter(LATER));
+        let first = queue(gate.enter(LATER));
+        let second = queue(gate.enter(LATER));
+        drop(first);
+        drop(place);
+        // Granted, but gone before it noticed.
+        drop(second);
+        assert_eq!((gate.in_flight(), gate.queued()), (0, 0));
+        drop(open(gate.enter(LATER)));
+    }
+
+    #[test]
+    fn those_who_waited_too_long_are_sent_away() {
+        let gate = Gate::new(1, 2);
+        let place = open(gate.enter(LATER));
+        let mut soon = queue(gate.enter(Duration::from_secs(1)));
+        let mut later = queue(gate.enter(LATER));
+        gate.expire(Duration::from_secs(1));
+        assert!(matches!(poll(&mut soon), Poll::Ready(Err(Refused))));
+        assert!(poll(&mut later).is_pending());
+        drop(place);
+        assert!(matches!(poll(&mut later), Poll::Ready(Ok(_))));
+    }
+
+    #[test]
+    fn a_budget_is_never_exceeded_and_comes_back() {
+        let budget = Budget::new(10);
+        let mut share = budget.take(6).unwrap();
+        assert!(budget.take(5).is_err());
+        assert!(share.grow(5).is_err());
+        share.grow(4).unwrap();
+        assert_eq!((share.amount(), budget.used()), (10, 10));
+        assert!(budget.take(usize::MAX).is_err());
+        drop(share);
+        assert_eq!(budget.used(), 0);
+    }
+}

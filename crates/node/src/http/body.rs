@@ -1,0 +1,334 @@
+//! Bodies: those that are answered and those that are read.
+
+use crate::admission::{Budget, Share};
+use crate::http::connection::Progress;
+use crate::http::problem::Problem;
+use crate::http::range_stream::RangeStream;
+use bytes::{Buf, Bytes};
+use http_body::{Body, Frame, SizeHint};
+use hyper::HeaderMap;
+use hyper::body::Incoming;
+use hyper::header::EXPECT;
+use std::future::poll_fn;
+use std::io::IoSlice;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// Values longer than this count against the budget for bodies while they are
+/// on their way, and are not copied into the chunks of a range.
+pub(crate) const LONG_VALUE_BYTES: usize = 64 << 10;
+
+/// An unread body up to this length is read and thrown away, so that the
+/// connection lives on; a longer one costs the connection.
+const DRAIN_BYTES_MAX: usize = 64 << 10;
+
+/// A piece of an answer: `head`, then `tail`. Two parts, so that a chunk of a
+/// range can be a key and a long value that is nowhere copied.
+pub(crate) struct Chunk {
+    head: Bytes,
+    tail: Bytes,
+    /// What the piece counts for, until it has been written.
+    _share: Option<Share>,
+}
+
+impl Chunk {
+    /// A piece of two parts.
+    pub(crate) fn new(head: Bytes, tail: Bytes) -> Self {
+        Self {
+            head,
+            tail,
+            _share: None,
+        }
+    }
+}
+
+impl Buf for Chunk {
+    fn remaining(&self) -> usize {
+        self.head.len() + self.tail.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        if self.head.is_empty() {
+            &self.tail
+        } else {
+            &self.head
+        }
+    }
+
+    fn advance(&mut self, count: usize) {
+        let of_head = count.min(self.head.len());
+        self.head.advance(of_head);
+        self.tail.advance(count - of_head);
+    }
+
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let parts = [&self.head, &self.tail];
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
+        let mut count = 0;
+        for (slice, part) in slices.iter_mut().zip(parts) {
+            *slice = IoSlice::new(part);
+            count += 1;
+        }
+        count
+    }
+}
+
+/// The body of an answer.
+pub(crate) struct ResponseBody {
+    kind: ResponseKind,
+    /// Notes the end of the request when hyper has taken the whole body.
+    progress: Option<Rc<Progress>>,
+}
+
+enum ResponseKind {
+    /// Nothing, or no more.
+    Empty,
+    /// All of it.
+    Full(Chunk),
+    /// A range, entity by entity.
+    Range(Box<RangeStream>),
+}
+
+/// A range was cut: hyper closes the connection without the last chunk.
+#[derive(Debug, thiserror::Error)]
+#[error("the range was cut short")]
+pub(crate) struct RangeCut;
+
+impl ResponseBody {
+    /// No body.
+    pub(crate) fn empty() -> Self {
+        Self::of(ResponseKind::Empty)
+    }
+
+    /// These bytes.
+    pub(crate) fn full(bytes: Bytes) -> Self {
+        if bytes.is_empty() {
+            return Self::empty();
+        }
+        Self::of(ResponseKind::Full(Chunk::new(bytes, Bytes::new())))
+    }
+
+    /// These bytes, which count for `share` until they are written.
+    pub(crate) fn counted(bytes: Bytes, share: Option<Share>) -> Self {
+        Self::of(ResponseKind::Full(Chunk {
+            head: bytes,
+            tail: Bytes::new(),
+            _share: share,
+        }))
+    }
+
+    /// A stream of entities.
+    pub(crate) fn range(stream: RangeStream) -> Self {
+        Self::of(ResponseKind::Range(Box::new(stream)))
+    }
+
+    fn of(kind: ResponseKind) -> Self {
+        Self {
+            kind,
+            progress: None,
+        }
+    }
+
+    /// Lets `progress` know once the body is done with.
+    pub(crate) fn followed_by(mut self, progress: Rc<Progress>) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+}
+
+impl Drop for ResponseBody {
+    fn drop(&mut self) {
+        if let Some(progress) = &self.progress {
+            progress.request_ends();
+        }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Chunk;
+    type Error = RangeCut;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Chunk>, RangeCut>>> {
+        if let ResponseKind::Range(stream) = &mut self.kind {
+            return stream.poll_frame(cx);
+        }
+        match std::mem::replace(&mut self.kind, ResponseKind::Empty) {
+            ResponseKind::Full(chunk) if chunk.has_remaining() => {
+                Poll::Ready(Some(Ok(Frame::data(chunk))))
+            }
+            _ => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            ResponseKind::Empty => true,
+            ResponseKind::Full(chunk) => !chunk.has_remaining(),
+            ResponseKind::Range(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            ResponseKind::Empty => SizeHint::with_exact(0),
+            ResponseKind::Full(chunk) => SizeHint::with_exact(chunk.remaining() as u64),
+            ResponseKind::Range(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// The body of a request, which nobody has to read.
+pub(crate) struct RequestBody {
+    incoming: Incoming,
+    /// The client waits for `100 Continue`, which reading would send.
+    expects_continue: bool,
+    ended: bool,
+}
+
+/// The bytes of a body and what they count for.
+pub(crate) struct Upload {
+    /// The bytes.
+    pub(crate) bytes: Bytes,
+    /// What they count for, as long as they are held.
+    pub(crate) _share: Option<Share>,
+}
+
+impl RequestBody {
+    /// The body that came with `headers`.
+    pub(crate) fn new(incoming: Incoming, headers: &HeaderMap) -> Self {
+        let ended = incoming.is_end_stream();
+        Self {
+            incoming,
+            expects_continue: !ended && headers.contains_key(EXPECT),
+            ended,
+        }
+    }
+
+    /// Whether there is nothing (more) to read.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether the body says that it is longer than `bytes_max`.
+    pub(crate) fn is_announced_longer_than(&self, bytes_max: usize) -> bool {
+        self.incoming.size_hint().lower() > bytes_max as u64
+    }
+
+    /// Reads it all, unless it is longer than `bytes_max`.
+    ///
+    /// # Errors
+    /// Too long, no room in the budget for it, or broken off.
+    pub(crate) async fn read(
+        &mut self,
+        bytes_max: usize,
+        budget: &Arc<Budget>,
+        progress: &Progress,
+    ) -> Result<Upload, Problem> {
+        if self.ended {
+            return Ok(Upload {
+                bytes: Bytes::new(),
+                _share: None,
+            });
+        }
+        let announced = usize::try_from(self.incoming.size_hint().lower()).unwrap_or(usize::MAX);
+        if announced > bytes_max {
+            return Err(Problem::value_too_long(bytes_max));
+        }
+        let mut share = budget.take(announced)?;
+        progress.body_begins();
+        let first = self.next().await?.unwrap_or_default();
+        if self.ended {
+            // It came in one piece, as short ones do: nothing to put together.
+            progress.body_ends();
+            return Ok(Upload {
+                bytes: first,
+                _share: Some(share),
+            });
+        }
+        let mut bytes = Vec::with_capacity(announced);
+        let mut next = Some(first);
+        while let Some(piece) = next {
+            let sum = bytes.len() + piece.len();
+            if sum > bytes_max {
+                return Err(Problem::value_too_long(bytes_max));
+            }
+            if sum > share.amount() {
+                share.grow(sum - share.amount())?;
+            }
+            bytes.extend_from_slice(&piece);
+            next = self.next().await?;
+        }
+        progress.body_ends();
+        Ok(Upload {
+            bytes: Bytes::from(bytes),
+            _share: Some(share),
+        })
+    }
+
+    /// Gets rid of what was not read, if that takes little: then the
+    /// connection can go on. Says whether it can.
+    pub(crate) async fn discard(&mut self, progress: &Progress) -> bool {
+        if self.ended {
+            return true;
+        }
+        if self.expects_continue || self.is_announced_longer_than(DRAIN_BYTES_MAX) {
+            return false;
+        }
+        progress.body_begins();
+        let mut bytes = 0;
+        loop {
+            match self.next().await {
+                Ok(None) => break,
+                Ok(Some(piece)) => bytes += piece.len(),
+                Err(_) => return false,
+            }
+            if bytes > DRAIN_BYTES_MAX {
+                return false;
+            }
+        }
+        progress.body_ends();
+        true
+    }
+
+    /// The next piece; `None` at the end. Trailers are passed over.
+    async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        while !self.ended {
+            match poll_fn(|cx| Pin::new(&mut self.incoming).poll_frame(cx)).await {
+                None => self.ended = true,
+                Some(Err(_)) => return Err(Problem::broken_body()),
+                Some(Ok(frame)) => {
+                    // The end of a body with a length comes with its last byte.
+                    self.ended = self.incoming.is_end_stream();
+                    if let Ok(piece) = frame.into_data() {
+                        return Ok(Some(piece));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_is_its_head_then_its_tail() {
+        let mut chunk = Chunk::new(Bytes::from_static(b"key\n"), Bytes::from_static(b"value"));
+        let mut slices = [IoSlice::new(&[]); 4];
+        assert_eq!(chunk.chunks_vectored(&mut slices), 2);
+        assert_eq!(chunk.chunks_vectored(&mut slices[..1]), 1);
+        chunk.advance(6);
+        assert_eq!((chunk.remaining(), chunk.chunk()), (3, &b"lue"[..]));
+        let mut slices = [IoSlice::new(&[]); 4];
+        assert_eq!(chunk.chunks_vectored(&mut slices), 1);
+        chunk.advance(3);
+        assert!(!chunk.has_remaining());
+    }
+}

@@ -1,0 +1,243 @@
+//! Entity tags and what requests say about representations: `If-None-Match`,
+//! `Accept`, `TE`.
+
+use hyper::HeaderMap;
+use hyper::header::{ACCEPT, HeaderValue, IF_NONE_MATCH, TE};
+use lsm::Timestamp;
+use std::io::Write;
+
+/// The entity tag of a version: `"<timestamp>-<xxh3 of the value>"`, both in
+/// hexadecimal. Strong: equal tags are equal bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntityTag {
+    /// Quotes, 16 digits, a hyphen, 16 digits.
+    text: [u8; 35],
+}
+
+impl EntityTag {
+    /// The tag of a version with this value.
+    pub(crate) fn of(timestamp: Timestamp, value: &[u8]) -> Self {
+        let mut text = [b'"'; 35];
+        let hash = xxhash_rust::xxh3::xxh3_64(value);
+        let written = write!(&mut text[1..34], "{:016x}-{hash:016x}", timestamp.as_u64());
+        debug_assert!(written.is_ok(), "33 bytes fit into 33");
+        Self { text }
+    }
+
+    /// The tag as a header has it.
+    pub(crate) fn header(&self) -> HeaderValue {
+        // Quotes, digits and a hyphen: always a valid value.
+        HeaderValue::from_bytes(&self.text).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
+    }
+
+    /// Whether an `If-None-Match` names this tag, or any. Weak comparison, as
+    /// RFC 9110, 13.1.2 has it.
+    pub(crate) fn is_named_by(&self, headers: &HeaderMap) -> bool {
+        headers
+            .get_all(IF_NONE_MATCH)
+            .iter()
+            .any(|value| self.is_in_list(value.as_bytes()))
+    }
+
+    fn is_in_list(&self, list: &[u8]) -> bool {
+        if list.trim_ascii() == b"*" {
+            return true;
+        }
+        // A tag may hold commas, so the list is read from quote to quote.
+        let mut rest = list;
+        loop {
+            rest = rest.trim_ascii_start();
+            if let Some(after) = rest.strip_prefix(b",") {
+                rest = after;
+                continue;
+            }
+            let opaque = rest.strip_prefix(b"W/").unwrap_or(rest);
+            let Some(inner) = opaque.strip_prefix(b"\"") else {
+                return false;
+            };
+            let Some(length) = inner.iter().position(|byte| *byte == b'"') else {
+                return false;
+            };
+            if opaque[..length + 2] == self.text {
+                return true;
+            }
+            rest = &inner[length + 1..];
+        }
+    }
+}
+
+/// How a range is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RangeFormat {
+    /// `<key>\n<value>`, a chunk each.
+    Plain,
+    /// JSON, a line each.
+    JsonLines,
+}
+
+/// The format that `Accept` asks for: JSON lines where they are named with a
+/// greater weight than plain bytes get, or with the same weight and more
+/// exactly.
+pub(crate) fn range_format(headers: &HeaderMap) -> RangeFormat {
+    let mut json = Preference::default();
+    let mut plain = Preference::default();
+    for value in headers.get_all(ACCEPT) {
+        let Ok(text) = value.to_str() else { continue };
+        for element in text.split(',') {
+            let mut parts = element.split(';').map(str::trim);
+            let media = parts.next().unwrap_or("");
+            let weight = parts
+                .filter_map(|part| part.split_once('='))
+                .find(|(name, _)| name.trim().eq_ignore_ascii_case("q"))
+                .map_or(1000, |(_, weight)| milli_weight(weight.trim()));
+            json.consider(media, "application/x-ndjson", weight);
+            plain.consider(media, "application/octet-stream", weight);
+        }
+    }
+    // Plain is what is sent where nothing is asked for.
+    if json.exactness == 3 && json.weight > 0 && json.rank() > plain.rank() {
+        RangeFormat::JsonLines
+    } else {
+        RangeFormat::Plain
+    }
+}
+
+/// What a list says of one media type: the most exact element counts.
+#[derive(Default)]
+struct Preference {
+    exactness: u8,
+    weight: u16,
+}
+
+impl Preference {
+    fn consider(&mut self, element: &str, media: &str, weight: u16) {
+        let exactness = if element.eq_ignore_ascii_case(media) {
+            3
+        } else if element.eq_ignore_ascii_case("application/*") {
+            2
+        } else if element == "*/*" {
+            1
+        } else {
+            return;
+        };
+        if exactness > self.exactness {
+            *self = Self { exactness, weight };
+        }
+    }
+
+    fn rank(&self) -> (u16, u8) {
+        (self.weight, self.exactness)
+    }
+}
+
+/// A weight from 0 to 1 with up to three decimals, in thousandths; what is no
+/// weight counts as 0.
+fn milli_weight(text: &str) -> u16 {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let digits = decimals.bytes().all(|byte| byte.is_ascii_digit());
+    if decimals.len() > 3 || !digits {
+        return 0;
+    }
+    let thousandths = format!("{decimals:0<3}").parse().unwrap_or(0);
+    match whole {
+        "0" => thousandths,
+        "1" if thousandths == 0 => 1000,
+        _ => 0,
+    }
+}
+
+/// Whether the client asks for trailers.
+pub(crate) fn wants_trailers(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(TE)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|element| element.trim().eq_ignore_ascii_case("trailers"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: &'static str, values: &[&'static str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn a_tag_is_timestamp_and_hash() {
+        let tag = EntityTag::of(Timestamp::from_u64(0xabc), b"");
+        assert_eq!(
+            tag.header().to_str().unwrap(),
+            "\"0000000000000abc-2d06800538d394c2\""
+        );
+        assert_ne!(tag, EntityTag::of(Timestamp::from_u64(0xabc), b"x"));
+        assert_ne!(tag, EntityTag::of(Timestamp::from_u64(0xabd), b""));
+    }
+
+    #[test]
+    fn if_none_match_is_a_list_compared_weakly() {
+        let tag = EntityTag::of(Timestamp::from_u64(0xabc), b"");
+        for (value, named) in [
+            ("*", true),
+            (" * ", true),
+            ("\"0000000000000abc-2d06800538d394c2\"", true),
+            ("W/\"0000000000000abc-2d06800538d394c2\"", true),
+            ("\"a\", \"0000000000000abc-2d06800538d394c2\"", true),
+            ("\"a,b\" ,, W/\"0000000000000abc-2d06800538d394c2\"", true),
+            ("\"a\"", false),
+            ("", false),
+            ("\"", false),
+            ("W/", false),
+            ("0000000000000abc-2d06800538d394c2", false),
+            ("w/\"0000000000000abc-2d06800538d394c2\"", false),
+        ] {
+            let headers = headers("if-none-match", &[value]);
+            assert_eq!(tag.is_named_by(&headers), named, "{value}");
+        }
+        assert!(!tag.is_named_by(&HeaderMap::new()));
+        assert!(tag.is_named_by(&headers("if-none-match", &["\"a\"", "*"])));
+    }
+
+    #[test]
+    fn json_lines_are_sent_to_those_who_prefer_them() {
+        use RangeFormat::{JsonLines, Plain};
+        for (accept, format) in [
+            (&[][..], Plain),
+            (&["*/*"], Plain),
+            (&["application/*"], Plain),
+            (&["application/x-ndjson"], JsonLines),
+            (&["Application/X-NDJSON; charset=utf-8"], JsonLines),
+            (&["application/x-ndjson, */*"], JsonLines),
+            (&["*/*", "application/x-ndjson"], JsonLines),
+            (&["application/x-ndjson;q=0"], Plain),
+            (&["application/x-ndjson;q=0.000"], Plain),
+            (&["application/x-ndjson;q=0.5, */*"], Plain),
+            (&["application/x-ndjson;q=0.5, */*;q=0.4"], JsonLines),
+            (
+                &["application/octet-stream, application/x-ndjson;q=0.9"],
+                Plain,
+            ),
+            (&["application/x-ndjson;q=nonsense"], Plain),
+            (&["text/html"], Plain),
+        ] {
+            assert_eq!(
+                range_format(&headers("accept", accept)),
+                format,
+                "{accept:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn trailers_are_sent_to_those_who_ask() {
+        assert!(wants_trailers(&headers("te", &["trailers"])));
+        assert!(wants_trailers(&headers("te", &["gzip, Trailers"])));
+        assert!(!wants_trailers(&headers("te", &["gzip"])));
+        assert!(!wants_trailers(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,91 @@
+//! `/v0/entities`: a range of this node's keys.
+
+use crate::context::Context;
+use crate::http::body::{RequestBody, ResponseBody};
+use crate::http::conditional::{RangeFormat, range_format, wants_trailers};
+use crate::http::parameters;
+use crate::http::problem::Problem;
+use crate::http::range_stream::{RangePlan, RangeStream, batch_of};
+use crate::http::route::Verb;
+use crate::http::{check_body_limit, enter};
+use hyper::header::{CONTENT_TYPE, HeaderValue, TRAILER};
+use hyper::http::request::Parts;
+use hyper::{Response, Version};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// `GET` and `HEAD`. The first batch is read before the answer begins, so that
+/// a store that cannot be read is an error with a status.
+pub(crate) async fn get(
+    context: &Context,
+    head: &Parts,
+    body: &RequestBody,
+    verb: Verb,
+    began: Duration,
+) -> Result<Response<ResponseBody>, Problem> {
+    let parameters = parameters::range(head.uri.query())?;
+    if head.version < Version::HTTP_11 {
+        return Err(Problem::range_needs_chunks());
+    }
+    check_body_limit(context, body)?;
+    let deadline = context.deadline_after(began);
+    let in_flight = enter(context, deadline).await?;
+    let place = context.scans().take(1)?;
+    let plan = RangePlan {
+        format: range_format(&head.headers),
+        limit: parameters.limit.unwrap_or(u64::MAX),
+        now_unix_ms: context.clock().unix_ms(),
+        trailers: wants_trailers(&head.headers),
+        stall_timeout: context.stall_timeout(),
+    };
+    let mut response = Response::new(ResponseBody::empty());
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static(match plan.format {
+            RangeFormat::Plain => "application/octet-stream",
+            RangeFormat::JsonLines => "application/x-ndjson",
+        }),
+    );
+    if plan.trailers {
+        headers.insert(
+            TRAILER,
+            HeaderValue::from_static("kvorum-count, kvorum-digest"),
+        );
+    }
+    if verb == Verb::Head {
+        return Ok(response);
+    }
+    let is_empty = parameters
+        .end
+        .as_ref()
+        .is_some_and(|end| parameters.start >= *end);
+    let (first, scan) = if is_empty {
+        (Vec::new(), None)
+    } else {
+        let coordinator = &context.coordinator;
+        let scan = coordinator.scan(&parameters.start, parameters.end.as_deref());
+        let wait = coordinator.waiters().register(deadline);
+        coordinator
+            .ask_for_batch(scan, wait.ticket())
+            .map_err(|_| Problem::overloaded())?;
+        let batch = batch_of(wait.await).ok_or_else(Problem::range_timed_out)?;
+        let entries = batch
+            .entries
+            .map_err(|error| Problem::range_failed(&error))?;
+        let scan = (!entries.is_empty()).then_some(batch.scan);
+        (entries, scan)
+    };
+    // From here on the range counts as a range, not as a request in flight: a
+    // slow reader must not keep others out.
+    drop(in_flight);
+    let stream = RangeStream::new(
+        plan,
+        Rc::clone(&context.coordinator),
+        context.clock_handle(),
+        first,
+        scan,
+        place,
+    );
+    Ok(response.map(|_| ResponseBody::range(stream)))
+}

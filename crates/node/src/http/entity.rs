@@ -1,0 +1,192 @@
+//! `/v0/entity`: one key.
+
+use crate::context::Context;
+use crate::coordinator::{Change, Replicas};
+use crate::http::body::{LONG_VALUE_BYTES, RequestBody, ResponseBody};
+use crate::http::conditional::EntityTag;
+use crate::http::connection::Progress;
+use crate::http::parameters;
+use crate::http::problem::Problem;
+use crate::http::route::Verb;
+use crate::http::{check_body_limit, enter};
+use bytes::Bytes;
+use hyper::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Response, StatusCode};
+use lsm::{Entry, Expiry, Kind, Timestamp};
+use std::time::Duration;
+
+/// The timestamp of the winning version.
+const VERSION: HeaderName = HeaderName::from_static("kvorum-version");
+/// The answers in hand at the reply, and of how many replicas.
+const ACKS: HeaderName = HeaderName::from_static("kvorum-acks");
+
+/// `GET` and `HEAD`.
+pub(crate) async fn get(
+    context: &Context,
+    head: &Parts,
+    body: &RequestBody,
+    verb: Verb,
+    began: Duration,
+) -> Result<Response<ResponseBody>, Problem> {
+    let parameters = parameters::entity(head.uri.query(), false, context.replica_rules())?;
+    check_body_limit(context, body)?;
+    let deadline = context.deadline_after(began);
+    let place = enter(context, deadline).await?;
+    let found = context
+        .coordinator
+        .read(&parameters.key, deadline)
+        .await
+        .map_err(Problem::of_failure)?;
+    drop(place);
+    let Some(entry) = found.entry else {
+        let mut response = Problem::absent().into_response();
+        set_acks(response.headers_mut(), found.acks, parameters.replicas);
+        return Ok(response);
+    };
+    let mut response = if is_live(context, &entry) {
+        let tag = EntityTag::of(entry.timestamp(), entry.value_bytes());
+        let mut response = if tag.is_named_by(&head.headers) {
+            not_modified()
+        } else {
+            value_response(context, &entry, verb)?
+        };
+        response.headers_mut().insert(ETAG, tag.header());
+        response
+    } else {
+        Problem::absent().into_response()
+    };
+    set_version(response.headers_mut(), entry.timestamp());
+    set_acks(response.headers_mut(), found.acks, parameters.replicas);
+    Ok(response)
+}
+
+/// `PUT`: the body is the value.
+pub(crate) async fn put(
+    context: &Context,
+    progress: &Progress,
+    head: &Parts,
+    body: &mut RequestBody,
+) -> Result<Response<ResponseBody>, Problem> {
+    let parameters = parameters::entity(head.uri.query(), true, context.replica_rules())?;
+    check_unconditional(&head.headers)?;
+    check_body_limit(context, body)?;
+    // A body on its way counts by its bytes, not as a request in flight: slow
+    // uploads must not keep all others out. That there is hope for a place is
+    // checked before, so that a refused body is not read in vain.
+    if context.gate.is_full() {
+        return Err(Problem::overloaded());
+    }
+    let upload = body
+        .read(context.value_bytes_max(), context.bodies(), progress)
+        .await?;
+    let deadline = context.deadline_after(context.clock().monotonic());
+    let _place = enter(context, deadline).await?;
+    let change = Change::Put {
+        value: upload.bytes.clone(),
+        ttl_seconds: parameters.ttl_seconds,
+    };
+    let written = context
+        .coordinator
+        .write(&parameters.key, &change, parameters.replicas, deadline)
+        .await
+        .map_err(Problem::of_failure)?;
+    let mut response = with_status(StatusCode::CREATED);
+    let headers = response.headers_mut();
+    let tag = EntityTag::of(written.timestamp, &upload.bytes);
+    headers.insert(ETAG, tag.header());
+    set_version(headers, written.timestamp);
+    set_acks(headers, written.acks, parameters.replicas);
+    Ok(response)
+}
+
+/// `DELETE`.
+pub(crate) async fn delete(
+    context: &Context,
+    head: &Parts,
+    body: &RequestBody,
+    began: Duration,
+) -> Result<Response<ResponseBody>, Problem> {
+    let parameters = parameters::entity(head.uri.query(), false, context.replica_rules())?;
+    check_unconditional(&head.headers)?;
+    check_body_limit(context, body)?;
+    let deadline = context.deadline_after(began);
+    let _place = enter(context, deadline).await?;
+    let written = context
+        .coordinator
+        .write(
+            &parameters.key,
+            &Change::Delete,
+            parameters.replicas,
+            deadline,
+        )
+        .await
+        .map_err(Problem::of_failure)?;
+    let mut response = with_status(StatusCode::ACCEPTED);
+    let headers = response.headers_mut();
+    headers.insert(ETAG, EntityTag::of(written.timestamp, &[]).header());
+    set_version(headers, written.timestamp);
+    set_acks(headers, written.acks, parameters.replicas);
+    Ok(response)
+}
+
+/// Whether the node that answers sees a value. The clock is asked only for
+/// versions that can expire.
+fn is_live(context: &Context, entry: &Entry) -> bool {
+    match entry.expiry() {
+        Expiry::NEVER => entry.kind() == Kind::Value,
+        _ => entry.is_live(context.clock().unix_ms()),
+    }
+}
+
+fn value_response(
+    context: &Context,
+    entry: &Entry,
+    verb: Verb,
+) -> Result<Response<ResponseBody>, Problem> {
+    let value: Bytes = entry.value_handle();
+    let share = if value.len() > LONG_VALUE_BYTES && verb == Verb::Get {
+        Some(context.bodies().take(value.len())?)
+    } else {
+        None
+    };
+    let mut response = Response::new(ResponseBody::counted(value, share));
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/octet-stream"),
+    );
+    *response.headers_mut() = headers;
+    Ok(response)
+}
+
+fn not_modified() -> Response<ResponseBody> {
+    with_status(StatusCode::NOT_MODIFIED)
+}
+
+fn with_status(status: StatusCode) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = status;
+    response
+}
+
+fn check_unconditional(headers: &HeaderMap) -> Result<(), Problem> {
+    if headers.contains_key(IF_MATCH) || headers.contains_key(IF_NONE_MATCH) {
+        return Err(Problem::conditional_write());
+    }
+    Ok(())
+}
+
+fn set_version(headers: &mut HeaderMap, timestamp: Timestamp) {
+    headers.insert(VERSION, HeaderValue::from(timestamp.as_u64()));
+}
+
+fn set_acks(headers: &mut HeaderMap, acks: u8, replicas: Replicas) {
+    let value = match (acks, replicas.from) {
+        (1, 1) => HeaderValue::from_static("1/1"),
+        // Digits and a slash: always a valid value.
+        (acks, from) => HeaderValue::try_from(format!("{acks}/{from}"))
+            .unwrap_or_else(|_| HeaderValue::from_static("")),
+    };
+    headers.insert(ACKS, value);
+}

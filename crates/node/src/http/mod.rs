@@ -1,0 +1,101 @@
+//! HTTP: from a request to its answer.
+//!
+//! The checks come in a fixed order, so that a client knows what a status
+//! says of the rest: path (`400`), method (`405`), parameters (`400`), what is
+//! not implemented (`501`, `505`), body limit (`413`), admission (`503`). A
+//! body is read after all of them. Status and metrics are outside admission.
+
+mod body;
+mod conditional;
+pub(crate) mod connection;
+mod entities;
+mod entity;
+mod node_pages;
+pub(crate) use parameters::ReplicaRules;
+mod parameters;
+mod problem;
+mod range_stream;
+mod route;
+
+use crate::admission::{Entrance, Place, Refused};
+use crate::context::Context;
+use body::{RequestBody, ResponseBody};
+use connection::{Channel, Progress};
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Request, Response, StatusCode};
+use problem::Problem;
+use route::{Resource, Verb};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Answers a request.
+pub(crate) async fn answer(
+    context: &Rc<Context>,
+    progress: &Rc<Progress>,
+    channel: &Channel,
+    request: Request<Incoming>,
+) -> Response<ResponseBody> {
+    let began = context.clock().monotonic();
+    progress.request_begins();
+    let (head, incoming) = request.into_parts();
+    let mut body = RequestBody::new(incoming, &head.headers);
+    let mut response = match dispatch(context, progress, &head, &mut body, began).await {
+        Ok(response) => response,
+        Err(problem) => problem.into_response(),
+    };
+    if !body.is_ended() && !body.discard(progress).await {
+        let headers = response.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        progress.linger();
+    }
+    if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+        channel.pause();
+    }
+    let took = context.clock().monotonic().saturating_sub(began);
+    context
+        .metrics
+        .observe(&head.method, response.status(), took);
+    response.map(|body| body.followed_by(Rc::clone(progress)))
+}
+
+async fn dispatch(
+    context: &Rc<Context>,
+    progress: &Progress,
+    head: &Parts,
+    body: &mut RequestBody,
+    began: Duration,
+) -> Result<Response<ResponseBody>, Problem> {
+    let resource = Resource::at(head.uri.path()).ok_or_else(Problem::unknown_path)?;
+    let verb = resource
+        .verb(&head.method)
+        .ok_or_else(|| Problem::method_not_allowed(resource.allow()))?;
+    match (resource, verb) {
+        (Resource::Entity, Verb::Get | Verb::Head) => {
+            entity::get(context, head, body, verb, began).await
+        }
+        (Resource::Entity, Verb::Put) => entity::put(context, progress, head, body).await,
+        (Resource::Entity, Verb::Delete) => entity::delete(context, head, body, began).await,
+        (Resource::Entities, _) => entities::get(context, head, body, verb, began).await,
+        (Resource::Status, _) => node_pages::status(context, head, body),
+        (Resource::Metrics, _) => node_pages::metrics(context, head, body),
+    }
+}
+
+/// Refuses a body that says it is longer than a value may be.
+fn check_body_limit(context: &Context, body: &RequestBody) -> Result<(), Problem> {
+    let value_bytes_max = context.value_bytes_max();
+    if body.is_announced_longer_than(value_bytes_max) {
+        return Err(Problem::value_too_long(value_bytes_max));
+    }
+    Ok(())
+}
+
+/// Waits for a place among the requests in flight, if there is hope for one.
+async fn enter(context: &Context, deadline: Duration) -> Result<Place, Refused> {
+    match context.gate.enter(deadline)? {
+        Entrance::Open(place) => Ok(place),
+        Entrance::Queue(queued) => queued.await,
+    }
+}

@@ -1,0 +1,135 @@
+//! `/v0/status` and `/metrics`: the node, for people and for Prometheus. Both
+//! are outside admission, so that an overloaded node can still be looked at.
+
+use crate::context::Context;
+use crate::http::body::{RequestBody, ResponseBody};
+use crate::http::check_body_limit;
+use crate::http::parameters;
+use crate::http::problem::Problem;
+use bytes::Bytes;
+use hyper::Response;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::http::request::Parts;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Status<'a> {
+    name: &'a str,
+    url: &'a str,
+    version: &'a str,
+    uptime_seconds: u64,
+    state: &'static str,
+    cluster: [Member<'a>; 1],
+    clock: Clock,
+    store: Store,
+}
+
+/// A node of the cluster, as this one sees it.
+#[derive(Serialize)]
+struct Member<'a> {
+    name: &'a str,
+    url: &'a str,
+    state: &'static str,
+}
+
+#[derive(Serialize)]
+struct Clock {
+    unix_ms: u64,
+    /// The greatest timestamp given, in a string: JSON's numbers do not hold all of it.
+    greatest_timestamp: String,
+}
+
+#[derive(Serialize)]
+struct Store {
+    id: String,
+    state: &'static str,
+    entries: u64,
+    tombstones: u64,
+    table_bytes: u64,
+    memtable_bytes: u64,
+    log_bytes: u64,
+    cache_bytes: u64,
+    write_amplification: f64,
+    space_amplification: f64,
+}
+
+/// `GET` and `HEAD` of the status.
+pub(crate) fn status(
+    context: &Context,
+    head: &Parts,
+    body: &RequestBody,
+) -> Result<Response<ResponseBody>, Problem> {
+    parameters::none(head.uri.query())?;
+    check_body_limit(context, body)?;
+    let shared = context.shared();
+    let statistics = shared.engine.statistics();
+    let state = if context.is_stopping() {
+        "stopping"
+    } else {
+        "serving"
+    };
+    let status = Status {
+        name: &shared.config.name,
+        url: &shared.url,
+        version: &shared.config.version,
+        uptime_seconds: shared
+            .clock
+            .monotonic()
+            .saturating_sub(shared.started)
+            .as_secs(),
+        state,
+        cluster: [Member {
+            name: &shared.config.name,
+            url: &shared.url,
+            state: "up",
+        }],
+        clock: Clock {
+            unix_ms: shared.clock.unix_ms(),
+            greatest_timestamp: shared.stamping.greatest().to_string(),
+        },
+        store: Store {
+            id: format!("{:032x}", shared.engine.store_id()),
+            state: if statistics.poisoned.is_some() {
+                "read-only since a failed sync"
+            } else if statistics.disk_full {
+                "disk full"
+            } else {
+                "open"
+            },
+            entries: statistics.table_entries,
+            tombstones: statistics.table_tombstones,
+            table_bytes: statistics.levels.iter().map(|level| level.bytes).sum(),
+            memtable_bytes: statistics.memtable_bytes,
+            log_bytes: statistics.log_bytes,
+            cache_bytes: statistics.cache_bytes,
+            write_amplification: statistics.write_amplification(),
+            space_amplification: statistics.space_amplification(),
+        },
+    };
+    // Strings and numbers always have a JSON form.
+    let json = serde_json::to_vec(&status).unwrap_or_default();
+    Ok(page("application/json", Bytes::from(json)))
+}
+
+/// `GET` and `HEAD` of the metrics.
+pub(crate) fn metrics(
+    context: &Context,
+    head: &Parts,
+    body: &RequestBody,
+) -> Result<Response<ResponseBody>, Problem> {
+    parameters::none(head.uri.query())?;
+    check_body_limit(context, body)?;
+    let text = context.shared().metrics.text(context.shared());
+    Ok(page(
+        "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        Bytes::from(text),
+    ))
+}
+
+fn page(content_type: &'static str, body: Bytes) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::full(body));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}

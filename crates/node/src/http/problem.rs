@@ -1,0 +1,292 @@
+//! Refusals and failures: what the client is told, as `application/problem+json`
+//! (RFC 9457), and the one table from what went wrong to a status.
+
+use crate::coordinator::{Failure, Receipt};
+use crate::http::body::ResponseBody;
+use crate::http::parameters::ParameterError;
+use bytes::Bytes;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Response, StatusCode};
+use serde::Serialize;
+use std::borrow::Cow;
+
+/// Why a request is not answered as it wished.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    /// The last part of `type`.
+    kind: &'static str,
+    title: &'static str,
+    detail: Cow<'static, str>,
+    parameter: Option<Box<str>>,
+    allow: Option<&'static str>,
+    receipt: Option<Box<Receipt>>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameter: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allow: Option<&'a str>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    receipt: Option<&'a Receipt>,
+}
+
+impl Problem {
+    fn new(
+        status: StatusCode,
+        kind: &'static str,
+        title: &'static str,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            status,
+            kind,
+            title,
+            detail: detail.into(),
+            parameter: None,
+            allow: None,
+            receipt: None,
+        }
+    }
+
+    /// The path is none of ours.
+    pub(crate) fn unknown_path() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "unknown-path",
+            "Unknown Path",
+            "there is nothing at this path: use /v0/entity, /v0/entities, /v0/status or /metrics",
+        )
+    }
+
+    /// The resource does not have the method.
+    pub(crate) fn method_not_allowed(allow: &'static str) -> Self {
+        let mut problem = Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method-not-allowed",
+            "Method Not Allowed",
+            format!("this resource knows {allow} only"),
+        );
+        problem.allow = Some(allow);
+        problem
+    }
+
+    /// A precondition on a write: not to heed it could lose data.
+    pub(crate) fn conditional_write() -> Self {
+        Self::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "conditional-write",
+            "Conditional Writes Not Implemented",
+            "If-Match and If-None-Match are not implemented for PUT and DELETE: leave them out",
+        )
+    }
+
+    /// The body is longer than a value may be.
+    pub(crate) fn value_too_long(value_bytes_max: usize) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "value-too-long",
+            "Value Too Long",
+            format!("the body is longer than {value_bytes_max} bytes: send a shorter value"),
+        )
+    }
+
+    /// The body did not come as it should.
+    pub(crate) fn broken_body() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "broken-body",
+            "Broken Body",
+            "the body ended early or its chunks are malformed: send the request again",
+        )
+    }
+
+    /// The node has taken on as much as it may.
+    pub(crate) fn overloaded() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "overloaded",
+            "Overloaded",
+            "the node has as many requests as it can serve: try again later, or another node",
+        )
+    }
+
+    /// The node's clock can give no stamp.
+    pub(crate) fn clock_out_of_bounds() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "clock",
+            "Clock Out Of Bounds",
+            "the node cannot stamp writes: its clock is out of bounds; use another node",
+        )
+    }
+
+    /// A range over HTTP/1.0.
+    pub(crate) fn range_needs_chunks() -> Self {
+        Self::new(
+            StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+            "range-needs-http-1.1",
+            "Ranges Need HTTP/1.1",
+            "without chunks a stream that was cut short would look whole: use HTTP/1.1",
+        )
+    }
+
+    /// There is no such entity.
+    pub(crate) fn absent() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "no-such-entity",
+            "No Such Entity",
+            "the key has no value",
+        )
+    }
+
+    /// A range could not be read.
+    pub(crate) fn range_failed(error: &lsm::Error) -> Self {
+        tracing::error!(%error, "a range could not be read");
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "range-failed",
+            "Range Failed",
+            "this node cannot read the range from its disk: see its log, or ask another node",
+        )
+    }
+
+    /// The first part of a range did not come in time.
+    pub(crate) fn range_timed_out() -> Self {
+        Self::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            "range-timed-out",
+            "Range Timed Out",
+            "this node's disk did not answer in time: try again, or another node",
+        )
+    }
+
+    /// What an entity request came to, as a status: the only such table.
+    pub(crate) fn of_failure(failure: Failure) -> Self {
+        match failure {
+            Failure::Overloaded => Self::overloaded(),
+            Failure::NoStamp => Self::clock_out_of_bounds(),
+            Failure::DiskFull(receipt) => Self {
+                receipt: Some(Box::new(receipt)),
+                ..Self::new(
+                    StatusCode::INSUFFICIENT_STORAGE,
+                    "disk-full",
+                    "Disk Full",
+                    "the node's disk is full: delete entities or give it room; reads go on",
+                )
+            },
+            Failure::NotEnoughReplicas(receipt) => Self {
+                receipt: Some(Box::new(receipt)),
+                ..Self::new(
+                    StatusCode::GATEWAY_TIMEOUT,
+                    "not-enough-replicas",
+                    "Not Enough Replicas",
+                    "too few replicas answered as asked; a write may still appear later: \
+                     repeating it is safe",
+                )
+            },
+        }
+    }
+
+    /// The answer that tells of it.
+    pub(crate) fn into_response(self) -> Response<ResponseBody> {
+        let mut response = Response::new(ResponseBody::full(Bytes::from(self.document())));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+        if let Some(allow) = self.allow {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+
+    fn document(&self) -> Vec<u8> {
+        let document = Document {
+            r#type: format!("urn:kvorum:problem:{}", self.kind),
+            title: self.title,
+            status: self.status.as_u16(),
+            detail: &self.detail,
+            parameter: self.parameter.as_deref(),
+            allow: self.allow,
+            receipt: self.receipt.as_deref(),
+        };
+        // Strings and numbers always have a JSON form.
+        serde_json::to_vec(&document).unwrap_or_default()
+    }
+}
+
+impl From<ParameterError> for Problem {
+    fn from(error: ParameterError) -> Self {
+        let mut problem = Self::new(
+            StatusCode::BAD_REQUEST,
+            "bad-parameter",
+            "Bad Parameter",
+            error.detail,
+        );
+        problem.parameter = Some(error.parameter.into());
+        problem
+    }
+}
+
+impl From<crate::admission::Refused> for Problem {
+    fn from(_: crate::admission::Refused) -> Self {
+        Self::overloaded()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coordinator::{ReplicaLine, ReplicaOutcome};
+
+    fn receipt() -> Receipt {
+        Receipt {
+            timestamp: Some("7".to_owned()),
+            replicas: vec![ReplicaLine {
+                url: "http://a:1".to_owned(),
+                outcome: ReplicaOutcome::Timeout,
+            }],
+        }
+    }
+
+    #[test]
+    fn each_failure_has_its_status() {
+        for (failure, status) in [
+            (Failure::Overloaded, 503),
+            (Failure::NoStamp, 503),
+            (Failure::DiskFull(receipt()), 507),
+            (Failure::NotEnoughReplicas(receipt()), 504),
+        ] {
+            let response = Problem::of_failure(failure).into_response();
+            assert_eq!(response.status().as_u16(), status);
+            let retry = response.headers().contains_key(RETRY_AFTER);
+            assert_eq!(retry, status == 503);
+        }
+    }
+
+    #[test]
+    fn a_receipt_says_what_became_of_each_replica() {
+        let problem = Problem::of_failure(Failure::NotEnoughReplicas(receipt()));
+        let document: serde_json::Value = serde_json::from_slice(&problem.document()).unwrap();
+        assert_eq!(document["title"], "Not Enough Replicas");
+        assert_eq!(document["status"], 504);
+        assert_eq!(document["timestamp"], "7");
+        assert_eq!(
+            document["replicas"],
+            serde_json::json!([{"url": "http://a:1", "outcome": "timeout"}])
+        );
+    }
+}

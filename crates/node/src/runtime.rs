@@ -1,0 +1,270 @@
+//! Runtimes, and the acceptor that feeds them.
+//!
+//! A runtime is a thread with a single-threaded scheduler: its connections
+//! share nothing with those of others but the store, the pools and the
+//! budgets. One acceptor hands each connection to the runtime that has the
+//! fewest; to let the kernel spread them would leave few connections uneven.
+
+use crate::context::{Context, Shared};
+use crate::http::connection;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+
+/// Connections that wait to be accepted, per address.
+const LISTEN_QUEUE: u32 = 4096;
+
+/// Accepted connections that wait for their runtime.
+const ARRIVALS_MAX: usize = 256;
+
+/// How long the acceptor rests when the system gives it no connection.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// A connection on its way from the acceptor to a runtime.
+struct Arrival {
+    stream: std::net::TcpStream,
+    /// The connection's place among all, until it ends.
+    _place: OwnedSemaphorePermit,
+    /// Counts at its runtime, until it ends.
+    _load: Load,
+}
+
+/// Counts one at a runtime until it is dropped.
+struct Load(Arc<AtomicUsize>);
+
+impl Load {
+    fn on(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A runtime as the acceptor sees it.
+struct Target {
+    arrivals: mpsc::Sender<Arrival>,
+    connections: Arc<AtomicUsize>,
+}
+
+/// Starts the runtimes and the acceptor, which listens on `sockets` when this
+/// returns. All of them end once `stop` says so.
+///
+/// # Errors
+/// Those of the system: no thread, or an address that cannot be listened on.
+pub(crate) fn start(
+    shared: &Arc<Shared>,
+    sockets: Vec<TcpSocket>,
+    stop: &watch::Receiver<bool>,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let mut threads = Vec::new();
+    let mut targets = Vec::new();
+    for number in 0..shared.config.threads {
+        let (sender, arrivals) = mpsc::channel(ARRIVALS_MAX);
+        targets.push(Target {
+            arrivals: sender,
+            connections: Arc::default(),
+        });
+        let (shared, stop) = (Arc::clone(shared), stop.clone());
+        threads.push(spawn(
+            format!("runtime-{number}"),
+            || Ok(()),
+            move |scheduler, ()| run(scheduler, shared, number, arrivals, stop),
+        )?);
+    }
+    let places = Arc::new(Semaphore::new(shared.config.connections_max));
+    let stop = stop.clone();
+    threads.push(spawn(
+        "acceptor".to_owned(),
+        move || {
+            let listen = |socket: TcpSocket| socket.listen(LISTEN_QUEUE);
+            sockets.into_iter().map(listen).collect()
+        },
+        move |scheduler, listeners| {
+            scheduler.block_on(accept_all(listeners, targets, places, stop));
+        },
+    )?);
+    Ok(threads)
+}
+
+/// Starts a thread with a scheduler of its own, which cannot leave its thread:
+/// there it prepares, which may fail, and then works. Returns once prepared.
+fn spawn<T>(
+    name: String,
+    prepare: impl FnOnce() -> io::Result<T> + Send + 'static,
+    work: impl FnOnce(&LocalRuntime, T) + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let (sender, prepared) = std::sync::mpsc::sync_channel(1);
+    let thread = std::thread::Builder::new().name(name).spawn(move || {
+        let scheduler = Builder::new_current_thread()
+            .enable_all()
+            .build_local(LocalOptions::default());
+        let ready = scheduler.and_then(|scheduler| {
+            let prepared = {
+                let _entered = scheduler.enter();
+                prepare()?
+            };
+            Ok((scheduler, prepared))
+        });
+        let (told, ready) = match ready {
+            Ok(ready) => (Ok(()), Some(ready)),
+            Err(error) => (Err(error), None),
+        };
+        // The starter waits for this, so it is there to hear it.
+        if sender.send(told).is_ok()
+            && let Some((scheduler, prepared)) = ready
+        {
+            work(&scheduler, prepared);
+        }
+    })?;
+    match prepared.recv() {
+        Ok(result) => result.map(|()| thread),
+        Err(_) => Err(io::Error::other("a thread ended before it began")),
+    }
+}
+
+/// Makes a socket for an address and takes the address, without listening yet:
+/// until then a client that connects is refused.
+///
+/// # Errors
+/// Those of the system: the address is in use, or none of this machine.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // A node that restarts must not wait for the connections of its forerunner.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
+/// Runs one runtime until it has stopped and its connections have ended.
+fn run(
+    scheduler: &LocalRuntime,
+    shared: Arc<Shared>,
+    number: usize,
+    mut arrivals: mpsc::Receiver<Arrival>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let drain_timeout = shared.config.drain_timeout;
+    let context = Context::new(shared, number);
+    scheduler.block_on(async {
+        let waiters = Rc::clone(context.coordinator.waiters());
+        tokio::task::spawn_local(waiters.deliver_forever());
+        tokio::task::spawn_local(sweep_forever(Rc::clone(&context)));
+        loop {
+            tokio::select! {
+                arrival = arrivals.recv() => match arrival {
+                    Some(arrival) => begin(&context, arrival),
+                    None => break,
+                },
+                _ = stop.wait_for(|stop| *stop) => break,
+            }
+        }
+        drop(arrivals);
+        if tokio::time::timeout(drain_timeout, context.drain())
+            .await
+            .is_err()
+        {
+            tracing::warn!("some requests did not end in time: their connections are closed");
+        }
+    });
+}
+
+/// Starts to serve a connection.
+fn begin(context: &Rc<Context>, arrival: Arrival) {
+    let context = Rc::clone(context);
+    tokio::task::spawn_local(async move {
+        // Moved in whole, so that it counts until the connection has ended.
+        let Arrival {
+            stream,
+            _place,
+            _load,
+        } = arrival;
+        match TcpStream::from_std(stream) {
+            Ok(stream) => connection::serve(context, stream).await,
+            Err(error) => tracing::warn!(%error, "cannot take a connection"),
+        }
+    });
+}
+
+async fn sweep_forever(context: Rc<Context>) {
+    let mut ticks = tokio::time::interval(context.sweep_period());
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        context.sweep();
+    }
+}
+
+/// Accepts connections on all listeners until the node stops.
+async fn accept_all(
+    listeners: Vec<TcpListener>,
+    targets: Vec<Target>,
+    places: Arc<Semaphore>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let targets = Rc::new(targets);
+    for listener in listeners {
+        tokio::task::spawn_local(accept(listener, Rc::clone(&targets), Arc::clone(&places)));
+    }
+    // An error means that the node is gone, which stops it as well. The
+    // listeners are closed as the tasks are dropped, with the runtime.
+    let _stopped = stop.wait_for(|stop| *stop).await.is_ok();
+}
+
+async fn accept(listener: TcpListener, targets: Rc<Vec<Target>>, places: Arc<Semaphore>) {
+    loop {
+        // The place comes first: what the node cannot serve stays with the kernel.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
+        if let Err(error) = hand_over(stream, place, &targets).await {
+            tracing::debug!(%error, "a connection was lost on its way in");
+        }
+    }
+}
+
+async fn hand_over(
+    stream: TcpStream,
+    place: OwnedSemaphorePermit,
+    targets: &[Target],
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let least = targets
+        .iter()
+        .min_by_key(|target| target.connections.load(Ordering::Relaxed));
+    let Some(target) = least else {
+        return Ok(());
+    };
+    let arrival = Arrival {
+        stream: stream.into_std()?,
+        _place: place,
+        _load: Load::on(&target.connections),
+    };
+    target
+        .arrivals
+        .send(arrival)
+        .await
+        .map_err(|_| io::Error::other("the runtime has ended"))
+}

@@ -1,0 +1,158 @@
+//! The node's hybrid logical clock, and the bound that follows from it.
+//!
+//! A stamp is *pending* from when it is given until its write was handed to
+//! the engine. The bound below which the engine may drop tombstones is the
+//! least pending stamp, or the greatest stamp given when none is pending:
+//! writes yet to come are stamped above that, and writes below it are already
+//! the engine's. That is all a node without peers needs to prove.
+
+use crate::executor::lock;
+use cluster::HybridClock;
+use lsm::{Clock, Timestamp};
+use std::sync::{Arc, Mutex};
+
+/// Stamps writes.
+pub(crate) struct Stamping {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// `None` until the store is open: before that, what it holds is unknown.
+    hybrid: Option<HybridClock>,
+    /// As many as there are writes between stamp and engine: a few.
+    pending: Vec<Timestamp>,
+}
+
+/// A stamp that is pending until it is dropped.
+pub(crate) struct Stamp<'a> {
+    stamping: &'a Stamping,
+    timestamp: Timestamp,
+}
+
+impl Stamping {
+    /// A clock that gives no stamps before [`Stamping::begin`].
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Starts to give stamps, all above the greatest timestamp that the store holds.
+    pub(crate) fn begin(&self, greatest_stored: Timestamp) {
+        lock(&self.state).hybrid = Some(HybridClock::new(greatest_stored));
+    }
+
+    /// The next stamp, above all given or observed; `None` before
+    /// [`Stamping::begin`] or when the clock has reached its end.
+    pub(crate) fn stamp(&self) -> Option<Stamp<'_>> {
+        let now_unix_ms = self.clock.unix_ms();
+        let mut state = lock(&self.state);
+        let timestamp = state.hybrid.as_mut()?.stamp(now_unix_ms)?;
+        state.pending.push(timestamp);
+        Some(Stamp {
+            stamping: self,
+            timestamp,
+        })
+    }
+
+    /// Takes note of a timestamp, so that the next stamp is above it.
+    pub(crate) fn observe(&self, seen: Timestamp) {
+        if let Some(hybrid) = &mut lock(&self.state).hybrid {
+            hybrid.observe(seen);
+        }
+    }
+
+    /// The greatest stamp given or observed.
+    pub(crate) fn greatest(&self) -> Timestamp {
+        lock(&self.state)
+            .hybrid
+            .as_ref()
+            .map_or(Timestamp::ZERO, HybridClock::greatest)
+    }
+
+    /// No write with a lower timestamp will come any more, except those that
+    /// the engine has; [`Timestamp::ZERO`] before [`Stamping::begin`].
+    pub(crate) fn drop_bound(&self) -> Timestamp {
+        let state = lock(&self.state);
+        match (&state.hybrid, state.pending.iter().min()) {
+            (None, _) => Timestamp::ZERO,
+            (Some(_), Some(least)) => *least,
+            (Some(hybrid), None) => hybrid.greatest(),
+        }
+    }
+}
+
+impl Stamp<'_> {
+    /// The timestamp.
+    pub(crate) fn timestamp(&self) -> Timestamp {
+        self.timestamp
+    }
+}
+
+impl Drop for Stamp<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.stamping.state);
+        if let Some(place) = state
+            .pending
+            .iter()
+            .position(|pending| *pending == self.timestamp)
+        {
+            state.pending.swap_remove(place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    struct Stopped(u64);
+
+    impl Clock for Stopped {
+        fn unix_ms(&self) -> u64 {
+            self.0
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    fn at(unix_ms: u64) -> Stamping {
+        Stamping::new(Arc::new(Stopped(unix_ms)))
+    }
+
+    #[test]
+    fn nothing_is_stamped_or_dropped_before_the_store_is_open() {
+        let stamping = at(1_000);
+        assert!(stamping.stamp().is_none());
+        stamping.observe(Timestamp::from_unix_ms(5));
+        assert_eq!(stamping.drop_bound(), Timestamp::ZERO);
+    }
+
+    #[test]
+    fn stamps_are_above_what_the_store_holds() {
+        let stamping = at(1_000);
+        stamping.begin(Timestamp::from_unix_ms(2_000));
+        let stamp = stamping.stamp().unwrap();
+        assert!(stamp.timestamp() > Timestamp::from_unix_ms(2_000));
+    }
+
+    #[test]
+    fn the_bound_is_the_least_pending_stamp_then_the_greatest_given() {
+        let stamping = at(1_000);
+        stamping.begin(Timestamp::ZERO);
+        let first = stamping.stamp().unwrap();
+        let second = stamping.stamp().unwrap();
+        let (least, greatest) = (first.timestamp(), second.timestamp());
+        assert_eq!(stamping.drop_bound(), least);
+        drop(second);
+        assert_eq!(stamping.drop_bound(), least, "the first is still pending");
+        drop(first);
+        assert_eq!(stamping.drop_bound(), greatest);
+    }
+}

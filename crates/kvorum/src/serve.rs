@@ -4,15 +4,11 @@ use crate::failure::Failure;
 use crate::logging;
 use crate::options::ServeOptions;
 use crate::signals::StopSignals;
-use node::{Node, NodeConfig};
+use lsm::{OsRandom, RealDisk, SystemClock};
+use node::{Node, NodeConfig, Seams};
 use std::io::Read;
-use std::time::Duration;
+use std::sync::Arc;
 use tokio::task::spawn_blocking;
-
-/// What a stop may take beyond the time that admitted requests have, for
-/// writing the memtables. Whoever cannot wait sends a second signal; nothing
-/// is lost either way, since the log is replayed at the next start.
-const CLOSE_TIME: Duration = Duration::from_millis(1_500);
 
 /// Runs the node that `options` describe.
 ///
@@ -38,9 +34,7 @@ pub(crate) fn run(options: &ServeOptions, warnings: &[String]) -> Result<(), Fai
 
 async fn serve(config: NodeConfig, until_stdin_closes: bool) -> Result<(), Failure> {
     let mut signals = StopSignals::install()?;
-    let stop_after = config.drain_timeout.saturating_add(CLOSE_TIME);
-
-    let starting = spawn_blocking(move || Node::start(config));
+    let starting = spawn_blocking(move || start(config));
     let node = tokio::select! {
         signal = signals.next() => {
             // It has acknowledged nothing, and a store may be left at any moment.
@@ -49,7 +43,7 @@ async fn serve(config: NodeConfig, until_stdin_closes: bool) -> Result<(), Failu
         }
         started = starting => match started {
             Ok(Ok(node)) => node,
-            Ok(Err(error)) => return Err(Failure::failed(error.to_string())),
+            Ok(Err(failure)) => return Err(failure),
             Err(_) => return Err(Failure::failed("the node panicked at its start")),
         },
     };
@@ -66,15 +60,25 @@ async fn serve(config: NodeConfig, until_stdin_closes: bool) -> Result<(), Failu
             Ok(Err(error)) => return Err(Failure::failed(error.to_string())),
             Err(_) => return Err(Failure::failed("the node panicked at its end")),
         },
-        () = tokio::time::sleep(stop_after) => {
-            tracing::warn!("stopped before the memtables were written; the log is replayed at the next start");
-        }
         signal = signals.next() => {
+            // Nothing is lost: the log is replayed at the next start.
             tracing::warn!("second {}: stopped at once", signal.name());
             std::process::exit(signal.exit_code());
         }
     }
     Ok(())
+}
+
+/// Starts a node in the real world.
+fn start(config: NodeConfig) -> Result<Node, Failure> {
+    let random = OsRandom::new()
+        .map_err(|error| Failure::failed(format!("the system gives no random numbers: {error}")))?;
+    let seams = Seams {
+        disk: Arc::new(RealDisk),
+        clock: Arc::new(SystemClock::new()),
+        random: Arc::new(random),
+    };
+    Node::start_with(config, seams).map_err(|error| Failure::failed(error.to_string()))
 }
 
 /// Waits until stdin ends or fails, and throws away what comes.

@@ -3,7 +3,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a helper of tests fails its test by panicking"
+    reason = "what only tests use fails them by panicking"
 )]
 
 mod dev;

@@ -108,7 +108,13 @@ impl Client {
     }
 
     /// Sends a request with these further header lines (each with its end).
-    pub(crate) fn request(&mut self, method: &str, target: &str, headers: &str, body: &[u8]) -> Reply {
+    pub(crate) fn request(
+        &mut self,
+        method: &str,
+        target: &str,
+        headers: &str,
+        body: &[u8],
+    ) -> Reply {
         let length = match body.len() {
             0 if method != "PUT" => String::new(),
             bytes => format!("content-length: {bytes}\r\n"),

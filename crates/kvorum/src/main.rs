@@ -1,2 +1,49 @@
-//! The command line.
-fn main() {}
+//! `kvorum`: the command line.
+//!
+//! [`options`] lists the commands and their options, [`layers`] gathers their
+//! values from the command line, the environment and a file; then [`serve`]
+//! runs a node, or [`dev`] a local cluster of child processes.
+//!
+//! Exit codes: 0 for a command that did what it should, 1 for one that failed,
+//! 2 for one that was given wrongly, 130 and 143 for one that a second SIGINT
+//! or SIGTERM ended. Whatever goes wrong is one line on stderr.
+
+mod dev;
+mod failure;
+mod layers;
+mod logging;
+mod machine;
+mod options;
+mod serve;
+mod signals;
+mod values;
+
+use layers::Stop;
+use options::Command;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let read_file = |file: &std::path::Path| std::fs::read_to_string(file);
+    let parsed = match layers::parse(&arguments, std::env::vars_os(), &read_file) {
+        Ok(parsed) => parsed,
+        Err(Stop::Show(page)) => {
+            // Who closed the output does not want the page.
+            let _ = page.print();
+            return ExitCode::from(u8::try_from(page.exit_code()).unwrap_or(2));
+        }
+        Err(Stop::Refuse(failure)) => return failure.report(),
+    };
+    let result = match &parsed.cli.command {
+        Command::Serve(options) => serve::run(options, &parsed.warnings),
+        Command::Dev(options) => dev::run(options),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -78,6 +78,11 @@ impl Error {
         }
     }
 
+    /// Whether a sync failed, so that nothing is known of what was written.
+    pub(crate) fn is_sync(&self) -> bool {
+        matches!(self, Self::Io { action: "sync", .. })
+    }
+
     /// Corruption of `file` at `offset`.
     pub(crate) fn corrupt(file: &Path, offset: u64, what: impl Into<Arc<str>>) -> Self {
         Self::Corrupt {

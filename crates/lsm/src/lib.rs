@@ -1,4 +1,33 @@
 //! A log-structured store in which the highest timestamp wins.
+//!
+//! Writes may come in any order: of two versions of a key the one with the
+//! higher timestamp wins, wherever they lie. The store is synchronous, starts
+//! no thread and takes everything that is a source of chance (clock,
+//! randomness, disk, executor) from its [`Environment`].
+//!
+//! ```
+//! use lsm::{Engine, Entry, Environment, Expiry, ManualClock, MemoryDisk, Options};
+//! use lsm::{SeededRandom, StepExecutor, Timestamp};
+//! use std::sync::Arc;
+//!
+//! let clock = Arc::new(ManualClock::new(0));
+//! let environment = Environment {
+//!     folder: "/store".into(),
+//!     disk: Arc::new(MemoryDisk::new()),
+//!     clock: clock.clone(),
+//!     random: Arc::new(SeededRandom::new(1)),
+//!     executor: Arc::new(StepExecutor::new(clock)),
+//!     drop_bound: Arc::new(|| Timestamp::ZERO),
+//! };
+//! let (engine, _) = Engine::open(environment, Options::default())?;
+//! let at = |ms| Timestamp::from_unix_ms(ms);
+//! engine.write(Entry::value(b"key", at(2), b"newer", Expiry::NEVER, 1))?;
+//! engine.write(Entry::value(b"key", at(1), b"older", Expiry::NEVER, 1))?;
+//! let found = engine.get(b"key")?.map(|entry| entry.value_handle());
+//! assert_eq!(found.as_deref(), Some(&b"newer"[..]));
+//! # Ok::<(), lsm::Error>(())
+//! ```
+
 mod cache;
 mod clock;
 mod compaction;
@@ -10,11 +39,14 @@ mod executor;
 #[doc(hidden)]
 pub mod fuzzing;
 mod manifest;
+mod memtable;
 mod merge;
 mod options;
 mod random;
+mod sync;
 mod table;
 mod timestamp;
+mod wal;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use disk::{Disk, DiskFile, FaultyDisk, MemoryDisk, RealDisk};

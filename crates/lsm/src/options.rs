@@ -37,8 +37,8 @@ pub struct Options {
     pub durability: Durability,
     /// A memtable that takes this many bytes of memory is frozen and flushed.
     pub memtable_bytes: usize,
-    /// How many frozen memtables may wait for their flush before writers wait
-    /// for them; from half of it on, writers are slowed.
+    /// How many frozen memtables may wait for their flush. When so many do,
+    /// writers are slowed as the active one fills, and wait when it is full.
     pub memtables_frozen_max: usize,
     /// How many bytes of writes may wait for their commit before more are refused.
     pub write_queue_bytes_max: usize,

@@ -26,6 +26,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Runs the engine's jobs on threads of its own, until [`ThreadExecutor::stop`].
 pub(crate) struct ThreadExecutor {
     commit: Arc<LaneQueue>,
+    log: Arc<LaneQueue>,
     flush: Arc<LaneQueue>,
     compaction: Arc<LaneQueue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -93,6 +94,7 @@ impl ThreadExecutor {
         };
         let executor = Self {
             commit: lane(),
+            log: lane(),
             flush: lane(),
             compaction: lane(),
             threads: Mutex::default(),
@@ -100,6 +102,7 @@ impl ThreadExecutor {
         // Writers wait for the commit, and for the flush once it falls behind.
         for (name, lane, niceness) in [
             ("commit", Lane::Commit, 0),
+            ("log", Lane::Log, 0),
             ("flush", Lane::Flush, 5),
             ("compaction", Lane::Compaction, 10),
         ] {
@@ -124,7 +127,7 @@ impl ThreadExecutor {
     /// Drops the jobs that wait and waits for those that run. What is spawned
     /// afterwards is dropped.
     pub(crate) fn stop(&self) {
-        for queue in [&self.commit, &self.flush, &self.compaction] {
+        for queue in [&self.commit, &self.log, &self.flush, &self.compaction] {
             queue.stop();
         }
         let threads = std::mem::take(&mut *lock(&self.threads));
@@ -138,6 +141,7 @@ impl ThreadExecutor {
     fn queue(&self, lane: Lane) -> &Arc<LaneQueue> {
         match lane {
             Lane::Commit => &self.commit,
+            Lane::Log => &self.log,
             Lane::Flush => &self.flush,
             Lane::Compaction => &self.compaction,
         }

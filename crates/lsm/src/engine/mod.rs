@@ -1,32 +1,56 @@
-//! The engine (API; bodies follow).
-use crate::{Entry, Environment, Error, Options, Timestamp};
-use std::sync::Arc;
+//! The engine: what ties memtables, log, tables and compaction together.
+//!
+//! - `commit`: the queue of writes and group commit;
+//! - `state`: what readers see, one immutable value;
+//! - `flush`, `compact`: the jobs that move records down, and how the set of
+//!   live tables changes;
+//! - `scan`, `snapshots`: reads of ranges;
+//! - `space`: the full disk, and the poisoned store;
+//! - `recovery`: opening.
+//!
+//! # Locks, in the order in which they are taken
+//!
+//! `flushing` or `compacting`; `committer`; `spare_segment`; `manifest`;
+//! `sealed_segments`; `queue`. Readers take none: they load the state.
 
-/// What a write found when it was applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Applied {
-    /// The greatest timestamp among the versions that the key held, the very
-    /// same entry aside. Always exact when it is at or above the entry's own;
-    /// a lesser one may go unreported, since nothing is read to find it.
-    pub newest_held: Option<Timestamp>,
-}
+mod commit;
+mod compact;
+mod flush;
+mod recovery;
+mod scan;
+mod snapshots;
+mod space;
+mod state;
+mod statistics;
 
-/// The end of a submitted write.
-#[derive(Debug)]
-pub struct Outcome {
-    /// The number that the writer gave to [`Engine::submit`].
-    pub ticket: u64,
-    /// Stored as durably as the options say, or why not.
-    pub result: Result<Applied, Error>,
-}
+pub use commit::{Applied, Outbox, Outcome};
+pub use recovery::RecoveryReport;
+pub use scan::Scan;
+pub use statistics::{LevelStatistics, Statistics};
 
-/// Where the outcomes of submitted writes go. A writer thread has one of its
-/// own, so that a group commit wakes each of them once.
-pub trait Outbox: Send + Sync {
-    /// Takes the outcomes of this outbox's writes in one group commit. Called
-    /// on the commit lane; must not block.
-    fn deliver(&self, outcomes: Vec<Outcome>);
-}
+use crate::cache::BlockCache;
+use crate::entry::Entry;
+use crate::error::Error;
+use crate::executor::Lane;
+use crate::manifest::Manifest;
+use crate::memtable::Memtable;
+use crate::options::{Environment, Options};
+use crate::sync::lock;
+use crate::table::{Access, Interrupt};
+use crate::timestamp::Timestamp;
+use crate::wal::LogWriter;
+use arc_swap::ArcSwap;
+use commit::{Committer, Queue};
+use compact::Compacting;
+use snapshots::Snapshots;
+use space::Space;
+use state::State;
+use statistics::Counters;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 /// The answer of a read that must not block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,130 +61,68 @@ pub enum Lookup {
     MayBlock,
 }
 
-/// What opening a store found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RecoveryReport {
-    /// Entries replayed from the log.
-    pub entries_replayed: u64,
-    /// Bytes of a torn, never synced tail of the log that were dropped.
-    pub torn_bytes: u64,
-    /// Files left over from an interrupted write that were removed.
-    pub orphans_removed: u64,
-}
-
-/// One level of tables.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LevelStatistics {
-    /// The number of tables.
-    pub tables: u64,
-    /// Their size on disk, in bytes.
-    pub bytes: u64,
-}
-
-/// Sizes and counts of a store; counters count since it was opened.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Statistics {
-    /// The levels, level 0 (fresh from memtables, overlapping) first.
-    pub levels: Vec<LevelStatistics>,
-    /// Entries in all tables: versions, not keys.
-    pub table_entries: u64,
-    /// Tombstones among them.
-    pub table_tombstones: u64,
-    /// Memory of the active and the frozen memtables, in bytes.
-    pub memtable_bytes: u64,
-    /// Frozen memtables that wait for their flush.
-    pub memtables_frozen: u64,
-    /// Size of the live log segments, in bytes.
-    pub log_bytes: u64,
-    /// Memory of the block cache, in bytes.
-    pub cache_bytes: u64,
-    /// Lookups of the block cache that found the block.
-    pub cache_hits: u64,
-    /// Lookups of the block cache that had to read the disk.
-    pub cache_misses: u64,
-    /// Filter checks that ruled a table out.
-    pub filter_negatives: u64,
-    /// Filter checks that admitted a key which the table has.
-    pub filter_true_positives: u64,
-    /// Filter checks that admitted a key which the table does not have.
-    pub filter_false_positives: u64,
-    /// Data blocks that point reads and scans fetched, from the cache or the disk.
-    pub data_blocks_fetched: u64,
-    /// Entries written.
-    pub writes: u64,
-    /// Bytes of keys and values written.
-    pub written_bytes: u64,
-    /// Group commits.
-    pub commits: u64,
-    /// Syncs of the log.
-    pub log_syncs: u64,
-    /// Bytes that went to the log.
-    pub log_written_bytes: u64,
-    /// Memtables flushed.
-    pub flushes: u64,
-    /// Bytes that flushes wrote.
-    pub flush_written_bytes: u64,
-    /// Compactions finished.
-    pub compactions: u64,
-    /// Bytes that compactions read.
-    pub compaction_read_bytes: u64,
-    /// Bytes that compactions wrote.
-    pub compaction_written_bytes: u64,
-    /// Group commits that were slowed because flush or compaction was behind.
-    pub slowdowns: u64,
-    /// Group commits that had to wait for a flush or a compaction.
-    pub stalls: u64,
-    /// Writes refused because too many waited.
-    pub refused_overloaded: u64,
-    /// Writes refused because the disk was full.
-    pub refused_disk_full: u64,
-    /// Whether the disk is full, so that puts are refused.
-    pub disk_full: bool,
-    /// Why the store is read-only, if it is.
-    pub poisoned: Option<String>,
-    /// Scans whose snapshot lives.
-    pub snapshots: u64,
-}
-
-impl Statistics {
-    /// Bytes written to disk for every byte of keys and values written; 0 before the first.
-    #[must_use]
-    pub fn write_amplification(&self) -> f64 {
-        if self.written_bytes == 0 {
-            return 0.0;
-        }
-        (self.log_written_bytes + self.flush_written_bytes + self.compaction_written_bytes) as f64
-            / self.written_bytes as f64
-    }
-
-    /// Bytes of tables over the bytes of the last level that has tables: an
-    /// estimate, from above, of table bytes for every live byte; 0 for a store without tables.
-    #[must_use]
-    pub fn space_amplification(&self) -> f64 {
-        let all: u64 = self.levels.iter().map(|level| level.bytes).sum();
-        match self.levels.iter().rev().find(|level| level.bytes > 0) {
-            Some(last) => all as f64 / last.bytes as f64,
-            None => 0.0,
-        }
-    }
-}
-
 /// A log-structured store. Cheap to clone; the clones are one store.
+///
+/// A store that is dropped without [`Engine::close`] loses nothing: its log is
+/// replayed when it is opened again.
 #[derive(Clone)]
 pub struct Engine {
-    inner: Arc<()>,
+    inner: Arc<Inner>,
+}
+
+/// What the clones of an engine and its jobs share.
+pub(crate) struct Inner {
+    environment: Environment,
+    options: Options,
+    /// Tags the log's groups; see [`crate::wal`].
+    log_secret: u64,
+    store_id: u64,
+    cache: Arc<BlockCache>,
+    state: ArcSwap<State>,
+    snapshots: Arc<Snapshots>,
+    queue: Mutex<Queue>,
+    committer: Mutex<Committer>,
+    /// The segment after the committer's, made ahead.
+    spare_segment: Mutex<Option<LogWriter>>,
+    /// The number of the committer's segment. Changes under the lock of `spare_segment`.
+    log_segment: AtomicU64,
+    /// The manifest in force. Held while it is replaced, across the disk's syncs.
+    manifest: Mutex<Manifest>,
+    /// Sealed segments that are not removed yet, and the space they take, in
+    /// bytes. Held, briefly, while the state is replaced.
+    sealed_segments: Mutex<BTreeMap<u64, u64>>,
+    /// The space that the committer's segment takes, in bytes.
+    log_bytes: AtomicU64,
+    next_table: AtomicU64,
+    greatest_timestamp: AtomicU64,
+    /// Held while a memtable is flushed.
+    flushing: Mutex<()>,
+    flush_scheduled: AtomicBool,
+    compacting: Mutex<Compacting>,
+    compaction_scheduled: AtomicBool,
+    closed: AtomicBool,
+    space: Space,
+    poison: OnceLock<Arc<str>>,
+    counters: Counters,
+    /// Flushed memtables that a reader may still hold.
+    retired: Mutex<Vec<Arc<Memtable>>>,
+    _folder_lock: Box<dyn Any + Send + Sync>,
 }
 
 impl Engine {
     /// Opens the store in a folder, or makes one there.
     ///
     /// # Errors
-    /// [`Error::Locked`], [`Error::Corrupt`], [`Error::Invalid`], [`Error::Io`].
+    /// [`Error::Locked`] when another process has it, [`Error::Corrupt`] when
+    /// something is missing or damaged that was synced, [`Error::Invalid`] for
+    /// a format of another version, [`Error::DiskFull`] when there is not even
+    /// room for an empty log, [`Error::Io`].
     pub fn open(
         environment: Environment,
         options: Options,
     ) -> Result<(Self, RecoveryReport), Error> {
-        todo!()
+        let (inner, report) = Inner::open(environment, options)?;
+        Ok((Self { inner }, report))
     }
 
     /// Hands a write to the next group commit, without waiting; its end comes
@@ -170,15 +132,16 @@ impl Engine {
     /// [`Error::Overloaded`], [`Error::DiskFull`] (puts only),
     /// [`Error::Poisoned`], [`Error::Closed`], [`Error::Invalid`]: then nothing comes to `outbox`.
     pub fn submit(&self, entry: Entry, outbox: &Arc<dyn Outbox>, ticket: u64) -> Result<(), Error> {
-        todo!()
+        self.inner.submit(entry, outbox, ticket)
     }
 
-    /// Writes and waits until it is stored.
+    /// Writes and waits until it is stored. May do the work of a commit, a
+    /// flush or a compaction on the caller's thread.
     ///
     /// # Errors
-    /// As [`Engine::submit`], and [`Error::Io`].
+    /// As [`Engine::submit`].
     pub fn write(&self, entry: Entry) -> Result<Applied, Error> {
-        todo!()
+        self.inner.write(entry)
     }
 
     /// The newest version of a key, if that can be told without reading the disk.
@@ -186,7 +149,11 @@ impl Engine {
     /// # Errors
     /// [`Error::Corrupt`].
     pub fn get_cached(&self, key: &[u8]) -> Result<Lookup, Error> {
-        todo!()
+        match self.inner.state.load().newest(key, Access::Cached) {
+            Ok(newest) => Ok(Lookup::Found(newest)),
+            Err(Interrupt::WouldBlock) => Ok(Lookup::MayBlock),
+            Err(Interrupt::Failed(error)) => Err(error),
+        }
     }
 
     /// The newest version of a key, be it a tombstone or expired. May read the disk.
@@ -194,75 +161,110 @@ impl Engine {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
     pub fn get(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
-        todo!()
+        let state = self.inner.state.load_full();
+        state
+            .newest(key, Access::MayRead)
+            .map_err(|interrupt| match interrupt {
+                Interrupt::Failed(error) => error,
+                Interrupt::WouldBlock => unreachable!("a read that may block never would"),
+            })
     }
 
     /// Starts a scan of the keys from `start` up to, but without, `end` (to the
     /// last key for `None`), as of now.
     #[must_use]
     pub fn scan(&self, start: &[u8], end: Option<&[u8]>) -> Scan {
-        todo!()
+        Scan::new(Arc::clone(&self.inner), start, end)
     }
 
     /// Writes everything in memory to tables. Blocks.
     ///
     /// # Errors
-    /// As [`Engine::write`].
+    /// [`Error::DiskFull`], [`Error::Poisoned`], [`Error::Io`].
     pub fn flush(&self) -> Result<(), Error> {
-        todo!()
+        self.inner.flush_all()
     }
 
     /// Merges all tables into the last level, even when automatic compaction is off. Blocks.
     ///
     /// # Errors
-    /// As [`Engine::write`].
+    /// As [`Engine::flush`], and [`Error::Corrupt`].
     pub fn compact(&self) -> Result<(), Error> {
-        todo!()
+        self.inner.compact_all()
     }
 
     /// What the store holds and has done.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        todo!()
+        self.inner.statistics()
     }
 
     /// The greatest timestamp that was ever written to this store.
     #[must_use]
     pub fn greatest_timestamp(&self) -> Timestamp {
-        todo!()
+        self.inner.greatest_timestamp()
     }
 
-    /// Random number of this store, made when it was created.
+    /// A random number that this store was given when it was made.
     #[must_use]
-    pub fn store_id(&self) -> u128 {
-        todo!()
+    pub fn store_id(&self) -> u64 {
+        self.inner.store_id
     }
 
     /// Commits what was submitted, refuses what comes after, flushes the
-    /// memtables and seals the log. Blocks. A store that is dropped without it
-    /// loses nothing either: the log is replayed.
+    /// memtables and seals the log. Blocks. Reads go on.
     ///
     /// # Errors
-    /// As [`Engine::write`].
+    /// As [`Engine::flush`]; what was acknowledged is in the log then, and the
+    /// next start replays it.
     pub fn close(&self) -> Result<(), Error> {
-        todo!()
+        self.inner.close()
     }
 }
 
-/// A scan over a snapshot: it sees each key's newest version among those that
-/// had come when it began. Between batches it holds no memory and no table.
-pub struct Scan {
-    inner: (),
-}
+impl Inner {
+    /// Gives a job to the executor. It does nothing when the store is gone by then.
+    fn spawn(
+        self: &Arc<Self>,
+        lane: Lane,
+        delay: Duration,
+        job: impl FnOnce(&Arc<Self>) + Send + 'static,
+    ) {
+        let inner = Arc::downgrade(self);
+        let job = Box::new(move || {
+            if let Some(inner) = inner.upgrade() {
+                job(&inner);
+            }
+        });
+        self.environment.executor.spawn(lane, delay, job);
+    }
 
-impl Scan {
-    /// The next entries by key, tombstones and expired versions among them: as
-    /// many as fit `bytes_max` bytes of keys and values, but at least one; none
-    /// at the end. May read the disk.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`], [`Error::Io`].
-    pub fn next_batch(&mut self, bytes_max: usize) -> Result<Vec<Entry>, Error> {
-        todo!()
+    fn flush_all(self: &Arc<Self>) -> Result<(), Error> {
+        self.check_poison()?;
+        {
+            let mut committer = lock(&self.committer);
+            if !self.state.load().active.is_empty() {
+                self.freeze(&mut committer)?;
+            }
+        }
+        while self.flush_oldest()? {}
+        Ok(())
+    }
+
+    fn close(self: &Arc<Self>) -> Result<(), Error> {
+        self.drain();
+        self.closed.store(true, Relaxed);
+        self.abandon_compaction();
+        let flushed = self.flush_all();
+        let sealed = lock(&self.committer).log.seal();
+        flushed.and(sealed)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
+    }
+
+    fn greatest_timestamp(&self) -> Timestamp {
+        Timestamp::from_u64(self.greatest_timestamp.load(Relaxed))
     }
 }

@@ -17,10 +17,17 @@ pub type Job = Box<dyn FnOnce() + Send>;
 pub enum Lane {
     /// Group commit: writers wait for it.
     Commit,
-    /// Flush of memtables, and upkeep of the log: writers wait for it when it falls behind.
+    /// Upkeep of the log: interval syncs, the next segment, the reserve.
+    Log,
+    /// Flush of memtables: writers wait for it when it falls behind.
     Flush,
     /// Compaction: nobody waits for it.
     Compaction,
+}
+
+impl Lane {
+    /// Every lane.
+    pub const ALL: [Self; 4] = [Self::Commit, Self::Log, Self::Flush, Self::Compaction];
 }
 
 /// Runs the engine's jobs: threads in a node, a seeded order in a simulation.

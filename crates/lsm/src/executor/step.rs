@@ -49,7 +49,7 @@ impl StepExecutor {
         let job = {
             let mut queue = self.lock();
             let mut firsts: Vec<usize> = Vec::new();
-            for lane in [Lane::Commit, Lane::Flush, Lane::Compaction] {
+            for lane in Lane::ALL {
                 let due = queue.jobs.iter().enumerate();
                 let due = due.filter(|(_, job)| job.lane == lane && job.due <= now);
                 let first = due.min_by_key(|(_, job)| (job.due, job.number));
@@ -83,6 +83,39 @@ impl StepExecutor {
             let Some(due) = self.next_due() else { return };
             self.clock
                 .advance(due.saturating_sub(self.clock.monotonic()));
+        }
+    }
+
+    /// Runs the due jobs of one lane until none is; gives their number.
+    pub fn run_lane(&self, lane: Lane) -> u64 {
+        let mut run = 0;
+        loop {
+            let now = self.clock.monotonic();
+            let job = {
+                let mut queue = self.lock();
+                let due = queue.jobs.iter().enumerate();
+                let due = due.filter(|(_, job)| job.lane == lane && job.due <= now);
+                let first = due.min_by_key(|(_, job)| (job.due, job.number));
+                let Some((index, _)) = first else { return run };
+                queue.jobs.swap_remove(index).job
+            };
+            job();
+            run += 1;
+        }
+    }
+
+    /// Lets `span` pass and runs the jobs that are due meanwhile, each at its time.
+    pub fn run_for(&self, span: Duration) {
+        let end = self.clock.monotonic().saturating_add(span);
+        loop {
+            self.run_all_due();
+            let next = self.next_due().filter(|due| *due <= end);
+            let until = next.unwrap_or(end);
+            self.clock
+                .advance(until.saturating_sub(self.clock.monotonic()));
+            if next.is_none() {
+                return;
+            }
         }
     }
 

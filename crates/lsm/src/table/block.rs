@@ -16,6 +16,7 @@
 
 use super::codec::{Input, Malformed, put_varint};
 use super::frame::{Block, Handle};
+use super::writer::WRITE_BYTES;
 use crate::entry::KEY_BYTES_MAX;
 use std::cmp::Ordering;
 
@@ -97,7 +98,7 @@ impl BlockBuilder {
     /// Empties the builder, and gives back the memory of a huge block.
     pub(super) fn clear(&mut self) {
         self.buffer.clear();
-        self.buffer.shrink_to(super::writer::WRITE_BYTES);
+        self.buffer.shrink_to(2 * WRITE_BYTES);
         self.restarts.clear();
         self.entries_since_restart = 0;
         self.last_key.clear();

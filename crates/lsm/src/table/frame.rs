@@ -14,6 +14,7 @@
 //! into another.
 
 use super::codec::{Input, Malformed, put_varint};
+use super::writer::WRITE_BYTES;
 use crate::options::Compression;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use std::sync::Arc;
@@ -143,6 +144,9 @@ impl FramePacker {
             buffer.extend_from_slice(payload);
             Compression::None
         };
+        // A huge value must not hold memory for the rest of the table.
+        self.packed.clear();
+        self.packed.shrink_to(2 * WRITE_BYTES);
         buffer.push(role.byte());
         buffer.push(match compression {
             Compression::None => 0,
@@ -165,8 +169,6 @@ impl FramePacker {
         match compress_into_with_table(payload, &mut self.packed, &mut self.table) {
             Ok(bytes) if bytes <= payload.len() - payload.len() / 8 => {
                 self.packed.truncate(bytes);
-                // A huge value must not hold memory for the rest of the table.
-                self.packed.shrink_to(super::writer::WRITE_BYTES);
                 true
             }
             _ => false,

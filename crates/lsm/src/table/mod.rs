@@ -45,7 +45,6 @@ mod tests;
 mod writer;
 
 pub(crate) use filter::KeyHash;
-pub(crate) use format::TableProperties;
 pub(crate) use frame::Block;
 pub use fuzz::{fuzz_block, fuzz_footer};
 pub(crate) use iterator::TableIterator;

@@ -1,6 +1,9 @@
 //! Tables end to end, over a file in memory that counts and can fail.
 
+use super::block::BlockBuilder;
 use super::format::FOOTER_BYTES;
+use super::format::TableProperties;
+use super::record::RecordBody;
 use super::*;
 use crate::cache::{BlockCache, ReadCounts};
 use crate::disk::DiskFile;
@@ -827,10 +830,10 @@ fn sound_structures_with_mutated_content_never_panic() {
     // Blocks that open, with a few bytes wrong inside: the checksum would
     // find them, the decoders must not depend on it.
     let mut random = fastrand::Rng::with_seed(18);
-    let mut builder = super::block::BlockBuilder::default();
+    let mut builder = BlockBuilder::default();
     for record in &fixture_records() {
         builder.add(record.entry.key(), |buffer| {
-            super::record::RecordBody::of(record).encode(buffer);
+            RecordBody::of(record).encode(buffer);
         });
     }
     let records = builder.finish().to_vec();

@@ -111,9 +111,7 @@ pub(crate) fn pick(
     now_unix_ms: u64,
     drop_bound: Timestamp,
 ) -> Option<Pick> {
-    let Some((level_zero, sorted)) = levels.split_first() else {
-        return None;
-    };
+    let (level_zero, sorted) = levels.split_first()?;
     let targets = Targets::new(sorted, settings);
     let mut due: Option<(f64, usize)> = None;
     let scores = (0..levels.len().min(LEVELS - 1)).map(|level| match level {

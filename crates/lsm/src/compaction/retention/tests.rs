@@ -279,7 +279,7 @@ fn keys_are_decided_one_by_one() {
         record(b"f", Kind::Tombstone, 1, 2), // dropped at the end of the input
     ];
     let outside = [record(b"d", Kind::Value, 0, 1)];
-    let mut input = list.clone();
+    let mut input = list;
     input[4].entry = Entry::tombstone(b"c", Timestamp::from_u64(5), 1);
     let output = retain(input, &[3], 5, &outside);
     let keys: Vec<&[u8]> = output

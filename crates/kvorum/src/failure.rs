@@ -1,0 +1,69 @@
+//! Why a command ends without success, as one line and an exit code.
+
+use std::process::ExitCode;
+
+/// One line that says what is wrong and what to do, and the code to exit with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    code: u8,
+    line: String,
+}
+
+impl Failure {
+    /// The command cannot be done as it was given: exit code 2.
+    pub(crate) fn usage(line: impl Into<String>) -> Self {
+        Self {
+            code: 2,
+            line: line.into(),
+        }
+    }
+
+    /// The command was tried and failed: exit code 1.
+    pub(crate) fn failed(line: impl Into<String>) -> Self {
+        Self {
+            code: 1,
+            line: line.into(),
+        }
+    }
+
+    /// A refusal of the option parser, which writes paragraphs: the message,
+    /// its list of possible values and its tips are kept, the usage is not.
+    pub(crate) fn from_clap(error: &clap::Error) -> Self {
+        let text = error.to_string();
+        let lines = text
+            .lines()
+            .map(str::trim)
+            .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+        let mut line = String::new();
+        for part in lines.filter(|line| !line.is_empty()) {
+            let part = part.strip_prefix("error: ").unwrap_or(part);
+            if !line.is_empty() {
+                line.push_str(if part.starts_with('[') { " " } else { "; " });
+            }
+            line.push_str(part);
+        }
+        Self::usage(line)
+    }
+
+    /// The same failure, its line led by where it comes from.
+    pub(crate) fn of(mut self, origin: &str) -> Self {
+        self.line = format!("{origin}: {}", self.line);
+        self
+    }
+
+    /// The line.
+    #[cfg(test)]
+    pub(crate) fn line(&self) -> &str {
+        &self.line
+    }
+
+    /// Writes the line to stderr and gives the code to exit with.
+    #[expect(
+        clippy::print_stderr,
+        reason = "the last words of a command go to stderr"
+    )]
+    pub(crate) fn report(&self) -> ExitCode {
+        eprintln!("kvorum: {}", self.line);
+        ExitCode::from(self.code)
+    }
+}

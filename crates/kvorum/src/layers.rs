@@ -1,0 +1,261 @@
+//! Where the options of `serve` come from: the command line, then the
+//! environment, then a file, then their defaults.
+//!
+//! The definition in [`crate::options`] is the only list of options. Every
+//! option `--read-threads` of it is also `KVORUM_READ_THREADS` in the
+//! environment and `read-threads` in the file; only `--config` has no place in
+//! the file, and hidden options have neither. What the environment and the
+//! file say is turned into arguments, those that a stronger layer sets are
+//! left out, and the whole is parsed as one command line. So each layer has
+//! the same checks and the same messages.
+//!
+//! A file is written by hand for this program, so a key that is no option is
+//! refused. A variable `KVORUM_…` that is no option earns only a warning:
+//! Kubernetes gives every container such variables (`KVORUM_SERVICE_HOST`,
+//! `KVORUM_PORT`) as soon as a service is called `kvorum`.
+
+use crate::failure::Failure;
+use crate::options::Cli;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What a command line came to.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    /// The options, of all layers.
+    pub(crate) cli: Cli,
+    /// Lines for the log: what was ignored.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Why there is nothing to run.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// Help or the version was asked for.
+    Show(clap::Error),
+    /// An option is wrong.
+    Refuse(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Refuse(failure)
+    }
+}
+
+impl From<clap::Error> for Stop {
+    fn from(error: clap::Error) -> Self {
+        use clap::error::ErrorKind;
+        match error.kind() {
+            ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Self::Show(error),
+            _ => Self::Refuse(Failure::from_clap(&error)),
+        }
+    }
+}
+
+/// An option that every layer may set.
+pub(crate) struct Key {
+    id: String,
+    /// Its name after `--`, which is its key in the file.
+    pub(crate) name: String,
+}
+
+impl Key {
+    /// The options of `serve` that every layer may set, in the order of `--help`.
+    pub(crate) fn all() -> Vec<Self> {
+        let cli = Cli::command();
+        let serve = cli.find_subcommand(SERVE);
+        let arguments = serve.into_iter().flat_map(|serve| serve.get_arguments());
+        arguments
+            .filter(|argument| !argument.is_hide_set() && argument.get_id() != CONFIG)
+            .filter_map(|argument| {
+                Some(Self {
+                    id: argument.get_id().to_string(),
+                    name: argument.get_long()?.to_owned(),
+                })
+            })
+            .collect()
+    }
+
+    /// Its name in the environment.
+    pub(crate) fn variable(&self) -> String {
+        format!(
+            "{VARIABLE_PREFIX}{}",
+            self.name.replace('-', "_").to_ascii_uppercase()
+        )
+    }
+}
+
+const SERVE: &str = "serve";
+const CONFIG: &str = "config";
+const CONFIG_VARIABLE: &str = "KVORUM_CONFIG";
+const VARIABLE_PREFIX: &str = "KVORUM_";
+
+/// Parses `arguments` (the program's name first), filled up from the
+/// environment and, for `serve`, from the file that they name.
+///
+/// # Errors
+/// [`Stop::Refuse`] with exit code 2 when any layer holds something wrong,
+/// also where a stronger layer hides it.
+pub(crate) fn parse(
+    arguments: &[OsString],
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+    read_file: &dyn Fn(&Path) -> io::Result<String>,
+) -> Result<Parsed, Stop> {
+    let matches = Cli::command().try_get_matches_from(arguments)?;
+    let Some((SERVE, given)) = matches.subcommand() else {
+        return Ok(Parsed {
+            cli: Cli::from_arg_matches(&matches)?,
+            warnings: Vec::new(),
+        });
+    };
+
+    let keys = Key::all();
+    let variables = Variables::read(&keys, environment)?;
+    let file = match given
+        .get_one::<PathBuf>(CONFIG)
+        .or(variables.config.as_ref())
+    {
+        Some(file) => file_settings(&keys, file, read_file)?,
+        None => Vec::new(),
+    };
+
+    // The name of the program and `serve` stay first.
+    let mut all: Vec<OsString> = arguments.iter().take(2).cloned().collect();
+    for (index, key) in keys.iter().enumerate() {
+        if is_given(given, key) {
+            continue;
+        }
+        let mut layers = variables.settings.iter().chain(&file);
+        if let Some(setting) = layers.find(|setting| setting.key == index) {
+            all.push(setting.argument.clone());
+        }
+    }
+    all.extend(arguments.iter().skip(2).cloned());
+    let matches = Cli::command().try_get_matches_from(all)?;
+    Ok(Parsed {
+        cli: Cli::from_arg_matches(&matches)?,
+        warnings: variables.warnings,
+    })
+}
+
+fn is_given(matches: &ArgMatches, key: &Key) -> bool {
+    matches.value_source(&key.id) == Some(ValueSource::CommandLine)
+}
+
+/// A value for an option, of a weaker layer than the command line.
+struct Setting {
+    /// Its place in the list of keys.
+    key: usize,
+    /// `--name=value`.
+    argument: OsString,
+}
+
+impl Setting {
+    /// Checks `value` by itself, so that a refusal can name its `origin`.
+    fn new(keys: &[Key], key: usize, value: &OsStr, origin: &str) -> Result<Self, Failure> {
+        let mut argument = OsString::from("--");
+        argument.push(&keys[key].name);
+        argument.push("=");
+        argument.push(value);
+        let alone = [OsStr::new("kvorum"), OsStr::new(SERVE), &argument];
+        Cli::command()
+            .try_get_matches_from(alone)
+            .map_err(|error| Failure::from_clap(&error).of(origin))?;
+        Ok(Self { key, argument })
+    }
+}
+
+/// What the environment says.
+struct Variables {
+    settings: Vec<Setting>,
+    config: Option<PathBuf>,
+    warnings: Vec<String>,
+}
+
+impl Variables {
+    fn read(
+        keys: &[Key],
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, Failure> {
+        let mut found: Vec<(String, OsString)> = environment
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+            .filter(|(name, _)| name.starts_with(VARIABLE_PREFIX))
+            .collect();
+        // The system gives them in any order; messages come in one.
+        found.sort();
+        let mut variables = Self {
+            settings: Vec::new(),
+            config: None,
+            warnings: Vec::new(),
+        };
+        for (name, value) in found {
+            if name == CONFIG_VARIABLE {
+                variables.config = Some(value.into());
+            } else if let Some(key) = keys.iter().position(|key| key.variable() == name) {
+                let setting = Setting::new(keys, key, &value, &name)?;
+                variables.settings.push(setting);
+            } else {
+                let warning = format!("the variable {name} sets no option and is ignored");
+                variables.warnings.push(warning);
+            }
+        }
+        Ok(variables)
+    }
+}
+
+/// What the file says: a flat TOML table whose keys are the options' names.
+fn file_settings(
+    keys: &[Key],
+    file: &Path,
+    read_file: &dyn Fn(&Path) -> io::Result<String>,
+) -> Result<Vec<Setting>, Failure> {
+    let name = file.display();
+    let text = read_file(file).map_err(|error| {
+        Failure::usage(format!("cannot read the configuration {name}: {error}"))
+    })?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+        let what = error.message().replace('\n', " ");
+        Failure::usage(format!("{name}, line {line}: {what}"))
+    })?;
+    let mut settings = Vec::new();
+    for (key_name, value) in &table {
+        let origin = format!("{name}: {key_name}");
+        let Some(key) = keys.iter().position(|key| key.name == *key_name) else {
+            let line = "there is no such option; see 'kvorum serve --help' for the names";
+            return Err(Failure::usage(line).of(&origin));
+        };
+        let Some(value) = as_argument(value) else {
+            let line = "write a string, a number, true, false, or a list of strings";
+            return Err(Failure::usage(line).of(&origin));
+        };
+        settings.push(Setting::new(keys, key, OsStr::new(&value), &origin)?);
+    }
+    Ok(settings)
+}
+
+/// A TOML value as it would be written on the command line.
+fn as_argument(value: &toml::Value) -> Option<String> {
+    match value {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Float(number) => Some(number.to_string()),
+        toml::Value::Boolean(on) => Some(if *on { "on" } else { "off" }.to_owned()),
+        toml::Value::Array(values) => {
+            let texts: Option<Vec<&str>> = values.iter().map(toml::Value::as_str).collect();
+            Some(texts?.join(","))
+        }
+        toml::Value::Datetime(_) | toml::Value::Table(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+use super::*;
+use crate::options::{Command, ServeOptions};
+use crate::values::Size;
+
+/// What is written where.
+#[derive(Clone, Copy, Default)]
+struct Written<'a> {
+    /// After `kvorum serve`.
+    arguments: &'a [&'a str],
+    environment: &'a [(&'a str, &'a str)],
+    /// The text of `kvorum.toml`.
+    file: Option<&'a str>,
+}
+
+impl Written<'_> {
+    fn parse(self) -> Result<Parsed, Stop> {
+        let config: &[&str] = match self.file {
+            Some(_) => &["--config", "kvorum.toml"],
+            None => &[],
+        };
+        let words = ["kvorum", "serve"]
+            .iter()
+            .chain(config)
+            .chain(self.arguments);
+        let arguments: Vec<OsString> = words.map(OsString::from).collect();
+        let environment = self
+            .environment
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()));
+        parse(&arguments, environment, &|file| match self.file {
+            Some(text) if file == Path::new("kvorum.toml") => Ok(text.to_owned()),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        })
+    }
+
+    fn options(self) -> ServeOptions {
+        match self.parse().unwrap().cli.command {
+            Command::Serve(options) => *options,
+            Command::Dev(_) => panic!("these words mean serve"),
+        }
+    }
+
+    /// The line of the refusal, which has no line end within.
+    fn refusal(self) -> String {
+        match self.parse() {
+            Err(Stop::Refuse(failure)) => {
+                assert!(!failure.line().contains('\n'), "{}", failure.line());
+                failure.line().to_owned()
+            }
+            other => panic!("{other:?} is no refusal"),
+        }
+    }
+}
+
+#[test]
+fn a_stronger_layer_hides_a_weaker_one() {
+    let arguments: &[&str] = &["--read-queue", "1"];
+    let environment: &[(&str, &str)] = &[("KVORUM_READ_QUEUE", "2")];
+    let file = Some("read-queue = 3");
+    for (on_line, in_environment, in_file, expected) in [
+        (true, true, true, 1),
+        (true, false, true, 1),
+        (true, true, false, 1),
+        (false, true, true, 2),
+        (false, true, false, 2),
+        (false, false, true, 3),
+        (false, false, false, 1024),
+    ] {
+        let written = Written {
+            arguments: if on_line { arguments } else { &[] },
+            environment: if in_environment { environment } else { &[] },
+            file: if in_file { file } else { None },
+        };
+        let name = format!("line {on_line}, environment {in_environment}, file {in_file}");
+        assert_eq!(written.options().read_queue, expected, "{name}");
+    }
+}
+
+#[test]
+fn layers_add_up() {
+    let written = Written {
+        arguments: &["--url", "http://localhost:1"],
+        environment: &[("KVORUM_DATA", "from/environment"), ("HOME", "/")],
+        file: Some(
+            "memory = \"1GiB\"\ncompaction = false\nfilter = 0.5\nlisten = [\"1.1.1.1:1\", \"[::]:2\"]",
+        ),
+    };
+    let options = written.options();
+    assert_eq!(options.url.as_deref(), Some("http://localhost:1"));
+    assert_eq!(options.data, Some("from/environment".into()));
+    assert_eq!(options.memory, Some(Size(1 << 30)));
+    assert_eq!(options.filter.0, Some(0.5));
+    assert_eq!(options.listen.len(), 2);
+    let config = options.node_config().unwrap();
+    assert!(!config.compaction);
+    assert_eq!(config.memory_bytes, 1 << 30);
+}
+
+#[test]
+fn the_environment_names_the_file_unless_the_command_line_does() {
+    let read = |file: &Path| match file.to_str() {
+        Some("a") => Ok("read-queue = 1".to_owned()),
+        Some("b") => Ok("read-queue = 2".to_owned()),
+        _ => Err(io::ErrorKind::NotFound.into()),
+    };
+    for (words, expected) in [
+        (&["kvorum", "serve"][..], 1),
+        (&["kvorum", "serve", "--config", "b"], 2),
+    ] {
+        let arguments: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let environment = [("KVORUM_CONFIG".into(), "a".into())];
+        let Command::Serve(options) = parse(&arguments, environment, &read).unwrap().cli.command
+        else {
+            panic!("these words mean serve")
+        };
+        assert_eq!(options.read_queue, expected);
+    }
+}
+
+#[test]
+fn a_variable_that_is_no_option_is_only_warned_of() {
+    let written = Written {
+        environment: &[("KVORUM_SERVICE_HOST", "10.0.0.1"), ("KVORUMX", "1")],
+        ..Written::default()
+    };
+    let warnings = written.parse().unwrap().warnings;
+    assert_eq!(warnings.len(), 1);
+    assert!(warnings[0].contains("KVORUM_SERVICE_HOST"), "{warnings:?}");
+}
+
+#[test]
+fn the_hidden_flag_and_config_are_no_keys_of_the_file() {
+    for file in ["until-stdin-closes = true", "config = \"other.toml\""] {
+        let written = Written {
+            file: Some(file),
+            ..Written::default()
+        };
+        assert!(written.refusal().contains("no such option"));
+    }
+}
+
+#[test]
+fn a_refusal_names_the_file_and_the_key() {
+    for (file, words) in [
+        (
+            "memory = \"12x\"",
+            &["kvorum.toml: memory: ", "12x", "write a size"][..],
+        ),
+        ("memori = 1", &["kvorum.toml: memori: ", "no such option"]),
+        (
+            "read_queue = 1",
+            &["kvorum.toml: read_queue: ", "no such option"],
+        ),
+        ("read-queue = -1", &["kvorum.toml: read-queue: ", "-1"]),
+        ("timeout = 1", &["kvorum.toml: timeout: ", "write a time"]),
+        (
+            "listen = [1]",
+            &["kvorum.toml: listen: ", "list of strings"],
+        ),
+        ("[memory]\nx = 1", &["kvorum.toml: memory: ", "a number"]),
+        ("url = \"a\"\nurl = \"b\"", &["kvorum.toml, line 2: "]),
+        ("\n\nmemory 1", &["kvorum.toml, line 3: "]),
+        // Wrong values are wrong also where they are hidden.
+        ("read-queue = \"x\"", &["kvorum.toml: read-queue: "]),
+    ] {
+        let line = Written {
+            arguments: &["--read-queue", "1"],
+            file: Some(file),
+            ..Written::default()
+        }
+        .refusal();
+        for word in words {
+            assert!(line.contains(word), "{file:?}: {line}");
+        }
+    }
+}
+
+#[test]
+fn a_refusal_names_the_variable() {
+    let line = Written {
+        environment: &[("KVORUM_COMPRESSION", "zip")],
+        ..Written::default()
+    }
+    .refusal();
+    for word in ["KVORUM_COMPRESSION: ", "zip", "lz4", "none"] {
+        assert!(line.contains(word), "{line}");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let line = Written {
+        arguments: &["--config", "absent.toml"],
+        ..Written::default()
+    }
+    .refusal();
+    assert!(line.contains("absent.toml"), "{line}");
+}

@@ -1,0 +1,25 @@
+//! The log: lines to stderr, for people or for machines.
+
+use crate::options::{Level, LogFormat, LogOptions};
+use std::io::IsTerminal;
+use tracing_subscriber::filter::LevelFilter;
+
+/// Sends what the program logs from here on to stderr. Call it once.
+pub(crate) fn install(options: LogOptions) {
+    let level = match options.level {
+        Level::Off => LevelFilter::OFF,
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
+    };
+    let lines = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr);
+    match options.format {
+        // Colours only where somebody looks, never in a file.
+        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Json => lines.json().flatten_event(true).init(),
+    }
+}

@@ -1,0 +1,179 @@
+//! How much memory this process may use, as the machine and its control groups say.
+//!
+//! A container sees the memory of the whole machine in `/proc/meminfo`; its
+//! own share stands in the files of its control group. Each group is also
+//! bound by the groups above it, so the least limit on the way up counts.
+
+use std::path::{Path, PathBuf};
+
+/// The least memory a node is given by default, in bytes.
+const MEMORY_BYTES_MIN: u64 = 128 << 20;
+
+/// What a node takes when it is not told: a quarter of what the machine or the
+/// control group has, but at least 128 MiB. In bytes.
+pub(crate) fn memory_bytes_default() -> u64 {
+    share(memory_bytes(&|file| std::fs::read_to_string(file).ok()))
+}
+
+fn share(memory_bytes: Option<u64>) -> u64 {
+    (memory_bytes.unwrap_or(0) / 4).max(MEMORY_BYTES_MIN)
+}
+
+/// Reads a file of the system; [`None`] when there is none.
+type ReadFile<'a> = &'a dyn Fn(&Path) -> Option<String>;
+
+/// The least of the machine's memory and the limits of the control groups, in
+/// bytes; [`None`] when the system tells neither.
+fn memory_bytes(read: ReadFile<'_>) -> Option<u64> {
+    let machine = machine_bytes(read);
+    let group = group_limit_bytes(read);
+    machine.into_iter().chain(group).min()
+}
+
+/// `MemTotal:       24683520 kB` of `/proc/meminfo`.
+fn machine_bytes(read: ReadFile<'_>) -> Option<u64> {
+    let text = read(Path::new("/proc/meminfo"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib = line.trim().strip_suffix("kB")?.trim_end();
+    kib.parse::<u64>().ok()?.checked_mul(1 << 10)
+}
+
+/// The least limit of this process's control groups, of version 2 (a line
+/// `0::/path`) and version 1 (a line `4:memory:/path`).
+fn group_limit_bytes(read: ReadFile<'_>) -> Option<u64> {
+    let text = read(Path::new("/proc/self/cgroup"))?;
+    let mut least: Option<u64> = None;
+    for line in text.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(number), Some(controllers), Some(group)) =
+            (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        let (root, name) = if number == "0" && controllers.is_empty() {
+            ("/sys/fs/cgroup", "memory.max")
+        } else if controllers
+            .split(',')
+            .any(|controller| controller == "memory")
+        {
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+        } else {
+            continue;
+        };
+        // Inside a container the path may be one that only its host has: the
+        // folders that are not there are skipped, and the root is the
+        // container's own group.
+        for folder in Path::new(group.trim_start_matches('/')).ancestors() {
+            let file: PathBuf = [Path::new(root), folder, Path::new(name)].iter().collect();
+            // "max" is no number, so no limit. Version 1 writes a number larger
+            // than any machine has, which the machine's own memory undercuts.
+            let limit = read(&file).and_then(|text| text.trim().parse::<u64>().ok());
+            least = least.into_iter().chain(limit).min();
+        }
+    }
+    least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMINFO: (&str, &str) = (
+        "/proc/meminfo",
+        "MemTotal:       16777216 kB\nMemFree:         1000 kB\n",
+    );
+
+    /// Files by name, with their text.
+    type Files<'a> = &'a [(&'a str, &'a str)];
+
+    fn memory_of(files: Files<'_>) -> Option<u64> {
+        memory_bytes(&|file| {
+            let found = files.iter().find(|(name, _)| Path::new(name) == file);
+            found.map(|(_, text)| (*text).to_owned())
+        })
+    }
+
+    #[test]
+    fn the_least_limit_counts() {
+        let machine = 16 << 30;
+        let table: [(&str, Files<'_>, Option<u64>); 8] = [
+            ("nothing is known", &[], None),
+            ("a machine without groups", &[MEMINFO], Some(machine)),
+            (
+                "version 2, no limit",
+                &[
+                    MEMINFO,
+                    ("/proc/self/cgroup", "0::/\n"),
+                    ("/sys/fs/cgroup/memory.max", "max\n"),
+                ],
+                Some(machine),
+            ),
+            (
+                "version 2, the container's root",
+                &[
+                    MEMINFO,
+                    ("/proc/self/cgroup", "0::/\n"),
+                    ("/sys/fs/cgroup/memory.max", "1073741824\n"),
+                ],
+                Some(1 << 30),
+            ),
+            (
+                "version 2, a limit on a group above",
+                &[
+                    MEMINFO,
+                    ("/proc/self/cgroup", "0::/system.slice/kvorum.service\n"),
+                    (
+                        "/sys/fs/cgroup/system.slice/kvorum.service/memory.max",
+                        "max\n",
+                    ),
+                    ("/sys/fs/cgroup/system.slice/memory.max", "2147483648\n"),
+                ],
+                Some(2 << 30),
+            ),
+            (
+                "version 1, a path that only the host has",
+                &[
+                    MEMINFO,
+                    (
+                        "/proc/self/cgroup",
+                        "5:cpu,cpuacct:/x\n4:memory:/docker/1f\n",
+                    ),
+                    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "536870912\n"),
+                ],
+                Some(512 << 20),
+            ),
+            (
+                "version 1, no limit",
+                &[
+                    MEMINFO,
+                    ("/proc/self/cgroup", "4:memory:/\n0::/\n"),
+                    (
+                        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+                        "9223372036854771712\n",
+                    ),
+                ],
+                Some(machine),
+            ),
+            (
+                "files in no known form",
+                &[
+                    ("/proc/meminfo", "MemTotal: much\n"),
+                    ("/proc/self/cgroup", "\n::\nx\n"),
+                ],
+                None,
+            ),
+        ];
+        for (name, files, expected) in table {
+            assert_eq!(memory_of(files), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_node_takes_a_quarter_but_never_too_little() {
+        assert_eq!(share(Some(16 << 30)), 4 << 30);
+        assert_eq!(share(Some(256 << 20)), MEMORY_BYTES_MIN);
+        assert_eq!(share(None), MEMORY_BYTES_MIN);
+    }
+}

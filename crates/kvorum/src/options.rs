@@ -1,0 +1,304 @@
+//! The commands and their options: the one list that the command line, the
+//! environment, the file, `--help` and `docs/configuration.md` are made from.
+//!
+//! A default that depends on the machine stands in the text as
+//! `[default: …]`; every other one is the node's own ([`NodeConfig`]).
+
+use crate::failure::Failure;
+use crate::machine;
+use crate::values::{Compression, Durability, Filter, Replicas, Size, Span, Switch, address};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use node::NodeConfig;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// A distributed key-value store over plain HTTP
+#[derive(Debug, Parser)]
+#[command(
+    name = "kvorum",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a node
+    #[command(after_help = SERVE_AFTER_HELP)]
+    Serve(Box<ServeOptions>),
+    /// Run a local cluster to try things out; Ctrl-C stops it, its data is kept
+    Dev(DevOptions),
+}
+
+const SERVE_AFTER_HELP: &str = "\
+SIZE is a number of bytes: 4096, 64KB (1000 bytes each), 128MiB (1024 KiB each).
+TIME is a whole number with ms, s, m or h: 500ms.
+
+Every option but --config can also stand in the file that --config names, without
+the dashes (read-threads = 8), and every option in the environment, in capitals
+(KVORUM_READ_THREADS=8). The command line wins over the environment, the environment
+over the file.";
+
+/// The options of `serve`. Those without a value are not set in any layer.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ServeOptions {
+    /// The node's own URL, http://HOST:PORT, as clients write it; required
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// The folder that holds the node's store and nothing else; made if it is not there; required
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Addresses to listen on [default: all that the URL's host resolves to]
+    #[arg(long, value_name = "IP:PORT", value_delimiter = ',', value_parser = address)]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// The URLs of all nodes of the cluster, this one's among them; for now it must be the only one [default: the node alone]
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    pub(crate) cluster: Vec<String>,
+    /// The node's name, by which keys are placed [default: the URL]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// ACK/FROM for requests that give neither: the replicas that must answer, of how many [default: the quorum of all nodes]
+    #[arg(long, value_name = "ACK/FROM")]
+    pub(crate) replicas: Option<Replicas>,
+    /// A TOML file with more options
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// All the memory that the node plans with [default: a quarter of the machine's or the cgroup's, at least 128MiB]
+    #[arg(long, value_name = "SIZE", help_heading = "Store")]
+    pub(crate) memory: Option<Size>,
+    /// When a write is acknowledged: sync (once it is on stable storage), interval=TIME (at once; synced within TIME), os (at once; synced when the system likes)
+    #[arg(long, value_name = "MODE", help_heading = "Store", default_value_t = Durability(defaults().durability))]
+    pub(crate) durability: Durability,
+    /// Compression of stored data
+    #[arg(long, value_enum, value_name = "NAME", help_heading = "Store", default_value_t = defaults().compression.into())]
+    pub(crate) compression: Compression,
+    /// The share of absent keys for which a table is read in vain, between 0 and 1; none for no filters
+    #[arg(long, value_name = "SHARE", help_heading = "Store", default_value_t = Filter(defaults().filter_false_positive_rate))]
+    pub(crate) filter: Filter,
+    /// Whether tables are merged in the background
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Store", default_value_t = Switch::from_bool(defaults().compaction))]
+    pub(crate) compaction: Switch,
+    /// How much compaction may write in a second, unless it falls behind
+    #[arg(long, value_name = "SIZE", help_heading = "Store", default_value_t = Size(defaults().compaction_bytes_per_second))]
+    pub(crate) compaction_bytes_per_second: Size,
+    /// The size at which a memtable is written to a table [default: 1/16 of --memory, at most 64MiB]
+    #[arg(long, value_name = "SIZE", help_heading = "Store")]
+    pub(crate) memtable_bytes: Option<Size>,
+    /// Space kept free on the disk, so that deletes and compaction go on when it is full
+    #[arg(long, value_name = "SIZE", help_heading = "Store", default_value_t = Size(defaults().disk_reserve_bytes))]
+    pub(crate) disk_reserve_bytes: Size,
+
+    /// Threads that serve connections [default: one a core]
+    #[arg(long, value_name = "COUNT", help_heading = "Limits")]
+    pub(crate) threads: Option<usize>,
+    /// Threads for reads that wait for the disk [default: four a core]
+    #[arg(long, value_name = "COUNT", help_heading = "Limits")]
+    pub(crate) read_threads: Option<usize>,
+    /// Reads that may wait for one of these threads
+    #[arg(long, value_name = "COUNT", help_heading = "Limits", default_value_t = defaults().read_queue)]
+    pub(crate) read_queue: usize,
+    /// Requests that are worked on at a time
+    #[arg(long, value_name = "COUNT", help_heading = "Limits", default_value_t = defaults().requests_in_flight_max)]
+    pub(crate) requests_in_flight_max: usize,
+    /// Requests that may wait to be worked on; more are answered 503
+    #[arg(long, value_name = "COUNT", help_heading = "Limits", default_value_t = defaults().requests_queued_max)]
+    pub(crate) requests_queued_max: usize,
+    /// Open connections; more wait to be accepted [default: one for each 32KiB of --memory, from 256 to 16384]
+    #[arg(long, value_name = "COUNT", help_heading = "Limits")]
+    pub(crate) connections_max: Option<usize>,
+    /// Ranges that are streamed at a time; more are answered 503 [default: one for each 2MiB of --memory, from 4 to 1024]
+    #[arg(long, value_name = "COUNT", help_heading = "Limits")]
+    pub(crate) scans_max: Option<usize>,
+    /// The longest value; longer ones are answered 413
+    #[arg(long, value_name = "SIZE", help_heading = "Limits", default_value_t = Size(defaults().value_bytes_max as u64))]
+    pub(crate) value_bytes_max: Size,
+
+    /// How long the replicas have to answer before a request ends in 504
+    #[arg(long, value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().timeout))]
+    pub(crate) timeout: Span,
+    /// How long a connection may be idle between requests
+    #[arg(long, value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().idle_timeout))]
+    pub(crate) idle_timeout: Span,
+    /// How long the head of a request may take to arrive
+    #[arg(long, value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().head_timeout))]
+    pub(crate) head_timeout: Span,
+    /// The time in which the body of a request must bring another 16KiB, or its end
+    #[arg(long, value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().body_timeout))]
+    pub(crate) body_timeout: Span,
+    /// How long a client may take nothing of an answer before it is cut off
+    #[arg(long, value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().scan_stall_timeout))]
+    pub(crate) scan_stall_timeout: Span,
+    /// How long admitted requests have to finish when the node is stopped
+    #[arg(long, value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().drain_timeout))]
+    pub(crate) drain_timeout: Span,
+
+    #[command(flatten)]
+    pub(crate) log: LogOptions,
+
+    /// Stops the node when its standard input ends, which tells a child that
+    /// its parent is gone, however it went.
+    #[arg(long, hide = true)]
+    pub(crate) until_stdin_closes: bool,
+}
+
+/// The options of `dev`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DevOptions {
+    /// How many nodes; for now only 1
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) nodes: u16,
+    /// The port of the first node on 127.0.0.1; the others take the next ones
+    #[arg(long, value_name = "PORT", default_value_t = 8080, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: u16,
+    /// The folder that holds a folder for each node
+    #[arg(long, value_name = "DIR", default_value = "./kvorum-dev")]
+    pub(crate) data: PathBuf,
+    #[command(flatten)]
+    pub(crate) log: LogOptions,
+    /// Options of 'serve' for every node, after '--'
+    #[arg(last = true, value_name = "OPTIONS")]
+    pub(crate) serve: Vec<OsString>,
+}
+
+/// What is logged to stderr, and how.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct LogOptions {
+    /// The least level that is logged
+    #[arg(long = "log", value_enum, value_name = "LEVEL", help_heading = "Log", default_value_t = Level::Info)]
+    pub(crate) level: Level,
+    /// text for people, json for machines: one object a line
+    #[arg(long = "log-format", value_enum, value_name = "FORMAT", help_heading = "Log", default_value_t = LogFormat::Text)]
+    pub(crate) format: LogFormat,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// A node's defaults; its URL and folder have none.
+fn defaults() -> NodeConfig {
+    NodeConfig::new("", "")
+}
+
+impl ServeOptions {
+    /// The node that these options describe.
+    ///
+    /// # Errors
+    /// A usage failure that names the option.
+    pub(crate) fn node_config(&self) -> Result<NodeConfig, Failure> {
+        let url = required("url", self.url.as_ref())?;
+        let data = required("data", self.data.as_ref())?;
+        let url = without_slash(url);
+        check_cluster(url, &self.cluster)?;
+
+        let mut config = NodeConfig::new(url, data);
+        let memory_bytes = self.memory.map(|size| size.0);
+        config.set_memory_bytes(memory_bytes.unwrap_or_else(machine::memory_bytes_default));
+        if let Some(name) = &self.name {
+            config.name.clone_from(name);
+        }
+        config.listen.clone_from(&self.listen);
+        config.replicas_default = self.replicas.map(|replicas| replicas.0);
+
+        config.durability = self.durability.0;
+        config.compression = self.compression.into();
+        config.filter_false_positive_rate = self.filter.0;
+        config.compaction = self.compaction == Switch::On;
+        config.compaction_bytes_per_second = self.compaction_bytes_per_second.0;
+        config.memtable_bytes = self
+            .memtable_bytes
+            .map(|size| in_memory("memtable-bytes", size))
+            .transpose()?;
+        config.disk_reserve_bytes = self.disk_reserve_bytes.0;
+
+        set_if_given(&mut config.threads, self.threads);
+        set_if_given(&mut config.read_threads, self.read_threads);
+        config.read_queue = self.read_queue;
+        config.requests_in_flight_max = self.requests_in_flight_max;
+        config.requests_queued_max = self.requests_queued_max;
+        set_if_given(&mut config.connections_max, self.connections_max);
+        config.scans_max = self.scans_max;
+        config.value_bytes_max = in_memory("value-bytes-max", self.value_bytes_max)?;
+
+        config.timeout = self.timeout.0;
+        config.idle_timeout = self.idle_timeout.0;
+        config.head_timeout = self.head_timeout.0;
+        config.body_timeout = self.body_timeout.0;
+        config.scan_stall_timeout = self.scan_stall_timeout.0;
+        config.drain_timeout = self.drain_timeout.0;
+
+        config
+            .validate()
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(config)
+    }
+}
+
+fn set_if_given<T>(field: &mut T, given: Option<T>) {
+    if let Some(given) = given {
+        *field = given;
+    }
+}
+
+fn required<'a, T>(name: &str, given: Option<&'a T>) -> Result<&'a T, Failure> {
+    given.ok_or_else(|| {
+        let variable = name.to_ascii_uppercase();
+        Failure::usage(format!(
+            "--{name} is missing: give it, or KVORUM_{variable}, or `{name}` in the file of --config"
+        ))
+    })
+}
+
+/// A size that something in memory has.
+fn in_memory(name: &str, size: Size) -> Result<usize, Failure> {
+    usize::try_from(size.0)
+        .map_err(|_| Failure::usage(format!("--{name} {size}: this machine cannot address that")))
+}
+
+/// `http://host:port/` and `http://host:port` are one URL.
+fn without_slash(url: &str) -> &str {
+    url.strip_suffix('/').unwrap_or(url)
+}
+
+/// A cluster is, for now, its own node alone.
+fn check_cluster(url: &str, cluster: &[String]) -> Result<(), Failure> {
+    if cluster.is_empty() {
+        return Ok(());
+    }
+    if !cluster.iter().any(|member| without_slash(member) == url) {
+        return Err(Failure::usage(format!(
+            "--cluster does not name this node: add its own URL, {url}"
+        )));
+    }
+    match cluster.iter().find(|member| without_slash(member) != url) {
+        Some(other) => Err(Failure::usage(format!(
+            "--cluster names another node, {other}: a cluster of several nodes is not \
+             supported yet, leave --cluster out"
+        ))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! `kvorum serve`: runs a node until it is told to stop.
+
+use crate::failure::Failure;
+use crate::logging;
+use crate::options::ServeOptions;
+use crate::signals::StopSignals;
+use lsm::{OsRandom, RealDisk, SystemClock};
+use node::{Node, NodeConfig, Seams};
+use std::io::Read;
+use std::sync::Arc;
+use tokio::task::spawn_blocking;
+
+/// Runs the node that `options` describe.
+///
+/// # Errors
+/// Usage failures, and those of starting: an address in use, a folder in use,
+/// a damaged store.
+pub(crate) fn run(options: &ServeOptions, warnings: &[String]) -> Result<(), Failure> {
+    let config = options.node_config()?;
+    logging::install(options.log);
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    // The node has threads of its own; this one only waits for signals.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
+    let result = runtime.block_on(serve(config, options.until_stdin_closes));
+    // A thread may still wait for the end of stdin: the process need not.
+    runtime.shutdown_background();
+    result
+}
+
+async fn serve(config: NodeConfig, until_stdin_closes: bool) -> Result<(), Failure> {
+    let mut signals = StopSignals::install()?;
+    let starting = spawn_blocking(move || start(config));
+    let node = tokio::select! {
+        signal = signals.next() => {
+            // It has acknowledged nothing, and a store may be left at any moment.
+            tracing::info!("{} before the store was open: stopped", signal.name());
+            return Ok(());
+        }
+        started = starting => match started {
+            Ok(Ok(node)) => node,
+            Ok(Err(failure)) => return Err(failure),
+            Err(_) => return Err(Failure::failed("the node panicked at its start")),
+        },
+    };
+
+    let reason = tokio::select! {
+        signal = signals.next() => signal.name(),
+        () = stdin_end(), if until_stdin_closes => "end of stdin",
+    };
+    tracing::info!("{reason}: finishing the requests that were admitted");
+    let stopping = spawn_blocking(move || node.shutdown());
+    tokio::select! {
+        stopped = stopping => match stopped {
+            Ok(Ok(())) => tracing::info!("stopped"),
+            Ok(Err(error)) => return Err(Failure::failed(error.to_string())),
+            Err(_) => return Err(Failure::failed("the node panicked at its end")),
+        },
+        signal = signals.next() => {
+            // Nothing is lost: the log is replayed at the next start.
+            tracing::warn!("second {}: stopped at once", signal.name());
+            std::process::exit(signal.exit_code());
+        }
+    }
+    Ok(())
+}
+
+/// Starts a node in the real world.
+fn start(config: NodeConfig) -> Result<Node, Failure> {
+    let random = OsRandom::new()
+        .map_err(|error| Failure::failed(format!("the system gives no random numbers: {error}")))?;
+    let seams = Seams {
+        disk: Arc::new(RealDisk),
+        clock: Arc::new(SystemClock::new()),
+        random: Arc::new(random),
+    };
+    Node::start_with(config, seams).map_err(|error| Failure::failed(error.to_string()))
+}
+
+/// Waits until stdin ends or fails, and throws away what comes.
+async fn stdin_end() {
+    let read = || {
+        let mut ignored = [0; 256];
+        let mut stdin = std::io::stdin().lock();
+        while matches!(stdin.read(&mut ignored), Ok(bytes) if bytes > 0) {}
+    };
+    // The thread ends with the process; should it panic, stdin is as good as closed.
+    let _ = spawn_blocking(read).await;
+}

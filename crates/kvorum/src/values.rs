@@ -1,0 +1,338 @@
+//! How sizes, times and choices are written in options.
+//!
+//! Each type here reads what an operator writes and writes what it reads: its
+//! `Display` is how `--help` shows a default, and reading that gives the same
+//! value again. An error is a sentence that says what would be right.
+
+use clap::ValueEnum;
+use node::ReplicasDefault;
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A number of bytes: `128MiB`, `64KB`, `4096`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size(pub(crate) u64);
+
+/// The units of a size, largest first within each family, with their bytes.
+const SIZE_UNITS: [(&str, u64); 10] = [
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("TB", 1_000_000_000_000),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("KB", 1_000),
+    ("B", 1),
+    ("", 1),
+];
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const RIGHT: &str =
+            "write a size as a whole number of bytes or with B, KB, MB, GB, KiB, MiB, GiB: 128MiB";
+        let (number, unit) = number_and_unit(text).ok_or(RIGHT)?;
+        let (_, bytes) = SIZE_UNITS
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(unit))
+            .ok_or(RIGHT)?;
+        let bytes = number
+            .checked_mul(*bytes)
+            .ok_or("that is more bytes than 64 bits can count")?;
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Display for Size {
+    /// The largest binary unit that divides it, or else plain bytes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = SIZE_UNITS.iter().find(|(name, bytes)| {
+            name.ends_with("iB") && self.0 != 0 && self.0.is_multiple_of(*bytes)
+        });
+        match unit {
+            Some((name, bytes)) => write!(f, "{}{name}", self.0 / bytes),
+            None => write!(f, "{}B", self.0),
+        }
+    }
+}
+
+/// A span of time that is longer than nothing: `1s`, `500ms`, `2m`, `1h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(pub(crate) Duration);
+
+/// The units of a span, largest first, with their milliseconds.
+const SPAN_UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const RIGHT: &str = "write a time as a whole number with ms, s, m or h: 500ms";
+        let (number, unit) = number_and_unit(text).ok_or(RIGHT)?;
+        let (_, ms) = SPAN_UNITS
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .ok_or(RIGHT)?;
+        match number.checked_mul(*ms) {
+            Some(0) => Err("a time is at least 1ms".to_owned()),
+            Some(ms) => Ok(Self(Duration::from_millis(ms))),
+            None => Err("that is more milliseconds than 64 bits can count".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Span {
+    /// The largest unit that divides it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms_all = self.0.as_millis();
+        for (name, ms) in SPAN_UNITS {
+            if ms_all.is_multiple_of(u128::from(ms)) {
+                return write!(f, "{}{name}", ms_all / u128::from(ms));
+            }
+        }
+        // One millisecond divides every number of them.
+        Ok(())
+    }
+}
+
+/// When a write counts as stored: `sync`, `os`, `interval=100ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Durability(pub(crate) lsm::Durability);
+
+impl FromStr for Durability {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let durability = match text {
+            "sync" => lsm::Durability::Sync,
+            "os" => lsm::Durability::Os,
+            _ => match text.strip_prefix("interval=") {
+                Some(span) => lsm::Durability::Interval(span.parse::<Span>()?.0),
+                None => return Err("choose sync, interval=TIME (interval=100ms) or os".to_owned()),
+            },
+        };
+        Ok(Self(durability))
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            lsm::Durability::Sync => f.write_str("sync"),
+            lsm::Durability::Interval(span) => write!(f, "interval={}", Span(span)),
+            lsm::Durability::Os => f.write_str("os"),
+        }
+    }
+}
+
+/// The share of keys that a filter admits wrongly: `0.01`, or `none` for no filter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Filter(pub(crate) Option<f64>);
+
+impl FromStr for Filter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        match text.parse::<f64>() {
+            Ok(rate) if rate > 0.0 && rate < 1.0 => Ok(Self(Some(rate))),
+            _ => Err("write a share between 0 and 1, such as 0.01, or none".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(rate) => write!(f, "{rate}"),
+            None => f.write_str("none"),
+        }
+    }
+}
+
+/// How many replicas must answer, of how many: `2/3`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Replicas(pub(crate) ReplicasDefault);
+
+impl FromStr for Replicas {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let pair = text.split_once('/').and_then(|(ack, from)| {
+            let ack = ack.parse().ok()?;
+            let from = from.parse().ok()?;
+            Some(ReplicasDefault { ack, from })
+        });
+        match pair {
+            Some(pair) if (1..=pair.from).contains(&pair.ack) => Ok(Self(pair)),
+            _ => Err("write ACK/FROM, two whole numbers with 1 <= ACK <= FROM: 2/3".to_owned()),
+        }
+    }
+}
+
+/// An address to listen on.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "write an IP address and a port: 127.0.0.1:8080, 0.0.0.0:8080 or [::]:8080".to_owned()
+    })
+}
+
+/// How data blocks are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Compression {
+    Lz4,
+    None,
+}
+
+impl From<lsm::Compression> for Compression {
+    fn from(compression: lsm::Compression) -> Self {
+        match compression {
+            lsm::Compression::Lz4 => Self::Lz4,
+            lsm::Compression::None => Self::None,
+        }
+    }
+}
+
+impl From<Compression> for lsm::Compression {
+    fn from(compression: Compression) -> Self {
+        match compression {
+            Compression::Lz4 => Self::Lz4,
+            Compression::None => Self::None,
+        }
+    }
+}
+
+/// Whether something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+impl Switch {
+    /// `On` for `true`.
+    pub(crate) fn from_bool(on: bool) -> Self {
+        if on { Self::On } else { Self::Off }
+    }
+}
+
+/// Splits `128MiB` into 128 and `MiB`; [`None`] when no number stands first.
+fn number_and_unit(text: &str) -> Option<(u64, &str)> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    Some((number.parse().ok()?, unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        let table = [
+            ("0", 0),
+            ("4096", 4096),
+            ("1B", 1),
+            ("64KB", 64_000),
+            ("64KiB", 65_536),
+            ("128MiB", 128 << 20),
+            ("128mib", 128 << 20),
+            ("3GB", 3_000_000_000),
+            ("2TiB", 2 << 40),
+        ];
+        for (text, bytes) in table {
+            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
+        }
+        for text in [
+            "",
+            "MiB",
+            "-1",
+            "1.5GiB",
+            "12x",
+            "1 MiB",
+            "99999999TiB",
+            "1MiBs",
+        ] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn spans() {
+        let table = [
+            ("1ms", 1),
+            ("500ms", 500),
+            ("1s", 1_000),
+            ("2m", 120_000),
+            ("1h", 3_600_000),
+        ];
+        for (text, ms) in table {
+            assert_eq!(text.parse(), Ok(Span(Duration::from_millis(ms))), "{text}");
+        }
+        for text in [
+            "",
+            "1",
+            "0s",
+            "-1s",
+            "1.5s",
+            "1 s",
+            "1d",
+            "99999999999999999h",
+        ] {
+            assert!(text.parse::<Span>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durabilities() {
+        assert_eq!("sync".parse(), Ok(Durability(lsm::Durability::Sync)));
+        assert_eq!("os".parse(), Ok(Durability(lsm::Durability::Os)));
+        let interval = lsm::Durability::Interval(Duration::from_millis(100));
+        assert_eq!("interval=100ms".parse(), Ok(Durability(interval)));
+        for text in ["", "fsync", "interval", "interval=", "interval=0ms"] {
+            assert!(text.parse::<Durability>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn filters() {
+        assert_eq!("none".parse(), Ok(Filter(None)));
+        assert_eq!("0.01".parse(), Ok(Filter(Some(0.01))));
+        for text in ["", "0", "1", "-0.1", "NaN", "inf", "off"] {
+            assert!(text.parse::<Filter>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn replicas() {
+        let pair = ReplicasDefault { ack: 2, from: 3 };
+        assert_eq!("2/3".parse(), Ok(Replicas(pair)));
+        for text in ["", "2", "0/3", "4/3", "2/3/4", "a/b", "1/256"] {
+            assert!(text.parse::<Replicas>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_reads_back_as_itself() {
+        for bytes in [0, 1, 1_000, 1 << 10, 5 << 20, (1 << 30) + 1, u64::MAX] {
+            let size = Size(bytes);
+            assert_eq!(size.to_string().parse(), Ok(size), "{size}");
+        }
+        for ms in [1, 999, 1_000, 1_500, 60_000, 3_600_000] {
+            let span = Span(Duration::from_millis(ms));
+            assert_eq!(span.to_string().parse(), Ok(span), "{span}");
+        }
+        for text in ["sync", "os", "interval=2s"] {
+            assert_eq!(text.parse::<Durability>().unwrap().to_string(), text);
+        }
+        for text in ["none", "0.01"] {
+            assert_eq!(text.parse::<Filter>().unwrap().to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What is given wrongly ends with exit code 2 and one line that says why.
+
+use crate::support::{Process, kvorum};
+
+fn line_of(arguments: &[&str], variable: Option<(&str, &str)>) -> String {
+    let mut command = kvorum(arguments);
+    command.envs(variable);
+    let end = Process::spawn(&mut command).end();
+    assert_eq!(end.code, Some(2), "{arguments:?}: {end:?}");
+    end.line().to_owned()
+}
+
+#[test]
+fn bad_options_are_one_line() {
+    let node = [
+        "serve",
+        "--url",
+        "http://127.0.0.1:1",
+        "--data",
+        "no-folder",
+    ];
+    let with = |more: &[&'static str]| [&node[..], more].concat();
+    let table: Vec<(Vec<&str>, &[&str])> = vec![
+        (vec!["serv"], &["serv", "serve"]),
+        (vec!["serve"], &["--url is missing", "KVORUM_URL"]),
+        (
+            vec!["serve", "--url", "http://127.0.0.1:1"],
+            &["--data is missing"],
+        ),
+        (vec!["serve", "--url"], &["--url"]),
+        (
+            vec!["serve", "--url", "127.0.0.1:1", "--data", "d"],
+            &["http://"],
+        ),
+        (
+            vec!["serve", "--url", "http://127.0.0.1", "--data", "d"],
+            &["port"],
+        ),
+        (
+            vec!["serve", "--url", "https://h:1", "--data", "d"],
+            &["http://"],
+        ),
+        (with(&["--memori", "1GiB"]), &["--memori", "--memory"]),
+        (with(&["--memory", "12x"]), &["--memory", "12x", "128MiB"]),
+        (with(&["--memory", "64MiB"]), &["memory", "128 MiB"]),
+        (
+            with(&["--memory", "1GiB", "--memory", "2GiB"]),
+            &["--memory", "multiple times"],
+        ),
+        (
+            with(&["--durability", "fsync"]),
+            &["--durability", "sync", "interval", "os"],
+        ),
+        (
+            with(&["--filter", "2"]),
+            &["--filter", "between 0 and 1", "none"],
+        ),
+        (
+            with(&["--compression", "zstd"]),
+            &["--compression", "lz4", "none"],
+        ),
+        (
+            with(&["--compaction", "maybe"]),
+            &["--compaction", "on", "off"],
+        ),
+        (with(&["--timeout", "0s"]), &["--timeout", "at least 1ms"]),
+        (with(&["--timeout", "5"]), &["--timeout", "500ms"]),
+        (
+            with(&["--listen", "localhost:80"]),
+            &["--listen", "IP address"],
+        ),
+        (with(&["--threads", "0"]), &["threads", "at least 1"]),
+        (with(&["--threads", "-1"]), &["-1"]),
+        (with(&["--replicas", "3/2"]), &["--replicas", "ACK"]),
+        (
+            with(&["--replicas", "1/2"]),
+            &["replicas", "number of nodes"],
+        ),
+        (with(&["--value-bytes-max", "2GiB"]), &["longest value"]),
+        (
+            with(&["--cluster", "http://127.0.0.1:2"]),
+            &["--cluster", "its own URL"],
+        ),
+        (
+            with(&["--cluster", "http://127.0.0.1:1,http://127.0.0.1:2"]),
+            &["--cluster", "http://127.0.0.1:2", "not supported yet"],
+        ),
+        (with(&["--log", "verbose"]), &["--log", "info", "debug"]),
+        (
+            with(&["--config", "no-such.toml"]),
+            &["no-such.toml", "cannot read"],
+        ),
+        (with(&["stray"]), &["stray"]),
+        (vec!["dev", "--nodes", "0"], &["--nodes"]),
+        (
+            vec!["dev", "--nodes", "3"],
+            &["--nodes 3", "not supported yet"],
+        ),
+        (vec!["dev", "--port", "0"], &["--port"]),
+        (vec!["dev", "--port", "65536"], &["--port", "65535"]),
+    ];
+    for (arguments, words) in table {
+        let line = line_of(&arguments, None);
+        for word in words {
+            assert!(
+                line.contains(word),
+                "{arguments:?} should name {word}: {line}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_bad_variable_is_named() {
+    let line = line_of(&["serve"], Some(("KVORUM_MEMORY", "much")));
+    assert!(
+        line.contains("KVORUM_MEMORY") && line.contains("much"),
+        "{line}"
+    );
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a configuration file is no part of a store"
+)]
+fn a_bad_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kvorum.toml");
+    let name = file.to_str().unwrap();
+    for (text, word) in [
+        ("memori = 1", "memori"),
+        ("memory = \"much\"", "much"),
+        ("=", "line 1"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let line = line_of(&["serve", "--config", name], None);
+        assert!(
+            line.contains(name) && line.contains(word),
+            "{text:?}: {line}"
+        );
+    }
+}
+
+#[test]
+fn help_is_no_mistake_and_shows_defaults() {
+    let command = &mut kvorum(&["serve", "--help"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let page = String::from_utf8(output.stdout).unwrap();
+    // Lines break where the page is full.
+    let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in [
+        "--durability <MODE>",
+        "[default: sync]",
+        "[default: 16MiB]",
+        "[default: 1s]",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+    assert!(!page.contains("until-stdin-closes"));
+}

@@ -1,0 +1,203 @@
+//! A node as a process: what it keeps, how it stops, what it refuses.
+
+use crate::support::{Process, free_port, kvorum, request, until_closed};
+use rustix::process::Signal;
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn serve(port: u16, data: &Path) -> Command {
+    let url = format!("http://127.0.0.1:{port}");
+    let mut command = kvorum(&[
+        "serve", "--memory", "128MiB", "--log", "warn", "--url", &url,
+    ]);
+    command.arg("--data").arg(data);
+    command
+}
+
+fn started(command: &mut Command, port: u16) -> Process {
+    let mut process = Process::spawn(command);
+    process.until_up(port);
+    process
+}
+
+#[test]
+fn an_acknowledged_write_survives_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let mut node = started(&mut serve(port, folder.path()), port);
+    assert_eq!(
+        request(port, "PUT", "/v0/entity?id=k", b"value").unwrap().0,
+        201
+    );
+    node.signal(Signal::KILL);
+    node.end();
+
+    let port = free_port();
+    let _node = started(&mut serve(port, folder.path()), port);
+    let answer = request(port, "GET", "/v0/entity?id=k", b"");
+    assert_eq!(answer, Some((200, b"value".to_vec())));
+}
+
+#[test]
+fn a_signal_to_stop_ends_in_success_and_keeps_the_data() {
+    let folder = tempfile::tempdir().unwrap();
+    for (signal, value) in [(Signal::TERM, b"first"), (Signal::INT, b"other")] {
+        let port = free_port();
+        let mut node = started(&mut serve(port, folder.path()), port);
+        assert_eq!(
+            request(port, "PUT", "/v0/entity?id=k", value).unwrap().0,
+            201
+        );
+        node.signal(signal);
+        assert_eq!(node.end().code, Some(0), "{signal:?}");
+        until_closed(port);
+
+        let port = free_port();
+        let _node = started(&mut serve(port, folder.path()), port);
+        let answer = request(port, "GET", "/v0/entity?id=k", b"");
+        assert_eq!(answer, Some((200, value.to_vec())), "{signal:?}");
+    }
+}
+
+#[test]
+fn a_request_that_was_admitted_is_finished_and_a_second_signal_does_not_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let mut node = started(&mut serve(port, folder.path()), port);
+    // An upload that never ends holds the first stop up.
+    let mut upload = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    upload
+        .write_all(b"PUT /v0/entity?id=k HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n")
+        .unwrap();
+    // The node has taken the request once it asks for the body.
+    let mut asked = [0; 12];
+    std::io::Read::read_exact(&mut upload, &mut asked).unwrap();
+    assert_eq!(&asked, b"HTTP/1.1 100");
+    node.signal(Signal::TERM);
+    until_closed(port);
+    assert!(
+        node.child.try_wait().unwrap().is_none(),
+        "the upload was not waited for"
+    );
+    node.signal(Signal::INT);
+    assert_eq!(node.end().code, Some(130));
+}
+
+#[test]
+fn a_folder_has_one_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let _node = started(&mut serve(port, folder.path()), port);
+    let end = Process::spawn(&mut serve(free_port(), folder.path())).end();
+    assert_eq!(end.code, Some(1));
+    let name = folder.path().to_str().unwrap();
+    assert!(
+        end.line().contains(name) && end.line().contains("in use"),
+        "{end:?}"
+    );
+}
+
+#[test]
+fn a_port_has_one_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let end = Process::spawn(&mut serve(port, folder.path())).end();
+    assert_eq!(end.code, Some(1));
+    assert!(end.line().contains(&format!("127.0.0.1:{port}")), "{end:?}");
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test damages what is on the real disk"
+)]
+fn a_damaged_store_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let mut node = started(&mut serve(port, folder.path()), port);
+    assert_eq!(
+        request(port, "PUT", "/v0/entity?id=k", b"value").unwrap().0,
+        201
+    );
+    node.signal(Signal::TERM);
+    assert_eq!(node.end().code, Some(0));
+    for file in std::fs::read_dir(folder.path()).unwrap() {
+        let file = file.unwrap().path();
+        let bytes = std::fs::read(&file).unwrap();
+        std::fs::write(&file, vec![0xa5; bytes.len()]).unwrap();
+    }
+    let end = Process::spawn(&mut serve(free_port(), folder.path())).end();
+    assert_eq!(end.code, Some(1));
+    assert!(
+        end.line().contains(folder.path().to_str().unwrap()),
+        "{end:?}"
+    );
+}
+
+#[test]
+fn a_child_ends_with_its_stdin() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let mut command = serve(port, folder.path());
+    command.arg("--until-stdin-closes").stdin(Stdio::piped());
+    let mut node = started(&mut command, port);
+    let mut stdin = node.child.stdin.take().unwrap();
+    stdin.write_all(b"what is written is ignored").unwrap();
+    assert!(matches!(
+        request(port, "GET", "/v0/status", b""),
+        Some((200, _))
+    ));
+    drop(stdin);
+    assert_eq!(node.end().code, Some(0));
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a configuration file is no part of a store"
+)]
+fn the_command_line_hides_the_environment_and_that_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (in_file, in_environment, on_line) = (free_port(), free_port(), free_port());
+    let file = folder.path().join("kvorum.toml");
+    let data = folder.path().join("data");
+    let url = |port: u16| format!("http://127.0.0.1:{port}");
+    let text = format!(
+        "url = {:?}\ndata = {data:?}\nmemory = \"128MiB\"",
+        url(in_file)
+    );
+    std::fs::write(&file, text).unwrap();
+
+    let mut command = kvorum(&["serve", "--config"]);
+    command.arg(&file);
+    started(&mut command, in_file);
+    command.env("KVORUM_URL", url(in_environment));
+    started(&mut command, in_environment);
+    command.args(["--url", &url(on_line)]);
+    started(&mut command, on_line);
+}
+
+#[test]
+fn the_log_is_lines_of_json_where_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let mut command = serve(port, folder.path());
+    command
+        .args(["--log-format", "json"])
+        .env("KVORUM_PORT", "tcp://10.0.0.1:80");
+    let mut node = started(&mut command, port);
+    node.signal(Signal::TERM);
+    let end = node.end();
+    let lines: Vec<serde_json::Value> = end
+        .stderr
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let warned = lines.iter().any(|line| {
+        line["level"] == "WARN" && line["message"].as_str().unwrap().contains("KVORUM_PORT")
+    });
+    assert!(warned, "{lines:?}");
+}

@@ -1,0 +1,159 @@
+//! Real processes of the program, and plain sockets to talk to them.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "these tests watch other processes, which share no seam with them"
+)]
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsStr;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long anything may take before a test gives it up: long, since it is
+/// only ever waited for in vain.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long between two looks at something that is waited for.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// A port of 127.0.0.1 that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// Looks until something is there.
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begin.elapsed() < PATIENCE, "in vain: {what}");
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// The program with arguments, and no variable that sets an option.
+pub(crate) fn kvorum<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kvorum"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("KVORUM_") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// How a process ended, and what it wrote to stderr.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) code: Option<i32>,
+    pub(crate) stderr: String,
+}
+
+impl End {
+    /// The one line that stderr must hold.
+    pub(crate) fn line(&self) -> &str {
+        let line = self.stderr.strip_suffix('\n').unwrap_or_default();
+        assert!(
+            !line.is_empty() && !line.contains('\n'),
+            "{self:?} is not one line"
+        );
+        line
+    }
+}
+
+/// A process of the program; killed when dropped.
+pub(crate) struct Process {
+    pub(crate) child: Child,
+}
+
+impl Process {
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        Self {
+            child: command.spawn().unwrap(),
+        }
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Waits for the end of the process.
+    pub(crate) fn end(&mut self) -> End {
+        let status: ExitStatus = until("the end of the process", || self.child.try_wait().unwrap());
+        let mut stderr = String::new();
+        if let Some(mut pipe) = self.child.stderr.take() {
+            pipe.read_to_string(&mut stderr).unwrap();
+        }
+        End {
+            code: status.code(),
+            stderr,
+        }
+    }
+
+    /// Waits until the node on `port` answers; fails with its last words when it ends instead.
+    pub(crate) fn until_up(&mut self, port: u16) {
+        until("an answer of the node", || {
+            if self.child.try_wait().unwrap().is_some() {
+                panic!("the process ended early: {:?}", self.end());
+            }
+            matches!(request(port, "GET", "/v0/status", b""), Some((200, _))).then_some(())
+        });
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until nothing listens on `port`.
+pub(crate) fn until_closed(port: u16) {
+    until("the port to close", || {
+        TcpStream::connect(("127.0.0.1", port))
+            .is_err()
+            .then_some(())
+    });
+}
+
+/// One request on a connection of its own: the status and the body of the
+/// answer; [`None`] when there is no whole answer.
+pub(crate) fn request(
+    port: u16,
+    method: &str,
+    target: &str,
+    body: &[u8],
+) -> Option<(u16, Vec<u8>)> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    let head = format!(
+        "{method} {target} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).ok()?;
+    stream.write_all(body).ok()?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).ok()?;
+    let head_bytes = answer.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+    let head = std::str::from_utf8(&answer[..head_bytes]).ok()?;
+    let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+    Some((status, answer.split_off(head_bytes)))
+}

@@ -1,0 +1,331 @@
+//! Compaction: merges tables down the levels, a step at a time.
+//!
+//! What to merge is decided by a pure function, [`pick`]. A compaction is a
+//! row of short jobs, each of which writes about a megabyte: between them it
+//! can be paced, ended, and interleaved with anything else.
+
+use super::Inner;
+use super::flush::{Change, Output, RETRY_DELAY};
+use super::scan::LevelSource;
+use crate::compaction::LEVELS;
+use crate::compaction::pick::{Pick, PickSettings, pick, pick_all};
+use crate::compaction::retention::{Retained, Retention};
+use crate::entry::RecordSource;
+use crate::error::Error;
+use crate::executor::Lane;
+use crate::merge::Merge;
+use crate::sync::lock;
+use crate::table::{Purpose, Table};
+use crate::timestamp::Timestamp;
+use bytes::Bytes;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// How many bytes a step reads and keeps before it gives the lane back.
+const STEP_BYTES: u64 = 1 << 20;
+
+/// With so many level-0 tables their compaction is due.
+const LEVEL_0_TABLES_DUE: usize = 4;
+
+/// With so many level-0 tables compaction is no longer held to its rate.
+const LEVEL_0_TABLES_HURRY: usize = 8;
+
+/// The compaction under way, and where each level's next one begins.
+#[derive(Default)]
+pub(super) struct Compacting {
+    current: Option<Compaction>,
+    /// For each level the key after which the next pick starts.
+    cursors: Vec<Option<Bytes>>,
+}
+
+/// A compaction under way.
+struct Compaction {
+    pick: Pick,
+    records: Retained<Merge>,
+    output: Option<Output>,
+    last_key: Vec<u8>,
+    outputs: Vec<Arc<Table>>,
+    read_bytes: u64,
+}
+
+/// How a step ended.
+enum Step {
+    /// There is nothing to compact.
+    Idle,
+    /// So many bytes were merged; more are to come.
+    Merged(u64),
+    /// A compaction is complete.
+    Finished,
+}
+
+impl Inner {
+    /// Makes sure that a compaction job comes, if compaction is on.
+    pub(super) fn schedule_compaction(self: &Arc<Self>, delay: Duration) {
+        if self.options.compaction && !self.compaction_scheduled.swap(true, Relaxed) {
+            self.spawn(Lane::Compaction, delay, Self::run_compaction);
+        }
+    }
+
+    /// The compaction job: one step, and the next job.
+    fn run_compaction(self: &Arc<Self>) {
+        self.compaction_scheduled.store(false, Relaxed);
+        if self.is_closed() || self.check_poison().is_err() {
+            return;
+        }
+        let started = self.environment.clock.monotonic();
+        let step = self.compact_step(&mut lock(&self.compacting));
+        match step {
+            Ok(Step::Idle) => {}
+            Ok(Step::Merged(bytes)) => {
+                let took = self.environment.clock.monotonic().saturating_sub(started);
+                self.schedule_compaction(self.pace(bytes).saturating_sub(took));
+            }
+            Ok(Step::Finished) => {
+                self.end_stall();
+                self.schedule_compaction(Duration::ZERO);
+            }
+            Err(error) => {
+                self.fail_stall(&error);
+                if !matches!(error, Error::Poisoned { .. }) {
+                    tracing::warn!(%error, "a compaction failed and will be tried again");
+                    self.schedule_compaction(RETRY_DELAY);
+                }
+            }
+        }
+    }
+
+    /// How long `bytes` may take at the configured rate; no time when compaction is behind.
+    fn pace(&self, bytes: u64) -> Duration {
+        if self.state.load().tables.levels()[0].len() >= LEVEL_0_TABLES_HURRY {
+            return Duration::ZERO;
+        }
+        let rate = self.options.compaction_bytes_per_second.max(1);
+        Duration::from_secs_f64(bytes as f64 / rate as f64)
+    }
+
+    /// Compacts until the current or next compaction is complete.
+    pub(super) fn compact_once(self: &Arc<Self>) -> Result<(), Error> {
+        let mut compacting = lock(&self.compacting);
+        while let Step::Merged(_) = self.compact_step(&mut compacting)? {}
+        drop(compacting);
+        self.end_stall();
+        Ok(())
+    }
+
+    /// Merges all tables into the last level.
+    pub(super) fn compact_all(self: &Arc<Self>) -> Result<(), Error> {
+        self.flush_all()?;
+        let mut compacting = lock(&self.compacting);
+        while compacting.current.is_some() {
+            self.compact_step(&mut compacting)?;
+        }
+        if let Some(pick) = pick_all(&self.state.load().tables.summaries()) {
+            compacting.current = Some(self.start(pick));
+            while let Step::Merged(_) = self.compact_step(&mut compacting)? {}
+        }
+        drop(compacting);
+        self.end_stall();
+        Ok(())
+    }
+
+    /// Gives up a compaction that is under way; its files go.
+    pub(super) fn abandon_compaction(&self) {
+        if let Some(compaction) = lock(&self.compacting).current.take() {
+            self.abandon(compaction);
+        }
+    }
+
+    fn compact_step(self: &Arc<Self>, compacting: &mut Compacting) -> Result<Step, Error> {
+        let mut compaction = match compacting.current.take() {
+            Some(current) => current,
+            None => match self.pick(&compacting.cursors) {
+                Some(pick) => self.start(pick),
+                None => return Ok(Step::Idle),
+            },
+        };
+        let result = match self.merge_some(&mut compaction) {
+            Ok(Some(bytes)) => {
+                compacting.current = Some(compaction);
+                return Ok(Step::Merged(bytes));
+            }
+            Ok(None) => self.complete(compaction, &mut compacting.cursors),
+            Err(error) => {
+                self.abandon(compaction);
+                Err(error)
+            }
+        };
+        match result {
+            Ok(()) => Ok(Step::Finished),
+            Err(Error::DiskFull) => {
+                self.enter_full();
+                Err(Error::DiskFull)
+            }
+            Err(error) => Err(self.poison_if_sync(error)),
+        }
+    }
+
+    fn pick(&self, cursors: &[Option<Bytes>]) -> Option<Pick> {
+        let settings = PickSettings {
+            level_zero_tables: LEVEL_0_TABLES_DUE,
+            base_bytes: (LEVEL_0_TABLES_DUE * self.options.memtable_bytes) as u64,
+        };
+        // What a compaction could not drop now must not be picked for it.
+        let bound = if self.snapshots.count() > 0 {
+            Timestamp::ZERO
+        } else {
+            let bound = (self.environment.drop_bound)();
+            bound.min(self.least_timestamp_in_memory())
+        };
+        pick(
+            &self.state.load().tables.summaries(),
+            &settings,
+            cursors,
+            self.environment.clock.unix_ms(),
+            bound,
+        )
+    }
+
+    /// The least timestamp of all that no table has yet: what waits for its
+    /// commit, and the memtables. A write that was handed to the engine before
+    /// this is called is in it, or in a table.
+    fn least_timestamp_in_memory(&self) -> Timestamp {
+        // No group may be between the queue and the memtable.
+        let _committer = lock(&self.committer);
+        let state = self.state.load();
+        let memtables = state.frozen.iter().chain([&state.active]);
+        memtables
+            .map(|memtable| memtable.least_timestamp())
+            .fold(self.least_timestamp_waiting(), Timestamp::min)
+    }
+
+    fn start(&self, pick: Pick) -> Compaction {
+        // In this order: what is older than the bound was handed to the engine
+        // before the bound was given, so it is found in memory or in a table.
+        let drop_bound = (self.environment.drop_bound)();
+        let memory_least = self.least_timestamp_in_memory();
+        let state = self.state.load_full();
+
+        let is_input = |table: &Table| pick.inputs.iter().any(|(_, id)| *id == table.id());
+        let mut sources: Vec<Box<dyn RecordSource>> = Vec::new();
+        let mut read_bytes = 0;
+        let mut others = Vec::new();
+        for (level, tables) in state.tables.levels().iter().enumerate() {
+            let (inputs, rest): (Vec<_>, Vec<_>) =
+                tables.iter().cloned().partition(|table| is_input(table));
+            others.extend(rest);
+            read_bytes += inputs.iter().map(|table| table.file_bytes()).sum::<u64>();
+            if level == 0 {
+                for table in inputs {
+                    sources.push(Box::new(table.iter(Bound::Unbounded, Purpose::Compaction)));
+                }
+            } else if !inputs.is_empty() {
+                sources.push(Box::new(LevelSource::new(
+                    inputs,
+                    Bound::Unbounded,
+                    Purpose::Compaction,
+                )));
+            }
+        }
+        let older_elsewhere = move |key: &[u8], timestamp: Timestamp| {
+            memory_least <= timestamp
+                || others.iter().any(|table| {
+                    table.properties().timestamp_least <= timestamp && table.admits(key)
+                })
+        };
+        let retention = Retention {
+            snapshots: self.snapshots.living(),
+            now_unix_ms: self.environment.clock.unix_ms(),
+            drop_bound,
+            older_elsewhere: Box::new(older_elsewhere),
+        };
+        tracing::debug!(?pick, read_bytes, "compaction starts");
+        Compaction {
+            records: Retained::new(Merge::new(sources), retention),
+            pick,
+            output: None,
+            last_key: Vec::new(),
+            outputs: Vec::new(),
+            read_bytes,
+        }
+    }
+
+    /// Merges about [`STEP_BYTES`]; `None` when all is merged.
+    fn merge_some(&self, compaction: &mut Compaction) -> Result<Option<u64>, Error> {
+        let mut bytes = 0;
+        while bytes < STEP_BYTES {
+            let Some(record) = compaction.records.next()? else {
+                if let Some(output) = compaction.output.take() {
+                    compaction.outputs.push(self.finish_table(output)?);
+                }
+                return Ok(None);
+            };
+            let key = record.entry.key();
+            // The versions of a key stay in one table: tables of a level do not overlap.
+            let full = compaction
+                .output
+                .as_ref()
+                .is_some_and(|output| output.writer.file_bytes() >= self.options.table_bytes);
+            if full
+                && *key != *compaction.last_key
+                && let Some(output) = compaction.output.take()
+            {
+                compaction.outputs.push(self.finish_table(output)?);
+            }
+            let output = match &mut compaction.output {
+                Some(output) => output,
+                None => compaction.output.insert(self.create_table()?),
+            };
+            output.writer.add(&record)?;
+            compaction.last_key.clear();
+            compaction.last_key.extend_from_slice(key);
+            bytes += record.entry.data_bytes() as u64;
+        }
+        Ok(Some(bytes))
+    }
+
+    fn complete(
+        self: &Arc<Self>,
+        compaction: Compaction,
+        cursors: &mut Vec<Option<Bytes>>,
+    ) -> Result<(), Error> {
+        let Compaction { pick, outputs, .. } = compaction;
+        let written: u64 = outputs.iter().map(|table| table.file_bytes()).sum();
+        self.install(Change {
+            added: outputs
+                .into_iter()
+                .map(|table| (pick.output_level, table))
+                .collect(),
+            removed: pick.inputs.iter().map(|(_, id)| *id).collect(),
+            flushed: None,
+        })?;
+        if let Some((level, key)) = pick.cursor {
+            cursors.resize(LEVELS, None);
+            cursors[level] = Some(key);
+        }
+        self.counters.compactions.fetch_add(1, Relaxed);
+        self.counters
+            .compaction_read_bytes
+            .fetch_add(compaction.read_bytes, Relaxed);
+        self.counters
+            .compaction_written_bytes
+            .fetch_add(written, Relaxed);
+        tracing::debug!(
+            written,
+            dropped_versions = compaction.records.dropped_versions(),
+            dropped_tombstones = compaction.records.dropped_tombstones(),
+            "compaction ends"
+        );
+        Ok(())
+    }
+
+    fn abandon(&self, compaction: Compaction) {
+        if let Some(output) = &compaction.output {
+            self.abandon_table(output);
+        }
+        for table in compaction.outputs {
+            self.remove_table_file(table.id());
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Opening a store: manifest, tables, log, in this order; then nothing is left
+//! that a crash began and did not finish.
+
+use super::Inner;
+use super::commit::{Committer, Queue};
+use super::compact::Compacting;
+use super::snapshots::Snapshots;
+use super::space::Space;
+use super::state::{State, Tables};
+use super::statistics::Counters;
+use crate::cache::BlockCache;
+use crate::disk::Disk;
+use crate::entry::Record;
+use crate::error::Error;
+use crate::manifest::{MANIFEST_TEMPORARY_FILE, Manifest};
+use crate::memtable::Memtable;
+use crate::options::{Environment, Options};
+use crate::table::{Table, TableId, parse_table_file_name, table_file_name};
+use crate::timestamp::Timestamp;
+use crate::wal::{
+    LogWriter, Segment, read_segment, remove_segment, segment_file_name, segment_of_file_name,
+};
+use arc_swap::ArcSwap;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+/// The file whose lock keeps a second process out.
+const LOCK_FILE: &str = "LOCK";
+
+/// What opening a store found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Entries replayed from the log.
+    pub entries_replayed: u64,
+    /// Bytes of a torn, never synced tail of the log that were dropped.
+    pub torn_bytes: u64,
+    /// Files left over from an interrupted write that were removed.
+    pub orphans_removed: u64,
+}
+
+impl Inner {
+    pub(super) fn open(
+        environment: Environment,
+        options: Options,
+    ) -> Result<(Arc<Self>, RecoveryReport), Error> {
+        let Environment { folder, disk, .. } = &environment;
+        disk.create_folder(folder)
+            .map_err(|error| Error::io("create", folder, error))?;
+        let lock_path = folder.join(LOCK_FILE);
+        let folder_lock = disk
+            .lock(&lock_path)
+            .map_err(|error| Error::io("lock", &lock_path, error))?
+            .ok_or_else(|| Error::Locked {
+                folder: folder.clone(),
+            })?;
+        let mut report = RecoveryReport::default();
+        let mut manifest = load_manifest(&environment)?;
+        let names = list(&**disk, folder)?;
+        let log_secret = manifest.store_id as u64;
+
+        let cache = Arc::new(BlockCache::new(options.cache_bytes));
+        report.orphans_removed = remove_orphans(&**disk, folder, &names, &manifest)?;
+        let tables = open_tables(&**disk, folder, &manifest, &cache)?;
+        // Snapshots of an earlier run are gone, but their arrivals may be in tables.
+        let mut next_arrival = 1 + tables
+            .iter()
+            .map(|(_, table)| table.properties().arrival_greatest)
+            .max()
+            .unwrap_or(0);
+        let mut greatest_timestamp = manifest.greatest_timestamp.max(tables.greatest_timestamp());
+
+        let mut frozen = Vec::new();
+        let segments = read_log(&environment, &names, &manifest, log_secret, &mut report)?;
+        let mut obsolete = BTreeMap::new();
+        let mut last_segment = manifest.log_segment_least - 1;
+        for (number, segment) in segments {
+            last_segment = number;
+            obsolete.insert(number, segment.end);
+            if segment.entries.is_empty() {
+                continue;
+            }
+            let memtable = Memtable::new(number);
+            report.entries_replayed += segment.entries.len() as u64;
+            for entry in segment.entries {
+                greatest_timestamp = greatest_timestamp.max(entry.timestamp());
+                memtable.insert(Record {
+                    arrival: next_arrival,
+                    entry,
+                });
+                next_arrival += 1;
+            }
+            frozen.push(Arc::new(memtable));
+        }
+
+        let space = Space::open(&**disk, folder, options.disk_reserve_bytes)?;
+        let log = LogWriter::create(
+            &**disk,
+            folder,
+            log_secret,
+            last_segment + 1,
+            if space.is_full() {
+                0
+            } else {
+                options.memtable_bytes as u64
+            },
+        )?;
+        let state = State {
+            active: Arc::new(Memtable::new(log.segment())),
+            frozen,
+            tables: Arc::new(tables),
+        };
+        manifest.log_segment_least = state.least_segment();
+        manifest.greatest_timestamp = greatest_timestamp;
+        manifest.store(&**disk, folder)?;
+        let sealed_segments = obsolete.split_off(&manifest.log_segment_least);
+        for segment in obsolete.into_keys() {
+            remove_segment(&**disk, folder, segment)?;
+        }
+
+        let snapshots = Arc::new(Snapshots::default());
+        snapshots.publish(next_arrival - 1);
+        let inner = Arc::new(Self {
+            log_secret,
+            store_id: (manifest.store_id >> 64) as u64,
+            next_table: AtomicU64::new(manifest.next_table.0),
+            log_segment: AtomicU64::new(log.segment()),
+            log_bytes: AtomicU64::new(log.allocated_bytes()),
+            state: ArcSwap::from_pointee(state),
+            manifest: Mutex::new(manifest),
+            sealed_segments: Mutex::new(sealed_segments),
+            committer: Mutex::new(Committer::new(log, next_arrival)),
+            greatest_timestamp: AtomicU64::new(greatest_timestamp.as_u64()),
+            cache,
+            space,
+            snapshots,
+            queue: Mutex::new(Queue::default()),
+            spare_segment: Mutex::new(None),
+            flushing: Mutex::new(()),
+            compacting: Mutex::new(Compacting::default()),
+            closed: AtomicBool::new(false),
+            flush_scheduled: AtomicBool::new(false),
+            compaction_scheduled: AtomicBool::new(false),
+            poison: OnceLock::new(),
+            counters: Counters::default(),
+            retired: Mutex::new(Vec::new()),
+            _folder_lock: folder_lock,
+            environment,
+            options,
+        });
+        inner.resume();
+        Ok((inner, report))
+    }
+
+    /// Takes the background work up again where the last run left it.
+    fn resume(self: &Arc<Self>) {
+        if !self.state.load().frozen.is_empty() {
+            self.schedule_flush(Duration::ZERO);
+        }
+        self.schedule_compaction(Duration::ZERO);
+        if self.space.is_full() {
+            tracing::error!(
+                folder = %self.environment.folder.display(),
+                "the disk has no room for the reserve: puts are refused until it has"
+            );
+            self.watch_for_room();
+        } else {
+            self.spawn(crate::Lane::Log, Duration::ZERO, Self::prepare_segment);
+        }
+    }
+}
+
+/// The manifest in force; a new one for a folder that holds no store yet.
+fn load_manifest(environment: &Environment) -> Result<Manifest, Error> {
+    let Environment {
+        folder,
+        disk,
+        random,
+        ..
+    } = environment;
+    if let Some(manifest) = Manifest::load(&**disk, folder)? {
+        return Ok(manifest);
+    }
+    let of_a_store = list(&**disk, folder)?
+        .into_iter()
+        .find(|name| segment_of_file_name(name).is_some() || parse_table_file_name(name).is_some());
+    if let Some(name) = of_a_store {
+        return Err(Error::corrupt(
+            &folder.join(name),
+            0,
+            "the folder holds this file of a store, but not the store's MANIFEST",
+        ));
+    }
+    let store_id = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
+    let manifest = Manifest {
+        store_id,
+        next_table: TableId(1),
+        log_segment_least: 1,
+        greatest_timestamp: Timestamp::ZERO,
+        tables: Vec::new(),
+    };
+    manifest.store(&**disk, folder)?;
+    Ok(manifest)
+}
+
+/// Removes files that the manifest does not name: tables whose writing or
+/// removal was cut short, and segments whose records are in tables.
+fn remove_orphans(
+    disk: &dyn Disk,
+    folder: &Path,
+    names: &[String],
+    manifest: &Manifest,
+) -> Result<u64, Error> {
+    let mut removed = 0;
+    for name in names {
+        let orphaned = name == MANIFEST_TEMPORARY_FILE
+            || segment_of_file_name(name)
+                .is_some_and(|segment| segment < manifest.log_segment_least)
+            || parse_table_file_name(name)
+                .is_some_and(|id| manifest.tables.iter().all(|table| table.id != id));
+        if orphaned {
+            let path = folder.join(name);
+            disk.remove(&path)
+                .map_err(|error| Error::io("remove", &path, error))?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+fn open_tables(
+    disk: &dyn Disk,
+    folder: &Path,
+    manifest: &Manifest,
+    cache: &Arc<BlockCache>,
+) -> Result<Tables, Error> {
+    let mut tables = Vec::new();
+    for live in &manifest.tables {
+        let path = folder.join(table_file_name(live.id));
+        let file = disk
+            .open(&path)
+            .map_err(|error| Error::io("open", &path, error))?;
+        let table = Table::open(file, &path, live.id, Arc::clone(cache))?;
+        if table.file_bytes() != live.bytes {
+            return Err(Error::corrupt(
+                &path,
+                table.file_bytes(),
+                format!("the manifest says that the file has {} bytes", live.bytes),
+            ));
+        }
+        tables.push((usize::from(live.level), Arc::new(table)));
+    }
+    Ok(Tables::new(tables.into_iter()))
+}
+
+/// Reads the live segments, seals the last and makes it durable: what was
+/// read from memory that no disk holds yet must not be served.
+fn read_log(
+    environment: &Environment,
+    names: &[String],
+    manifest: &Manifest,
+    secret: u64,
+    report: &mut RecoveryReport,
+) -> Result<Vec<(u64, Segment)>, Error> {
+    let Environment { folder, disk, .. } = environment;
+    let mut segments = Vec::new();
+    let live = names
+        .iter()
+        .filter_map(|name| segment_of_file_name(name))
+        .filter(|number| *number >= manifest.log_segment_least);
+    for (expected, number) in (manifest.log_segment_least..).zip(live) {
+        let path = folder.join(segment_file_name(number));
+        if number != expected {
+            return Err(Error::corrupt(
+                &folder.join(segment_file_name(expected)),
+                0,
+                format!("this log segment is missing; segment {number} is there"),
+            ));
+        }
+        let bytes = read_file(&**disk, &path)?;
+        let segment = read_segment(&bytes, secret, number, &path)?;
+        segments.push((number, segment));
+    }
+    if segments.is_empty() && (manifest.log_segment_least > 1 || !manifest.tables.is_empty()) {
+        return Err(Error::corrupt(
+            &folder.join(segment_file_name(manifest.log_segment_least)),
+            0,
+            "this log segment is missing",
+        ));
+    }
+    // Segments that were made ahead, or whose first group was torn.
+    while let Some((number, segment)) = segments.last()
+        && segment.is_empty()
+    {
+        report.torn_bytes += segment.torn_bytes;
+        remove_segment(&**disk, folder, *number)?;
+        segments.pop();
+    }
+    let last = segments.len().saturating_sub(1);
+    for (index, (number, segment)) in segments.iter_mut().enumerate() {
+        if index == last {
+            report.torn_bytes += segment.torn_bytes;
+            let mut writer = LogWriter::reopen(&**disk, folder, secret, *number, segment.end)?;
+            if !segment.sealed {
+                writer.seal()?;
+            }
+        } else if !segment.sealed {
+            return Err(Error::corrupt(
+                &folder.join(segment_file_name(*number)),
+                segment.end,
+                "the log breaks off here, but a later segment has records",
+            ));
+        }
+    }
+    Ok(segments)
+}
+
+fn list(disk: &dyn Disk, folder: &Path) -> Result<Vec<String>, Error> {
+    disk.list(folder)
+        .map_err(|error| Error::io("list", folder, error))
+}
+
+fn read_file(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>, Error> {
+    let read = || {
+        let file = disk.open(path)?;
+        let mut bytes = vec![0; file.len()? as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    };
+    read().map_err(|error| Error::io("read", path, error))
+}

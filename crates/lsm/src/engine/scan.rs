@@ -1,0 +1,143 @@
+//! Scans: merges over a snapshot, a batch at a time.
+
+use super::Inner;
+use super::snapshots::Snapshot;
+use crate::entry::{Entry, Record, RecordSource};
+use crate::error::Error;
+use crate::merge::Merge;
+use crate::table::{Purpose, Table, TableIterator};
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// A scan over a snapshot: it sees each key's newest version among those that
+/// had come when it began.
+///
+/// Between batches it holds a number and its next key, no memtable, table or
+/// block: each batch seeks anew in what is live then. So a scan that stalls
+/// costs no memory; all it keeps is the disk space of the versions that it
+/// sees and that were overwritten since.
+pub struct Scan {
+    inner: Arc<Inner>,
+    snapshot: Snapshot,
+    start: Bound<Vec<u8>>,
+    end: Option<Vec<u8>>,
+}
+
+impl Scan {
+    pub(super) fn new(inner: Arc<Inner>, start: &[u8], end: Option<&[u8]>) -> Self {
+        let snapshot = inner.snapshots.take();
+        Self {
+            inner,
+            snapshot,
+            start: Bound::Included(start.to_vec()),
+            end: end.map(<[u8]>::to_vec),
+        }
+    }
+
+    /// The next entries by key, tombstones and expired versions among them: as
+    /// many as fit `bytes_max` bytes of keys and values, but at least one; none
+    /// at the end. May read the disk.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`]. The scan stays where it was.
+    pub fn next_batch(&mut self, bytes_max: usize) -> Result<Vec<Entry>, Error> {
+        let mut merge = self.merge();
+        let mut batch: Vec<Entry> = Vec::new();
+        let mut bytes = 0;
+        while let Some(Record { arrival, entry }) = merge.next()? {
+            if self.end.as_deref().is_some_and(|end| entry.key() >= end) {
+                break;
+            }
+            // The winner of a key is the first of its records that the snapshot sees.
+            let is_seen = arrival <= self.snapshot.arrival;
+            if !is_seen || batch.last().is_some_and(|last| last.key() == entry.key()) {
+                continue;
+            }
+            bytes += entry.data_bytes();
+            if bytes > bytes_max && !batch.is_empty() {
+                break;
+            }
+            batch.push(entry);
+        }
+        if let Some(last) = batch.last() {
+            self.start = Bound::Excluded(last.key().to_vec());
+        }
+        Ok(batch)
+    }
+
+    /// All records from the scan's place on.
+    fn merge(&self) -> Merge {
+        let state = self.inner.state.load();
+        let start = self.start.as_ref().map(Vec::as_slice);
+        let mut sources: Vec<Box<dyn RecordSource>> = Vec::new();
+        for memtable in state.frozen.iter().chain([&state.active]) {
+            sources.push(Box::new(memtable.source(start)));
+        }
+        for (level, tables) in state.tables.levels().iter().enumerate() {
+            let from_start = tables.iter().filter(|table| self.reaches(table));
+            if level == 0 {
+                for table in from_start {
+                    sources.push(Box::new(table.iter(start, Purpose::Scan)));
+                }
+            } else {
+                let tables: Vec<_> = from_start.cloned().collect();
+                if !tables.is_empty() {
+                    sources.push(Box::new(LevelSource::new(tables, start, Purpose::Scan)));
+                }
+            }
+        }
+        Merge::new(sources)
+    }
+
+    /// Whether a table has keys that are still to come.
+    fn reaches(&self, table: &Table) -> bool {
+        let properties = table.properties();
+        let starts = match &self.start {
+            Bound::Included(start) => *properties.key_greatest >= **start,
+            Bound::Excluded(start) => *properties.key_greatest > **start,
+            Bound::Unbounded => true,
+        };
+        let ends = self
+            .end
+            .as_deref()
+            .is_none_or(|end| *properties.key_least < *end);
+        starts && ends
+    }
+}
+
+/// The records of a level's tables one after another; only one table at a time
+/// holds a block.
+pub(super) struct LevelSource {
+    tables: std::vec::IntoIter<Arc<Table>>,
+    current: Option<TableIterator>,
+    start: Bound<Vec<u8>>,
+    purpose: Purpose,
+}
+
+impl LevelSource {
+    /// The records from `start` on of tables that are sorted and do not overlap.
+    pub(super) fn new(tables: Vec<Arc<Table>>, start: Bound<&[u8]>, purpose: Purpose) -> Self {
+        Self {
+            tables: tables.into_iter(),
+            current: None,
+            start: start.map(<[u8]>::to_vec),
+            purpose,
+        }
+    }
+}
+
+impl RecordSource for LevelSource {
+    fn next(&mut self) -> Result<Option<Record>, Error> {
+        loop {
+            if let Some(current) = &mut self.current
+                && let Some(record) = current.next()?
+            {
+                return Ok(Some(record));
+            }
+            let Some(table) = self.tables.next() else {
+                return Ok(None);
+            };
+            self.current = Some(table.iter(self.start.as_ref().map(Vec::as_slice), self.purpose));
+        }
+    }
+}

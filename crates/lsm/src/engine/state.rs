@@ -1,0 +1,181 @@
+//! What readers see: memtables and tables, as one immutable value that is
+//! replaced as a whole.
+
+use crate::compaction::LEVELS;
+use crate::compaction::pick::TableSummary;
+use crate::entry::Entry;
+use crate::memtable::Memtable;
+use crate::table::{Access, Interrupt, KeyHash, Table};
+use crate::timestamp::Timestamp;
+use bytes::Bytes;
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+/// The memtables and tables of one moment.
+#[derive(Clone)]
+pub(super) struct State {
+    /// The memtable that takes the writes.
+    pub(super) active: Arc<Memtable>,
+    /// Those that wait for their flush, the oldest first.
+    pub(super) frozen: Vec<Arc<Memtable>>,
+    /// The live tables.
+    pub(super) tables: Arc<Tables>,
+}
+
+impl State {
+    /// The winning version of a key.
+    pub(super) fn newest(&self, key: &[u8], access: Access) -> Result<Option<Entry>, Interrupt> {
+        let mut newest = self.active.newest(key);
+        for memtable in &self.frozen {
+            newest = newer(newest, memtable.newest(key));
+        }
+        self.tables.newest(key, newest, Timestamp::ZERO, access)
+    }
+
+    /// The least log segment that holds records which no table has.
+    pub(super) fn least_segment(&self) -> u64 {
+        self.frozen.first().unwrap_or(&self.active).segment()
+    }
+}
+
+/// The live tables by level.
+pub(super) struct Tables {
+    /// Level 0, where tables overlap, by descending greatest timestamp; the
+    /// levels below by key, without overlap within a level.
+    levels: Vec<Vec<Arc<Table>>>,
+    greatest_timestamp: Timestamp,
+}
+
+impl Tables {
+    /// Sorts tables, each with its level, into their order. A level past the
+    /// last counts as the last.
+    pub(super) fn new(tables: impl Iterator<Item = (usize, Arc<Table>)>) -> Self {
+        let mut levels = vec![Vec::new(); LEVELS];
+        let mut greatest_timestamp = Timestamp::ZERO;
+        for (level, table) in tables {
+            greatest_timestamp = greatest_timestamp.max(table.properties().timestamp_greatest);
+            levels[level.min(LEVELS - 1)].push(table);
+        }
+        for (level, tables) in levels.iter_mut().enumerate() {
+            if level == 0 {
+                tables.sort_by_key(|table: &Arc<Table>| {
+                    Reverse((table.properties().timestamp_greatest, table.id()))
+                });
+            } else {
+                tables.sort_by(|left: &Arc<Table>, right| {
+                    left.properties()
+                        .key_least
+                        .cmp(&right.properties().key_least)
+                });
+            }
+        }
+        Self {
+            levels,
+            greatest_timestamp,
+        }
+    }
+
+    /// The tables of each level.
+    pub(super) fn levels(&self) -> &[Vec<Arc<Table>>] {
+        &self.levels
+    }
+
+    /// All tables with their levels.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Arc<Table>)> {
+        self.levels
+            .iter()
+            .enumerate()
+            .flat_map(|(level, tables)| tables.iter().map(move |table| (level, table)))
+    }
+
+    /// The greatest timestamp of all tables.
+    pub(super) fn greatest_timestamp(&self) -> Timestamp {
+        self.greatest_timestamp
+    }
+
+    /// What the picker needs to know of the tables.
+    pub(super) fn summaries(&self) -> Vec<Vec<TableSummary>> {
+        self.levels
+            .iter()
+            .map(|tables| tables.iter().map(|table| summary(table)).collect())
+            .collect()
+    }
+
+    /// The winner among `newest` and the versions of a key in the tables that
+    /// hold timestamps of at least `floor`.
+    ///
+    /// Tables are asked in descending order of their greatest timestamp, and
+    /// no further once none can hold anything newer than what was found.
+    pub(super) fn newest(
+        &self,
+        key: &[u8],
+        mut newest: Option<Entry>,
+        floor: Timestamp,
+        access: Access,
+    ) -> Result<Option<Entry>, Interrupt> {
+        let mut hash = None;
+        for table in self.candidates(key) {
+            let greatest = table.properties().timestamp_greatest;
+            let found = newest.as_ref().map_or(Timestamp::ZERO, Entry::timestamp);
+            // At equal timestamps the rank decides, so the table must be asked.
+            if greatest < found || greatest < floor {
+                break;
+            }
+            let hash = *hash.get_or_insert_with(|| KeyHash::of(key));
+            newest = newer(newest, table.get(key, hash, access)?);
+        }
+        Ok(newest)
+    }
+
+    /// The tables whose key range admits `key`, by descending greatest timestamp.
+    fn candidates<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<Table>> {
+        let mut sorted: SmallVec<[&Arc<Table>; LEVELS]> = self.levels[1..]
+            .iter()
+            .filter_map(|tables| {
+                let after = tables.partition_point(|table| *table.properties().key_least <= *key);
+                let table = tables.get(after.checked_sub(1)?)?;
+                table.admits(key).then_some(table)
+            })
+            .collect();
+        sorted.sort_unstable_by_key(|table| Reverse(table.properties().timestamp_greatest));
+        let mut sorted = sorted.into_iter().peekable();
+        let mut fresh = self.levels[0]
+            .iter()
+            .filter(|table| table.admits(key))
+            .peekable();
+        std::iter::from_fn(move || match (fresh.peek(), sorted.peek()) {
+            (Some(left), Some(right))
+                if left.properties().timestamp_greatest < right.properties().timestamp_greatest =>
+            {
+                sorted.next()
+            }
+            (Some(_), _) => fresh.next(),
+            (None, _) => sorted.next(),
+        })
+    }
+}
+
+/// The winner of two versions of a key.
+fn newer(left: Option<Entry>, right: Option<Entry>) -> Option<Entry> {
+    match (left, right) {
+        (Some(left), Some(right)) if right.rank() > left.rank() => Some(right),
+        (Some(left), _) => Some(left),
+        (None, right) => right,
+    }
+}
+
+fn summary(table: &Table) -> TableSummary {
+    let properties = table.properties();
+    TableSummary {
+        id: table.id(),
+        bytes: table.file_bytes(),
+        least_key: Bytes::copy_from_slice(&properties.key_least),
+        greatest_key: Bytes::copy_from_slice(&properties.key_greatest),
+        least_timestamp: properties.timestamp_least,
+        greatest_timestamp: properties.timestamp_greatest,
+        entries: properties.entries,
+        tombstones: properties.tombstones,
+        expiry_latest: properties.expiry_latest,
+    }
+}

@@ -1,0 +1,174 @@
+//! What a store holds and has done.
+
+use super::Inner;
+use crate::sync::lock;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Counts of what was done since the store was opened.
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) writes: AtomicU64,
+    pub(super) written_bytes: AtomicU64,
+    pub(super) commits: AtomicU64,
+    pub(super) log_syncs: AtomicU64,
+    pub(super) log_written_bytes: AtomicU64,
+    pub(super) flushes: AtomicU64,
+    pub(super) flush_written_bytes: AtomicU64,
+    pub(super) compactions: AtomicU64,
+    pub(super) compaction_read_bytes: AtomicU64,
+    pub(super) compaction_written_bytes: AtomicU64,
+    pub(super) slowdowns: AtomicU64,
+    pub(super) stalls: AtomicU64,
+    pub(super) refused_overloaded: AtomicU64,
+    pub(super) refused_disk_full: AtomicU64,
+}
+
+/// One level of tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LevelStatistics {
+    /// The number of tables.
+    pub tables: u64,
+    /// Their size on disk, in bytes.
+    pub bytes: u64,
+}
+
+/// Sizes and counts of a store; counters count since it was opened.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Statistics {
+    /// The levels, level 0 (fresh from memtables, overlapping) first.
+    pub levels: Vec<LevelStatistics>,
+    /// Entries in all tables: versions, not keys.
+    pub table_entries: u64,
+    /// Tombstones among them.
+    pub table_tombstones: u64,
+    /// Memory of the active and the frozen memtables, in bytes.
+    pub memtable_bytes: u64,
+    /// Frozen memtables that wait for their flush.
+    pub memtables_frozen: u64,
+    /// Size of the live log segments, in bytes.
+    pub log_bytes: u64,
+    /// Memory of the block cache, in bytes.
+    pub cache_bytes: u64,
+    /// Lookups of the block cache that found the block.
+    pub cache_hits: u64,
+    /// Lookups of the block cache that had to read the disk.
+    pub cache_misses: u64,
+    /// Filter checks that ruled a table out.
+    pub filter_negatives: u64,
+    /// Filter checks that admitted a key which the table has.
+    pub filter_true_positives: u64,
+    /// Filter checks that admitted a key which the table does not have.
+    pub filter_false_positives: u64,
+    /// Data blocks that point reads and scans fetched, from the cache or the disk.
+    pub data_blocks_fetched: u64,
+    /// Entries written.
+    pub writes: u64,
+    /// Bytes of keys and values written.
+    pub written_bytes: u64,
+    /// Group commits.
+    pub commits: u64,
+    /// Syncs of the log.
+    pub log_syncs: u64,
+    /// Bytes that went to the log.
+    pub log_written_bytes: u64,
+    /// Memtables flushed.
+    pub flushes: u64,
+    /// Bytes that flushes wrote.
+    pub flush_written_bytes: u64,
+    /// Compactions finished.
+    pub compactions: u64,
+    /// Bytes that compactions read.
+    pub compaction_read_bytes: u64,
+    /// Bytes that compactions wrote.
+    pub compaction_written_bytes: u64,
+    /// Group commits that were slowed because flush or compaction was behind.
+    pub slowdowns: u64,
+    /// Group commits that had to wait for a flush or a compaction.
+    pub stalls: u64,
+    /// Writes refused because too many waited.
+    pub refused_overloaded: u64,
+    /// Writes refused because the disk was full.
+    pub refused_disk_full: u64,
+    /// Whether the disk is full, so that puts are refused.
+    pub disk_full: bool,
+    /// Why the store is read-only, if it is.
+    pub poisoned: Option<String>,
+    /// Scans whose snapshot lives.
+    pub snapshots: u64,
+}
+
+impl Statistics {
+    /// Bytes written to disk for every byte of keys and values written; 0 before the first.
+    #[must_use]
+    pub fn write_amplification(&self) -> f64 {
+        if self.written_bytes == 0 {
+            return 0.0;
+        }
+        (self.log_written_bytes + self.flush_written_bytes + self.compaction_written_bytes) as f64
+            / self.written_bytes as f64
+    }
+
+    /// Bytes of tables over the bytes of the last level that has tables: an
+    /// estimate, from above, of table bytes for every live byte; 0 for a store without tables.
+    #[must_use]
+    pub fn space_amplification(&self) -> f64 {
+        let all: u64 = self.levels.iter().map(|level| level.bytes).sum();
+        match self.levels.iter().rev().find(|level| level.bytes > 0) {
+            Some(last) => all as f64 / last.bytes as f64,
+            None => 0.0,
+        }
+    }
+}
+
+impl Inner {
+    pub(super) fn statistics(&self) -> Statistics {
+        let state = self.state.load();
+        let memtables = || state.frozen.iter().chain([&state.active]);
+        let levels = state
+            .tables
+            .levels()
+            .iter()
+            .map(|tables| LevelStatistics {
+                tables: tables.len() as u64,
+                bytes: tables.iter().map(|table| table.file_bytes()).sum(),
+            })
+            .collect();
+        let properties = || state.tables.iter().map(|(_, table)| table.properties());
+        let reads = self.cache.counters().sum();
+        let counters = &self.counters;
+        Statistics {
+            levels,
+            table_entries: properties().map(|properties| properties.entries).sum(),
+            table_tombstones: properties().map(|properties| properties.tombstones).sum(),
+            memtable_bytes: memtables().map(|memtable| memtable.bytes() as u64).sum(),
+            memtables_frozen: state.frozen.len() as u64,
+            log_bytes: lock(&self.sealed_segments).values().sum::<u64>()
+                + self.log_bytes.load(Relaxed),
+            cache_bytes: self.cache.used_bytes(),
+            cache_hits: reads.cache_hits,
+            cache_misses: reads.cache_misses,
+            filter_negatives: reads.filter_negatives,
+            filter_true_positives: reads.filter_true_positives,
+            filter_false_positives: reads.filter_false_positives,
+            data_blocks_fetched: reads.data_blocks_fetched,
+            writes: counters.writes.load(Relaxed),
+            written_bytes: counters.written_bytes.load(Relaxed),
+            commits: counters.commits.load(Relaxed),
+            log_syncs: counters.log_syncs.load(Relaxed),
+            log_written_bytes: counters.log_written_bytes.load(Relaxed),
+            flushes: counters.flushes.load(Relaxed),
+            flush_written_bytes: counters.flush_written_bytes.load(Relaxed),
+            compactions: counters.compactions.load(Relaxed),
+            compaction_read_bytes: counters.compaction_read_bytes.load(Relaxed),
+            compaction_written_bytes: counters.compaction_written_bytes.load(Relaxed),
+            slowdowns: counters.slowdowns.load(Relaxed),
+            stalls: counters.stalls.load(Relaxed),
+            refused_overloaded: counters.refused_overloaded.load(Relaxed),
+            refused_disk_full: counters.refused_disk_full.load(Relaxed),
+            disk_full: self.space.is_full(),
+            poisoned: self.poison.get().map(ToString::to_string),
+            snapshots: self.snapshots.count(),
+        }
+    }
+}

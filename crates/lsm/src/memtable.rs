@@ -1,0 +1,365 @@
+//! Memtables: the newest records, sorted, in memory.
+//!
+//! A memtable is a lock-free skip list (`crossbeam-skiplist`) of records in
+//! [`Record::order`], so that the winner of a key is the first record at or
+//! after the key. Records are only added; a memtable goes as a whole, after
+//! its flush. Any number of threads may read and write at a time.
+
+use crate::entry::{Entry, Record, RecordSource};
+use crate::error::Error;
+use crate::timestamp::Timestamp;
+use crossbeam_skiplist::SkipSet;
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// Memory that a record takes beside the bytes of its key and value: the skip
+/// list's node with a tower of two on average, the record, and the allocator's share.
+const RECORD_OVERHEAD_BYTES: usize = 176;
+
+/// How many records a source copies at a time. Few enough to be nothing beside
+/// a block, enough that seeking is rare.
+const SOURCE_BATCH: usize = 64;
+
+/// The newest records of a store. See the module.
+pub(crate) struct Memtable {
+    slots: SkipSet<Slot>,
+    /// The log segment that holds these records and no others.
+    segment: u64,
+    bytes: AtomicUsize,
+    least_timestamp: AtomicU64,
+    greatest_timestamp: AtomicU64,
+}
+
+impl Memtable {
+    /// An empty memtable whose records are logged in `segment`.
+    pub(crate) fn new(segment: u64) -> Self {
+        Self {
+            slots: SkipSet::new(),
+            segment,
+            bytes: AtomicUsize::new(0),
+            least_timestamp: AtomicU64::new(u64::MAX),
+            greatest_timestamp: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds a record and returns the greatest timestamp among the other
+    /// versions of its key here. A version that is here already is not added again.
+    pub(crate) fn insert(&self, record: Record) -> Option<Timestamp> {
+        let mut newest_held = None;
+        let mut held = self.first_slot(record.entry.key());
+        while let Some(slot) = held {
+            let other = &slot.value().0.entry;
+            if other.key() != record.entry.key() {
+                break;
+            }
+            match other.rank().cmp(&record.entry.rank()) {
+                Ordering::Equal => {
+                    // The same write once more. What else is held is at most as new as this:
+                    // older versions of equal timestamp must still be told.
+                    let next = slot.next();
+                    newest_held = newest_held.or_else(|| {
+                        next.filter(|next| next.value().0.entry.key() == record.entry.key())
+                            .map(|next| next.value().0.entry.timestamp())
+                    });
+                    return newest_held;
+                }
+                Ordering::Greater => {
+                    newest_held = newest_held.or(Some(other.timestamp()));
+                    held = slot.next();
+                }
+                Ordering::Less => {
+                    newest_held = newest_held.or(Some(other.timestamp()));
+                    break;
+                }
+            }
+        }
+        let timestamp = record.entry.timestamp().as_u64();
+        self.least_timestamp.fetch_min(timestamp, Relaxed);
+        self.greatest_timestamp.fetch_max(timestamp, Relaxed);
+        self.bytes.fetch_add(memory_bytes(&record.entry), Relaxed);
+        self.slots.insert(Slot(record));
+        newest_held
+    }
+
+    /// The winning version of a key here.
+    pub(crate) fn newest(&self, key: &[u8]) -> Option<Entry> {
+        let slot = self.first_slot(key)?;
+        let entry = &slot.value().0.entry;
+        (entry.key() == key).then(|| entry.clone())
+    }
+
+    /// The records from the first of `start` on, or past the last of it.
+    pub(crate) fn source(self: &Arc<Self>, start: Bound<&[u8]>) -> MemtableSource {
+        let start = match start {
+            Bound::Included(key) => Start::Key(key.to_vec()),
+            Bound::Excluded(key) => Start::AfterKey(key.to_vec()),
+            Bound::Unbounded => Start::Key(Vec::new()),
+        };
+        MemtableSource {
+            memtable: Arc::clone(self),
+            start,
+            batch: VecDeque::new(),
+        }
+    }
+
+    /// Its memory, in bytes: an estimate from above.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Whether it holds no record.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// The log segment that holds its records.
+    pub(crate) fn segment(&self) -> u64 {
+        self.segment
+    }
+
+    /// The least timestamp of its records; the greatest possible when there are none.
+    pub(crate) fn least_timestamp(&self) -> Timestamp {
+        Timestamp::from_u64(self.least_timestamp.load(Relaxed))
+    }
+
+    /// The greatest timestamp of its records; the least possible when there are none.
+    pub(crate) fn greatest_timestamp(&self) -> Timestamp {
+        Timestamp::from_u64(self.greatest_timestamp.load(Relaxed))
+    }
+
+    fn first_slot(&self, key: &[u8]) -> Option<crossbeam_skiplist::set::Entry<'_, Slot>> {
+        let seek: &dyn Placed = &Seek(Place::Before(key));
+        self.slots.lower_bound(Bound::Included(seek))
+    }
+}
+
+/// The memory that an entry takes in a memtable, in bytes.
+pub(crate) fn memory_bytes(entry: &Entry) -> usize {
+    entry.data_bytes() + RECORD_OVERHEAD_BYTES
+}
+
+/// Where a source goes on.
+enum Start {
+    Key(Vec<u8>),
+    AfterKey(Vec<u8>),
+    After(Record),
+}
+
+/// The records of a memtable in order, those included that come while it is read.
+pub(crate) struct MemtableSource {
+    memtable: Arc<Memtable>,
+    start: Start,
+    batch: VecDeque<Record>,
+}
+
+impl RecordSource for MemtableSource {
+    fn next(&mut self) -> Result<Option<Record>, Error> {
+        if self.batch.is_empty() {
+            let seek = match &self.start {
+                Start::Key(key) => Seek(Place::Before(key)),
+                Start::AfterKey(key) => Seek(Place::After(key)),
+                Start::After(record) => Seek(Place::At(record)),
+            };
+            let seek: &dyn Placed = &seek;
+            let mut slot = self.memtable.slots.lower_bound(Bound::Excluded(seek));
+            while let Some(found) = slot {
+                self.batch.push_back(found.value().0.clone());
+                if self.batch.len() == SOURCE_BATCH {
+                    break;
+                }
+                slot = found.next();
+            }
+            if let Some(last) = self.batch.back() {
+                self.start = Start::After(last.clone());
+            }
+        }
+        Ok(self.batch.pop_front())
+    }
+}
+
+/// A record as the skip list orders it.
+struct Slot(Record);
+
+/// A place to seek in the skip list.
+struct Seek<'a>(Place<'a>);
+
+/// A place in the order of records.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    /// Before every record of the key.
+    Before(&'a [u8]),
+    /// At the record.
+    At(&'a Record),
+    /// After every record of the key.
+    After(&'a [u8]),
+}
+
+/// What has a place: lets the list be searched by a borrowed key, without
+/// making a record for it.
+trait Placed {
+    fn place(&self) -> Place<'_>;
+}
+
+impl Placed for Slot {
+    fn place(&self) -> Place<'_> {
+        Place::At(&self.0)
+    }
+}
+
+impl Placed for Seek<'_> {
+    fn place(&self) -> Place<'_> {
+        self.0
+    }
+}
+
+fn compare(left: Place<'_>, right: Place<'_>) -> Ordering {
+    match (left, right) {
+        (Place::At(left), Place::At(right)) => left.order(right),
+        _ => {
+            let (left_key, left_edge) = edge(left);
+            let (right_key, right_edge) = edge(right);
+            left_key.cmp(right_key).then(left_edge.cmp(&right_edge))
+        }
+    }
+}
+
+/// The key of a place, and on which side of the key's records it is.
+fn edge(place: Place<'_>) -> (&[u8], i8) {
+    match place {
+        Place::Before(key) => (key, -1),
+        Place::At(record) => (record.entry.key(), 0),
+        Place::After(key) => (key, 1),
+    }
+}
+
+impl PartialEq for Slot {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.order(&other.0) == Ordering::Equal
+    }
+}
+
+impl Eq for Slot {}
+
+impl PartialOrd for Slot {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Slot {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.order(&other.0)
+    }
+}
+
+impl<'a> Borrow<dyn Placed + 'a> for Slot {
+    fn borrow(&self) -> &(dyn Placed + 'a) {
+        self
+    }
+}
+
+impl PartialEq for dyn Placed + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        compare(self.place(), other.place()) == Ordering::Equal
+    }
+}
+
+impl Eq for dyn Placed + '_ {}
+
+impl PartialOrd for dyn Placed + '_ {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for dyn Placed + '_ {
+    fn cmp(&self, other: &Self) -> Ordering {
+        compare(self.place(), other.place())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::Expiry;
+
+    fn put(key: &str, timestamp: u64, value: &str) -> Entry {
+        Entry::value(
+            key.as_bytes(),
+            Timestamp::from_u64(timestamp),
+            value.as_bytes(),
+            Expiry::NEVER,
+            1,
+        )
+    }
+
+    fn insert(memtable: &Memtable, arrival: u64, entry: Entry) -> Option<u64> {
+        memtable
+            .insert(Record { arrival, entry })
+            .map(Timestamp::as_u64)
+    }
+
+    fn drain(mut source: MemtableSource) -> Vec<(String, u64)> {
+        let mut all = Vec::new();
+        while let Some(record) = source.next().unwrap() {
+            all.push((
+                String::from_utf8(record.entry.key().to_vec()).unwrap(),
+                record.entry.timestamp().as_u64(),
+            ));
+        }
+        all
+    }
+
+    #[test]
+    fn the_highest_timestamp_wins_in_any_order_of_arrival() {
+        let memtable = Memtable::new(1);
+        assert_eq!(insert(&memtable, 1, put("b", 20, "new")), None);
+        assert_eq!(insert(&memtable, 2, put("b", 10, "old")), Some(20));
+        assert_eq!(insert(&memtable, 3, put("b", 30, "newest")), Some(20));
+        assert_eq!(insert(&memtable, 4, put("a", 99, "other key")), None);
+        assert_eq!(memtable.newest(b"b").unwrap().value_bytes(), b"newest");
+        assert_eq!(memtable.newest(b"ab"), None);
+        assert_eq!(memtable.newest(b"c"), None);
+        assert_eq!(memtable.least_timestamp().as_u64(), 10);
+        assert_eq!(memtable.greatest_timestamp().as_u64(), 99);
+    }
+
+    #[test]
+    fn the_same_entry_again_is_told_only_of_the_others() {
+        let memtable = Memtable::new(1);
+        assert_eq!(insert(&memtable, 1, put("k", 10, "v")), None);
+        let bytes = memtable.bytes();
+        assert_eq!(insert(&memtable, 2, put("k", 10, "v")), None);
+        assert_eq!(memtable.bytes(), bytes, "not stored twice");
+        assert_eq!(insert(&memtable, 3, put("k", 10, "w")), Some(10));
+        assert_eq!(insert(&memtable, 4, put("k", 10, "v")), Some(10));
+        assert_eq!(insert(&memtable, 5, put("k", 10, "w")), Some(10));
+        assert_eq!(insert(&memtable, 6, put("k", 12, "x")), Some(10));
+        assert_eq!(insert(&memtable, 7, put("k", 10, "v")), Some(12));
+    }
+
+    #[test]
+    fn a_source_gives_every_record_in_order_from_its_start() {
+        let memtable = Arc::new(Memtable::new(1));
+        for number in 0..1000_u64 {
+            insert(
+                &memtable,
+                number,
+                put(&format!("{:03}", number % 500), number, "v"),
+            );
+        }
+        let all = drain(memtable.source(Bound::Unbounded));
+        assert_eq!(all.len(), 1000);
+        assert_eq!(all[0], ("000".into(), 500), "the winner comes first");
+        assert_eq!(all[1], ("000".into(), 0));
+        assert!(all.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+        let included = drain(memtable.source(Bound::Included(b"498")));
+        assert_eq!(included.len(), 4);
+        let excluded = drain(memtable.source(Bound::Excluded(b"498")));
+        assert_eq!(excluded, [("499".into(), 999), ("499".into(), 499)]);
+    }
+}

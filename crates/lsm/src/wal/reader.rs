@@ -1,0 +1,201 @@
+//! Reads segments, and tells a torn tail from damage.
+
+use super::{
+    BODY_BYTES_MIN, FLAG_EXPIRES, FLAG_TOMBSTONE, GROUP_HEADER_BYTES, GROUP_MAGIC,
+    RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, SEGMENT_VERSION, segment_tag,
+};
+use crate::entry::{Entry, Expiry, KEY_BYTES_MAX, Kind};
+use crate::error::Error;
+use crate::timestamp::Timestamp;
+use std::path::Path;
+
+/// What a segment file holds.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// The entries of its whole groups, in order of arrival.
+    pub(crate) entries: Vec<Entry>,
+    /// Where its whole groups end, a seal included; 0 when not even the file's header is whole.
+    pub(crate) end: u64,
+    /// Whether a seal ends it.
+    pub(crate) sealed: bool,
+    /// How many bytes of torn groups lie behind the end.
+    pub(crate) torn_bytes: u64,
+}
+
+impl Segment {
+    /// Whether no group was ever known to be in it: it was made ahead, or torn at once.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && !self.sealed
+    }
+}
+
+/// Reads the bytes of a whole segment file. Pure: any bytes give a segment or an error.
+///
+/// # Errors
+/// [`Error::Corrupt`] when bytes that had been synced are damaged,
+/// [`Error::Invalid`] for a format of another version.
+pub(crate) fn read_segment(
+    bytes: &[u8],
+    secret: u64,
+    segment: u64,
+    path: &Path,
+) -> Result<Segment, Error> {
+    let tag = segment_tag(secret, segment);
+    let mut entries = Vec::new();
+    let mut end = 0;
+    let mut sealed = false;
+    if read_segment_header(bytes, tag, path)? {
+        end = SEGMENT_HEADER_BYTES;
+        while !sealed {
+            let Some(group) = read_group(bytes, end, tag) else {
+                break;
+            };
+            sealed = group.entries.is_empty();
+            entries.extend(group.entries);
+            end = group.end;
+        }
+    }
+    let mut torn_bytes = 0;
+    if !sealed {
+        let tail = &bytes[end..];
+        if let Some(claim) = find_claim(tail, end, tag) {
+            return Err(Error::corrupt(
+                path,
+                end as u64,
+                format!(
+                    "this group of the log was synced, as that at offset {claim} tells, but is damaged"
+                ),
+            ));
+        }
+        torn_bytes = tail
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .map_or(0, |last| last as u64 + 1);
+    }
+    Ok(Segment {
+        entries,
+        end: end as u64,
+        sealed,
+        torn_bytes,
+    })
+}
+
+/// Whether the file's header is whole.
+fn read_segment_header(bytes: &[u8], tag: u64, path: &Path) -> Result<bool, Error> {
+    let Some(header) = bytes.get(..SEGMENT_HEADER_BYTES) else {
+        return Ok(false);
+    };
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&header[0..12]), &header[16..]);
+    if u64_at(header, 0) != SEGMENT_MAGIC || u32_at(header, 12) != crc {
+        return Ok(false);
+    }
+    let version = u32_at(header, 8);
+    if version != SEGMENT_VERSION {
+        return Err(Error::Invalid(format!(
+            "{} has log format {version}; this version reads format {SEGMENT_VERSION}",
+            path.display()
+        )));
+    }
+    if u64_at(header, 16) != tag {
+        return Err(Error::corrupt(
+            path,
+            16,
+            "this is a segment of another store or has another number",
+        ));
+    }
+    Ok(true)
+}
+
+struct Group {
+    entries: Vec<Entry>,
+    end: usize,
+}
+
+struct GroupHeader {
+    synced: u64,
+    record_bytes: usize,
+    record_count: u32,
+}
+
+fn read_group_header(bytes: &[u8], at: usize, tag: u64) -> Option<GroupHeader> {
+    let header = bytes.get(at..at.checked_add(GROUP_HEADER_BYTES)?)?;
+    let whole = u32_at(header, 0) == GROUP_MAGIC
+        && u32_at(header, 4) == crc32c::crc32c(&header[8..])
+        && u64_at(header, 8) == tag;
+    whole.then(|| GroupHeader {
+        synced: u64_at(header, 16),
+        record_bytes: u32_at(header, 24) as usize,
+        record_count: u32_at(header, 28),
+    })
+}
+
+/// The group at `at`, if it is whole: all of its records or none.
+fn read_group(bytes: &[u8], at: usize, tag: u64) -> Option<Group> {
+    let header = read_group_header(bytes, at, tag)?;
+    let start = at + GROUP_HEADER_BYTES;
+    let end = start.checked_add(header.record_bytes)?;
+    let mut records = bytes.get(start..end)?;
+    let mut entries = Vec::new();
+    while !records.is_empty() {
+        let (entry, rest) = read_record(records)?;
+        entries.push(entry);
+        records = rest;
+    }
+    (entries.len() == header.record_count as usize).then_some(Group { entries, end })
+}
+
+fn read_record(bytes: &[u8]) -> Option<(Entry, &[u8])> {
+    let header = bytes.get(..RECORD_HEADER_BYTES)?;
+    let body_bytes = u32_at(header, 4) as usize;
+    let end = RECORD_HEADER_BYTES.checked_add(body_bytes)?;
+    if u32_at(header, 0) != crc32c::crc32c(bytes.get(4..end)?) {
+        return None;
+    }
+    let entry = read_body(&bytes[RECORD_HEADER_BYTES..end])?;
+    Some((entry, &bytes[end..]))
+}
+
+fn read_body(body: &[u8]) -> Option<Entry> {
+    if body.len() < BODY_BYTES_MIN || body[0] & !(FLAG_TOMBSTONE | FLAG_EXPIRES) != 0 {
+        return None;
+    }
+    let kind = if body[0] & FLAG_TOMBSTONE != 0 {
+        Kind::Tombstone
+    } else {
+        Kind::Value
+    };
+    let copies = body[1];
+    let key_bytes = usize::from(u16::from_le_bytes([body[2], body[3]]));
+    let timestamp = Timestamp::from_u64(u64_at(body, 4));
+    let mut rest = &body[BODY_BYTES_MIN..];
+    let expiry = if body[0] & FLAG_EXPIRES != 0 {
+        let (expiry, after) = rest.split_at_checked(8)?;
+        rest = after;
+        Expiry::at_unix_ms(u64_at(expiry, 0))
+    } else {
+        Expiry::NEVER
+    };
+    let (key, value) = rest.split_at_checked(key_bytes)?;
+    if key.is_empty() || key.len() > KEY_BYTES_MAX {
+        return None;
+    }
+    Some(Entry::new(key, timestamp, kind, value, expiry, copies))
+}
+
+/// Where in `tail`, which begins at offset `start` of its segment, a group's
+/// header says that bytes past `start` had been synced before it was written.
+fn find_claim(tail: &[u8], start: usize, tag: u64) -> Option<usize> {
+    memchr::memmem::find_iter(tail, &GROUP_MAGIC.to_le_bytes())
+        .find(|at| {
+            read_group_header(tail, *at, tag).is_some_and(|header| header.synced > start as u64)
+        })
+        .map(|at| start + at)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}

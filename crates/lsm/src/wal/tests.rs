@@ -1,0 +1,197 @@
+//! The log's formats, torn tails and damage.
+
+use super::*;
+use crate::disk::MemoryDisk;
+use crate::entry::{Entry, Expiry};
+use crate::timestamp::Timestamp;
+use std::path::PathBuf;
+
+const SECRET: u64 = 0x5ec2e7;
+
+fn folder() -> PathBuf {
+    PathBuf::from("/store")
+}
+
+fn put(key: &str, timestamp: u64, value: &[u8]) -> Entry {
+    Entry::value(
+        key.as_bytes(),
+        Timestamp::from_u64(timestamp),
+        value,
+        Expiry::NEVER,
+        3,
+    )
+}
+
+/// Three groups, synced after each but the last.
+fn entries() -> Vec<Entry> {
+    vec![
+        put("a", 1, b"one"),
+        Entry::tombstone(b"b", Timestamp::from_u64(2), 2),
+        Entry::value(b"c", Timestamp::from_u64(3), b"", Expiry::at_unix_ms(77), 1),
+        put("d", 4, &[7; 300]),
+        put("e", 5, b"last"),
+    ]
+}
+
+/// The file after the groups `entries()[0..2]`, `[2..4]` (synced), `[4..5]`
+/// (synced if `sync_last`), and where each group ends.
+fn segment_file(sync_last: bool, seal: bool) -> (Vec<u8>, [usize; 3]) {
+    let disk = MemoryDisk::new();
+    disk.create_folder(&folder()).unwrap();
+    let mut writer = LogWriter::create(&disk, &folder(), SECRET, 1, 4096).unwrap();
+    let entries = entries();
+    let mut end = SEGMENT_HEADER_BYTES;
+    let mut ends = [0; 3];
+    for (index, group) in [&entries[0..2], &entries[2..4], &entries[4..5]]
+        .iter()
+        .enumerate()
+    {
+        end += writer.append(group.iter()).unwrap() as usize;
+        ends[index] = end;
+        if index < 2 || sync_last {
+            writer.sync().unwrap();
+        }
+    }
+    if seal {
+        writer.seal().unwrap();
+    }
+    (read_file(&disk, 1), ends)
+}
+
+fn read_file(disk: &MemoryDisk, segment: u64) -> Vec<u8> {
+    let file = disk
+        .open(&folder().join(segment_file_name(segment)))
+        .unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+fn read(bytes: &[u8]) -> Result<Segment, Error> {
+    read_segment(bytes, SECRET, 1, &folder().join(segment_file_name(1)))
+}
+
+#[test]
+fn what_was_written_is_read_back() {
+    let (bytes, ends) = segment_file(true, true);
+    let segment = read(&bytes).unwrap();
+    assert_eq!(segment.entries, entries());
+    assert!(segment.sealed);
+    assert_eq!(segment.end, (ends[2] + GROUP_HEADER_BYTES) as u64);
+    let (bytes, ends) = segment_file(false, false);
+    let segment = read(&bytes).unwrap();
+    assert_eq!(segment.entries, entries());
+    assert!(!segment.sealed);
+    assert_eq!((segment.end, segment.torn_bytes), (ends[2] as u64, 0));
+}
+
+#[test]
+fn every_cut_leaves_whole_groups_only() {
+    let (bytes, ends) = segment_file(false, false);
+    for cut in 0..ends[2] {
+        let segment = read(&bytes[..cut]).unwrap();
+        let groups = ends.iter().filter(|end| **end <= cut).count();
+        assert_eq!(segment.entries, entries()[..[0, 2, 4, 5][groups]], "{cut}");
+        assert!(segment.torn_bytes <= (cut as u64) - segment.end);
+    }
+}
+
+#[test]
+fn damage_to_the_last_group_is_a_torn_tail() {
+    let (bytes, ends) = segment_file(true, false);
+    for at in ends[1]..ends[2] {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x40;
+        let segment = read(&damaged).unwrap();
+        assert_eq!(segment.entries, entries()[..4], "{at}");
+        assert_eq!(segment.end, ends[1] as u64);
+        assert!(segment.torn_bytes > 0);
+    }
+}
+
+#[test]
+fn damage_to_what_a_later_group_says_was_synced_is_corruption() {
+    let (bytes, ends) = segment_file(true, true);
+    for at in 0..ends[2] {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x40;
+        let result = read(&damaged);
+        if (8..12).contains(&at) {
+            // The version is covered by the checksum, so it is damage too.
+        }
+        match result {
+            Err(Error::Corrupt { offset, file, .. }) => {
+                let start = [0, SEGMENT_HEADER_BYTES, ends[0], ends[1]]
+                    .into_iter()
+                    .rfind(|start| *start <= at)
+                    .unwrap();
+                assert_eq!(offset, start as u64, "{at}");
+                assert_eq!(&*file, folder().join("log-0000000000000001.wal"));
+            }
+            other => panic!("byte {at} damaged: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_value_that_looks_like_a_group_is_no_claim() {
+    let (forged, ends) = segment_file(true, true);
+    // A client that knows the format, but not the store's secret.
+    let disk = MemoryDisk::new();
+    disk.create_folder(&folder()).unwrap();
+    let mut writer = LogWriter::create(&disk, &folder(), SECRET + 1, 1, 4096).unwrap();
+    writer
+        .append([put("k", 1, &forged[ends[1]..])].iter())
+        .unwrap();
+    let mut bytes = read_file(&disk, 1);
+    bytes[SEGMENT_HEADER_BYTES + GROUP_HEADER_BYTES] ^= 1;
+    let segment = read_segment(&bytes, SECRET + 1, 1, &folder()).unwrap();
+    assert!(segment.is_empty() && segment.torn_bytes > 0);
+}
+
+#[test]
+fn a_segment_of_another_number_or_version_is_refused() {
+    let (bytes, _) = segment_file(true, true);
+    let other = read_segment(&bytes, SECRET, 2, &folder());
+    assert!(matches!(other, Err(Error::Corrupt { .. })), "{other:?}");
+    let mut newer = bytes;
+    newer[8] = 9;
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&newer[0..12]), &newer[16..24]);
+    newer[12..16].copy_from_slice(&crc.to_le_bytes());
+    assert!(matches!(read(&newer), Err(Error::Invalid(_))));
+}
+
+#[test]
+fn a_group_that_found_no_room_leaves_the_log_as_it_was() {
+    let disk = MemoryDisk::new();
+    disk.create_folder(&folder()).unwrap();
+    let mut writer = LogWriter::create(&disk, &folder(), SECRET, 1, 4096).unwrap();
+    writer.append([put("a", 1, b"x")].iter()).unwrap();
+    disk.set_capacity(4096);
+    let full = writer.append([put("b", 2, &[1; 8000])].iter());
+    assert!(matches!(full, Err(Error::DiskFull)), "{full:?}");
+    writer.append([put("c", 3, b"y")].iter()).unwrap();
+    let segment = read(&read_file(&disk, 1)).unwrap();
+    assert_eq!(segment.entries, [put("a", 1, b"x"), put("c", 3, b"y")]);
+}
+
+#[test]
+fn the_format_is_the_one_of_the_fixture() {
+    let fixture = include_bytes!("../../tests/fixtures/log-v1.wal");
+    let (bytes, _) = segment_file(true, true);
+    let end = read(&bytes).unwrap().end as usize;
+    assert_eq!(bytes[..end], fixture[..]);
+}
+
+#[test]
+fn file_names_are_read_back() {
+    assert_eq!(segment_of_file_name(&segment_file_name(42)), Some(42));
+    for name in [
+        "log-42.wal",
+        "log-.wal",
+        "MANIFEST",
+        "log-0000000000000042.wal.tmp",
+    ] {
+        assert_eq!(segment_of_file_name(name), None, "{name}");
+    }
+}

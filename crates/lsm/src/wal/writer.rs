@@ -1,0 +1,245 @@
+//! Writes segments.
+
+use super::{
+    FLAG_EXPIRES, FLAG_TOMBSTONE, GROUP_HEADER_BYTES, GROUP_MAGIC, RECORD_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, SEGMENT_VERSION, segment_file_name, segment_tag,
+};
+use crate::disk::{Disk, DiskFile};
+use crate::entry::{Entry, Expiry, Kind};
+use crate::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// By how much a segment grows past what is needed when what was allocated at
+/// its creation is used up.
+const GROWTH_BYTES: u64 = 256 << 10;
+
+/// A buffer that a rare, huge group has grown past this is given back after it.
+const BUFFER_BYTES_KEPT: usize = 1 << 20;
+
+/// Appends groups to one segment.
+pub(crate) struct LogWriter {
+    file: Arc<dyn DiskFile>,
+    path: PathBuf,
+    segment: u64,
+    tag: u64,
+    /// Where the next group goes.
+    position: u64,
+    /// All bytes before this are known to be synced.
+    synced: u64,
+    /// All bytes before this have their space.
+    allocated: u64,
+    buffer: Vec<u8>,
+}
+
+impl LogWriter {
+    /// Creates a segment with room for `bytes` bytes and makes it durable.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Io`]. The file is removed again if that is possible.
+    pub(crate) fn create(
+        disk: &dyn Disk,
+        folder: &Path,
+        secret: u64,
+        segment: u64,
+        bytes: u64,
+    ) -> Result<Self, Error> {
+        let tag = segment_tag(secret, segment);
+        let path = folder.join(segment_file_name(segment));
+        let create = || {
+            let file = disk
+                .create(&path)
+                .map_err(|error| Error::io("create", &path, error))?;
+            let allocated = bytes.max(SEGMENT_HEADER_BYTES as u64);
+            file.allocate(0, allocated)
+                .map_err(|error| Error::io("allocate", &path, error))?;
+            file.write_all_at(&segment_header(tag), 0)
+                .map_err(|error| Error::io("write", &path, error))?;
+            file.sync().map_err(|error| Error::sync(&path, error))?;
+            disk.sync_folder(folder)
+                .map_err(|error| Error::sync(folder, error))?;
+            Ok(Self {
+                file,
+                path: path.clone(),
+                segment,
+                tag,
+                position: SEGMENT_HEADER_BYTES as u64,
+                synced: SEGMENT_HEADER_BYTES as u64,
+                allocated,
+                buffer: Vec::new(),
+            })
+        };
+        create().inspect_err(|_| {
+            // What is left is an empty segment, which recovery ignores.
+            let _ = disk.remove(&path);
+        })
+    }
+
+    /// Goes on with a segment whose groups end at `position`, to seal it.
+    /// Whatever lies behind is cut off.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn reopen(
+        disk: &dyn Disk,
+        folder: &Path,
+        secret: u64,
+        segment: u64,
+        position: u64,
+    ) -> Result<Self, Error> {
+        let path = folder.join(segment_file_name(segment));
+        let file = disk
+            .open(&path)
+            .map_err(|error| Error::io("open", &path, error))?;
+        file.set_len(position)
+            .map_err(|error| Error::io("truncate", &path, error))?;
+        // The groups may have been read from memory that was never synced.
+        file.sync().map_err(|error| Error::sync(&path, error))?;
+        Ok(Self {
+            file,
+            path,
+            segment,
+            tag: segment_tag(secret, segment),
+            position,
+            synced: position,
+            allocated: position,
+            buffer: Vec::new(),
+        })
+    }
+
+    /// Writes `entries` as one group, without syncing. Returns the bytes written.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`] when there is no room: then the log is as before, and
+    /// the next group takes the place of this. [`Error::Io`].
+    pub(crate) fn append<'a>(
+        &mut self,
+        entries: impl Iterator<Item = &'a Entry>,
+    ) -> Result<u64, Error> {
+        self.buffer.clear();
+        self.buffer.resize(GROUP_HEADER_BYTES, 0);
+        let mut count = 0_u32;
+        for entry in entries {
+            encode_record(entry, &mut self.buffer);
+            count += 1;
+        }
+        let bytes = self.buffer.len() as u64;
+        let record_bytes = self.buffer.len() - GROUP_HEADER_BYTES;
+        let header = &mut self.buffer[..GROUP_HEADER_BYTES];
+        header[0..4].copy_from_slice(&GROUP_MAGIC.to_le_bytes());
+        header[8..16].copy_from_slice(&self.tag.to_le_bytes());
+        header[16..24].copy_from_slice(&self.synced.to_le_bytes());
+        header[24..28].copy_from_slice(&(record_bytes as u32).to_le_bytes());
+        header[28..32].copy_from_slice(&count.to_le_bytes());
+        let crc = crc32c::crc32c(&header[8..]);
+        header[4..8].copy_from_slice(&crc.to_le_bytes());
+
+        let end = self.position + bytes;
+        if end > self.allocated {
+            let allocate = |to: u64| {
+                self.file
+                    .allocate(self.allocated, to - self.allocated)
+                    .map_err(|error| Error::io("allocate", &self.path, error))
+                    .map(|()| to)
+            };
+            // On a nearly full disk just what is needed may still be there.
+            self.allocated = allocate(end + GROWTH_BYTES).or_else(|error| match error {
+                Error::DiskFull => allocate(end),
+                error => Err(error),
+            })?;
+        }
+        self.file
+            .write_all_at(&self.buffer, self.position)
+            .map_err(|error| Error::io("write", &self.path, error))?;
+        self.position = end;
+        if self.buffer.capacity() > BUFFER_BYTES_KEPT {
+            self.buffer = Vec::new();
+        }
+        Ok(bytes)
+    }
+
+    /// Makes all groups durable.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: nothing is known of the unsynced groups any more.
+    pub(crate) fn sync(&mut self) -> Result<(), Error> {
+        self.file
+            .sync()
+            .map_err(|error| Error::sync(&self.path, error))?;
+        self.synced = self.position;
+        Ok(())
+    }
+
+    /// Ends the segment: writes the seal and makes everything durable.
+    ///
+    /// # Errors
+    /// As [`LogWriter::append`] and [`LogWriter::sync`].
+    pub(crate) fn seal(&mut self) -> Result<(), Error> {
+        self.append(std::iter::empty())?;
+        self.sync()
+    }
+
+    /// The file and how much of it is written: to sync it without holding the
+    /// writer up. [`LogWriter::synced_up_to`] takes note of it afterwards.
+    pub(crate) fn unsynced(&self) -> Option<(u64, Arc<dyn DiskFile>, PathBuf, u64)> {
+        (self.synced < self.position).then(|| {
+            (
+                self.segment,
+                Arc::clone(&self.file),
+                self.path.clone(),
+                self.position,
+            )
+        })
+    }
+
+    /// Takes note that the bytes of `segment` before `position` are synced.
+    pub(crate) fn synced_up_to(&mut self, segment: u64, position: u64) {
+        if segment == self.segment {
+            self.synced = self.synced.max(position);
+        }
+    }
+
+    /// The number of the segment.
+    pub(crate) fn segment(&self) -> u64 {
+        self.segment
+    }
+
+    /// The space that the segment takes on disk, in bytes.
+    pub(crate) fn allocated_bytes(&self) -> u64 {
+        self.allocated
+    }
+}
+
+fn segment_header(tag: u64) -> [u8; SEGMENT_HEADER_BYTES] {
+    let mut header = [0; SEGMENT_HEADER_BYTES];
+    header[0..8].copy_from_slice(&SEGMENT_MAGIC.to_le_bytes());
+    header[8..12].copy_from_slice(&SEGMENT_VERSION.to_le_bytes());
+    header[16..24].copy_from_slice(&tag.to_le_bytes());
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&header[0..12]), &header[16..]);
+    header[12..16].copy_from_slice(&crc.to_le_bytes());
+    header
+}
+
+fn encode_record(entry: &Entry, buffer: &mut Vec<u8>) {
+    let start = buffer.len();
+    buffer.extend_from_slice(&[0; RECORD_HEADER_BYTES]);
+    let mut flags = 0;
+    if entry.kind() == Kind::Tombstone {
+        flags |= FLAG_TOMBSTONE;
+    }
+    if entry.expiry() != Expiry::NEVER {
+        flags |= FLAG_EXPIRES;
+    }
+    buffer.extend_from_slice(&[flags, entry.copies()]);
+    buffer.extend_from_slice(&(entry.key().len() as u16).to_le_bytes());
+    buffer.extend_from_slice(&entry.timestamp().as_u64().to_le_bytes());
+    if entry.expiry() != Expiry::NEVER {
+        buffer.extend_from_slice(&entry.expiry().unix_ms().to_le_bytes());
+    }
+    buffer.extend_from_slice(entry.key());
+    buffer.extend_from_slice(entry.value_bytes());
+    let body_bytes = (buffer.len() - start - RECORD_HEADER_BYTES) as u32;
+    buffer[start + 4..start + 8].copy_from_slice(&body_bytes.to_le_bytes());
+    let crc = crc32c::crc32c(&buffer[start + 4..]);
+    buffer[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+}

@@ -1,0 +1,308 @@
+//! Group commit: visibility, sharing of syncs, bounds, ties, reopening.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod common;
+
+use common::{World, delete, put, read};
+use lsm::{Durability, Error, Expiry, Lookup, Outbox, Outcome};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+#[derive(Default)]
+struct Collected {
+    deliveries: Mutex<Vec<Vec<Outcome>>>,
+}
+
+impl Outbox for Collected {
+    fn deliver(&self, outcomes: Vec<Outcome>) {
+        self.deliveries.lock().unwrap().push(outcomes);
+    }
+}
+
+#[test]
+fn writes_that_wait_together_share_one_sync_and_one_delivery() {
+    let world = World::new();
+    let engine = world.open();
+    let collected = Arc::new(Collected::default());
+    let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
+    let syncs = engine.statistics().log_syncs;
+    for ticket in 0..10 {
+        engine
+            .submit(put(&format!("k{ticket}"), ticket + 1, "v"), &outbox, ticket)
+            .unwrap();
+    }
+    assert_eq!(
+        engine.get_cached(b"k0").unwrap(),
+        Lookup::Found(None),
+        "not stored yet"
+    );
+    world.executor.run_until_idle();
+    assert_eq!(engine.statistics().log_syncs - syncs, 1);
+    let deliveries = collected.deliveries.lock().unwrap();
+    assert_eq!(deliveries.len(), 1);
+    let tickets: Vec<_> = deliveries[0].iter().map(|outcome| outcome.ticket).collect();
+    assert_eq!(tickets, (0..10).collect::<Vec<_>>());
+    assert!(deliveries[0].iter().all(|outcome| outcome.result.is_ok()));
+    assert_eq!(read(&engine, "k9"), Some("v".into()));
+}
+
+/// A reader that meets a write while its sync is under way does not see it.
+#[test]
+fn a_write_is_invisible_until_it_is_synced() {
+    let world = World::new();
+    let engine = world.open();
+    engine.write(put("a", 1, "old")).unwrap();
+    world.memory.fail_syncs(true);
+    assert!(engine.write(put("a", 2, "new")).is_err());
+    assert_eq!(read(&engine, "a"), Some("old".into()));
+}
+
+#[test]
+fn threads_that_write_at_once_share_groups() {
+    let world = World::new();
+    let engine = world.open();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let engine = engine.clone();
+            scope.spawn(move || {
+                for number in 0..200 {
+                    engine
+                        .write(put(&format!("{thread}-{number}"), number + 1, "v"))
+                        .unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(common::scan_all(&engine, "", None).len(), 800);
+    assert_eq!(engine.statistics().writes, 800);
+    drop(engine);
+    assert_eq!(common::scan_all(&world.open(), "", None).len(), 800);
+}
+
+#[test]
+fn the_queue_is_bounded() {
+    let mut world = World::new();
+    world.options.write_queue_bytes_max = 2_000;
+    let engine = world.open();
+    let collected = Arc::new(Collected::default());
+    let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
+    let mut taken = 0;
+    let refused = loop {
+        match engine.submit(put("k", taken + 1, &"v".repeat(100)), &outbox, taken) {
+            Ok(()) => taken += 1,
+            Err(error) => break error,
+        }
+        assert!(taken < 100);
+    };
+    assert!(matches!(refused, Error::Overloaded), "{refused}");
+    assert_eq!(engine.statistics().refused_overloaded, 1);
+    world.executor.run_until_idle();
+    assert_eq!(
+        collected
+            .deliveries
+            .lock()
+            .unwrap()
+            .iter()
+            .flatten()
+            .count() as u64,
+        taken
+    );
+    engine.submit(put("k", 1_000, "v"), &outbox, 7).unwrap();
+    // One entry that is larger than the whole bound is taken when nothing else waits.
+    world.executor.run_until_idle();
+    engine
+        .submit(put("k", 1_001, &"v".repeat(5_000)), &outbox, 8)
+        .unwrap();
+}
+
+#[test]
+fn writers_are_slowed_then_wait_for_the_flush() {
+    let mut world = World::new();
+    world.options.memtables_frozen_max = 1;
+    world.options.write_queue_bytes_max = 1 << 20;
+    let engine = world.open();
+    let collected = Arc::new(Collected::default());
+    let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
+    for ticket in 0..300 {
+        engine
+            .submit(
+                put(&format!("{ticket:03}"), ticket + 1, &"v".repeat(100)),
+                &outbox,
+                ticket,
+            )
+            .unwrap();
+        world.executor.run_lane(lsm::Lane::Commit);
+        world.clock.advance(Duration::from_millis(1));
+    }
+    let delivered = || {
+        collected
+            .deliveries
+            .lock()
+            .unwrap()
+            .iter()
+            .flatten()
+            .count()
+    };
+    let statistics = engine.statistics();
+    assert!(statistics.slowdowns > 0, "{statistics:?}");
+    assert!(statistics.stalls > 0, "{statistics:?}");
+    assert!(delivered() < 300, "no flush has run, so they wait");
+    assert_eq!(statistics.memtables_frozen, 1);
+    world.executor.run_until_idle();
+    assert_eq!(delivered(), 300);
+    assert!(
+        collected
+            .deliveries
+            .lock()
+            .unwrap()
+            .iter()
+            .flatten()
+            .all(|outcome| outcome.result.is_ok())
+    );
+}
+
+#[test]
+fn ties_are_broken_by_the_rule_wherever_the_versions_lie() {
+    let value = |value: &str, expiry: u64, copies| {
+        let expiry = if expiry == 0 {
+            Expiry::NEVER
+        } else {
+            Expiry::at_unix_ms(expiry)
+        };
+        lsm::Entry::value(
+            b"k",
+            lsm::Timestamp::from_u64(5),
+            value.as_bytes(),
+            expiry,
+            copies,
+        )
+    };
+    // From the loser to the winner: number of copies, value, expiry, tombstone, timestamp.
+    let ladder = [
+        value("a", 1_000, 3),
+        value("b", 1_000, 1),
+        value("b", 1_000, 2),
+        value("a", 2_000, 1),
+        value("a", 0, 1),
+        value("ab", 0, 1),
+        value("b", 0, 1),
+        delete("k", 5),
+        put("k", 6, ""),
+    ];
+    for winner in 0..ladder.len() {
+        for loser in 0..winner {
+            for (first, second) in [(winner, loser), (loser, winner)] {
+                for flushes in 0..3 {
+                    let world = World::new();
+                    let engine = world.open();
+                    engine.write(ladder[first].clone()).unwrap();
+                    if flushes > 0 {
+                        engine.flush().unwrap();
+                    }
+                    engine.write(ladder[second].clone()).unwrap();
+                    if flushes > 1 {
+                        engine.compact().unwrap();
+                    }
+                    let found = engine.get(b"k").unwrap();
+                    assert_eq!(
+                        found.as_ref(),
+                        Some(&ladder[winner]),
+                        "{first} then {second}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_put_is_told_of_anything_newer_in_memory_and_tables() {
+    let world = World::new();
+    let engine = world.open();
+    let held = |timestamp, value: &str| {
+        engine
+            .write(put("k", timestamp, value))
+            .unwrap()
+            .newest_held
+            .map(lsm::Timestamp::as_u64)
+    };
+    assert_eq!(held(50, "v"), None);
+    assert_eq!(held(40, "v"), Some(50));
+    engine.flush().unwrap();
+    assert_eq!(held(45, "v"), Some(50), "found in a table");
+    assert_eq!(
+        held(50, "v"),
+        Some(45),
+        "the very same entry does not count"
+    );
+    assert_eq!(held(50, "w"), Some(50), "another of the same timestamp");
+    engine.compact().unwrap();
+    assert_eq!(held(30, "v"), Some(50));
+    assert_eq!(held(60, "v").filter(|held| *held >= 60), None);
+    assert_eq!(engine.greatest_timestamp().as_u64(), 60);
+}
+
+#[test]
+fn the_greatest_timestamp_survives_restart_and_dropped_tombstones() {
+    let world = World::new();
+    world
+        .bound
+        .store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
+    let engine = world.open();
+    engine.write(delete("k", 900)).unwrap();
+    engine.compact().unwrap();
+    assert_eq!(common::scan_all(&engine, "", None), []);
+    drop(engine);
+    assert_eq!(world.open().greatest_timestamp().as_u64(), 900);
+}
+
+#[test]
+fn interval_durability_syncs_within_the_interval() {
+    let mut world = World::new();
+    world.options.durability = Durability::Interval(Duration::from_millis(100));
+    let engine = world.open();
+    engine.write(put("a", 1, "v")).unwrap();
+    assert_eq!(read(&engine, "a"), Some("v".into()), "acknowledged at once");
+    let lost = World::on(Arc::new(world.memory.clone_synced()));
+    assert_eq!(read(&lost.open(), "a"), None, "not synced yet");
+    world.executor.run_for(Duration::from_millis(101));
+    let kept = World::on(Arc::new(world.memory.clone_synced()));
+    assert_eq!(read(&kept.open(), "a"), Some("v".into()));
+}
+
+#[test]
+fn a_closed_store_refuses_writes_and_reopens_without_replay() {
+    let world = World::new();
+    let engine = world.open();
+    let collected = Arc::new(Collected::default());
+    let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
+    engine.submit(put("a", 1, "v"), &outbox, 0).unwrap();
+    engine.close().unwrap();
+    assert_eq!(
+        collected.deliveries.lock().unwrap().len(),
+        1,
+        "what was taken was stored"
+    );
+    assert!(matches!(engine.write(put("b", 2, "v")), Err(Error::Closed)));
+    assert_eq!(read(&engine, "a"), Some("v".into()));
+    drop(engine);
+    let (engine, report) = world.try_open().unwrap();
+    assert_eq!(report.entries_replayed, 0);
+    assert_eq!(read(&engine, "a"), Some("v".into()));
+}
+
+#[test]
+fn what_is_impossible_is_refused() {
+    let world = World::new();
+    let engine = world.open();
+    for key in [String::new(), "k".repeat(4097)] {
+        assert!(matches!(
+            engine.write(put(&key, 1, "v")),
+            Err(Error::Invalid(_))
+        ));
+    }
+    engine.write(put(&"k".repeat(4096), 1, "v")).unwrap();
+    engine.flush().unwrap();
+    assert_eq!(read(&engine, &"k".repeat(4096)), Some("v".into()));
+}

@@ -1,0 +1,113 @@
+//! A store in a world without chance: a disk in memory, a clock and an
+//! executor that move only when told.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::expect_used,
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    reason = "each test file uses its part, and a test that cannot go on panics"
+)]
+
+use lsm::disk::MemoryDisk;
+use lsm::{
+    Disk, Engine, Entry, Environment, Error, Expiry, Kind, ManualClock, Options, RecoveryReport,
+    SeededRandom, StepExecutor, Timestamp,
+};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Everything outside the store.
+pub struct World {
+    pub disk: Arc<dyn Disk>,
+    pub memory: Arc<MemoryDisk>,
+    pub clock: Arc<ManualClock>,
+    pub executor: Arc<StepExecutor>,
+    /// The drop bound, as a number.
+    pub bound: Arc<AtomicU64>,
+    pub options: Options,
+}
+
+impl World {
+    /// A small store on an empty disk, so that a few writes reach every part of it.
+    pub fn new() -> Self {
+        Self::on(Arc::new(MemoryDisk::new()))
+    }
+
+    /// The same on a disk that has something on it.
+    pub fn on(memory: Arc<MemoryDisk>) -> Self {
+        let clock = Arc::new(ManualClock::new(1_000_000));
+        Self {
+            disk: Arc::clone(&memory) as _,
+            memory,
+            executor: Arc::new(StepExecutor::new(Arc::clone(&clock))),
+            clock,
+            bound: Arc::default(),
+            options: Options {
+                memtable_bytes: 8 << 10,
+                cache_bytes: 256 << 10,
+                block_bytes: 512,
+                table_bytes: 16 << 10,
+                disk_reserve_bytes: 64 << 10,
+                ..Options::default()
+            },
+        }
+    }
+
+    pub fn folder() -> PathBuf {
+        PathBuf::from("/data/store")
+    }
+
+    pub fn try_open(&self) -> Result<(Engine, RecoveryReport), Error> {
+        let bound = Arc::clone(&self.bound);
+        let environment = Environment {
+            folder: Self::folder(),
+            disk: Arc::clone(&self.disk),
+            clock: Arc::clone(&self.clock) as _,
+            random: Arc::new(SeededRandom::new(7)),
+            executor: Arc::clone(&self.executor) as _,
+            drop_bound: Arc::new(move || Timestamp::from_u64(bound.load(Ordering::Relaxed))),
+        };
+        Engine::open(environment, self.options.clone())
+    }
+
+    pub fn open(&self) -> Engine {
+        self.try_open().expect("the store opens").0
+    }
+}
+
+pub fn put(key: &str, timestamp: u64, value: &str) -> Entry {
+    Entry::value(
+        key.as_bytes(),
+        Timestamp::from_u64(timestamp),
+        value.as_bytes(),
+        Expiry::NEVER,
+        3,
+    )
+}
+
+pub fn delete(key: &str, timestamp: u64) -> Entry {
+    Entry::tombstone(key.as_bytes(), Timestamp::from_u64(timestamp), 3)
+}
+
+/// The value that a reader sees: `None` for nothing or a tombstone.
+pub fn read(engine: &Engine, key: &str) -> Option<String> {
+    let entry = engine.get(key.as_bytes()).expect("the read succeeds")?;
+    (entry.kind() == Kind::Value)
+        .then(|| String::from_utf8(entry.value_bytes().to_vec()).expect("text"))
+}
+
+/// All entries of a range, tombstones among them.
+pub fn scan_all(engine: &Engine, start: &str, end: Option<&str>) -> Vec<Entry> {
+    let mut scan = engine.scan(start.as_bytes(), end.map(str::as_bytes));
+    let mut all = Vec::new();
+    loop {
+        let batch = scan.next_batch(300).expect("the scan succeeds");
+        if batch.is_empty() {
+            return all;
+        }
+        all.extend(batch);
+    }
+}

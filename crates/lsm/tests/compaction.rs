@@ -1,0 +1,166 @@
+//! What compaction keeps, drops and bounds.
+
+mod common;
+
+use common::{World, delete, put, read, scan_all};
+use lsm::{Entry, Expiry, Timestamp};
+use std::sync::atomic::Ordering::Relaxed;
+
+#[test]
+fn overwrites_keep_space_amplification_under_two() {
+    let mut world = World::new();
+    world.options.compression = lsm::Compression::None;
+    let engine = world.open();
+    let mut rng = fastrand::Rng::with_seed(3);
+    let keys = 2_000;
+    let live_bytes = keys * (8 + 100);
+    let mut worst = 0.0_f64;
+    for number in 1..=10 * keys {
+        let key = if number <= keys {
+            number
+        } else {
+            rng.u64(1..=keys)
+        };
+        let value = "v".repeat(100);
+        engine
+            .write(put(&format!("{key:08}"), number, &value))
+            .unwrap();
+        if number % 10 == 0 {
+            world.executor.run_for(std::time::Duration::from_millis(10));
+        }
+        if number > 2 * keys && number % 500 == 0 {
+            let statistics = engine.statistics();
+            let bytes: u64 = statistics.levels.iter().map(|level| level.bytes).sum();
+            worst = worst.max(bytes as f64 / live_bytes as f64);
+        }
+    }
+    assert!(engine.statistics().compactions > 5);
+    assert!(worst < 2.0, "{worst}");
+}
+
+#[test]
+fn tombstones_stay_without_a_bound_and_go_below_it() {
+    for bound in [0, 50, 1_000] {
+        let world = World::new();
+        world.bound.store(bound, Relaxed);
+        let engine = world.open();
+        engine.write(put("a", 10, "v")).unwrap();
+        engine.flush().unwrap();
+        engine.write(delete("a", 100)).unwrap();
+        engine.compact().unwrap();
+        assert_eq!(read(&engine, "a"), None);
+        let kept = scan_all(&engine, "", None);
+        if bound > 100 {
+            assert_eq!(kept, [], "below the bound nothing older can come");
+        } else {
+            assert_eq!(kept, [delete("a", 100)]);
+            // A late, older put does not resurrect the key.
+            engine.write(put("a", 60, "late")).unwrap();
+            assert_eq!(read(&engine, "a"), None);
+        }
+    }
+}
+
+#[test]
+fn a_tombstone_stays_while_an_older_version_lies_in_memory() {
+    let world = World::new();
+    world.bound.store(1_000, Relaxed);
+    let engine = world.open();
+    engine.write(delete("a", 100)).unwrap();
+    engine.flush().unwrap();
+    // An older put came late and was not flushed when the compaction began.
+    let outbox: std::sync::Arc<dyn lsm::Outbox> = std::sync::Arc::new(Ignore);
+    engine.write(put("b", 500, "v")).unwrap();
+    engine.flush().unwrap();
+    engine.submit(put("a", 50, "late"), &outbox, 1).unwrap();
+    // Compaction alone: the put still waits in the queue.
+    world.executor.run_lane(lsm::Lane::Compaction);
+    world.executor.run_until_idle();
+    assert_eq!(read(&engine, "a"), None);
+}
+
+struct Ignore;
+
+impl lsm::Outbox for Ignore {
+    fn deliver(&self, _: Vec<lsm::Outcome>) {}
+}
+
+#[test]
+fn expired_versions_hide_older_ones_until_they_may_go() {
+    let world = World::new();
+    let engine = world.open();
+    let expired = Entry::value(
+        b"a",
+        Timestamp::from_u64(20),
+        b"short-lived",
+        Expiry::at_unix_ms(1_000_500),
+        1,
+    );
+    engine.write(put("a", 10, "old")).unwrap();
+    engine.flush().unwrap();
+    engine.write(expired.clone()).unwrap();
+    engine.compact().unwrap();
+    assert_eq!(scan_all(&engine, "", None), std::slice::from_ref(&expired));
+    world.clock.advance(std::time::Duration::from_secs(10));
+    engine.write(put("b", 30, "v")).unwrap();
+    engine.compact().unwrap();
+    assert_eq!(
+        scan_all(&engine, "", None),
+        [expired, put("b", 30, "v")],
+        "without a bound it stays"
+    );
+    world.bound.store(25, Relaxed);
+    engine.write(put("c", 40, "v")).unwrap();
+    engine.compact().unwrap();
+    assert_eq!(
+        scan_all(&engine, "", None),
+        [put("b", 30, "v"), put("c", 40, "v")]
+    );
+}
+
+#[test]
+fn compaction_off_leaves_the_tables_alone() {
+    let mut world = World::new();
+    world.options.compaction = false;
+    let engine = world.open();
+    for number in 1..=100 {
+        engine.write(put("a", number, "v")).unwrap();
+        engine.flush().unwrap();
+    }
+    world.executor.run_until_idle();
+    assert_eq!(engine.statistics().levels[0].tables, 100);
+    assert_eq!(engine.get(b"a").unwrap().unwrap().timestamp().as_u64(), 100);
+    engine.compact().unwrap();
+    let statistics = engine.statistics();
+    assert_eq!(
+        statistics
+            .levels
+            .iter()
+            .map(|level| level.tables)
+            .sum::<u64>(),
+        1
+    );
+    assert_eq!(statistics.table_entries, 1, "a call compacts all the same");
+}
+
+#[test]
+fn removed_tables_and_segments_leave_the_folder() {
+    let world = World::new();
+    let engine = world.open();
+    for number in 1..=2_000 {
+        let key = format!("{:04}", number % 300);
+        engine.write(put(&key, number, &"v".repeat(50))).unwrap();
+    }
+    engine.compact().unwrap();
+    world.executor.run_until_idle();
+    let names = lsm::Disk::list(&*world.memory, &World::folder()).unwrap();
+    let count = |suffix: &str| names.iter().filter(|name| name.ends_with(suffix)).count() as u64;
+    let tables: u64 = engine
+        .statistics()
+        .levels
+        .iter()
+        .map(|level| level.tables)
+        .sum();
+    assert_eq!(count(".sst"), tables, "{names:?}");
+    assert!(count(".wal") <= 2, "{names:?}");
+}

@@ -1,0 +1,174 @@
+//! The store against a map of newest versions, under random operations,
+//! background work, flushes, compactions and reopenings.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod common;
+
+use common::World;
+use fastrand::Rng;
+use lsm::{Engine, Entry, Expiry, Lookup, Scan, Timestamp};
+use std::collections::BTreeMap;
+
+const KEYS: u64 = 60;
+
+/// The newest version of each key.
+type Model = BTreeMap<Vec<u8>, Entry>;
+
+fn random_entry(rng: &mut Rng) -> Entry {
+    let key = format!("key-{:02}", rng.u64(0..KEYS));
+    // Few timestamps, so that ties happen.
+    let timestamp = Timestamp::from_u64(rng.u64(1..200));
+    if rng.u8(0..4) == 0 {
+        return Entry::tombstone(key.as_bytes(), timestamp, rng.u8(1..4));
+    }
+    let expiry = if rng.u8(0..4) == 0 {
+        Expiry::at_unix_ms(rng.u64(900_000..1_100_000))
+    } else {
+        Expiry::NEVER
+    };
+    let length = if rng.u8(0..30) == 0 {
+        rng.usize(0..3000)
+    } else {
+        rng.usize(0..40)
+    };
+    let value = vec![rng.u8(b'a'..b'e'); length];
+    Entry::value(key.as_bytes(), timestamp, &value, expiry, rng.u8(1..4))
+}
+
+fn apply(model: &mut Model, entry: &Entry) {
+    match model.get_mut(entry.key()) {
+        Some(held) if held.rank() >= entry.rank() => {}
+        Some(held) => *held = entry.clone(),
+        None => {
+            model.insert(entry.key().to_vec(), entry.clone());
+        }
+    }
+}
+
+fn check_write(engine: &Engine, model: &mut Model, entry: &Entry) {
+    let applied = engine.write(entry.clone()).unwrap();
+    let held = model.get(entry.key()).cloned();
+    match held {
+        // Anything at or above the write's own timestamp must be told, exactly.
+        Some(held) if held.timestamp() >= entry.timestamp() && held != *entry => {
+            assert_eq!(applied.newest_held, Some(held.timestamp()), "{entry:?}");
+        }
+        _ => assert!(
+            applied
+                .newest_held
+                .is_none_or(|held| held <= entry.timestamp()),
+            "{entry:?} was told of {applied:?}"
+        ),
+    }
+    apply(model, entry);
+}
+
+fn check_reads(engine: &Engine, model: &Model, rng: &mut Rng) {
+    let key = format!("key-{:02}", rng.u64(0..KEYS + 2));
+    let expected = model.get(key.as_bytes());
+    assert_eq!(engine.get(key.as_bytes()).unwrap().as_ref(), expected);
+    match engine.get_cached(key.as_bytes()).unwrap() {
+        Lookup::Found(found) => assert_eq!(found.as_ref(), expected, "{key}"),
+        Lookup::MayBlock => {}
+    }
+}
+
+/// A scan in progress, and what it has still to give.
+struct Expected {
+    scan: Scan,
+    rest: Vec<Entry>,
+}
+
+fn start_scan(engine: &Engine, model: &Model, rng: &mut Rng) -> Expected {
+    let start = format!("key-{:02}", rng.u64(0..KEYS)).into_bytes();
+    let end = rng
+        .bool()
+        .then(|| format!("key-{:02}", rng.u64(0..KEYS)).into_bytes());
+    let rest = model
+        .iter()
+        .filter(|(key, _)| **key >= start && end.as_ref().is_none_or(|end| *key < end))
+        .map(|(_, entry)| entry.clone())
+        .collect();
+    Expected {
+        scan: engine.scan(&start, end.as_deref()),
+        rest,
+    }
+}
+
+/// Takes a batch and compares it; `false` when the scan is over.
+fn advance(expected: &mut Expected, rng: &mut Rng) -> bool {
+    let batch = expected.scan.next_batch(rng.usize(1..2000)).unwrap();
+    if batch.is_empty() {
+        assert_eq!(expected.rest, [], "the scan ended early");
+        return false;
+    }
+    let rest = expected
+        .rest
+        .split_off(batch.len().min(expected.rest.len()));
+    assert_eq!(
+        batch, expected.rest,
+        "a scan sees what was there when it began"
+    );
+    expected.rest = rest;
+    true
+}
+
+fn run(seed: u64) {
+    let mut rng = Rng::with_seed(seed);
+    let mut world = World::new();
+    world.options.memtable_bytes = rng.usize(2_000..20_000);
+    world.options.memtables_frozen_max = rng.usize(1..4);
+    world.options.compaction = rng.u8(0..4) != 0;
+    if rng.u8(0..4) == 0 {
+        world.options.filter_false_positive_rate = None;
+    }
+    if rng.u8(0..4) == 0 {
+        world.options.compression = lsm::Compression::None;
+    }
+    let mut model = Model::new();
+    let mut engine = world.open();
+    let mut scans: Vec<Expected> = Vec::new();
+    for _ in 0..600 {
+        match rng.u32(0..100) {
+            0..55 => check_write(&engine, &mut model, &random_entry(&mut rng)),
+            55..75 => check_reads(&engine, &model, &mut rng),
+            75..85 => {
+                world.executor.run_one(|jobs| rng.usize(0..jobs));
+            }
+            85..88 => engine.flush().unwrap(),
+            88 => engine.compact().unwrap(),
+            89..93 => scans.push(start_scan(&engine, &model, &mut rng)),
+            93..98 => {
+                if !scans.is_empty() {
+                    let index = rng.usize(0..scans.len());
+                    if !advance(&mut scans[index], &mut rng) {
+                        scans.swap_remove(index);
+                    }
+                }
+            }
+            98 => world.executor.run_until_idle(),
+            _ => {
+                scans.clear();
+                if rng.bool() {
+                    engine.close().unwrap();
+                }
+                drop(engine);
+                engine = world.open();
+            }
+        }
+    }
+    for mut expected in scans {
+        while advance(&mut expected, &mut rng) {}
+    }
+    let all: Vec<_> = model.values().cloned().collect();
+    assert_eq!(common::scan_all(&engine, "", None), all);
+}
+
+#[test]
+fn the_store_is_a_map_of_newest_versions() {
+    for seed in 0..300 {
+        let result = std::panic::catch_unwind(|| run(seed));
+        assert!(result.is_ok(), "failed with seed {seed}");
+    }
+}

@@ -170,9 +170,14 @@ fn a_crash_keeps_synced_bytes_and_a_choice_of_the_others() {
         [[1; 8192].as_slice(), &[2; 4096]].concat()
     );
 
-    // The pages without the length: what lies past the old end is gone.
+    // The pages without the length: what lies past the old end is gone,
     let cut = disk.crash_clone(&mut |unsynced| matches!(unsynced, Unsynced::Page { .. }));
     assert_eq!(content(&cut, "a"), [[1; 4096], [2; 4096]].concat());
+
+    // and does not come back when the file grows.
+    let handle = cut.open(&path("a")).unwrap();
+    handle.set_len(8193).unwrap();
+    assert_eq!(content(&cut, "a")[8192], 0);
 
     // The length without the pages: zeros.
     let hollow = disk.crash_clone(&mut |unsynced| matches!(unsynced, Unsynced::Length { .. }));
@@ -240,6 +245,20 @@ fn a_crash_keeps_a_prefix_of_the_changes_of_a_folder() {
 }
 
 #[test]
+fn a_removed_file_may_come_back_until_its_folder_is_synced() {
+    let (disk, file) = disk_with_a();
+    drop(file);
+    disk.remove(&path("a")).unwrap();
+    let passing = disk.create(&path("b")).unwrap();
+    disk.remove(&path("b")).unwrap();
+    drop(passing);
+    assert_eq!(content(&disk.clone_synced(), "a"), [1; 8192]);
+    disk.sync_folder(Path::new(FOLDER)).unwrap();
+    let crashed = disk.crash_clone(&mut |_| true);
+    assert!(crashed.list(Path::new(FOLDER)).unwrap().is_empty());
+}
+
+#[test]
 fn a_failed_sync_leaves_its_pages_in_doubt() {
     let (disk, file) = disk_with_a();
     file.write_all_at(&[2; 4096], 0).unwrap();
@@ -256,6 +275,7 @@ fn a_failed_sync_leaves_its_pages_in_doubt() {
     file.write_all_at(&[2; 1], 0).unwrap();
     file.sync().unwrap();
     assert_eq!(content(&disk.clone_synced(), "a")[..4096], [2; 4096]);
+    let _ = disk.crash_clone(&mut |unsynced| panic!("{unsynced:?} is no more in doubt"));
 }
 
 #[test]

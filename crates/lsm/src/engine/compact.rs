@@ -37,7 +37,7 @@ const LEVEL_0_TABLES_HURRY: usize = 8;
 pub(super) struct Compacting {
     current: Option<Compaction>,
     /// For each level the key after which the next pick starts.
-    cursors: Vec<Option<Bytes>>,
+    cursors: [Option<Bytes>; LEVELS],
 }
 
 /// A compaction under way.
@@ -166,7 +166,7 @@ impl Inner {
         }
     }
 
-    fn pick(&self, cursors: &[Option<Bytes>]) -> Option<Pick> {
+    fn pick(&self, cursors: &[Option<Bytes>; LEVELS]) -> Option<Pick> {
         let settings = PickSettings {
             level_zero_tables: LEVEL_0_TABLES_DUE,
             base_bytes: (LEVEL_0_TABLES_DUE * self.options.memtable_bytes) as u64,
@@ -288,7 +288,7 @@ impl Inner {
     fn complete(
         self: &Arc<Self>,
         compaction: Compaction,
-        cursors: &mut Vec<Option<Bytes>>,
+        cursors: &mut [Option<Bytes>; LEVELS],
     ) -> Result<(), Error> {
         let Compaction { pick, outputs, .. } = compaction;
         let written: u64 = outputs.iter().map(|table| table.file_bytes()).sum();
@@ -301,7 +301,6 @@ impl Inner {
             flushed: None,
         })?;
         if let Some((level, key)) = pick.cursor {
-            cursors.resize(LEVELS, None);
             cursors[level] = Some(key);
         }
         self.counters.compactions.fetch_add(1, Relaxed);

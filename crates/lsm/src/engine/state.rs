@@ -2,7 +2,7 @@
 //! replaced as a whole.
 
 use crate::compaction::LEVELS;
-use crate::compaction::pick::TableSummary;
+use crate::compaction::pick::{Levels, TableSummary};
 use crate::entry::Entry;
 use crate::memtable::Memtable;
 use crate::table::{Access, Interrupt, KeyHash, Table};
@@ -43,7 +43,7 @@ impl State {
 pub(super) struct Tables {
     /// Level 0, where tables overlap, by descending greatest timestamp; the
     /// levels below by key, without overlap within a level.
-    levels: Vec<Vec<Arc<Table>>>,
+    levels: [Vec<Arc<Table>>; LEVELS],
     greatest_timestamp: Timestamp,
 }
 
@@ -51,7 +51,7 @@ impl Tables {
     /// Sorts tables, each with its level, into their order. A level past the
     /// last counts as the last.
     pub(super) fn new(tables: impl Iterator<Item = (usize, Arc<Table>)>) -> Self {
-        let mut levels = vec![Vec::new(); LEVELS];
+        let mut levels = [const { Vec::new() }; LEVELS];
         let mut greatest_timestamp = Timestamp::ZERO;
         for (level, table) in tables {
             greatest_timestamp = greatest_timestamp.max(table.properties().timestamp_greatest);
@@ -77,7 +77,7 @@ impl Tables {
     }
 
     /// The tables of each level.
-    pub(super) fn levels(&self) -> &[Vec<Arc<Table>>] {
+    pub(super) fn levels(&self) -> &[Vec<Arc<Table>>; LEVELS] {
         &self.levels
     }
 
@@ -95,11 +95,10 @@ impl Tables {
     }
 
     /// What the picker needs to know of the tables.
-    pub(super) fn summaries(&self) -> Vec<Vec<TableSummary>> {
-        self.levels
-            .iter()
-            .map(|tables| tables.iter().map(|table| summary(table)).collect())
-            .collect()
+    pub(super) fn summaries(&self) -> Box<Levels> {
+        let summarize =
+            |tables: &Vec<Arc<Table>>| tables.iter().map(|table| summary(table)).collect();
+        Box::new(self.levels.each_ref().map(summarize))
     }
 
     /// The winner among `newest` and the versions of a key in the tables that

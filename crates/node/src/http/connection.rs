@@ -434,7 +434,9 @@ async fn drive(context: &Rc<Context>, channel: &Rc<Channel>) -> End {
         }
     });
     let connection = http1::Builder::new()
-        .half_close(false)
+        // A client may shut its side once it has sent its request (as `nc` does)
+        // and still wants the answer.
+        .half_close(true)
         .max_buf_size(HEAD_BYTES_MAX)
         .header_read_timeout(None)
         .serve_connection(Socket(Rc::clone(channel)), service);

@@ -58,6 +58,9 @@ pub(crate) struct TableSummary {
     pub(crate) expiry_latest: Expiry,
 }
 
+/// The tables of each level, sorted by key on all but the first.
+pub(crate) type Levels = [Vec<TableSummary>; LEVELS];
+
 /// What sizes the levels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PickSettings {
@@ -98,23 +101,23 @@ pub(crate) enum Reason {
 
 /// The compaction that is due, or `None`.
 ///
-/// `levels` has [`LEVELS`] levels, each but the first sorted by key. `cursors`
-/// has for each level the key up to which its tables had their turn. Only what
-/// is below `drop_bound` may be dropped; while snapshots live, or up to the
-/// least timestamp in the memtables, the caller must lower it accordingly
-/// ([`Timestamp::ZERO`]), or a table may be picked whose tombstones then stay,
-/// again and again.
+/// `cursors` has for each level the key up to which its tables had their turn.
+///
+/// Only what is below `drop_bound` may be dropped. The caller lowers it to
+/// what its retention would drop: to the least timestamp in the memtables, and
+/// to [`Timestamp::ZERO`] while snapshots live. Otherwise a table whose
+/// tombstones then stay would be picked again and again.
 pub(crate) fn pick(
-    levels: &[Vec<TableSummary>],
+    levels: &Levels,
     settings: &PickSettings,
-    cursors: &[Option<Bytes>],
+    cursors: &[Option<Bytes>; LEVELS],
     now_unix_ms: u64,
     drop_bound: Timestamp,
 ) -> Option<Pick> {
-    let (level_zero, sorted) = levels.split_first()?;
+    let [level_zero, sorted @ ..] = levels;
     let targets = Targets::new(sorted, settings);
     let mut due: Option<(f64, usize)> = None;
-    let scores = (0..levels.len().min(LEVELS - 1)).map(|level| match level {
+    let scores = (0..LEVELS - 1).map(|level| match level {
         0 => level_zero_score(level_zero, sorted, settings),
         _ => targets.score(level, bytes_of(&levels[level])),
     });
@@ -125,16 +128,13 @@ pub(crate) fn pick(
     }
     match due {
         Some((_, 0)) => Some(pick_level_zero(levels, targets.base)),
-        Some((_, level)) => {
-            let cursor = cursors.get(level).and_then(Option::as_ref);
-            pick_sorted(levels, level, targets.base, cursor)
-        }
+        Some((_, level)) => pick_sorted(levels, level, targets.base, cursors[level].as_ref()),
         None => pick_droppable(levels, now_unix_ms, drop_bound),
     }
 }
 
 /// Merges all tables into the last level; `None` for a store without tables.
-pub(crate) fn pick_all(levels: &[Vec<TableSummary>]) -> Option<Pick> {
+pub(crate) fn pick_all(levels: &Levels) -> Option<Pick> {
     let inputs: Vec<_> = levels
         .iter()
         .enumerate()
@@ -203,7 +203,7 @@ fn level_zero_score(
     by_count.max(bytes_of(level_zero) as f64 * 2.0 / below.max(1) as f64)
 }
 
-fn pick_level_zero(levels: &[Vec<TableSummary>], base: usize) -> Pick {
+fn pick_level_zero(levels: &Levels, base: usize) -> Pick {
     let tables: Vec<&TableSummary> = levels[0].iter().collect();
     let mut inputs: Vec<_> = tables.iter().map(|table| (0, table.id)).collect();
     inputs.extend(overlapped(&tables, levels, base));
@@ -215,12 +215,7 @@ fn pick_level_zero(levels: &[Vec<TableSummary>], base: usize) -> Pick {
     }
 }
 
-fn pick_sorted(
-    levels: &[Vec<TableSummary>],
-    level: usize,
-    base: usize,
-    cursor: Option<&Bytes>,
-) -> Option<Pick> {
+fn pick_sorted(levels: &Levels, level: usize, base: usize, cursor: Option<&Bytes>) -> Option<Pick> {
     let tables = &levels[level];
     let next = cursor.and_then(|cursor| tables.iter().find(|table| table.least_key > *cursor));
     let table = next.or_else(|| tables.first())?;
@@ -242,7 +237,7 @@ fn pick_sorted(
 /// greatest key of `tables`. Those in a gap count: an output table may span it.
 fn overlapped<'a>(
     tables: &[&TableSummary],
-    levels: &'a [Vec<TableSummary>],
+    levels: &'a Levels,
     level: usize,
 ) -> impl Iterator<Item = (usize, TableId)> + use<'a> {
     let least = tables.iter().map(|table| table.least_key.clone()).min();
@@ -262,11 +257,7 @@ fn overlapped<'a>(
 ///
 /// All of its tombstones are below the bound and no other table can hold what
 /// they hide, so the rewriting drops every one: the same table is not picked twice.
-fn pick_droppable(
-    levels: &[Vec<TableSummary>],
-    now_unix_ms: u64,
-    drop_bound: Timestamp,
-) -> Option<Pick> {
+fn pick_droppable(levels: &Levels, now_unix_ms: u64, drop_bound: Timestamp) -> Option<Pick> {
     for (level, tables) in levels.iter().enumerate().skip(1).rev() {
         for table in tables {
             let worth_it = table.tombstones >= table.entries.div_ceil(2)
@@ -288,7 +279,7 @@ fn pick_droppable(
 }
 
 /// Whether another table may hold a version that one in `table` hides.
-fn may_hide_elsewhere(table: &TableSummary, levels: &[Vec<TableSummary>]) -> bool {
+fn may_hide_elsewhere(table: &TableSummary, levels: &Levels) -> bool {
     levels.iter().flatten().any(|other| {
         other.id != table.id
             && other.least_timestamp <= table.greatest_timestamp

@@ -4,7 +4,7 @@
 use super::*;
 use std::collections::BTreeSet;
 
-const MEMTABLE_ENTRIES: usize = 256;
+const MEMTABLE_ENTRIES: usize = 64;
 const TABLE_ENTRIES: usize = 4 * MEMTABLE_ENTRIES;
 
 const SETTINGS: PickSettings = PickSettings {
@@ -13,10 +13,10 @@ const SETTINGS: PickSettings = PickSettings {
 };
 
 struct Model {
-    levels: Vec<Vec<TableSummary>>,
+    levels: Levels,
     /// The keys of each table, by its number.
     keys: Vec<Vec<u32>>,
-    cursors: Vec<Option<Bytes>>,
+    cursors: [Option<Bytes>; LEVELS],
     memtable: BTreeSet<u32>,
     live: BTreeSet<u32>,
     written: usize,
@@ -28,9 +28,9 @@ struct Model {
 impl Model {
     fn new() -> Self {
         Self {
-            levels: vec![Vec::new(); LEVELS],
+            levels: Levels::default(),
             keys: Vec::new(),
-            cursors: vec![None; LEVELS],
+            cursors: Default::default(),
             memtable: BTreeSet::new(),
             live: BTreeSet::new(),
             written: 0,
@@ -123,13 +123,7 @@ fn run(keys: u32, times: u32, mut next: impl FnMut(u32) -> u32) -> Model {
 fn steady_overwrites_take_less_than_twice_the_space() {
     fastrand::seed(3);
     // From a store of a few memtables to one with three sorted levels.
-    for (keys, times) in [
-        (700, 40),
-        (3_000, 20),
-        (10_000, 10),
-        (30_000, 5),
-        (150_000, 2),
-    ] {
+    for (keys, times) in [(180, 40), (750, 20), (2_500, 10), (7_500, 5), (38_000, 2)] {
         let uniform = run(keys, times, |_| fastrand::u32(..));
         let in_order = run(keys, times, |write| write);
         let skewed = run(keys, times, |_| {

@@ -77,8 +77,8 @@ fn picks_are_those_of_the_golden_cases() {
     };
     let mut cases = 0;
     for case in golden.split("\n\n").filter(|case| !case.starts_with('#')) {
-        let mut levels = vec![Vec::new(); LEVELS];
-        let mut cursors = vec![None; LEVELS];
+        let mut levels: Levels = Default::default();
+        let mut cursors: [Option<Bytes>; LEVELS] = Default::default();
         let (name, lines) = case.split_once('\n').unwrap();
         for line in lines.lines() {
             if let Some(expected) = line.strip_prefix("=> ") {
@@ -103,20 +103,20 @@ fn picks_are_those_of_the_golden_cases() {
 
 #[test]
 fn a_pick_moves_the_cursor_past_its_table() {
-    let mut levels = vec![Vec::new(); LEVELS];
+    let mut levels: Levels = Default::default();
     levels[5] = tables("3[a-c]200 4[d-j]200");
     levels[6] = tables("1[a-z]900");
     let settings = PickSettings {
         level_zero_tables: 4,
         base_bytes: 100,
     };
-    let pick = pick(&levels, &settings, &[], 0, Timestamp::ZERO).unwrap();
+    let pick = pick(&levels, &settings, &Default::default(), 0, Timestamp::ZERO).unwrap();
     assert_eq!(pick.cursor, Some((5, Bytes::from_static(b"c"))));
 }
 
 #[test]
 fn a_manual_pick_takes_every_table() {
-    let mut levels = vec![Vec::new(); LEVELS];
+    let mut levels: Levels = Default::default();
     assert_eq!(pick_all(&levels), None);
     levels[0] = tables("3[a-c]200");
     levels[6] = tables("1[a-b]1 2[x-z]1");

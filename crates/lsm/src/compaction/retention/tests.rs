@@ -90,7 +90,7 @@ fn version(timestamp: u64, form: usize, arrival: u64) -> Record {
     Record { arrival, entry }
 }
 
-/// Every list of `length` versions with timestamps 1 and 2, all forms, and
+/// Every multiset of `length` versions with timestamps 1 and 2, all forms, and
 /// arrivals 0 to 3; identical versions among them.
 fn all_lists(length: usize) -> Vec<Vec<Record>> {
     let mut versions = Vec::new();
@@ -99,20 +99,25 @@ fn all_lists(length: usize) -> Vec<Vec<Record>> {
             versions.extend((0..=3).map(|arrival| version(timestamp, form, arrival)));
         }
     }
+    // As indexes into the versions, none lower than the one before it.
     let mut lists = vec![Vec::new()];
     for _ in 0..length {
         lists = lists
             .into_iter()
-            .flat_map(|list: Vec<Record>| {
-                versions.iter().map(move |version| {
-                    let mut list = list.clone();
-                    list.push(version.clone());
-                    list
-                })
+            .flat_map(|list: Vec<usize>| {
+                let least = list.last().copied().unwrap_or(0);
+                (least..versions.len()).map(move |index| [list.as_slice(), &[index]].concat())
             })
             .collect();
     }
     lists
+        .into_iter()
+        .map(|list| {
+            list.into_iter()
+                .map(|index| versions[index].clone())
+                .collect()
+        })
+        .collect()
 }
 
 /// Every set of the snapshots 0 to 3.
@@ -268,19 +273,17 @@ fn keys_are_decided_one_by_one() {
             1,
         ),
     };
-    let list = vec![
+    let input = vec![
         record(b"a", Kind::Tombstone, 2, 9), // dropped
         record(b"a", Kind::Value, 1, 8),     // dropped with it
         record(b"b", Kind::Tombstone, 2, 9), // kept: the snapshot sees the value below
         record(b"b", Kind::Value, 1, 3),
-        record(b"c", Kind::Tombstone, 2, 9), // kept: too young to go
+        record(b"c", Kind::Tombstone, 5, 9), // kept: too young to go
         record(b"d", Kind::Tombstone, 1, 9), // kept: hides something elsewhere
         record(b"e", Kind::Value, 1, 9),
         record(b"f", Kind::Tombstone, 1, 2), // dropped at the end of the input
     ];
     let outside = [record(b"d", Kind::Value, 0, 1)];
-    let mut input = list;
-    input[4].entry = Entry::tombstone(b"c", Timestamp::from_u64(5), 1);
     let output = retain(input, &[3], 5, &outside);
     let keys: Vec<&[u8]> = output
         .records

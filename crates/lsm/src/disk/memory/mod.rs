@@ -11,16 +11,15 @@
 //! - bytes of a page past the file's length are zero, in memory as on "disk";
 //! - `used` is the sum of the lengths of all files that have a name or a handle.
 
+mod state;
+
 use super::{Disk, DiskFile};
+use state::{Change, Folder, Inode, PAGE_BYTES, State, split};
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// What a crash keeps or loses as one, in bytes.
-const PAGE_BYTES: usize = 4096;
 
 /// Something that was not yet durable when the power went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -372,237 +371,6 @@ impl Drop for MemoryFile {
     }
 }
 
-#[derive(Default)]
-struct State {
-    folders: BTreeMap<PathBuf, Folder>,
-    /// Every file that has a name now, has a handle, or may have a name after a crash.
-    inodes: BTreeMap<u64, Inode>,
-    next_inode: u64,
-    locks: BTreeSet<PathBuf>,
-    capacity: Option<u64>,
-    used: u64,
-    fail_syncs: bool,
-}
-
-impl State {
-    fn find(&self, file: &Path) -> io::Result<u64> {
-        let (folder, name) = split(file)?;
-        self.folders
-            .get(folder)
-            .and_then(|folder| folder.current.get(&name).copied())
-            .ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-
-    fn find_or_create(&mut self, file: &Path) -> io::Result<u64> {
-        if let Ok(number) = self.find(file) {
-            return Ok(number);
-        }
-        let (folder, name) = split(file)?;
-        let number = self.next_inode;
-        self.change(folder, Change::Create { name, number })?;
-        self.next_inode += 1;
-        self.inodes.insert(
-            number,
-            Inode {
-                named: true,
-                ..Inode::default()
-            },
-        );
-        Ok(number)
-    }
-
-    fn change(&mut self, folder: &Path, change: Change) -> io::Result<()> {
-        let Some(folder) = self.folders.get_mut(folder) else {
-            return Err(io::ErrorKind::NotFound.into());
-        };
-        change.apply(&mut folder.current);
-        folder.changes.push(change);
-        Ok(())
-    }
-
-    fn inode(&self, number: u64) -> io::Result<&Inode> {
-        // A handle keeps its inode, so this is there; an error is kinder than a panic.
-        self.inodes
-            .get(&number)
-            .ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-
-    fn inode_mut(&mut self, number: u64) -> io::Result<&mut Inode> {
-        self.inodes
-            .get_mut(&number)
-            .ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-
-    /// The length to which a file can grow.
-    fn length_max(&self, number: u64) -> io::Result<u64> {
-        let length = self.inode(number)?.current.length;
-        Ok(match self.capacity {
-            Some(capacity) => length + capacity.saturating_sub(self.used),
-            None => u64::MAX,
-        })
-    }
-
-    fn set_len(&mut self, number: u64, length: u64) -> io::Result<()> {
-        let before = self.inode(number)?.current.length;
-        if length > before && length > self.length_max(number)? {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        self.used = self.used - before + length;
-        let inode = self.inode_mut(number)?;
-        if length < before {
-            let cut = inode.current.cut(length);
-            for page in cut {
-                inode.touch(page);
-            }
-        }
-        inode.current.length = length;
-        Ok(())
-    }
-
-    fn lose_name(&mut self, number: u64) {
-        if let Some(inode) = self.inodes.get_mut(&number) {
-            inode.named = false;
-            if inode.handles == 0 {
-                self.used -= inode.current.length;
-            }
-        }
-    }
-
-    /// Forgets the files that neither a handle nor a crash can bring back.
-    fn collect_garbage(&mut self) {
-        let mut reachable = BTreeSet::new();
-        for folder in self.folders.values() {
-            reachable.extend(folder.synced.values().copied());
-            for change in &folder.changes {
-                if let Change::Create { number, .. } = change {
-                    reachable.insert(*number);
-                }
-            }
-        }
-        self.inodes
-            .retain(|number, inode| inode.named || inode.handles > 0 || reachable.contains(number));
-    }
-}
-
-/// The names of a folder, each with the number of its file.
-type Names = BTreeMap<String, u64>;
-
-#[derive(Default)]
-struct Folder {
-    current: Names,
-    synced: Names,
-    /// What leads from `synced` to `current`, in order.
-    changes: Vec<Change>,
-}
-
-enum Change {
-    Create { name: String, number: u64 },
-    Remove { name: String },
-    Rename { from: String, to: String },
-}
-
-impl Change {
-    fn apply(&self, names: &mut Names) {
-        match self {
-            Self::Create { name, number } => {
-                names.insert(name.clone(), *number);
-            }
-            Self::Remove { name } => {
-                names.remove(name);
-            }
-            Self::Rename { from, to } => {
-                if let Some(number) = names.remove(from) {
-                    names.insert(to.clone(), number);
-                }
-            }
-        }
-    }
-}
-
-#[derive(Default)]
-struct Inode {
-    current: Content,
-    synced: Content,
-    /// Pages that differ between the two and that the next sync makes durable.
-    dirty: BTreeSet<u64>,
-    /// Pages whose sync failed: a later one does not write them again.
-    doubtful: BTreeSet<u64>,
-    named: bool,
-    handles: usize,
-}
-
-impl Inode {
-    fn touch(&mut self, page: u64) {
-        self.doubtful.remove(&page);
-        self.dirty.insert(page);
-    }
-
-    fn sync(&mut self) {
-        self.synced.length = self.current.length;
-        for page in std::mem::take(&mut self.dirty) {
-            self.synced.copy_page(page, &self.current);
-        }
-        // A page that is cut here but whose sync failed must not show old bytes past the end.
-        self.synced.cut(self.synced.length);
-    }
-
-    fn after_crash(&self, file: &Path, survives: &mut dyn FnMut(Unsynced<'_>) -> bool) -> Content {
-        let mut content = self.synced.clone();
-        if self.current.length != content.length && survives(Unsynced::Length { file }) {
-            content.length = self.current.length;
-        }
-        for &page in self.dirty.union(&self.doubtful) {
-            if survives(Unsynced::Page { file, page }) {
-                content.copy_page(page, &self.current);
-            }
-        }
-        content.cut(content.length);
-        content
-    }
-}
-
-/// A file's bytes; a page that is missing is all zeros.
-#[derive(Clone, Default)]
-struct Content {
-    length: u64,
-    pages: BTreeMap<u64, Arc<[u8; PAGE_BYTES]>>,
-}
-
-impl Content {
-    fn page_mut(&mut self, page: u64) -> &mut [u8; PAGE_BYTES] {
-        let bytes = self
-            .pages
-            .entry(page)
-            .or_insert_with(|| Arc::new([0; PAGE_BYTES]));
-        Arc::make_mut(bytes)
-    }
-
-    fn copy_page(&mut self, page: u64, from: &Self) {
-        match from.pages.get(&page) {
-            Some(bytes) => self.pages.insert(page, Arc::clone(bytes)),
-            None => self.pages.remove(&page),
-        };
-    }
-
-    /// Zeroes everything from `length` on; gives the pages that this changed.
-    fn cut(&mut self, length: u64) -> Vec<u64> {
-        let whole = length.div_ceil(PAGE_BYTES as u64);
-        let mut changed: Vec<u64> = self.pages.split_off(&whole).into_keys().collect();
-        let within = (length % PAGE_BYTES as u64) as usize;
-        let last = length / PAGE_BYTES as u64;
-        let has_tail = within > 0
-            && self
-                .pages
-                .get(&last)
-                .is_some_and(|bytes| bytes[within..].iter().any(|byte| *byte != 0));
-        if has_tail {
-            self.page_mut(last)[within..].fill(0);
-            changed.push(last);
-        }
-        changed
-    }
-}
-
 /// The parts of `bytes` bytes at `offset`, page by page: the page's number,
 /// where in the page the part begins, and its place among the bytes.
 fn pieces(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
@@ -625,17 +393,6 @@ fn end_of(offset: u64, bytes: u64) -> io::Result<u64> {
         .checked_add(bytes)
         .filter(|end| i64::try_from(*end).is_ok())
         .ok_or_else(|| io::ErrorKind::InvalidInput.into())
-}
-
-/// A path as the folder and the name in it.
-fn split(file: &Path) -> io::Result<(&Path, String)> {
-    match (
-        file.parent(),
-        file.file_name().and_then(|name| name.to_str()),
-    ) {
-        (Some(folder), Some(name)) => Ok((folder, name.to_owned())),
-        _ => Err(io::ErrorKind::InvalidInput.into()),
-    }
 }
 
 fn sync_failure() -> io::Error {

@@ -47,48 +47,55 @@ impl Memtable {
     }
 
     /// Adds a record and returns the greatest timestamp among the other
-    /// versions of its key here. A version that is here already is not added again.
+    /// versions of its key here; one below the record's own may go unreported.
+    /// A version that is here already is not added again.
     pub(crate) fn insert(&self, record: Record) -> Option<Timestamp> {
-        let mut newest_held = None;
-        let mut held = self.first_slot(record.entry.key());
-        while let Some(slot) = held {
-            let other = &slot.value().0.entry;
-            if other.key() != record.entry.key() {
-                break;
-            }
-            match other.rank().cmp(&record.entry.rank()) {
-                Ordering::Equal => {
-                    // The same write once more. What else is held is at most as new as this:
-                    // older versions of equal timestamp must still be told.
-                    let next = slot.next();
-                    newest_held = newest_held.or_else(|| {
-                        next.filter(|next| next.value().0.entry.key() == record.entry.key())
-                            .map(|next| next.value().0.entry.timestamp())
-                    });
-                    return newest_held;
-                }
-                Ordering::Greater => {
-                    newest_held = newest_held.or(Some(other.timestamp()));
-                    held = slot.next();
-                }
-                Ordering::Less => {
-                    newest_held = newest_held.or(Some(other.timestamp()));
-                    break;
-                }
-            }
+        // Writes mostly come in the order of their timestamps. One that is newer
+        // than everything here need not look for its rivals.
+        let is_newest = record.entry.timestamp() > self.greatest_timestamp();
+        let rivals = if is_newest {
+            Rivals::default()
+        } else {
+            self.rivals_of(&record.entry)
+        };
+        if rivals.has_same {
+            return rivals.newest;
         }
         let timestamp = record.entry.timestamp().as_u64();
         self.least_timestamp.fetch_min(timestamp, Relaxed);
         self.greatest_timestamp.fetch_max(timestamp, Relaxed);
         self.bytes.fetch_add(memory_bytes(&record.entry), Relaxed);
-        self.slots.insert(Slot(record));
-        newest_held
+        self.slots.insert(Slot::new(record));
+        rivals.newest
+    }
+
+    /// What is here of an entry's key. Walks from the winner down to the first
+    /// version that the entry beats.
+    fn rivals_of(&self, entry: &Entry) -> Rivals {
+        let mut rivals = Rivals::default();
+        let mut slot = self.first_slot(entry.key());
+        while let Some(held) = slot {
+            let other = &held.value().record.entry;
+            if other.key() != entry.key() {
+                break;
+            }
+            if other.rank() == entry.rank() {
+                rivals.has_same = true;
+            } else {
+                rivals.newest = rivals.newest.or(Some(other.timestamp()));
+            }
+            if other.rank() < entry.rank() {
+                break;
+            }
+            slot = held.next();
+        }
+        rivals
     }
 
     /// The winning version of a key here.
     pub(crate) fn newest(&self, key: &[u8]) -> Option<Entry> {
         let slot = self.first_slot(key)?;
-        let entry = &slot.value().0.entry;
+        let entry = &slot.value().record.entry;
         (entry.key() == key).then(|| entry.clone())
     }
 
@@ -132,9 +139,18 @@ impl Memtable {
     }
 
     fn first_slot(&self, key: &[u8]) -> Option<crossbeam_skiplist::set::Entry<'_, Slot>> {
-        let seek: &dyn Placed = &Seek(Place::Before(key));
+        let seek: &dyn Placed = &Seek::to(Place::Before(key));
         self.slots.lower_bound(Bound::Included(seek))
     }
+}
+
+/// What a memtable holds of an entry's key.
+#[derive(Default)]
+struct Rivals {
+    /// Whether the entry itself is there.
+    has_same: bool,
+    /// The greatest timestamp of the others.
+    newest: Option<Timestamp>,
 }
 
 /// The memory that an entry takes in a memtable, in bytes.
@@ -160,14 +176,14 @@ impl RecordSource for MemtableSource {
     fn next(&mut self) -> Result<Option<Record>, Error> {
         if self.batch.is_empty() {
             let seek = match &self.start {
-                Start::Key(key) => Seek(Place::Before(key)),
-                Start::AfterKey(key) => Seek(Place::After(key)),
-                Start::After(record) => Seek(Place::At(record)),
+                Start::Key(key) => Seek::to(Place::Before(key)),
+                Start::AfterKey(key) => Seek::to(Place::After(key)),
+                Start::After(record) => Seek::to(Place::At(record)),
             };
             let seek: &dyn Placed = &seek;
             let mut slot = self.memtable.slots.lower_bound(Bound::Excluded(seek));
             while let Some(found) = slot {
-                self.batch.push_back(found.value().0.clone());
+                self.batch.push_back(found.value().record.clone());
                 if self.batch.len() == SOURCE_BATCH {
                     break;
                 }
@@ -182,10 +198,45 @@ impl RecordSource for MemtableSource {
 }
 
 /// A record as the skip list orders it.
-struct Slot(Record);
+struct Slot {
+    /// The key's first bytes: most comparisons of a search are decided by them,
+    /// without following the record's pointer.
+    prefix: u64,
+    record: Record,
+}
+
+impl Slot {
+    fn new(record: Record) -> Self {
+        Self {
+            prefix: prefix(record.entry.key()),
+            record,
+        }
+    }
+}
+
+/// The first eight bytes of a key, filled up with zeros, as a number. Where two
+/// differ they are ordered as the keys are.
+fn prefix(key: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    let length = key.len().min(8);
+    bytes[..length].copy_from_slice(&key[..length]);
+    u64::from_be_bytes(bytes)
+}
 
 /// A place to seek in the skip list.
-struct Seek<'a>(Place<'a>);
+struct Seek<'a> {
+    prefix: u64,
+    place: Place<'a>,
+}
+
+impl<'a> Seek<'a> {
+    fn to(place: Place<'a>) -> Self {
+        Self {
+            prefix: prefix(place.key()),
+            place,
+        }
+    }
+}
 
 /// A place in the order of records.
 #[derive(Clone, Copy)]
@@ -198,47 +249,70 @@ enum Place<'a> {
     After(&'a [u8]),
 }
 
-/// What has a place: lets the list be searched by a borrowed key, without
-/// making a record for it.
-trait Placed {
-    fn place(&self) -> Place<'_>;
-}
-
-impl Placed for Slot {
-    fn place(&self) -> Place<'_> {
-        Place::At(&self.0)
+impl<'a> Place<'a> {
+    fn key(self) -> &'a [u8] {
+        match self {
+            Self::Before(key) | Self::After(key) => key,
+            Self::At(record) => record.entry.key(),
+        }
     }
-}
 
-impl Placed for Seek<'_> {
-    fn place(&self) -> Place<'_> {
-        self.0
+    /// On which side of its key's records it is.
+    fn side(self) -> i8 {
+        match self {
+            Self::Before(_) => -1,
+            Self::At(_) => 0,
+            Self::After(_) => 1,
+        }
     }
-}
 
-fn compare(left: Place<'_>, right: Place<'_>) -> Ordering {
-    match (left, right) {
-        (Place::At(left), Place::At(right)) => left.order(right),
-        _ => {
-            let (left_key, left_edge) = edge(left);
-            let (right_key, right_edge) = edge(right);
-            left_key.cmp(right_key).then(left_edge.cmp(&right_edge))
+    fn order(self, other: Self) -> Ordering {
+        match (self, other) {
+            (Self::At(left), Self::At(right)) => left.order(right),
+            (left, right) => {
+                let by_key = left.key().cmp(right.key());
+                by_key.then_with(|| left.side().cmp(&right.side()))
+            }
         }
     }
 }
 
-/// The key of a place, and on which side of the key's records it is.
-fn edge(place: Place<'_>) -> (&[u8], i8) {
-    match place {
-        Place::Before(key) => (key, -1),
-        Place::At(record) => (record.entry.key(), 0),
-        Place::After(key) => (key, 1),
+/// What has a place: lets the list be searched by a borrowed key, without
+/// making a record for it.
+trait Placed {
+    fn prefix(&self) -> u64;
+    fn place(&self) -> Place<'_>;
+}
+
+impl Placed for Slot {
+    fn prefix(&self) -> u64 {
+        self.prefix
     }
+
+    fn place(&self) -> Place<'_> {
+        Place::At(&self.record)
+    }
+}
+
+impl Placed for Seek<'_> {
+    fn prefix(&self) -> u64 {
+        self.prefix
+    }
+
+    fn place(&self) -> Place<'_> {
+        self.place
+    }
+}
+
+fn compare<L: Placed + ?Sized, R: Placed + ?Sized>(left: &L, right: &R) -> Ordering {
+    left.prefix()
+        .cmp(&right.prefix())
+        .then_with(|| left.place().order(right.place()))
 }
 
 impl PartialEq for Slot {
     fn eq(&self, other: &Self) -> bool {
-        self.0.order(&other.0) == Ordering::Equal
+        self.cmp(other) == Ordering::Equal
     }
 }
 
@@ -252,7 +326,7 @@ impl PartialOrd for Slot {
 
 impl Ord for Slot {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.0.order(&other.0)
+        compare(self, other)
     }
 }
 
@@ -264,7 +338,7 @@ impl<'a> Borrow<dyn Placed + 'a> for Slot {
 
 impl PartialEq for dyn Placed + '_ {
     fn eq(&self, other: &Self) -> bool {
-        compare(self.place(), other.place()) == Ordering::Equal
+        compare(self, other) == Ordering::Equal
     }
 }
 
@@ -278,7 +352,7 @@ impl PartialOrd for dyn Placed + '_ {
 
 impl Ord for dyn Placed + '_ {
     fn cmp(&self, other: &Self) -> Ordering {
-        compare(self.place(), other.place())
+        compare(self, other)
     }
 }
 
@@ -319,7 +393,7 @@ mod tests {
         let memtable = Memtable::new(1);
         assert_eq!(insert(&memtable, 1, put("b", 20, "new")), None);
         assert_eq!(insert(&memtable, 2, put("b", 10, "old")), Some(20));
-        assert_eq!(insert(&memtable, 3, put("b", 30, "newest")), Some(20));
+        assert_eq!(insert(&memtable, 3, put("b", 30, "newest")), None);
         assert_eq!(insert(&memtable, 4, put("a", 99, "other key")), None);
         assert_eq!(memtable.newest(b"b").unwrap().value_bytes(), b"newest");
         assert_eq!(memtable.newest(b"ab"), None);
@@ -338,7 +412,7 @@ mod tests {
         assert_eq!(insert(&memtable, 3, put("k", 10, "w")), Some(10));
         assert_eq!(insert(&memtable, 4, put("k", 10, "v")), Some(10));
         assert_eq!(insert(&memtable, 5, put("k", 10, "w")), Some(10));
-        assert_eq!(insert(&memtable, 6, put("k", 12, "x")), Some(10));
+        assert_eq!(insert(&memtable, 6, put("k", 12, "x")), None);
         assert_eq!(insert(&memtable, 7, put("k", 10, "v")), Some(12));
     }
 

@@ -9,6 +9,7 @@
 use crate::outbox::{Completion, Waiters};
 use crate::read_pool::{PoolFull, Read, ReadJob, ReadPool};
 use crate::stamping::Stamping;
+use crate::submissions::Submissions;
 use bytes::Bytes;
 use lsm::{Applied, Clock, Engine, Entry, Expiry, Lookup, Scan, Timestamp};
 use serde::Serialize;
@@ -123,6 +124,7 @@ pub(crate) struct Coordinator {
     stamping: Arc<Stamping>,
     read_pool: Arc<ReadPool>,
     waiters: Rc<Waiters>,
+    submissions: Rc<Submissions>,
 }
 
 impl Coordinator {
@@ -135,7 +137,9 @@ impl Coordinator {
         read_pool: Arc<ReadPool>,
         waiters: Rc<Waiters>,
     ) -> Self {
+        let writes = Arc::clone(waiters.writes());
         Self {
+            submissions: Rc::new(Submissions::new(engine.clone(), writes)),
             url,
             engine,
             clock,
@@ -205,6 +209,11 @@ impl Coordinator {
         })
     }
 
+    /// The writes of this runtime that the store has yet to be given.
+    pub(crate) fn submissions(&self) -> &Rc<Submissions> {
+        &self.submissions
+    }
+
     /// The waits of this runtime.
     pub(crate) fn waiters(&self) -> &Rc<Waiters> {
         &self.waiters
@@ -234,21 +243,13 @@ impl Coordinator {
         deadline: Duration,
     ) -> Result<(Timestamp, Applied), Failure> {
         let wait = self.waiters.register(deadline);
-        let timestamp = {
-            // Pending until the engine has the write: see `stamping`.
-            let stamp = self.stamping.stamp().ok_or(Failure::NoStamp)?;
-            let timestamp = stamp.timestamp();
-            let entry = match change {
-                Change::Put { value, .. } => {
-                    Entry::value(key, timestamp, value, expiry, replicas.from)
-                }
-                Change::Delete => Entry::tombstone(key, timestamp, replicas.from),
-            };
-            self.engine
-                .submit(entry, self.waiters.writes(), wait.ticket())
-                .map_err(|error| self.failure(Some(timestamp), &error))?;
-            timestamp
+        let stamp = self.stamping.stamp().ok_or(Failure::NoStamp)?;
+        let timestamp = stamp.timestamp();
+        let entry = match change {
+            Change::Put { value, .. } => Entry::value(key, timestamp, value, expiry, replicas.from),
+            Change::Delete => Entry::tombstone(key, timestamp, replicas.from),
         };
+        self.submissions.push(entry, stamp, wait.ticket());
         match wait.await {
             Some(Completion::Written(Ok(applied))) => Ok((timestamp, applied)),
             Some(Completion::Written(Err(error))) => Err(self.failure(Some(timestamp), &error)),

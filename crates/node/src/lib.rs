@@ -26,6 +26,7 @@ mod outbox;
 mod read_pool;
 mod runtime;
 mod stamping;
+mod submissions;
 
 pub use config::{ConfigError, MEMORY_BYTES_MIN, MemorySplit, NodeConfig, ReplicasDefault};
 pub use node::{Node, Seams, StartError};

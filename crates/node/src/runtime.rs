@@ -163,6 +163,8 @@ fn run(
     scheduler.block_on(async {
         let waiters = Rc::clone(context.coordinator.waiters());
         tokio::task::spawn_local(waiters.deliver_forever());
+        let submissions = Rc::clone(context.coordinator.submissions());
+        tokio::task::spawn_local(submissions.submit_forever());
         tokio::task::spawn_local(sweep_forever(Rc::clone(&context)));
         loop {
             tokio::select! {

@@ -26,8 +26,8 @@ struct State {
 }
 
 /// A stamp that is pending until it is dropped.
-pub(crate) struct Stamp<'a> {
-    stamping: &'a Stamping,
+pub(crate) struct Stamp {
+    stamping: Arc<Stamping>,
     timestamp: Timestamp,
 }
 
@@ -47,13 +47,13 @@ impl Stamping {
 
     /// The next stamp, above all given or observed; `None` before
     /// [`Stamping::begin`] or when the clock has reached its end.
-    pub(crate) fn stamp(&self) -> Option<Stamp<'_>> {
+    pub(crate) fn stamp(self: &Arc<Self>) -> Option<Stamp> {
         let now_unix_ms = self.clock.unix_ms();
         let mut state = lock(&self.state);
         let timestamp = state.hybrid.as_mut()?.stamp(now_unix_ms)?;
         state.pending.push(timestamp);
         Some(Stamp {
-            stamping: self,
+            stamping: Arc::clone(self),
             timestamp,
         })
     }
@@ -85,14 +85,14 @@ impl Stamping {
     }
 }
 
-impl Stamp<'_> {
+impl Stamp {
     /// The timestamp.
     pub(crate) fn timestamp(&self) -> Timestamp {
         self.timestamp
     }
 }
 
-impl Drop for Stamp<'_> {
+impl Drop for Stamp {
     fn drop(&mut self) {
         let mut state = lock(&self.stamping.state);
         if let Some(place) = state
@@ -122,8 +122,8 @@ mod tests {
         }
     }
 
-    fn at(unix_ms: u64) -> Stamping {
-        Stamping::new(Arc::new(Stopped(unix_ms)))
+    fn at(unix_ms: u64) -> Arc<Stamping> {
+        Arc::new(Stamping::new(Arc::new(Stopped(unix_ms))))
     }
 
     #[test]

@@ -135,6 +135,18 @@ impl Engine {
         self.inner.submit(entry, outbox, ticket)
     }
 
+    /// Hands many writes to the next group commit, as [`Engine::submit`] does
+    /// one: under one lock, and with one wake of the commit lane. Each is an
+    /// entry and its ticket; the end of each comes to `outbox`, that of a
+    /// refused one before this returns.
+    pub fn submit_batch(
+        &self,
+        batch: impl IntoIterator<Item = (Entry, u64)>,
+        outbox: &Arc<dyn Outbox>,
+    ) {
+        self.inner.submit_batch(batch, outbox);
+    }
+
     /// Writes and waits until it is stored. May do the work of a commit, a
     /// flush or a compaction on the caller's thread.
     ///

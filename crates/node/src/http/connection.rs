@@ -286,7 +286,7 @@ impl Channel {
             if written == gathered.len() {
                 break Poll::Ready(Ok(()));
             }
-            match self.poll_write_through(cx, &[IoSlice::new(&gathered[written..])]) {
+            match self.poll_write_gathered(cx, &gathered[written..]) {
                 Poll::Ready(Ok(bytes)) => written += bytes,
                 Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
                 Poll::Pending => break Poll::Pending,
@@ -307,7 +307,23 @@ impl Channel {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let mut stream = self.stream.borrow_mut();
-        match Pin::new(&mut *stream).poll_write_vectored(cx, slices) {
+        let result = Pin::new(&mut *stream).poll_write_vectored(cx, slices);
+        self.note_write(result)
+    }
+
+    /// One slice is cheaper to write without a vector.
+    fn poll_write_gathered(
+        &self,
+        cx: &mut task::Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut stream = self.stream.borrow_mut();
+        let result = Pin::new(&mut *stream).poll_write(cx, bytes);
+        self.note_write(result)
+    }
+
+    fn note_write(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match result {
             Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
             Poll::Ready(result) => {
                 self.progress.blocked_since.set(None);

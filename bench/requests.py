@@ -2,7 +2,7 @@
 """Server CPU per HTTP request, as a ratio to nginx `return 201` in the same run.
 
     cargo build --release
-    python3 bench/http.py [--kvorum target/release/kvorum] [--seconds 8] [--pairs 3] [CASE ...]
+    python3 bench/requests.py [--kvorum target/release/kvorum] [--seconds 8] [--pairs 3] [CASE ...]
 
 Cases: put-sync put-os put-interval get-memory tables latency memory; all by
 default. Needs nginx and wrk (`apt-get install nginx-light wrk`), and for the

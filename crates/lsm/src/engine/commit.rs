@@ -56,6 +56,14 @@ pub trait Outbox: Send + Sync {
 /// bounds how long the writes of the next group wait.
 const GROUP_BYTES_MAX: usize = 4 << 20;
 
+/// After a group of so many writes, the next is given time to gather.
+const LINGER_GROUP_MIN: usize = 8;
+
+/// How long a group gathers under load. Short beside what the writers of a
+/// large group wait anyway, long enough to halve the groups, and with them the
+/// syncs and the wakes.
+const LINGER: Duration = Duration::from_micros(100);
+
 /// So many level-0 tables are no debt yet.
 const LEVEL_0_TABLES_SLOW: usize = 12;
 
@@ -118,8 +126,8 @@ impl Committer {
 enum Progress {
     /// Nothing waits.
     Idle,
-    /// A group was committed or refused.
-    Committed,
+    /// A group of so many writes was committed or refused.
+    Committed(usize),
     /// The active memtable is full and cannot be frozen yet.
     Stalled(Stall),
 }
@@ -176,7 +184,7 @@ impl Inner {
             }
             let progress = self.commit_group(&mut lock(&self.committer));
             match progress {
-                Progress::Committed => {}
+                Progress::Committed(_) => {}
                 Progress::Stalled(stall) => self.relieve_or_refuse(stall),
                 // Another leader has taken the write, and delivers it before
                 // it lets go of the commit lock or soon after.
@@ -243,7 +251,11 @@ impl Inner {
             paid = false;
             let progress = self.commit_group(&mut lock(&self.committer));
             match progress {
-                Progress::Committed => {}
+                Progress::Committed(writes) if writes >= LINGER_GROUP_MIN => {
+                    self.spawn_commits(LINGER);
+                    return;
+                }
+                Progress::Committed(_) => {}
                 Progress::Idle => {
                     let mut queue = lock(&self.queue);
                     if queue.pending.is_empty() {
@@ -331,28 +343,38 @@ impl Inner {
         if lock(&self.queue).pending.is_empty() {
             return Progress::Idle;
         }
-        if let Err(error) = self.check_poison() {
-            self.refuse(self.take_group(), &error);
-            return Progress::Committed;
-        }
-        let state = self.state.load();
-        if state.active.bytes() >= self.options.memtable_bytes {
-            if let Some(stall) = self.stall(&state) {
-                self.counters.stalls.fetch_add(1, Relaxed);
-                return Progress::Stalled(stall);
-            }
-            if let Err(error) = self.freeze(committer) {
-                self.refuse(self.take_group(), &error);
-                return Progress::Committed;
-            }
+        let prepared = match self.check_poison() {
+            Ok(()) => self.prepare_memtable(committer),
+            Err(error) => Err(error),
+        };
+        if let Ok(Some(stall)) = prepared {
+            self.counters.stalls.fetch_add(1, Relaxed);
+            return Progress::Stalled(stall);
         }
         let mut group = self.take_group();
-        if let Err(error) = self.log_group(committer, &mut group) {
-            self.refuse(group, &error);
-            return Progress::Committed;
+        let writes = group.len();
+        let logged = prepared.and_then(|_| self.log_group(committer, &mut group));
+        match logged {
+            Ok(()) => self.apply(committer, group),
+            Err(error) => self.refuse(group, &error),
         }
-        self.apply(committer, group);
-        Progress::Committed
+        Progress::Committed(writes)
+    }
+
+    /// Makes sure that the active memtable has room; tells what must end before it can.
+    fn prepare_memtable(
+        self: &Arc<Self>,
+        committer: &mut Committer,
+    ) -> Result<Option<Stall>, Error> {
+        let state = self.state.load();
+        if state.active.bytes() < self.options.memtable_bytes {
+            return Ok(None);
+        }
+        if let Some(stall) = self.stall(&state) {
+            return Ok(Some(stall));
+        }
+        self.freeze(committer)?;
+        Ok(None)
     }
 
     fn take_group(&self) -> VecDeque<Pending> {
@@ -571,7 +593,7 @@ impl Inner {
             let progress = self.commit_group(&mut lock(&self.committer));
             match progress {
                 Progress::Idle => return,
-                Progress::Committed => {}
+                Progress::Committed(_) => {}
                 Progress::Stalled(stall) => self.relieve_or_refuse(stall),
             }
         }

@@ -62,7 +62,7 @@ const LINGER_GROUP_MIN: usize = 8;
 /// How long a group gathers under load. Short beside what the writers of a
 /// large group wait anyway, long enough to halve the groups, and with them the
 /// syncs and the wakes.
-const LINGER: Duration = Duration::from_micros(100);
+const LINGER: Duration = Duration::from_micros(200);
 
 /// So many level-0 tables are no debt yet.
 const LEVEL_0_TABLES_SLOW: usize = 12;

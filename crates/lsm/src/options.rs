@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::disk::Disk;
+use crate::error::Error;
 use crate::executor::Executor;
 use crate::random::Random;
 use crate::timestamp::Timestamp;
@@ -76,6 +77,34 @@ impl Default for Options {
             compaction_bytes_per_second: 64 << 20,
             table_bytes: 32 << 20,
             disk_reserve_bytes: 64 << 20,
+        }
+    }
+}
+
+impl Options {
+    /// Checks what would make a store that cannot work.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]: the first option that cannot be.
+    pub(crate) fn validate(&self) -> Result<(), Error> {
+        let invalid = |what: &str| Err(Error::Invalid(what.to_owned()));
+        if self.memtable_bytes < 1024 {
+            return invalid("a memtable has at least 1024 bytes");
+        }
+        if self.memtables_frozen_max == 0 {
+            return invalid("at least one memtable may be frozen");
+        }
+        if !(64..=16 << 20).contains(&self.block_bytes) {
+            return invalid("a block has 64 bytes to 16 MiB");
+        }
+        if self.table_bytes == 0 {
+            return invalid("a table has at least 1 byte");
+        }
+        match self.filter_false_positive_rate {
+            Some(rate) if !(rate > 0.0 && rate < 1.0) => {
+                invalid("a filter's false-positive rate lies between 0 and 1")
+            }
+            _ => Ok(()),
         }
     }
 }

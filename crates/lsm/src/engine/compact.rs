@@ -188,16 +188,16 @@ impl Inner {
     }
 
     /// The least timestamp of all that no table has yet: what waits for its
-    /// commit, and the memtables. A write that was handed to the engine before
-    /// this is called is in it, or in a table.
+    /// commit or is under way to a memtable, and the memtables. A write that was
+    /// handed to the engine before this is called is in it, or in a table.
     fn least_timestamp_in_memory(&self) -> Timestamp {
-        // No group may be between the queue and the memtable.
-        let _committer = lock(&self.committer);
+        let waiting = lock(&self.queue).least_timestamp();
+        // Loaded after: what has left the queue by then is in a memtable.
         let state = self.state.load();
         let memtables = state.frozen.iter().chain([&state.active]);
         memtables
             .map(|memtable| memtable.least_timestamp())
-            .fold(self.least_timestamp_waiting(), Timestamp::min)
+            .fold(waiting, Timestamp::min)
     }
 
     fn start(&self, pick: Pick) -> Compaction {

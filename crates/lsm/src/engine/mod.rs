@@ -1,6 +1,7 @@
 //! The engine: what ties memtables, log, tables and compaction together.
 //!
-//! - `commit`: the queue of writes and group commit;
+//! - `queue`, `commit`, `outbox`: the life of a write; `segments`: upkeep of the log;
+//! - `backpressure`: how writers are slowed when flush or compaction is behind;
 //! - `state`: what readers see, one immutable value;
 //! - `flush`, `compact`: the jobs that move records down, and how the set of
 //!   live tables changes;
@@ -13,17 +14,21 @@
 //! `flushing` or `compacting`; `committer`; `spare_segment`; `manifest`;
 //! `sealed_segments`; `queue`. Readers take none: they load the state.
 
+mod backpressure;
 mod commit;
 mod compact;
 mod flush;
+mod outbox;
+mod queue;
 mod recovery;
 mod scan;
+mod segments;
 mod snapshots;
 mod space;
 mod state;
 mod statistics;
 
-pub use commit::{Applied, Outbox, Outcome};
+pub use outbox::{Applied, Outbox, Outcome};
 pub use recovery::RecoveryReport;
 pub use scan::Scan;
 pub use statistics::{LevelStatistics, Statistics};
@@ -40,8 +45,9 @@ use crate::table::{Access, Interrupt};
 use crate::timestamp::Timestamp;
 use crate::wal::LogWriter;
 use arc_swap::ArcSwap;
-use commit::{Committer, Queue};
+use commit::Committer;
 use compact::Compacting;
+use queue::Queue;
 use snapshots::Snapshots;
 use space::Space;
 use state::State;
@@ -121,6 +127,7 @@ impl Engine {
         environment: Environment,
         options: Options,
     ) -> Result<(Self, RecoveryReport), Error> {
+        options.validate()?;
         let (inner, report) = Inner::open(environment, options)?;
         Ok((Self { inner }, report))
     }
@@ -268,6 +275,8 @@ impl Inner {
         self.closed.store(true, Relaxed);
         self.abandon_compaction();
         let flushed = self.flush_all();
+        // What is in a poisoned log is unknown: it ends where it ends.
+        self.check_poison()?;
         let sealed = lock(&self.committer).log.seal();
         flushed.and(sealed)
     }

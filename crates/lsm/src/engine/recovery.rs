@@ -2,8 +2,9 @@
 //! that a crash began and did not finish.
 
 use super::Inner;
-use super::commit::{Committer, Queue};
+use super::commit::Committer;
 use super::compact::Compacting;
+use super::queue::Queue;
 use super::snapshots::Snapshots;
 use super::space::Space;
 use super::state::{State, Tables};

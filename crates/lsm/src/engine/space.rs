@@ -123,7 +123,7 @@ impl Inner {
     }
 
     /// Makes the store read-only because of `error`; returns what writes get from now on.
-    pub(super) fn poison(&self, error: Error) -> Error {
+    pub(super) fn poison(self: &Arc<Self>, error: Error) -> Error {
         if let Error::Poisoned { .. } = error {
             return error;
         }
@@ -131,13 +131,15 @@ impl Inner {
             tracing::error!(%error, "the store is read-only now: what is on disk is unknown");
             error.to_string().into()
         });
+        // Writes that wait for a flush or a compaction would wait for ever.
+        self.end_stall();
         Error::Poisoned {
             cause: Arc::clone(cause),
         }
     }
 
     /// As [`Inner::poison`], but a full disk is no reason.
-    pub(super) fn poison_unless_full(&self, error: Error) -> Error {
+    pub(super) fn poison_unless_full(self: &Arc<Self>, error: Error) -> Error {
         match error {
             Error::DiskFull => error,
             error => self.poison(error),
@@ -146,7 +148,7 @@ impl Inner {
 
     /// Poisons the store if `error` is a failed sync: the kernel may have
     /// dropped the pages, so a later sync that succeeds would mean nothing.
-    pub(super) fn poison_if_sync(&self, error: Error) -> Error {
+    pub(super) fn poison_if_sync(self: &Arc<Self>, error: Error) -> Error {
         if error.is_sync() {
             self.poison(error)
         } else {

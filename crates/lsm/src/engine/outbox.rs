@@ -1,0 +1,116 @@
+//! The ends of writes, and how they get back to the writers.
+
+use crate::error::Error;
+use crate::sync::lock;
+use crate::timestamp::Timestamp;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// What a write found when it was applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The greatest timestamp among the versions that the key held, the very
+    /// same entry aside. What is above the entry's own timestamp is always told,
+    /// and what is at it, unless the very same entry was held as well; a lesser
+    /// one may go unreported, since nothing is read to find it.
+    pub newest_held: Option<Timestamp>,
+}
+
+/// The end of a submitted write.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The number that the writer gave to [`super::Engine::submit`].
+    pub ticket: u64,
+    /// Stored as durably as the options say, or why not.
+    pub result: Result<Applied, Error>,
+}
+
+/// Where the outcomes of submitted writes go. A writer thread has one of its
+/// own, so that a group commit wakes each of them once.
+pub trait Outbox: Send + Sync {
+    /// Takes the outcomes of this outbox's writes in one group commit. Called
+    /// on the commit lane; must not block.
+    fn deliver(&self, outcomes: Vec<Outcome>);
+}
+
+/// The outcomes of a group, by outbox.
+pub(super) struct Deliveries {
+    /// A group comes from as many outboxes as a node has runtimes: a short list.
+    outboxes: Vec<(Arc<dyn Outbox>, Vec<Outcome>)>,
+    expected: usize,
+}
+
+impl Deliveries {
+    /// Deliveries for a group of so many writes.
+    pub(super) fn new(expected: usize) -> Self {
+        Self {
+            outboxes: Vec::new(),
+            expected,
+        }
+    }
+
+    /// Adds the outcome of one write.
+    pub(super) fn add(
+        &mut self,
+        outbox: Arc<dyn Outbox>,
+        ticket: u64,
+        result: Result<Applied, Error>,
+    ) {
+        let outcome = Outcome { ticket, result };
+        let known = self
+            .outboxes
+            .iter_mut()
+            .find(|(known, _)| Arc::ptr_eq(known, &outbox));
+        match known {
+            Some((_, outcomes)) => outcomes.push(outcome),
+            None => {
+                let mut outcomes = Vec::with_capacity(self.expected);
+                outcomes.push(outcome);
+                self.outboxes.push((outbox, outcomes));
+            }
+        }
+    }
+
+    /// Gives each outbox its outcomes, in one call.
+    pub(super) fn send(self) {
+        for (outbox, outcomes) in self.outboxes {
+            outbox.deliver(outcomes);
+        }
+    }
+}
+
+/// The outbox of one blocking write.
+#[derive(Default)]
+pub(super) struct OutcomeCell {
+    result: Mutex<Option<Result<Applied, Error>>>,
+    arrived: Condvar,
+}
+
+impl OutcomeCell {
+    /// The outcome, if it has come.
+    pub(super) fn take(&self) -> Option<Result<Applied, Error>> {
+        lock(&self.result).take()
+    }
+
+    /// Waits for the outcome.
+    pub(super) fn wait(&self) -> Result<Applied, Error> {
+        let mut result = lock(&self.result);
+        loop {
+            if let Some(result) = result.take() {
+                return result;
+            }
+            result = self
+                .arrived
+                .wait(result)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Outbox for OutcomeCell {
+    fn deliver(&self, outcomes: Vec<Outcome>) {
+        if let Some(outcome) = outcomes.into_iter().next() {
+            *lock(&self.result) = Some(outcome.result);
+            self.arrived.notify_one();
+        }
+    }
+}

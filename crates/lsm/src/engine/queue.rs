@@ -1,0 +1,218 @@
+//! The queue of writes that wait for the next group commit, bounded in bytes.
+
+use super::Inner;
+use super::outbox::{Deliveries, Outbox, Outcome};
+use crate::entry::{Entry, KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX};
+use crate::error::Error;
+use crate::memtable::memory_bytes;
+use crate::sync::lock;
+use crate::timestamp::Timestamp;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+/// The most memory that the entries of one group take, unless it is one entry.
+/// It bounds how long the writes of the next group wait.
+const GROUP_BYTES_MAX: usize = 4 << 20;
+
+/// A write that waits for its group, or is in one.
+pub(super) struct Pending {
+    pub(super) entry: Entry,
+    pub(super) outbox: Arc<dyn Outbox>,
+    pub(super) ticket: u64,
+}
+
+/// Writes that are committed together.
+pub(super) type Group = VecDeque<Pending>;
+
+/// The writes that wait for the next group, and the state of the commit job.
+#[derive(Default)]
+pub(super) struct Queue {
+    pending: Group,
+    bytes: usize,
+    /// The least timestamp of the group under way, which is neither here nor
+    /// in a memtable yet.
+    least_timestamp_under_way: Option<Timestamp>,
+    /// Whether a commit job is on its way, or will be woken when a stall ends.
+    pub(super) scheduled: bool,
+    /// Whether the commit job waits for a flush or a compaction to end.
+    pub(super) stalled: bool,
+    /// Whether writes are refused because the store is being closed.
+    pub(super) closed: bool,
+}
+
+impl Queue {
+    /// Whether no write waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// The least timestamp of the writes that no memtable has yet; the
+    /// greatest possible when there are none.
+    pub(super) fn least_timestamp(&self) -> Timestamp {
+        let waiting = self.pending.iter().map(|pending| pending.entry.timestamp());
+        let all = waiting.chain(self.least_timestamp_under_way);
+        all.min().unwrap_or(Timestamp::MAX)
+    }
+}
+
+impl Inner {
+    /// Puts a write in the queue and makes sure that a commit job comes for it.
+    pub(super) fn submit(
+        self: &Arc<Self>,
+        entry: Entry,
+        outbox: &Arc<dyn Outbox>,
+        ticket: u64,
+    ) -> Result<(), Error> {
+        let mut queue = lock(&self.queue);
+        self.enqueue(&mut queue, entry, outbox, ticket)?;
+        self.schedule_commits(queue);
+        Ok(())
+    }
+
+    /// Puts many writes in the queue at once; those refused end there.
+    pub(super) fn submit_batch(
+        self: &Arc<Self>,
+        batch: impl IntoIterator<Item = (Entry, u64)>,
+        outbox: &Arc<dyn Outbox>,
+    ) {
+        let mut refused = Vec::new();
+        let mut queue = lock(&self.queue);
+        for (entry, ticket) in batch {
+            if let Err(error) = self.enqueue(&mut queue, entry, outbox, ticket) {
+                let result = Err(error);
+                refused.push(Outcome { ticket, result });
+            }
+        }
+        self.schedule_commits(queue);
+        if !refused.is_empty() {
+            outbox.deliver(refused);
+        }
+    }
+
+    /// Makes sure that a commit job comes for what is in the queue.
+    fn schedule_commits(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
+        let schedule = !queue.is_empty() && !std::mem::replace(&mut queue.scheduled, true);
+        drop(queue);
+        if schedule {
+            self.spawn_commits(Duration::ZERO);
+        }
+    }
+
+    /// Puts a write in the queue, without a commit job, or says why not.
+    pub(super) fn enqueue(
+        &self,
+        queue: &mut Queue,
+        entry: Entry,
+        outbox: &Arc<dyn Outbox>,
+        ticket: u64,
+    ) -> Result<(), Error> {
+        check(&entry)?;
+        self.check_poison()?;
+        if entry.kind() == Kind::Value && self.space.is_full() {
+            self.counters.refused_disk_full.fetch_add(1, Relaxed);
+            return Err(Error::DiskFull);
+        }
+        if queue.closed {
+            return Err(Error::Closed);
+        }
+        let bytes = memory_bytes(&entry);
+        if queue.bytes + bytes > self.options.write_queue_bytes_max && !queue.is_empty() {
+            self.counters.refused_overloaded.fetch_add(1, Relaxed);
+            return Err(Error::Overloaded);
+        }
+        queue.bytes += bytes;
+        queue.pending.push_back(Pending {
+            entry,
+            outbox: Arc::clone(outbox),
+            ticket,
+        });
+        Ok(())
+    }
+
+    /// Takes the next group. Until [`Inner::end_group`] it counts as under way.
+    pub(super) fn take_group(&self) -> Group {
+        let bytes_max = GROUP_BYTES_MAX.min(self.options.memtable_bytes / 2);
+        let mut queue = lock(&self.queue);
+        let mut bytes = 0;
+        let mut count = 0;
+        for pending in &queue.pending {
+            let more = memory_bytes(&pending.entry);
+            if count > 0 && bytes + more > bytes_max {
+                break;
+            }
+            bytes += more;
+            count += 1;
+        }
+        queue.bytes -= bytes;
+        let mut group = if count == queue.pending.len() {
+            std::mem::take(&mut queue.pending)
+        } else {
+            queue.pending.drain(..count).collect()
+        };
+        let timestamps = group.iter().map(|pending| pending.entry.timestamp());
+        queue.least_timestamp_under_way = timestamps.min();
+        drop(queue);
+        // Nothing orders the writes that wait together. By their timestamps
+        // most are newer than all before them, which the memtable takes faster.
+        group
+            .make_contiguous()
+            .sort_by_key(|pending| pending.entry.timestamp());
+        group
+    }
+
+    /// The group that was taken is in the memtable, or was refused.
+    pub(super) fn end_group(&self) {
+        lock(&self.queue).least_timestamp_under_way = None;
+    }
+
+    /// Ends the writes of a group with an error.
+    pub(super) fn refuse(&self, group: Group, error: &Error) {
+        if matches!(error, Error::DiskFull) {
+            self.counters
+                .refused_disk_full
+                .fetch_add(group.len() as u64, Relaxed);
+        }
+        let mut deliveries = Deliveries::new(group.len());
+        for pending in group {
+            deliveries.add(pending.outbox, pending.ticket, Err(error.clone()));
+        }
+        deliveries.send();
+    }
+
+    /// Refuses the puts of a group for want of space.
+    pub(super) fn refuse_puts(&self, group: &mut Group) {
+        let (deletes, puts): (Group, Group) = std::mem::take(group)
+            .into_iter()
+            .partition(|pending| pending.entry.kind() == Kind::Tombstone);
+        self.refuse(puts, &Error::DiskFull);
+        *group = deletes;
+    }
+
+    /// Ends the writes that wait with an error.
+    pub(super) fn refuse_waiting(&self, error: &Error) {
+        let waiting = {
+            let mut queue = lock(&self.queue);
+            queue.bytes = 0;
+            std::mem::take(&mut queue.pending)
+        };
+        self.refuse(waiting, error);
+    }
+}
+
+fn check(entry: &Entry) -> Result<(), Error> {
+    if entry.key().is_empty() || entry.key().len() > KEY_BYTES_MAX {
+        return Err(Error::Invalid(format!(
+            "a key has 1 to {KEY_BYTES_MAX} bytes, not {}",
+            entry.key().len()
+        )));
+    }
+    if entry.value_bytes().len() > VALUE_BYTES_MAX {
+        return Err(Error::Invalid(format!(
+            "a value has at most {VALUE_BYTES_MAX} bytes, not {}",
+            entry.value_bytes().len()
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! Upkeep of the log: the next segment, made ahead, and syncs by interval.
+
+use super::Inner;
+use super::commit::Committer;
+use super::state::State;
+use crate::error::Error;
+use crate::executor::Lane;
+use crate::memtable::Memtable;
+use crate::sync::lock;
+use crate::wal::LogWriter;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+impl Inner {
+    /// Whether the active memtable is to be frozen before more is written. Its
+    /// segment counts too: entries that came twice fill only that.
+    pub(super) fn is_memtable_full(&self, committer: &Committer, state: &State) -> bool {
+        let bytes_max = self.options.memtable_bytes;
+        state.active.bytes() >= bytes_max
+            || committer.log.allocated_bytes() >= 2 * bytes_max as u64 && !state.active.is_empty()
+    }
+
+    /// Ends the active memtable: the log goes on in the next segment, and the
+    /// memtable waits for its flush.
+    pub(super) fn freeze(self: &Arc<Self>, committer: &mut Committer) -> Result<(), Error> {
+        let next = self.with_reserve(|| self.next_segment())?;
+        let sealed = match self.with_reserve(|| committer.log.seal()) {
+            Ok(()) => std::mem::replace(&mut committer.log, next),
+            Err(error) => {
+                *lock(&self.spare_segment) = Some(next);
+                return Err(error);
+            }
+        };
+        {
+            let mut sealed_segments = lock(&self.sealed_segments);
+            sealed_segments.insert(sealed.segment(), sealed.allocated_bytes());
+            let mut state = State::clone(&self.state.load());
+            state.frozen.push(state.active);
+            state.active = Arc::new(Memtable::new(committer.log.segment()));
+            self.state.store(Arc::new(state));
+        }
+        self.log_bytes
+            .store(committer.log.allocated_bytes(), Relaxed);
+        self.schedule_flush(Duration::ZERO);
+        self.spawn(Lane::Log, Duration::ZERO, Self::prepare_segment);
+        Ok(())
+    }
+
+    /// Tries what needs room, and once more with the reserve given back. Any
+    /// other failure of the log poisons the store.
+    pub(super) fn with_reserve<T>(
+        self: &Arc<Self>,
+        mut attempt: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let result = match attempt() {
+            Err(Error::DiskFull) => {
+                self.enter_full();
+                attempt()
+            }
+            result => result,
+        };
+        result.map_err(|error| self.poison_unless_full(error))
+    }
+
+    /// The segment after the current one: the one prepared, or one made now.
+    fn next_segment(&self) -> Result<LogWriter, Error> {
+        let mut spare = lock(&self.spare_segment);
+        let next = match spare.take() {
+            Some(next) => next,
+            None => self.create_segment(self.log_segment.load(Relaxed) + 1)?,
+        };
+        // Under the lock, so that the segment prepared next is the one after this.
+        self.log_segment.store(next.segment(), Relaxed);
+        Ok(next)
+    }
+
+    /// Makes the next segment ahead, so that no write has to wait for it.
+    pub(super) fn prepare_segment(self: &Arc<Self>) {
+        let mut spare = lock(&self.spare_segment);
+        let is_wanted = spare.is_none() && !self.is_closed() && !self.space.is_full();
+        if !is_wanted || self.check_poison().is_err() {
+            return;
+        }
+        match self.create_segment(self.log_segment.load(Relaxed) + 1) {
+            Ok(segment) => *spare = Some(segment),
+            Err(error) => {
+                // Short of a failed sync it is tried again when it is needed,
+                // and reported then.
+                let error = self.poison_if_sync(error);
+                tracing::debug!(%error, "could not prepare a log segment");
+            }
+        }
+    }
+
+    fn create_segment(&self, segment: u64) -> Result<LogWriter, Error> {
+        LogWriter::create(
+            &*self.environment.disk,
+            &self.environment.folder,
+            self.log_secret,
+            segment,
+            // Records take less room in the log than in the memtable. On a full
+            // disk the segment grows as it must.
+            if self.space.is_full() {
+                0
+            } else {
+                self.options.memtable_bytes as u64
+            },
+        )
+    }
+
+    /// Syncs what the log holds now without holding up the commits meanwhile.
+    pub(super) fn sync_log(self: &Arc<Self>) {
+        let unsynced = {
+            let mut committer = lock(&self.committer);
+            committer.sync_scheduled = false;
+            committer.log.unsynced()
+        };
+        let Some((segment, file, path, position)) = unsynced else {
+            return;
+        };
+        self.counters.log_syncs.fetch_add(1, Relaxed);
+        match file.sync() {
+            Ok(()) => lock(&self.committer).log.synced_up_to(segment, position),
+            Err(error) => {
+                self.poison(Error::sync(&path, error));
+            }
+        }
+    }
+}

@@ -64,6 +64,36 @@ fn a_poison_ends_every_wait() {
     }
 }
 
+/// The same for a wait that no flush can end.
+#[test]
+fn a_poison_ends_a_wait_for_compaction() {
+    let mut world = World::new();
+    world.options.memtable_bytes = 1024;
+    world.options.durability = Durability::Interval(Duration::from_secs(3600));
+    let engine = world.open();
+    let collected = Arc::new(Collected::default());
+    let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
+    let mut number = 0;
+    while engine.statistics().stalls == 0 {
+        number += 1;
+        let entry = put(&format!("{number:04}"), number, &"v".repeat(300));
+        engine.submit(entry, &outbox, number).unwrap();
+        for lane in [Lane::Commit, Lane::Flush] {
+            world.clock.advance(Duration::from_millis(25));
+            world.executor.run_lane(lane);
+        }
+        assert!(number < 1_000, "level 0 is never too full");
+    }
+    assert_eq!(collected.count(), number - 1, "the last waits");
+    world.memory.fail_syncs(true);
+    world.clock.advance(Duration::from_secs(3600));
+    // The interval sync fails; nothing is left to flush.
+    world.executor.run_lane(Lane::Log);
+    assert!(engine.statistics().poisoned.is_some());
+    world.executor.run_lane(Lane::Commit);
+    assert_eq!(collected.count(), number);
+}
+
 #[test]
 fn a_failed_sync_of_a_segment_made_ahead_poisons() {
     let mut world = World::new();

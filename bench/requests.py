@@ -4,9 +4,9 @@
     cargo build --release
     python3 bench/requests.py [--kvorum target/release/kvorum] [--seconds 8] [--pairs 3] [CASE ...]
 
-Cases: put-sync put-os put-interval get-memory tables latency memory; all by
+Cases: put-sync put-os put-interval get-memory tables latency overload memory; all by
 default. Needs nginx and wrk (`apt-get install nginx-light wrk`), and for the
-case `latency` oha (`cargo install oha`).
+cases `latency` and `overload` oha (`cargo install oha`).
 
 Throughput says little when generator and server share the cores, so the
 figure is the CPU time (user and system, all threads) of the server's
@@ -249,20 +249,39 @@ def latency(arguments):
         server.stop()
 
 
+def overload(arguments):
+    """Three times the rate that saturates a node, over 64 and 4,096 connections."""
+    server = kvorum(arguments.kvorum, "overload", "--memory", "1GiB")
+    try:
+        for connections in (64, 4096):
+            # The best that the same generator gets out of the node without a bound on its rate.
+            best = max(oha(server, rate, 6, connections, correct=False)["done"] for rate in (20_000, 30_000, 40_000, 60_000))
+            found = oha(server, 3 * best, 15, connections, correct=False)
+            share = found["done"] / best
+            print(f"  {connections} connections: best {best:.0f}/s; at three times that {found['done']:.0f}/s ({share:.0%}), "
+                  f"p50 {found['p50']:.1f} p99 {found['p99']:.1f} p99.9 {found['p999']:.1f} ms, statuses {found['statuses']}", flush=True)
+            print(f"overload-{connections}: {share:.0%} of the best (bound 80%) {'ok' if share >= 0.8 else 'MISSED'}", flush=True)
+    finally:
+        server.stop()
+
+
 def status(server):
     text = urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics").read().decode()
     value = lambda name: sum(float(v) for v in re.findall(rf"^kvorum_engine_{name}_total(?:{{[^}}]*}})? ([\d.e+]+)", text, re.M))
     return {"flushes": value("flushes"), "compactions": value("compactions")}
 
 
-def oha(server, rate, seconds):
-    command = ["oha", "--no-tui", "--output-format", "json", "-z", f"{seconds}s", "-q", str(int(rate)), "-c", str(CONNECTIONS),
-               "--latency-correction", "-m", "PUT", "-d", "v" * 64, "--rand-regex-url",
+def oha(server, rate, seconds, connections=CONNECTIONS, correct=True):
+    """Asks at a constant rate; with `correct`, latency counts from when a request was due."""
+    correction = ["--latency-correction"] if correct else []
+    command = ["oha", "--no-tui", "--output-format", "json", "-z", f"{seconds}s", "-q", str(int(rate)), "-c", str(connections),
+               *correction, "-m", "PUT", "-d", "v" * 64, "--rand-regex-url",
                f"http://127.0.0.1:{server.port}/v0/entity\\?id=[0-9a-f]{{6}}"]
     result = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     percentiles = result["latencyPercentiles"]
     return {
         "rate": result["summary"]["requestsPerSec"],
+        "done": result["statusCodeDistribution"].get("201", 0) / seconds,
         "p50": percentiles["p50"] * 1e3,
         "p99": percentiles["p99"] * 1e3,
         "p999": percentiles["p99.9"] * 1e3,
@@ -302,6 +321,7 @@ def main():
         "get-memory": lambda: pairs("get-memory", 1.4, "GET", arguments, lambda: filled(arguments)),
         "tables": lambda: tables(arguments),
         "latency": lambda: latency(arguments),
+        "overload": lambda: overload(arguments),
         "memory": lambda: memory(arguments),
     }
     unknown = [case for case in arguments.cases if case not in cases]

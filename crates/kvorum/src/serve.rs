@@ -74,7 +74,7 @@ fn start(config: NodeConfig) -> Result<Node, Failure> {
     let random = OsRandom::new()
         .map_err(|error| Failure::failed(format!("the system gives no random numbers: {error}")))?;
     let seams = Seams {
-        disk: Arc::new(RealDisk),
+        disk: Arc::new(RealDisk::default()),
         clock: Arc::new(SystemClock::new()),
         random: Arc::new(random),
     };

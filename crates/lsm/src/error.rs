@@ -34,9 +34,18 @@ pub enum Error {
     /// The operating system refused a call on a file.
     #[error("cannot {action} {}: {source}", .file.display())]
     Io {
-        /// What was tried, as a verb: `read`, `sync`.
+        /// What was tried, as a verb: `read`, `rename`.
         action: &'static str,
         /// The file it was tried on.
+        file: Arc<Path>,
+        /// The system's answer.
+        source: Arc<io::Error>,
+    },
+    /// A sync failed: nothing is known of what was written, and a later sync
+    /// that succeeds tells nothing either.
+    #[error("cannot sync {}: {source}", .file.display())]
+    Sync {
+        /// The file or folder.
         file: Arc<Path>,
         /// The system's answer.
         source: Arc<io::Error>,
@@ -71,8 +80,7 @@ impl Error {
     /// A failed sync of a file or folder. Never [`Error::DiskFull`], whatever
     /// the system says: what is on disk is unknown, and room does not mend that.
     pub(crate) fn sync(file: &Path, source: io::Error) -> Self {
-        Self::Io {
-            action: "sync",
+        Self::Sync {
             file: file.into(),
             source: Arc::new(source),
         }
@@ -80,7 +88,7 @@ impl Error {
 
     /// Whether a sync failed, so that nothing is known of what was written.
     pub(crate) fn is_sync(&self) -> bool {
-        matches!(self, Self::Io { action: "sync", .. })
+        matches!(self, Self::Sync { .. })
     }
 
     /// Corruption of `file` at `offset`.

@@ -75,7 +75,7 @@ fn a_tombstone_stays_while_an_older_version_lies_in_memory() {
     engine.submit(put("a", 50, "late"), &outbox, 1).unwrap();
     // Compaction alone: the put still waits in the queue.
     world.executor.run_lane(lsm::Lane::Compaction);
-    world.executor.run_until_idle();
+    world.executor.run_for(std::time::Duration::from_secs(5));
     assert_eq!(read(&engine, "a"), None);
 }
 
@@ -127,7 +127,7 @@ fn compaction_off_leaves_the_tables_alone() {
         engine.write(put("a", number, "v")).unwrap();
         engine.flush().unwrap();
     }
-    world.executor.run_until_idle();
+    world.executor.run_for(std::time::Duration::from_secs(5));
     assert_eq!(engine.statistics().levels[0].tables, 100);
     assert_eq!(engine.get(b"a").unwrap().unwrap().timestamp().as_u64(), 100);
     engine.compact().unwrap();
@@ -152,7 +152,7 @@ fn removed_tables_and_segments_leave_the_folder() {
         engine.write(put(&key, number, &"v".repeat(50))).unwrap();
     }
     engine.compact().unwrap();
-    world.executor.run_until_idle();
+    world.executor.run_for(std::time::Duration::from_secs(5));
     let names = lsm::Disk::list(&*world.memory, &World::folder()).unwrap();
     let count = |suffix: &str| names.iter().filter(|name| name.ends_with(suffix)).count() as u64;
     let tables: u64 = engine

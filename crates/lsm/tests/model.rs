@@ -147,7 +147,7 @@ fn run(seed: u64) {
                     }
                 }
             }
-            98 => world.executor.run_until_idle(),
+            98 => world.executor.run_for(std::time::Duration::from_secs(5)),
             _ => {
                 scans.clear();
                 if rng.bool() {

@@ -286,6 +286,7 @@ impl Coordinator {
             lsm::Error::Poisoned { .. }
             | lsm::Error::Corrupt { .. }
             | lsm::Error::Io { .. }
+            | lsm::Error::Sync { .. }
             | lsm::Error::Locked { .. }
             | lsm::Error::Invalid(_) => {
                 tracing::error!(%error, "the store failed a request");

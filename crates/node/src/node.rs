@@ -51,7 +51,7 @@ impl Seams {
     /// A system that gives no random numbers.
     pub fn real() -> io::Result<Self> {
         Ok(Self {
-            disk: Arc::new(RealDisk),
+            disk: Arc::new(RealDisk::default()),
             clock: Arc::new(SystemClock::new()),
             random: Arc::new(OsRandom::new()?),
         })

@@ -21,6 +21,7 @@ pub enum Call {
     Remove,
     Rename,
     SyncFolder,
+    AvailableBytes,
     Lock,
     Read,
     Write,
@@ -211,6 +212,11 @@ impl Disk for FaultyDisk {
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         self.check(Call::SyncFolder, folder)?;
         self.inner.sync_folder(folder)
+    }
+
+    fn available_bytes(&self, folder: &Path) -> io::Result<u64> {
+        self.check(Call::AvailableBytes, folder)?;
+        self.inner.available_bytes(folder)
     }
 
     fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {

@@ -67,6 +67,13 @@ pub trait Disk: Send + Sync {
     /// As [`Disk::create_folder`].
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
 
+    /// How many bytes can still be written to the file system that holds
+    /// `folder`. An estimate: others write too, and a quota may say less.
+    ///
+    /// # Errors
+    /// As [`Disk::create_folder`].
+    fn available_bytes(&self, folder: &Path) -> io::Result<u64>;
+
     /// Takes the lock that `file` stands for, without waiting, and holds it
     /// until the result is dropped or the process ends; `None` when another
     /// holder has it.

@@ -1,21 +1,41 @@
 //! The machine's file system.
 
 use super::{Disk, DiskFile};
+use crate::sync::lock;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 /// How many zeros are written at once where the file system cannot allocate, in bytes.
 const ZEROS_BYTES: usize = 64 << 10;
 
 /// The machine's file system.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RealDisk;
+#[derive(Debug, Default)]
+pub struct RealDisk {
+    /// The folders that were synced once, open: a sync must not fail for want
+    /// of a file descriptor, since a failed sync costs a store its writes. A
+    /// store has one folder, so there are few.
+    folders: Mutex<BTreeMap<PathBuf, Arc<File>>>,
+}
+
+impl RealDisk {
+    #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
+    fn folder(&self, path: &Path) -> io::Result<Arc<File>> {
+        let mut folders = lock(&self.folders);
+        if let Some(folder) = folders.get(path) {
+            return Ok(Arc::clone(folder));
+        }
+        let folder = Arc::new(File::open(path)?);
+        folders.insert(path.to_owned(), Arc::clone(&folder));
+        Ok(folder)
+    }
+}
 
 impl Disk for RealDisk {
     #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
@@ -29,10 +49,9 @@ impl Disk for RealDisk {
             self.create_folder(parent)?;
         }
         std::fs::create_dir_all(folder)?;
-        match parent_of(folder) {
-            Some(parent) => self.sync_folder(parent),
-            None => self.sync_folder(Path::new(".")),
-        }
+        // Not by `sync_folder`: the parent is needed this once.
+        let parent = parent_of(folder).unwrap_or(Path::new("."));
+        File::open(parent)?.sync_all()
     }
 
     #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
@@ -79,9 +98,15 @@ impl Disk for RealDisk {
         std::fs::rename(from, to)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
+    /// The folder stays open from its first sync on, so it must not be
+    /// replaced by another of the same name.
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        File::open(folder)?.sync_all()
+        self.folder(folder)?.sync_all()
+    }
+
+    fn available_bytes(&self, folder: &Path) -> io::Result<u64> {
+        let system = rustix::fs::statvfs(folder)?;
+        Ok(system.f_bavail.saturating_mul(system.f_frsize))
     }
 
     /// The lock is the system's on the open file, so it ends with the process
@@ -170,6 +195,21 @@ fn write_zeros_from_end(file: &File, offset: u64, bytes: u64) -> io::Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_is_synced_without_a_new_descriptor() {
+        let temporary = tempfile::tempdir().unwrap();
+        let disk = RealDisk::default();
+        disk.sync_folder(temporary.path()).unwrap();
+        let opened = disk.folder(temporary.path()).unwrap();
+        // Opening it again could only fail now.
+        std::fs::remove_dir(temporary.path()).unwrap();
+        disk.sync_folder(temporary.path()).unwrap();
+        assert!(Arc::ptr_eq(
+            &opened,
+            &disk.folder(temporary.path()).unwrap()
+        ));
+    }
 
     #[test]
     fn zeros_are_written_after_what_the_file_holds() {

@@ -10,7 +10,7 @@ fn on_each_disk(check: impl Fn(&dyn Disk, &Path)) {
     let folder = temporary.path().join("deep").join("store");
     let memory: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
     let disks: [&dyn Disk; 3] = [
-        &RealDisk,
+        &RealDisk::default(),
         &*memory,
         &FaultyDisk::new(Arc::new(MemoryDisk::new())),
     ];
@@ -53,6 +53,19 @@ fn bytes_are_read_as_they_were_written() {
             io::ErrorKind::UnexpectedEof
         );
     });
+}
+
+#[test]
+fn a_disk_tells_what_room_it_has() {
+    on_each_disk(|disk, folder| assert!(disk.available_bytes(folder).unwrap() > 0));
+    let disk = MemoryDisk::new();
+    disk.create_folder(Path::new("/store")).unwrap();
+    disk.set_capacity(1000);
+    let file = disk.create(Path::new("/store/a")).unwrap();
+    file.write_all_at(&[1; 300], 0).unwrap();
+    assert_eq!(disk.available_bytes(Path::new("/store")).unwrap(), 700);
+    disk.set_capacity(100);
+    assert_eq!(disk.available_bytes(Path::new("/store")).unwrap(), 0);
 }
 
 #[test]

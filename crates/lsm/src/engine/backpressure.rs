@@ -36,7 +36,7 @@ impl Inner {
             let fill = state.active.bytes() as f64 / self.options.memtable_bytes as f64;
             severity = severity.max(fill * 2.0 - 1.0);
         }
-        if self.options.compaction {
+        if self.is_compaction_awaited() {
             let tables = state.tables.levels()[0].len() as f64;
             let (slow, stop) = (LEVEL_0_TABLES_SLOW as f64, LEVEL_0_TABLES_STOP as f64);
             severity = severity.max((tables - slow) / (stop - slow));
@@ -48,15 +48,20 @@ impl Inner {
     pub(super) fn stall(&self, state: &State) -> Option<Stall> {
         if self.is_flush_behind(state) {
             Some(Stall::Flush)
-        } else if self.options.compaction
-            // On a full disk compaction may have no room; deletes go on.
-            && !self.space.is_full()
+        } else if self.is_compaction_awaited()
             && state.tables.levels()[0].len() >= LEVEL_0_TABLES_STOP
         {
             Some(Stall::Compaction)
         } else {
             None
         }
+    }
+
+    /// Whether writers may be held back until compaction has caught up. On a
+    /// full disk it may have no room, and deletes go on; so do all writes while
+    /// it cannot work.
+    fn is_compaction_awaited(&self) -> bool {
+        self.options.compaction && !self.space.is_full() && !self.is_compaction_stuck()
     }
 
     /// Whether as many memtables wait for their flush as may; a few with long

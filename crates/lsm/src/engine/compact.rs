@@ -1,15 +1,18 @@
 //! Compaction: merges tables down the levels, a step at a time.
 //!
 //! What to merge is decided by a pure function, [`pick`]. A compaction is a
-//! row of short jobs, each of which writes about a megabyte: between them it
+//! row of short jobs, each of which reads about a megabyte: between them it
 //! can be paced, ended, and interleaved with anything else.
+//!
+//! A compaction that fails, for want of room or because an input is damaged, is
+//! tried again, less and less often. Writers do not wait for one that cannot work.
 
 use super::Inner;
 use super::flush::{Change, Output, RETRY_DELAY};
 use super::scan::LevelSource;
 use crate::compaction::LEVELS;
-use crate::compaction::pick::{Pick, PickSettings, pick, pick_all};
-use crate::compaction::retention::{Retained, Retention};
+use crate::compaction::pick::{Pick, PickSettings, Reason, may_become_due, pick, pick_all};
+use crate::compaction::retention::{Advance, Retained, Retention};
 use crate::entry::RecordSource;
 use crate::error::Error;
 use crate::executor::Lane;
@@ -19,11 +22,11 @@ use crate::table::{Purpose, Table};
 use crate::timestamp::Timestamp;
 use bytes::Bytes;
 use std::ops::Bound;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How many bytes a step reads and keeps before it gives the lane back.
+/// How many bytes a step reads before it gives the lane back.
 const STEP_BYTES: u64 = 1 << 20;
 
 /// With so many level-0 tables their compaction is due.
@@ -32,12 +35,44 @@ const LEVEL_0_TABLES_DUE: usize = 4;
 /// With so many level-0 tables compaction is no longer held to its rate.
 const LEVEL_0_TABLES_HURRY: usize = 8;
 
+/// The longest that a failed compaction waits before it is tried again.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
+
+/// How long compaction rests before it looks for what time alone has made due.
+const REST: Duration = Duration::from_secs(60);
+
 /// The compaction under way, and where each level's next one begins.
 #[derive(Default)]
 pub(super) struct Compacting {
     current: Option<Compaction>,
     /// For each level the key after which the next pick starts.
     cursors: [Option<Bytes>; LEVELS],
+}
+
+/// When compaction is to wake by itself.
+#[derive(Default)]
+pub(super) struct Retry {
+    state: Mutex<RetryState>,
+}
+
+#[derive(Default)]
+struct RetryState {
+    /// How often compaction has failed since it last succeeded.
+    failures: u32,
+    failed_at: Duration,
+    /// When the timer that counts is due.
+    wakes_at: Option<Duration>,
+}
+
+impl RetryState {
+    /// When the next attempt may be made.
+    fn due(&self) -> Duration {
+        if self.failures == 0 {
+            return Duration::ZERO;
+        }
+        let delay = RETRY_DELAY * 2_u32.saturating_pow(self.failures - 1);
+        self.failed_at + delay.min(RETRY_DELAY_MAX)
+    }
 }
 
 /// A compaction under way.
@@ -68,6 +103,22 @@ impl Inner {
         }
     }
 
+    /// As [`Inner::schedule_compaction`], after a flush: it has changed what
+    /// there is to compact, so that a failure before it says less.
+    pub(super) fn compact_after_flush(self: &Arc<Self>) {
+        {
+            let mut retry = lock(&self.compaction_retry.state);
+            retry.failures = retry.failures.min(1);
+        }
+        self.schedule_compaction(Duration::ZERO);
+    }
+
+    /// Whether the last attempt to compact has failed, so that nothing is
+    /// gained by waiting for the next.
+    pub(super) fn is_compaction_stuck(&self) -> bool {
+        lock(&self.compaction_retry.state).failures > 0
+    }
+
     /// The compaction job: one step, and the next job.
     fn run_compaction(self: &Arc<Self>) {
         self.compaction_scheduled.store(false, Relaxed);
@@ -75,9 +126,18 @@ impl Inner {
             return;
         }
         let started = self.environment.clock.monotonic();
+        let due = lock(&self.compaction_retry.state).due();
+        if started < due {
+            return self.wake_compaction_at(due);
+        }
         let step = self.compact_step(&mut lock(&self.compacting));
+        self.note_step(&step);
         match step {
-            Ok(Step::Idle) => {}
+            Ok(Step::Idle) => {
+                if may_become_due(&self.state.load().tables.summaries()) {
+                    self.wake_compaction_at(started.saturating_add(REST));
+                }
+            }
             Ok(Step::Merged(bytes)) => {
                 let took = self.environment.clock.monotonic().saturating_sub(started);
                 self.schedule_compaction(self.pace(bytes).saturating_sub(took));
@@ -86,14 +146,51 @@ impl Inner {
                 self.end_stall();
                 self.schedule_compaction(Duration::ZERO);
             }
-            Err(error) => {
-                self.fail_stall(&error);
-                if !matches!(error, Error::Poisoned { .. }) {
-                    tracing::warn!(%error, "a compaction failed and will be tried again");
-                    self.schedule_compaction(RETRY_DELAY);
-                }
+            Err(error @ Error::Poisoned { .. }) => self.fail_stall(&error),
+            Err(_) => {
+                // Nothing waits for a compaction that is stuck.
+                self.end_stall();
+                // At its time.
+                self.schedule_compaction(Duration::ZERO);
             }
         }
+    }
+
+    /// Takes note of how a step ended, for when the next may be tried.
+    fn note_step(&self, step: &Result<Step, Error>) {
+        let mut retry = lock(&self.compaction_retry.state);
+        match step {
+            Ok(Step::Merged(_)) | Err(Error::Poisoned { .. }) => {}
+            Ok(Step::Idle | Step::Finished) => retry.failures = 0,
+            Err(error) => {
+                retry.failures = retry.failures.saturating_add(1);
+                retry.failed_at = self.environment.clock.monotonic();
+                let failures = retry.failures;
+                tracing::warn!(%error, failures, "a compaction failed and will be tried again");
+            }
+        }
+    }
+
+    /// Makes sure that a compaction job comes at a time of the monotonic clock.
+    fn wake_compaction_at(self: &Arc<Self>, due: Duration) {
+        let mut retry = lock(&self.compaction_retry.state);
+        if retry.wakes_at.is_some_and(|wakes_at| wakes_at <= due) {
+            return;
+        }
+        retry.wakes_at = Some(due);
+        drop(retry);
+        let delay = due.saturating_sub(self.environment.clock.monotonic());
+        self.spawn(Lane::Compaction, delay, move |inner| {
+            {
+                let mut retry = lock(&inner.compaction_retry.state);
+                if retry.wakes_at != Some(due) {
+                    // An earlier timer has taken the place of this.
+                    return;
+                }
+                retry.wakes_at = None;
+            }
+            inner.schedule_compaction(Duration::ZERO);
+        });
     }
 
     /// How long `bytes` may take at the configured rate; no time when compaction is behind.
@@ -105,13 +202,31 @@ impl Inner {
         Duration::from_secs_f64(bytes as f64 / rate as f64)
     }
 
-    /// Compacts until the current or next compaction is complete.
+    /// Compacts until the current or next compaction is complete, or compaction is stuck.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`].
     pub(super) fn compact_once(self: &Arc<Self>) -> Result<(), Error> {
         let mut compacting = lock(&self.compacting);
-        while let Step::Merged(_) = self.compact_step(&mut compacting)? {}
+        let mut result = Ok(());
+        // Another thread may have found it stuck while this waited for the lock.
+        while !self.is_compaction_stuck() {
+            let step = self.compact_step(&mut compacting);
+            self.note_step(&step);
+            match step {
+                Ok(Step::Merged(_)) => {}
+                Ok(Step::Idle | Step::Finished) => break,
+                Err(error @ Error::Poisoned { .. }) => {
+                    result = Err(error);
+                    break;
+                }
+                // It is stuck now.
+                Err(_) => self.schedule_compaction(Duration::ZERO),
+            }
+        }
         drop(compacting);
         self.end_stall();
-        Ok(())
+        result
     }
 
     /// Merges all tables into the last level.
@@ -158,10 +273,6 @@ impl Inner {
         };
         match result {
             Ok(()) => Ok(Step::Finished),
-            Err(Error::DiskFull) => {
-                self.enter_full();
-                Err(Error::DiskFull)
-            }
             Err(error) => Err(self.poison_if_sync(error)),
         }
     }
@@ -251,15 +362,43 @@ impl Inner {
         }
     }
 
-    /// Merges about [`STEP_BYTES`]; `None` when all is merged.
+    /// Checks that a compaction leaves to the log and the flushes what they need.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`].
+    fn check_room(&self, compaction: &Compaction) -> Result<(), Error> {
+        let has_room = if self.space.is_full() {
+            // It lives on the reserve. Somebody who asks for it has made room, or tries to.
+            compaction.pick.reason == Reason::Manual
+                || compaction.read_bytes <= self.space.compaction_bytes_max()
+        } else {
+            let table_bytes = compaction.read_bytes.min(self.options.table_bytes);
+            let (disk, folder) = (&*self.environment.disk, &self.environment.folder);
+            self.space.has_room_for(table_bytes, disk, folder)
+        };
+        if has_room {
+            Ok(())
+        } else {
+            Err(Error::DiskFull)
+        }
+    }
+
+    /// Reads about [`STEP_BYTES`] and merges them. Returns how many bytes it
+    /// kept; `None` when all is merged.
     fn merge_some(&self, compaction: &mut Compaction) -> Result<Option<u64>, Error> {
+        self.check_room(compaction)?;
+        let end = compaction.records.read_bytes() + STEP_BYTES;
         let mut bytes = 0;
-        while bytes < STEP_BYTES {
-            let Some(record) = compaction.records.next()? else {
-                if let Some(output) = compaction.output.take() {
-                    compaction.outputs.push(self.finish_table(output)?);
+        while compaction.records.read_bytes() < end {
+            let record = match compaction.records.advance()? {
+                Advance::Kept(record) => record,
+                Advance::Passed => continue,
+                Advance::Ended => {
+                    if let Some(output) = compaction.output.take() {
+                        compaction.outputs.push(self.finish_table(output)?);
+                    }
+                    return Ok(None);
                 }
-                return Ok(None);
             };
             let key = record.entry.key();
             // The versions of a key stay in one table: tables of a level do not overlap.
@@ -272,6 +411,9 @@ impl Inner {
                 && let Some(output) = compaction.output.take()
             {
                 compaction.outputs.push(self.finish_table(output)?);
+            }
+            if compaction.output.is_none() {
+                self.check_room(compaction)?;
             }
             let output = match &mut compaction.output {
                 Some(output) => output,

@@ -104,7 +104,7 @@ impl Inner {
         self.retire(memtable);
         drop(flushing);
         self.end_stall();
-        self.schedule_compaction(Duration::ZERO);
+        self.compact_after_flush();
         Ok(true)
     }
 

@@ -46,7 +46,7 @@ use crate::timestamp::Timestamp;
 use crate::wal::LogWriter;
 use arc_swap::ArcSwap;
 use commit::Committer;
-use compact::Compacting;
+use compact::{Compacting, Retry};
 use queue::Queue;
 use snapshots::Snapshots;
 use space::Space;
@@ -105,6 +105,7 @@ pub(crate) struct Inner {
     flushing: Mutex<()>,
     flush_scheduled: AtomicBool,
     compacting: Mutex<Compacting>,
+    compaction_retry: Retry,
     compaction_scheduled: AtomicBool,
     closed: AtomicBool,
     space: Space,

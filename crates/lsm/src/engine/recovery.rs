@@ -3,7 +3,8 @@
 
 use super::Inner;
 use super::commit::Committer;
-use super::compact::Compacting;
+use super::compact::{Compacting, Retry};
+use super::flush::RETRY_DELAY;
 use super::queue::Queue;
 use super::snapshots::Snapshots;
 use super::space::Space;
@@ -23,6 +24,8 @@ use crate::wal::{
 };
 use arc_swap::ArcSwap;
 use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -59,6 +62,8 @@ impl Inner {
             })?;
         let mut report = RecoveryReport::default();
         let mut manifest = load_manifest(&environment)?;
+        // What follows may need its room.
+        let space = Space::open(&**disk, folder, &options)?;
         let names = list(&**disk, folder)?;
         let log_secret = manifest.store_id as u64;
 
@@ -73,12 +78,10 @@ impl Inner {
             .unwrap_or(0);
         let mut greatest_timestamp = manifest.greatest_timestamp.max(tables.greatest_timestamp());
 
+        let log = read_log(&environment, &names, &manifest, log_secret, &mut report)?;
         let mut frozen = Vec::new();
-        let segments = read_log(&environment, &names, &manifest, log_secret, &mut report)?;
         let mut obsolete = BTreeMap::new();
-        let mut last_segment = manifest.log_segment_least - 1;
-        for (number, segment) in segments {
-            last_segment = number;
+        for (number, segment) in log.segments {
             obsolete.insert(number, segment.end);
             if segment.entries.is_empty() {
                 continue;
@@ -96,30 +99,29 @@ impl Inner {
             frozen.push(Arc::new(memtable));
         }
 
-        let space = Space::open(&**disk, folder, options.disk_reserve_bytes)?;
-        let log = LogWriter::create(
-            &**disk,
-            folder,
-            log_secret,
-            last_segment + 1,
-            if space.is_full() {
-                0
-            } else {
-                options.memtable_bytes as u64
-            },
-        )?;
         let state = State {
-            active: Arc::new(Memtable::new(log.segment())),
+            active: Arc::new(Memtable::new(log.next)),
             frozen,
             tables: Arc::new(tables),
         };
         manifest.log_segment_least = state.least_segment();
         manifest.greatest_timestamp = greatest_timestamp;
-        manifest.store(&**disk, folder)?;
+        let begin = |segment_bytes| {
+            let writer =
+                LogWriter::create_in_place(&**disk, folder, log_secret, log.next, segment_bytes)?;
+            manifest.store(&**disk, folder)?;
+            Ok(writer)
+        };
+        let log_writer = match begin(options.memtable_bytes as u64) {
+            // The segment grows as it must, then.
+            Err(Error::DiskFull) => begin(0)?,
+            begun => begun?,
+        };
         let sealed_segments = obsolete.split_off(&manifest.log_segment_least);
-        for segment in obsolete.into_keys() {
+        for segment in obsolete.into_keys().chain(log.made_ahead) {
             remove_segment(&**disk, folder, segment)?;
         }
+        space.try_reserve(&**disk, folder)?;
 
         let snapshots = Arc::new(Snapshots::default());
         snapshots.publish(next_arrival - 1);
@@ -127,12 +129,12 @@ impl Inner {
             log_secret,
             store_id: (manifest.store_id >> 64) as u64,
             next_table: AtomicU64::new(manifest.next_table.0),
-            log_segment: AtomicU64::new(log.segment()),
-            log_bytes: AtomicU64::new(log.allocated_bytes()),
+            log_segment: AtomicU64::new(log_writer.segment()),
+            log_bytes: AtomicU64::new(log_writer.allocated_bytes()),
             state: ArcSwap::from_pointee(state),
             manifest: Mutex::new(manifest),
             sealed_segments: Mutex::new(sealed_segments),
-            committer: Mutex::new(Committer::new(log, next_arrival)),
+            committer: Mutex::new(Committer::new(log_writer, next_arrival)),
             greatest_timestamp: AtomicU64::new(greatest_timestamp.as_u64()),
             cache,
             space,
@@ -141,6 +143,7 @@ impl Inner {
             spare_segment: Mutex::new(None),
             flushing: Mutex::new(()),
             compacting: Mutex::new(Compacting::default()),
+            compaction_retry: Retry::default(),
             closed: AtomicBool::new(false),
             flush_scheduled: AtomicBool::new(false),
             compaction_scheduled: AtomicBool::new(false),
@@ -166,7 +169,7 @@ impl Inner {
                 folder = %self.environment.folder.display(),
                 "the disk has no room for the reserve: puts are refused until it has"
             );
-            self.watch_for_room();
+            self.watch_for_room(RETRY_DELAY);
         } else {
             self.spawn(crate::Lane::Log, Duration::ZERO, Self::prepare_segment);
         }
@@ -182,6 +185,10 @@ fn load_manifest(environment: &Environment) -> Result<Manifest, Error> {
         ..
     } = environment;
     if let Some(manifest) = Manifest::load(&**disk, folder)? {
+        // It may have got its name just before a crash of the process, or a
+        // failed sync: only what is durable says which files may go.
+        disk.sync_folder(folder)
+            .map_err(|error| Error::sync(folder, error))?;
         return Ok(manifest);
     }
     let of_a_store = list(&**disk, folder)?
@@ -240,9 +247,12 @@ fn open_tables(
     let mut tables = Vec::new();
     for live in &manifest.tables {
         let path = folder.join(table_file_name(live.id));
-        let file = disk
-            .open(&path)
-            .map_err(|error| Error::io("open", &path, error))?;
+        let file = disk.open(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                Error::corrupt(&path, 0, "the manifest names this table, but it is missing")
+            }
+            _ => Error::io("open", &path, error),
+        })?;
         let table = Table::open(file, &path, live.id, Arc::clone(cache))?;
         if table.file_bytes() != live.bytes {
             return Err(Error::corrupt(
@@ -256,66 +266,85 @@ fn open_tables(
     Ok(Tables::new(tables.into_iter()))
 }
 
-/// Reads the live segments, seals the last and makes it durable: what was
-/// read from memory that no disk holds yet must not be served.
+/// The log as a start finds it.
+struct Log {
+    /// The segments that have groups.
+    segments: Vec<(u64, Segment)>,
+    /// The segment to go on with. A file without groups may be there already.
+    next: u64,
+    /// The segments after it, which were made ahead and have no groups.
+    made_ahead: Range<u64>,
+}
+
+/// Reads the live segments, seals the last that has groups and makes it
+/// durable: what was read from memory that no disk holds yet must not be served.
 fn read_log(
     environment: &Environment,
     names: &[String],
     manifest: &Manifest,
     secret: u64,
     report: &mut RecoveryReport,
-) -> Result<Vec<(u64, Segment)>, Error> {
+) -> Result<Log, Error> {
     let Environment { folder, disk, .. } = environment;
+    let least = manifest.log_segment_least;
     let mut segments = Vec::new();
+    let mut last_bytes = Vec::new();
     let live = names
         .iter()
         .filter_map(|name| segment_of_file_name(name))
-        .filter(|number| *number >= manifest.log_segment_least);
-    for (expected, number) in (manifest.log_segment_least..).zip(live) {
+        .filter(|number| *number >= least);
+    let mut end = least;
+    for number in live {
         let path = folder.join(segment_file_name(number));
-        if number != expected {
+        if number != end {
             return Err(Error::corrupt(
-                &folder.join(segment_file_name(expected)),
+                &folder.join(segment_file_name(end)),
                 0,
                 format!("this log segment is missing; segment {number} is there"),
             ));
         }
+        end = number + 1;
         let bytes = read_file(&**disk, &path)?;
         let segment = read_segment(&bytes, secret, number, &path)?;
+        if !segment.is_empty() {
+            last_bytes = bytes;
+            last_bytes.truncate(segment.end as usize);
+        }
         segments.push((number, segment));
     }
-    if segments.is_empty() && (manifest.log_segment_least > 1 || !manifest.tables.is_empty()) {
+    if end == least && (least > 1 || !manifest.tables.is_empty()) {
         return Err(Error::corrupt(
-            &folder.join(segment_file_name(manifest.log_segment_least)),
+            &folder.join(segment_file_name(least)),
             0,
             "this log segment is missing",
         ));
     }
     // Segments that were made ahead, or whose first group was torn.
-    while let Some((number, segment)) = segments.last()
+    while let Some((_, segment)) = segments.last()
         && segment.is_empty()
     {
         report.torn_bytes += segment.torn_bytes;
-        remove_segment(&**disk, folder, *number)?;
         segments.pop();
     }
-    let last = segments.len().saturating_sub(1);
-    for (index, (number, segment)) in segments.iter_mut().enumerate() {
-        if index == last {
-            report.torn_bytes += segment.torn_bytes;
-            let mut writer = LogWriter::reopen(&**disk, folder, secret, *number, segment.end)?;
+    if let Some(((last, segment), before)) = segments.split_last() {
+        for (number, segment) in before {
             if !segment.sealed {
-                writer.seal()?;
+                return Err(Error::corrupt(
+                    &folder.join(segment_file_name(*number)),
+                    segment.end,
+                    "the log breaks off here, but a later segment has records",
+                ));
             }
-        } else if !segment.sealed {
-            return Err(Error::corrupt(
-                &folder.join(segment_file_name(*number)),
-                segment.end,
-                "the log breaks off here, but a later segment has records",
-            ));
         }
+        report.torn_bytes += segment.torn_bytes;
+        LogWriter::restore(&**disk, folder, secret, *last, &last_bytes, segment.sealed)?;
     }
-    Ok(segments)
+    let next = least + segments.len() as u64;
+    Ok(Log {
+        segments,
+        next,
+        made_ahead: next + 1..end.max(next + 1),
+    })
 }
 
 fn list(disk: &dyn Disk, folder: &Path) -> Result<Vec<String>, Error> {

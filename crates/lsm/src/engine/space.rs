@@ -1,52 +1,68 @@
 //! The full disk and the poisoned store: how the engine lives with a disk that fails.
 //!
 //! A reserve, a file that only takes up room, is kept as long as there is
-//! enough. When an allocation finds the disk full, the reserve is given back,
-//! so that deletes, flushes and compactions have room, and puts are refused.
-//! Puts are taken again once the reserve could be made anew.
+//! enough. When an allocation of the log or a flush finds the disk full, the
+//! reserve is given back, so that deletes, flushes and small compactions have
+//! room, and puts are refused. Puts are taken again once the reserve could be
+//! made anew with some room to spare, so that they are not refused again at once.
+//!
+//! A compaction needs much room for a while only. It gives up before it takes
+//! what the log and the flushes need, and does not make the store full.
 
 use super::Inner;
 use super::flush::RETRY_DELAY;
-use crate::disk::DiskFile;
+use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
 use crate::executor::Lane;
+use crate::options::Options;
 use crate::sync::lock;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// The file whose size is the reserve.
 pub(super) const RESERVE_FILE: &str = "RESERVE";
 
+/// The longest that a full store waits before it looks for room again.
+const PROBE_DELAY_MAX: Duration = Duration::from_secs(10);
+
 /// The reserve, and whether it is spent.
 pub(super) struct Space {
     full: AtomicBool,
-    reserve: Mutex<Arc<dyn DiskFile>>,
+    /// The reserve's file; none before the reserve is first made.
+    reserve: Mutex<Option<Arc<dyn DiskFile>>>,
     reserve_bytes: u64,
+    /// What the log and the flushes may take before they could be heard of.
+    headroom_bytes: u64,
 }
 
 impl Space {
-    /// Makes the reserve. A disk that has no room for it counts as full.
-    pub(super) fn open(
-        disk: &dyn crate::Disk,
-        folder: &Path,
-        reserve_bytes: u64,
-    ) -> Result<Self, Error> {
+    /// Gives back the reserve of an earlier run; until [`Space::try_reserve`]
+    /// the disk counts as full.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn open(disk: &dyn Disk, folder: &Path, options: &Options) -> Result<Self, Error> {
         let path = folder.join(RESERVE_FILE);
-        let reserve = disk
-            .create(&path)
-            .map_err(|error| Error::io("create", &path, error))?;
-        let space = Self {
-            full: AtomicBool::new(false),
-            reserve: Mutex::new(reserve),
-            reserve_bytes,
+        let reserve = match disk.open(&path) {
+            Ok(file) => Some(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(Error::io("open", &path, error)),
         };
-        match space.reserve() {
-            Ok(()) => {}
-            Err(error) if is_full(&error) => space.full.store(true, Relaxed),
-            Err(error) => return Err(Error::io("allocate", &path, error)),
+        if let Some(file) = &reserve {
+            file.set_len(0)
+                .map_err(|error| Error::io("truncate", &path, error))?;
         }
-        Ok(space)
+        // A table of each memtable, and a segment for the next.
+        let memtables = options.memtables_frozen_max as u64 + 2;
+        Ok(Self {
+            full: AtomicBool::new(true),
+            reserve: Mutex::new(reserve),
+            reserve_bytes: options.disk_reserve_bytes,
+            headroom_bytes: memtables.saturating_mul(options.memtable_bytes as u64),
+        })
     }
 
     /// Whether puts are refused for want of space.
@@ -54,27 +70,67 @@ impl Space {
         self.full.load(Relaxed)
     }
 
-    fn reserve(&self) -> std::io::Result<()> {
+    /// The most that a compaction may read while the disk is full, in bytes:
+    /// it writes as much at most, and leaves half the reserve to the deletes.
+    pub(super) fn compaction_bytes_max(&self) -> u64 {
+        self.reserve_bytes / 2
+    }
+
+    /// Makes the reserve, so that puts are taken. Returns whether there was
+    /// room for it, with something to spare.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn try_reserve(&self, disk: &dyn Disk, folder: &Path) -> Result<bool, Error> {
+        // Asked first: to take all that is left, and be it for a moment, could
+        // fail a delete, and where space cannot be allocated it is written.
+        if !self.has_room_for(self.reserve_bytes, disk, folder) {
+            return Ok(false);
+        }
+        match self.reserve(disk, folder) {
+            Ok(()) => {
+                self.full.store(false, Relaxed);
+                Ok(true)
+            }
+            Err(Error::DiskFull) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the disk has room for `bytes` and what log and flushes may need
+    /// meanwhile. Yes where the system cannot tell.
+    pub(super) fn has_room_for(&self, bytes: u64, disk: &dyn Disk, folder: &Path) -> bool {
+        let wanted = bytes.saturating_add(self.headroom_bytes);
+        disk.available_bytes(folder)
+            .map_or(true, |available| available >= wanted)
+    }
+
+    fn reserve(&self, disk: &dyn Disk, folder: &Path) -> Result<(), Error> {
         if self.reserve_bytes == 0 {
             return Ok(());
         }
-        let file = lock(&self.reserve);
-        file.allocate(0, self.reserve_bytes).inspect_err(|_| {
+        let path = folder.join(RESERVE_FILE);
+        let mut reserve = lock(&self.reserve);
+        let file = match &*reserve {
+            Some(file) => file,
+            None => reserve.insert(
+                disk.create(&path)
+                    .map_err(|error| Error::io("create", &path, error))?,
+            ),
+        };
+        file.allocate(0, self.reserve_bytes).map_err(|error| {
             // Part of it may have been allocated.
             let _ = file.set_len(0);
+            Error::io("allocate", &path, error)
         })
     }
 
-    fn release(&self) -> std::io::Result<()> {
-        lock(&self.reserve).set_len(0)
+    fn release(&self) -> io::Result<()> {
+        match &*lock(&self.reserve) {
+            Some(file) => file.set_len(0),
+            None => Ok(()),
+        }
     }
-}
-
-fn is_full(error: &std::io::Error) -> bool {
-    matches!(
-        error.kind(),
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
-    )
 }
 
 impl Inner {
@@ -91,24 +147,28 @@ impl Inner {
         if let Err(error) = self.space.release() {
             tracing::error!(%error, "could not give the reserve back");
         }
-        self.watch_for_room();
+        self.watch_for_room(RETRY_DELAY);
         true
     }
 
-    /// Tries to leave the full state, now and then, until there is room.
-    pub(super) fn watch_for_room(self: &Arc<Self>) {
-        self.spawn(Lane::Log, RETRY_DELAY, |inner| {
-            if !inner.space.is_full() || inner.check_poison().is_err() {
+    /// Tries to leave the full state after `delay`, and less and less often
+    /// from then on, until there is room.
+    pub(super) fn watch_for_room(self: &Arc<Self>, delay: Duration) {
+        self.spawn(Lane::Log, delay, move |inner| {
+            if !inner.space.is_full() || inner.is_closed() || inner.check_poison().is_err() {
                 return;
             }
-            match inner.space.reserve() {
-                Ok(()) => {
-                    inner.space.full.store(false, Relaxed);
+            let (disk, folder) = (&*inner.environment.disk, &inner.environment.folder);
+            match inner.space.try_reserve(disk, folder) {
+                Ok(true) => {
                     tracing::info!("the disk has room again: puts are taken");
                     inner.prepare_segment();
+                    return;
                 }
-                Err(_) => inner.watch_for_room(),
+                Ok(false) => {}
+                Err(error) => tracing::warn!(%error, "could not make the reserve"),
             }
+            inner.watch_for_room((delay * 2).min(PROBE_DELAY_MAX));
         });
     }
 

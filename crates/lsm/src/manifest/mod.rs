@@ -48,6 +48,10 @@ const CHECKSUM_BYTES: usize = 4;
 /// longer file is not one of ours, and memory is not spent on it.
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 
+/// Segments are numbered from 1, and no store lives long enough to reach this
+/// number: the next one always exists.
+const LOG_SEGMENT_MAX: u64 = u64::MAX / 2;
+
 /// What a store consists of, its log aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
@@ -128,7 +132,12 @@ impl Manifest {
         }
         let store_id = u128::from_le_bytes(reader.take().ok_or_else(truncated)?);
         let next_table = TableId(reader.u64().ok_or_else(truncated)?);
+        let offset = content.len() - reader.rest.len();
         let log_segment_least = reader.u64().ok_or_else(truncated)?;
+        if !(1..=LOG_SEGMENT_MAX).contains(&log_segment_least) {
+            let what = format!("there is no log segment {log_segment_least}");
+            return Err(corrupt(offset, what));
+        }
         let greatest_timestamp = Timestamp::from_u64(reader.u64().ok_or_else(truncated)?);
         let count = reader.u32().ok_or_else(truncated)? as usize;
         if count.checked_mul(TABLE_BYTES) != Some(reader.rest.len()) {
@@ -198,8 +207,7 @@ impl Manifest {
     ///
     /// # Errors
     /// [`Error::DiskFull`] and [`Error::Io`]: the manifest before stays in
-    /// force. [`Error::Io`] with the action `sync` is the exception: which of
-    /// the two is in force after a crash is unknown.
+    /// force. [`Error::Sync`]: which of the two is in force after a crash is unknown.
     pub(crate) fn store(&self, disk: &dyn Disk, folder: &Path) -> Result<(), Error> {
         let path = folder.join(MANIFEST_FILE);
         let temporary = folder.join(MANIFEST_TEMPORARY_FILE);

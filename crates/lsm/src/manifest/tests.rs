@@ -97,6 +97,12 @@ fn what_no_store_writes_is_refused_behind_a_sound_checksum() {
         let error = decode(&bytes).unwrap_err().to_string();
         assert!(error.contains(what), "{error}");
     }
+    let no_segment = Manifest {
+        log_segment_least: 0,
+        ..example()
+    };
+    let error = decode(&no_segment.encode()).unwrap_err().to_string();
+    assert!(error.contains("log segment 0"), "{error}");
     let mut greedy = example().encode();
     greedy[HEADER_BYTES - 4..HEADER_BYTES].fill(0xff);
     let error = decode(&with_checksum(greedy)).unwrap_err().to_string();
@@ -196,7 +202,7 @@ fn a_change_happens_wholly_or_not_at_all() {
             let found = load(&crashed).unwrap();
             match &result {
                 Ok(()) => assert_eq!(found, new),
-                Err(Error::Io { action: "sync", .. }) => assert!(found == new || found == old),
+                Err(Error::Sync { .. }) => assert!(found == new || found == old),
                 Err(_) => assert_eq!(found, old),
             }
             // The next change must not stumble over what this one left behind.
@@ -206,7 +212,7 @@ fn a_change_happens_wholly_or_not_at_all() {
         outcomes.push(match result {
             Ok(()) => "stored",
             Err(Error::DiskFull) => "full",
-            Err(Error::Io { action, .. }) => action,
+            Err(Error::Sync { .. }) => "sync",
             Err(error) => panic!("{error}"),
         });
         if disk.failed() == 0 {

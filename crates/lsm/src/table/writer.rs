@@ -70,7 +70,7 @@ impl TableWriter {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a key or a value past the format's limits,
-    /// [`Error::Io`], [`Error::DiskFull`]. After one the table is lost.
+    /// [`Error::Io`], [`Error::Sync`], [`Error::DiskFull`]. After one the table is lost.
     pub(crate) fn add(&mut self, record: &Record) -> Result<(), Error> {
         let (key, value) = (record.entry.key(), record.entry.value_bytes());
         if key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
@@ -114,7 +114,7 @@ impl TableWriter {
     /// Writes the rest and syncs the file; the caller syncs the folder.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::DiskFull`]; [`Error::Invalid`] for a table
+    /// [`Error::Sync`], [`Error::Io`], [`Error::DiskFull`]; [`Error::Invalid`] for a table
     /// without records, since it would have no least and no greatest key.
     pub(crate) fn finish(mut self) -> Result<TableProperties, Error> {
         if self.properties.entries == 0 {
@@ -255,6 +255,5 @@ impl Output {
 }
 
 fn sync(file: &dyn DiskFile, path: &Path) -> Result<(), Error> {
-    file.sync()
-        .map_err(|source| Error::io("sync", path, source))
+    file.sync().map_err(|source| Error::sync(path, source))
 }

@@ -36,8 +36,28 @@ impl LogWriter {
     /// Creates a segment with room for `bytes` bytes and makes it durable.
     ///
     /// # Errors
-    /// [`Error::DiskFull`], [`Error::Io`]. The file is removed again if that is possible.
+    /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`]. The file is removed
+    /// again if that is possible.
     pub(crate) fn create(
+        disk: &dyn Disk,
+        folder: &Path,
+        secret: u64,
+        segment: u64,
+        bytes: u64,
+    ) -> Result<Self, Error> {
+        Self::create_in_place(disk, folder, secret, segment, bytes).inspect_err(|_| {
+            // What is left is an empty segment, which recovery makes anew.
+            let _ = disk.remove(&folder.join(segment_file_name(segment)));
+        })
+    }
+
+    /// As [`LogWriter::create`], but in place of an empty segment that may be
+    /// there, and that stays there, whole or not, when this fails: the log has
+    /// no gap at any time.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`].
+    pub(crate) fn create_in_place(
         disk: &dyn Disk,
         folder: &Path,
         secret: u64,
@@ -46,65 +66,77 @@ impl LogWriter {
     ) -> Result<Self, Error> {
         let tag = segment_tag(secret, segment);
         let path = folder.join(segment_file_name(segment));
-        let create = || {
-            let file = disk
-                .create(&path)
-                .map_err(|error| Error::io("create", &path, error))?;
-            let allocated = bytes.max(SEGMENT_HEADER_BYTES as u64);
-            file.allocate(0, allocated)
-                .map_err(|error| Error::io("allocate", &path, error))?;
-            file.write_all_at(&segment_header(tag), 0)
-                .map_err(|error| Error::io("write", &path, error))?;
-            file.sync().map_err(|error| Error::sync(&path, error))?;
-            disk.sync_folder(folder)
-                .map_err(|error| Error::sync(folder, error))?;
-            Ok(Self {
-                file,
-                path: path.clone(),
-                segment,
-                tag,
-                position: SEGMENT_HEADER_BYTES as u64,
-                synced: SEGMENT_HEADER_BYTES as u64,
-                allocated,
-                buffer: Vec::new(),
-            })
-        };
-        create().inspect_err(|_| {
-            // What is left is an empty segment, which recovery ignores.
-            let _ = disk.remove(&path);
-        })
-    }
-
-    /// Goes on with a segment whose groups end at `position`, to seal it.
-    /// Whatever lies behind is cut off.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub(crate) fn reopen(
-        disk: &dyn Disk,
-        folder: &Path,
-        secret: u64,
-        segment: u64,
-        position: u64,
-    ) -> Result<Self, Error> {
-        let path = folder.join(segment_file_name(segment));
         let file = disk
-            .open(&path)
-            .map_err(|error| Error::io("open", &path, error))?;
-        file.set_len(position)
-            .map_err(|error| Error::io("truncate", &path, error))?;
-        // The groups may have been read from memory that was never synced.
+            .create(&path)
+            .map_err(|error| Error::io("create", &path, error))?;
+        let allocated = bytes.max(SEGMENT_HEADER_BYTES as u64);
+        file.allocate(0, allocated)
+            .map_err(|error| Error::io("allocate", &path, error))?;
+        file.write_all_at(&segment_header(tag), 0)
+            .map_err(|error| Error::io("write", &path, error))?;
         file.sync().map_err(|error| Error::sync(&path, error))?;
+        disk.sync_folder(folder)
+            .map_err(|error| Error::sync(folder, error))?;
         Ok(Self {
             file,
             path,
             segment,
-            tag: segment_tag(secret, segment),
-            position,
-            synced: position,
-            allocated: position,
+            tag,
+            position: SEGMENT_HEADER_BYTES as u64,
+            synced: SEGMENT_HEADER_BYTES as u64,
+            allocated,
             buffer: Vec::new(),
         })
+    }
+
+    /// Makes a segment durable that was read from `bytes`, which end with its
+    /// last whole group, and seals it unless it `is_sealed`.
+    ///
+    /// What was read may be in the system's memory only. Where an earlier sync
+    /// failed, the system may even take it for written, so that another sync
+    /// would write nothing: all of it is written anew.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`]. The segment reads
+    /// as before then, or as sealed.
+    pub(crate) fn restore(
+        disk: &dyn Disk,
+        folder: &Path,
+        secret: u64,
+        segment: u64,
+        bytes: &[u8],
+        is_sealed: bool,
+    ) -> Result<(), Error> {
+        let path = folder.join(segment_file_name(segment));
+        let file = disk
+            .open(&path)
+            .map_err(|error| Error::io("open", &path, error))?;
+        // The seal goes where a torn group or allocated zeros are, so that a
+        // full disk has room for it.
+        let allocated = file
+            .len()
+            .map_err(|error| Error::io("read the length of", &path, error))?;
+        file.write_all_at(bytes, 0)
+            .map_err(|error| Error::io("write", &path, error))?;
+        let mut writer = Self {
+            file,
+            path,
+            segment,
+            tag: segment_tag(secret, segment),
+            position: bytes.len() as u64,
+            synced: 0,
+            allocated,
+            buffer: Vec::new(),
+        };
+        if is_sealed {
+            writer.sync()?;
+        } else {
+            writer.seal()?;
+        }
+        // Nobody reads on behind the seal: this only gives the room back.
+        let Self { file, path, .. } = &writer;
+        file.set_len(writer.position)
+            .map_err(|error| Error::io("truncate", path, error))
     }
 
     /// Writes `entries` as one group, without syncing. Returns the bytes written.
@@ -161,7 +193,7 @@ impl LogWriter {
     /// Makes all groups durable.
     ///
     /// # Errors
-    /// [`Error::Io`]: nothing is known of the unsynced groups any more.
+    /// [`Error::Sync`]: nothing is known of the unsynced groups any more.
     pub(crate) fn sync(&mut self) -> Result<(), Error> {
         self.file
             .sync()

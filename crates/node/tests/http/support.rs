@@ -331,6 +331,10 @@ impl Disk for GatedDisk {
         self.inner.sync_folder(folder)
     }
 
+    fn available_bytes(&self, folder: &Path) -> io::Result<u64> {
+        self.inner.available_bytes(folder)
+    }
+
     fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
         self.inner.lock(file)
     }

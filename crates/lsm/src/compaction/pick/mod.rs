@@ -260,8 +260,8 @@ fn overlapped<'a>(
 fn pick_droppable(levels: &Levels, now_unix_ms: u64, drop_bound: Timestamp) -> Option<Pick> {
     for (level, tables) in levels.iter().enumerate().skip(1).rev() {
         for table in tables {
-            let worth_it = table.tombstones >= table.entries.div_ceil(2)
-                || table.expiry_latest.has_passed(now_unix_ms);
+            let worth_it =
+                is_mostly_tombstones(table) || table.expiry_latest.has_passed(now_unix_ms);
             if worth_it
                 && table.greatest_timestamp < drop_bound
                 && !may_hide_elsewhere(table, levels)
@@ -276,6 +276,17 @@ fn pick_droppable(levels: &Levels, now_unix_ms: u64, drop_bound: Timestamp) -> O
         }
     }
     None
+}
+
+/// Whether time alone may make a compaction due: a table could be rewritten
+/// for what may be dropped of it, once it has expired or the drop bound has advanced.
+pub(crate) fn may_become_due(levels: &Levels) -> bool {
+    let mut sorted = levels.iter().skip(1).flatten();
+    sorted.any(|table| is_mostly_tombstones(table) || table.expiry_latest != Expiry::NEVER)
+}
+
+fn is_mostly_tombstones(table: &TableSummary) -> bool {
+    table.tombstones >= table.entries.div_ceil(2)
 }
 
 /// Whether another table may hold a version that one in `table` hides.

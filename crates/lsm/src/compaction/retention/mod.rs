@@ -83,9 +83,24 @@ impl Retention {
     }
 }
 
+/// What came of asking for a record.
+pub(crate) enum Advance {
+    /// This one is to be written.
+    Kept(Record),
+    /// A record was read and is not to be written, or not yet.
+    Passed,
+    /// All records were read.
+    Ended,
+}
+
+/// What a record costs to read on top of its key and value, in bytes.
+const RECORD_BYTES: u64 = 16;
+
 /// The records of a source that are worth writing, in their order.
 pub(crate) struct Retained<S> {
     source: S,
+    /// What was read of the source, in bytes.
+    read_bytes: u64,
     retention: Retention,
     key: Option<Key>,
     /// The winner of the key, if it may go and nothing else of the key was kept yet.
@@ -113,6 +128,7 @@ impl<S: RecordSource> Retained<S> {
         );
         Self {
             source,
+            read_bytes: 0,
             retention,
             key: None,
             held: None,
@@ -120,6 +136,28 @@ impl<S: RecordSource> Retained<S> {
             dropped_versions: 0,
             dropped_tombstones: 0,
         }
+    }
+
+    /// What was read of the source so far, in bytes.
+    pub(crate) fn read_bytes(&self) -> u64 {
+        self.read_bytes
+    }
+
+    /// Reads one record of the source at most, however many are dropped.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub(crate) fn advance(&mut self) -> Result<Advance, Error> {
+        if let Some(record) = self.ready.take() {
+            return Ok(Advance::Kept(record));
+        }
+        Ok(match self.source.next()? {
+            Some(record) => {
+                self.read_bytes += record.entry.data_bytes() as u64 + RECORD_BYTES;
+                self.take(record).map_or(Advance::Passed, Advance::Kept)
+            }
+            None => self.decide_held().map_or(Advance::Ended, Advance::Kept),
+        })
     }
 
     /// How many versions went because nobody can see them.
@@ -187,14 +225,12 @@ impl<S: RecordSource> Retained<S> {
 
 impl<S: RecordSource> RecordSource for Retained<S> {
     fn next(&mut self) -> Result<Option<Record>, Error> {
-        if let Some(record) = self.ready.take() {
-            return Ok(Some(record));
-        }
-        while let Some(record) = self.source.next()? {
-            if let Some(kept) = self.take(record) {
-                return Ok(Some(kept));
+        loop {
+            match self.advance()? {
+                Advance::Kept(record) => return Ok(Some(record)),
+                Advance::Passed => {}
+                Advance::Ended => return Ok(None),
             }
         }
-        Ok(self.decide_held())
     }
 }

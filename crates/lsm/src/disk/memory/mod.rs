@@ -251,6 +251,14 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
+    fn available_bytes(&self, _: &Path) -> io::Result<u64> {
+        let state = lock(&self.state);
+        Ok(match state.capacity {
+            Some(capacity) => capacity.saturating_sub(state.used),
+            None => u64::MAX,
+        })
+    }
+
     fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
         let mut state = lock(&self.state);
         state.find_or_create(file)?;

@@ -214,6 +214,14 @@ impl Ledger {
             let found = by_key.get(format!("s{number:03}").as_bytes());
             self.check(number, *floor, found.copied());
         }
+        self.check_rings(entries, floor, ceiling);
+    }
+
+    /// Checks what a store showed of the marchers' rings at one moment between
+    /// `floor` and `ceiling`.
+    pub(crate) fn check_rings(&self, entries: &[Entry], floor: &Floor, ceiling: &Ceiling) {
+        let by_key: BTreeMap<&[u8], &Entry> =
+            entries.iter().map(|entry| (entry.key(), entry)).collect();
         for (marcher, least) in floor.marched.iter().enumerate() {
             let ring: Vec<u64> = (0..RING)
                 .map(|place| {

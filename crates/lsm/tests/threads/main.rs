@@ -225,7 +225,7 @@ impl Run {
         let manner = [Manner::Blocking, Manner::Batch][marcher % 2];
         let inbox = Arc::default();
         for number in 0..self.batches {
-            let batch = self.ledger.march(marcher, 1 + number as u64 % 7);
+            let batch = self.ledger.march(marcher, 1 + number as u64 % 23);
             self.write(manner, &inbox, &batch);
         }
         self.ledger.retire(SCATTERERS + marcher);
@@ -252,6 +252,18 @@ impl Run {
         }
     }
 
+    /// Looks at nothing but the rings, as often as it can: what is visible
+    /// too early is so for a moment only.
+    fn run_ring_watcher(&self) {
+        while !self.written.load(SeqCst) {
+            let floor = self.ledger.floor();
+            let mut scan = self.engine.scan(b"m", Some(b"n"));
+            let ceiling = self.ledger.ceiling();
+            let rings = scan.next_batch(usize::MAX).unwrap();
+            self.ledger.check_rings(&rings, &floor, &ceiling);
+        }
+    }
+
     fn run_scanner(&self, seed: u64) {
         let mut random = fastrand::Rng::with_seed(seed);
         while !self.written.load(SeqCst) {
@@ -272,8 +284,9 @@ impl Run {
             std::thread::scope(|scope| {
                 for seed in 0..2 {
                     scope.spawn(move || self.run_reader(seed));
-                    scope.spawn(move || self.run_scanner(seed));
                 }
+                scope.spawn(|| self.run_scanner(2));
+                scope.spawn(|| self.run_ring_watcher());
                 scope.spawn(|| beside(self));
                 let _ends = Ends(&self.written);
                 std::thread::scope(|scope| {

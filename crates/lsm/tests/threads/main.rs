@@ -329,7 +329,7 @@ fn run_twice(disk: &Arc<dyn Disk>, folder: &Path, batches: usize) {
 fn reads_and_scans_keep_up_with_what_is_acknowledged() {
     guarded(|| {
         let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
-        run_twice(&disk, Path::new("/store"), 150);
+        run_twice(&disk, Path::new("/store"), 120);
     });
 }
 
@@ -350,7 +350,7 @@ fn what_is_acknowledged_survives_a_power_cut_at_any_moment() {
         let folder = Path::new("/store");
         let ledger = Arc::new(Ledger::new());
         let lanes = Arc::new(Lanes::default());
-        let run = Run::new(&disk, folder, &lanes, &ledger, 150);
+        let run = Run::new(&disk, folder, &lanes, &ledger, 120);
         run.run(&lanes, true, |run| {
             let mut random = fastrand::Rng::with_seed(3);
             while !run.written.load(SeqCst) {

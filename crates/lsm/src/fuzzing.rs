@@ -45,11 +45,11 @@ mod tests {
         let manifest = include_bytes!("../tests/fixtures/manifest-v1");
         let table = include_bytes!("../tests/fixtures/table-v1.sst");
         let mut random = fastrand::Rng::with_seed(19);
-        let decoders: [(fn(&[u8]), &[u8]); 4] = [
-            (fuzz_log, log),
-            (fuzz_manifest, manifest),
-            (fuzz_block, table),
-            (fuzz_footer, table),
+        let decoders = [
+            (fuzz_log as fn(&[u8]), &log[..]),
+            (fuzz_manifest, &manifest[..]),
+            (fuzz_block, &table[..]),
+            (fuzz_footer, &table[..]),
         ];
         for (decode, sound) in decoders {
             for _ in 0..3_000 {

@@ -94,18 +94,18 @@ fn check_reopened(disk: &Arc<dyn Disk>, folder: &Path, ledger: &Arc<Ledger>, flo
     let ceiling = ledger.ceiling();
     let idle = Arc::new(Lanes::default());
     let engine = open(disk, folder, &idle, ledger);
-    let all = read_out(engine.scan(b"", None), &mut fastrand::Rng::with_seed(1));
+    let all = read_out(engine.scan(b"", None), || 1_000);
     ledger.check_all(&all, floor, &ceiling);
     for entry in &all {
         assert_eq!(engine.get(entry.key()).unwrap().as_ref(), Some(entry));
     }
 }
 
-/// All that a scan sees, read in batches of random sizes.
-fn read_out(mut scan: Scan, random: &mut fastrand::Rng) -> Vec<Entry> {
+/// All that a scan sees, read in batches of at most so many bytes each.
+fn read_out(mut scan: Scan, mut batch_bytes: impl FnMut() -> usize) -> Vec<Entry> {
     let mut all = Vec::new();
     loop {
-        let batch = scan.next_batch(random.usize(1..4_000)).unwrap();
+        let batch = scan.next_batch(batch_bytes()).unwrap();
         if batch.is_empty() {
             return all;
         }
@@ -252,14 +252,14 @@ impl Run {
         }
     }
 
-    /// Looks at nothing but the rings, as often as it can: what is visible
-    /// too early is so for a moment only.
+    /// Looks at nothing but the rings, as often as it can, a key at a time: a
+    /// moment that is visible before it is complete changes between two keys.
     fn run_ring_watcher(&self) {
         while !self.written.load(SeqCst) {
             let floor = self.ledger.floor();
-            let mut scan = self.engine.scan(b"m", Some(b"n"));
+            let scan = self.engine.scan(b"m", Some(b"n"));
             let ceiling = self.ledger.ceiling();
-            let rings = scan.next_batch(usize::MAX).unwrap();
+            let rings = read_out(scan, || 1);
             self.ledger.check_rings(&rings, &floor, &ceiling);
         }
     }
@@ -271,7 +271,7 @@ impl Run {
             let scan = self.engine.scan(b"", None);
             let ceiling = self.ledger.ceiling();
             self.ledger
-                .check_all(&read_out(scan, &mut random), &floor, &ceiling);
+                .check_all(&read_out(scan, || random.usize(1..4_000)), &floor, &ceiling);
         }
     }
 

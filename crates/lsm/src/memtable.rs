@@ -360,6 +360,8 @@ impl Ord for dyn Placed + '_ {
 mod tests {
     use super::*;
     use crate::entry::Expiry;
+    use std::collections::BTreeSet;
+    use std::sync::atomic::Ordering;
 
     fn put(key: &str, timestamp: u64, value: &str) -> Entry {
         Entry::value(
@@ -435,5 +437,78 @@ mod tests {
         assert_eq!(included.len(), 4);
         let excluded = drain(memtable.source(Bound::Excluded(b"498")));
         assert_eq!(excluded, [("499".into(), 999), ("499".into(), 499)]);
+    }
+
+    /// Each writer's versions, the i-th with a timestamp that no other has.
+    #[test]
+    fn threads_that_write_and_read_at_once_miss_nothing() {
+        const WRITERS: u64 = 3;
+        const VERSIONS: u64 = 1_500;
+        const KEYS: u64 = 50;
+        let timestamp = |writer, version| version * WRITERS + writer + 1;
+        let key = |timestamp: u64| format!("{:02}", timestamp % KEYS);
+        let memtable = Arc::new(Memtable::new(1));
+        let written: [AtomicU64; WRITERS as usize] = Default::default();
+        let floor = || {
+            written
+                .each_ref()
+                .map(|count| count.load(Ordering::Acquire))
+        };
+        // The greatest timestamp of a key among the first versions of each writer.
+        let newest = |floor: &[u64; WRITERS as usize], key: u64| {
+            let last = (0..).zip(floor).filter_map(|(writer, count)| {
+                let mut timestamps = (0..*count).rev().map(|version| timestamp(writer, version));
+                timestamps.find(|timestamp| timestamp % KEYS == key)
+            });
+            last.max()
+        };
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let (memtable, written) = (&memtable, &written[writer as usize]);
+                scope.spawn(move || {
+                    for version in 0..VERSIONS {
+                        let own = timestamp(writer, version);
+                        let known = newest(&floor(), own % KEYS).filter(|known| *known > own);
+                        let found = insert(memtable, own, put(&key(own), own, "v"));
+                        assert!(found >= known, "{known:?} was there, {found:?} was found");
+                        written.store(version + 1, Ordering::Release);
+                    }
+                });
+            }
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    loop {
+                        let floor = floor();
+                        let all = drain(memtable.source(Bound::Unbounded));
+                        assert!(all.is_sorted_by_key(|(key, timestamp)| (
+                            key.clone(),
+                            u64::MAX - timestamp
+                        )));
+                        let held: BTreeSet<u64> =
+                            all.iter().map(|(_, timestamp)| *timestamp).collect();
+                        assert_eq!(held.len(), all.len(), "a record came twice");
+                        for (writer, count) in (0..).zip(floor) {
+                            assert!(
+                                (0..count)
+                                    .all(|version| held.contains(&timestamp(writer, version)))
+                            );
+                        }
+                        for number in 0..KEYS {
+                            let found = memtable.newest(format!("{number:02}").as_bytes());
+                            let found = found.map(|entry| entry.timestamp().as_u64());
+                            assert!(found >= newest(&floor, number), "key {number}");
+                        }
+                        if floor == [VERSIONS; WRITERS as usize] {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        let record_bytes = memory_bytes(&put("00", 1, "v"));
+        assert_eq!(
+            memtable.bytes(),
+            record_bytes * (WRITERS * VERSIONS) as usize
+        );
     }
 }

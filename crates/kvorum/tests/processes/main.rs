@@ -7,6 +7,7 @@
 )]
 
 mod dev;
+mod kills;
 mod options;
 mod serve;
 mod support;

@@ -7,7 +7,7 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
-use std::io::{Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -156,4 +156,72 @@ pub(crate) fn request(
     let head = std::str::from_utf8(&answer[..head_bytes]).ok()?;
     let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
     Some((status, answer.split_off(head_bytes)))
+}
+
+/// A connection that stays open from one request to the next.
+pub(crate) struct Connection {
+    stream: BufReader<TcpStream>,
+}
+
+/// What a node answered on a [`Connection`].
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// The header `Kvorum-Version`.
+    pub(crate) version: Option<u64>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Connection {
+    pub(crate) fn open(port: u16) -> io::Result<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let stream = BufReader::new(stream);
+        Ok(Self { stream })
+    }
+
+    /// A request and its whole answer, whose body has a length.
+    pub(crate) fn exchange(
+        &mut self,
+        method: &str,
+        target: &str,
+        body: &[u8],
+    ) -> io::Result<Answer> {
+        let length = body.len();
+        let head = format!(
+            "{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {length}\r\n\r\n"
+        );
+        let request = [head.as_bytes(), body].concat();
+        self.stream.get_mut().write_all(&request)?;
+        let status = self.line()?;
+        let status = status
+            .strip_prefix("HTTP/1.1 ")
+            .and_then(|rest| rest.get(..3));
+        let mut answer = Answer {
+            status: status.unwrap().parse().unwrap(),
+            version: None,
+            body: Vec::new(),
+        };
+        loop {
+            let line = self.line()?.to_ascii_lowercase();
+            match line.split_once(": ") {
+                Some(("kvorum-version", version)) => answer.version = version.parse().ok(),
+                Some(("content-length", length)) => answer.body.resize(length.parse().unwrap(), 0),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        self.stream.read_exact(&mut answer.body)?;
+        Ok(answer)
+    }
+
+    /// A line of the head, without its end; empty for the last.
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line)?;
+        match line.strip_suffix("\r\n") {
+            Some(line) => Ok(line.to_owned()),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
 }

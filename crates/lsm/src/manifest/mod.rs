@@ -29,8 +29,11 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
+mod fuzz;
 #[cfg(test)]
 mod tests;
+
+pub use fuzz::fuzz_manifest;
 
 /// The manifest's name in the store's folder.
 pub(crate) const MANIFEST_FILE: &str = "MANIFEST";

@@ -39,7 +39,7 @@ pub(super) const FOOTER_BYTES: usize = 64;
 pub(super) const VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"kvrm-sst";
-const CHECKSUM_AT: usize = 48;
+pub(super) const CHECKSUM_AT: usize = 48;
 
 /// Where a table's parts lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl Footer {
     }
 }
 
-fn footer_checksum(bytes: &[u8; FOOTER_BYTES]) -> u32 {
+pub(super) fn footer_checksum(bytes: &[u8; FOOTER_BYTES]) -> u32 {
     let before = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
     crc32c::crc32c_append(before, &bytes[CHECKSUM_AT + 4..])
 }

@@ -3,7 +3,7 @@
 
 use super::block::BlockCursor;
 use super::filter::{FilterShape, KeyHash};
-use super::format::{FOOTER_BYTES, Footer, TableProperties};
+use super::format::{CHECKSUM_AT, FOOTER_BYTES, Footer, TableProperties, footer_checksum};
 use super::frame::{self, Block, Handle, Role};
 use super::record::RecordBody;
 
@@ -29,12 +29,19 @@ pub fn fuzz_block(bytes: &[u8]) {
     fuzz_payload(&Block::from(bytes), bytes);
 }
 
-/// Takes `bytes` for a footer and for the payload of the properties.
+/// Takes `bytes` for a footer, as it is and with a checksum and a length that
+/// fit, and for the payload of the properties.
 pub fn fuzz_footer(bytes: &[u8]) {
-    if let Some(last) = bytes.last_chunk::<FOOTER_BYTES>()
-        && let Ok(footer) = Footer::decode(last, bytes.len() as u64)
-    {
-        assert_eq!(footer.encode(), *last);
+    if let Some(last) = bytes.last_chunk::<FOOTER_BYTES>() {
+        let mut mended = *last;
+        mended[40..48].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+        let checksum = footer_checksum(&mended);
+        mended[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+        for last in [*last, mended] {
+            if let Ok(footer) = Footer::decode(&last, bytes.len() as u64) {
+                assert_eq!(footer.encode(), last);
+            }
+        }
     }
     if let Ok(properties) = TableProperties::decode(bytes) {
         let again = TableProperties::decode(&properties.encode());

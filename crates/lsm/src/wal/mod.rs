@@ -34,12 +34,14 @@
 //! sealed and synced before the next one takes its first group, so only the
 //! last segment that has groups may lack a seal.
 
+mod fuzz;
 mod reader;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
+pub use fuzz::fuzz_segment;
 pub(crate) use reader::{Segment, read_segment};
 pub(crate) use writer::LogWriter;
 

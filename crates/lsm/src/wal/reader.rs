@@ -192,7 +192,7 @@ fn find_claim(tail: &[u8], start: usize, tag: u64) -> Option<usize> {
         .map(|at| start + at)
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 

@@ -1,0 +1,79 @@
+//! What takes no memory. The allocator of this program counts.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod common;
+
+use common::{World, put};
+use lsm::Lookup;
+
+const TABLES: u64 = 20;
+const MISSES: u64 = 10_000;
+
+#[test]
+fn a_miss_that_filters_answer_allocates_nothing() {
+    let mut world = World::new();
+    world.options.compaction = false;
+    world.options.cache_bytes = 8 << 20;
+    let engine = world.open();
+    for table in 1..=TABLES {
+        for number in 0..20 {
+            // All tables span all keys, so that each is asked for every key.
+            let key = format!("{:05}", (number * MISSES / 19) * 2);
+            engine.write(put(&key, table, "v")).unwrap();
+        }
+        engine.flush().unwrap();
+    }
+    let absent: Vec<String> = (0..MISSES)
+        .map(|number| format!("{:05}", number * 2 + 1))
+        .collect();
+    // Brings what is needed into the cache.
+    for key in &absent {
+        assert_eq!(engine.get(key.as_bytes()).unwrap(), None);
+    }
+    let before = engine.statistics();
+    let mut misses = 0;
+    let taken = allocation_counter::measure(|| {
+        for key in &absent {
+            let found = engine.get_cached(key.as_bytes());
+            misses += u64::from(matches!(found, Ok(Lookup::Found(None))));
+        }
+    });
+    assert_eq!(misses, MISSES);
+    assert_eq!(taken.count_total, 0, "{taken:?}");
+    let asked = engine.statistics().filter_negatives - before.filter_negatives;
+    assert!(
+        asked > MISSES * TABLES * 9 / 10,
+        "filters asked {asked} times"
+    );
+}
+
+/// The bytes that stay allocated by a memtable of a megabyte, its flush, and,
+/// in the middle, a scan that has begun and then stalls.
+fn kept_bytes(scans: bool) -> i64 {
+    let mut world = World::new();
+    world.options.memtable_bytes = 8 << 20;
+    let engine = world.open();
+    let value = "v".repeat(1_000);
+    let mut scan = None;
+    let taken = allocation_counter::measure(|| {
+        for number in 1..=1_000 {
+            let key = format!("{number:04}");
+            engine.write(put(&key, number, &value)).unwrap();
+        }
+        if scans {
+            let mut begun = engine.scan(b"", None);
+            assert!(!begun.next_batch(5_000).unwrap().is_empty());
+            scan = Some(begun);
+        }
+        engine.flush().unwrap();
+    });
+    drop(scan);
+    taken.bytes_current
+}
+
+#[test]
+fn a_stalled_scan_pins_no_memtable() {
+    let (without, with) = (kept_bytes(false), kept_bytes(true));
+    assert!(with - without < 10_000, "{with} bytes instead of {without}");
+}

@@ -1,0 +1,364 @@
+//! The engine under real threads: writers, readers, scans, flushes and
+//! compactions at once, in an order that no seed decides.
+//!
+//! The threads of a run note in a [`ledger`] what they have begun and what was
+//! acknowledged; every look at the store is checked against it.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "threads and deadlines are what these tests are made of, and one that cannot go on panics"
+)]
+
+mod lanes;
+mod ledger;
+
+use lanes::Lanes;
+use ledger::{Floor, Ledger, MARCHERS, SCATTERED_KEYS, SCATTERERS};
+use lsm::disk::{MemoryDisk, Unsynced};
+use lsm::{
+    Applied, Disk, Engine, Entry, Environment, Error, Lookup, Options, Outbox, Outcome, RealDisk,
+    Scan, SeededRandom, SystemClock, Timestamp,
+};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::time::Duration;
+
+/// How long a test may take before it counts as hung: long, since it is only
+/// ever waited for in vain.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs a test on a thread of its own and fails it when it hangs.
+fn guarded(test: impl FnOnce() + Send + 'static) {
+    let (sender, ended) = mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        test();
+        drop(sender);
+    });
+    if ended.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+        panic!("the test hangs: some thread waits for what never comes");
+    }
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Says that no more is to come, also when its thread panics.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+/// Stops the lanes, also when the thread that started them panics.
+struct Stops<'a>(&'a Lanes);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// A store so small that flush and compaction never rest.
+fn options() -> Options {
+    Options {
+        memtable_bytes: 8 << 10,
+        cache_bytes: 256 << 10,
+        block_bytes: 512,
+        table_bytes: 16 << 10,
+        disk_reserve_bytes: 64 << 10,
+        ..Options::default()
+    }
+}
+
+fn open(disk: &Arc<dyn Disk>, folder: &Path, lanes: &Arc<Lanes>, ledger: &Arc<Ledger>) -> Engine {
+    let ledger = Arc::clone(ledger);
+    let environment = Environment {
+        folder: folder.to_owned(),
+        disk: Arc::clone(disk),
+        clock: Arc::new(SystemClock::new()),
+        random: Arc::new(SeededRandom::new(7)),
+        executor: Arc::clone(lanes) as _,
+        drop_bound: Arc::new(move || ledger.drop_bound()),
+    };
+    Engine::open(environment, options()).unwrap().0
+}
+
+/// Opens a store that nothing else runs on, and checks all it holds.
+fn check_reopened(disk: &Arc<dyn Disk>, folder: &Path, ledger: &Arc<Ledger>, floor: &Floor) {
+    let ceiling = ledger.ceiling();
+    let idle = Arc::new(Lanes::default());
+    let engine = open(disk, folder, &idle, ledger);
+    let all = read_out(engine.scan(b"", None), || 1_000);
+    ledger.check_all(&all, floor, &ceiling);
+    for entry in &all {
+        assert_eq!(engine.get(entry.key()).unwrap().as_ref(), Some(entry));
+    }
+}
+
+/// All that a scan sees, read in batches of at most so many bytes each.
+fn read_out(mut scan: Scan, mut batch_bytes: impl FnMut() -> usize) -> Vec<Entry> {
+    let mut all = Vec::new();
+    loop {
+        let batch = scan.next_batch(batch_bytes()).unwrap();
+        if batch.is_empty() {
+            return all;
+        }
+        all.extend(batch);
+    }
+}
+
+/// The outbox of a thread that waits for its batch.
+#[derive(Default)]
+struct Inbox {
+    outcomes: Mutex<Vec<Outcome>>,
+    arrived: Condvar,
+}
+
+impl Outbox for Inbox {
+    fn deliver(&self, outcomes: Vec<Outcome>) {
+        self.outcomes.lock().unwrap().extend(outcomes);
+        self.arrived.notify_one();
+    }
+}
+
+impl Inbox {
+    /// Submits a batch and waits for its outcomes, in the order of its entries.
+    fn write(self: &Arc<Self>, engine: &Engine, batch: &[Entry]) -> Vec<Result<Applied, Error>> {
+        let outbox: Arc<dyn Outbox> = Arc::clone(self) as _;
+        engine.submit_batch(batch.iter().cloned().zip(0..), &outbox);
+        let outcomes = self.outcomes.lock().unwrap();
+        let all = |outcomes: &mut Vec<Outcome>| outcomes.len() < batch.len();
+        let mut outcomes = self.arrived.wait_while(outcomes, all).unwrap();
+        let mut outcomes = std::mem::take(&mut *outcomes);
+        outcomes.sort_by_key(|outcome| outcome.ticket);
+        assert!(
+            outcomes
+                .iter()
+                .map(|outcome| outcome.ticket)
+                .eq(0..batch.len() as u64)
+        );
+        outcomes.into_iter().map(|outcome| outcome.result).collect()
+    }
+}
+
+/// How a writer hands its entries over.
+#[derive(Clone, Copy)]
+enum Manner {
+    /// One at a time, waiting for each.
+    Blocking,
+    /// All at once, waiting for all.
+    Batch,
+}
+
+/// Everything that the threads of a run share.
+struct Run {
+    engine: Engine,
+    ledger: Arc<Ledger>,
+    /// How many batches each writer writes.
+    batches: usize,
+    written: AtomicBool,
+}
+
+impl Run {
+    fn new(
+        disk: &Arc<dyn Disk>,
+        folder: &Path,
+        lanes: &Arc<Lanes>,
+        ledger: &Arc<Ledger>,
+        batches: usize,
+    ) -> Self {
+        Self {
+            engine: open(disk, folder, lanes, ledger),
+            ledger: Arc::clone(ledger),
+            batches,
+            written: AtomicBool::new(false),
+        }
+    }
+
+    /// Writes entries and checks what the engine says it held of their keys.
+    fn write(&self, manner: Manner, inbox: &Arc<Inbox>, batch: &[Entry]) {
+        let pieces = match manner {
+            Manner::Blocking => batch.chunks(1),
+            Manner::Batch => batch.chunks(batch.len()),
+        };
+        for piece in pieces {
+            let known: Vec<u64> = piece.iter().map(|entry| self.ledger.begin(entry)).collect();
+            let results = match manner {
+                Manner::Blocking => vec![self.engine.write(piece[0].clone())],
+                Manner::Batch => inbox.write(&self.engine, piece),
+            };
+            for ((entry, known), result) in piece.iter().zip(known).zip(results) {
+                let held = result.unwrap().newest_held;
+                let known = Timestamp::from_u64(known);
+                assert!(
+                    known <= entry.timestamp() || held >= Some(known),
+                    "{held:?} is held, but {known} was acknowledged"
+                );
+                self.ledger.end(entry);
+            }
+        }
+    }
+
+    fn run_scatterer(&self, writer: usize) {
+        let mut random = fastrand::Rng::with_seed(writer as u64);
+        let inbox = Arc::default();
+        for _ in 0..self.batches {
+            let manner = [Manner::Blocking, Manner::Batch][random.usize(0..2)];
+            let batch = self.ledger.scatter(writer, &mut random);
+            self.write(manner, &inbox, &batch);
+            match random.u8(..) {
+                0..4 => self.engine.flush().unwrap(),
+                4 => self.engine.compact().unwrap(),
+                _ => {}
+            }
+        }
+        self.ledger.retire(writer);
+    }
+
+    fn run_marcher(&self, marcher: usize) {
+        let manner = [Manner::Blocking, Manner::Batch][marcher % 2];
+        let inbox = Arc::default();
+        for number in 0..self.batches {
+            let batch = self.ledger.march(marcher, 1 + number as u64 % 23);
+            self.write(manner, &inbox, &batch);
+        }
+        self.ledger.retire(SCATTERERS + marcher);
+    }
+
+    /// Reads random keys, with and without the disk, until all is written. What
+    /// it saw once is what it must see from then on.
+    fn run_reader(&self, seed: u64) {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut seen = vec![0; SCATTERED_KEYS as usize];
+        while !self.written.load(SeqCst) {
+            let key = random.usize(0..seen.len());
+            let name = format!("s{key:03}");
+            let floor = self.ledger.acknowledged(key).max(seen[key]);
+            let found = match random.bool() {
+                true => self.engine.get(name.as_bytes()).unwrap(),
+                false => match self.engine.get_cached(name.as_bytes()).unwrap() {
+                    Lookup::Found(found) => found,
+                    Lookup::MayBlock => continue,
+                },
+            };
+            self.ledger.check(key, floor, found.as_ref());
+            seen[key] = found.map_or(floor, |entry| entry.timestamp().as_u64());
+        }
+    }
+
+    /// Looks at nothing but the rings, as often as it can, a key at a time: a
+    /// moment that is visible before it is complete changes between two keys.
+    fn run_ring_watcher(&self) {
+        while !self.written.load(SeqCst) {
+            let floor = self.ledger.floor();
+            let scan = self.engine.scan(b"m", Some(b"n"));
+            let ceiling = self.ledger.ceiling();
+            let rings = read_out(scan, || 1);
+            self.ledger.check_rings(&rings, &floor, &ceiling);
+        }
+    }
+
+    fn run_scanner(&self, seed: u64) {
+        let mut random = fastrand::Rng::with_seed(seed);
+        while !self.written.load(SeqCst) {
+            let floor = self.ledger.floor();
+            let scan = self.engine.scan(b"", None);
+            let ceiling = self.ledger.ceiling();
+            self.ledger
+                .check_all(&read_out(scan, || random.usize(1..4_000)), &floor, &ceiling);
+        }
+    }
+
+    /// Runs all threads, and `beside` them another, until all is written; then
+    /// closes the store if it is to.
+    fn run(&self, lanes: &Lanes, closes: bool, beside: impl FnOnce(&Self) + Send) {
+        std::thread::scope(|scope| {
+            let _stops = Stops(lanes);
+            lanes.start(scope);
+            std::thread::scope(|scope| {
+                for seed in 0..2 {
+                    scope.spawn(move || self.run_reader(seed));
+                }
+                scope.spawn(|| self.run_scanner(2));
+                scope.spawn(|| self.run_ring_watcher());
+                scope.spawn(|| beside(self));
+                let _ends = Ends(&self.written);
+                std::thread::scope(|scope| {
+                    for writer in 0..SCATTERERS {
+                        scope.spawn(move || self.run_scatterer(writer));
+                    }
+                    for marcher in 0..MARCHERS {
+                        scope.spawn(move || self.run_marcher(marcher));
+                    }
+                });
+            });
+            if closes {
+                self.engine.close().unwrap();
+                let late = self.engine.write(ledger::scattered(1));
+                assert!(matches!(late, Err(Error::Closed)), "{late:?}");
+            }
+        });
+    }
+}
+
+/// Two runs on the same store: the first closes it, the second just lets go of
+/// it, as a process that dies does. All of it must be there again.
+fn run_twice(disk: &Arc<dyn Disk>, folder: &Path, batches: usize) {
+    let ledger = Arc::new(Ledger::new());
+    for closes in [true, false] {
+        let lanes = Arc::new(Lanes::default());
+        let run = Run::new(disk, folder, &lanes, &ledger, batches);
+        run.run(&lanes, closes, |_| {});
+        let statistics = run.engine.statistics();
+        assert!(
+            statistics.flushes > 5 && statistics.compactions > 5,
+            "too little went on: {statistics:?}"
+        );
+        drop(run);
+        check_reopened(disk, folder, &ledger, &ledger.floor());
+    }
+}
+
+#[test]
+fn reads_and_scans_keep_up_with_what_is_acknowledged() {
+    guarded(|| {
+        let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
+        run_twice(&disk, Path::new("/store"), 120);
+    });
+}
+
+#[test]
+fn the_machines_disk_is_no_other() {
+    guarded(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        run_twice(&disk, folder.path(), 40);
+    });
+}
+
+#[test]
+fn what_is_acknowledged_survives_a_power_cut_at_any_moment() {
+    guarded(|| {
+        let memory = Arc::new(MemoryDisk::new());
+        let disk: Arc<dyn Disk> = Arc::clone(&memory) as _;
+        let folder = Path::new("/store");
+        let ledger = Arc::new(Ledger::new());
+        let lanes = Arc::new(Lanes::default());
+        let run = Run::new(&disk, folder, &lanes, &ledger, 120);
+        run.run(&lanes, true, |run| {
+            let mut random = fastrand::Rng::with_seed(3);
+            while !run.written.load(SeqCst) {
+                let floor = ledger.floor();
+                let crashed = memory.crash_clone(&mut |_: Unsynced<'_>| random.bool());
+                let crashed: Arc<dyn Disk> = Arc::new(crashed);
+                check_reopened(&crashed, folder, &ledger, &floor);
+            }
+        });
+    });
+}

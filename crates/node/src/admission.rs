@@ -3,7 +3,12 @@
 //! - [`Gate`]: requests in flight and requests that wait for that. Each
 //!   runtime has its own with an even share of the bounds (the acceptor keeps
 //!   the runtimes even), so that the hot path needs no atomics.
-//! - [`Budget`]: bytes of bodies, and ranges, over all runtimes.
+//! - [`Budget`]: bytes of long answers, and ranges, over all runtimes.
+//! - [`Uploads`]: bytes of bodies on their way in, counted as they arrive.
+//! - [`TurnBudget`]: bytes of ranges' batches, which are waited for in turn.
+//!
+//! Uploads, long answers and ranges have budgets of their own, so that clients
+//! that stall in one of them hold up nobody in another.
 //!
 //! Places are given back when their guards are dropped, whatever happened in
 //! between.
@@ -18,6 +23,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Values longer than this count against the budgets for long ones while they
+/// are on their way.
+pub(crate) const LONG_VALUE_BYTES: usize = 64 << 10;
+
+/// The share of a long body grows by so many bytes at a time.
+const UPLOAD_STEP_BYTES: usize = 256 << 10;
 
 /// The node has taken on as much as it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,7 +228,7 @@ impl Drop for Queued {
     }
 }
 
-/// A bound on a sum over all runtimes: bytes of bodies, or ranges.
+/// A bound on a sum over all runtimes: bytes, or ranges.
 #[derive(Debug)]
 pub(crate) struct Budget {
     used: AtomicUsize,
@@ -255,6 +268,21 @@ impl Budget {
         share.grow(amount)?;
         Ok(share)
     }
+
+    /// Takes the part of a value that is to be answered; a short one counts
+    /// for nothing.
+    ///
+    /// # Errors
+    /// [`Refused`] when there is not as much left.
+    pub(crate) fn take_for_value(
+        self: &Arc<Self>,
+        value_bytes: usize,
+    ) -> Result<Option<Share>, Refused> {
+        if value_bytes <= LONG_VALUE_BYTES {
+            return Ok(None);
+        }
+        self.take(value_bytes).map(Some)
+    }
 }
 
 impl Share {
@@ -286,9 +314,126 @@ impl Drop for Share {
     }
 }
 
+/// Bytes of bodies on their way in. A body counts by what has arrived of it,
+/// so that one that is announced and does not come takes no room from others,
+/// and short bodies have a budget of their own, so that long ones that are
+/// slow to come do not keep them out.
+#[derive(Debug)]
+pub(crate) struct Uploads {
+    short: Arc<Budget>,
+    long: Arc<Budget>,
+}
+
+impl Uploads {
+    /// So many bytes for bodies that have brought up to [`LONG_VALUE_BYTES`],
+    /// and so many for longer ones.
+    pub(crate) fn new(short_bytes: usize, long_bytes: usize) -> Self {
+        Self {
+            short: Budget::new(short_bytes),
+            long: Budget::new(long_bytes),
+        }
+    }
+
+    /// How many bytes are taken.
+    pub(crate) fn used(&self) -> usize {
+        self.short.used() + self.long.used()
+    }
+
+    /// Whether a body of this length would fit as things are, which is no promise.
+    ///
+    /// # Errors
+    /// [`Refused`] when not: then it had better not begin.
+    pub(crate) fn check_room(&self, announced_bytes: usize) -> Result<(), Refused> {
+        let free = self.long.max.saturating_sub(self.long.used());
+        if announced_bytes > LONG_VALUE_BYTES && announced_bytes > free {
+            return Err(Refused);
+        }
+        Ok(())
+    }
+
+    /// Makes `share` cover the `bytes` that have arrived of a body that has at
+    /// most `bytes_max`.
+    ///
+    /// # Errors
+    /// [`Refused`] when there is not as much left.
+    pub(crate) fn cover(
+        &self,
+        share: &mut Option<Share>,
+        bytes: usize,
+        bytes_max: usize,
+    ) -> Result<(), Refused> {
+        let covered = share.as_ref().map_or(0, Share::amount);
+        if bytes <= covered {
+            return Ok(());
+        }
+        let (budget, wanted) = if bytes <= LONG_VALUE_BYTES {
+            (&self.short, bytes)
+        } else {
+            let stepped = bytes
+                .checked_next_multiple_of(UPLOAD_STEP_BYTES)
+                .unwrap_or(bytes);
+            (&self.long, stepped.min(bytes_max).max(bytes))
+        };
+        match share {
+            Some(share) if Arc::ptr_eq(&share.budget, budget) => share.grow(wanted - covered),
+            _ => {
+                *share = Some(budget.take(wanted)?);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Bytes over all runtimes that are waited for in turn.
+#[derive(Debug)]
+pub(crate) struct TurnBudget {
+    free: Arc<Semaphore>,
+    max: usize,
+}
+
+/// A part of a [`TurnBudget`], until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Allotment(OwnedSemaphorePermit);
+
+impl TurnBudget {
+    /// A budget of `max` bytes, all of it free.
+    pub(crate) fn new(max: usize) -> Self {
+        let max = max.min(Semaphore::MAX_PERMITS);
+        Self {
+            free: Arc::new(Semaphore::new(max)),
+            max,
+        }
+    }
+
+    /// How many bytes are taken.
+    pub(crate) fn used(&self) -> usize {
+        self.max.saturating_sub(self.free.available_permits())
+    }
+
+    /// Waits until so many bytes are free, behind those who came before, and
+    /// takes them; no more than there are.
+    ///
+    /// # Errors
+    /// None in practice: the budget is never closed.
+    pub(crate) async fn take(&self, bytes: usize) -> Result<Allotment, Refused> {
+        let bytes = u32::try_from(bytes.min(self.max)).unwrap_or(u32::MAX);
+        let taken = Arc::clone(&self.free).acquire_many_owned(bytes).await;
+        taken.map(Allotment).map_err(|_| Refused)
+    }
+}
+
+impl Allotment {
+    /// Gives back what is above `bytes`.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        let excess = self.0.num_permits().saturating_sub(bytes);
+        drop(self.0.split(excess));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::pin;
 
     fn open(entrance: Result<Entrance, Refused>) -> Place {
         match entrance {
@@ -370,5 +515,74 @@ mod tests {
         assert!(budget.take(usize::MAX).is_err());
         drop(share);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn a_body_counts_as_it_comes_and_a_long_one_leaves_room_for_short_ones() {
+        let (short, long) = (2 * LONG_VALUE_BYTES, 1 << 20);
+        let uploads = Uploads::new(short, long);
+        let bytes_max = long;
+        let mut slow = None;
+        uploads.cover(&mut slow, 1, bytes_max).unwrap();
+        assert_eq!(uploads.used(), 1, "what is announced takes nothing");
+        uploads
+            .cover(&mut slow, LONG_VALUE_BYTES + 1, bytes_max)
+            .unwrap();
+        assert_eq!(
+            (uploads.short.used(), uploads.long.used()),
+            (0, UPLOAD_STEP_BYTES)
+        );
+        assert!(uploads.check_room(long).is_err());
+        assert_eq!(uploads.check_room(long - UPLOAD_STEP_BYTES), Ok(()));
+        uploads.cover(&mut slow, long, bytes_max).unwrap();
+        assert_eq!(uploads.used(), long);
+        let mut other = None;
+        assert!(
+            uploads
+                .cover(&mut other, LONG_VALUE_BYTES + 1, bytes_max)
+                .is_err()
+        );
+        uploads
+            .cover(&mut other, LONG_VALUE_BYTES, bytes_max)
+            .unwrap();
+        assert_eq!(uploads.check_room(LONG_VALUE_BYTES), Ok(()));
+        drop((slow, other));
+        assert_eq!(uploads.used(), 0);
+    }
+
+    #[test]
+    fn bytes_are_waited_for_in_turn_and_given_back_in_part() {
+        let budget = TurnBudget::new(10);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut first = pin!(budget.take(8));
+        let Poll::Ready(Ok(mut allotment)) = first.as_mut().poll(&mut context) else {
+            panic!("there is room");
+        };
+        let mut second = pin!(budget.take(9));
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        let mut third = pin!(budget.take(1));
+        assert!(
+            third.as_mut().poll(&mut context).is_pending(),
+            "it is behind the second"
+        );
+        allotment.shrink_to(1);
+        assert!(matches!(
+            second.as_mut().poll(&mut context),
+            Poll::Ready(Ok(_))
+        ));
+        assert!(matches!(
+            third.as_mut().poll(&mut context),
+            Poll::Ready(Ok(_))
+        ));
+        drop(allotment);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn what_is_more_than_there_is_waits_for_all_of_it() {
+        let budget = TurnBudget::new(10);
+        let mut take = pin!(budget.take(usize::MAX));
+        let taken = take.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(taken, Poll::Ready(Ok(_))));
     }
 }

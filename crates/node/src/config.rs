@@ -4,6 +4,7 @@
 //! [`NodeConfig::new`] and changes what it likes; [`NodeConfig::validate`]
 //! says in words what cannot be, and [`crate::Node::start`] calls it again.
 
+use crate::coordinator::BATCH_BYTES_MAX;
 use lsm::{Compression, Durability};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -114,8 +115,14 @@ pub struct MemorySplit {
     pub write_queue_bytes: usize,
     /// The cache for data blocks, filters and index blocks.
     pub cache_bytes: usize,
-    /// Bodies of requests being read and long values being answered.
-    pub bodies_bytes: usize,
+    /// Bodies of requests being read that have brought up to 64 KiB.
+    pub uploads_short_bytes: usize,
+    /// Longer bodies of requests being read.
+    pub uploads_long_bytes: usize,
+    /// Values of more than 64 KiB being answered.
+    pub answers_bytes: usize,
+    /// Batches of ranges being read and answered.
+    pub ranges_bytes: usize,
     /// Ranges that are streamed at a time.
     pub scans_max: usize,
 }
@@ -125,27 +132,54 @@ impl MemorySplit {
     pub const MEMTABLES_FROZEN_MAX: usize = 2;
 
     /// What one range holds: a batch as read and the same as encoded.
-    const SCAN_BYTES: u64 = 2 * (64 << 10);
+    const SCAN_BYTES: usize = 2 * BATCH_BYTES_MAX;
 
     /// Divides `memory_bytes`, in sixteenths: 3 for memtables (one active, two
-    /// frozen), 2 for writes that wait, 5 for the cache, 4 for bodies, 1 for ranges.
+    /// frozen), 2 for writes that wait, half a one for short uploads, 1 each
+    /// for long uploads, for long answers and for ranges; 1 is left over. The
+    /// cache gets the rest.
     ///
-    /// Bodies never get less than two of the longest values, so that one slow
-    /// upload does not keep all others out.
+    /// Long uploads, long answers and the batch that a range reads have room
+    /// for the longest value each, at the cost of the cache.
     #[must_use]
     pub fn of(memory_bytes: u64, value_bytes_max: usize) -> Self {
-        let sixteenth = memory_bytes / 16;
-        let bytes = |sixteenths: u64| usize::try_from(sixteenth * sixteenths).unwrap_or(usize::MAX);
-        Self {
-            memtable_bytes: bytes(1).clamp(1 << 20, 64 << 20),
-            write_queue_bytes: bytes(2),
-            cache_bytes: bytes(5),
-            bodies_bytes: bytes(4).max(value_bytes_max.saturating_mul(2)),
-            scans_max: usize::try_from(sixteenth / Self::SCAN_BYTES)
-                .unwrap_or(usize::MAX)
-                .clamp(4, 1024),
-        }
+        let sixteenth = usize::try_from(memory_bytes / 16).unwrap_or(usize::MAX / 16);
+        let long_bytes = sixteenth.max(value_bytes_max);
+        let mut split = Self {
+            memtable_bytes: sixteenth.clamp(1 << 20, 64 << 20),
+            write_queue_bytes: sixteenth * 2,
+            cache_bytes: 0,
+            uploads_short_bytes: sixteenth / 2,
+            uploads_long_bytes: long_bytes,
+            answers_bytes: long_bytes,
+            ranges_bytes: sixteenth.saturating_add(range_batch_bytes(value_bytes_max)),
+            scans_max: (sixteenth / Self::SCAN_BYTES).clamp(4, 1024),
+        };
+        let rest = (sixteenth * 15).saturating_sub(split.planned_bytes());
+        split.cache_bytes = rest.max(sixteenth);
+        split
     }
+
+    /// All of it.
+    fn planned_bytes(&self) -> usize {
+        [
+            self.memtable_bytes * (1 + Self::MEMTABLES_FROZEN_MAX),
+            self.write_queue_bytes,
+            self.cache_bytes,
+            self.uploads_short_bytes,
+            self.uploads_long_bytes,
+            self.answers_bytes,
+            self.ranges_bytes,
+        ]
+        .into_iter()
+        .fold(0, usize::saturating_add)
+    }
+}
+
+/// What a batch of a range may take while it is read: a value may come on top
+/// of a batch that is nearly full, before it is left for the next one.
+fn range_batch_bytes(value_bytes_max: usize) -> usize {
+    value_bytes_max.saturating_add(2 * BATCH_BYTES_MAX)
 }
 
 impl NodeConfig {
@@ -271,6 +305,11 @@ impl NodeConfig {
             split.scans_max = scans_max;
         }
         split
+    }
+
+    /// What a batch of a range may take while it is read, in bytes.
+    pub(crate) fn range_batch_bytes(&self) -> usize {
+        range_batch_bytes(self.value_bytes_max)
     }
 
     /// The options of the store.
@@ -430,12 +469,10 @@ mod tests {
         for memory_mib in [128u64, 192, 256, 1024, 8192, 65536] {
             let memory_bytes = memory_mib << 20;
             let split = MemorySplit::of(memory_bytes, 16 << 20);
-            let planned = split.memtable_bytes * (1 + MemorySplit::MEMTABLES_FROZEN_MAX)
-                + split.write_queue_bytes
-                + split.cache_bytes
-                + split.bodies_bytes
-                + split.scans_max * MemorySplit::SCAN_BYTES as usize;
-            assert!(planned as u64 <= memory_bytes, "{memory_mib} MiB");
+            assert!(
+                split.planned_bytes() as u64 <= memory_bytes,
+                "{memory_mib} MiB"
+            );
         }
     }
 

@@ -1,9 +1,9 @@
 //! What requests work with: [`Shared`] belongs to the node, [`Context`] to one
 //! of its runtimes.
 
-use crate::admission::{Budget, Gate};
+use crate::admission::{Budget, Gate, Uploads};
 use crate::config::NodeConfig;
-use crate::coordinator::Coordinator;
+use crate::coordinator::{Coordinator, Reading};
 use crate::http::ReplicaRules;
 use crate::http::connection::{Patience, Progress, SCRATCH_BYTES};
 use crate::metrics::{Metrics, RuntimeMetrics};
@@ -34,8 +34,10 @@ pub(crate) struct Shared {
     pub(crate) stamping: Arc<Stamping>,
     /// Reads that may block.
     pub(crate) read_pool: Arc<ReadPool>,
-    /// Bytes of bodies on their way in, and of long values on their way out.
-    pub(crate) bodies: Arc<Budget>,
+    /// Bytes of bodies on their way in.
+    pub(crate) uploads: Uploads,
+    /// Bytes of what is read, on its way out.
+    pub(crate) reading: Reading,
     /// Ranges on their way out.
     pub(crate) scans: Arc<Budget>,
     /// What is counted.
@@ -78,6 +80,7 @@ impl Context {
             Arc::clone(&shared.clock),
             Arc::clone(&shared.stamping),
             Arc::clone(&shared.read_pool),
+            shared.reading.clone(),
             waiters,
         ));
         let config = &shared.config;
@@ -112,9 +115,9 @@ impl Context {
         Arc::clone(&self.shared.clock)
     }
 
-    /// Bytes of bodies on their way.
-    pub(crate) fn bodies(&self) -> &Arc<Budget> {
-        &self.shared.bodies
+    /// Bytes of bodies on their way in.
+    pub(crate) fn uploads(&self) -> &Uploads {
+        &self.shared.uploads
     }
 
     /// Ranges on their way.

@@ -6,6 +6,7 @@
 //! deadline into a reply; whoever calls it knows nothing of where replicas
 //! are. Today a cluster has one node, so the only replica is the local store.
 
+use crate::admission::{Allotment, Budget, LONG_VALUE_BYTES, Refused, Share, TurnBudget};
 use crate::outbox::{Completion, Waiters};
 use crate::read_pool::{PoolFull, Read, ReadJob, ReadPool};
 use crate::stamping::Stamping;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The most bytes of keys and values that a range asks the store for at a time.
-const BATCH_BYTES_MAX: usize = 64 << 10;
+pub(crate) const BATCH_BYTES_MAX: usize = 64 << 10;
 
 /// How many replicas a key has for a request, and how many must answer:
 /// `1 <= ack <= from`.
@@ -43,6 +44,29 @@ pub(crate) enum Change {
     Delete,
 }
 
+/// What the entries of a write are made from: a second stamp makes another.
+enum Source {
+    Change(Change),
+    /// A long value is kept once: in the first entry, not also as it came.
+    First(Entry),
+}
+
+impl Source {
+    /// The write with this stamp.
+    fn entry(&mut self, key: &[u8], timestamp: Timestamp, expiry: Expiry, copies: u8) -> Entry {
+        let value: &[u8] = match self {
+            Self::Change(Change::Delete) => return Entry::tombstone(key, timestamp, copies),
+            Self::Change(Change::Put { value, .. }) => value,
+            Self::First(entry) => entry.value_bytes(),
+        };
+        let entry = Entry::value(key, timestamp, value, expiry, copies);
+        if value.len() > LONG_VALUE_BYTES {
+            *self = Self::First(entry.clone());
+        }
+        entry
+    }
+}
+
 /// A write that is stored.
 pub(crate) struct Written {
     /// Its timestamp.
@@ -57,6 +81,8 @@ pub(crate) struct Found {
     pub(crate) entry: Option<Entry>,
     /// How many replicas have answered.
     pub(crate) acks: u8,
+    /// What a long value counts for, for as long as it is held.
+    pub(crate) share: Option<Share>,
 }
 
 /// What became of a request at a replica.
@@ -113,7 +139,20 @@ pub(crate) struct Batch {
     /// The scan.
     pub(crate) scan: Box<Scan>,
     /// The entries; none at the end.
-    pub(crate) entries: Result<Vec<Entry>, lsm::Error>,
+    pub(crate) entries: Vec<Entry>,
+    /// What the entries count for, for as long as one is held.
+    pub(crate) allotment: Allotment,
+}
+
+/// Why a batch of a range did not come.
+#[derive(Debug)]
+pub(crate) enum BatchFailure {
+    /// There was no memory for it in time, or too many reads wait.
+    Overloaded,
+    /// The store did not answer in time.
+    TimedOut,
+    /// The store cannot read it.
+    Failed(lsm::Error),
 }
 
 /// Coordinates the requests of one runtime.
@@ -123,8 +162,20 @@ pub(crate) struct Coordinator {
     clock: Arc<dyn Clock>,
     stamping: Arc<Stamping>,
     read_pool: Arc<ReadPool>,
+    reading: Reading,
     waiters: Rc<Waiters>,
     submissions: Rc<Submissions>,
+}
+
+/// The memory of what is read.
+#[derive(Clone)]
+pub(crate) struct Reading {
+    /// Long values on their way out.
+    pub(crate) answers: Arc<Budget>,
+    /// Batches of ranges on their way out.
+    pub(crate) ranges: Arc<TurnBudget>,
+    /// What a batch may take while it is read, when nobody knows what it will hold.
+    pub(crate) range_batch_bytes: usize,
 }
 
 impl Coordinator {
@@ -135,6 +186,7 @@ impl Coordinator {
         clock: Arc<dyn Clock>,
         stamping: Arc<Stamping>,
         read_pool: Arc<ReadPool>,
+        reading: Reading,
         waiters: Rc<Waiters>,
     ) -> Self {
         let writes = Arc::clone(waiters.writes());
@@ -145,6 +197,7 @@ impl Coordinator {
             clock,
             stamping,
             read_pool,
+            reading,
             waiters,
         }
     }
@@ -161,18 +214,19 @@ impl Coordinator {
     pub(crate) async fn write(
         &self,
         key: &[u8],
-        change: &Change,
+        change: Change,
         replicas: Replicas,
         deadline: Duration,
     ) -> Result<Written, Failure> {
-        let expiry = self.expiry_of(change);
+        let expiry = self.expiry_of(&change);
+        let mut source = Source::Change(change);
         let (mut timestamp, applied) = self
-            .write_once(key, change, expiry, replicas, deadline)
+            .write_once(key, &mut source, expiry, replicas, deadline)
             .await?;
         if let Some(newest_held) = applied.newest_held.filter(|held| *held >= timestamp) {
             self.stamping.observe(newest_held);
             (timestamp, _) = self
-                .write_once(key, change, expiry, replicas, deadline)
+                .write_once(key, &mut source, expiry, replicas, deadline)
                 .await?;
         }
         Ok(Written { timestamp, acks: 1 })
@@ -183,12 +237,20 @@ impl Coordinator {
     /// # Errors
     /// See [`Failure`].
     pub(crate) async fn read(&self, key: &[u8], deadline: Duration) -> Result<Found, Failure> {
-        let entry = match self.engine.get_cached(key) {
-            Ok(Lookup::Found(entry)) => entry,
+        let (entry, share) = match self.engine.get_cached(key) {
+            Ok(Lookup::Found(entry)) => {
+                let value_bytes = entry.as_ref().map_or(0, |entry| entry.value_bytes().len());
+                let share = self.reading.answers.take_for_value(value_bytes);
+                (entry, share.map_err(|Refused| Failure::Overloaded)?)
+            }
             Ok(Lookup::MayBlock) => self.read_from_disk(key, deadline).await?,
             Err(error) => return Err(self.failure(None, &error)),
         };
-        Ok(Found { entry, acks: 1 })
+        Ok(Found {
+            entry,
+            acks: 1,
+            share,
+        })
     }
 
     /// Starts a scan of this node's keys, as of now.
@@ -196,17 +258,45 @@ impl Coordinator {
         Box::new(self.engine.scan(start, end))
     }
 
-    /// Asks for the next batch of a scan; the answer comes to the ticket of a
-    /// wait for it.
+    /// Reads the next batch of a scan, once there is memory for whatever it
+    /// may hold; then the batch keeps what it does hold.
     ///
     /// # Errors
-    /// [`PoolFull`]: no answer will come.
-    pub(crate) fn ask_for_batch(&self, scan: Box<Scan>, ticket: u64) -> Result<(), PoolFull> {
-        self.read_pool.submit(ReadJob {
-            read: Read::Batch(scan, BATCH_BYTES_MAX),
-            outbox: Arc::clone(self.waiters.outbox()),
-            ticket,
-        })
+    /// See [`BatchFailure`]; the scan is lost.
+    pub(crate) async fn next_batch(
+        &self,
+        scan: Box<Scan>,
+        deadline: Duration,
+    ) -> Result<Batch, BatchFailure> {
+        let mut wait = self.waiters.register(deadline);
+        let Reading {
+            ranges,
+            range_batch_bytes,
+            ..
+        } = &self.reading;
+        let allotment = tokio::select! {
+            biased;
+            taken = ranges.take(*range_batch_bytes) => taken.ok(),
+            // Nobody was asked for an answer yet: this is the deadline.
+            _ = &mut wait => None,
+        };
+        let allotment = allotment.ok_or(BatchFailure::Overloaded)?;
+        self.read_pool
+            .submit(ReadJob {
+                read: Read::Batch(scan, BATCH_BYTES_MAX, allotment),
+                outbox: Arc::clone(self.waiters.outbox()),
+                ticket: wait.ticket(),
+            })
+            .map_err(|PoolFull| BatchFailure::Overloaded)?;
+        match wait.await {
+            Some(Completion::Scanned(scan, Ok(entries), allotment)) => Ok(Batch {
+                scan,
+                entries,
+                allotment,
+            }),
+            Some(Completion::Scanned(_, Err(error), _)) => Err(BatchFailure::Failed(error)),
+            _ => Err(BatchFailure::TimedOut),
+        }
     }
 
     /// The writes of this runtime that the store has yet to be given.
@@ -237,7 +327,7 @@ impl Coordinator {
     async fn write_once(
         &self,
         key: &[u8],
-        change: &Change,
+        source: &mut Source,
         expiry: Expiry,
         replicas: Replicas,
         deadline: Duration,
@@ -245,10 +335,7 @@ impl Coordinator {
         let wait = self.waiters.register(deadline);
         let stamp = self.stamping.stamp().ok_or(Failure::NoStamp)?;
         let timestamp = stamp.timestamp();
-        let entry = match change {
-            Change::Put { value, .. } => Entry::value(key, timestamp, value, expiry, replicas.from),
-            Change::Delete => Entry::tombstone(key, timestamp, replicas.from),
-        };
+        let entry = source.entry(key, timestamp, expiry, replicas.from);
         self.submissions.push(entry, stamp, wait.ticket());
         match wait.await {
             Some(Completion::Written(Ok(applied))) => Ok((timestamp, applied)),
@@ -261,17 +348,17 @@ impl Coordinator {
         &self,
         key: &[u8],
         deadline: Duration,
-    ) -> Result<Option<Entry>, Failure> {
+    ) -> Result<(Option<Entry>, Option<Share>), Failure> {
         let wait = self.waiters.register(deadline);
         self.read_pool
             .submit(ReadJob {
-                read: Read::Key(Box::from(key)),
+                read: Read::Key(Box::from(key), Arc::clone(&self.reading.answers)),
                 outbox: Arc::clone(self.waiters.outbox()),
                 ticket: wait.ticket(),
             })
             .map_err(|PoolFull| Failure::Overloaded)?;
         match wait.await {
-            Some(Completion::Read(Ok(entry))) => Ok(entry),
+            Some(Completion::Read(Ok(found))) => Ok(found),
             Some(Completion::Read(Err(error))) => Err(self.failure(None, &error)),
             _ => Err(self.timed_out(None)),
         }

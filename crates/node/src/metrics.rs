@@ -19,8 +19,8 @@ use std::time::Duration;
 
 const METHODS: [&str; 5] = ["GET", "HEAD", "PUT", "DELETE", "other"];
 
-const STATUSES: [u16; 15] = [
-    200, 201, 202, 304, 400, 404, 405, 413, 500, 501, 503, 504, 505, 507, 0,
+const STATUSES: [u16; 18] = [
+    200, 201, 202, 304, 400, 404, 405, 408, 413, 414, 431, 500, 501, 503, 504, 505, 507, 0,
 ];
 
 /// Upper bounds of the latency histograms: 16 us doubled, up to 8.4 s.
@@ -286,9 +286,19 @@ impl Snapshot {
                     shared.read_pool.waiting() as f64,
                 ),
                 (
-                    "bodies_bytes",
-                    "Bytes of bodies on their way",
-                    shared.bodies.used() as f64,
+                    "upload_bytes",
+                    "Bytes of bodies on their way in",
+                    shared.uploads.used() as f64,
+                ),
+                (
+                    "answer_bytes",
+                    "Bytes of long values on their way out",
+                    shared.reading.answers.used() as f64,
+                ),
+                (
+                    "range_bytes",
+                    "Bytes of the batches of ranges on their way out",
+                    shared.reading.ranges.used() as f64,
                 ),
                 (
                     "scans",
@@ -366,8 +376,7 @@ impl LatencySnapshot {
             buckets.push((bound, bucket(number)));
             bound *= 2.0;
         }
-        // The encoder knows this bound as infinity.
-        buckets.push((f64::MAX, bucket(LATENCY_BUCKETS)));
+        buckets.push((f64::INFINITY, bucket(LATENCY_BUCKETS)));
         Self {
             sum_seconds: metrics.sum(|runtime| runtime.latency[method].sum_ns.get()) as f64 / 1e9,
             count: buckets.iter().map(|(_, count)| count).sum(),
@@ -471,7 +480,7 @@ mod tests {
             runtime.observe(&Method::PATCH, StatusCode::IM_A_TEAPOT, took);
         }
         assert_eq!(metrics.sum(|runtime| runtime.requests[2][1].get()), 2);
-        assert_eq!(metrics.sum(|runtime| runtime.requests[4][14].get()), 2);
+        assert_eq!(metrics.sum(|runtime| runtime.requests[4][17].get()), 2);
         let puts = LatencySnapshot::of(&metrics, 2);
         assert_eq!((puts.count, puts.buckets[1].1), (2, 2));
     }

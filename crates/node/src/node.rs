@@ -7,9 +7,10 @@
 //! admitted end, then their connections, within the configured drain timeout;
 //! the store is flushed and closed and its threads end, within [`CLOSE_MAX`].
 
-use crate::admission::Budget;
+use crate::admission::{Budget, TurnBudget, Uploads};
 use crate::config::{ConfigError, NodeConfig};
 use crate::context::Shared;
+use crate::coordinator::Reading;
 use crate::executor::{ThreadExecutor, lock};
 use crate::metrics::Metrics;
 use crate::read_pool::ReadPool;
@@ -155,7 +156,12 @@ impl Node {
                 started,
                 stamping,
                 read_pool: Arc::new(read_pool),
-                bodies: Budget::new(split.bodies_bytes),
+                uploads: Uploads::new(split.uploads_short_bytes, split.uploads_long_bytes),
+                reading: Reading {
+                    answers: Budget::new(split.answers_bytes),
+                    ranges: Arc::new(TurnBudget::new(split.ranges_bytes)),
+                    range_batch_bytes: config.range_batch_bytes(),
+                },
                 scans: Budget::new(split.scans_max),
                 metrics: Metrics::new(config.threads),
                 config,

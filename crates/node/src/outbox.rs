@@ -10,6 +10,7 @@
 //! Deadlines cost no timer each: the runtime sweeps the slab now and then
 //! ([`Waiters::expire`]), which makes a deadline late by at most that period.
 
+use crate::admission::{Allotment, Share};
 use crate::executor::lock;
 use lsm::{Applied, Entry, Error, Outcome, Scan};
 use slab::Slab;
@@ -26,10 +27,10 @@ use tokio::sync::Notify;
 pub(crate) enum Completion {
     /// A write is stored, or not.
     Written(Result<Applied, Error>),
-    /// A key was read.
-    Read(Result<Option<Entry>, Error>),
-    /// The next entries of a scan, which is handed back.
-    Scanned(Box<Scan>, Result<Vec<Entry>, Error>),
+    /// A key was read; a long value comes with what it counts for.
+    Read(Result<(Option<Entry>, Option<Share>), Error>),
+    /// The next entries of a scan, which is handed back, and what they count for.
+    Scanned(Box<Scan>, Result<Vec<Entry>, Error>, Allotment),
 }
 
 /// Where other threads leave answers for one runtime.

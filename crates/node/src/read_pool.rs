@@ -4,9 +4,10 @@
 //! at once: by then the node is as busy as it may be, and waiting longer would
 //! only make every answer later. Answers go to the asking runtime's outbox.
 
+use crate::admission::{Allotment, Budget, Refused};
 use crate::executor::lock;
 use crate::outbox::{Completion, Outbox};
-use lsm::{Engine, Scan};
+use lsm::{Engine, Entry, Scan};
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,10 +16,12 @@ use std::thread::JoinHandle;
 
 /// What to read.
 pub(crate) enum Read {
-    /// The newest version of a key.
-    Key(Box<[u8]>),
-    /// The next entries of a scan, up to so many bytes of them.
-    Batch(Box<Scan>, usize),
+    /// The newest version of a key; a long value takes its share of the budget
+    /// here, so that values that wait to be answered are bounded too.
+    Key(Box<[u8]>, Arc<Budget>),
+    /// The next entries of a scan, up to so many bytes of them. The allotment
+    /// is what they may take; what they do not is given back.
+    Batch(Box<Scan>, usize, Allotment),
 }
 
 /// A read, and who wants to know.
@@ -166,12 +169,25 @@ impl Shared {
     }
 }
 
+/// What an entry takes in memory, in bytes.
+fn memory_bytes(entry: &Entry) -> usize {
+    entry.data_bytes() + size_of::<Entry>()
+}
+
 fn serve(engine: &Engine, job: ReadJob) {
     let completion = match job.read {
-        Read::Key(key) => Completion::Read(engine.get(&key)),
-        Read::Batch(mut scan, bytes_max) => {
+        Read::Key(key, budget) => Completion::Read(engine.get(&key).and_then(|entry| {
+            let value_bytes = entry.as_ref().map_or(0, |entry| entry.value_bytes().len());
+            match budget.take_for_value(value_bytes) {
+                Ok(share) => Ok((entry, share)),
+                Err(Refused) => Err(lsm::Error::Overloaded),
+            }
+        })),
+        Read::Batch(mut scan, bytes_max, mut allotment) => {
             let entries = scan.next_batch(bytes_max);
-            Completion::Scanned(scan, entries)
+            let held = entries.as_deref().unwrap_or_default().iter();
+            allotment.shrink_to(held.map(memory_bytes).sum());
+            Completion::Scanned(scan, entries, allotment)
         }
     };
     job.outbox.complete(job.ticket, completion);
@@ -184,7 +200,7 @@ mod tests {
 
     fn job(ticket: u64) -> ReadJob {
         ReadJob {
-            read: Read::Key(Box::from(*b"key")),
+            read: Read::Key(Box::from(*b"key"), Budget::new(0)),
             outbox: Arc::default(),
             ticket,
         }

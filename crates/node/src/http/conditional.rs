@@ -17,8 +17,12 @@ pub(crate) struct EntityTag {
 impl EntityTag {
     /// The tag of a version with this value.
     pub(crate) fn of(timestamp: Timestamp, value: &[u8]) -> Self {
+        Self::with_hash(timestamp, value_hash(value))
+    }
+
+    /// The tag of a version whose value has this hash.
+    pub(crate) fn with_hash(timestamp: Timestamp, hash: u64) -> Self {
         let mut text = [b'"'; 35];
-        let hash = xxhash_rust::xxh3::xxh3_64(value);
         let written = write!(&mut text[1..34], "{:016x}-{hash:016x}", timestamp.as_u64());
         debug_assert!(written.is_ok(), "33 bytes fit into 33");
         Self { text }
@@ -64,6 +68,11 @@ impl EntityTag {
             rest = &inner[length + 1..];
         }
     }
+}
+
+/// The hash of a value, for its tag.
+pub(crate) fn value_hash(value: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(value)
 }
 
 /// How a range is written.

@@ -29,8 +29,9 @@ use tokio::time::Sleep;
 /// How long a connection is not read after a refusal.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What a body must bring in each span of the body timeout.
-const BODY_BYTES_PER_SPAN: u64 = 16 << 10;
+/// The least rate of a body, in bytes a second over each span of the body
+/// timeout: what holds memory must not take hours to come.
+const BODY_BYTES_PER_SECOND: u64 = 64 << 10;
 
 /// Up to so many bytes of answers are gathered before they are written.
 const GATHERED_BYTES_MAX: usize = 16 << 10;
@@ -73,6 +74,23 @@ enum Phase {
     Lingering,
 }
 
+impl Phase {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "a pause between requests",
+            Self::Head => "the head of a request",
+            Self::Request => "a request",
+            Self::Body => "the body of a request",
+            Self::Lingering => "the end of the connection",
+        }
+    }
+}
+
+/// What a body must have brought in a span.
+fn body_bytes_min(span: Duration) -> u128 {
+    span.as_millis() * u128::from(BODY_BYTES_PER_SECOND) / 1000
+}
+
 /// What a connection is about, and since when.
 pub(crate) struct Progress {
     /// The runtime's coarse time.
@@ -84,6 +102,8 @@ pub(crate) struct Progress {
     span_began_at_bytes: Cell<u64>,
     /// Since when nothing of the answer was taken, if something waits.
     blocked_since: Cell<Option<Duration>>,
+    /// Whether a body came too slowly; its reader is to say so.
+    is_body_late: Cell<bool>,
     /// Whether to linger before the connection is closed.
     lingers: Cell<bool>,
     /// Whether the sweeper has given up on it.
@@ -102,6 +122,7 @@ impl Progress {
             received_bytes: Cell::new(0),
             span_began_at_bytes: Cell::new(0),
             blocked_since: Cell::new(None),
+            is_body_late: Cell::new(false),
             lingers: Cell::new(false),
             is_cut: Cell::new(false),
             waker: RefCell::new(None),
@@ -132,6 +153,11 @@ impl Progress {
     /// The body is complete.
     pub(crate) fn body_ends(&self) {
         self.enter(Phase::Request);
+    }
+
+    /// Whether the body came too slowly.
+    pub(crate) fn is_body_late(&self) -> bool {
+        self.is_body_late.get()
     }
 
     /// The connection will be closed with part of a request unread.
@@ -170,7 +196,7 @@ impl Progress {
                 let in_span = received.wrapping_sub(self.span_began_at_bytes.get());
                 self.span_began_at_bytes.set(received);
                 self.since.set(now);
-                in_span < BODY_BYTES_PER_SPAN
+                u128::from(in_span) < body_bytes_min(taken)
             }
             Phase::Lingering => taken >= LINGER,
         }
@@ -178,8 +204,20 @@ impl Progress {
 
     /// Ends the connection if it is overdue.
     pub(crate) fn sweep(&self, now: Duration, patience: Patience) {
-        if self.is_overdue(now, patience) {
-            tracing::debug!(phase = ?self.phase.get(), "a connection makes no progress: closing it");
+        if !self.is_overdue(now, patience) {
+            return;
+        }
+        let phase = self.phase.get();
+        tracing::debug!(
+            during = phase.name(),
+            "a connection makes no progress: closing it"
+        );
+        if phase == Phase::Body && self.blocked_since.get().is_none() {
+            // There is a request to answer.
+            self.is_body_late.set(true);
+            self.enter(Phase::Request);
+            self.wake();
+        } else {
             self.cut();
         }
     }
@@ -544,15 +582,31 @@ mod tests {
     }
 
     #[test]
-    fn a_body_must_bring_something_in_each_span() {
+    fn a_body_must_bring_its_least_in_each_span() {
         let progress = progress();
         progress.request_begins();
         progress.body_begins();
-        progress.received(BODY_BYTES_PER_SPAN as usize);
+        let least = 5 * BODY_BYTES_PER_SECOND as usize;
+        progress.received(least);
         assert!(!progress.is_overdue(at(105), PATIENCE));
-        progress.received(BODY_BYTES_PER_SPAN as usize - 1);
+        progress.received(least - 1);
         assert!(!progress.is_overdue(at(109), PATIENCE));
         assert!(progress.is_overdue(at(110), PATIENCE));
+    }
+
+    #[test]
+    fn a_late_body_is_told_to_its_reader_and_other_delays_end_the_connection() {
+        let progress = progress();
+        progress.request_begins();
+        progress.body_begins();
+        progress.sweep(at(105), PATIENCE);
+        assert_eq!(
+            (progress.is_body_late(), progress.is_cut.get()),
+            (true, false)
+        );
+        progress.blocked();
+        progress.sweep(at(130), PATIENCE);
+        assert!(progress.is_cut.get(), "the answer is not taken either");
     }
 
     #[test]

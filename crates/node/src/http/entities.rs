@@ -1,14 +1,13 @@
 //! `/v0/entities`: a range of this node's keys.
 
 use crate::context::Context;
-use crate::http::body::{RangeCut, RequestBody, ResponseBody};
+use crate::http::body::{RequestBody, ResponseBody};
 use crate::http::conditional::{RangeFormat, range_format, wants_trailers};
 use crate::http::parameters;
 use crate::http::problem::Problem;
-use crate::http::range_stream::{RangePlan, RangeStream, batch_of};
+use crate::http::range_stream::{NextBatch, RangePlan, RangeStream};
 use crate::http::route::Verb;
 use crate::http::{check_body_limit, enter};
-use crate::read_pool::PoolFull;
 use hyper::header::{CONTENT_TYPE, HeaderValue, TRAILER};
 use hyper::http::request::Parts;
 use hyper::{Response, Version};
@@ -60,35 +59,23 @@ pub(crate) async fn get(
         .end
         .as_ref()
         .is_some_and(|end| parameters.start >= *end);
-    let (first, scan) = if is_empty {
-        (Vec::new(), None)
+    let first = if is_empty {
+        None
     } else {
         let coordinator = &context.coordinator;
         let scan = coordinator.scan(&parameters.start, parameters.end.as_deref());
-        let wait = coordinator.waiters().register(deadline);
-        coordinator
-            .ask_for_batch(scan, wait.ticket())
-            .map_err(|PoolFull| Problem::overloaded())?;
-        let batch = batch_of(wait.await).ok_or_else(Problem::range_timed_out)?;
-        let entries = batch
-            .entries
-            .map_err(|error| Problem::range_failed(&error))?;
-        let scan = (!entries.is_empty()).then_some(batch.scan);
-        (entries, scan)
+        Some(coordinator.next_batch(scan, deadline).await?)
     };
     // From here on the range counts as a range, not as a request in flight: a
     // slow reader must not keep others out.
     drop(in_flight);
     let (coordinator, clock) = (Rc::clone(&context.coordinator), context.clock_handle());
     let stall_timeout = context.stall_timeout();
-    let ask = move |scan| {
+    let ask = move |scan| -> NextBatch {
         let deadline = clock.monotonic().saturating_add(stall_timeout);
-        let wait = coordinator.waiters().register(deadline);
-        match coordinator.ask_for_batch(scan, wait.ticket()) {
-            Ok(()) => Ok(wait),
-            Err(PoolFull) => Err(RangeCut),
-        }
+        let coordinator = Rc::clone(&coordinator);
+        Box::pin(async move { coordinator.next_batch(scan, deadline).await })
     };
-    let stream = RangeStream::new(plan, Box::new(ask), first, scan, place);
+    let stream = RangeStream::new(plan, Box::new(ask), first, place);
     Ok(response.map(|_| ResponseBody::range(stream)))
 }

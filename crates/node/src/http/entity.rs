@@ -1,9 +1,10 @@
 //! `/v0/entity`: one key.
 
+use crate::admission::Share;
 use crate::context::Context;
 use crate::coordinator::{Change, Replicas};
-use crate::http::body::{LONG_VALUE_BYTES, RequestBody, ResponseBody};
-use crate::http::conditional::EntityTag;
+use crate::http::body::{RequestBody, ResponseBody};
+use crate::http::conditional::{EntityTag, value_hash};
 use crate::http::connection::Progress;
 use crate::http::parameters;
 use crate::http::problem::Problem;
@@ -49,7 +50,7 @@ pub(crate) async fn get(
         let mut response = if tag.is_named_by(&head.headers) {
             not_modified()
         } else {
-            value_response(context, &entry, verb)?
+            value_response(&entry, verb, found.share)
         };
         response.headers_mut().insert(ETAG, tag.header());
         response
@@ -78,22 +79,23 @@ pub(crate) async fn put(
         return Err(Problem::overloaded());
     }
     let upload = body
-        .read(context.value_bytes_max(), context.bodies(), progress)
+        .read(context.value_bytes_max(), context.uploads(), progress)
         .await?;
     let deadline = context.deadline_after(context.clock().monotonic());
     let _place = enter(context, deadline).await?;
+    let hash = value_hash(&upload.bytes);
     let change = Change::Put {
-        value: upload.bytes.clone(),
+        value: upload.bytes,
         ttl_seconds: parameters.ttl_seconds,
     };
     let written = context
         .coordinator
-        .write(&parameters.key, &change, parameters.replicas, deadline)
+        .write(&parameters.key, change, parameters.replicas, deadline)
         .await
         .map_err(Problem::of_failure)?;
     let mut response = with_status(StatusCode::CREATED);
     let headers = response.headers_mut();
-    let tag = EntityTag::of(written.timestamp, &upload.bytes);
+    let tag = EntityTag::with_hash(written.timestamp, hash);
     headers.insert(ETAG, tag.header());
     set_version(headers, written.timestamp);
     set_acks(headers, written.acks, parameters.replicas);
@@ -116,7 +118,7 @@ pub(crate) async fn delete(
         .coordinator
         .write(
             &parameters.key,
-            &Change::Delete,
+            Change::Delete,
             parameters.replicas,
             deadline,
         )
@@ -139,17 +141,9 @@ fn is_live(context: &Context, entry: &Entry) -> bool {
     }
 }
 
-fn value_response(
-    context: &Context,
-    entry: &Entry,
-    verb: Verb,
-) -> Result<Response<ResponseBody>, Problem> {
+fn value_response(entry: &Entry, verb: Verb, share: Option<Share>) -> Response<ResponseBody> {
     let value: Bytes = entry.value_handle();
-    let share = if value.len() > LONG_VALUE_BYTES && verb == Verb::Get {
-        Some(context.bodies().take(value.len())?)
-    } else {
-        None
-    };
+    let share = share.filter(|_| verb == Verb::Get);
     let mut response = Response::new(ResponseBody::counted(value, share));
     let mut headers = HeaderMap::with_capacity(8);
     headers.insert(
@@ -157,7 +151,7 @@ fn value_response(
         HeaderValue::from_static("application/octet-stream"),
     );
     *response.headers_mut() = headers;
-    Ok(response)
+    response
 }
 
 fn not_modified() -> Response<ResponseBody> {

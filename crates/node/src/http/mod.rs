@@ -10,6 +10,7 @@ mod conditional;
 pub(crate) mod connection;
 mod entities;
 mod entity;
+mod json_line;
 mod node_pages;
 pub(crate) use parameters::ReplicaRules;
 mod parameters;

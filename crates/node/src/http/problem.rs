@@ -1,7 +1,7 @@
 //! Refusals and failures: what the client is told, as `application/problem+json`
 //! (RFC 9457), and the one table from what went wrong to a status.
 
-use crate::coordinator::{Failure, Receipt};
+use crate::coordinator::{BatchFailure, Failure, Receipt};
 use crate::http::body::ResponseBody;
 use crate::http::parameters::ParameterError;
 use bytes::Bytes;
@@ -107,6 +107,16 @@ impl Problem {
         )
     }
 
+    /// The body comes too slowly.
+    pub(crate) fn late_body() -> Self {
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "late-body",
+            "Late Body",
+            "the body comes too slowly: send the request again, at a steady pace",
+        )
+    }
+
     /// The node has taken on as much as it may.
     pub(crate) fn overloaded() -> Self {
         Self::new(
@@ -144,27 +154,6 @@ impl Problem {
             "no-such-entity",
             "No Such Entity",
             "the key has no value",
-        )
-    }
-
-    /// A range could not be read.
-    pub(crate) fn range_failed(error: &lsm::Error) -> Self {
-        tracing::error!(%error, "a range could not be read");
-        Self::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "range-failed",
-            "Range Failed",
-            "this node cannot read the range from its disk: see its log, or ask another node",
-        )
-    }
-
-    /// The first part of a range did not come in time.
-    pub(crate) fn range_timed_out() -> Self {
-        Self::new(
-            StatusCode::GATEWAY_TIMEOUT,
-            "range-timed-out",
-            "Range Timed Out",
-            "this node's disk did not answer in time: try again, or another node",
         )
     }
 
@@ -238,6 +227,30 @@ impl From<ParameterError> for Problem {
         );
         problem.parameter = Some(error.parameter.into());
         problem
+    }
+}
+
+impl From<BatchFailure> for Problem {
+    /// What became of the first part of a range.
+    fn from(failure: BatchFailure) -> Self {
+        match failure {
+            BatchFailure::Overloaded => Self::overloaded(),
+            BatchFailure::TimedOut => Self::new(
+                StatusCode::GATEWAY_TIMEOUT,
+                "range-timed-out",
+                "Range Timed Out",
+                "this node's disk did not answer in time: try again, or another node",
+            ),
+            BatchFailure::Failed(error) => {
+                tracing::error!(%error, "a range could not be read");
+                Self::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "range-failed",
+                    "Range Failed",
+                    "this node cannot read the range from its disk: see its log, or ask another node",
+                )
+            }
+        }
     }
 }
 

@@ -6,21 +6,19 @@
 //! the body with an error, upon which hyper closes the connection without the
 //! last chunk: a stream that was cut never looks whole.
 
-use crate::admission::Share;
-use crate::coordinator::Batch;
-use crate::http::body::{Chunk, LONG_VALUE_BYTES, RangeCut};
+use crate::admission::{Allotment, LONG_VALUE_BYTES, Share};
+use crate::coordinator::{Batch, BatchFailure};
+use crate::http::body::{Chunk, ChunkShare, RangeCut};
 use crate::http::conditional::RangeFormat;
-use crate::outbox::{Completion, Wait};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
-use bytes::{Buf, Bytes};
+use crate::http::json_line::JsonLine;
+use bytes::Bytes;
 use http_body::Frame;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 use lsm::{Entry, Scan};
-use serde::Serialize;
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// How a range is read and written.
@@ -35,8 +33,11 @@ pub(crate) struct RangePlan {
     pub(crate) trailers: bool,
 }
 
-/// Asks for the next batch of a scan, and gives what to wait for.
-pub(crate) type AskForBatch = Box<dyn Fn(Box<Scan>) -> Result<Wait, RangeCut>>;
+/// The next batch of a scan, which is yet to come.
+pub(crate) type NextBatch = Pin<Box<dyn Future<Output = Result<Batch, BatchFailure>>>>;
+
+/// Asks for the next batch of a scan.
+pub(crate) type AskForBatch = Box<dyn Fn(Box<Scan>) -> NextBatch>;
 
 /// A range on its way.
 pub(crate) struct RangeStream {
@@ -51,28 +52,42 @@ pub(crate) struct RangeStream {
 
 enum State {
     /// A batch was asked for.
-    Reading(Wait),
+    Reading(NextBatch),
     /// Entities are handed out; then the scan goes on, if it is not at its end.
-    Sending(std::vec::IntoIter<Entry>, Option<Box<Scan>>),
+    Sending {
+        entries: std::vec::IntoIter<Entry>,
+        scan: Option<Box<Scan>>,
+        allotment: Rc<Allotment>,
+    },
     /// Nothing is left but trailers.
     Ending,
     /// Nothing is left.
     Ended,
 }
 
+impl State {
+    fn sending(batch: Batch) -> Self {
+        Self::Sending {
+            // An empty batch is the end of the scan.
+            scan: (!batch.entries.is_empty()).then_some(batch.scan),
+            entries: batch.entries.into_iter(),
+            allotment: Rc::new(batch.allotment),
+        }
+    }
+}
+
 impl RangeStream {
-    /// A stream that begins with `first` and goes on with `scan`.
+    /// A stream that begins with `first`; without one it has no entities.
     pub(crate) fn new(
         plan: RangePlan,
         ask: AskForBatch,
-        first: Vec<Entry>,
-        scan: Option<Box<Scan>>,
+        first: Option<Batch>,
         place: Share,
     ) -> Self {
         Self {
             plan,
             ask,
-            state: State::Sending(first.into_iter(), scan),
+            state: first.map_or(State::Ending, State::sending),
             count: 0,
             crc32c: 0,
             _place: place,
@@ -86,50 +101,51 @@ impl RangeStream {
     ) -> Poll<Option<Result<Frame<Chunk>, RangeCut>>> {
         loop {
             match &mut self.state {
-                State::Sending(entries, scan) => {
+                State::Sending {
+                    entries,
+                    scan,
+                    allotment,
+                } => {
                     if self.count >= self.plan.limit {
                         self.state = State::Ending;
                         continue;
                     }
                     if let Some(entry) = entries.find(|entry| entry.is_live(self.plan.now_unix_ms))
                     {
-                        return Poll::Ready(Some(Ok(Frame::data(self.chunk_of(&entry)))));
+                        let share = ChunkShare::Batch {
+                            _allotment: Rc::clone(allotment),
+                        };
+                        let chunk = self.chunk_of(&entry).counted(Some(share));
+                        return Poll::Ready(Some(Ok(Frame::data(chunk))));
                     }
                     let Some(scan) = scan.take() else {
                         self.state = State::Ending;
                         continue;
                     };
-                    match (self.ask)(scan) {
-                        Ok(wait) => self.state = State::Reading(wait),
-                        Err(cut) => return self.cut(cut),
-                    }
+                    // Replaced before the next batch is asked for, so that what
+                    // this one counted for is free.
+                    self.state = State::Ending;
+                    self.state = State::Reading((self.ask)(scan));
                 }
-                State::Reading(wait) => {
-                    let answer = match Pin::new(wait).poll(cx) {
-                        Poll::Pending => return Poll::Pending,
-                        Poll::Ready(answer) => answer,
-                    };
-                    match batch_of(answer) {
-                        Some(Batch {
-                            scan,
-                            entries: Ok(entries),
-                        }) => {
-                            let scan = (!entries.is_empty()).then_some(scan);
-                            self.state = State::Sending(entries.into_iter(), scan);
+                State::Reading(next) => match std::task::ready!(next.as_mut().poll(cx)) {
+                    Ok(batch) => self.state = State::sending(batch),
+                    Err(failure) => {
+                        match failure {
+                            BatchFailure::Failed(error) => tracing::error!(
+                                %error,
+                                "a range was cut: its next part cannot be read"
+                            ),
+                            BatchFailure::TimedOut => {
+                                tracing::warn!("a range was cut: the disk is too slow");
+                            }
+                            BatchFailure::Overloaded => {
+                                tracing::warn!("a range was cut: the node has too much to read");
+                            }
                         }
-                        Some(Batch {
-                            entries: Err(error),
-                            ..
-                        }) => {
-                            tracing::error!(%error, "a range was cut: its next part cannot be read");
-                            return self.cut(RangeCut);
-                        }
-                        None => {
-                            tracing::warn!("a range was cut: the disk is too slow");
-                            return self.cut(RangeCut);
-                        }
+                        self.state = State::Ended;
+                        return Poll::Ready(Some(Err(RangeCut)));
                     }
-                }
+                },
                 State::Ending => {
                     self.state = State::Ended;
                     if self.plan.trailers {
@@ -141,20 +157,11 @@ impl RangeStream {
         }
     }
 
-    fn cut(&mut self, cut: RangeCut) -> Poll<Option<Result<Frame<Chunk>, RangeCut>>> {
-        self.state = State::Ended;
-        Poll::Ready(Some(Err(cut)))
-    }
-
     fn chunk_of(&mut self, entry: &Entry) -> Chunk {
         let chunk = encode(self.plan.format, entry);
         self.count += 1;
         if self.plan.trailers {
-            let mut slices = [std::io::IoSlice::new(&[]); 2];
-            let parts = chunk.chunks_vectored(&mut slices);
-            for part in &slices[..parts] {
-                self.crc32c = crc32c::crc32c_append(self.crc32c, part);
-            }
+            self.crc32c = chunk.append_crc32c(self.crc32c);
         }
         chunk
     }
@@ -174,28 +181,6 @@ impl RangeStream {
 const COUNT: HeaderName = HeaderName::from_static("kvorum-count");
 /// The trailer with the checksum of all body bytes.
 const DIGEST: HeaderName = HeaderName::from_static("kvorum-digest");
-
-/// What an answer says of a scan.
-pub(crate) fn batch_of(answer: Option<Completion>) -> Option<Batch> {
-    match answer {
-        Some(Completion::Scanned(scan, entries)) => Some(Batch { scan, entries }),
-        _ => None,
-    }
-}
-
-/// A line of JSON: what is not UTF-8 goes as base64 under another name.
-#[derive(Serialize)]
-struct Line<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key_base64: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value_base64: Option<String>,
-    version: String,
-}
 
 fn encode(format: RangeFormat, entry: &Entry) -> Chunk {
     match format {
@@ -217,21 +202,7 @@ fn encode(format: RangeFormat, entry: &Entry) -> Chunk {
             };
             Chunk::new(Bytes::from(head), tail)
         }
-        RangeFormat::JsonLines => {
-            let key = std::str::from_utf8(entry.key()).ok();
-            let value = std::str::from_utf8(entry.value_bytes()).ok();
-            let line = Line {
-                key,
-                key_base64: key.is_none().then(|| BASE64.encode(entry.key())),
-                value,
-                value_base64: value.is_none().then(|| BASE64.encode(entry.value_bytes())),
-                version: entry.timestamp().to_string(),
-            };
-            // Strings always have a JSON form.
-            let mut json = serde_json::to_vec(&line).unwrap_or_default();
-            json.push(b'\n');
-            Chunk::new(Bytes::from(json), Bytes::new())
-        }
+        RangeFormat::JsonLines => Chunk::of_line(JsonLine::of(entry)),
     }
 }
 
@@ -239,14 +210,12 @@ fn encode(format: RangeFormat, entry: &Entry) -> Chunk {
 mod tests {
     use super::*;
     use crate::admission::Budget;
-    use crate::outbox::Waiters;
+    use bytes::Buf;
     use lsm::{Expiry, Timestamp};
     use std::task::Waker;
-    use std::time::Duration;
 
     #[test]
     fn a_batch_that_does_not_come_cuts_the_range() {
-        let waiters = Waiters::new();
         let mut stream = RangeStream::new(
             RangePlan {
                 format: RangeFormat::Plain,
@@ -254,15 +223,12 @@ mod tests {
                 now_unix_ms: 0,
                 trailers: true,
             },
-            Box::new(|_| Err(RangeCut)),
-            Vec::new(),
+            Box::new(|_| Box::pin(std::future::pending())),
             None,
             Budget::new(1).take(1).unwrap(),
         );
-        stream.state = State::Reading(waiters.register(Duration::from_secs(1)));
         let mut context = Context::from_waker(Waker::noop());
-        assert!(stream.poll_frame(&mut context).is_pending());
-        waiters.expire(Duration::from_secs(1));
+        stream.state = State::Reading(Box::pin(async { Err(BatchFailure::TimedOut) }));
         let cut = stream.poll_frame(&mut context);
         assert!(matches!(cut, Poll::Ready(Some(Err(RangeCut)))));
         // Nor do trailers follow, by which it might look whole.
@@ -283,29 +249,5 @@ mod tests {
         let long = vec![7; LONG_VALUE_BYTES + 1];
         let expected = [&b"k\n"[..], &long].concat();
         assert_eq!(text(RangeFormat::Plain, b"k", &long), expected);
-    }
-
-    #[test]
-    fn a_line_is_json_and_base64_where_it_must_be() {
-        for (key, value, line) in [
-            (
-                &b"k\n"[..],
-                &b"v\""[..],
-                "{\"key\":\"k\\n\",\"value\":\"v\\\"\",\"version\":\"9\"}\n",
-            ),
-            (
-                b"\xff",
-                b"",
-                "{\"key_base64\":\"/w==\",\"value\":\"\",\"version\":\"9\"}\n",
-            ),
-            (
-                b"k",
-                b"\xff\xfe",
-                "{\"key\":\"k\",\"value_base64\":\"//4=\",\"version\":\"9\"}\n",
-            ),
-        ] {
-            let written = text(RangeFormat::JsonLines, key, value);
-            assert_eq!(String::from_utf8(written).unwrap(), line);
-        }
     }
 }

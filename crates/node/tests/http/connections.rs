@@ -22,16 +22,29 @@ fn a_head_that_does_not_come_costs_the_connection() {
 }
 
 #[test]
-fn a_body_that_does_not_come_costs_the_connection() {
+fn a_body_that_does_not_come_is_told_and_costs_the_connection() {
     let node = impatient();
-    for head in [
-        "PUT /v0/entity?id=a HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nval",
-        "PUT /v0/entity?id=a HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3\r\nval\r\n",
+    for (head, status) in [
+        (
+            "PUT /v0/entity?id=a HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nval",
+            408,
+        ),
+        (
+            "PUT /v0/entity?id=a HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3\r\nval\r\n",
+            408,
+        ),
         // Refused, but its body would have been read to keep the connection.
-        "PUT /v0/entity HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nval",
+        (
+            "PUT /v0/entity HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nval",
+            400,
+        ),
     ] {
         let mut client = Client::connect(&node);
         client.send(head);
+        let reply = client.reply_to("PUT");
+        assert_eq!(reply.status, status);
+        assert_eq!(reply.header("connection"), Some("close"));
+        assert_eq!(reply.json()["status"], status);
         client.assert_closed();
     }
     let mut client = Client::connect(&node);

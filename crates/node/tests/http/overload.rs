@@ -66,28 +66,110 @@ fn a_write_that_takes_too_long_ends_in_a_receipt() {
     );
 }
 
+/// The head of an upload of the longest value.
+const LONG_PUT: &str =
+    "PUT /v0/entity?id=a HTTP/1.1\r\nhost: a\r\ncontent-length: 16777216\r\n\r\n";
+
 #[test]
-fn uploads_are_bounded_in_all() {
-    let mut config = config();
-    config.value_bytes_max = 16 << 20;
-    let node = Node::start_with(config, seams(Arc::new(MemoryDisk::new()))).unwrap();
-    let head = format!(
-        "PUT /v0/entity?id=a HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: {}\r\n\r\n",
-        16 << 20
-    );
-    // The budget at the least memory is two of the longest values.
-    let mut uploads: Vec<Client> = (0..2).map(|_| Client::connect(&node)).collect();
+fn uploads_that_are_announced_and_do_not_come_keep_nobody_out() {
+    let node = Node::start_with(config(), seams(Arc::new(MemoryDisk::new()))).unwrap();
+    let mut uploads: Vec<Client> = (0..8).map(|_| Client::connect(&node)).collect();
     for upload in &mut uploads {
-        upload.send(&head);
-        assert_eq!(upload.head().0, 100);
+        upload.send(LONG_PUT);
+        upload.send("v");
     }
-    let mut refused = Client::connect(&node);
-    refused.send(&head);
-    assert_eq!(refused.reply_to("PUT").status, 503);
-    drop(uploads);
-    wait_for_metric(&node, "kvorum_bodies_bytes", "0.0");
+    wait_for_metric(&node, "kvorum_upload_bytes", "8.0");
     let mut client = Client::connect(&node);
     assert_eq!(client.put("/v0/entity?id=a", b"v").status, 201);
+    let value = vec![b'v'; 8 << 20];
+    assert_eq!(client.put("/v0/entity?id=a", &value).status, 201);
+}
+
+#[test]
+fn long_uploads_are_bounded_and_leave_room_for_short_ones() {
+    let node = Node::start_with(config(), seams(Arc::new(MemoryDisk::new()))).unwrap();
+    let mut slow = Client::connect(&node);
+    slow.send(LONG_PUT);
+    slow.send(vec![b'v'; 12 << 20]);
+    wait_for_metric(&node, "kvorum_upload_bytes", "12582912.0");
+    let mut client = Client::connect(&node);
+    let value = vec![b'v'; 8 << 20];
+    assert_eq!(client.put("/v0/entity?id=a", &value).status, 503);
+    let mut client = Client::connect(&node);
+    let value = vec![b'v'; 64 << 10];
+    assert_eq!(client.put("/v0/entity?id=a", &value).status, 201);
+    // One that does not say how long it is is refused when it is too long.
+    let mut chunked = Client::connect(&node);
+    chunked.send("PUT /v0/entity?id=a HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n");
+    let chunk = [
+        b"800000\r\n",
+        vec![b'v'; 8 << 20].as_slice(),
+        b"\r\n0\r\n\r\n",
+    ]
+    .concat();
+    // It may be refused before it was sent.
+    let _ = chunked.try_send(&chunk);
+    assert_eq!(chunked.reply_to("PUT").status, 503);
+    drop(slow);
+    wait_for_metric(&node, "kvorum_upload_bytes", "0.0");
+}
+
+/// A node with two of the longest values on its disk, and a short one.
+fn with_long_values(scan_stall_timeout: Duration) -> Node {
+    let mut config = config();
+    // Long enough to read such a value, even unoptimized.
+    config.timeout = Duration::from_secs(3);
+    config.scan_stall_timeout = scan_stall_timeout;
+    let node = Node::start_with(config, seams(Arc::new(MemoryDisk::new()))).unwrap();
+    let mut client = Client::connect(&node);
+    let value = vec![b'v'; 16 << 20];
+    for key in ["long-1", "long-2"] {
+        let target = format!("/v0/entity?id={key}");
+        while client.put(&target, &value).status == 503 {}
+    }
+    while client.put("/v0/entity?id=short", b"v").status == 503 {}
+    node
+}
+
+#[test]
+fn readers_of_long_values_that_stall_hold_up_no_writers() {
+    let node = with_long_values(Duration::from_secs(60));
+    let mut stalled = Client::connect(&node);
+    stalled.send("GET /v0/entity?id=long-1 HTTP/1.1\r\nhost: a\r\n\r\n");
+    wait_for_metric(&node, "kvorum_answer_bytes", "16777216.0");
+    let mut client = Client::connect(&node);
+    assert_eq!(client.get("/v0/entity?id=long-2").status, 503);
+    assert_eq!(client.get("/v0/entity?id=short").status, 200);
+    assert_eq!(client.put("/v0/entity?id=short", b"v").status, 201);
+    let value = vec![b'v'; 8 << 20];
+    assert_eq!(client.put("/v0/entity?id=other", &value).status, 201);
+    drop(stalled);
+    wait_for_metric(&node, "kvorum_answer_bytes", "0.0");
+    assert_eq!(client.get("/v0/entity?id=long-2").status, 200);
+}
+
+#[test]
+fn ranges_over_long_values_wait_for_memory_in_turn() {
+    let node = with_long_values(Duration::from_secs(60));
+    let range = "GET /v0/entities?start=long HTTP/1.1\r\nhost: a\r\n\r\n";
+    let mut stalled = Client::connect(&node);
+    stalled.send(range);
+    // One value is held, and no second batch fits beside it.
+    assert_eq!(stalled.head().0, 200);
+    let mut client = Client::connect(&node);
+    assert_eq!(client.get("/v0/entities?start=s").status, 503);
+    assert_eq!(client.get("/v0/entity?id=short").status, 200);
+    assert_eq!(client.put("/v0/entity?id=short", b"v").status, 201);
+    drop(stalled);
+    wait_for_metric(&node, "kvorum_range_bytes", "0.0");
+    for accept in ["*/*", "application/x-ndjson"] {
+        let headers = format!("accept: {accept}\r\nte: trailers\r\nconnection: te\r\n");
+        let whole = client.request("GET", "/v0/entities?start=long", &headers, b"");
+        assert_eq!((whole.status, whole.chunks.len()), (200, 3), "{accept}");
+        assert!(whole.body.len() > 32 << 20);
+        let digest = format!("crc32c={:08X}", crc32c::crc32c(&whole.body));
+        assert_eq!(whole.trailer("kvorum-digest"), Some(digest.as_str()));
+    }
 }
 
 #[test]

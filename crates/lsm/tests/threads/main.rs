@@ -337,7 +337,7 @@ fn reads_and_scans_keep_up_with_what_is_acknowledged() {
 fn the_machines_disk_is_no_other() {
     guarded(|| {
         let folder = tempfile::tempdir().unwrap();
-        let disk: Arc<dyn Disk> = Arc::new(RealDisk::new());
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::default());
         run_twice(&disk, folder.path(), 40);
     });
 }

@@ -1,0 +1,270 @@
+//! Starts that fail, die or find a full disk, and what the next start finds.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on panics"
+)]
+
+mod common;
+
+use common::{World, delete, put, read};
+use lsm::disk::{Fault, FaultyDisk, MemoryDisk};
+use lsm::{Disk, Durability, Error, Lane};
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+const KEYS: u64 = 20;
+const WRITES: u64 = 80;
+
+/// How a run ended that the next start follows.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// After a flush, with the next segment made ahead: the log has no records.
+    Flushed,
+    /// With records in several segments.
+    Killed,
+    /// As it should.
+    Closed,
+}
+
+const ENDS: [End; 3] = [End::Flushed, End::Killed, End::Closed];
+
+fn ended(end: End) -> Arc<MemoryDisk> {
+    let world = World::new();
+    let engine = world.open();
+    for number in 1..=WRITES {
+        let key = format!("key-{:02}", number % KEYS);
+        engine.write(put(&key, number, &"v".repeat(250))).unwrap();
+    }
+    match end {
+        End::Flushed => {
+            engine.flush().unwrap();
+            world.executor.run_lane(Lane::Log);
+        }
+        End::Killed => {}
+        End::Closed => engine.close().unwrap(),
+    }
+    Arc::new(world.memory.clone_synced())
+}
+
+fn check(memory: MemoryDisk, context: &str) {
+    let world = World::on(Arc::new(memory));
+    for opening in 0..2 {
+        let (engine, _) = world
+            .try_open()
+            .unwrap_or_else(|error| panic!("{context}, opening {opening}: {error}"));
+        for number in WRITES - KEYS + 1..=WRITES {
+            let key = format!("key-{:02}", number % KEYS);
+            let found = engine.get(key.as_bytes()).unwrap().unwrap();
+            assert_eq!(found.timestamp().as_u64(), number, "{context}");
+        }
+    }
+}
+
+/// Fails the i-th call of a start, for every i; the process dies with it or
+/// not, and the power is cut or not: the start after it finds everything.
+#[test]
+fn a_start_that_fails_at_any_call_leaves_a_store_that_starts() {
+    for end in ENDS {
+        for kind in [ErrorKind::Other, ErrorKind::StorageFull] {
+            for lasting in [false, true] {
+                for call in 0.. {
+                    let context = format!("{end:?}, {kind:?} at call {call}, lasting {lasting}");
+                    let mut rng = fastrand::Rng::with_seed(call);
+                    let mut world = World::on(Arc::new(ended(end).clone_synced()));
+                    let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+                    let fault = Fault::at(call, kind).with_short_writes();
+                    faulty.arm(if lasting { fault.lasting() } else { fault });
+                    world.disk = Arc::clone(&faulty) as _;
+                    // Whether it opens or not; a full disk it mostly survives.
+                    drop(world.try_open());
+                    // The process died.
+                    check(world.memory.crash_clone(&mut |_| true), &context);
+                    // The power was cut.
+                    check(world.memory.clone_synced(), &context);
+                    for likely in 1..4 {
+                        let survives = &mut |_: lsm::disk::Unsynced<'_>| rng.u8(0..4) < likely;
+                        check(world.memory.crash_clone(survives), &context);
+                    }
+                    if faulty.failed() == 0 {
+                        assert!(call > 20, "{call}");
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A failed sync, a restart, and then the power is cut: the groups that the
+/// restart read were in memory only.
+#[test]
+fn what_a_failed_sync_left_in_memory_is_written_again() {
+    for durability in [Durability::Sync, Durability::Os] {
+        let mut world = World::new();
+        world.options.durability = durability;
+        let engine = world.open();
+        engine.write(put("a", 1, &"v".repeat(5_000))).unwrap();
+        world.memory.fail_syncs(true);
+        let _ = engine.write(put("b", 2, &"v".repeat(5_000)));
+        // This seals the segment, and fails to sync the seal.
+        let _ = engine.flush();
+        assert!(engine.statistics().poisoned.is_some());
+        world.memory.fail_syncs(false);
+        drop(engine);
+        let engine = world.open();
+        engine.write(put("c", 3, "v")).unwrap();
+        engine.flush().unwrap();
+        let held = ["a", "b", "c"].map(|key| read(&engine, key));
+        assert!(held[0].is_some());
+        let after = World::on(Arc::new(world.memory.clone_synced()));
+        let engine = after.open();
+        assert_eq!(["a", "b", "c"].map(|key| read(&engine, key)), held);
+    }
+}
+
+#[test]
+fn a_restart_makes_durable_what_it_read() {
+    let world = World::new();
+    let engine = world.open();
+    engine.write(put("a", 1, &"v".repeat(5_000))).unwrap();
+    world.memory.fail_syncs(true);
+    assert!(engine.write(put("b", 2, &"v".repeat(5_000))).is_err());
+    world.memory.fail_syncs(false);
+    drop(engine);
+    let engine = world.open();
+    let held = read(&engine, "b");
+    engine.write(put("c", 3, "v")).unwrap();
+    let after = World::on(Arc::new(world.memory.clone_synced()));
+    let engine = after.open();
+    assert_eq!(read(&engine, "a").map(|value| value.len()), Some(5_000));
+    assert_eq!(read(&engine, "b"), held);
+    assert_eq!(read(&engine, "c"), Some("v".into()));
+}
+
+/// Others took all that was left while the store was down, or while it ran
+/// on its reserve: it opens, reads, and takes deletes.
+#[test]
+fn a_restart_on_a_full_disk_lives_on_the_reserve() {
+    for writes in (0..60).step_by(3) {
+        for is_made_ahead in [false, true] {
+            let mut world = World::new();
+            world.options.compression = lsm::Compression::None;
+            let engine = world.open();
+            for number in 1..=writes {
+                let key = format!("{number:02}");
+                engine.write(put(&key, number, &"x".repeat(200))).unwrap();
+                if is_made_ahead {
+                    world.executor.run_lane(Lane::Log);
+                }
+            }
+            drop(engine);
+            world.memory.set_capacity(world.memory.used_bytes());
+            let engine = world.open();
+            assert!(engine.statistics().disk_full);
+            for number in 1..=writes {
+                let key = format!("{number:02}");
+                assert!(read(&engine, &key).is_some());
+                engine.write(delete(&key, 1_000 + number)).unwrap();
+                assert_eq!(read(&engine, &key), None);
+            }
+            assert!(matches!(
+                engine.write(put("more", 5_000, "v")),
+                Err(Error::DiskFull)
+            ));
+        }
+    }
+}
+
+/// A store that became full and was killed starts with what is left, little as it is.
+#[test]
+fn a_full_store_starts_again() {
+    let mut world = World::new();
+    world.options.compression = lsm::Compression::None;
+    let engine = world.open();
+    world.memory.set_capacity(400 << 10);
+    let mut number = 0;
+    while !engine.statistics().disk_full {
+        number += 1;
+        let _ = engine.write(put(&format!("{number:05}"), number, &"x".repeat(200)));
+    }
+    drop(engine);
+    for left in [2_u64 << 10, 4 << 10, 16 << 10, 64 << 10] {
+        let mut after = World::on(Arc::new(world.memory.clone_synced()));
+        after.options = world.options.clone();
+        after.memory.set_capacity(after.memory.used_bytes() + left);
+        let engine = after.open();
+        assert!(read(&engine, "00001").is_some(), "{left} bytes left");
+        assert!(engine.statistics().disk_full);
+        engine.write(delete("00001", 1 << 40)).unwrap();
+        assert_eq!(read(&engine, "00001"), None);
+    }
+}
+
+/// The log's file that has records.
+fn log_with_records(world: &World) -> std::path::PathBuf {
+    let names = world.memory.list(&World::folder()).unwrap();
+    let first = names.iter().find(|name| name.ends_with(".wal")).unwrap();
+    World::folder().join(first)
+}
+
+#[test]
+fn a_torn_tail_is_reported_and_dropped() {
+    let mut world = World::new();
+    world.options.durability = Durability::Os;
+    let engine = world.open();
+    engine.write(put("a", 1, "v")).unwrap();
+    drop(engine);
+    let world = World::on(Arc::new(world.memory.crash_clone(&mut |_| true)));
+    // The value's only byte: the last of the log.
+    let log = log_with_records(&world);
+    let file = world.memory.open(&log).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    let last = bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64;
+    world.memory.corrupt(&log, last, 1).unwrap();
+    let (engine, report) = world.try_open().unwrap();
+    assert_eq!(read(&engine, "a"), None);
+    assert_eq!(report.entries_replayed, 0);
+    // The group, behind the 24 bytes of the segment's header.
+    assert_eq!(report.torn_bytes, last + 1 - 24);
+    drop(engine);
+    assert_eq!(world.try_open().unwrap().1.torn_bytes, 0);
+}
+
+#[test]
+fn a_damaged_log_is_named_with_the_offset() {
+    let world = World::new();
+    let engine = world.open();
+    engine.write(put("a", 1, "v")).unwrap();
+    engine.write(put("b", 2, "v")).unwrap();
+    engine.write(put("c", 3, "v")).unwrap();
+    drop(engine);
+    let log = log_with_records(&world);
+    // In the first group, which the third says was synced.
+    world.memory.corrupt(&log, 60, 1).unwrap();
+    match world.try_open() {
+        Err(Error::Corrupt { file, offset, .. }) => {
+            assert_eq!((&*file, offset), (&*log, 24));
+        }
+        other => panic!("{:?}", other.map(|(_, report)| report)),
+    }
+}
+
+#[test]
+fn a_missing_table_is_corruption() {
+    let world = World::new();
+    let engine = world.open();
+    engine.write(put("a", 1, "v")).unwrap();
+    engine.flush().unwrap();
+    drop(engine);
+    let names = world.memory.list(&World::folder()).unwrap();
+    let table = names.iter().find(|name| name.ends_with(".sst")).unwrap();
+    let table = World::folder().join(table);
+    world.memory.remove(&table).unwrap();
+    match world.try_open() {
+        Err(Error::Corrupt { file, .. }) => assert_eq!(&*file, table),
+        other => panic!("{:?}", other.map(|(_, report)| report)),
+    }
+}

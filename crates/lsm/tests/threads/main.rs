@@ -222,10 +222,11 @@ impl Run {
     }
 
     fn run_marcher(&self, marcher: usize) {
-        let manner = [Manner::Blocking, Manner::Batch][marcher % 2];
+        // The ring that a scan comes to first is the one that moves by batches.
+        let manner = [Manner::Batch, Manner::Blocking][marcher % 2];
         let inbox = Arc::default();
         for number in 0..self.batches {
-            let batch = self.ledger.march(marcher, 1 + number as u64 % 23);
+            let batch = self.ledger.march(marcher, 1 + number as u64 % 60);
             self.write(manner, &inbox, &batch);
         }
         self.ledger.retire(SCATTERERS + marcher);

@@ -113,6 +113,9 @@ pub(crate) struct ReplicaLine {
 /// What became of a request that failed, replica by replica.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Receipt {
+    /// How many replicas have answered as asked; the header of the reply says so.
+    #[serde(skip)]
+    pub(crate) acks: u8,
     /// The write's timestamp, a decimal number in a string: JSON's numbers do
     /// not hold all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -396,6 +399,7 @@ impl Coordinator {
 
     fn receipt(&self, timestamp: Option<Timestamp>, outcome: ReplicaOutcome) -> Receipt {
         Receipt {
+            acks: 0,
             timestamp: timestamp.map(|timestamp| timestamp.to_string()),
             replicas: vec![ReplicaLine {
                 url: self.url.to_string(),

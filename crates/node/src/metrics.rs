@@ -123,8 +123,13 @@ impl Metrics {
             .unwrap_or_default()
     }
 
-    /// All of it in the OpenMetrics text format.
+    /// All of it in Prometheus' text format, version 0.0.4.
     pub(crate) fn text(&self, shared: &Shared) -> String {
+        prometheus_text(&self.open_metrics_text(shared))
+    }
+
+    /// All of it in the OpenMetrics text format.
+    pub(crate) fn open_metrics_text(&self, shared: &Shared) -> String {
         let mut registry = Registry::with_prefix("kvorum");
         registry.register_collector(Box::new(Snapshot::of(self, shared)));
         let mut text = String::new();
@@ -138,6 +143,38 @@ impl Metrics {
     fn sum(&self, of: impl Fn(&RuntimeMetrics) -> u64) -> u64 {
         self.runtimes.iter().map(|runtime| of(runtime)).sum()
     }
+}
+
+/// OpenMetrics as the older format has it: there the names of counters end in
+/// `_total` also where their help and type are told, and there is no end mark.
+fn prometheus_text(open_metrics: &str) -> String {
+    let mut text = String::with_capacity(open_metrics.len());
+    let mut lines = open_metrics.lines().peekable();
+    while let Some(line) = lines.next() {
+        if line == "# EOF" {
+            break;
+        }
+        let told = ["# HELP ", "# TYPE "]
+            .iter()
+            .find_map(|mark| Some((*mark, line.strip_prefix(mark)?.split_once(' ')?)));
+        let Some((mark, (name, rest))) = told else {
+            text.extend([line, "\n"]);
+            continue;
+        };
+        // The type follows the help.
+        let of_type = if mark == "# TYPE " {
+            line
+        } else {
+            lines.peek().copied().unwrap_or_default()
+        };
+        let suffix = if of_type.ends_with(" counter") {
+            "_total"
+        } else {
+            ""
+        };
+        text.extend([mark, name, suffix, " ", rest, "\n"]);
+    }
+    text
 }
 
 /// The numbers of one scrape.
@@ -468,6 +505,15 @@ mod tests {
                 "{took_us}"
             );
         }
+    }
+
+    #[test]
+    fn counters_are_named_in_full_in_the_older_format() {
+        let open = "# HELP a All a.\n# TYPE a counter\na_total{b=\"c\"} 1\n\
+                    # HELP d A d.\n# TYPE d gauge\nd 2.0\n# EOF\n";
+        let older = "# HELP a_total All a.\n# TYPE a_total counter\na_total{b=\"c\"} 1\n\
+                     # HELP d A d.\n# TYPE d gauge\nd 2.0\n";
+        assert_eq!(prometheus_text(open), older);
     }
 
     #[test]

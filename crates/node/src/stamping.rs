@@ -21,7 +21,8 @@ pub(crate) struct Stamping {
 struct State {
     /// `None` until the store is open: before that, what it holds is unknown.
     hybrid: Option<HybridClock>,
-    /// As many as there are writes between stamp and engine: a few.
+    /// In their order. As many as there are writes between stamp and engine:
+    /// up to the requests in flight when many come at once.
     pending: Vec<Timestamp>,
 }
 
@@ -29,6 +30,7 @@ struct State {
 pub(crate) struct Stamp {
     stamping: Arc<Stamping>,
     timestamp: Timestamp,
+    is_pending: bool,
 }
 
 impl Stamping {
@@ -55,6 +57,7 @@ impl Stamping {
         Some(Stamp {
             stamping: Arc::clone(self),
             timestamp,
+            is_pending: true,
         })
     }
 
@@ -77,7 +80,7 @@ impl Stamping {
     /// the engine has; [`Timestamp::ZERO`] before [`Stamping::begin`].
     pub(crate) fn drop_bound(&self) -> Timestamp {
         let state = lock(&self.state);
-        match (&state.hybrid, state.pending.iter().min()) {
+        match (&state.hybrid, state.pending.first()) {
             (None, _) => Timestamp::ZERO,
             (Some(_), Some(least)) => *least,
             (Some(hybrid), None) => hybrid.greatest(),
@@ -90,17 +93,33 @@ impl Stamp {
     pub(crate) fn timestamp(&self) -> Timestamp {
         self.timestamp
     }
+
+    /// Drops stamps of one clock at the cost of one, if they come in their order.
+    pub(crate) fn end_all(stamps: impl Iterator<Item = Self>) {
+        let mut stamps = stamps.peekable();
+        let Some(first) = stamps.peek() else { return };
+        let stamping = Arc::clone(&first.stamping);
+        let mut state = lock(&stamping.state);
+        state.pending.retain(|pending| {
+            let ended = stamps.next_if(|stamp| stamp.timestamp == *pending);
+            ended.is_none_or(|mut stamp| {
+                stamp.is_pending = false;
+                false
+            })
+        });
+        // What came out of order takes the lock itself.
+        drop(state);
+    }
 }
 
 impl Drop for Stamp {
     fn drop(&mut self) {
+        if !self.is_pending {
+            return;
+        }
         let mut state = lock(&self.stamping.state);
-        if let Some(place) = state
-            .pending
-            .iter()
-            .position(|pending| *pending == self.timestamp)
-        {
-            state.pending.swap_remove(place);
+        if let Ok(place) = state.pending.binary_search(&self.timestamp) {
+            state.pending.remove(place);
         }
     }
 }
@@ -154,5 +173,20 @@ mod tests {
         assert_eq!(stamping.drop_bound(), least, "the first is still pending");
         drop(first);
         assert_eq!(stamping.drop_bound(), greatest);
+    }
+
+    #[test]
+    fn stamps_that_end_together_are_pending_no_more_in_whatever_order() {
+        let stamping = at(1_000);
+        stamping.begin(Timestamp::ZERO);
+        for order in [[0, 2], [2, 0]] {
+            let mut stamps: Vec<_> = (0..4).map(|_| stamping.stamp()).collect();
+            let between = stamps[1].as_ref().unwrap().timestamp();
+            let ended: Vec<_> = order.map(|number| stamps[number].take().unwrap()).into();
+            Stamp::end_all(ended.into_iter());
+            assert_eq!(stamping.drop_bound(), between);
+            Stamp::end_all(stamps.into_iter().flatten());
+            assert_eq!(stamping.drop_bound(), stamping.greatest());
+        }
     }
 }

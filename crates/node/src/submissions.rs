@@ -66,7 +66,7 @@ impl Submissions {
             });
             self.engine.submit_batch(batch, &self.outbox);
             // Not before: until now nobody else knew of these writes.
-            stamps.clear();
+            Stamp::end_all(stamps.drain(..));
         }
     }
 }

@@ -296,9 +296,9 @@ impl RequestBody {
         }
     }
 
-    /// Whether there is nothing (more) to read.
+    /// Whether there is nothing (more) to read, so that another request may follow.
     pub(crate) fn is_ended(&self) -> bool {
-        self.ended
+        self.ended && !self.broken
     }
 
     /// Whether the body comes in chunks.
@@ -379,7 +379,7 @@ impl RequestBody {
     /// Gets rid of what was not read, if that takes little: then the
     /// connection can go on. Says whether it can.
     pub(crate) async fn discard(&mut self, progress: &Progress) -> bool {
-        if self.ended {
+        if self.is_ended() {
             return true;
         }
         if self.broken || self.expects_continue || self.is_announced_longer_than(DRAIN_BYTES_MAX) {

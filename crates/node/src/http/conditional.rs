@@ -93,12 +93,7 @@ pub(crate) fn range_format(headers: &HeaderMap) -> RangeFormat {
     for value in headers.get_all(ACCEPT) {
         let Ok(text) = value.to_str() else { continue };
         for element in text.split(',') {
-            let mut parts = element.split(';').map(str::trim);
-            let media = parts.next().unwrap_or("");
-            let weight = parts
-                .filter_map(|part| part.split_once('='))
-                .find(|(name, _)| name.trim().eq_ignore_ascii_case("q"))
-                .map_or(1000, |(_, weight)| milli_weight(weight.trim()));
+            let (media, weight) = weighted(element);
             json.consider(media, "application/x-ndjson", weight);
             plain.consider(media, "application/octet-stream", weight);
         }
@@ -109,6 +104,33 @@ pub(crate) fn range_format(headers: &HeaderMap) -> RangeFormat {
     } else {
         RangeFormat::Plain
     }
+}
+
+/// An element of a list without its parameters, and its weight in thousandths.
+fn weighted(element: &str) -> (&str, u16) {
+    let mut parts = element.split(';').map(str::trim);
+    let name = parts.next().unwrap_or("");
+    let weight = parts
+        .filter_map(|part| part.split_once('='))
+        .find(|(name, _)| name.trim().eq_ignore_ascii_case("q"))
+        .map_or(1000, |(_, weight)| milli_weight(weight.trim()));
+    (name, weight)
+}
+
+/// Whether `Accept` asks for OpenMetrics by name; Prometheus' older text is
+/// what everything else reads.
+pub(crate) fn wants_open_metrics(headers: &HeaderMap) -> bool {
+    let mut open = Preference::default();
+    let mut plain = Preference::default();
+    for value in headers.get_all(ACCEPT) {
+        let Ok(text) = value.to_str() else { continue };
+        for element in text.split(',') {
+            let (media, weight) = weighted(element);
+            open.consider(media, "application/openmetrics-text", weight);
+            plain.consider(media, "text/plain", weight);
+        }
+    }
+    open.exactness == 3 && open.weight > 0 && open.rank() >= plain.rank()
 }
 
 /// What a list says of one media type: the most exact element counts.
@@ -162,7 +184,10 @@ pub(crate) fn wants_trailers(headers: &HeaderMap) -> bool {
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
-        .any(|element| element.trim().eq_ignore_ascii_case("trailers"))
+        .any(|element| {
+            let (name, weight) = weighted(element);
+            name.eq_ignore_ascii_case("trailers") && weight > 0
+        })
 }
 
 #[cfg(test)]
@@ -246,7 +271,30 @@ mod tests {
     fn trailers_are_sent_to_those_who_ask() {
         assert!(wants_trailers(&headers("te", &["trailers"])));
         assert!(wants_trailers(&headers("te", &["gzip, Trailers"])));
+        assert!(wants_trailers(&headers("te", &["trailers;q=0.5"])));
+        assert!(!wants_trailers(&headers("te", &["trailers; q=0"])));
         assert!(!wants_trailers(&headers("te", &["gzip"])));
         assert!(!wants_trailers(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn open_metrics_are_for_those_who_name_them() {
+        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,\
+                          text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
+        for (accept, expected) in [
+            (prometheus, true),
+            ("application/openmetrics-text", true),
+            ("application/openmetrics-text;q=0", false),
+            ("application/openmetrics-text;q=0.2,text/plain", false),
+            ("text/plain", false),
+            ("*/*", false),
+        ] {
+            assert_eq!(
+                wants_open_metrics(&headers("accept", &[accept])),
+                expected,
+                "{accept}"
+            );
+        }
+        assert!(!wants_open_metrics(&HeaderMap::new()));
     }
 }

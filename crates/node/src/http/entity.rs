@@ -11,7 +11,9 @@ use crate::http::problem::Problem;
 use crate::http::route::Verb;
 use crate::http::{check_body_limit, enter};
 use bytes::Bytes;
-use hyper::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use hyper::header::{
+    CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH,
+};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response, StatusCode};
 use lsm::{Entry, Expiry, Kind, Timestamp};
@@ -38,7 +40,7 @@ pub(crate) async fn get(
         .coordinator
         .read(&parameters.key, deadline)
         .await
-        .map_err(Problem::of_failure)?;
+        .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;
     drop(place);
     let Some(entry) = found.entry else {
         let mut response = Problem::absent().into_response();
@@ -70,6 +72,9 @@ pub(crate) async fn put(
     body: &mut RequestBody,
 ) -> Result<Response<ResponseBody>, Problem> {
     let parameters = parameters::entity(head.uri.query(), true, context.replica_rules())?;
+    if head.headers.contains_key(CONTENT_RANGE) {
+        return Err(Problem::partial_put());
+    }
     check_unconditional(&head.headers)?;
     check_body_limit(context, body)?;
     // A body on its way counts by its bytes, not as a request in flight: slow
@@ -92,7 +97,7 @@ pub(crate) async fn put(
         .coordinator
         .write(&parameters.key, change, parameters.replicas, deadline)
         .await
-        .map_err(Problem::of_failure)?;
+        .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;
     let mut response = with_status(StatusCode::CREATED);
     let headers = response.headers_mut();
     let tag = EntityTag::with_hash(written.timestamp, hash);
@@ -123,7 +128,7 @@ pub(crate) async fn delete(
             deadline,
         )
         .await
-        .map_err(Problem::of_failure)?;
+        .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;
     let mut response = with_status(StatusCode::ACCEPTED);
     let headers = response.headers_mut();
     headers.insert(ETAG, EntityTag::of(written.timestamp, &[]).header());
@@ -175,7 +180,8 @@ fn set_version(headers: &mut HeaderMap, timestamp: Timestamp) {
     headers.insert(VERSION, HeaderValue::from(timestamp.as_u64()));
 }
 
-fn set_acks(headers: &mut HeaderMap, acks: u8, replicas: Replicas) {
+/// Sets the header that tells how many of the replicas have answered.
+pub(crate) fn set_acks(headers: &mut HeaderMap, acks: u8, replicas: Replicas) {
     let value = match (acks, replicas.from) {
         (1, 1) => HeaderValue::from_static("1/1"),
         // Digits and a slash: always a valid value.

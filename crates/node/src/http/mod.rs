@@ -1,7 +1,7 @@
 //! HTTP: from a request to its answer.
 //!
 //! The checks come in a fixed order, so that a client knows what a status
-//! says of the rest: path (`400`), method (`405`), parameters (`400`), what is
+//! says of the rest: what HTTP asks of any head (`400`, `414`, `431`, `501`), path (`400`), method (`405`), parameters (`400`), what is
 //! not implemented (`501`, `505`), body limit (`413`), admission (`503`). A
 //! body is read after all of them. Status and metrics are outside admission.
 
@@ -10,6 +10,7 @@ mod conditional;
 pub(crate) mod connection;
 mod entities;
 mod entity;
+mod head;
 mod json_line;
 mod node_pages;
 pub(crate) use parameters::ReplicaRules;
@@ -42,10 +43,15 @@ pub(crate) async fn answer(
     progress.request_begins();
     let (head, incoming) = request.into_parts();
     let mut body = RequestBody::new(incoming, &head.headers);
-    let mut response = match dispatch(context, progress, &head, &mut body, began).await {
-        Ok(response) => response,
-        Err(problem) => problem.into_response(),
+    let answered = match head::check(&head, body.is_chunked()) {
+        Ok(()) => dispatch(context, progress, &head, &mut body, began).await,
+        Err(problem) => {
+            // Whoever is wrong about the head may be so about the body's end.
+            body.distrust();
+            Err(problem)
+        }
     };
+    let mut response = answered.unwrap_or_else(Problem::into_response);
     if !body.is_ended() && !body.discard(progress).await {
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("close"));

@@ -4,6 +4,7 @@
 use crate::context::Context;
 use crate::http::body::{RequestBody, ResponseBody};
 use crate::http::check_body_limit;
+use crate::http::conditional::wants_open_metrics;
 use crate::http::parameters;
 use crate::http::problem::Problem;
 use bytes::Bytes;
@@ -49,8 +50,15 @@ struct Store {
     memtable_bytes: u64,
     log_bytes: u64,
     cache_bytes: u64,
-    write_amplification: f64,
-    space_amplification: f64,
+    /// Whether puts are refused for want of space.
+    disk_full: bool,
+    /// Why the store is read-only, if it is.
+    poisoned: Option<String>,
+    /// Not told before the first table was written: there is nothing to compare.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write_amplification: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    space_amplification: Option<f64>,
 }
 
 /// `GET` and `HEAD` of the status.
@@ -102,8 +110,14 @@ pub(crate) fn status(
             memtable_bytes: statistics.memtable_bytes,
             log_bytes: statistics.log_bytes,
             cache_bytes: statistics.cache_bytes,
-            write_amplification: statistics.write_amplification(),
-            space_amplification: statistics.space_amplification(),
+            disk_full: statistics.disk_full,
+            write_amplification: (statistics.flushes > 0).then(|| statistics.write_amplification()),
+            space_amplification: statistics
+                .levels
+                .iter()
+                .any(|level| level.bytes > 0)
+                .then(|| statistics.space_amplification()),
+            poisoned: statistics.poisoned,
         },
     };
     // Strings and numbers always have a JSON form.
@@ -119,11 +133,19 @@ pub(crate) fn metrics(
 ) -> Result<Response<ResponseBody>, Problem> {
     parameters::none(head.uri.query())?;
     check_body_limit(context, body)?;
-    let text = context.shared().metrics.text(context.shared());
-    Ok(page(
-        "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        Bytes::from(text),
-    ))
+    let shared = context.shared();
+    let (content_type, text) = if wants_open_metrics(&head.headers) {
+        (
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            shared.metrics.open_metrics_text(shared),
+        )
+    } else {
+        (
+            "text/plain; version=0.0.4; charset=utf-8",
+            shared.metrics.text(shared),
+        )
+    };
+    Ok(page(content_type, Bytes::from(text)))
 }
 
 fn page(content_type: &'static str, body: Bytes) -> Response<ResponseBody> {

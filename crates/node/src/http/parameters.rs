@@ -100,13 +100,16 @@ pub(crate) fn entity(
             "is another spelling of ack and from: give one or the other",
         ));
     }
-    let (ack, from) = match pair {
-        Some((ack, from)) => (Some(ack), Some(from)),
-        None => (ack, from),
-    };
+    let replicas = match pair {
+        Some((ack, from)) => replicas_of(Some(ack), Some(from), rules).map_err(|error| {
+            let detail = format!("is out of range: {}", error.detail);
+            ParameterError::new("replicas", detail)
+        }),
+        None => replicas_of(ack, from, rules),
+    }?;
     Ok(EntityParameters {
         key,
-        replicas: replicas_of(ack, from, rules)?,
+        replicas,
         ttl_seconds,
     })
 }
@@ -120,8 +123,8 @@ pub(crate) fn range(query: Option<&str>) -> Result<RangeParameters, ParameterErr
     for parameter in pairs(query) {
         let (name, value) = parameter?;
         match name.as_slice() {
-            b"start" => set(&mut start, "start", key_of("start", value)?)?,
-            b"end" => set(&mut end, "end", key_of("end", value)?)?,
+            b"start" => set(&mut start, "start", bound_of("start", value)?)?,
+            b"end" => set(&mut end, "end", bound_of("end", value)?)?,
             b"limit" => {
                 let number = number_of("limit", &value)?;
                 if number == 0 {
@@ -235,17 +238,26 @@ fn set<T>(slot: &mut Option<T>, name: &str, value: T) -> Result<(), ParameterErr
 }
 
 fn key_of(name: &str, value: KeyBytes) -> Result<KeyBytes, ParameterError> {
-    match value.len() {
-        0 => Err(ParameterError::new(
-            name,
-            format_args!("is empty: give 1 to {KEY_BYTES_MAX} bytes"),
-        )),
-        1..=KEY_BYTES_MAX => Ok(value),
-        bytes => Err(ParameterError::new(
-            name,
-            format_args!("has {bytes} bytes: give 1 to {KEY_BYTES_MAX}"),
-        )),
+    check_length(name, value, KEY_BYTES_MAX)
+}
+
+/// A bound of a range: a key, or the longest key and a byte more, by which a
+/// range goes on behind it.
+fn bound_of(name: &str, value: KeyBytes) -> Result<KeyBytes, ParameterError> {
+    check_length(name, value, KEY_BYTES_MAX + 1)
+}
+
+fn check_length(name: &str, value: KeyBytes, bytes_max: usize) -> Result<KeyBytes, ParameterError> {
+    let bytes = value.len();
+    if bytes == 0 {
+        let detail = format_args!("is empty: give 1 to {bytes_max} bytes");
+        return Err(ParameterError::new(name, detail));
     }
+    if bytes > bytes_max {
+        let detail = format_args!("has {bytes} bytes: give 1 to {bytes_max}");
+        return Err(ParameterError::new(name, detail));
+    }
+    Ok(value)
 }
 
 fn number_of(name: &str, value: &[u8]) -> Result<u64, ParameterError> {
@@ -409,7 +421,9 @@ mod tests {
             ("id=a&replicas=1/1/1", "replicas"),
             ("id=a&replicas=1/1&ack=1", "replicas"),
             ("id=a&replicas=1/1&from=1", "replicas"),
-            ("id=a&replicas=2/2", "from"),
+            ("id=a&replicas=2/2", "replicas"),
+            ("id=a&replicas=2/1", "replicas"),
+            ("id=a&replicas=0/1", "replicas"),
             ("id=a&ttl=0", "ttl"),
             ("id=a&ttl=281474976711", "ttl"),
             ("id=a&ttl=1s", "ttl"),

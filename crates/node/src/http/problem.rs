@@ -1,8 +1,9 @@
 //! Refusals and failures: what the client is told, as `application/problem+json`
 //! (RFC 9457), and the one table from what went wrong to a status.
 
-use crate::coordinator::{BatchFailure, Failure, Receipt};
+use crate::coordinator::{BatchFailure, Failure, Receipt, Replicas};
 use crate::http::body::ResponseBody;
+use crate::http::entity::set_acks;
 use crate::http::parameters::ParameterError;
 use bytes::Bytes;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -21,6 +22,8 @@ pub(crate) struct Problem {
     parameter: Option<Box<str>>,
     allow: Option<&'static str>,
     receipt: Option<Box<Receipt>>,
+    /// The answers in hand, of how many replicas.
+    acks: Option<(u8, Replicas)>,
 }
 
 #[derive(Serialize)]
@@ -52,6 +55,7 @@ impl Problem {
             parameter: None,
             allow: None,
             receipt: None,
+            acks: None,
         }
     }
 
@@ -75,6 +79,68 @@ impl Problem {
         );
         problem.allow = Some(allow);
         problem
+    }
+
+    /// The target is longer than any that could be right.
+    pub(crate) fn target_too_long(bytes_max: usize) -> Self {
+        Self::new(
+            StatusCode::URI_TOO_LONG,
+            "target-too-long",
+            "Target Too Long",
+            format!("the request's target is longer than {bytes_max} bytes: use shorter keys"),
+        )
+    }
+
+    /// The header fields are longer than any node needs.
+    pub(crate) fn fields_too_long(bytes_max: usize) -> Self {
+        Self::new(
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "header-too-long",
+            "Header Too Long",
+            format!(
+                "the header fields are longer than {bytes_max} bytes: send fewer or shorter ones"
+            ),
+        )
+    }
+
+    /// No `Host`, or several.
+    pub(crate) fn bad_host() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "bad-host",
+            "Bad Host",
+            "HTTP/1.1 asks for exactly one Host field in each request: send one",
+        )
+    }
+
+    /// A body in another transfer coding than chunks.
+    pub(crate) fn unknown_transfer_coding() -> Self {
+        Self::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "unknown-transfer-coding",
+            "Unknown Transfer Coding",
+            "chunked is the only transfer coding here: send the value as it is to be stored",
+        )
+    }
+
+    /// A `Transfer-Encoding` that makes no sense.
+    pub(crate) fn bad_transfer_coding() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "bad-transfer-coding",
+            "Bad Transfer Coding",
+            "Transfer-Encoding is to be `chunked`, once",
+        )
+    }
+
+    /// A `PUT` of a part.
+    pub(crate) fn partial_put() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "partial-put",
+            "Partial Put",
+            "a PUT with Content-Range would replace a value by a part of it: send the whole value",
+        )
     }
 
     /// A precondition on a write: not to heed it could lose data.
@@ -158,11 +224,12 @@ impl Problem {
     }
 
     /// What an entity request came to, as a status: the only such table.
-    pub(crate) fn of_failure(failure: Failure) -> Self {
+    pub(crate) fn of_failure(failure: Failure, replicas: Replicas) -> Self {
         match failure {
             Failure::Overloaded => Self::overloaded(),
             Failure::NoStamp => Self::clock_out_of_bounds(),
             Failure::DiskFull(receipt) => Self {
+                acks: Some((receipt.acks, replicas)),
                 receipt: Some(Box::new(receipt)),
                 ..Self::new(
                     StatusCode::INSUFFICIENT_STORAGE,
@@ -171,16 +238,25 @@ impl Problem {
                     "the node's disk is full: delete entities or give it room; reads go on",
                 )
             },
-            Failure::NotEnoughReplicas(receipt) => Self {
-                receipt: Some(Box::new(receipt)),
-                ..Self::new(
-                    StatusCode::GATEWAY_TIMEOUT,
-                    "not-enough-replicas",
-                    "Not Enough Replicas",
-                    "too few replicas answered as asked; a write may still appear later: \
-                     repeating it is safe",
-                )
-            },
+            Failure::NotEnoughReplicas(receipt) => {
+                let detail = match receipt.timestamp {
+                    Some(_) => {
+                        "too few replicas answered as asked; the write may still appear later: \
+                         repeating it is safe"
+                    }
+                    None => "too few replicas answered as asked: try again, or with a smaller ack",
+                };
+                Self {
+                    acks: Some((receipt.acks, replicas)),
+                    receipt: Some(Box::new(receipt)),
+                    ..Self::new(
+                        StatusCode::GATEWAY_TIMEOUT,
+                        "not-enough-replicas",
+                        "Not Enough Replicas",
+                        detail,
+                    )
+                }
+            }
         }
     }
 
@@ -195,6 +271,9 @@ impl Problem {
         );
         if let Some(allow) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        if let Some((acks, replicas)) = self.acks {
+            set_acks(headers, acks, replicas);
         }
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -265,8 +344,11 @@ mod tests {
     use super::*;
     use crate::coordinator::{ReplicaLine, ReplicaOutcome};
 
+    const REPLICAS: Replicas = Replicas { ack: 1, from: 1 };
+
     fn receipt() -> Receipt {
         Receipt {
+            acks: 0,
             timestamp: Some("7".to_owned()),
             replicas: vec![ReplicaLine {
                 url: "http://a:1".to_owned(),
@@ -283,7 +365,10 @@ mod tests {
             (Failure::DiskFull(receipt()), 507),
             (Failure::NotEnoughReplicas(receipt()), 504),
         ] {
-            let response = Problem::of_failure(failure).into_response();
+            let response = Problem::of_failure(failure, REPLICAS).into_response();
+            let acks = response.headers().get("kvorum-acks");
+            let replicas_took_part = matches!(status, 504 | 507);
+            assert_eq!(acks.is_some_and(|acks| acks == "0/1"), replicas_took_part);
             assert_eq!(response.status().as_u16(), status);
             let retry = response.headers().contains_key(RETRY_AFTER);
             assert_eq!(retry, status == 503);
@@ -292,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_receipt_says_what_became_of_each_replica() {
-        let problem = Problem::of_failure(Failure::NotEnoughReplicas(receipt()));
+        let problem = Problem::of_failure(Failure::NotEnoughReplicas(receipt()), REPLICAS);
         let document: serde_json::Value = serde_json::from_slice(&problem.document()).unwrap();
         assert_eq!(document["title"], "Not Enough Replicas");
         assert_eq!(document["status"], 504);
@@ -301,5 +386,19 @@ mod tests {
             document["replicas"],
             serde_json::json!([{"url": "http://a:1", "outcome": "timeout"}])
         );
+    }
+
+    #[test]
+    fn a_read_that_failed_does_not_speak_of_a_write() {
+        let detail_of = |receipt| {
+            let failure = Failure::NotEnoughReplicas(receipt);
+            Problem::of_failure(failure, REPLICAS).detail.into_owned()
+        };
+        assert!(detail_of(receipt()).contains("write"));
+        let of_a_read = Receipt {
+            timestamp: None,
+            ..receipt()
+        };
+        assert!(!detail_of(of_a_read).contains("write"));
     }
 }

@@ -117,6 +117,11 @@ fn keys_of_the_greatest_length_fit_with_every_byte_escaped() {
     );
     let range = client.get(&format!("/v0/entities?start={key}&end={key}"));
     assert_eq!(range.status, 200);
+    // To go on behind it takes one byte more.
+    let behind = client.get(&format!("/v0/entities?start={key}%00&end={key}%00"));
+    assert_eq!(behind.status, 200);
+    let too_far = client.get(&format!("/v0/entities?start={key}%00%00"));
+    assert_eq!(too_far.status, 400);
     let too_long = client.get(&format!("/v0/entity?id={key}a"));
     assert_eq!(too_long.status, 400);
 }

@@ -31,6 +31,13 @@ fn checks_come_in_their_order() {
         // Then what is not implemented.
         ("PUT", "/v0/entity?id=a", "if-match: *\r\n", "12345", 501),
         ("DELETE", "/v0/entity?id=a", "if-none-match: *\r\n", "", 501),
+        (
+            "PUT",
+            "/v0/entity?id=a",
+            "content-range: bytes 0-0/5\r\n",
+            "12345",
+            400,
+        ),
         // Then the body.
         ("PUT", "/v0/entity?id=a", "", "12345", 413),
         ("PUT", "/v0/entity?id=a", "", "1234", 201),
@@ -176,11 +183,88 @@ fn status_and_metrics_tell_of_the_node() {
     assert_eq!(status["name"], node.url());
     assert_eq!(status["state"], "serving");
     assert_eq!(status["store"]["state"], "open");
+    assert_eq!(status["store"]["disk_full"], false);
+    assert!(status["store"]["poisoned"].is_null());
+    let store = status["store"].as_object().unwrap();
+    assert!(
+        !store.contains_key("write_amplification"),
+        "there are no tables"
+    );
+    assert!(
+        !store.contains_key("space_amplification"),
+        "there are no tables"
+    );
     assert!(status["uptime_seconds"].is_u64());
     assert_eq!(status["cluster"][0]["url"], node.url());
     let metrics = client.get("/metrics");
     assert_eq!(metrics.status, 200);
     let line = "kvorum_requests_total{method=\"PUT\",status=\"201\"} 1";
     assert!(metrics.text().lines().any(|known| known == line));
-    assert!(metrics.text().ends_with("# EOF\n"));
+    assert_eq!(
+        metrics.header("content-type"),
+        Some("text/plain; version=0.0.4; charset=utf-8")
+    );
+    let buckets = "kvorum_request_seconds_bucket{method=\"PUT\",le=\"+Inf\"} 1";
+    let buckets_swapped = "kvorum_request_seconds_bucket{le=\"+Inf\",method=\"PUT\"} 1";
+    assert!(
+        metrics
+            .text()
+            .lines()
+            .any(|known| known == buckets || known == buckets_swapped)
+    );
+    assert!(!metrics.text().contains("# EOF"));
+    let headers = "accept: application/openmetrics-text\r\n";
+    let open = client.request("GET", "/metrics", headers, b"");
+    assert_eq!(
+        open.header("content-type"),
+        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
+    );
+    assert!(open.text().ends_with("# EOF\n"));
+}
+
+#[test]
+fn what_http_asks_of_a_head_is_checked_first() {
+    let node = start();
+    let put = "PUT /v0/entity?id=a HTTP/1.1\r\n";
+    let chunks = "3\r\nval\r\n0\r\n\r\n";
+    let long = "a".repeat(40_000);
+    for (request, status) in [
+        ("GET /v0/entity?id=a HTTP/1.1\r\n\r\n".to_owned(), 400),
+        (
+            "GET /v0/entity?id=a HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n".to_owned(),
+            400,
+        ),
+        (
+            format!("{put}host: a\r\ntransfer-encoding: gzip, chunked\r\n\r\n{chunks}"),
+            501,
+        ),
+        (
+            format!("{put}host: a\r\ntransfer-encoding: chunked, chunked\r\n\r\n{chunks}"),
+            400,
+        ),
+        (
+            format!("GET /v0/entity?id={long} HTTP/1.1\r\nhost: a\r\n\r\n"),
+            414,
+        ),
+        (
+            format!("GET /v0/entity?id=a HTTP/1.1\r\nhost: a\r\nx: {long}\r\n\r\n"),
+            431,
+        ),
+    ] {
+        let mut client = Client::connect(&node);
+        client.send(&request);
+        let reply = client.reply_to("GET");
+        let shown = &request[..request.len().min(99)];
+        assert_eq!(reply.status, status, "{shown}");
+        assert_eq!(reply.json()["status"], status, "{shown}");
+        assert_eq!(reply.header("connection"), Some("close"), "{shown}");
+        client.finish();
+        client.assert_closed();
+    }
+    let mut client = Client::connect(&node);
+    assert_eq!(
+        client.get("/v0/entity?id=a").status,
+        404,
+        "nothing was stored"
+    );
 }

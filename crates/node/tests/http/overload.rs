@@ -51,6 +51,7 @@ fn a_write_that_takes_too_long_ends_in_a_receipt() {
     let reply = client.reply_to("PUT");
     gate.open();
     assert_eq!(reply.status, 504);
+    assert_eq!(reply.header("kvorum-acks"), Some("0/1"));
     let receipt = reply.json();
     assert_eq!(receipt["title"], "Not Enough Replicas");
     assert_eq!(
@@ -187,6 +188,8 @@ fn a_full_disk_refuses_puts_and_nothing_else() {
         .find(|reply| reply.status != 201)
         .expect("the disk is full at last");
     assert_eq!(refused.status, 507);
+    assert_eq!(refused.header("kvorum-acks"), Some("0/1"));
+    assert_eq!(client.get("/v0/status").json()["store"]["disk_full"], true);
     assert_eq!(refused.json()["replicas"][0]["outcome"], "full");
     assert_eq!(client.get("/v0/entity?id=a").text(), "value");
     assert_eq!(client.delete("/v0/entity?id=a").status, 202);
@@ -205,5 +208,7 @@ fn a_store_that_cannot_sync_is_a_failed_replica() {
         assert_eq!(reply.json()["replicas"][0]["outcome"], "failed");
     }
     assert_eq!(client.get("/v0/entity?id=a").text(), "value");
-    assert_ne!(client.get("/v0/status").json()["store"]["state"], "open");
+    let status = client.get("/v0/status").json();
+    assert_ne!(status["store"]["state"], "open");
+    assert!(status["store"]["poisoned"].is_string());
 }

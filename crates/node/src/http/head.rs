@@ -1,0 +1,139 @@
+//! Heads of requests: what HTTP itself asks of them (RFC 9110, RFC 9112), and
+//! how long they may be. All of it is looked at before anything else.
+
+use crate::http::problem::Problem;
+use hyper::header::{HOST, TRANSFER_ENCODING};
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Version};
+
+/// The longest target, in bytes: two of the longest keys with every byte
+/// escaped (2 x 12 KiB), and room for names and other parameters.
+const TARGET_BYTES_MAX: usize = 28 << 10;
+
+/// The longest header, names and values of all fields together, in bytes.
+const FIELD_BYTES_MAX: usize = 32 << 10;
+
+/// Checks a head; `is_chunked` says that the length of its body is not given.
+///
+/// # Errors
+/// What to answer instead of looking any further.
+pub(crate) fn check(head: &Parts, is_chunked: bool) -> Result<(), Problem> {
+    let target = head.uri.path_and_query();
+    if target.is_some_and(|target| target.as_str().len() > TARGET_BYTES_MAX) {
+        return Err(Problem::target_too_long(TARGET_BYTES_MAX));
+    }
+    let fields = head.headers.iter();
+    let field_bytes: usize = fields
+        .map(|(name, value)| name.as_str().len() + value.len())
+        .sum();
+    if field_bytes > FIELD_BYTES_MAX {
+        return Err(Problem::fields_too_long(FIELD_BYTES_MAX));
+    }
+    let mut hosts = head.headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (_, Some(_)) => return Err(Problem::bad_host()),
+        (None, _) if head.version >= Version::HTTP_11 => return Err(Problem::bad_host()),
+        _ => {}
+    }
+    if is_chunked {
+        check_transfer_coding(&head.headers)?;
+    }
+    Ok(())
+}
+
+/// A body may be in chunks, and nothing else: what another coding made of the
+/// value must not be stored as the value.
+fn check_transfer_coding(headers: &HeaderMap) -> Result<(), Problem> {
+    let mut chunked = 0;
+    let mut others = 0;
+    for value in headers.get_all(TRANSFER_ENCODING) {
+        for coding in value.as_bytes().split(|byte| *byte == b',') {
+            match coding.trim_ascii() {
+                coding if coding.eq_ignore_ascii_case(b"chunked") => chunked += 1,
+                b"" => {}
+                _ => others += 1,
+            }
+        }
+    }
+    match (chunked, others) {
+        (1, 0) => Ok(()),
+        (1, _) => Err(Problem::unknown_transfer_coding()),
+        _ => Err(Problem::bad_transfer_coding()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::Request;
+
+    fn status_of(version: Version, target: &str, fields: &[(&str, &str)]) -> u16 {
+        let mut request = Request::builder().version(version).uri(target);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        let is_chunked = head.headers.contains_key(TRANSFER_ENCODING);
+        match check(&head, is_chunked) {
+            Ok(()) => 200,
+            Err(problem) => problem.into_response().status().as_u16(),
+        }
+    }
+
+    #[test]
+    fn a_head_has_one_host() {
+        for (version, hosts, status) in [
+            (Version::HTTP_11, &["a"][..], 200),
+            (Version::HTTP_11, &[""], 200),
+            (Version::HTTP_11, &[], 400),
+            (Version::HTTP_11, &["a", "a"], 400),
+            (Version::HTTP_10, &[], 200),
+            (Version::HTTP_10, &["a"], 200),
+            (Version::HTTP_10, &["a", "b"], 400),
+        ] {
+            let fields: Vec<_> = hosts.iter().map(|host| ("host", *host)).collect();
+            assert_eq!(
+                status_of(version, "/", &fields),
+                status,
+                "{version:?} {hosts:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_body_is_in_chunks_and_in_nothing_else() {
+        for (codings, status) in [
+            (&["chunked"][..], 200),
+            (&["Chunked"], 200),
+            (&[" chunked ,"], 200),
+            (&["gzip, chunked"], 501),
+            (&["gzip", "chunked"], 501),
+            (&["chunked, chunked"], 400),
+            (&["chunked", "chunked"], 400),
+            (&["gzip, chunked, chunked"], 400),
+            (&["chunked;a=b"], 400),
+        ] {
+            let mut fields = vec![("host", "a")];
+            fields.extend(codings.iter().map(|coding| ("transfer-encoding", *coding)));
+            assert_eq!(
+                status_of(Version::HTTP_11, "/", &fields),
+                status,
+                "{codings:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn heads_have_their_greatest_length() {
+        let long = |bytes: usize| "a".repeat(bytes);
+        let target = |bytes: usize| format!("/{}", long(bytes - 1));
+        let status = |target: &str, field: &str| {
+            status_of(Version::HTTP_11, target, &[("host", ""), ("field", field)])
+        };
+        assert_eq!(status(&target(TARGET_BYTES_MAX), ""), 200);
+        assert_eq!(status(&target(TARGET_BYTES_MAX + 1), ""), 414);
+        let rest = FIELD_BYTES_MAX - "hostfield".len();
+        assert_eq!(status("/", &long(rest)), 200);
+        assert_eq!(status("/", &long(rest + 1)), 431);
+    }
+}

@@ -6,11 +6,15 @@ use super::state::State;
 use crate::error::Error;
 use crate::executor::Lane;
 use crate::memtable::Memtable;
+use crate::options::Durability;
 use crate::sync::lock;
 use crate::wal::LogWriter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+
+/// The pause between two pieces that are filled, which leaves the disk to others.
+const FILL_PAUSE: Duration = Duration::from_millis(5);
 
 impl Inner {
     /// Whether the active memtable is to be frozen before more is written. Its
@@ -83,13 +87,49 @@ impl Inner {
             return;
         }
         match self.create_segment(self.log_segment.load(Relaxed) + 1) {
-            Ok(segment) => *spare = Some(segment),
+            Ok(segment) => {
+                *spare = Some(segment);
+                self.schedule_fill(Duration::ZERO);
+            }
             Err(error) => {
                 // Short of a failed sync it is tried again when it is needed,
                 // and reported then.
                 let error = self.poison_if_sync(error);
                 tracing::debug!(%error, "could not prepare a log segment");
             }
+        }
+    }
+
+    /// Sees to it that the space of the log was written before its groups come,
+    /// where each of them is synced; see [`LogWriter::fill_some`].
+    pub(super) fn schedule_fill(self: &Arc<Self>, delay: Duration) {
+        if self.options.durability == Durability::Sync {
+            self.spawn(Lane::Log, delay, Self::fill_segments);
+        }
+    }
+
+    /// The fill job: fills a piece of the current segment or the one made
+    /// ahead, syncs it, and comes again while there is more.
+    fn fill_segments(self: &Arc<Self>) {
+        if self.is_closed() || self.check_poison().is_err() {
+            return;
+        }
+        let fill = |log: &mut LogWriter| log.fill_some().map(|more| more.then(|| log.file()));
+        let mut filled = fill(&mut lock(&self.committer).log);
+        if matches!(filled, Ok(None)) {
+            // The lock keeps the segment from being taken meanwhile.
+            filled = lock(&self.spare_segment).as_mut().map_or(Ok(None), fill);
+        }
+        match filled {
+            Ok(None) => {}
+            Ok(Some((file, path))) => {
+                if let Err(error) = file.sync() {
+                    self.poison(Error::sync(&path, error));
+                }
+                self.schedule_fill(FILL_PAUSE);
+            }
+            // What was not filled is only slower to sync.
+            Err(error) => tracing::debug!(%error, "could not fill a log segment"),
         }
     }
 

@@ -14,6 +14,9 @@ use std::sync::Arc;
 /// its creation is used up.
 const GROWTH_BYTES: u64 = 256 << 10;
 
+/// How many zeros are written at once, in bytes.
+const FILL_BYTES: u64 = 1 << 20;
+
 /// A buffer that a rare, huge group has grown past this is given back after it.
 const BUFFER_BYTES_KEPT: usize = 1 << 20;
 
@@ -29,6 +32,8 @@ pub(crate) struct LogWriter {
     synced: u64,
     /// All bytes before this have their space.
     allocated: u64,
+    /// All bytes before this were written, if only with zeros.
+    filled: u64,
     buffer: Vec<u8>,
 }
 
@@ -85,6 +90,7 @@ impl LogWriter {
             position: SEGMENT_HEADER_BYTES as u64,
             synced: SEGMENT_HEADER_BYTES as u64,
             allocated,
+            filled: 0,
             buffer: Vec::new(),
         })
     }
@@ -126,6 +132,7 @@ impl LogWriter {
             position: bytes.len() as u64,
             synced: 0,
             allocated,
+            filled: 0,
             buffer: Vec::new(),
         };
         if is_sealed {
@@ -209,6 +216,31 @@ impl LogWriter {
     pub(crate) fn seal(&mut self) -> Result<(), Error> {
         self.append(std::iter::empty())?;
         self.sync()
+    }
+
+    /// Writes zeros over the next piece of the space that is allocated and was
+    /// never written; `false` when there is none. To sync the first write to
+    /// such space is to change the file system's own records, and that waits
+    /// for everybody else's; over zeros it only writes data.
+    ///
+    /// # Errors
+    /// As [`LogWriter::append`].
+    pub(crate) fn fill_some(&mut self) -> Result<bool, Error> {
+        let from = self.filled.max(self.position);
+        let bytes = FILL_BYTES.min(self.allocated.saturating_sub(from));
+        if bytes == 0 {
+            return Ok(false);
+        }
+        self.file
+            .write_all_at(&vec![0; bytes as usize], from)
+            .map_err(|error| Error::io("write", &self.path, error))?;
+        self.filled = from + bytes;
+        Ok(true)
+    }
+
+    /// The file and its path, to sync it without holding the writer up.
+    pub(crate) fn file(&self) -> (Arc<dyn DiskFile>, PathBuf) {
+        (Arc::clone(&self.file), self.path.clone())
     }
 
     /// The file and how much of it is written: to sync it without holding the

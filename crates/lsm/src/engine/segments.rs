@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// The pause between two pieces that are filled, which leaves the disk to others.
-const FILL_PAUSE: Duration = Duration::from_millis(5);
+const FILL_PAUSE: Duration = Duration::from_millis(10);
 
 impl Inner {
     /// Whether the active memtable is to be frozen before more is written. Its

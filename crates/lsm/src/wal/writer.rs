@@ -15,7 +15,7 @@ use std::sync::Arc;
 const GROWTH_BYTES: u64 = 256 << 10;
 
 /// How many zeros are written at once, in bytes.
-const FILL_BYTES: u64 = 1 << 20;
+const FILL_BYTES: u64 = 256 << 10;
 
 /// A buffer that a rare, huge group has grown past this is given back after it.
 const BUFFER_BYTES_KEPT: usize = 1 << 20;

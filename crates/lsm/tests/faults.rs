@@ -3,9 +3,11 @@
 mod common;
 
 use common::{World, delete, put, read};
-use lsm::disk::{Fault, FaultyDisk};
-use lsm::{Engine, Error};
-use std::sync::Arc;
+use lsm::disk::{Call, Fault, FaultyDisk};
+use lsm::{Durability, Engine, Error, Lane, Outbox, Outcome};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A world in which what is written takes its room.
@@ -157,36 +159,111 @@ fn a_second_opener_is_refused() {
     world.open();
 }
 
-/// Whichever call fails once, what was acknowledged is there, in the running
-/// store and after a restart.
 #[test]
-fn a_single_failed_disk_call_loses_nothing() {
-    let run = |fail: Option<u64>| {
+fn a_failed_sync_by_interval_poisons() {
+    let mut world = World::new();
+    world.options.durability = Durability::Interval(Duration::from_millis(10));
+    let engine = world.open();
+    engine.write(put("a", 1, "v")).unwrap();
+    world.memory.fail_syncs(true);
+    engine.write(put("a", 2, "before the sync")).unwrap();
+    world.executor.run_for(Duration::from_millis(10));
+    world.memory.fail_syncs(false);
+    assert!(engine.statistics().poisoned.is_some());
+    let refused = engine.write(put("b", 3, "v"));
+    assert!(matches!(refused, Err(Error::Poisoned { .. })));
+    assert_eq!(read(&engine, "a"), Some("before the sync".into()));
+}
+
+/// A full store asks what room there is, less and less often, and takes none
+/// of the little that is left.
+#[test]
+fn a_full_store_waits_for_room_without_taking_it() {
+    let mut world = uncompressed();
+    let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+    world.disk = Arc::clone(&faulty) as _;
+    let engine = world.open();
+    world.memory.set_capacity(400 << 10);
+    fill(&engine, 1);
+    // Room for the reserve alone would be used up by the first puts.
+    let reserve = world.options.disk_reserve_bytes;
+    world
+        .memory
+        .set_capacity(world.memory.used_bytes() + reserve + 4096);
+    let is_of_reserve =
+        |call, path: &std::path::Path| call == Call::AvailableBytes || path.ends_with("RESERVE");
+    faulty.arm(Fault::at(u64::MAX, ErrorKind::Other).only(is_of_reserve));
+    world.executor.run_lane(Lane::Log);
+    for _ in 0..100 {
+        world.clock.advance(Duration::from_secs(1));
+        world.executor.run_lane(Lane::Log);
+    }
+    assert!(engine.statistics().disk_full);
+    assert!((10..16).contains(&faulty.calls()), "{}", faulty.calls());
+}
+
+#[derive(Default)]
+struct Collected {
+    outcomes: Mutex<Vec<Outcome>>,
+}
+
+impl Outbox for Collected {
+    fn deliver(&self, outcomes: Vec<Outcome>) {
+        self.outcomes.lock().unwrap().extend(outcomes);
+    }
+}
+
+/// How a run of writes goes about it.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    durability: Durability,
+    /// By an outbox and jobs, not by calls that block.
+    submits: bool,
+    /// The call that fails, and how.
+    fault: Option<(u64, ErrorKind)>,
+}
+
+impl Run {
+    /// Writes, lets work go on in between, and checks what was acknowledged;
+    /// returns how many calls the disk got.
+    fn run(self) -> u64 {
         let mut world = World::new();
+        world.options.durability = self.durability;
         let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
-        if let Some(call) = fail {
-            faulty.arm(Fault::at(call, std::io::ErrorKind::Other));
+        if let Some((call, kind)) = self.fault {
+            faulty.arm(Fault::at(call, kind).with_short_writes());
         }
         world.disk = Arc::clone(&faulty) as _;
-        let mut acknowledged = Vec::new();
+        let key_of = |number: u64| format!("key-{:02}", number % 20);
+        let mut acknowledged = BTreeMap::new();
         if let Ok((engine, _)) = world.try_open() {
+            let collected = Arc::new(Collected::default());
+            let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
+            let mut submitted = 0;
             for number in 1..=80 {
-                let key = format!("key-{:02}", number % 20);
-                if engine.write(put(&key, number, &"v".repeat(250))).is_ok() {
-                    acknowledged.retain(|(held, _)| *held != key);
-                    acknowledged.push((key, number));
+                let entry = put(&key_of(number), number, &"v".repeat(250));
+                if self.submits {
+                    submitted += usize::from(engine.submit(entry, &outbox, number).is_ok());
+                    world.executor.run_for(Duration::from_millis(1));
+                } else if engine.write(entry).is_ok() {
+                    acknowledged.insert(key_of(number), number);
                 }
                 if number % 3 == 0 {
                     world.executor.run_one(|_| 0);
                 }
             }
+            world.executor.run_for(Duration::from_secs(5));
+            let outcomes = std::mem::take(&mut *collected.outcomes.lock().unwrap());
+            assert_eq!(outcomes.len(), submitted, "{self:?}: each is told its end");
+            let stored = outcomes.iter().filter(|outcome| outcome.result.is_ok());
+            acknowledged.extend(stored.map(|outcome| (key_of(outcome.ticket), outcome.ticket)));
             let _ = engine.flush();
             let _ = engine.compact();
             for (key, number) in &acknowledged {
                 // A read may fail with the disk, but never lie.
                 if let Ok(found) = engine.get(key.as_bytes()) {
                     let found = found.expect("acknowledged").timestamp().as_u64();
-                    assert!(found >= *number, "call {fail:?}: {key}");
+                    assert!(found >= *number, "{self:?}: {key}");
                 }
             }
         }
@@ -194,14 +271,31 @@ fn a_single_failed_disk_call_loses_nothing() {
         let engine = world.open();
         for (key, number) in acknowledged {
             let found = engine.get(key.as_bytes()).unwrap().expect("acknowledged");
-            assert!(found.timestamp().as_u64() >= number, "call {fail:?}: {key}");
+            assert!(found.timestamp().as_u64() >= number, "{self:?}: {key}");
         }
         faulty.calls()
-    };
-    let calls = run(None);
-    assert!(calls > 200, "{calls}");
-    for call in 0..calls {
-        run(Some(call));
+    }
+}
+
+/// Whichever call fails once, and however, what was acknowledged is there, in
+/// the running store and after a restart.
+#[test]
+fn a_single_failed_disk_call_loses_nothing() {
+    let interval = Durability::Interval(Duration::from_millis(3));
+    for (durability, submits) in [(Durability::Sync, false), (interval, true)] {
+        let mut run = Run {
+            durability,
+            submits,
+            fault: None,
+        };
+        let calls = run.run();
+        assert!(calls > 200, "{calls}");
+        for kind in [ErrorKind::Other, ErrorKind::StorageFull] {
+            for call in 0..calls {
+                run.fault = Some((call, kind));
+                run.run();
+            }
+        }
     }
 }
 

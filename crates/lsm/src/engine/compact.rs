@@ -281,6 +281,7 @@ impl Inner {
         let settings = PickSettings {
             level_zero_tables: LEVEL_0_TABLES_DUE,
             base_bytes: (LEVEL_0_TABLES_DUE * self.options.memtable_bytes) as u64,
+            room_bytes: self.room_bytes(),
         };
         // What a compaction could not drop now must not be picked for it.
         let bound = if self.snapshots.count() > 0 {
@@ -367,20 +368,28 @@ impl Inner {
     /// # Errors
     /// [`Error::DiskFull`].
     fn check_room(&self, compaction: &Compaction) -> Result<(), Error> {
-        let has_room = if self.space.is_full() {
-            // It lives on the reserve. Somebody who asks for it has made room, or tries to.
-            compaction.pick.reason == Reason::Manual
-                || compaction.read_bytes <= self.space.compaction_bytes_max()
+        let wanted = if self.space.is_full() {
+            // It lives on the reserve. Somebody who asks for it makes room himself.
+            match compaction.pick.reason {
+                Reason::Manual => return Ok(()),
+                _ => compaction.read_bytes,
+            }
         } else {
-            let table_bytes = compaction.read_bytes.min(self.options.table_bytes);
-            let (disk, folder) = (&*self.environment.disk, &self.environment.folder);
-            self.space.has_room_for(table_bytes, disk, folder)
+            // It may keep less than it reads, so it goes on as long as it can.
+            compaction.read_bytes.min(self.options.table_bytes)
         };
-        if has_room {
+        if wanted <= self.room_bytes() {
             Ok(())
         } else {
             Err(Error::DiskFull)
         }
+    }
+
+    /// The room that a compaction may take, in bytes.
+    fn room_bytes(&self) -> u64 {
+        let environment = &self.environment;
+        self.space
+            .compaction_bytes_max(&*environment.disk, &environment.folder)
     }
 
     /// Reads about [`STEP_BYTES`] and merges them. Returns how many bytes it

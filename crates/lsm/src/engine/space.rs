@@ -70,10 +70,16 @@ impl Space {
         self.full.load(Relaxed)
     }
 
-    /// The most that a compaction may read while the disk is full, in bytes:
-    /// it writes as much at most, and leaves half the reserve to the deletes.
-    pub(super) fn compaction_bytes_max(&self) -> u64 {
-        self.reserve_bytes / 2
+    /// The room that a compaction may take, in bytes: on a full disk half the
+    /// reserve, the rest being for the deletes; otherwise what log and flushes
+    /// leave. Without a bound where the system cannot tell.
+    pub(super) fn compaction_bytes_max(&self, disk: &dyn Disk, folder: &Path) -> u64 {
+        if self.is_full() {
+            return self.reserve_bytes / 2;
+        }
+        disk.available_bytes(folder).map_or(u64::MAX, |available| {
+            available.saturating_sub(self.headroom_bytes)
+        })
     }
 
     /// Makes the reserve, so that puts are taken. Returns whether there was
@@ -99,7 +105,7 @@ impl Space {
 
     /// Whether the disk has room for `bytes` and what log and flushes may need
     /// meanwhile. Yes where the system cannot tell.
-    pub(super) fn has_room_for(&self, bytes: u64, disk: &dyn Disk, folder: &Path) -> bool {
+    fn has_room_for(&self, bytes: u64, disk: &dyn Disk, folder: &Path) -> bool {
         let wanted = bytes.saturating_add(self.headroom_bytes);
         disk.available_bytes(folder)
             .map_or(true, |available| available >= wanted)

@@ -110,7 +110,9 @@ impl Statistics {
     }
 
     /// Bytes of tables over the bytes of the last level that has tables: an
-    /// estimate, from above, of table bytes for every live byte; 0 for a store without tables.
+    /// estimate of the table bytes for every live byte, from below, since what
+    /// is garbage on that level counts as live. A store whose tables all lie
+    /// on level 0 reads as 1, however much is there twice; 0 without tables.
     #[must_use]
     pub fn space_amplification(&self) -> f64 {
         let all: u64 = self.levels.iter().map(|level| level.bytes).sum();
@@ -170,5 +172,47 @@ impl Inner {
             poisoned: self.poison.get().map(ToString::to_string),
             snapshots: self.snapshots.count(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_levels(bytes: &[u64]) -> Statistics {
+        let level = |&bytes: &u64| LevelStatistics {
+            tables: bytes.min(1),
+            bytes,
+        };
+        Statistics {
+            levels: bytes.iter().map(level).collect(),
+            ..Statistics::default()
+        }
+    }
+
+    #[test]
+    fn space_amplification_is_against_the_last_level() {
+        for (levels, expected) in [
+            (&[0, 0, 0][..], 0.0),
+            (&[0, 0, 100], 1.0),
+            (&[30, 20, 100], 1.5),
+            (&[30, 20, 0], 2.5),
+            (&[30, 0, 0], 1.0),
+        ] {
+            assert_eq!(with_levels(levels).space_amplification(), expected);
+        }
+    }
+
+    #[test]
+    fn write_amplification_is_all_that_was_written_against_what_was_asked() {
+        let mut statistics = Statistics {
+            log_written_bytes: 11,
+            flush_written_bytes: 10,
+            compaction_written_bytes: 29,
+            ..Statistics::default()
+        };
+        assert_eq!(statistics.write_amplification(), 0.0);
+        statistics.written_bytes = 10;
+        assert_eq!(statistics.write_amplification(), 5.0);
     }
 }

@@ -16,6 +16,10 @@
 //! - a level above the base, which a shrinking store has left behind, is
 //!   emptied when nothing else is to do.
 //!
+//! What a compaction reads it may write before it can remove anything. Where
+//! the room for that is short, a smaller compaction takes the turn of a larger:
+//! with fewer tables of level 0, of another table, of another level.
+//!
 //! Level 0 is taken as a whole with all that it overlaps on the base level; of
 //! other levels one table, in turn by key, with what it overlaps below. Where
 //! no level is due, a table that is mostly tombstones which may go, or whose
@@ -69,6 +73,8 @@ pub(crate) struct PickSettings {
     /// The least target of the base level, in bytes: about what level 0 holds
     /// when its compaction is due. At least 1.
     pub(crate) base_bytes: u64,
+    /// The room for what a compaction writes, in bytes.
+    pub(crate) room_bytes: u64,
 }
 
 /// A compaction to do.
@@ -99,7 +105,8 @@ pub(crate) enum Reason {
     Manual,
 }
 
-/// The compaction that is due, or `None`.
+/// The compaction that is due, or `None`. One that may not fit the room is
+/// given only where there is none that does: it may turn out smaller.
 ///
 /// `cursors` has for each level the key up to which its tables had their turn.
 ///
@@ -116,20 +123,34 @@ pub(crate) fn pick(
 ) -> Option<Pick> {
     let [level_zero, sorted @ ..] = levels;
     let targets = Targets::new(sorted, settings);
-    let mut due: Option<(f64, usize)> = None;
     let scores = (0..LEVELS - 1).map(|level| match level {
         0 => level_zero_score(level_zero, sorted, settings),
         _ => targets.score(level, bytes_of(&levels[level])),
     });
-    for (level, score) in scores.enumerate() {
-        if score >= 1.0 && due.is_none_or(|(highest, _)| score > highest) {
-            due = Some((score, level));
+    let mut due: Vec<(f64, usize)> = scores
+        .enumerate()
+        .filter_map(|(level, score)| (score >= 1.0).then_some((score, level)))
+        .collect();
+    // At equal scores the upper level stays first.
+    due.sort_by(|(left, _), (right, _)| right.total_cmp(left));
+    let picks = due.into_iter().filter_map(|(_, level)| match level {
+        0 => Some(pick_level_zero(levels, targets.base, settings.room_bytes)),
+        _ => pick_sorted(levels, level, &targets, cursors[level].as_ref(), settings),
+    });
+    let mut too_large = None;
+    for pick in picks {
+        if input_bytes(levels, &pick.inputs) <= settings.room_bytes {
+            return Some(pick);
         }
+        too_large.get_or_insert(pick);
     }
-    match due {
-        Some((_, 0)) => Some(pick_level_zero(levels, targets.base)),
-        Some((_, level)) => pick_sorted(levels, level, targets.base, cursors[level].as_ref()),
-        None => pick_droppable(levels, now_unix_ms, drop_bound),
+    match pick_droppable(levels, now_unix_ms, drop_bound) {
+        Some(pick)
+            if too_large.is_none() || input_bytes(levels, &pick.inputs) <= settings.room_bytes =>
+        {
+            Some(pick)
+        }
+        _ => too_large,
     }
 }
 
@@ -203,34 +224,68 @@ fn level_zero_score(
     by_count.max(bytes_of(level_zero) as f64 * 2.0 / below.max(1) as f64)
 }
 
-fn pick_level_zero(levels: &Levels, base: usize) -> Pick {
-    let tables: Vec<&TableSummary> = levels[0].iter().collect();
-    let mut inputs: Vec<_> = tables.iter().map(|table| (0, table.id)).collect();
-    inputs.extend(overlapped(&tables, levels, base));
-    Pick {
-        inputs,
-        output_level: base,
-        reason: Reason::LevelZero,
-        cursor: None,
+fn pick_level_zero(levels: &Levels, base: usize, room_bytes: u64) -> Pick {
+    let mut tables: Vec<&TableSummary> = levels[0].iter().collect();
+    loop {
+        let mut inputs: Vec<_> = tables.iter().map(|table| (0, table.id)).collect();
+        inputs.extend(overlapped(&tables, levels, base));
+        // Any of them may go down alone, since levels say nothing of age.
+        if tables.len() > 1 && input_bytes(levels, &inputs) > room_bytes {
+            tables.pop();
+            continue;
+        }
+        return Pick {
+            inputs,
+            output_level: base,
+            reason: Reason::LevelZero,
+            cursor: None,
+        };
     }
 }
 
-fn pick_sorted(levels: &Levels, level: usize, base: usize, cursor: Option<&Bytes>) -> Option<Pick> {
+/// The next table of a level by key whose compaction fits the room; the next
+/// of all where none does.
+fn pick_sorted(
+    levels: &Levels,
+    level: usize,
+    targets: &Targets,
+    cursor: Option<&Bytes>,
+    settings: &PickSettings,
+) -> Option<Pick> {
     let tables = &levels[level];
-    let next = cursor.and_then(|cursor| tables.iter().find(|table| table.least_key > *cursor));
-    let table = next.or_else(|| tables.first())?;
-    let output_level = base.max(level + 1);
-    let mut inputs = vec![(level, table.id)];
-    inputs.extend(overlapped(&[table], levels, output_level));
-    Some(Pick {
-        inputs,
-        output_level,
-        reason: match level < base {
-            true => Reason::LevelLeftOver,
-            false => Reason::LevelSize,
-        },
-        cursor: Some((level, table.greatest_key.clone())),
-    })
+    let next = cursor.and_then(|cursor| tables.iter().position(|table| table.least_key > *cursor));
+    let (before, after) = tables.split_at(next.unwrap_or(0));
+    let output_level = targets.base.max(level + 1);
+    let mut picks = after.iter().chain(before).map(|table| {
+        let mut inputs = vec![(level, table.id)];
+        inputs.extend(overlapped(&[table], levels, output_level));
+        Pick {
+            inputs,
+            output_level,
+            reason: match level < targets.base {
+                true => Reason::LevelLeftOver,
+                false => Reason::LevelSize,
+            },
+            cursor: Some((level, table.greatest_key.clone())),
+        }
+    });
+    let first = picks.next()?;
+    let fits = |pick: &Pick| input_bytes(levels, &pick.inputs) <= settings.room_bytes;
+    if fits(&first) {
+        return Some(first);
+    }
+    Some(picks.find(fits).unwrap_or(first))
+}
+
+/// The bytes of a compaction's tables.
+fn input_bytes(levels: &Levels, inputs: &[(usize, TableId)]) -> u64 {
+    let is_input = |level, table: &&TableSummary| inputs.contains(&(level, table.id));
+    levels
+        .iter()
+        .enumerate()
+        .flat_map(|(level, tables)| tables.iter().filter(move |table| is_input(level, table)))
+        .map(|table| table.bytes)
+        .sum()
 }
 
 /// The tables of `level` that lie, even in part, between the least and the

@@ -74,17 +74,21 @@ fn picks_are_those_of_the_golden_cases() {
     let settings = PickSettings {
         level_zero_tables: 4,
         base_bytes: 100,
+        room_bytes: u64::MAX,
     };
     let mut cases = 0;
     for case in golden.split("\n\n").filter(|case| !case.starts_with('#')) {
         let mut levels: Levels = Default::default();
         let mut cursors: [Option<Bytes>; LEVELS] = Default::default();
+        let mut settings = settings;
         let (name, lines) = case.split_once('\n').unwrap();
         for line in lines.lines() {
             if let Some(expected) = line.strip_prefix("=> ") {
                 let pick = pick(&levels, &settings, &cursors, 500, Timestamp::from_u64(50));
                 assert_eq!(written(pick.as_ref()), expected, "{name}");
                 cases += 1;
+            } else if let Some(room) = line.strip_prefix("room ") {
+                settings.room_bytes = room.parse().unwrap();
             } else if let Some(cursor) = line.strip_prefix("cursor ") {
                 let (level, key) = cursor.split_once(": ").unwrap();
                 cursors[level.parse::<usize>().unwrap()] =
@@ -109,6 +113,7 @@ fn a_pick_moves_the_cursor_past_its_table() {
     let settings = PickSettings {
         level_zero_tables: 4,
         base_bytes: 100,
+        room_bytes: u64::MAX,
     };
     let pick = pick(&levels, &settings, &Default::default(), 0, Timestamp::ZERO).unwrap();
     assert_eq!(pick.cursor, Some((5, Bytes::from_static(b"c"))));

@@ -1,0 +1,244 @@
+//! Compactions that cannot work, that are paced, and that only time makes due.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod common;
+
+use common::{World, delete, put, read};
+use lsm::disk::{Call, Fault, FaultyDisk};
+use lsm::{Engine, Entry, Expiry, Lane, Timestamp};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+const KEYS: u64 = 3_000;
+
+fn entry(number: u64) -> Entry {
+    let key = format!("{:05}", number * 7919 % KEYS);
+    put(&key, number, &"x".repeat(200))
+}
+
+/// Writes every key once and lets the background work end.
+fn fill(world: &World) -> Engine {
+    let engine = world.open();
+    for number in 1..=KEYS {
+        engine.write(entry(number)).unwrap();
+        if number % 20 == 0 {
+            world.executor.run_for(Duration::from_millis(50));
+        }
+    }
+    world.executor.run_for(Duration::from_secs(5));
+    engine
+}
+
+/// A fifth of the disk is free, the reserve is small beside the store, and so
+/// are memtables and tables.
+#[test]
+fn steady_overwrites_go_on_where_a_fifth_of_the_disk_is_free() {
+    let mut world = World::new();
+    world.options.compression = lsm::Compression::None;
+    world.options.disk_reserve_bytes = 32 << 10;
+    world.options.memtable_bytes = 2 << 10;
+    world.options.table_bytes = 4 << 10;
+    let engine = fill(&world);
+    let used = world.memory.used_bytes();
+    world.memory.set_capacity(used / 4 * 5);
+    let mut refused = 0;
+    for number in KEYS + 1..=4 * KEYS {
+        refused += u64::from(engine.write(entry(number)).is_err());
+        world.executor.run_for(Duration::from_millis(20));
+    }
+    let statistics = engine.statistics();
+    assert_eq!(refused, 0, "{statistics:?}");
+    assert!(statistics.compactions > 10, "{statistics:?}");
+}
+
+/// Hardly any room is free: compaction cannot work, but it is not what makes
+/// the store full, and it does not wear the disk out by trying.
+#[test]
+fn a_compaction_without_room_gives_up_before_the_store_is_full() {
+    let mut world = World::new();
+    world.options.compression = lsm::Compression::None;
+    let engine = fill(&world);
+    let before = engine.statistics();
+    // The memtables' own room, and a little.
+    world
+        .memory
+        .set_capacity(world.memory.used_bytes() + (80 << 10));
+    for number in KEYS + 1..=KEYS + 150 {
+        engine.write(entry(number)).unwrap();
+        world.executor.run_for(Duration::from_secs(1));
+        assert!(!engine.statistics().disk_full);
+    }
+    assert!(engine.statistics().levels[0].tables >= 4, "due");
+    let stuck = engine.statistics();
+    world.executor.run_for(Duration::from_secs(600));
+    assert!(!engine.statistics().disk_full);
+    assert_eq!(engine.statistics().compactions, stuck.compactions);
+    // Once there is room, the next try finds it.
+    world.memory.set_capacity(u64::MAX);
+    world.executor.run_for(Duration::from_secs(61));
+    let after = engine.statistics();
+    assert!(after.compactions > before.compactions);
+    assert!(after.levels[0].tables < 4, "{after:?}");
+}
+
+fn is_read_of_a_table(call: Call, path: &Path) -> bool {
+    call == Call::Read && path.extension().is_some_and(|kind| kind == "sst")
+}
+
+/// The inputs cannot be read: writers go on past the number of level-0
+/// tables at which they would wait, and the tries become rare.
+#[test]
+fn a_compaction_that_fails_again_and_again_holds_nobody_up() {
+    let mut world = World::new();
+    let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+    world.disk = Arc::clone(&faulty) as _;
+    let engine = fill(&world);
+    // Not those that flushes write, and open.
+    let names = lsm::Disk::list(&*world.memory, &World::folder()).unwrap();
+    let inputs: Vec<_> = names
+        .into_iter()
+        .filter(|name| name.ends_with(".sst"))
+        .map(|name| World::folder().join(name))
+        .collect();
+    let arm = || {
+        let inputs = inputs.clone();
+        let is_input = move |call, path: &Path| {
+            is_read_of_a_table(call, path) && inputs.iter().any(|input| input == path)
+        };
+        faulty.arm(Fault::at(0, ErrorKind::Other).lasting().only(is_input));
+    };
+    arm();
+    let mut number = KEYS;
+    while engine.statistics().levels[0].tables < 60 {
+        number += 1;
+        engine.write(entry(number)).unwrap();
+        world.executor.run_for(Duration::from_millis(20));
+    }
+    assert_eq!(engine.statistics().stalls, 0);
+    // Up to a minute apart: without flushes ten minutes see few tries.
+    world.executor.run_for(Duration::from_secs(120));
+    arm();
+    world.executor.run_for(Duration::from_secs(600));
+    assert!((5..20).contains(&faulty.failed()), "{}", faulty.failed());
+    faulty.heal();
+    world.executor.run_for(Duration::from_secs(70));
+    assert!(engine.statistics().levels[0].tables < 4);
+    assert_eq!(read(&engine, "00001").map(|value| value.len()), Some(200));
+}
+
+#[test]
+fn compaction_is_held_to_its_rate() {
+    let mut world = World::new();
+    world.options.compression = lsm::Compression::None;
+    world.options.compaction_bytes_per_second = 1 << 20;
+    world.options.memtable_bytes = 1 << 20;
+    world.options.table_bytes = 8 << 20;
+    world.options.compaction = false;
+    let engine = world.open();
+    for number in 1..=18_000 {
+        let key = format!("{number:05}");
+        engine.write(put(&key, number, &"x".repeat(200))).unwrap();
+        world.executor.run_lane(Lane::Flush);
+    }
+    engine.flush().unwrap();
+    drop(engine);
+    world.options.compaction = true;
+    let engine = world.open();
+    let tables = engine.statistics().levels[0].tables;
+    assert!(
+        (4..8).contains(&tables),
+        "due, but not in a hurry: {tables}"
+    );
+    // 18 000 entries of 205 bytes are three and a half times what it may
+    // write in a second; after the last step it need not wait.
+    world.executor.run_for(Duration::from_millis(2_500));
+    assert_eq!(engine.statistics().compactions, 0);
+    world.executor.run_for(Duration::from_secs(1));
+    assert_eq!(engine.statistics().compactions, 1);
+}
+
+/// However much is dropped, a step reads a bounded number of bytes.
+#[test]
+fn a_step_is_short_even_where_nothing_is_kept() {
+    let mut world = World::new();
+    world.options.compression = lsm::Compression::None;
+    world.options.memtable_bytes = 4 << 20;
+    world.options.compaction = false;
+    let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+    world.disk = Arc::clone(&faulty) as _;
+    let engine = world.open();
+    for round in 0..4 {
+        for key in 0..8_000_u64 {
+            let key = format!("{key:05}");
+            let entry = match round {
+                3 => delete(&key, 4),
+                _ => put(&key, 1 + round, &"x".repeat(100)),
+            };
+            engine.write(entry).unwrap();
+        }
+        engine.flush().unwrap();
+    }
+    drop(engine);
+    world.bound.store(u64::MAX, Relaxed);
+    world.options.compaction = true;
+    let engine = world.open();
+    faulty.arm(Fault::at(u64::MAX, ErrorKind::Other).only(is_read_of_a_table));
+    let mut most = 0;
+    while engine.statistics().compactions == 0 {
+        let before = faulty.calls();
+        assert!(world.executor.run_one(|_| 0), "it goes on at once");
+        most = most.max(faulty.calls() - before);
+    }
+    let all = faulty.calls();
+    assert_eq!(engine.statistics().table_entries, 0);
+    // It reads 3 MB and keeps nothing.
+    assert!(most < all / 2, "{most} of {all} reads in one step");
+}
+
+#[test]
+fn what_expires_in_a_quiet_store_goes() {
+    let world = World::new();
+    world.bound.store(u64::MAX, Relaxed);
+    let engine = world.open();
+    for number in 1..=500 {
+        let key = format!("{number:03}");
+        let expiry = Expiry::at_unix_ms(1_100_000);
+        let timestamp = Timestamp::from_u64(number);
+        let entry = Entry::value(key.as_bytes(), timestamp, &[7; 200], expiry, 1);
+        engine.write(entry).unwrap();
+    }
+    engine.compact().unwrap();
+    world.executor.run_for(Duration::from_secs(30));
+    assert_eq!(engine.statistics().table_entries, 500);
+    world.executor.run_for(Duration::from_secs(200));
+    assert_eq!(engine.statistics().table_entries, 0);
+}
+
+#[test]
+fn tombstones_in_a_quiet_store_go_once_the_bound_has_passed_them() {
+    let world = World::new();
+    let engine = world.open();
+    for number in 1..=500 {
+        engine
+            .write(delete(&format!("{number:03}"), number))
+            .unwrap();
+    }
+    engine.compact().unwrap();
+    world.executor.run_for(Duration::from_secs(200));
+    assert_eq!(engine.statistics().table_tombstones, 500);
+    let scan = engine.scan(b"", None);
+    world.bound.store(1_000, Relaxed);
+    world.executor.run_for(Duration::from_secs(200));
+    assert_eq!(
+        engine.statistics().table_tombstones,
+        500,
+        "a scan sees them"
+    );
+    drop(scan);
+    world.executor.run_for(Duration::from_secs(61));
+    assert_eq!(engine.statistics().table_tombstones, 0);
+}

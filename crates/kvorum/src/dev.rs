@@ -9,7 +9,8 @@
 //!   only the parent, which stops them in order.
 
 use crate::failure::Failure;
-use crate::options::{DevOptions, LogOptions};
+use crate::layers::{self, Stop};
+use crate::options::{Command as CommandOptions, DevOptions, LogOptions};
 use crate::signals::{StopSignal, StopSignals};
 use clap::ValueEnum;
 use rustix::process::{Pid, Signal, kill_process};
@@ -47,23 +48,42 @@ const VARIABLES_REMOVED: [&str; 6] = [
 /// Runs a local cluster until it is told to stop.
 ///
 /// # Errors
-/// More nodes than are supported, a port in use, a node that ends by itself.
-pub(crate) fn run(options: &DevOptions) -> Result<(), Failure> {
+/// More nodes than are supported, an option that no node would take, a port in
+/// use, a node that ends by itself; and what is to be shown instead of running.
+pub(crate) fn run(options: &DevOptions) -> Result<(), Stop> {
     if options.nodes > 1 {
         return Err(Failure::usage(format!(
             "--nodes {}: a cluster of several nodes is not supported yet, use --nodes 1",
             options.nodes
-        )));
+        ))
+        .into());
     }
     let plans = plan(options)?;
     for plan in &plans {
+        check_options(plan, options)?;
         check_port(plan.address.port())?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-    runtime.block_on(dev(options, &plans))
+    Ok(runtime.block_on(dev(options, &plans))?)
+}
+
+/// Reads the options of a node as its process will, so that what is wrong with
+/// them is told before anything runs, by one process.
+fn check_options(plan: &Plan, options: &DevOptions) -> Result<(), Stop> {
+    let mut arguments = vec![OsString::from("kvorum")];
+    arguments.extend(serve_arguments(plan, options.log));
+    arguments.extend(options.serve.iter().cloned());
+    let kept = |name: &OsString| VARIABLES_REMOVED.iter().all(|removed| name != removed);
+    let environment = std::env::vars_os().filter(|(name, _)| kept(name));
+    let read_file = |file: &std::path::Path| std::fs::read_to_string(file);
+    let parsed = layers::parse(&arguments, environment, &read_file)?;
+    if let CommandOptions::Serve(serve) = &parsed.cli.command {
+        serve.node_config().map_err(|error| parsed.refuse(&error))?;
+    }
+    Ok(())
 }
 
 /// A node that is to run.

@@ -33,7 +33,9 @@ impl Failure {
         let lines = text
             .lines()
             .map(str::trim)
-            .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+            .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"))
+            // No command takes a value with a dash after `--`.
+            .filter(|line| !line.starts_with("tip: to pass '-"));
         let mut line = String::new();
         for part in lines.filter(|line| !line.is_empty()) {
             let part = part.strip_prefix("error: ").unwrap_or(part);
@@ -41,6 +43,12 @@ impl Failure {
                 line.push_str(if part.starts_with('[') { " " } else { "; " });
             }
             line.push_str(part);
+        }
+        let begins_with_dash = line
+            .split_once("unexpected argument '-")
+            .is_some_and(|(_, rest)| rest.starts_with(|first: char| first.is_ascii_digit()));
+        if begins_with_dash {
+            line.push_str("; no option takes a negative value");
         }
         Self::usage(line)
     }

@@ -15,7 +15,7 @@
 //! `KVORUM_PORT`) as soon as a service is called `kvorum`.
 
 use crate::failure::Failure;
-use crate::options::Cli;
+use crate::options::{Cli, OptionError};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use std::ffi::{OsStr, OsString};
@@ -29,6 +29,20 @@ pub(crate) struct Parsed {
     pub(crate) cli: Cli,
     /// Lines for the log: what was ignored.
     pub(crate) warnings: Vec<String>,
+    /// Where options come from that the command line does not set: an option's
+    /// name, and its variable, or the file and its key.
+    origins: Vec<(String, String)>,
+}
+
+impl Parsed {
+    /// The refusal of an option, which names where it was set.
+    pub(crate) fn refuse(&self, error: &OptionError) -> Failure {
+        let origin = self.origins.iter().find(|(name, _)| *name == error.option);
+        match origin {
+            Some((_, origin)) => Failure::usage(&*error.problem).of(origin),
+            None => Failure::usage(&*error.problem).of(&format!("--{}", error.option)),
+        }
+    }
 }
 
 /// Why there is nothing to run.
@@ -112,6 +126,7 @@ pub(crate) fn parse(
         return Ok(Parsed {
             cli: Cli::from_arg_matches(&matches)?,
             warnings: Vec::new(),
+            origins: Vec::new(),
         });
     };
 
@@ -127,6 +142,7 @@ pub(crate) fn parse(
 
     // The name of the program and `serve` stay first.
     let mut all: Vec<OsString> = arguments.iter().take(2).cloned().collect();
+    let mut origins = Vec::new();
     for (index, key) in keys.iter().enumerate() {
         if is_given(given, key) {
             continue;
@@ -134,6 +150,7 @@ pub(crate) fn parse(
         let mut layers = variables.settings.iter().chain(&file);
         if let Some(setting) = layers.find(|setting| setting.key == index) {
             all.push(setting.argument.clone());
+            origins.push((key.name.clone(), setting.origin.clone()));
         }
     }
     all.extend(arguments.iter().skip(2).cloned());
@@ -141,6 +158,7 @@ pub(crate) fn parse(
     Ok(Parsed {
         cli: Cli::from_arg_matches(&matches)?,
         warnings: variables.warnings,
+        origins,
     })
 }
 
@@ -154,6 +172,8 @@ struct Setting {
     key: usize,
     /// `--name=value`.
     argument: OsString,
+    /// The variable, or the file and its key.
+    origin: String,
 }
 
 impl Setting {
@@ -167,7 +187,11 @@ impl Setting {
         Cli::command()
             .try_get_matches_from(alone)
             .map_err(|error| Failure::from_clap(&error).of(origin))?;
-        Ok(Self { key, argument })
+        Ok(Self {
+            key,
+            argument,
+            origin: origin.to_owned(),
+        })
     }
 }
 

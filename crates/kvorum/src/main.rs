@@ -29,21 +29,21 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let read_file = |file: &std::path::Path| std::fs::read_to_string(file);
-    let parsed = match layers::parse(&arguments, std::env::vars_os(), &read_file) {
-        Ok(parsed) => parsed,
+    let ended =
+        layers::parse(&arguments, std::env::vars_os(), &read_file).and_then(|parsed| match &parsed
+            .cli
+            .command
+        {
+            Command::Serve(options) => Ok(serve::run(options, &parsed)?),
+            Command::Dev(options) => dev::run(options),
+        });
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
         Err(Stop::Show(page)) => {
             // Who closed the output does not want the page.
             let _ = page.print();
-            return ExitCode::from(u8::try_from(page.exit_code()).unwrap_or(2));
+            ExitCode::from(u8::try_from(page.exit_code()).unwrap_or(2))
         }
-        Err(Stop::Refuse(failure)) => return failure.report(),
-    };
-    let result = match &parsed.cli.command {
-        Command::Serve(options) => serve::run(options, &parsed.warnings),
-        Command::Dev(options) => dev::run(options),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(Stop::Refuse(failure)) => failure.report(),
     }
 }

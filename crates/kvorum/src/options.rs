@@ -4,11 +4,13 @@
 //! A default that depends on the machine stands in the text as
 //! `[default: …]`; every other one is the node's own ([`NodeConfig`]).
 
-use crate::failure::Failure;
 use crate::machine;
-use crate::values::{Compression, Durability, Filter, Replicas, Size, Span, Switch, address};
+use crate::values::{
+    Compression, Durability, Filter, Replicas, Size, Span, Switch, address, count, name, port,
+    size, span, url,
+};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use node::NodeConfig;
+use node::{NodeConfig, bounds};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,9 +32,10 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a node
-    #[command(after_help = SERVE_AFTER_HELP)]
+    #[command(after_help = SERVE_AFTER_HELP, allow_negative_numbers = true)]
     Serve(Box<ServeOptions>),
     /// Run a local cluster to try things out; Ctrl-C stops it, its data is kept
+    #[command(allow_negative_numbers = true)]
     Dev(DevOptions),
 }
 
@@ -49,7 +52,7 @@ over the file.";
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ServeOptions {
     /// The node's own URL, http://HOST:PORT, as clients write it; required
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_parser = url, value_name = "URL")]
     pub(crate) url: Option<String>,
     /// The folder that holds the node's store and nothing else; made if it is not there; required
     #[arg(long, value_name = "DIR")]
@@ -58,10 +61,10 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "IP:PORT", value_delimiter = ',', value_parser = address)]
     pub(crate) listen: Vec<SocketAddr>,
     /// The URLs of all nodes of the cluster, this one's among them; for now it must be the only one [default: the node alone]
-    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    #[arg(long, value_parser = url, value_name = "URL", value_delimiter = ',')]
     pub(crate) cluster: Vec<String>,
     /// The node's name, by which keys are placed [default: the URL]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_parser = name, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// ACK/FROM for requests that give neither: the replicas that must answer, of how many [default: the quorum of all nodes]
     #[arg(long, value_name = "ACK/FROM")]
@@ -71,7 +74,7 @@ pub(crate) struct ServeOptions {
     pub(crate) config: Option<PathBuf>,
 
     /// All the memory that the node plans with [default: a quarter of the machine's or the cgroup's, at least 128MiB]
-    #[arg(long, value_name = "SIZE", help_heading = "Store")]
+    #[arg(long, value_parser = size(bounds::MEMORY_BYTES), value_name = "SIZE", help_heading = "Store")]
     pub(crate) memory: Option<Size>,
     /// When a write is acknowledged: sync (once it is on stable storage), interval=TIME (at once; synced within TIME), os (at once; synced when the system likes)
     #[arg(long, value_name = "MODE", help_heading = "Store", default_value_t = Durability(defaults().durability))]
@@ -86,57 +89,57 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Store", default_value_t = Switch::from_bool(defaults().compaction))]
     pub(crate) compaction: Switch,
     /// How much compaction may write in a second, unless it falls behind
-    #[arg(long, value_name = "SIZE", help_heading = "Store", default_value_t = Size(defaults().compaction_bytes_per_second))]
+    #[arg(long, value_parser = size(bounds::COMPACTION_BYTES_PER_SECOND), value_name = "SIZE", help_heading = "Store", default_value_t = Size(defaults().compaction_bytes_per_second))]
     pub(crate) compaction_bytes_per_second: Size,
-    /// The size at which a memtable is written to a table [default: 1/16 of --memory, at most 64MiB]
-    #[arg(long, value_name = "SIZE", help_heading = "Store")]
+    /// The size at which a memtable is written to a table, up to a sixth of --memory [default: 1/16 of --memory, at most 64MiB]
+    #[arg(long, value_parser = size(bounds::MEMTABLE_BYTES), value_name = "SIZE", help_heading = "Store")]
     pub(crate) memtable_bytes: Option<Size>,
     /// Space kept free on the disk, so that deletes and compaction go on when it is full
-    #[arg(long, value_name = "SIZE", help_heading = "Store", default_value_t = Size(defaults().disk_reserve_bytes))]
+    #[arg(long, value_parser = size(bounds::DISK_RESERVE_BYTES), value_name = "SIZE", help_heading = "Store", default_value_t = Size(defaults().disk_reserve_bytes))]
     pub(crate) disk_reserve_bytes: Size,
 
     /// Threads that serve connections [default: one a core]
-    #[arg(long, value_name = "COUNT", help_heading = "Limits")]
+    #[arg(long, value_parser = count(bounds::THREADS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) threads: Option<usize>,
     /// Threads for reads that wait for the disk [default: four a core]
-    #[arg(long, value_name = "COUNT", help_heading = "Limits")]
+    #[arg(long, value_parser = count(bounds::READ_THREADS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) read_threads: Option<usize>,
     /// Reads that may wait for one of these threads
-    #[arg(long, value_name = "COUNT", help_heading = "Limits", default_value_t = defaults().read_queue)]
+    #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits", default_value_t = defaults().read_queue)]
     pub(crate) read_queue: usize,
     /// Requests that are worked on at a time
-    #[arg(long, value_name = "COUNT", help_heading = "Limits", default_value_t = defaults().requests_in_flight_max)]
+    #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits", default_value_t = defaults().requests_in_flight_max)]
     pub(crate) requests_in_flight_max: usize,
     /// Requests that may wait to be worked on; more are answered 503
-    #[arg(long, value_name = "COUNT", help_heading = "Limits", default_value_t = defaults().requests_queued_max)]
+    #[arg(long, value_parser = count(bounds::REQUESTS_QUEUED), value_name = "COUNT", help_heading = "Limits", default_value_t = defaults().requests_queued_max)]
     pub(crate) requests_queued_max: usize,
     /// Open connections; more wait to be accepted [default: one for each 32KiB of --memory, from 256 to 16384]
-    #[arg(long, value_name = "COUNT", help_heading = "Limits")]
+    #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) connections_max: Option<usize>,
     /// Ranges that are streamed at a time; more are answered 503 [default: one for each 2MiB of --memory, from 4 to 1024]
-    #[arg(long, value_name = "COUNT", help_heading = "Limits")]
+    #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) scans_max: Option<usize>,
-    /// The longest value; longer ones are answered 413
-    #[arg(long, value_name = "SIZE", help_heading = "Limits", default_value_t = Size(defaults().value_bytes_max as u64))]
+    /// The longest value, up to an eighth of --memory; longer ones are answered 413
+    #[arg(long, value_parser = size(bounds::VALUE_BYTES), value_name = "SIZE", help_heading = "Limits", default_value_t = Size(defaults().value_bytes_max as u64))]
     pub(crate) value_bytes_max: Size,
 
     /// How long the replicas have to answer before a request ends in 504
-    #[arg(long, value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().timeout))]
+    #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().timeout))]
     pub(crate) timeout: Span,
     /// How long a connection may be idle between requests
-    #[arg(long, value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().idle_timeout))]
+    #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().idle_timeout))]
     pub(crate) idle_timeout: Span,
     /// How long the head of a request may take to arrive
-    #[arg(long, value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().head_timeout))]
+    #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().head_timeout))]
     pub(crate) head_timeout: Span,
-    /// The time in which the body of a request must bring another 16KiB, or its end
-    #[arg(long, value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().body_timeout))]
+    /// The time over which the body of a request must bring 64KiB a second, or its end
+    #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().body_timeout))]
     pub(crate) body_timeout: Span,
     /// How long a client may take nothing of an answer before it is cut off
-    #[arg(long, value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().scan_stall_timeout))]
+    #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().scan_stall_timeout))]
     pub(crate) scan_stall_timeout: Span,
-    /// How long admitted requests have to finish when the node is stopped
-    #[arg(long, value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().drain_timeout))]
+    /// How long admitted requests have to finish when the node is stopped, up to 8s
+    #[arg(long, value_parser = span(bounds::DRAIN_TIMEOUT), value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().drain_timeout))]
     pub(crate) drain_timeout: Span,
 
     #[command(flatten)]
@@ -155,7 +158,7 @@ pub(crate) struct DevOptions {
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) nodes: u16,
     /// The port of the first node on 127.0.0.1; the others take the next ones
-    #[arg(long, value_name = "PORT", default_value_t = 8080, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "PORT", default_value_t = 8080, value_parser = port)]
     pub(crate) port: u16,
     /// The folder that holds a folder for each node
     #[arg(long, value_name = "DIR", default_value = "./kvorum-dev")]
@@ -205,11 +208,10 @@ impl ServeOptions {
     /// The node that these options describe.
     ///
     /// # Errors
-    /// A usage failure that names the option.
-    pub(crate) fn node_config(&self) -> Result<NodeConfig, Failure> {
+    /// The option that cannot be beside the others.
+    pub(crate) fn node_config(&self) -> Result<NodeConfig, OptionError> {
         let url = required("url", self.url.as_ref())?;
         let data = required("data", self.data.as_ref())?;
-        let url = without_slash(url);
         check_cluster(url, &self.cluster)?;
 
         let mut config = NodeConfig::new(url, data);
@@ -248,10 +250,39 @@ impl ServeOptions {
         config.scan_stall_timeout = self.scan_stall_timeout.0;
         config.drain_timeout = self.drain_timeout.0;
 
-        config
-            .validate()
-            .map_err(|error| Failure::usage(error.to_string()))?;
+        config.validate().map_err(|error| OptionError {
+            option: option_of(error.field),
+            problem: error.problem,
+        })?;
         Ok(config)
+    }
+}
+
+/// An option that cannot be beside the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OptionError {
+    /// Its name after `--`.
+    pub(crate) option: String,
+    /// What is wrong with it and what to do.
+    pub(crate) problem: String,
+}
+
+impl OptionError {
+    fn new(option: &str, problem: impl Into<String>) -> Self {
+        Self {
+            option: option.to_owned(),
+            problem: problem.into(),
+        }
+    }
+}
+
+/// The option that sets a field of [`NodeConfig`].
+fn option_of(field: &str) -> String {
+    match field {
+        "memory_bytes" => "memory".to_owned(),
+        "filter_false_positive_rate" => "filter".to_owned(),
+        "replicas_default" => "replicas".to_owned(),
+        field => field.replace('_', "-"),
     }
 }
 
@@ -261,41 +292,43 @@ fn set_if_given<T>(field: &mut T, given: Option<T>) {
     }
 }
 
-fn required<'a, T>(name: &str, given: Option<&'a T>) -> Result<&'a T, Failure> {
+fn required<'a, T>(name: &str, given: Option<&'a T>) -> Result<&'a T, OptionError> {
     given.ok_or_else(|| {
         let variable = name.to_ascii_uppercase();
-        Failure::usage(format!(
-            "--{name} is missing: give it, or KVORUM_{variable}, or `{name}` in the file of --config"
-        ))
+        OptionError::new(
+            name,
+            format!(
+                "it is missing: give it, or KVORUM_{variable}, or `{name}` in the file of --config"
+            ),
+        )
     })
 }
 
 /// A size that something in memory has.
-fn in_memory(name: &str, size: Size) -> Result<usize, Failure> {
+fn in_memory(name: &str, size: Size) -> Result<usize, OptionError> {
     usize::try_from(size.0)
-        .map_err(|_| Failure::usage(format!("--{name} {size}: this machine cannot address that")))
-}
-
-/// `http://host:port/` and `http://host:port` are one URL.
-fn without_slash(url: &str) -> &str {
-    url.strip_suffix('/').unwrap_or(url)
+        .map_err(|_| OptionError::new(name, format!("this machine cannot address {size}")))
 }
 
 /// A cluster is, for now, its own node alone.
-fn check_cluster(url: &str, cluster: &[String]) -> Result<(), Failure> {
+fn check_cluster(url: &str, cluster: &[String]) -> Result<(), OptionError> {
     if cluster.is_empty() {
         return Ok(());
     }
-    if !cluster.iter().any(|member| without_slash(member) == url) {
-        return Err(Failure::usage(format!(
-            "--cluster does not name this node: add its own URL, {url}"
-        )));
+    if !cluster.iter().any(|member| member == url) {
+        return Err(OptionError::new(
+            "cluster",
+            format!("it does not name this node: add its own URL, {url}"),
+        ));
     }
-    match cluster.iter().find(|member| without_slash(member) != url) {
-        Some(other) => Err(Failure::usage(format!(
-            "--cluster names another node, {other}: a cluster of several nodes is not \
-             supported yet, leave --cluster out"
-        ))),
+    match cluster.iter().find(|member| *member != url) {
+        Some(other) => Err(OptionError::new(
+            "cluster",
+            format!(
+                "it names another node, {other}: a cluster of several nodes is not supported \
+                 yet, leave --cluster out"
+            ),
+        )),
         None => Ok(()),
     }
 }

@@ -1,6 +1,7 @@
 //! `kvorum serve`: runs a node until it is told to stop.
 
 use crate::failure::Failure;
+use crate::layers::Parsed;
 use crate::logging;
 use crate::options::ServeOptions;
 use crate::signals::StopSignals;
@@ -15,10 +16,12 @@ use tokio::task::spawn_blocking;
 /// # Errors
 /// Usage failures, and those of starting: an address in use, a folder in use,
 /// a damaged store.
-pub(crate) fn run(options: &ServeOptions, warnings: &[String]) -> Result<(), Failure> {
-    let config = options.node_config()?;
+pub(crate) fn run(options: &ServeOptions, parsed: &Parsed) -> Result<(), Failure> {
+    let config = options
+        .node_config()
+        .map_err(|error| parsed.refuse(&error))?;
     logging::install(options.log);
-    for warning in warnings {
+    for warning in &parsed.warnings {
         tracing::warn!("{warning}");
     }
     // The node has threads of its own; this one only waits for signals.

@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use node::ReplicasDefault;
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -33,8 +34,8 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const RIGHT: &str =
-            "write a size as a whole number of bytes or with B, KB, MB, GB, KiB, MiB, GiB: 128MiB";
+        const RIGHT: &str = "write a size as a whole number of bytes, or with B, KB, MB, GB, TB, \
+                             KiB, MiB, GiB or TiB: 128MiB";
         let (number, unit) = number_and_unit(text).ok_or(RIGHT)?;
         let (_, bytes) = SIZE_UNITS
             .iter()
@@ -173,6 +174,75 @@ impl FromStr for Replicas {
             Some(pair) if (1..=pair.from).contains(&pair.ack) => Ok(Self(pair)),
             _ => Err("write ACK/FROM, two whole numbers with 1 <= ACK <= FROM: 2/3".to_owned()),
         }
+    }
+}
+
+/// Reads a number between bounds.
+pub(crate) fn count(
+    bounds: RangeInclusive<usize>,
+) -> impl Fn(&str) -> Result<usize, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|number| bounds.contains(number));
+        let (least, most) = (bounds.start(), bounds.end());
+        number.ok_or_else(|| format!("write a whole number from {least} to {most}"))
+    }
+}
+
+/// Reads a size between bounds, in bytes.
+pub(crate) fn size(
+    bounds: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<Size, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let size: Size = text.parse()?;
+        let (least, most) = (Size(*bounds.start()), Size(*bounds.end()));
+        let is_within = bounds.contains(&size.0);
+        is_within
+            .then_some(size)
+            .ok_or_else(|| format!("give {least} to {most}"))
+    }
+}
+
+/// Reads a time between bounds.
+pub(crate) fn span(
+    bounds: RangeInclusive<Duration>,
+) -> impl Fn(&str) -> Result<Span, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let span: Span = text.parse()?;
+        let (least, most) = (Span(*bounds.start()), Span(*bounds.end()));
+        let is_within = bounds.contains(&span.0);
+        is_within
+            .then_some(span)
+            .ok_or_else(|| format!("give {least} to {most}"))
+    }
+}
+
+/// Reads a port that can be listened on.
+pub(crate) fn port(text: &str) -> Result<u16, String> {
+    let number = text.parse().ok().filter(|port| *port >= 1);
+    number.ok_or_else(|| "write a port, a whole number from 1 to 65535".to_owned())
+}
+
+/// Reads the URL of a node, without the slash it may end in.
+pub(crate) fn url(text: &str) -> Result<String, String> {
+    node::check_url(text).map_err(|error| error.problem)?;
+    let url = text.strip_suffix('/').unwrap_or(text);
+    // Other nodes and clients could not know which port it became.
+    if url
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| port.bytes().all(|digit| digit == b'0'))
+    {
+        return Err(format!(
+            "`{text}` has port 0: give the port that clients use"
+        ));
+    }
+    Ok(url.to_owned())
+}
+
+/// Reads a name, which is not empty.
+pub(crate) fn name(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("give a name, or leave the option out".to_owned()),
+        _ => Ok(text.to_owned()),
     }
 }
 
@@ -315,6 +385,39 @@ mod tests {
         assert_eq!("2/3".parse(), Ok(Replicas(pair)));
         for text in ["", "2", "0/3", "4/3", "2/3/4", "a/b", "1/256"] {
             assert!(text.parse::<Replicas>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn bounds() {
+        let number = count(1..=9);
+        assert_eq!((number("1"), number("9")), (Ok(1), Ok(9)));
+        for text in ["", "0", "10", "-1", "1.0", "x", "99999999999999999999999"] {
+            assert_eq!(
+                number(text),
+                Err("write a whole number from 1 to 9".to_owned()),
+                "{text}"
+            );
+        }
+        let bytes = size(1 << 10..=1 << 20);
+        assert_eq!(bytes("1KiB"), Ok(Size(1 << 10)));
+        assert_eq!(bytes("2MiB"), Err("give 1KiB to 1MiB".to_owned()));
+        let time = span(Duration::from_millis(1)..=Duration::from_secs(8));
+        assert_eq!(time("8s"), Ok(Span(Duration::from_secs(8))));
+        assert_eq!(time("9s"), Err("give 1ms to 8s".to_owned()));
+    }
+
+    #[test]
+    fn urls() {
+        assert_eq!(url("http://h:1/"), Ok("http://h:1".to_owned()));
+        for text in [
+            "http://h:0",
+            "http://h:00/",
+            "http://h",
+            "h:1",
+            "https://h:1",
+        ] {
+            assert!(url(text).is_err(), "{text}");
         }
     }
 

@@ -6,7 +6,9 @@
 
 use crate::coordinator::BATCH_BYTES_MAX;
 use lsm::{Compression, Durability};
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -66,7 +68,7 @@ pub struct NodeConfig {
     pub idle_timeout: Duration,
     /// How long the head of a request may take, first byte to last. Default: 10 s.
     pub head_timeout: Duration,
-    /// The span in which a request's body must bring at least 16 KiB, or its end. Default: 10 s.
+    /// The span over which a request's body must bring 64 KiB a second, or its end. Default: 10 s.
     pub body_timeout: Duration,
     /// How long an answer, ranges included, may make no progress before it is cut. Default: 30 s.
     pub scan_stall_timeout: Duration,
@@ -90,10 +92,58 @@ pub struct NodeConfig {
     pub replicas_default: Option<ReplicasDefault>,
 }
 
-/// Why a configuration cannot be: the text names the field and says what to do.
+/// Between which bounds the numbers of a configuration lie. They keep out what
+/// can only be a mistake, and what a node could not keep its promises with.
+pub mod bounds {
+    use std::ops::RangeInclusive;
+    use std::time::Duration;
+
+    /// [`NodeConfig::memory_bytes`](super::NodeConfig::memory_bytes).
+    pub const MEMORY_BYTES: RangeInclusive<u64> = super::MEMORY_BYTES_MIN..=1 << 50;
+    /// [`NodeConfig::threads`](super::NodeConfig::threads).
+    pub const THREADS: RangeInclusive<usize> = 1..=1024;
+    /// [`NodeConfig::read_threads`](super::NodeConfig::read_threads).
+    pub const READ_THREADS: RangeInclusive<usize> = 1..=4096;
+    /// Numbers of what waits, is worked on or is open.
+    pub const COUNTS: RangeInclusive<usize> = 1..=1 << 20;
+    /// [`NodeConfig::requests_queued_max`](super::NodeConfig::requests_queued_max).
+    pub const REQUESTS_QUEUED: RangeInclusive<usize> = 0..=1 << 20;
+    /// [`NodeConfig::value_bytes_max`](super::NodeConfig::value_bytes_max).
+    pub const VALUE_BYTES: RangeInclusive<u64> = 1..=lsm::VALUE_BYTES_MAX as u64;
+    /// [`NodeConfig::memtable_bytes`](super::NodeConfig::memtable_bytes).
+    pub const MEMTABLE_BYTES: RangeInclusive<u64> = 64 << 10..=1 << 30;
+    /// [`NodeConfig::compaction_bytes_per_second`](super::NodeConfig::compaction_bytes_per_second).
+    pub const COMPACTION_BYTES_PER_SECOND: RangeInclusive<u64> = 64 << 10..=1 << 40;
+    /// [`NodeConfig::disk_reserve_bytes`](super::NodeConfig::disk_reserve_bytes).
+    pub const DISK_RESERVE_BYTES: RangeInclusive<u64> = 0..=1 << 40;
+    /// How long something may take.
+    pub const TIMES: RangeInclusive<Duration> =
+        Duration::from_millis(1)..=Duration::from_secs(24 * 3600);
+    /// [`NodeConfig::drain_timeout`](super::NodeConfig::drain_timeout): with the
+    /// two seconds of the store, a node stops within ten.
+    pub const DRAIN_TIMEOUT: RangeInclusive<Duration> =
+        Duration::from_millis(1)..=Duration::from_secs(8);
+}
+
+/// Why a configuration cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ConfigError(pub String);
+#[error("{field}: {problem}")]
+pub struct ConfigError {
+    /// The field of [`NodeConfig`].
+    pub field: &'static str,
+    /// What is wrong with it and what to do.
+    pub problem: String,
+}
+
+impl ConfigError {
+    /// What is wrong with a field and what to do.
+    pub(crate) fn new(field: &'static str, problem: impl Into<String>) -> Self {
+        Self {
+            field,
+            problem: problem.into(),
+        }
+    }
+}
 
 /// A URL of a node, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -235,60 +285,83 @@ impl NodeConfig {
     /// # Errors
     /// The first field that cannot be, and what to do about it.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let check = |holds: bool, otherwise: &str| {
+        NodeUrl::parse(&self.url)?;
+        let check = |field, holds: bool, otherwise: &str| {
             if holds {
                 Ok(())
             } else {
-                Err(ConfigError(otherwise.to_owned()))
+                Err(ConfigError::new(field, otherwise))
             }
         };
-        NodeUrl::parse(&self.url)?;
-        check(!self.name.is_empty(), "the node's name is empty: give one")?;
-        check(
-            self.memory_bytes >= MEMORY_BYTES_MIN,
-            "memory: a node needs at least 128 MiB",
+        check("name", !self.name.is_empty(), "is empty: give one")?;
+        check_bounds("memory_bytes", &self.memory_bytes, &bounds::MEMORY_BYTES)?;
+        check_bounds("threads", &self.threads, &bounds::THREADS)?;
+        check_bounds("read_threads", &self.read_threads, &bounds::READ_THREADS)?;
+        check_bounds(
+            "requests_queued_max",
+            &self.requests_queued_max,
+            &bounds::REQUESTS_QUEUED,
         )?;
-        for (name, number) in [
-            ("threads", self.threads),
-            ("read threads", self.read_threads),
-            ("read queue", self.read_queue),
-            ("requests in flight", self.requests_in_flight_max),
-            ("connections", self.connections_max),
-            ("the longest value", self.value_bytes_max),
-            ("scans", self.scans_max.unwrap_or(1)),
+        for (field, number) in [
+            ("read_queue", self.read_queue),
+            ("requests_in_flight_max", self.requests_in_flight_max),
+            ("connections_max", self.connections_max),
+            ("scans_max", self.scans_max.unwrap_or(1)),
         ] {
-            check(number >= 1, &format!("{name}: give at least 1"))?;
+            check_bounds(field, &number, &bounds::COUNTS)?;
         }
+        let value_bytes_max = self.value_bytes_max as u64;
+        check_bounds("value_bytes_max", &value_bytes_max, &bounds::VALUE_BYTES)?;
         check(
-            self.value_bytes_max <= lsm::VALUE_BYTES_MAX,
-            "the longest value: give at most 1 GiB",
+            "value_bytes_max",
+            value_bytes_max <= self.memory_bytes / 8,
+            "the longest value may be an eighth of the memory: lower it, or give more memory",
         )?;
-        for (name, duration) in [
+        if let Some(memtable_bytes) = self.memtable_bytes.map(|bytes| bytes as u64) {
+            check_bounds("memtable_bytes", &memtable_bytes, &bounds::MEMTABLE_BYTES)?;
+            check(
+                "memtable_bytes",
+                memtable_bytes <= self.memory_bytes / 6,
+                "there are three memtables, which may take half of the memory: \
+                 lower it, or give more memory",
+            )?;
+        }
+        check_bounds(
+            "compaction_bytes_per_second",
+            &self.compaction_bytes_per_second,
+            &bounds::COMPACTION_BYTES_PER_SECOND,
+        )?;
+        check_bounds(
+            "disk_reserve_bytes",
+            &self.disk_reserve_bytes,
+            &bounds::DISK_RESERVE_BYTES,
+        )?;
+        for (field, duration) in [
             ("timeout", self.timeout),
-            ("idle timeout", self.idle_timeout),
-            ("head timeout", self.head_timeout),
-            ("body timeout", self.body_timeout),
-            ("scan stall timeout", self.scan_stall_timeout),
+            ("idle_timeout", self.idle_timeout),
+            ("head_timeout", self.head_timeout),
+            ("body_timeout", self.body_timeout),
+            ("scan_stall_timeout", self.scan_stall_timeout),
         ] {
-            check(
-                duration >= Duration::from_millis(1),
-                &format!("{name}: give at least 1 ms"),
-            )?;
+            check_bounds(field, &duration, &bounds::TIMES)?;
         }
-        if let Some(rate) = self.filter_false_positive_rate {
-            check(
-                rate > 0.0 && rate < 1.0,
-                "the filters' false positive rate: give a number between 0 and 1",
-            )?;
-        }
+        check_bounds("drain_timeout", &self.drain_timeout, &bounds::DRAIN_TIMEOUT)?;
+        check(
+            "filter_false_positive_rate",
+            self.filter_false_positive_rate
+                .is_none_or(|rate| rate > 0.0 && rate < 1.0),
+            "give a number between 0 and 1",
+        )?;
         if let Some(pair) = self.replicas_default {
             check(
+                "replicas_default",
                 (1..=pair.from).contains(&pair.ack),
-                "the default replicas: ack is at least 1 and at most from",
+                "ack is at least 1 and at most from",
             )?;
             check(
+                "replicas_default",
                 pair.from == 1,
-                "the default replicas: from is at most the number of nodes, which is 1",
+                "from is at most the number of nodes, which is 1",
             )?;
         }
         Ok(())
@@ -299,6 +372,12 @@ impl NodeConfig {
     pub fn memory_split(&self) -> MemorySplit {
         let mut split = MemorySplit::of(self.memory_bytes, self.value_bytes_max);
         if let Some(memtable_bytes) = self.memtable_bytes {
+            // The cache makes up for it, as far as it can.
+            let memtables = |bytes: usize| bytes * (1 + MemorySplit::MEMTABLES_FROZEN_MAX);
+            let least = split.cache_bytes.min(split.write_queue_bytes / 2);
+            split.cache_bytes = (split.cache_bytes + memtables(split.memtable_bytes))
+                .saturating_sub(memtables(memtable_bytes))
+                .max(least);
             split.memtable_bytes = memtable_bytes;
         }
         if let Some(scans_max) = self.scans_max {
@@ -369,10 +448,13 @@ impl NodeConfig {
         let mut addresses: Vec<SocketAddr> = (url.host.as_str(), url.port)
             .to_socket_addrs()
             .map_err(|error| {
-                ConfigError(format!(
-                    "cannot resolve {} of {}: {error}; give the addresses to listen on",
-                    url.host, self.url
-                ))
+                let (host, url) = (&url.host, &self.url);
+                ConfigError::new(
+                    "url",
+                    format!(
+                        "cannot resolve {host} of {url}: {error}; give the addresses to listen on"
+                    ),
+                )
             })?
             .collect();
         addresses.sort_unstable();
@@ -381,13 +463,35 @@ impl NodeConfig {
     }
 }
 
+fn check_bounds<T: PartialOrd + fmt::Debug>(
+    field: &'static str,
+    number: &T,
+    bounds: &RangeInclusive<T>,
+) -> Result<(), ConfigError> {
+    if bounds.contains(number) {
+        return Ok(());
+    }
+    let (least, most) = (bounds.start(), bounds.end());
+    let problem = format!("is {number:?}: give {least:?} to {most:?}");
+    Err(ConfigError::new(field, problem))
+}
+
+/// Checks that a text is the URL of a node, `http://host:port`.
+///
+/// # Errors
+/// What is wrong with it and what to do.
+pub fn check_url(url: &str) -> Result<(), ConfigError> {
+    NodeUrl::parse(url).map(|_| ())
+}
+
 impl NodeUrl {
     /// Takes `http://host:port` apart; a trailing slash is let pass.
     pub(crate) fn parse(url: &str) -> Result<Self, ConfigError> {
         let wrong = |what: &str| {
-            ConfigError(format!(
-                "the URL `{url}` {what}: write it as http://host:port"
-            ))
+            ConfigError::new(
+                "url",
+                format!("`{url}` {what}: write it as http://host:port"),
+            )
         };
         let rest = url
             .strip_prefix("http://")
@@ -477,6 +581,17 @@ mod tests {
     }
 
     #[test]
+    fn larger_memtables_are_at_the_cost_of_the_cache() {
+        let mut config = NodeConfig::new("http://localhost:8080", "data");
+        config.set_memory_bytes(1 << 30);
+        let before = config.memory_split();
+        config.memtable_bytes = Some(before.memtable_bytes + (1 << 20));
+        let after = config.memory_split();
+        assert_eq!(after.cache_bytes, before.cache_bytes - (3 << 20));
+        assert_eq!(after.planned_bytes(), before.planned_bytes());
+    }
+
+    #[test]
     fn what_cannot_be_is_said() {
         let valid = NodeConfig::new("http://localhost:8080", "data");
         assert_eq!(valid.validate(), Ok(()));
@@ -484,16 +599,35 @@ mod tests {
             let mut config = valid.clone();
             change(&mut config);
             let error = config.validate().unwrap_err();
-            assert!(error.0.contains(word), "{error} should name {word}");
+            let text = error.to_string();
+            assert!(text.contains(word), "{text} should name {word}");
         };
         refused(|config| config.url = "nowhere".to_owned(), "nowhere");
         refused(|config| config.memory_bytes = 1 << 20, "memory");
         refused(|config| config.threads = 0, "threads");
-        refused(|config| config.value_bytes_max = 0, "longest value");
+        refused(|config| config.threads = 1 << 20, "threads");
+        refused(|config| config.value_bytes_max = 0, "value_bytes_max");
+        refused(
+            |config| config.value_bytes_max = 32 << 20,
+            "eighth of the memory",
+        );
+        refused(|config| config.memtable_bytes = Some(1), "memtable_bytes");
+        refused(
+            |config| config.memtable_bytes = Some(64 << 20),
+            "half of the memory",
+        );
+        refused(
+            |config| config.compaction_bytes_per_second = 0,
+            "compaction_bytes_per_second",
+        );
+        refused(
+            |config| config.drain_timeout = Duration::from_secs(60),
+            "drain_timeout",
+        );
         refused(|config| config.timeout = Duration::ZERO, "timeout");
         refused(
             |config| config.filter_false_positive_rate = Some(1.0),
-            "false positive",
+            "filter_false_positive_rate",
         );
         refused(
             |config| config.replicas_default = Some(ReplicasDefault { ack: 2, from: 1 }),

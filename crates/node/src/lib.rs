@@ -28,5 +28,7 @@ mod runtime;
 mod stamping;
 mod submissions;
 
-pub use config::{ConfigError, MEMORY_BYTES_MIN, MemorySplit, NodeConfig, ReplicasDefault};
+pub use config::{
+    ConfigError, MEMORY_BYTES_MIN, MemorySplit, NodeConfig, ReplicasDefault, bounds, check_url,
+};
 pub use node::{Node, Seams, StartError};

@@ -142,7 +142,12 @@ impl Node {
                 return Err(error.into());
             }
         };
-        tracing::info!(?recovery, "the store is open");
+        tracing::info!(
+            entries_replayed = recovery.entries_replayed,
+            torn_bytes = recovery.torn_bytes,
+            orphans_removed = recovery.orphans_removed,
+            "the store is open"
+        );
         stamping.begin(engine.greatest_timestamp());
 
         let split = config.memory_split();
@@ -177,7 +182,8 @@ impl Node {
                 return Err(error.into());
             }
         };
-        tracing::info!(url = %shared.url, ?addresses, "the node is serving");
+        let listed: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        tracing::info!(url = %shared.url, addresses = listed.join(","), "the node is serving");
         Ok(Self {
             addresses,
             shared,
@@ -317,9 +323,7 @@ fn bind_once(
         }
     }
     if sockets.is_empty() {
-        return Err(
-            ConfigError("no address of the URL's host is this machine's".to_owned()).into(),
-        );
+        return Err(ConfigError::new("url", "no address of its host is this machine's").into());
     }
     Ok(sockets)
 }

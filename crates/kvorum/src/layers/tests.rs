@@ -196,3 +196,73 @@ fn a_file_that_cannot_be_read_is_named() {
     .refusal();
     assert!(line.contains("absent.toml"), "{line}");
 }
+
+#[test]
+fn what_is_out_of_bounds_is_refused_by_its_place_also_where_it_is_hidden() {
+    for (environment, file, words) in [
+        (
+            &[("KVORUM_THREADS", "0")][..],
+            None,
+            &["KVORUM_THREADS: ", "'0'", "--threads", "1 to 1024"][..],
+        ),
+        (
+            &[],
+            Some("threads = 0"),
+            &["kvorum.toml: threads: ", "'0'", "--threads", "1 to 1024"],
+        ),
+        (
+            &[],
+            Some("drain-timeout = \"1h\""),
+            &["kvorum.toml: drain-timeout: ", "1ms to 8s"],
+        ),
+        (
+            &[("KVORUM_URL", "http://h:0")],
+            None,
+            &["KVORUM_URL: ", "port 0"],
+        ),
+    ] {
+        let line = Written {
+            arguments: &[
+                "--threads",
+                "1",
+                "--drain-timeout",
+                "1s",
+                "--url",
+                "http://h:1",
+            ],
+            environment,
+            file,
+        }
+        .refusal();
+        for word in words {
+            assert!(line.contains(word), "{word}: {line}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_beside_other_options_is_refused_by_its_place() {
+    let refusal = |arguments: &[&str], environment: &[(&str, &str)], file| {
+        let parsed = Written {
+            arguments,
+            environment,
+            file: Some(file),
+        }
+        .parse()
+        .unwrap();
+        let Command::Serve(options) = &parsed.cli.command else {
+            panic!("these words mean serve")
+        };
+        let error = options.node_config().unwrap_err();
+        parsed.refuse(&error).line().to_owned()
+    };
+    let file = "url = \"http://h:1\"\ndata = \"d\"\nmemory = \"128MiB\"\nreplicas = \"1/2\"";
+    for (arguments, environment, origin) in [
+        (&[][..], &[][..], "kvorum.toml: replicas: "),
+        (&[], &[("KVORUM_REPLICAS", "1/2")], "KVORUM_REPLICAS: "),
+        (&["--replicas", "1/2"], &[], "--replicas: "),
+    ] {
+        let line = refusal(arguments, environment, file);
+        assert!(line.starts_with(origin), "{line}");
+    }
+}

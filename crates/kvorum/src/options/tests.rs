@@ -82,9 +82,44 @@ fn a_cluster_is_its_own_node_alone() {
             None => assert!(result.is_ok(), "{cluster}"),
             Some(word) => {
                 let failure = result.unwrap_err();
-                assert!(failure.line().contains(word), "{}", failure.line());
+                assert!(failure.problem.contains(word), "{}", failure.problem);
             }
         }
+    }
+}
+
+#[test]
+fn what_cannot_be_beside_other_options_is_named_by_its_option() {
+    for (words, option, word) in [
+        (
+            &["--memory", "128MiB", "--value-bytes-max", "32MiB"],
+            "value-bytes-max",
+            "eighth",
+        ),
+        (
+            &["--memory", "128MiB", "--memtable-bytes", "64MiB"],
+            "memtable-bytes",
+            "half",
+        ),
+        (
+            &["--memory", "128MiB", "--replicas", "1/2"],
+            "replicas",
+            "number of nodes",
+        ),
+    ] {
+        let words = [&LEAST[..], words].concat();
+        let error = serve(&words).node_config().unwrap_err();
+        assert_eq!(error.option, option);
+        assert!(error.problem.contains(word), "{}", error.problem);
+    }
+    let names: Vec<String> = Key::all().into_iter().map(|key| key.name).collect();
+    for field in [
+        "memory_bytes",
+        "filter_false_positive_rate",
+        "replicas_default",
+        "scans_max",
+    ] {
+        assert!(names.contains(&option_of(field)), "{field}");
     }
 }
 

@@ -22,10 +22,10 @@ fn bad_options_are_one_line() {
     let with = |more: &[&'static str]| [&node[..], more].concat();
     let table: Vec<(Vec<&str>, &[&str])> = vec![
         (vec!["serv"], &["serv", "serve"]),
-        (vec!["serve"], &["--url is missing", "KVORUM_URL"]),
+        (vec!["serve"], &["--url: it is missing", "KVORUM_URL"]),
         (
             vec!["serve", "--url", "http://127.0.0.1:1"],
-            &["--data is missing"],
+            &["--data: it is missing"],
         ),
         (vec!["serve", "--url"], &["--url"]),
         (
@@ -42,7 +42,7 @@ fn bad_options_are_one_line() {
         ),
         (with(&["--memori", "1GiB"]), &["--memori", "--memory"]),
         (with(&["--memory", "12x"]), &["--memory", "12x", "128MiB"]),
-        (with(&["--memory", "64MiB"]), &["memory", "128 MiB"]),
+        (with(&["--memory", "64MiB"]), &["--memory", "128MiB"]),
         (
             with(&["--memory", "1GiB", "--memory", "2GiB"]),
             &["--memory", "multiple times"],
@@ -69,14 +69,30 @@ fn bad_options_are_one_line() {
             with(&["--listen", "localhost:80"]),
             &["--listen", "IP address"],
         ),
-        (with(&["--threads", "0"]), &["threads", "at least 1"]),
-        (with(&["--threads", "-1"]), &["-1"]),
+        (with(&["--threads", "0"]), &["--threads", "from 1 to 1024"]),
+        (
+            with(&["--threads", "-1"]),
+            &["--threads", "-1", "from 1 to"],
+        ),
+        (with(&["--threads", "x"]), &["--threads", "whole number"]),
+        (with(&["--memory", "-1MiB"]), &["-1", "negative"]),
+        (
+            with(&["--drain-timeout", "1m"]),
+            &["--drain-timeout", "1ms to 8s"],
+        ),
+        (
+            vec!["serve", "--url", "http://127.0.0.1:0", "--data", "d"],
+            &["--url", "port 0"],
+        ),
         (with(&["--replicas", "3/2"]), &["--replicas", "ACK"]),
         (
             with(&["--replicas", "1/2"]),
-            &["replicas", "number of nodes"],
+            &["--replicas", "number of nodes"],
         ),
-        (with(&["--value-bytes-max", "2GiB"]), &["longest value"]),
+        (
+            with(&["--value-bytes-max", "2GiB"]),
+            &["--value-bytes-max", "1GiB"],
+        ),
         (
             with(&["--cluster", "http://127.0.0.1:2"]),
             &["--cluster", "its own URL"],
@@ -98,6 +114,16 @@ fn bad_options_are_one_line() {
         ),
         (vec!["dev", "--port", "0"], &["--port"]),
         (vec!["dev", "--port", "65536"], &["--port", "65535"]),
+        (vec!["dev", "--", "--bogus"], &["--bogus"]),
+        (vec!["dev", "--", "stray"], &["stray"]),
+        (
+            vec!["dev", "--", "--memory", "1MiB"],
+            &["--memory", "128MiB"],
+        ),
+        (
+            vec!["dev", "--", "--url", "http://127.0.0.1:1"],
+            &["--url", "multiple times"],
+        ),
     ];
     for (arguments, words) in table {
         let line = line_of(&arguments, None);

@@ -1,11 +1,13 @@
 //! HTTP: from a request to its answer.
 //!
 //! The checks come in a fixed order, so that a client knows what a status
-//! says of the rest: what HTTP asks of any head (`400`, `414`, `431`, `501`), path (`400`), method (`405`), parameters (`400`), what is
-//! not implemented (`501`, `505`), body limit (`413`), admission (`503`). A
-//! body is read after all of them. Status and metrics are outside admission.
+//! says of the rest: what HTTP asks of any head (`400`, `414`, `431`, `501`),
+//! path (`400`), method (`405`), parameters (`400`), conditions (`400`, `501`,
+//! `505`), body limit (`413`), admission (`503`). A body is read after all of
+//! them. Status and metrics are outside admission.
 
 mod body;
+mod chunk;
 mod conditional;
 pub(crate) mod connection;
 mod entities;

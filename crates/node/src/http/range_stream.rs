@@ -8,7 +8,8 @@
 
 use crate::admission::{Allotment, LONG_VALUE_BYTES, Share};
 use crate::coordinator::{Batch, BatchFailure};
-use crate::http::body::{Chunk, ChunkShare, RangeCut};
+use crate::http::body::RangeCut;
+use crate::http::chunk::{Chunk, ChunkShare};
 use crate::http::conditional::RangeFormat;
 use crate::http::json_line::JsonLine;
 use bytes::Bytes;

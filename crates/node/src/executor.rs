@@ -99,18 +99,19 @@ impl ThreadExecutor {
             compaction: lane(),
             threads: Mutex::default(),
         };
-        // Writers wait for the commit, and for the flush once it falls behind.
+        // Every writer waits for the commit, which needs little time but needs
+        // it soon; for the flush they wait only once it falls behind.
         for (name, lane, niceness) in [
-            ("commit", Lane::Commit, 0),
+            ("commit", Lane::Commit, -10),
             ("log", Lane::Log, 0),
-            ("flush", Lane::Flush, 5),
-            ("compaction", Lane::Compaction, 10),
+            ("flush", Lane::Flush, 10),
+            ("compaction", Lane::Compaction, 15),
         ] {
             let queue = Arc::clone(executor.queue(lane));
             let thread = std::thread::Builder::new()
                 .name(name.to_owned())
                 .spawn(move || {
-                    lower_priority(niceness);
+                    set_priority(niceness);
                     queue.run();
                 });
             match thread {
@@ -234,16 +235,17 @@ impl LaneQueue {
     }
 }
 
-/// Lets the calling thread yield to others by so many steps of niceness. A
-/// system that refuses is no reason not to run.
-fn lower_priority(niceness: i32) {
+/// Lets the calling thread yield to others by so many steps of niceness, or go
+/// before them if it is negative. A system that refuses, as it does the latter
+/// to all but privileged processes, is no reason not to run.
+fn set_priority(niceness: i32) {
     if niceness == 0 {
         return;
     }
     let thread = rustix::thread::gettid();
     // On Linux priorities belong to threads, and a process id may be a thread's.
     if let Err(error) = rustix::process::setpriority_process(Some(thread), niceness) {
-        tracing::debug!(%error, niceness, "cannot lower the priority of a thread");
+        tracing::debug!(%error, niceness, "cannot set the priority of a thread");
     }
 }
 

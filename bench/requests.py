@@ -267,7 +267,7 @@ def overload(arguments):
 
 def status(server):
     text = urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics").read().decode()
-    value = lambda name: sum(float(v) for v in re.findall(rf"^kvorum_engine_{name}_total(?:{{[^}}]*}})? ([\d.e+]+)", text, re.M))
+    value = lambda name: sum(float(v) for v in re.findall(rf"^kvorum_store_{name}_total(?:{{[^}}]*}})? ([\d.e+]+)", text, re.M))
     return {"flushes": value("flushes"), "compactions": value("compactions")}
 
 

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Memory that a record takes beside the bytes of its key and value: the skip
 /// list's node with a tower of two on average, the record, and the allocator's share.
-const RECORD_OVERHEAD_BYTES: usize = 176;
+const RECORD_OVERHEAD_BYTES: usize = 192;
 
 /// How many records a source copies at a time. Few enough to be nothing beside
 /// a block, enough that seeking is rare.
@@ -201,7 +201,7 @@ impl RecordSource for MemtableSource {
 struct Slot {
     /// The key's first bytes: most comparisons of a search are decided by them,
     /// without following the record's pointer.
-    prefix: u64,
+    prefix: u128,
     record: Record,
 }
 
@@ -214,18 +214,18 @@ impl Slot {
     }
 }
 
-/// The first eight bytes of a key, filled up with zeros, as a number. Where two
-/// differ they are ordered as the keys are.
-fn prefix(key: &[u8]) -> u64 {
-    let mut bytes = [0; 8];
-    let length = key.len().min(8);
+/// The first sixteen bytes of a key, filled up with zeros, as a number. Where
+/// two differ they are ordered as the keys are.
+fn prefix(key: &[u8]) -> u128 {
+    let mut bytes = [0; 16];
+    let length = key.len().min(bytes.len());
     bytes[..length].copy_from_slice(&key[..length]);
-    u64::from_be_bytes(bytes)
+    u128::from_be_bytes(bytes)
 }
 
 /// A place to seek in the skip list.
 struct Seek<'a> {
-    prefix: u64,
+    prefix: u128,
     place: Place<'a>,
 }
 
@@ -280,12 +280,12 @@ impl<'a> Place<'a> {
 /// What has a place: lets the list be searched by a borrowed key, without
 /// making a record for it.
 trait Placed {
-    fn prefix(&self) -> u64;
+    fn prefix(&self) -> u128;
     fn place(&self) -> Place<'_>;
 }
 
 impl Placed for Slot {
-    fn prefix(&self) -> u64 {
+    fn prefix(&self) -> u128 {
         self.prefix
     }
 
@@ -295,7 +295,7 @@ impl Placed for Slot {
 }
 
 impl Placed for Seek<'_> {
-    fn prefix(&self) -> u64 {
+    fn prefix(&self) -> u128 {
         self.prefix
     }
 

@@ -6,11 +6,11 @@ mod common;
 
 use common::{World, delete, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::{Engine, Entry, Expiry, Lane, Timestamp};
+use lsm::{Disk, Engine, Entry, Expiry, Lane, Timestamp};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 const KEYS: u64 = 3_000;
@@ -61,8 +61,19 @@ fn steady_overwrites_go_on_where_a_fifth_of_the_disk_is_free() {
 fn a_compaction_without_room_gives_up_before_the_store_is_full() {
     let mut world = World::new();
     world.options.compression = lsm::Compression::None;
+    let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+    world.disk = Arc::clone(&faulty) as _;
     let engine = fill(&world);
     let before = engine.statistics();
+    // Looks at each call what room there is.
+    let least_available = Arc::new(AtomicU64::new(u64::MAX));
+    let (memory, least) = (Arc::clone(&world.memory), Arc::clone(&least_available));
+    faulty.arm(
+        Fault::at(u64::MAX, ErrorKind::Other).only(move |_, folder| {
+            least.fetch_min(memory.available_bytes(folder).unwrap(), Relaxed);
+            false
+        }),
+    );
     // The memtables' own room, and a little.
     world
         .memory
@@ -77,6 +88,9 @@ fn a_compaction_without_room_gives_up_before_the_store_is_full() {
     world.executor.run_for(Duration::from_secs(600));
     assert!(!engine.statistics().disk_full);
     assert_eq!(engine.statistics().compactions, stuck.compactions);
+    // Half of what was left to the memtables.
+    let least = least_available.load(Relaxed);
+    assert!(least >= 16 << 10, "{least}");
     // Once there is room, the next try finds it.
     world.memory.set_capacity(u64::MAX);
     world.executor.run_for(Duration::from_secs(61));
@@ -98,7 +112,7 @@ fn a_compaction_that_fails_again_and_again_holds_nobody_up() {
     world.disk = Arc::clone(&faulty) as _;
     let engine = fill(&world);
     // Not those that flushes write, and open.
-    let names = lsm::Disk::list(&*world.memory, &World::folder()).unwrap();
+    let names = world.memory.list(&World::folder()).unwrap();
     let inputs: Vec<_> = names
         .into_iter()
         .filter(|name| name.ends_with(".sst"))

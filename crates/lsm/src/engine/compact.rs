@@ -85,6 +85,15 @@ struct Compaction {
     read_bytes: u64,
 }
 
+impl Compaction {
+    /// What it has written so far, in bytes.
+    fn written_bytes(&self) -> u64 {
+        let complete: u64 = self.outputs.iter().map(|table| table.file_bytes()).sum();
+        let current = self.output.as_ref();
+        complete + current.map_or(0, |output| output.writer.file_bytes())
+    }
+}
+
 /// How a step ended.
 enum Step {
     /// There is nothing to compact.
@@ -368,15 +377,15 @@ impl Inner {
     /// # Errors
     /// [`Error::DiskFull`].
     fn check_room(&self, compaction: &Compaction) -> Result<(), Error> {
-        let wanted = if self.space.is_full() {
-            // It lives on the reserve. Somebody who asks for it makes room himself.
-            match compaction.pick.reason {
-                Reason::Manual => return Ok(()),
-                _ => compaction.read_bytes,
-            }
-        } else {
+        let left = compaction
+            .read_bytes
+            .saturating_sub(compaction.written_bytes());
+        let wanted = match (self.space.is_full(), compaction.pick.reason) {
+            // Who asks for it makes room himself, with the reserve to help.
+            (true, Reason::Manual) => return Ok(()),
+            (true, _) => left,
             // It may keep less than it reads, so it goes on as long as it can.
-            compaction.read_bytes.min(self.options.table_bytes)
+            (false, _) => left.min(self.options.table_bytes),
         };
         if wanted <= self.room_bytes() {
             Ok(())

@@ -1,5 +1,11 @@
 //! Disks that fail: full, failing once, failing to sync, damaged, shared.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on panics"
+)]
+
 mod common;
 
 use common::{World, delete, put, read};

@@ -33,10 +33,10 @@ fn fill(world: &World) -> Engine {
     engine
 }
 
-/// A fifth of the disk is free, the reserve is small beside the store, and so
-/// are memtables and tables.
+/// A sixth of the disk is free, the reserve is small beside the store, and so
+/// are memtables and tables. The largest compactions do not fit at times.
 #[test]
-fn steady_overwrites_go_on_where_a_fifth_of_the_disk_is_free() {
+fn steady_overwrites_go_on_where_a_sixth_of_the_disk_is_free() {
     let mut world = World::new();
     world.options.compression = lsm::Compression::None;
     world.options.disk_reserve_bytes = 32 << 10;
@@ -44,7 +44,7 @@ fn steady_overwrites_go_on_where_a_fifth_of_the_disk_is_free() {
     world.options.table_bytes = 4 << 10;
     let engine = fill(&world);
     let used = world.memory.used_bytes();
-    world.memory.set_capacity(used / 4 * 5);
+    world.memory.set_capacity(used / 5 * 6);
     let mut refused = 0;
     for number in KEYS + 1..=4 * KEYS {
         refused += u64::from(engine.write(entry(number)).is_err());

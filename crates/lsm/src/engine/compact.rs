@@ -8,7 +8,7 @@
 //! tried again, less and less often. Writers do not wait for one that cannot work.
 
 use super::Inner;
-use super::flush::{Change, Output, RETRY_DELAY};
+use super::flush::{Change, Output};
 use super::scan::LevelSource;
 use crate::compaction::LEVELS;
 use crate::compaction::pick::{Pick, PickSettings, Reason, may_become_due, pick, pick_all};
@@ -22,8 +22,8 @@ use crate::table::{Purpose, Table};
 use crate::timestamp::Timestamp;
 use bytes::Bytes;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How many bytes a step reads before it gives the lane back.
@@ -34,9 +34,6 @@ const LEVEL_0_TABLES_DUE: usize = 4;
 
 /// With so many level-0 tables compaction is no longer held to its rate.
 const LEVEL_0_TABLES_HURRY: usize = 8;
-
-/// The longest that a failed compaction waits before it is tried again.
-const RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// How long compaction rests before it looks for what time alone has made due.
 const REST: Duration = Duration::from_secs(60);
@@ -49,32 +46,6 @@ pub(super) struct Compacting {
     cursors: [Option<Bytes>; LEVELS],
 }
 
-/// When compaction is to wake by itself.
-#[derive(Default)]
-pub(super) struct Retry {
-    state: Mutex<RetryState>,
-}
-
-#[derive(Default)]
-struct RetryState {
-    /// How often compaction has failed since it last succeeded.
-    failures: u32,
-    failed_at: Duration,
-    /// When the timer that counts is due.
-    wakes_at: Option<Duration>,
-}
-
-impl RetryState {
-    /// When the next attempt may be made.
-    fn due(&self) -> Duration {
-        if self.failures == 0 {
-            return Duration::ZERO;
-        }
-        let delay = RETRY_DELAY * 2_u32.saturating_pow(self.failures - 1);
-        self.failed_at + delay.min(RETRY_DELAY_MAX)
-    }
-}
-
 /// A compaction under way.
 struct Compaction {
     pick: Pick,
@@ -83,6 +54,15 @@ struct Compaction {
     last_key: Vec<u8>,
     outputs: Vec<Arc<Table>>,
     read_bytes: u64,
+}
+
+impl Compaction {
+    /// What it has written so far, in bytes.
+    fn written_bytes(&self) -> u64 {
+        let complete: u64 = self.outputs.iter().map(|table| table.file_bytes()).sum();
+        let current = self.output.as_ref();
+        complete + current.map_or(0, |output| output.writer.file_bytes())
+    }
 }
 
 /// How a step ended.
@@ -103,22 +83,6 @@ impl Inner {
         }
     }
 
-    /// As [`Inner::schedule_compaction`], after a flush: it has changed what
-    /// there is to compact, so that a failure before it says less.
-    pub(super) fn compact_after_flush(self: &Arc<Self>) {
-        {
-            let mut retry = lock(&self.compaction_retry.state);
-            retry.failures = retry.failures.min(1);
-        }
-        self.schedule_compaction(Duration::ZERO);
-    }
-
-    /// Whether the last attempt to compact has failed, so that nothing is
-    /// gained by waiting for the next.
-    pub(super) fn is_compaction_stuck(&self) -> bool {
-        lock(&self.compaction_retry.state).failures > 0
-    }
-
     /// The compaction job: one step, and the next job.
     fn run_compaction(self: &Arc<Self>) {
         self.compaction_scheduled.store(false, Relaxed);
@@ -126,7 +90,7 @@ impl Inner {
             return;
         }
         let started = self.environment.clock.monotonic();
-        let due = lock(&self.compaction_retry.state).due();
+        let due = self.compaction_retry.due();
         if started < due {
             return self.wake_compaction_at(due);
         }
@@ -158,39 +122,16 @@ impl Inner {
 
     /// Takes note of how a step ended, for when the next may be tried.
     fn note_step(&self, step: &Result<Step, Error>) {
-        let mut retry = lock(&self.compaction_retry.state);
         match step {
             Ok(Step::Merged(_)) | Err(Error::Poisoned { .. }) => {}
-            Ok(Step::Idle | Step::Finished) => retry.failures = 0,
+            Ok(Step::Idle | Step::Finished) => self.compaction_retry.succeed(),
             Err(error) => {
-                retry.failures = retry.failures.saturating_add(1);
-                retry.failed_at = self.environment.clock.monotonic();
-                let failures = retry.failures;
+                let failures = self
+                    .compaction_retry
+                    .fail(self.environment.clock.monotonic());
                 tracing::warn!(%error, failures, "a compaction failed and will be tried again");
             }
         }
-    }
-
-    /// Makes sure that a compaction job comes at a time of the monotonic clock.
-    fn wake_compaction_at(self: &Arc<Self>, due: Duration) {
-        let mut retry = lock(&self.compaction_retry.state);
-        if retry.wakes_at.is_some_and(|wakes_at| wakes_at <= due) {
-            return;
-        }
-        retry.wakes_at = Some(due);
-        drop(retry);
-        let delay = due.saturating_sub(self.environment.clock.monotonic());
-        self.spawn(Lane::Compaction, delay, move |inner| {
-            {
-                let mut retry = lock(&inner.compaction_retry.state);
-                if retry.wakes_at != Some(due) {
-                    // An earlier timer has taken the place of this.
-                    return;
-                }
-                retry.wakes_at = None;
-            }
-            inner.schedule_compaction(Duration::ZERO);
-        });
     }
 
     /// How long `bytes` may take at the configured rate; no time when compaction is behind.
@@ -368,15 +309,15 @@ impl Inner {
     /// # Errors
     /// [`Error::DiskFull`].
     fn check_room(&self, compaction: &Compaction) -> Result<(), Error> {
-        let wanted = if self.space.is_full() {
-            // It lives on the reserve. Somebody who asks for it makes room himself.
-            match compaction.pick.reason {
-                Reason::Manual => return Ok(()),
-                _ => compaction.read_bytes,
-            }
-        } else {
+        let left = compaction
+            .read_bytes
+            .saturating_sub(compaction.written_bytes());
+        let wanted = match (self.space.is_full(), compaction.pick.reason) {
+            // Who asks for it makes room himself, with the reserve to help.
+            (true, Reason::Manual) => return Ok(()),
+            (true, _) => left,
             // It may keep less than it reads, so it goes on as long as it can.
-            compaction.read_bytes.min(self.options.table_bytes)
+            (false, _) => left.min(self.options.table_bytes),
         };
         if wanted <= self.room_bytes() {
             Ok(())

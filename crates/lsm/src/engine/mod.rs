@@ -4,7 +4,7 @@
 //! - `backpressure`: how writers are slowed when flush or compaction is behind;
 //! - `state`: what readers see, one immutable value;
 //! - `flush`, `compact`: the jobs that move records down, and how the set of
-//!   live tables changes;
+//!   live tables changes; `retry`: when compaction wakes by itself;
 //! - `scan`, `snapshots`: reads of ranges;
 //! - `space`: the full disk, and the poisoned store;
 //! - `recovery`: opening.
@@ -21,6 +21,7 @@ mod flush;
 mod outbox;
 mod queue;
 mod recovery;
+mod retry;
 mod scan;
 mod segments;
 mod snapshots;
@@ -46,8 +47,9 @@ use crate::timestamp::Timestamp;
 use crate::wal::LogWriter;
 use arc_swap::ArcSwap;
 use commit::Committer;
-use compact::{Compacting, Retry};
+use compact::Compacting;
 use queue::Queue;
+use retry::Retry;
 use snapshots::Snapshots;
 use space::Space;
 use state::State;

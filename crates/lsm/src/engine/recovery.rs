@@ -3,9 +3,10 @@
 
 use super::Inner;
 use super::commit::Committer;
-use super::compact::{Compacting, Retry};
+use super::compact::Compacting;
 use super::flush::RETRY_DELAY;
 use super::queue::Queue;
+use super::retry::Retry;
 use super::snapshots::Snapshots;
 use super::space::Space;
 use super::state::{State, Tables};

@@ -70,16 +70,16 @@ impl Space {
         self.full.load(Relaxed)
     }
 
-    /// The room that a compaction may take, in bytes: on a full disk half the
-    /// reserve, the rest being for the deletes; otherwise what log and flushes
-    /// leave. Without a bound where the system cannot tell.
+    /// The room that a compaction may take, in bytes: on a full disk half of
+    /// what is left, which is about the reserve, the rest being for the
+    /// deletes; otherwise what log and flushes leave.
     pub(super) fn compaction_bytes_max(&self, disk: &dyn Disk, folder: &Path) -> u64 {
-        if self.is_full() {
-            return self.reserve_bytes / 2;
+        match (self.is_full(), disk.available_bytes(folder)) {
+            (true, Ok(available)) => available / 2,
+            (true, Err(_)) => self.reserve_bytes / 2,
+            (false, Ok(available)) => available.saturating_sub(self.headroom_bytes),
+            (false, Err(_)) => u64::MAX,
         }
-        disk.available_bytes(folder).map_or(u64::MAX, |available| {
-            available.saturating_sub(self.headroom_bytes)
-        })
     }
 
     /// Makes the reserve, so that puts are taken. Returns whether there was

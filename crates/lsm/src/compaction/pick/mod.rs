@@ -18,7 +18,8 @@
 //!
 //! What a compaction reads it may write before it can remove anything. Where
 //! the room for that is short, a smaller compaction takes the turn of a larger:
-//! with fewer tables of level 0, of another table, of another level.
+//! with fewer tables of level 0, of another table, of another level, be it due
+//! or not: the fewer the upper levels hold, the less a compaction into them needs.
 //!
 //! Level 0 is taken as a whole with all that it overlaps on the base level; of
 //! other levels one table, in turn by key, with what it overlaps below. Where
@@ -101,6 +102,8 @@ pub(crate) enum Reason {
     LevelLeftOver,
     /// Most of a table may be dropped.
     Droppable,
+    /// What is due does not fit the room, and this makes it smaller.
+    Room,
     /// Somebody asked for it.
     Manual,
 }
@@ -137,21 +140,35 @@ pub(crate) fn pick(
         0 => Some(pick_level_zero(levels, targets.base, settings.room_bytes)),
         _ => pick_sorted(levels, level, &targets, cursors[level].as_ref(), settings),
     });
+    let fits = |pick: &Pick| input_bytes(levels, &pick.inputs) <= settings.room_bytes;
     let mut too_large = None;
     for pick in picks {
-        if input_bytes(levels, &pick.inputs) <= settings.room_bytes {
+        if fits(&pick) {
             return Some(pick);
         }
         too_large.get_or_insert(pick);
     }
-    match pick_droppable(levels, now_unix_ms, drop_bound) {
-        Some(pick)
-            if too_large.is_none() || input_bytes(levels, &pick.inputs) <= settings.room_bytes =>
-        {
-            Some(pick)
-        }
-        _ => too_large,
-    }
+    let droppable = pick_droppable(levels, now_unix_ms, drop_bound);
+    let Some(too_large) = too_large else {
+        return droppable;
+    };
+    // Something else that fits makes room for it, or makes it smaller.
+    let smaller = || {
+        let by_level = (1..LEVELS - 1).rev();
+        by_level.filter_map(|level| {
+            let cursor = cursors[level].as_ref();
+            let pick = pick_sorted(levels, level, &targets, cursor, settings)?;
+            Some(Pick {
+                reason: Reason::Room,
+                ..pick
+            })
+        })
+    };
+    droppable
+        .into_iter()
+        .chain(smaller())
+        .find(fits)
+        .or(Some(too_large))
 }
 
 /// Merges all tables into the last level; `None` for a store without tables.

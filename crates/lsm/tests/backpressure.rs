@@ -152,6 +152,23 @@ fn long_values_count_by_their_bytes_against_the_frozen_memtables() {
     assert_eq!(collected.count(), 10);
 }
 
+/// Filling the log is paced, however many segments are begun meanwhile.
+#[test]
+fn one_fill_of_the_log_is_on_its_way_at_a_time() {
+    let mut world = World::new();
+    world.options.memtable_bytes = 4 << 20;
+    let engine = world.open();
+    for number in 1..=5 {
+        engine.write(put("k", number, "v")).unwrap();
+        engine.flush().unwrap();
+        world.executor.run_lane(Lane::Log);
+    }
+    for _ in 0..3 {
+        world.clock.advance(Duration::from_millis(10));
+        assert_eq!(world.executor.run_lane(Lane::Log), 1);
+    }
+}
+
 #[test]
 fn options_that_cannot_work_are_refused() {
     let refused = |change: fn(&mut Options)| {

@@ -106,6 +106,7 @@ pub(crate) struct Inner {
     /// Held while a memtable is flushed.
     flushing: Mutex<()>,
     flush_scheduled: AtomicBool,
+    fill_scheduled: AtomicBool,
     compacting: Mutex<Compacting>,
     compaction_retry: Retry,
     compaction_scheduled: AtomicBool,

@@ -147,6 +147,7 @@ impl Inner {
             compaction_retry: Retry::default(),
             closed: AtomicBool::new(false),
             flush_scheduled: AtomicBool::new(false),
+            fill_scheduled: AtomicBool::new(false),
             compaction_scheduled: AtomicBool::new(false),
             poison: OnceLock::new(),
             counters: Counters::default(),

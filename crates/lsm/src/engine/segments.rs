@@ -103,7 +103,7 @@ impl Inner {
     /// Sees to it that the space of the log was written before its groups come,
     /// where each of them is synced; see [`LogWriter::fill_some`].
     pub(super) fn schedule_fill(self: &Arc<Self>, delay: Duration) {
-        if self.options.durability == Durability::Sync {
+        if self.options.durability == Durability::Sync && !self.fill_scheduled.swap(true, Relaxed) {
             self.spawn(Lane::Log, delay, Self::fill_segments);
         }
     }
@@ -111,6 +111,7 @@ impl Inner {
     /// The fill job: fills a piece of the current segment or the one made
     /// ahead, syncs it, and comes again while there is more.
     fn fill_segments(self: &Arc<Self>) {
+        self.fill_scheduled.store(false, Relaxed);
         if self.is_closed() || self.check_poison().is_err() {
             return;
         }

@@ -11,8 +11,9 @@ use std::time::Duration;
 pub type Job = Box<dyn FnOnce() + Send>;
 
 /// What a job is for, so that an executor can give each its own thread and
-/// priority. The engine has at most one job of a lane under way at a time,
-/// delayed ones aside; an executor runs the jobs of a lane one after another.
+/// priority. An executor runs the jobs of a lane one after another. Few wait at
+/// a time: the engine schedules each kind of job once, and one for each memtable
+/// that is frozen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
     /// Group commit: writers wait for it.

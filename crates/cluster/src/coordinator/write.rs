@@ -329,7 +329,7 @@ impl Write {
 
     fn keep_hints(&mut self, actions: &mut WriteActions) {
         let round = self.round;
-        for (place, replica) in (0..).zip(&mut self.places) {
+        for (place, replica) in (0..=u8::MAX).zip(&mut self.places) {
             if let Replica::Missed { hint, .. } = replica
                 && *hint == Hint::Owed
             {

@@ -18,7 +18,7 @@ struct Machine {
 
 #[test]
 fn reads_go_as_told() {
-    script::run("read.txt", include_str!("read.txt"), step);
+    script::run("read.txt", include_str!("../golden/read.txt"), step);
 }
 
 fn step(machine: &mut Option<Machine>, event: &str) -> String {

@@ -7,7 +7,11 @@ use cluster::Placement;
 
 #[test]
 fn keys_go_where_they_went() {
-    script::run("placement.txt", include_str!("placement.txt"), step);
+    script::run(
+        "placement.txt",
+        include_str!("../golden/placement.txt"),
+        step,
+    );
 }
 
 struct Nodes {

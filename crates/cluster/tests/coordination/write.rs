@@ -16,7 +16,7 @@ struct Machine {
 
 #[test]
 fn writes_go_as_told() {
-    script::run("write.txt", include_str!("write.txt"), step);
+    script::run("write.txt", include_str!("../golden/write.txt"), step);
 }
 
 fn step(machine: &mut Option<Machine>, event: &str) -> String {

@@ -60,10 +60,10 @@ fn spread(mut key_of: impl FnMut(u64, &mut Vec<u8>)) -> [Shares; 2] {
 
 /// Holds shares against the contract.
 #[track_caller]
-fn check(shares: [Shares; 2]) {
+fn check(shares: &[Shares; 2]) {
     for (Shares { of_ten, taken }, from) in shares.iter().zip(1..) {
-        let greatest = *of_ten.iter().max().unwrap() as f64;
-        let smallest = *of_ten.iter().min().unwrap() as f64;
+        let greatest = of_ten.iter().fold(0, |most, share| most.max(*share)) as f64;
+        let smallest = of_ten.iter().fold(KEYS, |least, share| least.min(*share)) as f64;
         let ratio = greatest / smallest;
         assert!(ratio <= 1.02, "from {from}: {ratio} in {of_ten:?}");
         let taken = (*taken * MOVES_EVERY) as f64 / (KEYS * from) as f64;
@@ -76,14 +76,14 @@ fn check(shares: [Shares; 2]) {
 
 #[test]
 fn numbers_spread_evenly() {
-    check(spread(|number, key| {
+    check(&spread(|number, key| {
         key.extend_from_slice(number.to_string().as_bytes());
     }));
 }
 
 #[test]
 fn words_with_a_common_prefix_spread_evenly() {
-    check(spread(|number, key| {
+    check(&spread(|number, key| {
         key.extend_from_slice(b"tenant/4711/user/profile/picture/");
         key.extend_from_slice(format!("{number:012}").as_bytes());
     }));
@@ -91,7 +91,7 @@ fn words_with_a_common_prefix_spread_evenly() {
 
 #[test]
 fn binary_counters_spread_evenly() {
-    check(spread(|number, key| {
+    check(&spread(|number, key| {
         key.extend_from_slice(&number.to_be_bytes());
     }));
 }
@@ -99,7 +99,7 @@ fn binary_counters_spread_evenly() {
 #[test]
 fn random_keys_spread_evenly() {
     let mut rng = Rng::with_seed(1);
-    check(spread(|_, key| {
+    check(&spread(|_, key| {
         key.extend((0..16).map(|_| rng.u8(..)));
     }));
 }
@@ -112,7 +112,7 @@ fn replica_sets_nest_whatever_the_order_of_the_list() {
         let mut shuffled: Vec<String> = sorted.clone();
         rng.shuffle(&mut shuffled);
         let (in_order, out_of_order) = (placement(&sorted), placement(&shuffled));
-        for key in 0..200_u64 {
+        for key in 0..20_u64 {
             let key = key.to_be_bytes();
             let whole = in_order.ranking(&key, u8::MAX);
             assert_eq!(whole.len(), nodes);

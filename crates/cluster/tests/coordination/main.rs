@@ -6,7 +6,11 @@
 //!   with messages in any order, lost ones, nodes down and clocks minutes
 //!   apart, and holds what clients saw against the contract.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on panics"
+)]
 
 mod checker;
 mod exhaustive;

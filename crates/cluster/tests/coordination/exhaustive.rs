@@ -69,7 +69,9 @@ fn run(plan: &Plan, choices: &mut Choices) -> World {
     let mut losses = plan.losses;
     for (coordinator, asked, replicas) in plan.requests {
         let replicas: Replicas = crate::script::replicas(replicas);
-        let preference: Vec<u8> = (0..replicas.from).rev().collect();
+        // Each read prefers others than the one before.
+        let mut preference: Vec<u8> = (0..replicas.from).collect();
+        preference.rotate_right(world.history.len() % usize::from(replicas.from));
         let operation = world.invoke(*coordinator, *asked, replicas, &preference);
         while world.history[operation].replied.is_none() {
             // Hints stay where they are kept, for there is no order to hasten them.
@@ -101,7 +103,13 @@ fn promises_hold_in_every_order_of_messages() {
         &[(0, Put('a'), "2/2"), (1, Put('b'), "2/2"), (0, Get, "1/2")],
         &[(0, Put('a'), "1/2"), (1, Delete, "2/2"), (1, Get, "1/2")],
     ];
-    let reads_of_a_write: [&[(u8, Asked, &str)]; 2] = [
+    let reads_of_a_write: [&[(u8, Asked, &str)]; 3] = [
+        &[
+            (0, Put('a'), "1/1"),
+            (1, Get, "2/3"),
+            (1, Get, "2/3"),
+            (1, Get, "2/3"),
+        ],
         &[(0, Put('a'), "1/2"), (0, Get, "2/2"), (1, Get, "2/2")],
         &[(0, Put('a'), "2/3"), (1, Get, "2/3")],
     ];

@@ -20,6 +20,18 @@ enum Faults {
     OneFrozen,
 }
 
+/// What clients ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Requests {
+    Any,
+    /// Without reads nothing makes up for a hint that is missing.
+    Writes,
+    /// Writes that reach few replicas, and reads that must not go back.
+    QuorumReads,
+    /// Reads of at most half, which leave copies where they belong.
+    HalfReads,
+}
+
 /// Runs a history from its seed to the moment when all is quiet.
 fn run(seed: u64, faults: Faults) -> World {
     let mut rng = Rng::with_seed(seed);
@@ -34,11 +46,16 @@ fn run(seed: u64, faults: Faults) -> World {
         node.skew_ms = [0, 0, 3, -3, 300_000, -300_000][rng.usize(0..6)];
     }
     let frozen = rng.u8(0..nodes);
-    let may_read = rng.bool();
+    let requests = [
+        Requests::Any,
+        Requests::Writes,
+        Requests::QuorumReads,
+        Requests::HalfReads,
+    ][rng.usize(0..4)];
     while world.history.len() < OPERATIONS || world.running().len() > RUNNING_MAX {
         let can_begin = world.history.len() < OPERATIONS && world.running().len() < RUNNING_MAX;
         if can_begin && (world.messages.is_empty() || rng.u8(0..8) == 0) {
-            begin(&mut world, &mut rng, faults, frozen, may_read);
+            begin(&mut world, &mut rng, faults, frozen, requests);
         } else if world.messages.is_empty() {
             let running = world.running();
             world.deadline(running[rng.usize(0..running.len())]);
@@ -66,24 +83,33 @@ fn run(seed: u64, faults: Faults) -> World {
     }
 }
 
-fn begin(world: &mut World, rng: &mut Rng, faults: Faults, frozen: u8, may_read: bool) {
+fn begin(world: &mut World, rng: &mut Rng, faults: Faults, frozen: u8, requests: Requests) {
     let nodes = world.nodes.len() as u8;
     let from = rng.u8(1..=nodes);
     let mut replicas = Replicas::new(rng.u8(1..=from), from).unwrap();
     let mut coordinator = rng.u8(0..nodes);
+    let letter = char::from(b'a' + world.history.len() as u8);
+    let asked = match rng.u8(0..8) {
+        0 => Asked::Delete,
+        1..=3 => Asked::Put(letter),
+        _ if requests == Requests::Writes => Asked::Put(letter),
+        _ => Asked::Get,
+    };
+    if requests == Requests::QuorumReads {
+        replicas = match asked {
+            Asked::Get => Replicas::quorum(nodes),
+            Asked::Put(_) | Asked::Delete => Replicas::new(1, from).unwrap(),
+        };
+    }
+    if requests == Requests::HalfReads && asked == Asked::Get && nodes > 1 {
+        replicas = Replicas::new(nodes / 2, nodes).unwrap();
+    }
     if faults == Faults::OneFrozen {
         replicas = Replicas::quorum(nodes);
         coordinator = (frozen + rng.u8(1..nodes)) % nodes;
     }
     let mut preference: Vec<u8> = (0..replicas.from).collect();
     rng.shuffle(&mut preference);
-    let letter = char::from(b'a' + world.history.len() as u8);
-    let asked = match rng.u8(0..8) {
-        0 => Asked::Delete,
-        1..=3 => Asked::Put(letter),
-        _ if may_read => Asked::Get,
-        _ => Asked::Put(letter),
-    };
     world.invoke(coordinator, asked, replicas, &preference);
 }
 

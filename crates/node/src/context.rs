@@ -135,10 +135,10 @@ impl Context {
         self.shared.config.scan_stall_timeout
     }
 
-    /// What `ack` and `from` may be: a cluster has one node today.
+    /// What `ack` and `from` may be.
     pub(crate) fn replica_rules(&self) -> ReplicaRules {
         ReplicaRules {
-            nodes: 1,
+            nodes: self.shared.config.members.count(),
             default: self.shared.config.replicas_default,
         }
     }

@@ -29,6 +29,6 @@ mod stamping;
 mod submissions;
 
 pub use config::{
-    ConfigError, MEMORY_BYTES_MIN, MemorySplit, NodeConfig, ReplicasDefault, bounds, check_url,
+    ConfigError, MEMORY_BYTES_MIN, MemorySplit, NodeConfig, ReplicasDefault, Secret, bounds,
 };
 pub use node::{Node, Seams, StartError};

@@ -155,7 +155,7 @@ impl Node {
         let read_pool = ReadPool::start(&engine, config.read_threads, config.read_queue);
         let started = read_pool.and_then(|read_pool| {
             let shared = Arc::new(Shared {
-                url: Arc::from(config.url.as_str()),
+                url: Arc::from(config.url().to_string()),
                 engine: engine.clone(),
                 clock,
                 started,

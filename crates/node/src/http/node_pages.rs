@@ -77,7 +77,7 @@ pub(crate) fn status(
         "serving"
     };
     let status = Status {
-        name: &shared.config.name,
+        name: shared.config.name(),
         url: &shared.url,
         version: &shared.config.version,
         uptime_seconds: shared
@@ -87,7 +87,7 @@ pub(crate) fn status(
             .as_secs(),
         state,
         cluster: [Member {
-            name: &shared.config.name,
+            name: shared.config.name(),
             url: &shared.url,
             state: "up",
         }],

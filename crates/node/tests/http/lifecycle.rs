@@ -1,6 +1,7 @@
 //! Start and stop.
 
 use crate::support::{Client, GatedDisk, config, seams, start, wait_for_metric};
+use cluster::NodeUrl;
 use lsm::{Disk, MemoryDisk};
 use node::{Node, NodeConfig, StartError};
 use std::net::TcpStream;
@@ -28,7 +29,8 @@ fn a_restarted_node_has_its_data() {
 #[test]
 fn a_node_runs_on_this_machine() {
     let folder = tempfile::tempdir().unwrap();
-    let config = NodeConfig::new("http://localhost:0", folder.path().join("store"));
+    let url: NodeUrl = "http://localhost:0".parse().unwrap();
+    let config = NodeConfig::new(url, folder.path().join("store"));
     let node = Node::start(config).unwrap();
     let port = node.addresses()[0].port();
     assert!(

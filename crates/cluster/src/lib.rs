@@ -4,5 +4,7 @@
 //! - [`HybridClock`] gives the timestamps that order versions.
 
 mod hybrid_clock;
+mod replicas;
 
 pub use hybrid_clock::HybridClock;
+pub use replicas::Miss;

@@ -12,6 +12,7 @@
 //! - `outbox` brings answers of other threads back to the waiting request:
 //!   those of group commits, and of `read_pool`, where reads may block.
 //! - `executor` gives the store its threads.
+//! - `peer` is how nodes ask each other.
 //! - `metrics` counts.
 
 mod admission;
@@ -23,6 +24,15 @@ mod http;
 mod metrics;
 mod node;
 mod outbox;
+#[cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        unused_imports,
+        reason = "the coordinator is yet to ask peers"
+    )
+)]
+mod peer;
 mod read_pool;
 mod runtime;
 mod stamping;
@@ -32,3 +42,4 @@ pub use config::{
     ConfigError, MEMORY_BYTES_MIN, MemorySplit, NodeConfig, ReplicasDefault, bounds, check_url,
 };
 pub use node::{Node, Seams, StartError};
+pub use peer::{Dialing, PeerAddress, Stream, Transport};

@@ -6,9 +6,9 @@
 //!
 //! Invariants of [`Members`]: sorted by name bytewise, so that all nodes of a
 //! cluster number them alike; no name and no URL twice; 1 to
-//! [`Members::NODES_MAX`] of them, one of which is this node.
+//! [`NODES_MAX`] of them, one of which is this node.
 
-use crate::{NodeNumber, NodeUrl, NodeUrlError};
+use crate::{NODES_MAX, NodeNumber, NodeUrl, NodeUrlError};
 use std::str::FromStr;
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -152,7 +152,7 @@ pub enum MembersError {
         url: NodeUrl,
     },
     /// There are too many.
-    #[error("it has {nodes} nodes: a cluster has at most {max}", max = Members::NODES_MAX)]
+    #[error("it has {nodes} nodes: a cluster has at most {max}", max = NODES_MAX)]
     TooMany {
         /// How many.
         nodes: usize,
@@ -160,9 +160,6 @@ pub enum MembersError {
 }
 
 impl Members {
-    /// The most nodes that a cluster can have: `from` and `ack` are a byte each.
-    pub const NODES_MAX: usize = u8::MAX as usize;
-
     /// A node without others. Its port may be 0, until it is known.
     #[must_use]
     pub fn alone(node: Member) -> Self {
@@ -177,7 +174,7 @@ impl Members {
     /// # Errors
     /// See [`MembersError`].
     pub fn new(mut nodes: Vec<Member>, own: &NodeUrl) -> Result<Self, MembersError> {
-        if nodes.len() > Self::NODES_MAX {
+        if nodes.len() > NODES_MAX {
             let nodes = nodes.len();
             return Err(MembersError::TooMany { nodes });
         }

@@ -316,6 +316,7 @@ fn replicas_of(
             from: chosen.from,
         },
     );
+    let is_from_given = from.is_some();
     let from = match from {
         None => default.from,
         Some(number) => u8::try_from(number)
@@ -331,8 +332,8 @@ fn replicas_of(
     };
     let ack = match ack {
         // The operator's pair stands only as a whole.
-        None if from == default.from => default.ack,
-        None => quorum(from),
+        None if is_from_given => quorum(from),
+        None => default.ack,
         Some(number) => u8::try_from(number)
             .ok()
             .filter(|ack| (1..=from).contains(ack))
@@ -449,6 +450,7 @@ mod tests {
             ("id=a", 5, chosen, 1, 3),
             ("id=a&from=2", 5, chosen, 2, 2),
             ("id=a&from=3", 5, None, 2, 3),
+            ("id=a&from=3", 5, chosen, 2, 3),
             ("id=a&ack=2", 5, chosen, 2, 3),
             ("id=a&ack=5", 5, None, 5, 5),
             ("id=a&ack=1&from=2", 5, None, 1, 2),

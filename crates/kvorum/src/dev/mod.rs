@@ -41,10 +41,12 @@ const STOP_TIME: Duration = Duration::from_secs(15);
 /// Runs a local cluster until it is told to stop.
 ///
 /// # Errors
-/// Those of [`Plan::new`], a node that ends by itself; and what is to be shown
-/// instead of running.
+/// A plan that cannot be, a port in use, a node that ends by itself; and what
+/// is to be shown instead of running.
 pub(crate) fn run(options: &DevOptions) -> Result<(), Stop> {
     let plan = Plan::new(options)?;
+    plan.check_folder()?;
+    plan.check_ports()?;
     plan.make_folders()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

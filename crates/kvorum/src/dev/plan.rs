@@ -43,12 +43,12 @@ pub(super) struct NodePlan {
 }
 
 impl Plan {
-    /// Plans the cluster, and checks what can be checked before anything runs,
-    /// so that one process tells what is wrong, in one line.
+    /// Plans the cluster, and reads the options of each node as its process
+    /// will, so that one process tells what is wrong with them, in one line.
     ///
     /// # Errors
-    /// An option that no node would take, a folder that holds a cluster of
-    /// another size, a port in use; and what is to be shown instead of running.
+    /// Too few ports, an option that no node would take; and what is to be
+    /// shown instead of running.
     pub(super) fn new(options: &DevOptions) -> Result<Self, Stop> {
         let nodes = (0..options.nodes)
             .map(|index| NodePlan::new(options, index))
@@ -73,11 +73,45 @@ impl Plan {
                 .node_config(&read_file)
                 .map_err(|error| parsed.refuse(&error))?;
         }
-        check_folder(options)?;
-        for node in &plan.nodes {
-            check_port(node.address.port())?;
-        }
         Ok(plan)
+    }
+
+    /// Refuses to start on the data of a cluster with another number of nodes:
+    /// keys would be looked for where they are not.
+    ///
+    /// # Errors
+    /// What to do instead.
+    pub(super) fn check_folder(&self) -> Result<(), Failure> {
+        let (nodes, data) = (self.nodes.len(), &self.data);
+        let mut numbers = 1..=usize::from(u8::MAX);
+        match numbers.rfind(|number| folder_of(data, *number).exists()) {
+            Some(kept) if kept != nodes => Err(Failure::usage(format!(
+                "--nodes {nodes}: {} holds the data of a cluster of {kept} node{}: give \
+                 --nodes {kept}, or another folder with --data",
+                data.display(),
+                if kept == 1 { "" } else { "s" },
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes each port for a moment, so that one in use is told before anything runs.
+    ///
+    /// # Errors
+    /// A port in use.
+    pub(super) fn check_ports(&self) -> Result<(), Failure> {
+        for NodePlan { address, .. } in &self.nodes {
+            TcpListener::bind(address).map_err(|error| match error.kind() {
+                io::ErrorKind::AddrInUse => Failure::failed(format!(
+                    "port {} of {} is in use: stop what listens there, or choose another with \
+                     --port",
+                    address.port(),
+                    address.ip()
+                )),
+                _ => Failure::failed(format!("cannot listen on {address}: {error}")),
+            })?;
+        }
+        Ok(())
     }
 
     /// Makes the folders of all nodes. The last comes first: the greatest
@@ -208,38 +242,78 @@ fn folder_of(data: &Path, number: usize) -> PathBuf {
     data.join(format!("node-{number}"))
 }
 
-/// Refuses to start a cluster on the data of one with another number of nodes:
-/// keys would be looked for where they are not.
-fn check_folder(options: &DevOptions) -> Result<(), Failure> {
-    let DevOptions { data, nodes, .. } = options;
-    let mut numbers = 1..=usize::from(u8::MAX);
-    let kept = numbers.rfind(|number| folder_of(data, *number).exists());
-    match kept {
-        Some(kept) if kept != usize::from(*nodes) => {
-            let of = if kept == 1 {
-                "1 node"
-            } else {
-                &format!("{kept} nodes")
-            };
-            Err(Failure::usage(format!(
-                "--nodes {nodes}: {data} holds the data of a cluster of {of}: give --nodes {kept}, \
-                 or another folder with --data",
-                data = data.display(),
-            )))
-        }
-        _ => Ok(()),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Cli;
+    use clap::Parser;
 
-/// Takes a port for a moment, so that one in use is told before anything runs.
-fn check_port(port: u16) -> Result<(), Failure> {
-    match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(Failure::failed(format!(
-            "port {port} of 127.0.0.1 is in use: stop what listens there, or choose another with --port"
-        ))),
-        Err(error) => Err(Failure::failed(format!(
-            "cannot listen on 127.0.0.1:{port}: {error}"
-        ))),
+    fn plan(words: &[&str]) -> Result<Plan, Stop> {
+        let all = ["kvorum", "dev"].iter().chain(words);
+        match Cli::try_parse_from(all).unwrap().command {
+            Command::Dev(options) => Plan::new(&options),
+            Command::Serve(_) => panic!("these words mean dev"),
+        }
+    }
+
+    /// The arguments of the last node.
+    fn arguments(words: &[&str]) -> Vec<String> {
+        let plan = plan(words).ok().unwrap();
+        let arguments = plan.arguments(plan.nodes.last().unwrap());
+        arguments
+            .into_iter()
+            .map(|argument| argument.into_string().unwrap())
+            .collect()
+    }
+
+    /// What follows `name`, which must stand there once.
+    fn value_of<'a>(arguments: &'a [String], name: &str) -> &'a str {
+        let mut places = arguments
+            .iter()
+            .enumerate()
+            .filter(|(_, argument)| *argument == name);
+        let (place, _) = places.next().unwrap();
+        assert!(places.next().is_none(), "{name} twice in {arguments:?}");
+        &arguments[place + 1]
+    }
+
+    #[test]
+    fn three_nodes_share_a_list_and_the_memory() {
+        let arguments = arguments(&["--port", "7001", "--data", "d"]);
+        assert_eq!(value_of(&arguments, "--url"), "http://127.0.0.1:7003");
+        assert_eq!(value_of(&arguments, "--data"), "d/node-3");
+        assert_eq!(
+            value_of(&arguments, "--cluster"),
+            "node-1=http://127.0.0.1:7001,node-2=http://127.0.0.1:7002,node-3=http://127.0.0.1:7003"
+        );
+        let memory = Size(machine::memory_bytes_each(3)).to_string();
+        assert_eq!(value_of(&arguments, "--memory"), memory);
+    }
+
+    #[test]
+    fn what_the_user_sets_stands_alone() {
+        let arguments = arguments(&["--nodes", "2", "--", "--memory", "1GiB"]);
+        assert_eq!(value_of(&arguments, "--memory"), "1GiB");
+    }
+
+    #[test]
+    fn what_no_node_would_take_is_refused() {
+        for (words, word) in [
+            (&["--port", "65534"][..], "not enough ports"),
+            (&["--", "--name", "a"], "node-1"),
+            (&["--", "--cluster", "http://127.0.0.1:1"], "--nodes"),
+            // The longest value of a node with a part of the memory.
+            (
+                &["--", "--memory", "128MiB", "--value-bytes-max", "17MiB"],
+                "eighth",
+            ),
+        ] {
+            match plan(words) {
+                Err(Stop::Refuse(failure)) => {
+                    assert!(failure.line().contains(word), "{}", failure.line());
+                }
+                _ => panic!("{words:?} should be refused"),
+            }
+        }
     }
 }

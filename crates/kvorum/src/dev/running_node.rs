@@ -89,12 +89,14 @@ impl<'a> RunningNode<'a> {
         }
     }
 
-    /// Asks the process to stop.
+    /// Asks the process to stop, and one that is frozen to go on, so that it can.
     pub(super) fn terminate(&self) {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok());
         if let Some(pid) = id.and_then(Pid::from_raw) {
-            // It fails only for a process that has ended, which is what is wanted.
-            let _ = kill_process(pid, Signal::TERM);
+            for signal in [Signal::TERM, Signal::CONT] {
+                // It fails only for a process that has ended, which is what is wanted.
+                let _ = kill_process(pid, signal);
+            }
         }
     }
 }

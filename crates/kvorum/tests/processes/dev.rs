@@ -162,9 +162,13 @@ fn a_node_of_several_that_dies_starts_again() {
     });
     assert!(after.contains(&before[0]), "the other one was left alone");
     assert_eq!(name_of(port + 1), "node-2");
+    // A frozen one stops with the others all the same, and in order.
+    kill_process(before[0], Signal::STOP).unwrap();
     dev.signal(Signal::INT);
     let end = dev.end();
     assert_eq!(end.code, Some(0));
+    let stopped = end.stderr.lines().filter(|line| line.ends_with(" stopped"));
+    assert_eq!(stopped.count(), 2, "{end:?}");
     assert!(
         end.stderr.contains("node-2") && end.stderr.contains("it starts again"),
         "{end:?}"

@@ -135,10 +135,10 @@ async fn first<F: Future>(all: impl Iterator<Item = F>) -> F::Output {
 /// Stops the nodes and waits for them. Those that take too long are killed, on
 /// a second signal all at once: a store loses nothing by it.
 async fn stop(mut nodes: Vec<RunningNode<'_>>, signals: &mut StopSignals) {
-    for node in &mut nodes {
+    // Their stdin stays open: a signal after its end would be a second one,
+    // upon which a node does not finish what it has admitted.
+    for node in &nodes {
         node.terminate();
-        // A node that is not listening to signals yet still sees its stdin end.
-        node.stdin = None;
     }
     let mut impatient: Option<StopSignal> = None;
     {

@@ -24,8 +24,9 @@ pub(super) struct RunningNode<'a> {
     cluster: &'a Plan,
     plan: &'a NodePlan,
     pub(super) child: Child,
-    /// Waiting for a child closes its stdin, which would stop it: so it is kept here.
-    pub(super) stdin: Option<ChildStdin>,
+    /// Open as long as this process lives, whose end it tells to the child.
+    /// Waiting for a child closes its stdin, so it is kept here.
+    _stdin: Option<ChildStdin>,
 }
 
 impl<'a> RunningNode<'a> {
@@ -50,7 +51,7 @@ impl<'a> RunningNode<'a> {
         Ok(Self {
             cluster,
             plan,
-            stdin: child.stdin.take(),
+            _stdin: child.stdin.take(),
             child,
         })
     }

@@ -167,7 +167,10 @@ fn a_node_of_several_that_dies_starts_again() {
     dev.signal(Signal::INT);
     let end = dev.end();
     assert_eq!(end.code, Some(0));
-    let stopped = end.stderr.lines().filter(|line| line.ends_with(" stopped"));
+    let stopped = end
+        .stderr
+        .lines()
+        .filter(|line| line.ends_with("serve: stopped"));
     assert_eq!(stopped.count(), 2, "{end:?}");
     assert!(
         end.stderr.contains("node-2") && end.stderr.contains("it starts again"),

@@ -77,6 +77,27 @@ impl Entry {
         Self::new(key, timestamp, Kind::Value, value, expiry, copies)
     }
 
+    /// A version that holds a value, from its key and its value one behind the
+    /// other in `data`, which is kept: for long values, which should not be
+    /// copied once more. The key has `key_bytes` bytes, all there are at most.
+    #[must_use]
+    pub fn value_in(
+        data: Vec<u8>,
+        key_bytes: usize,
+        timestamp: Timestamp,
+        expiry: Expiry,
+        copies: u8,
+    ) -> Self {
+        Self {
+            key_bytes: key_bytes.min(data.len()) as u32,
+            data: Bytes::from(data),
+            kind: Kind::Value,
+            copies,
+            timestamp,
+            expiry,
+        }
+    }
+
     /// A version that says that the key was deleted.
     #[must_use]
     pub fn tombstone(key: &[u8], timestamp: Timestamp, copies: u8) -> Self {

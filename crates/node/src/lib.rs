@@ -42,4 +42,4 @@ pub use config::{
     ConfigError, MEMORY_BYTES_MIN, MemorySplit, NodeConfig, ReplicasDefault, bounds, check_url,
 };
 pub use node::{Node, Seams, StartError};
-pub use peer::{Dialing, PeerAddress, Stream, Transport};
+pub use peer::{Dialing, PeerAddress, Stream, TcpTransport, Transport};

@@ -1,17 +1,59 @@
-//! Requests between nodes.
+//! How nodes ask each other: a multiplexed binary protocol over the node's own port.
+//!
+//! A connection begins as HTTP and is upgraded (`transport` on the side that
+//! dials), then both sides make sure that they belong together (`handshake`).
+//! From then on the side that dialled asks and the other answers: many
+//! requests in flight, answers in any order.
+//!
+//! - [`Link`] (`link`, `conversation`) is the connection of one runtime to one
+//!   peer, which it sets up again whenever it is lost (`backoff`); `calls` are
+//!   those that wait, `health` tells whether the peer is alive.
+//! - [`serve`] (`server`) is the other end: a [`Replica`] does as asked.
+//! - `connection` is what both ends share: a task that reads, acts and writes.
+//! - `frame`, `message`: the bytes. `outgoing` gathers what is to be sent;
+//!   `assembly` puts long values together again.
+//! - `complaints` keeps the log readable.
+//!
+//! Everything is local to a runtime; nothing here takes a lock on the way of a
+//! request. Invariants:
+//! - A call that was accepted gets exactly one answer, at once when there is no
+//!   hope for one of the peer.
+//! - Calls, bytes to be sent, and bytes of long values on their way in are bounded.
+//! - Whatever a peer sends, the worst that happens is that its connection is closed.
 
+mod assembly;
+mod backoff;
+mod calls;
+mod complaints;
+mod connection;
+mod conversation;
+mod frame;
+mod handshake;
+mod health;
 mod link;
+mod message;
+mod outgoing;
 mod server;
 mod transport;
 
+#[cfg(test)]
+mod tests;
+
+use crate::admission::Budget;
 use bytes::Bytes;
 use cluster::Miss;
-use lsm::{Entry, Timestamp};
+use lsm::{Clock, Entry, Random, Timestamp};
+use std::rc::Rc;
 use std::sync::Arc;
 
-pub(crate) use link::{Answers, Link, LinkState, LinkStatus};
+pub(crate) use complaints::Complaints;
+pub(crate) use link::{Answers, Link, LinkCounts, LinkState, LinkStatus};
 pub(crate) use server::{Replica, Reply, serve};
-pub use transport::{Dialing, PeerAddress, Stream, Transport};
+pub use transport::{Dialing, PeerAddress, Stream, TcpTransport, Transport};
+
+/// Calls in flight on one connection: as many as its runtime may have
+/// requests, and a bound for a peer that knows none.
+const CALLS_MAX: usize = 4096;
 
 /// What a node asks a replica of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,11 +120,15 @@ pub(crate) trait Introductions {
 #[derive(Clone)]
 pub(crate) struct PeerEnvironment {
     /// The time.
-    pub(crate) clock: Arc<dyn lsm::Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     /// Random numbers.
-    pub(crate) random: Arc<dyn lsm::Random>,
+    pub(crate) random: Arc<dyn Random>,
     /// Who is who.
-    pub(crate) introductions: std::rc::Rc<dyn Introductions>,
+    pub(crate) introductions: Rc<dyn Introductions>,
+    /// What was last said of each peer.
+    pub(crate) complaints: Arc<Complaints>,
+    /// Bytes of long values on their way in from peers.
+    pub(crate) incoming: Arc<Budget>,
     /// The longest value, in bytes.
     pub(crate) value_bytes_max: usize,
 }

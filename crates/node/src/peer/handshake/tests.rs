@@ -41,7 +41,10 @@ async fn nodes_learn_who_the_other_is_and_what_it_remembers() {
     let (of_replica, of_asker) = shake(&asker, &replica).await;
     let (of_replica, of_asker) = (of_replica.unwrap(), of_asker.unwrap());
     assert_eq!((of_asker.identity, of_replica.identity), identities);
-    assert_eq!((of_asker.remembered, of_replica.remembered), (Some(5), None));
+    assert_eq!(
+        (of_asker.remembered, of_replica.remembered),
+        (Some(5), None)
+    );
     assert_eq!((of_asker.unix_ms, of_replica.unix_ms), (7, 9));
 }
 
@@ -123,7 +126,9 @@ async fn answer_to(bytes: Vec<u8>) -> (u8, Vec<u8>, Shaken) {
     let (answer, accepted) = tokio::join!(talk, accepted);
     let mut decoder = Decoder::new(&answer, PAYLOAD_BYTES_MAX);
     let frame = decoder.next().unwrap();
-    let (kind, payload) = frame.map_or((0, Vec::new()), |frame| (frame.kind, frame.payload.to_vec()));
+    let (kind, payload) = frame.map_or((0, Vec::new()), |frame| {
+        (frame.kind, frame.payload.to_vec())
+    });
     (kind, payload, accepted)
 }
 
@@ -136,7 +141,10 @@ async fn another_version_is_refused_whatever_follows_it() {
     });
     let (kind, payload, _) = answer_to(bytes).await;
     let reason = "the nodes speak different versions of the peer protocol: 1 and 2";
-    assert_eq!((kind, String::from_utf8(payload).unwrap().as_str()), (REFUSE, reason));
+    assert_eq!(
+        (kind, String::from_utf8(payload).unwrap().as_str()),
+        (REFUSE, reason)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,11 +173,23 @@ async fn a_proof_of_another_connection_or_of_the_other_side_is_refused() {
     flipped[31] ^= 1;
     for (case, result) in [
         ("role", hellos.check_proof(&proof, secret, Role::Acceptor)),
-        ("secret", hellos.check_proof(&proof, b"secreT", Role::Dialler)),
-        ("swapped", swapped.check_proof(&proof, secret, Role::Dialler)),
+        (
+            "secret",
+            hellos.check_proof(&proof, b"secreT", Role::Dialler),
+        ),
+        (
+            "swapped",
+            swapped.check_proof(&proof, secret, Role::Dialler),
+        ),
         ("replayed", newer.check_proof(&proof, secret, Role::Dialler)),
-        ("flipped", hellos.check_proof(&flipped, secret, Role::Dialler)),
-        ("cut", hellos.check_proof(&proof[..31], secret, Role::Dialler)),
+        (
+            "flipped",
+            hellos.check_proof(&flipped, secret, Role::Dialler),
+        ),
+        (
+            "cut",
+            hellos.check_proof(&proof[..31], secret, Role::Dialler),
+        ),
         ("empty", hellos.check_proof(&[], secret, Role::Dialler)),
     ] {
         assert_eq!(result, Err(Refusal::Secret), "{case}");
@@ -209,7 +229,11 @@ fn a_hello_is_whole_or_nothing() {
     let hello = payload(&frame);
     assert_eq!(decode_hello(hello), Ok(introduction));
     for bytes in 0..hello.len() {
-        assert_eq!(decode_hello(&hello[..bytes]), Err(Refusal::Hello), "{bytes}");
+        assert_eq!(
+            decode_hello(&hello[..bytes]),
+            Err(Refusal::Hello),
+            "{bytes}"
+        );
     }
     let longer = [hello, b"x"].concat();
     assert_eq!(decode_hello(&longer), Err(Refusal::Hello));

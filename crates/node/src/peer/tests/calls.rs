@@ -37,7 +37,10 @@ async fn every_request_and_answer_comes_as_it_was_sent() {
             assert_eq!(asker.answers.next().await, (ticket as u64, answer));
         }
         let counts = asker.link.status().counts;
-        assert_eq!((counts.calls, counts.answered, counts.connects), (12, 12, 1));
+        assert_eq!(
+            (counts.calls, counts.answered, counts.connects),
+            (12, 12, 1)
+        );
     })
     .await;
 }
@@ -88,10 +91,19 @@ async fn a_turn_of_calls_is_written_at_once() {
 async fn the_deadline_travels_and_ends_the_call() {
     run(async {
         let (asker, replica, ..) = connected().await;
-        asker.link.call(read_of("soon"), asker.after(ms(20)), 1).unwrap();
-        asker.link.call(read_of("later"), asker.after(ms(500)), 2).unwrap();
+        asker
+            .link
+            .call(read_of("soon"), asker.after(ms(20)), 1)
+            .unwrap();
+        asker
+            .link
+            .call(read_of("later"), asker.after(ms(500)), 2)
+            .unwrap();
         let past = asker.environment.clock.monotonic();
-        assert_eq!(asker.link.call(read_of("past"), past, 3), Err(Miss::Timeout));
+        assert_eq!(
+            asker.link.call(read_of("past"), past, 3),
+            Err(Miss::Timeout)
+        );
         let (_, soon) = replica.next().await;
         let (_, later) = replica.next().await;
         assert_eq!(later.deadline() - soon.deadline(), ms(480));
@@ -159,10 +171,17 @@ async fn latency_is_that_of_answers() {
         reply.send(PeerAnswer::Found(None));
         asker.answers.next().await;
         asker.read(2).unwrap();
-        replica.next().await.1.send(PeerAnswer::Missed(Miss::Overloaded));
+        replica
+            .next()
+            .await
+            .1
+            .send(PeerAnswer::Missed(Miss::Overloaded));
         asker.answers.next().await;
         let status = asker.link.status();
-        assert_eq!((status.read_latency, status.write_latency), (Some(ms(8)), None));
+        assert_eq!(
+            (status.read_latency, status.write_latency),
+            (Some(ms(8)), None)
+        );
         assert_eq!(asker.link.hedge_delay(), ms(24));
     })
     .await;

@@ -32,7 +32,10 @@ pub(super) const fn ms(ms: u64) -> Duration {
 /// vain ends the test.
 pub(super) async fn run<F: Future>(test: F) -> F::Output {
     let bounded = tokio::time::timeout(Duration::from_secs(600), test);
-    LocalSet::new().run_until(bounded).await.expect("a wait in vain")
+    LocalSet::new()
+        .run_until(bounded)
+        .await
+        .expect("a wait in vain")
 }
 
 /// Tokio's clock; the wall clock is ahead of it by an offset.
@@ -390,5 +393,7 @@ pub(super) fn entry(key: &str, value: &[u8]) -> Entry {
 
 /// A value that is not the same anywhere.
 pub(super) fn long_value(bytes: usize) -> Vec<u8> {
-    (0..bytes).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
+    (0..bytes)
+        .map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8)
+        .collect()
 }

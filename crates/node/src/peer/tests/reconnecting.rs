@@ -14,12 +14,18 @@ async fn calls_wait_for_a_link_that_is_being_set_up() {
         let mut asker = asker();
         assert!(!asker.link.is_down());
         asker.read(1).unwrap();
-        asker.link.call(read_of("soon"), asker.after(ms(20)), 2).unwrap();
+        asker
+            .link
+            .call(read_of("soon"), asker.after(ms(20)), 2)
+            .unwrap();
         asker.start();
         tokio::time::sleep(ms(50)).await;
         // Within their deadlines.
         asker.link.expire(asker.after(Duration::ZERO));
-        assert_eq!(asker.answers.drain(), [(2, PeerAnswer::Missed(Miss::Timeout))]);
+        assert_eq!(
+            asker.answers.drain(),
+            [(2, PeerAnswer::Missed(Miss::Timeout))]
+        );
         let replica = Rc::<TestReplica>::default();
         asker.accept(&replica, &Frost::default()).await;
         let (request, reply) = replica.next().await;
@@ -68,7 +74,10 @@ async fn a_peer_is_dialled_again_with_backoff() {
         asker.start();
         tokio::time::sleep(ms(10_000)).await;
         let waits = asker.network.waits();
-        for (wait, longest_ms) in waits.iter().zip([10, 20, 40, 80, 160, 320, 640, 1_000, 1_000]) {
+        for (wait, longest_ms) in waits
+            .iter()
+            .zip([10, 20, 40, 80, 160, 320, 640, 1_000, 1_000])
+        {
             let longest = ms(longest_ms + 2);
             assert!((longest / 2 - ms(1)..=longest).contains(wait), "{waits:?}");
         }

@@ -98,7 +98,10 @@ async fn a_long_value_that_there_is_no_memory_for_is_answered_as_overloaded() {
         let overloaded = PeerAnswer::Missed(Miss::Overloaded);
         assert_eq!(asker.answers.next().await, (2, overloaded));
         let (_, reply) = replica.next().await;
-        assert!(budget.take(2 * PIECE_BYTES).is_err(), "counts until it is answered");
+        assert!(
+            budget.take(2 * PIECE_BYTES).is_err(),
+            "counts until it is answered"
+        );
         reply.send(PeerAnswer::Stored { newest_held: None });
         assert!(budget.take(2 * PIECE_BYTES).is_ok());
         asker.answers.next().await;
@@ -189,7 +192,10 @@ async fn pieces_that_make_no_sense_close_the_connection() {
         };
         type Nonsense<'a> = (&'a str, Box<dyn Fn(&mut Vec<u8>) + 'a>);
         let cases: [Nonsense<'_>; 6] = [
-            ("of no value", Box::new(|out| message::put_piece(out, 1, b"piece"))),
+            (
+                "of no value",
+                Box::new(|out| message::put_piece(out, 1, b"piece")),
+            ),
             (
                 "too short",
                 Box::new(|out| {

@@ -20,6 +20,8 @@ mod config;
 mod context;
 mod coordinator;
 mod executor;
+#[doc(hidden)]
+pub mod fuzzing;
 mod http;
 mod metrics;
 mod node;

@@ -179,7 +179,6 @@ impl Decoder {
     }
 
     /// Takes bytes as if they had been read.
-    #[cfg(test)]
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.buffer.advance(self.next);
         self.next = 0;

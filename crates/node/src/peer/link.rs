@@ -174,12 +174,12 @@ impl Link {
         if deadline <= now {
             return Err(Miss::Timeout);
         }
-        let (asked, bytes) = match &request {
-            PeerRequest::Write(entry) => (Asked::Write, entry.data_bytes()),
-            PeerRequest::Read(key) => (Asked::Read, key.len()),
+        let (asked, has_room) = match &request {
+            PeerRequest::Write(entry) => (Asked::Write, self.outgoing.has_room_for(entry)),
+            PeerRequest::Read(key) => (Asked::Read, self.outgoing.has_room_for_key(key)),
         };
         let mut calls = self.calls.borrow_mut();
-        if calls.len() == CALLS_MAX || !self.outgoing.has_room_for(bytes) {
+        if calls.len() == CALLS_MAX || !has_room {
             self.count(|counts| counts.overloaded += 1);
             return Err(Miss::Overloaded);
         }
@@ -194,7 +194,7 @@ impl Link {
                     call,
                     deadline,
                     entry,
-                    share: None,
+                    _share: None,
                 });
             }
             PeerRequest::Write(entry) => {

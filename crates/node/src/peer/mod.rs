@@ -28,6 +28,7 @@ mod complaints;
 mod connection;
 mod conversation;
 mod frame;
+mod fuzz;
 mod handshake;
 mod health;
 mod link;
@@ -47,8 +48,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 pub(crate) use complaints::Complaints;
+pub use fuzz::fuzz_frames;
 pub(crate) use link::{Answers, Link, LinkState};
-#[cfg_attr(test, expect(unused_imports, reason = "the metrics are yet to show them"))]
+#[cfg_attr(
+    test,
+    expect(unused_imports, reason = "the metrics are yet to show them")
+)]
 pub(crate) use link::{LinkCounts, LinkStatus};
 pub(crate) use server::{Replica, Reply, serve};
 pub use transport::{Dialing, PeerAddress, Stream, TcpTransport, Transport};

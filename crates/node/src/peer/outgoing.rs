@@ -42,7 +42,7 @@ pub(super) struct Long {
     /// The version.
     pub(super) entry: Entry,
     /// What the value counts for, until it is sent.
-    pub(super) share: Option<Share>,
+    pub(super) _share: Option<Share>,
 }
 
 /// What a long value is sent for.
@@ -89,13 +89,19 @@ struct Queue {
 }
 
 impl Outgoing {
-    /// Whether a message with so many bytes of key and value may be appended.
-    pub(super) fn has_room_for(&self, bytes: usize) -> bool {
+    /// Whether a short frame with this key may be appended.
+    pub(super) fn has_room_for_key(&self, key: &[u8]) -> bool {
+        self.queue.borrow().encoded_bytes + key.len() <= ENCODED_BYTES_MAX
+    }
+
+    /// Whether a message with this entry may be appended.
+    pub(super) fn has_room_for(&self, entry: &Entry) -> bool {
         let queue = self.queue.borrow();
-        if bytes > PIECE_BYTES {
-            queue.long_bytes == 0 || queue.long_bytes + bytes <= LONG_BYTES_MAX
+        if message::is_long(entry) {
+            let value_bytes = entry.value_bytes().len();
+            queue.long_bytes == 0 || queue.long_bytes + value_bytes <= LONG_BYTES_MAX
         } else {
-            queue.encoded_bytes + bytes <= ENCODED_BYTES_MAX
+            queue.encoded_bytes + entry.data_bytes() <= ENCODED_BYTES_MAX
         }
     }
 

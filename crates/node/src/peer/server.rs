@@ -30,6 +30,10 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(2);
 /// A peer pings ten times a second; one that was silent for so long is gone.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
+/// A timer that is so late says that this node itself stood still, and heard
+/// nobody for that reason.
+const LATE_AFTER: Duration = Duration::from_secs(1);
+
 /// Where the requests of peers go.
 pub(crate) trait Replica {
     /// Does as asked and replies, now or later.
@@ -94,7 +98,7 @@ impl Caller {
                 outgoing.push(|out| message::put_stored(out, call, newest_held));
             }
             PeerAnswer::Found(None) => outgoing.push(|out| message::put_absent(out, call)),
-            PeerAnswer::Found(Some(entry)) if !outgoing.has_room_for(entry.data_bytes()) => {
+            PeerAnswer::Found(Some(entry)) if !outgoing.has_room_for(&entry) => {
                 outgoing.push(|out| message::put_missed(out, call, Miss::Overloaded));
             }
             PeerAnswer::Found(Some(entry)) if message::is_long(&entry) => {
@@ -103,7 +107,7 @@ impl Caller {
                     call,
                     deadline,
                     entry,
-                    share,
+                    _share: share,
                 });
             }
             PeerAnswer::Found(Some(entry)) => {
@@ -280,7 +284,8 @@ impl<R: Replica> Side for Serving<R> {
     fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
             ready!(self.idle.as_mut().poll(cx));
-            if !std::mem::take(&mut self.is_heard) {
+            let is_late = self.idle.deadline().elapsed() > LATE_AFTER;
+            if !std::mem::take(&mut self.is_heard) && !is_late {
                 return Poll::Ready(End::Silent);
             }
             self.idle.as_mut().reset(Instant::now() + IDLE_MAX);

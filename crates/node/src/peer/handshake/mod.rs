@@ -144,6 +144,14 @@ fn payload(frame: &[u8]) -> &[u8] {
     frame.get(super::frame::HEADER_BYTES..).unwrap_or_default()
 }
 
+/// Takes a frame for each message of a handshake.
+pub(super) fn fuzz_hello(frame: Frame<'_>) {
+    if let Ok(introduction) = hello::decode_hello(frame.payload) {
+        assert!(introduction.identity.name.len() <= frame.payload.len());
+    }
+    assert!(hello::decode_refuse(frame).len() <= 3 * frame.payload.len());
+}
+
 /// Both directions of a connection whose frames come one at a time.
 struct Talk<'a> {
     stream: &'a mut dyn Stream,

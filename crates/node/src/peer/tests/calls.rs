@@ -129,6 +129,7 @@ async fn calls_in_flight_are_bounded_on_both_sides() {
             asker.read(ticket).unwrap();
         }
         assert_eq!(asker.read(max), Err(Miss::Overloaded));
+        assert_eq!(asker.link.status().in_flight, CALLS_MAX);
         let (_, first) = replica.next().await;
         while replica.waiting() < CALLS_MAX - 1 {
             tokio::task::yield_now().await;
@@ -194,6 +195,7 @@ async fn heartbeats_tell_how_far_the_clocks_are_apart() {
         tokio::time::sleep(HEARTBEAT).await;
         let drift_ms = asker.link.drift_ms().unwrap();
         assert!((39_990..=40_010).contains(&drift_ms), "{drift_ms}");
+        assert_eq!(asker.link.status().drift_ms, Some(drift_ms));
     })
     .await;
 }

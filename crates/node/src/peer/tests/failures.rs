@@ -218,13 +218,8 @@ async fn who_stood_still_itself_does_not_suspect_its_peers() {
     run(async {
         let (asker, ..) = connected().await;
         tokio::time::sleep(ms(1_000)).await;
-        // Time passes and nobody gets a turn in between, as when a process is
-        // stopped. The replica's answers come some time after the wake.
-        let (_, _, frost, _) = {
-            tokio::time::advance(ms(60_000)).await;
-            connected().await
-        };
-        drop(frost);
+        // Nobody gets a turn in between, as when a machine is paused.
+        tokio::time::advance(ms(60_000)).await;
         tokio::time::sleep(ms(1_000)).await;
         assert_eq!(asker.link.status().counts.suspicions, 0);
         assert_eq!(asker.link.status().counts.connects, 1);

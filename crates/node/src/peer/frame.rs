@@ -192,8 +192,9 @@ mod tests {
 
     fn encoded() -> Vec<u8> {
         let mut bytes = Vec::new();
-        put_frame(&mut bytes, 7, 0x0102_0304_0506_0708, |out| {
-            out.extend_from_slice(b"payload")
+        let call = 0x0102_0304_0506_0708;
+        put_frame(&mut bytes, 7, call, |out| {
+            out.extend_from_slice(b"payload");
         });
         put_frame(&mut bytes, 8, u64::MAX, |_| {});
         bytes

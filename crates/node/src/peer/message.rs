@@ -298,9 +298,8 @@ pub(super) fn put_ping(out: &mut Vec<u8>, token: u64) {
 
 /// Appends the answer to a ping.
 pub(super) fn put_pong(out: &mut Vec<u8>, token: u64, unix_ms: u64) {
-    put_frame(out, PONG, token, |out| {
-        out.extend_from_slice(&unix_ms.to_le_bytes())
-    });
+    let unix_ms = unix_ms.to_le_bytes();
+    put_frame(out, PONG, token, |out| out.extend_from_slice(&unix_ms));
 }
 
 /// Appends the next bytes of a long value.

@@ -256,10 +256,8 @@ impl Hellos<'_> {
 /// Appends a refusal.
 pub(super) fn put_refuse(out: &mut Vec<u8>, refusal: &Refusal) {
     let reason = refusal.to_string();
-    let end = reason.floor_char_boundary(REASON_BYTES_MAX);
-    put_frame(out, REFUSE, 0, |out| {
-        out.extend_from_slice(&reason.as_bytes()[..end])
-    });
+    let reason = &reason.as_bytes()[..reason.len().min(REASON_BYTES_MAX)];
+    put_frame(out, REFUSE, 0, |out| out.extend_from_slice(reason));
 }
 
 /// The reason that the other side gives. It can be any bytes: what is no text

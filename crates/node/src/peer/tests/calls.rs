@@ -36,6 +36,7 @@ async fn every_request_and_answer_comes_as_it_was_sent() {
             reply.send(answer.clone());
             assert_eq!(asker.answers.next().await, (ticket as u64, answer));
         }
+        assert_eq!(asker.link.name(), "replica");
         let counts = asker.link.status().counts;
         assert_eq!(
             (counts.calls, counts.answered, counts.connects),

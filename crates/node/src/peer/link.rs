@@ -289,7 +289,7 @@ impl Link {
                     }
                 }
                 Err(error) => {
-                    self.complain(&error);
+                    self.complain("a peer cannot be reached", &error.to_string());
                     self.leave(LinkState::Down);
                 }
             }
@@ -331,18 +331,18 @@ impl Link {
         self.calls.borrow_mut().begin_all(clock.monotonic());
         let mut conversation = Conversation::new(self);
         let end = connection.run(clock, &mut conversation).await;
-        let complaint = end.to_string();
-        if complaints.is_news(Direction::Outgoing, Some(&self.name), &complaint) {
-            tracing::warn!(name = self.name, complaint, "a peer's connection has ended");
-        }
+        self.complain("a peer's connection has ended", &end.to_string());
         self.state.get()
     }
 
-    fn complain(&self, error: &ConnectError) {
-        let complaint = error.to_string();
-        let complaints = &self.environment.complaints;
-        if complaints.is_news(Direction::Outgoing, Some(&self.name), &complaint) {
-            tracing::warn!(name = self.name, complaint, "a peer cannot be reached");
+    /// Logs what is wrong, unless it was wrong before.
+    fn complain(&self, what: &str, complaint: &str) {
+        let PeerEnvironment {
+            clock, complaints, ..
+        } = &self.environment;
+        let (name, now) = (self.name.as_str(), clock.monotonic());
+        if complaints.is_news(Direction::Outgoing, Some(name), complaint, now) {
+            tracing::warn!(name, complaint, "{what}");
         }
     }
 

@@ -12,7 +12,7 @@
 //! - `connection` is what both ends share: a task that reads, acts and writes.
 //! - `frame`, `message`: the bytes. `outgoing` gathers what is to be sent;
 //!   `assembly` puts long values together again.
-//! - `complaints` keeps the log readable.
+//! - `complaints` keeps the log readable; `fuzz` is for fuzzers.
 //!
 //! Everything is local to a runtime; nothing here takes a lock on the way of a
 //! request. Invariants:

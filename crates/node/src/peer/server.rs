@@ -175,7 +175,8 @@ fn complain(environment: &PeerEnvironment, error: &HandshakeError) {
     };
     let complaint = error.to_string();
     let complaints = &environment.complaints;
-    if complaints.is_news(Direction::Incoming, name, &complaint) {
+    let now = environment.clock.monotonic();
+    if complaints.is_news(Direction::Incoming, name, &complaint, now) {
         tracing::warn!(name, complaint, "a node that has connected is no peer");
     }
 }

@@ -26,6 +26,8 @@ use std::io;
 use tokio::io::AsyncWriteExt;
 
 pub(super) use hello::HANDSHAKE_BYTES_MAX;
+#[cfg(test)]
+pub(super) use tests::put_one_of_each;
 
 /// Why there was no handshake.
 #[derive(Debug, thiserror::Error)]

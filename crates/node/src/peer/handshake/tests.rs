@@ -212,9 +212,8 @@ async fn requests_before_a_handshake_are_nonsense() {
     assert!(matches!(accepted, Err(HandshakeError::Malformed(_))));
 }
 
-#[test]
-fn a_hello_is_whole_or_nothing() {
-    let introduction = Introduction {
+fn introduction() -> Introduction {
+    Introduction {
         identity: Identity {
             name: "näme".to_owned(),
             members_hash: 1,
@@ -223,11 +222,29 @@ fn a_hello_is_whole_or_nothing() {
         },
         remembered: Some(0),
         unix_ms: u64::MAX,
-    };
+    }
+}
+
+/// For the fixture: a hello, a proof made of it and itself, a refusal.
+pub(in super::super) fn put_one_of_each(out: &mut Vec<u8>) {
     let mut frame = Vec::new();
-    put_hello(&mut frame, &introduction, &[7; 32]);
+    put_hello(&mut frame, &introduction(), &[7; 32]);
+    let hello = payload(&frame).to_vec();
+    out.extend(frame);
+    let hellos = Hellos {
+        dialler: &hello,
+        acceptor: &hello,
+    };
+    hellos.put_proof(out, b"secret", Role::Acceptor);
+    hello::put_refuse(out, &Refusal::Version(9));
+}
+
+#[test]
+fn a_hello_is_whole_or_nothing() {
+    let mut frame = Vec::new();
+    put_hello(&mut frame, &introduction(), &[7; 32]);
     let hello = payload(&frame);
-    assert_eq!(decode_hello(hello), Ok(introduction));
+    assert_eq!(decode_hello(hello), Ok(introduction()));
     for bytes in 0..hello.len() {
         assert_eq!(
             decode_hello(&hello[..bytes]),

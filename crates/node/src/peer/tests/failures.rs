@@ -221,6 +221,7 @@ async fn who_stood_still_itself_does_not_suspect_its_peers() {
         // Nobody gets a turn in between, as when a machine is paused.
         tokio::time::advance(ms(60_000)).await;
         tokio::time::sleep(ms(1_000)).await;
+        assert_eq!(asker.link.status().state, LinkState::Up);
         assert_eq!(asker.link.status().counts.suspicions, 0);
         assert_eq!(asker.link.status().counts.connects, 1);
     })

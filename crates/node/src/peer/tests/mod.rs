@@ -3,6 +3,7 @@
 
 mod calls;
 mod failures;
+mod fixture;
 mod reconnecting;
 mod values;
 

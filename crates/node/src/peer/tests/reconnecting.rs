@@ -145,6 +145,8 @@ async fn a_peer_that_closes_every_connection_at_once_is_not_dialled_in_a_loop() 
             let serving = asker.accept(&replica, &Frost::default()).await;
             asker.until(LinkState::Up).await;
             serving.abort();
+            // Nobody is to wait for such a peer.
+            asker.until(LinkState::Down).await;
         }
         let dialled = asker.network.dialled.load(Ordering::Relaxed);
         assert!(dialled < 25, "{dialled}");
@@ -195,6 +197,31 @@ async fn an_answer_may_call_again() {
         while again.lost.get() < 3 {
             tokio::task::yield_now().await;
         }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_connection_sends_nothing_of_what_was_lost_with_the_old_one() {
+    run(async {
+        let (mut asker, replica, frost, serving) = connected().await;
+        tokio::time::sleep(ms(1_500)).await;
+        frost.set(true);
+        // More than the stream holds, so that a frame is cut.
+        let value = long_value(60_000);
+        for ticket in 0..20 {
+            let write = PeerRequest::Write(entry("lost", &value));
+            asker.call(write, ticket).unwrap();
+        }
+        tokio::time::sleep(ms(100)).await;
+        serving.abort();
+        for ticket in 0..20 {
+            assert_eq!(asker.answers.next().await, (ticket, REFUSED));
+        }
+        asker.call(read_of("next"), 20).unwrap();
+        asker.accept(&replica, &Frost::default()).await;
+        assert_eq!(key_of(&replica.next().await.0), "next");
+        assert_eq!(asker.link.status().state, LinkState::Up);
     })
     .await;
 }

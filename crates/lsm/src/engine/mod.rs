@@ -234,6 +234,13 @@ impl Engine {
         self.inner.store_id
     }
 
+    /// A number that only this store knows, for what its owner keeps beside it
+    /// and names by `purpose`: the secret of a log of the owner's, for one.
+    #[must_use]
+    pub fn derive_secret(&self, purpose: &str) -> u64 {
+        xxhash_rust::xxh3::xxh3_64_with_seed(purpose.as_bytes(), self.inner.log_secret)
+    }
+
     /// Commits what was submitted, refuses what comes after, flushes the
     /// memtables and seals the log. Blocks. Reads go on.
     ///

@@ -1,8 +1,27 @@
 //! What the nodes of a cluster decide together: pure functions and state
 //! machines, without I/O and without a clock of their own.
 //!
-//! - [`HybridClock`] gives the timestamps that order versions.
+//! - [`Placement`] chooses the replicas of a key.
+//! - [`coordinator`] decides what a write or a read does, answer by answer.
+//! - [`HybridClock`] gives the timestamps that order versions, [`ClockBound`]
+//!   says which clocks to trust.
+//! - [`HintLimits`] says which hints to give up.
 
+mod clock_bound;
+pub mod coordinator;
+mod hint_policy;
 mod hybrid_clock;
+mod node_number;
+mod placement;
+mod replicas;
 
+pub use clock_bound::ClockBound;
+pub use coordinator::{
+    Read, ReadAction, ReadActions, ReadEvent, Round, Verdict, Write, WriteAction, WriteActions,
+    WriteEvent,
+};
+pub use hint_policy::{HintLimits, HintSegment};
 pub use hybrid_clock::HybridClock;
+pub use node_number::{NODES_MAX, NodeNumber};
+pub use placement::{Placement, Ranking};
+pub use replicas::{Fate, Miss, Replicas};

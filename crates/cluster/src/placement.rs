@@ -1,0 +1,91 @@
+//! Which nodes hold a key: rendezvous hashing (Thaler and Ravishankar, "A
+//! Name-Based Mapping Scheme for Rendezvous", 1996), also called highest random
+//! weight.
+//!
+//! Every node has a weight for every key, which follows from the key and the
+//! node's name alone; a key's replicas are the nodes of the greatest weights.
+//! So the order of a list of nodes does not matter, the replicas for a smaller
+//! `from` are a prefix of those for a larger one, and a new node takes just
+//! the keys for which its weight is among the greatest: nothing else moves.
+//!
+//! The weight is `mix(xxh3(key) ^ xxh3(name))`, where `mix` is David Stafford's
+//! thirteenth variant of MurmurHash3's 64-bit finaliser, known from SplitMix64
+//! (Steele, Lea and Flood, 2014). The key is hashed once, the names when the
+//! placement is made, so a node costs two multiplications. Changing any of it
+//! moves the keys of every store: the golden cases in `tests/` stand guard.
+
+use crate::node_number::{NODES_MAX, NodeNumber};
+use smallvec::SmallVec;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Up to this many replicas a request allocates nothing for its lists of them.
+pub(crate) const REPLICAS_INLINE: usize = 8;
+
+/// The replicas of a key, the first choice first.
+pub type Ranking = SmallVec<[NodeNumber; REPLICAS_INLINE]>;
+
+/// The nodes that keys are spread over.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    /// The hash of each node's name, by [`NodeNumber`].
+    name_hashes: Box<[u64]>,
+}
+
+/// A node's claim to a key. The derived order decides who comes first: the
+/// weight, and between names of the same hash the node's place in the list.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Claim {
+    weight: u64,
+    node: NodeNumber,
+}
+
+impl Placement {
+    /// A placement over the nodes with these names, given in the order of
+    /// their [`NodeNumber`]s. There are at most [`NODES_MAX`]; the rest of a
+    /// longer list is left out.
+    #[must_use]
+    pub fn new<'a>(names_in_order: impl IntoIterator<Item = &'a str>) -> Self {
+        let names = names_in_order.into_iter().take(NODES_MAX);
+        Self {
+            name_hashes: names.map(|name| xxh3_64(name.as_bytes())).collect(),
+        }
+    }
+
+    /// The number of nodes.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.name_hashes.len()
+    }
+
+    /// The first `from` nodes of the key's ranking; all nodes when there are fewer.
+    #[must_use]
+    pub fn ranking(&self, key: &[u8], from: u8) -> Ranking {
+        let key_hash = xxh3_64(key);
+        let places = usize::from(from).min(self.nodes());
+        let mut leaders: SmallVec<[Claim; REPLICAS_INLINE]> = SmallVec::with_capacity(places);
+        for (number, name_hash) in (0..).zip(&self.name_hashes) {
+            let claim = Claim {
+                weight: mix(key_hash ^ name_hash),
+                node: NodeNumber::new(number),
+            };
+            if leaders.len() == places {
+                if leaders.last().is_none_or(|last| claim <= *last) {
+                    continue;
+                }
+                leaders.pop();
+            }
+            // Few are replaced, and most of them near the end.
+            let place = leaders.iter().rposition(|leader| claim < *leader);
+            leaders.insert(place.map_or(0, |place| place + 1), claim);
+        }
+        leaders.iter().map(|claim| claim.node).collect()
+    }
+}
+
+/// A bijection of 64 bits in which every bit of the input reaches every bit of
+/// the output.
+const fn mix(bits: u64) -> u64 {
+    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}

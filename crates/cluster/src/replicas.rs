@@ -1,0 +1,102 @@
+//! How many replicas a request has, and what can become of it at one of them.
+
+/// How many replicas a key has for a request, and how many of them must
+/// answer: `1 <= ack <= from`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replicas {
+    /// How many must answer.
+    pub ack: u8,
+    /// How many there are.
+    pub from: u8,
+}
+
+impl Replicas {
+    /// The pair, or [`None`] unless `1 <= ack <= from`.
+    #[must_use]
+    pub const fn new(ack: u8, from: u8) -> Option<Self> {
+        if 1 <= ack && ack <= from {
+            Some(Self { ack, from })
+        } else {
+            None
+        }
+    }
+
+    /// The least majority of `from` replicas, of which there is at least one.
+    #[must_use]
+    pub const fn quorum(from: u8) -> Self {
+        Self {
+            ack: from / 2 + 1,
+            from,
+        }
+    }
+
+    /// Whether any two requests of this pair have a replica in common.
+    #[must_use]
+    pub const fn overlap(self) -> bool {
+        2 * self.ack as u16 > self.from as u16
+    }
+}
+
+/// Why a replica did not do as it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Miss {
+    /// It did not answer in time.
+    Timeout,
+    /// It cannot be reached, or takes no such request.
+    Refused,
+    /// It has too much to do.
+    Overloaded,
+    /// Its disk is full.
+    Full,
+    /// Its store cannot.
+    Failed,
+}
+
+/// What became of a request at one replica: a line of the receipt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fate {
+    /// It has stored the write.
+    Stored,
+    /// It has answered with a value, which may have expired.
+    Value,
+    /// It has answered that it has no version of the key, or a tombstone.
+    Absent,
+    /// It has not done as asked. One that has not answered yet counts as
+    /// [`Miss::Timeout`], one that was not asked, being down, as [`Miss::Refused`].
+    Missed(Miss),
+}
+
+impl Fate {
+    /// The word for it in receipts and metrics.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Stored => "stored",
+            Self::Value => "value",
+            Self::Absent => "absent",
+            Self::Missed(Miss::Timeout) => "timeout",
+            Self::Missed(Miss::Refused) => "refused",
+            Self::Missed(Miss::Overloaded) => "overloaded",
+            Self::Missed(Miss::Full) => "full",
+            Self::Missed(Miss::Failed) => "failed",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quorum_is_the_least_that_overlaps() {
+        for from in 1..=u8::MAX {
+            let Replicas { ack, .. } = Replicas::quorum(from);
+            assert!(Replicas { ack, from }.overlap(), "{ack}/{from}");
+            let less = Replicas::new(ack - 1, from);
+            assert!(less.is_none_or(|less| !less.overlap()), "{ack}/{from}");
+        }
+        assert_eq!(Replicas::new(0, 1), None);
+        assert_eq!(Replicas::new(2, 1), None);
+        assert_eq!(Replicas::new(2, 3), Some(Replicas::quorum(3)));
+    }
+}

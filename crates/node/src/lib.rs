@@ -11,6 +11,7 @@
 //!   orders writes.
 //! - `outbox` brings answers of other threads back to the waiting request:
 //!   those of group commits, and of `read_pool`, where reads may block.
+//! - `hints` keeps writes that peers missed, and delivers them.
 //! - `executor` gives the store its threads.
 //! - `metrics` counts.
 
@@ -19,6 +20,11 @@ mod config;
 mod context;
 mod coordinator;
 mod executor;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the coordinator that keeps hints comes next")
+)]
+mod hints;
 mod http;
 mod metrics;
 mod node;

@@ -6,12 +6,16 @@
 //! - [`HybridClock`] gives the timestamps that order versions, [`ClockBound`]
 //!   says which clocks to trust.
 //! - [`HintLimits`] says which hints to give up.
+//! - [`Members`] is the list of all nodes; a [`NodeNumber`] is a place in it,
+//!   a [`NodeUrl`] where a node is reached.
 
 mod clock_bound;
 pub mod coordinator;
 mod hint_policy;
 mod hybrid_clock;
+mod members;
 mod node_number;
+mod node_url;
 mod placement;
 mod replicas;
 
@@ -22,6 +26,8 @@ pub use coordinator::{
 };
 pub use hint_policy::{HintLimits, HintSegment};
 pub use hybrid_clock::HybridClock;
+pub use members::{Member, MemberError, Members, MembersError};
 pub use node_number::{NODES_MAX, NodeNumber};
+pub use node_url::{NodeUrl, NodeUrlError};
 pub use placement::{Placement, Ranking};
 pub use replicas::{Fate, Miss, Replicas};

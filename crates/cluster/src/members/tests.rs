@@ -1,0 +1,164 @@
+use super::*;
+
+fn url(text: &str) -> NodeUrl {
+    text.parse().unwrap()
+}
+
+/// The members in `list`, separated by commas, as the node at `own` sees them.
+fn members(list: &str, own: &str) -> Result<Members, MembersError> {
+    let nodes = list.split(',').map(|node| node.parse().unwrap()).collect();
+    Members::new(nodes, &url(own))
+}
+
+#[test]
+fn a_node_has_a_name_or_its_url_for_one() {
+    for (text, name, address) in [
+        ("http://a:1", "http://a:1", "http://a:1"),
+        ("HTTP://A:01/", "http://a:1", "http://a:1"),
+        ("north=http://a:1", "north", "http://a:1"),
+        ("North=http://A:1/", "North", "http://a:1"),
+        // The name is an address that the node has left.
+        ("http://old:1=http://new:1", "http://old:1", "http://new:1"),
+    ] {
+        let node: Member = text.parse().unwrap();
+        assert_eq!((node.name(), node.url()), (name, &url(address)), "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_node_is_said() {
+    let long = format!("{}=http://a:1", "x".repeat(Member::NAME_BYTES_MAX + 1));
+    for (text, word) in [
+        ("", "http://host:port"),
+        ("north", "http://host:port"),
+        ("north=", "http://host:port"),
+        ("north=http://a", "no port"),
+        ("=http://a:1", "is empty"),
+        ("a=b=http://a:1", "`a=b` cannot be"),
+        ("a b=http://a:1", "`a b` cannot be"),
+        ("a\nb=http://a:1", "`a\\nb` cannot be"),
+        ("nörd=http://a:1", "cannot be"),
+        (&long, "at most 512"),
+    ] {
+        let error = text.parse::<Member>().unwrap_err().to_string();
+        assert!(error.contains(word), "{text}: {error}");
+        assert!(!error.contains('\n'), "{text}: {error}");
+    }
+}
+
+#[test]
+fn numbers_follow_the_names_bytewise_whatever_the_order_of_the_list() {
+    let expected = ["B", "a", "http://c:1"];
+    for list in [
+        "a=http://x:1,B=http://y:1,http://c:1",
+        "http://c:1,B=http://y:1,a=http://x:1",
+        "B=http://y:1,http://c:1,a=http://x:1",
+    ] {
+        let members = members(list, "http://x:1").unwrap();
+        assert_eq!(members.names().collect::<Vec<_>>(), expected, "{list}");
+        let own = members.own();
+        assert_eq!(own.index(), 1, "{list}");
+        assert_eq!(
+            (members.own_name(), members.own_url()),
+            ("a", &url("http://x:1"))
+        );
+        let numbers: Vec<usize> = members.numbers().map(NodeNumber::index).collect();
+        assert_eq!(numbers, [0, 1, 2]);
+        let peers: Vec<usize> = members.peers().map(NodeNumber::index).collect();
+        assert_eq!(peers, [0, 2]);
+        for (number, name) in members.numbers().zip(expected) {
+            assert_eq!(members.name(number), name);
+            assert_eq!(members.number_of(name), Some(number));
+        }
+        assert_eq!(members.number_of("c"), None);
+        assert_eq!((members.count(), members.is_alone()), (3, false));
+    }
+}
+
+#[test]
+fn a_list_that_is_no_cluster_is_refused() {
+    let own = "http://a:1";
+    for (list, word) in [
+        ("http://b:1", "add its own URL, http://a:1"),
+        ("http://a:2,http://b:1", "add its own URL, http://a:1"),
+        ("http://a:1,http://b:1,HTTP://B:01/", "http://b:1 twice"),
+        ("http://a:1,x=http://A:1", "http://a:1 twice"),
+        ("x=http://a:1,x=http://b:1", "two nodes called x"),
+        // The second is called by its URL, which the first has for a name.
+        (
+            "http://b:1=http://a:1,http://b:1",
+            "two nodes called http://b:1",
+        ),
+        ("http://a:1,http://b:0", "http://b:0 has port 0"),
+    ] {
+        let error = members(list, own).unwrap_err().to_string();
+        assert!(error.contains(word), "{list}: {error}");
+    }
+}
+
+#[test]
+fn a_cluster_has_at_most_255_nodes() {
+    let list = |nodes: usize| {
+        let urls: Vec<String> = (1..=nodes).map(|port| format!("http://a:{port}")).collect();
+        urls.join(",")
+    };
+    let most = members(&list(255), "http://a:255").unwrap();
+    assert_eq!(most.count(), 255);
+    assert_eq!(most.numbers().len(), 255);
+    assert_eq!(most.url(most.own()).port(), 255);
+    let error = members(&list(256), "http://a:1").unwrap_err();
+    assert_eq!(error, MembersError::TooMany { nodes: 256 });
+}
+
+#[test]
+fn the_hash_is_that_of_the_names() {
+    let hash = |list: &str, own: &str| members(list, own).unwrap().names_hash();
+    let first = hash("a=http://x:1,b=http://y:1", "http://x:1");
+    // Nodes compare it with peers of other versions: it must stay what it is.
+    assert_eq!(first, 17_728_237_027_163_311_433);
+    for (same, own) in [
+        ("b=http://y:1,a=http://x:1", "http://y:1"),
+        ("a=http://elsewhere:9,b=http://y:1", "http://y:1"),
+    ] {
+        assert_eq!(hash(same, own), first, "{same}");
+    }
+    for other in [
+        "a=http://x:1",
+        "a=http://x:1,c=http://y:1",
+        "a=http://x:1,b=http://y:1,c=http://z:1",
+        "http://x:1,http://y:1",
+    ] {
+        assert_ne!(hash(other, "http://x:1"), first, "{other}");
+    }
+    assert_ne!(
+        hash("ab=http://x:1,c=http://y:1", "http://x:1"),
+        hash("a=http://x:1,bc=http://y:1", "http://x:1"),
+    );
+}
+
+#[test]
+fn loopback_is_a_matter_of_all() {
+    let of = |list| members(list, "http://localhost:1").unwrap();
+    assert!(of("http://localhost:1,http://127.0.0.1:2,http://[::1]:3").is_loopback_only());
+    assert!(!of("http://localhost:1,http://10.0.0.1:1").is_loopback_only());
+}
+
+#[test]
+fn a_lone_node_learns_its_port() {
+    let mut unnamed = Members::from(url("http://[::1]:0"));
+    assert!(unnamed.is_alone());
+    unnamed.give_own_port(7);
+    assert_eq!(unnamed.own_name(), "http://[::1]:7");
+    assert_eq!(unnamed.own_url(), &url("http://[::1]:7"));
+    // It is known now.
+    unnamed.give_own_port(8);
+    assert_eq!(unnamed.own_url(), &url("http://[::1]:7"));
+
+    let node = Member::named("north", url("http://h:0")).unwrap();
+    let mut named = Members::alone(node);
+    named.give_own_port(7);
+    assert_eq!(
+        (named.own_name(), named.own_url()),
+        ("north", &url("http://h:7"))
+    );
+}

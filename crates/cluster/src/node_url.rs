@@ -1,0 +1,228 @@
+//! The address of a node as clients and peers write it.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
+
+/// The longest host that the domain name system knows, in bytes.
+const HOST_BYTES_MAX: usize = 253;
+
+/// The URL of a node, `http://host:port`, in its one spelling: two texts that
+/// mean the same give equal values, which are shown alike. The host is in
+/// lower case, an IP address is written the usual way, and no slash follows.
+///
+/// Names are not resolved: `localhost` and `127.0.0.1` are two hosts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeUrl {
+    host: String,
+    port: u16,
+}
+
+/// A text that is not the URL of a node.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` {problem}: write it as http://host:port")]
+pub struct NodeUrlError {
+    text: String,
+    problem: &'static str,
+}
+
+impl NodeUrl {
+    /// The host, without the brackets of an IPv6 address.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port. 0 stands for one that is not known yet.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The same host with another port.
+    #[must_use]
+    pub fn with_port(&self, port: u16) -> Self {
+        Self {
+            host: self.host.clone(),
+            port,
+        }
+    }
+
+    /// Whether the host is this machine itself, which no other can reach:
+    /// `localhost`, 127.0.0.0/8 or ::1.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        match self.host.parse::<IpAddr>() {
+            Ok(address) => address.is_loopback(),
+            Err(_) => self.host == "localhost",
+        }
+    }
+}
+
+impl FromStr for NodeUrl {
+    type Err = NodeUrlError;
+
+    /// Reads `http://host:port`; a trailing slash is let pass.
+    fn from_str(text: &str) -> Result<Self, NodeUrlError> {
+        let wrong = |problem| NodeUrlError {
+            text: text.to_owned(),
+            problem,
+        };
+        let rest = match text.split_at_checked("http://".len()) {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http://") => rest,
+            _ => return Err(wrong("does not begin with http://")),
+        };
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        let (host, port) = authority
+            .rsplit_once(':')
+            .ok_or_else(|| wrong("has no port"))?;
+        let host = host_of(host).ok_or_else(|| wrong("has a host that is none"))?;
+        if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(wrong("has a port that is no number"));
+        }
+        let port = port
+            .parse()
+            .map_err(|_| wrong("has a port that is no number up to 65535"))?;
+        Ok(Self { host, port })
+    }
+}
+
+impl From<SocketAddr> for NodeUrl {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            host: address.ip().to_string(),
+            port: address.port(),
+        }
+    }
+}
+
+impl fmt::Display for NodeUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') {
+            write!(f, "http://[{host}]:{port}")
+        } else {
+            write!(f, "http://{host}:{port}")
+        }
+    }
+}
+
+/// The one spelling of a host; [`None`] for what is none.
+fn host_of(text: &str) -> Option<String> {
+    let bracketed = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'));
+    if let Some(address) = bracketed {
+        return Some(address.parse::<Ipv6Addr>().ok()?.to_string());
+    }
+    let is_plain = text
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    if !is_plain || !(1..=HOST_BYTES_MAX).contains(&text.len()) {
+        return None;
+    }
+    match text.parse::<Ipv4Addr>() {
+        Ok(address) => Some(address.to_string()),
+        Err(_) => Some(text.to_ascii_lowercase()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart_and_have_one_spelling() {
+        for (text, host, port, shown) in [
+            ("http://localhost:8080", "localhost", 8080, ""),
+            (
+                "http://localhost:8080/",
+                "localhost",
+                8080,
+                "http://localhost:8080",
+            ),
+            (
+                "HTTP://LocalHost:08080",
+                "localhost",
+                8080,
+                "http://localhost:8080",
+            ),
+            ("http://[::1]:0", "::1", 0, ""),
+            ("http://[0:0::0:1]:7", "::1", 7, "http://[::1]:7"),
+            (
+                "http://[2001:DB8::A]:7",
+                "2001:db8::a",
+                7,
+                "http://[2001:db8::a]:7",
+            ),
+            ("http://node-1.example:65535", "node-1.example", 65535, ""),
+            ("http://10.0.0.5:80", "10.0.0.5", 80, ""),
+        ] {
+            let url: NodeUrl = text.parse().unwrap();
+            assert_eq!((url.host(), url.port()), (host, port), "{text}");
+            let shown = if shown.is_empty() { text } else { shown };
+            assert_eq!(url.to_string(), shown, "{text}");
+            assert_eq!(shown.parse(), Ok(url), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_of_a_node_is_refused_with_what_is_right() {
+        let long = format!("http://{}:80", "a".repeat(HOST_BYTES_MAX + 1));
+        for (text, problem) in [
+            ("", "http://"),
+            ("localhost:8080", "begin with http://"),
+            ("https://localhost:8080", "begin with http://"),
+            ("http:/ü", "begin with http://"),
+            ("http://localhost", "no port"),
+            ("http://", "no port"),
+            ("http://:80", "host"),
+            ("http://::1:80", "host"),
+            ("http://[localhost]:80", "host"),
+            ("http://[::1:80", "host"),
+            ("http://user@localhost:80", "host"),
+            ("http://a=b:80", "host"),
+            (&long, "host"),
+            ("http://localhost:", "no number"),
+            ("http://localhost:65536", "65535"),
+            ("http://localhost:+80", "no number"),
+            ("http://localhost:80/path", "no number"),
+            ("http://localhost:80//", "no number"),
+        ] {
+            let error = text.parse::<NodeUrl>().unwrap_err().to_string();
+            assert!(error.contains(problem), "{text}: {error}");
+            assert!(error.contains("http://host:port"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn only_this_machine_is_loopback() {
+        for (text, is_loopback) in [
+            ("http://localhost:1", true),
+            ("http://LOCALHOST:1", true),
+            ("http://127.0.0.1:1", true),
+            ("http://127.9.9.9:1", true),
+            ("http://[::1]:1", true),
+            ("http://10.0.0.1:1", false),
+            ("http://0.0.0.0:1", false),
+            ("http://[::]:1", false),
+            ("http://localhost.example:1", false),
+            ("http://127.0.0.1.example:1", false),
+        ] {
+            let url: NodeUrl = text.parse().unwrap();
+            assert_eq!(url.is_loopback(), is_loopback, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_a_url() {
+        for (address, shown) in [
+            ("127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("[::1]:8080", "http://[::1]:8080"),
+        ] {
+            let url = NodeUrl::from(address.parse::<SocketAddr>().unwrap());
+            assert_eq!(url.to_string(), shown);
+            assert_eq!(shown.parse(), Ok(url));
+        }
+    }
+}

@@ -11,6 +11,7 @@
 //!   orders writes.
 //! - `outbox` brings answers of other threads back to the waiting request:
 //!   those of group commits, and of `read_pool`, where reads may block.
+//! - `membership` remembers which node of which cluster this is.
 //! - `hints` keeps writes that peers missed, and delivers them.
 //! - `executor` gives the store its threads.
 //! - `metrics` counts.
@@ -22,10 +23,19 @@ mod coordinator;
 mod executor;
 #[cfg_attr(
     not(test),
-    expect(dead_code, reason = "the coordinator that keeps hints comes next")
+    expect(
+        dead_code,
+        unused_imports,
+        reason = "the coordinator that keeps hints comes next"
+    )
 )]
 mod hints;
 mod http;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the handshake that tells it of peers comes next")
+)]
+mod membership;
 mod metrics;
 mod node;
 mod outbox;

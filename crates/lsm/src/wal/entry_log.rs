@@ -14,7 +14,7 @@ use super::reader::read_segment_header;
 use super::{
     LogWriter, read_segment, remove_segment, segment_file_name, segment_of_file_name, segment_tag,
 };
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskFile};
 use crate::entry::Entry;
 use crate::error::Error;
 use std::path::{Path, PathBuf};
@@ -138,20 +138,30 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Makes all groups durable.
-    ///
-    /// # Errors
-    /// [`Error::Sync`]: nothing is known of the unsynced groups any more, and
-    /// no later sync tells.
-    pub fn sync(&mut self) -> Result<(), Error> {
-        self.log.sync()
+    /// The sync that would make all groups durable that are written by now;
+    /// [`None`] when they are. It is to be run where it holds up no append,
+    /// and [`SegmentWriter::synced`] told of it.
+    #[must_use]
+    pub fn pending_sync(&self) -> Option<PendingSync> {
+        let (segment, file, path, position) = self.log.unsynced()?;
+        Some(PendingSync {
+            segment,
+            file,
+            path,
+            position,
+        })
+    }
+
+    /// Takes note of a sync that has succeeded.
+    pub fn synced(&mut self, sync: &PendingSync) {
+        self.log.synced_up_to(sync.segment, sync.position);
     }
 
     /// Ends the segment and makes it durable.
     ///
     /// # Errors
-    /// As [`SegmentWriter::append`] and [`SegmentWriter::sync`]; what was
-    /// written is read back all the same.
+    /// As [`SegmentWriter::append`] and [`PendingSync::run`]; what was written
+    /// is read back all the same.
     pub fn seal(mut self) -> Result<(), Error> {
         self.log.seal()
     }
@@ -166,6 +176,27 @@ impl SegmentWriter {
     #[must_use]
     pub fn allocated_bytes(&self) -> u64 {
         self.log.allocated_bytes()
+    }
+}
+
+/// A sync of a segment that is yet to be run.
+pub struct PendingSync {
+    segment: u64,
+    file: Arc<dyn DiskFile>,
+    path: PathBuf,
+    position: u64,
+}
+
+impl PendingSync {
+    /// Runs it. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Sync`]: nothing is known of the unsynced groups any more, and
+    /// no later sync tells.
+    pub fn run(&self) -> Result<(), Error> {
+        self.file
+            .sync()
+            .map_err(|error| Error::sync(&self.path, error))
     }
 }
 
@@ -242,6 +273,10 @@ mod tests {
         first.append(&[put("a"), put("b")]).unwrap();
         first.append(&[]).unwrap();
         first.append(&[put("c")]).unwrap();
+        let sync = first.pending_sync().unwrap();
+        sync.run().unwrap();
+        first.synced(&sync);
+        assert!(first.pending_sync().is_none());
         let mut second = folder.create(5, 20).unwrap();
         second.append(&[put("d")]).unwrap();
         second.seal().unwrap();

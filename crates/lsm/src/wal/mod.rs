@@ -42,7 +42,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use entry_log::{LogFolder, SegmentFile, SegmentOwner, SegmentWriter};
+pub use entry_log::{LogFolder, PendingSync, SegmentFile, SegmentOwner, SegmentWriter};
 pub use fuzz::fuzz_segment;
 pub(crate) use reader::{Segment, read_segment};
 pub(crate) use writer::LogWriter;

@@ -9,9 +9,9 @@
 //! A hint that the peer does not take goes to the end of its segment, and the
 //! delivery slows down: it waits, from [`DELAY_MIN`], doubled each time that
 //! nothing got through, up to [`DELAY_MAX`]. Where nothing gets through several
-//! times, the segment is put back unread, which frees its memory, and the
-//! next one has its turn: one hint that a peer can never take does not hold up
-//! the others.
+//! times, what is left of the segment is put back, which frees its memory, and
+//! the next one has its turn: one hint that a peer can never take neither holds
+//! up the others nor has them sent again and again.
 //!
 //! Memory: one segment for each peer. Of segments with long values, which may be
 //! several times as long, one for all peers of the node.
@@ -64,6 +64,13 @@ pub(crate) struct Delivery<R> {
     failures: u32,
 }
 
+/// A segment in memory.
+struct Held {
+    batch: Batch,
+    /// That to hold it, if it is long: there is one for the node.
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
 /// What became of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
@@ -73,7 +80,8 @@ enum Outcome {
 
 impl<R: HintReceiver> Delivery<R> {
     /// The delivery to `peer`. All deliveries of a node share `reading`, a
-    /// semaphore of one permit.
+    /// semaphore of one permit, which is taken to read a segment, and kept for
+    /// as long as that is held if it is a long one.
     pub(crate) fn new(
         store: HintStore,
         peer: NodeNumber,
@@ -105,15 +113,15 @@ impl<R: HintReceiver> Delivery<R> {
             if let_gather {
                 sleep(GATHER_DELAY).await;
             }
-            let Some((batch, permit)) = self.read_batch(after).await else {
+            let Some(read) = self.read(after).await else {
                 return;
             };
-            let outcome = match batch {
+            let outcome = match read {
                 Ok(None) => continue,
-                Ok(Some(batch)) => {
-                    after = batch.segment;
-                    let_gather = batch.is_short();
-                    self.deliver(batch, permit).await
+                Ok(Some(held)) => {
+                    after = held.batch.segment;
+                    let_gather = held.batch.is_short();
+                    self.deliver(held).await
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot read hints");
@@ -135,16 +143,8 @@ impl<R: HintReceiver> Delivery<R> {
         }
     }
 
-    /// The next segment, and what its memory counts for until it is dropped.
-    /// [`None`] when the store is closed.
-    #[expect(
-        clippy::type_complexity,
-        reason = "the answer of the store, and a permit"
-    )]
-    async fn read_batch(
-        &self,
-        after: u64,
-    ) -> Option<(Result<Option<Batch>, Error>, Option<OwnedSemaphorePermit>)> {
+    /// The next segment. [`None`] when the store is closed.
+    async fn read(&self, after: u64) -> Option<Result<Option<Held>, Error>> {
         let permit = Arc::clone(&self.reading).acquire_owned().await.ok()?;
         let (sender, answer) = oneshot::channel();
         let reply = Box::new(move |batch| {
@@ -152,35 +152,41 @@ impl<R: HintReceiver> Delivery<R> {
             let _ = sender.send(batch);
         });
         self.store.next_batch(self.peer, after, reply);
+        let held = |batch: Batch| Held {
+            _permit: batch.is_long().then_some(permit),
+            batch,
+        };
         let answer = answer.await.ok()?;
-        // Of the permit's two uses the first is over: one segment is read at a time.
-        let is_long = matches!(&answer, Ok(Some(batch)) if batch.is_long());
-        Some((answer, is_long.then_some(permit)))
+        Some(answer.map(|batch| batch.map(held)))
     }
 
     /// Sends the hints of a segment until all are taken, or none is for long.
-    async fn deliver(&mut self, batch: Batch, permit: Option<OwnedSemaphorePermit>) -> Outcome {
-        let mut left = VecDeque::from(batch.entries);
-        while !left.is_empty() {
+    async fn deliver(&mut self, held: Held) -> Outcome {
+        let Batch {
+            segment, entries, ..
+        } = held.batch;
+        let count = entries.len();
+        let mut left = VecDeque::from(entries);
+        loop {
             let before = left.len();
             self.send_until_missed(&mut left).await;
             if left.is_empty() {
-                break;
+                self.failures = 0;
+                self.store.delivered(segment);
+                return Outcome::Delivered;
             }
-            self.failures = if left.len() < before {
-                1
-            } else {
-                self.failures.saturating_add(1)
-            };
+            if left.len() < before {
+                self.failures = 0;
+            }
+            self.failures = self.failures.saturating_add(1);
             if !self.receiver.is_up() || self.failures >= FAILURES_MAX {
+                if left.len() < count {
+                    self.store.put_back(segment, left.into());
+                }
                 return Outcome::PutBack;
             }
             self.back_off().await;
         }
-        self.failures = 0;
-        self.store.delivered(batch.segment);
-        drop(permit);
-        Outcome::Delivered
     }
 
     /// Sends hints off the front of `left` until none is left or one is not

@@ -18,7 +18,7 @@
 use super::statistics::{Counters, End, HintsWaiting, Waiting};
 use super::{HintEnvironment, HintOptions};
 use cluster::{HintLimits, HintSegment, NodeNumber};
-use lsm::{Clock, Entry, Error, LogFolder, SegmentFile, SegmentOwner, SegmentWriter};
+use lsm::{Clock, Entry, Error, LogFolder, PendingSync, SegmentFile, SegmentOwner, SegmentWriter};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -72,20 +72,15 @@ pub(super) struct Logs {
     /// Ascending, so that the first of a peer is its oldest.
     segments: BTreeMap<u64, Segment>,
     peers: Vec<PeerLog>,
+    /// Segments that take no more hints and are to be sealed.
+    retired: Vec<SegmentWriter>,
     next_segment: u64,
-    state: State,
+    is_upkeep_scheduled: bool,
+    is_closed: bool,
     /// The last append failed, and that was reported.
     is_failing: bool,
     waiting: Arc<Waiting>,
     counters: Arc<Counters>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Synced,
-    /// There are unsynced hints, and a sync was asked for.
-    Unsynced,
-    Closed,
 }
 
 struct Segment {
@@ -107,6 +102,40 @@ struct Active {
     segment: u64,
     writer: SegmentWriter,
 }
+
+/// What is to be made durable. It is done without the lock of the logs, since
+/// replies wait for what is written meanwhile.
+pub(super) struct Upkeep {
+    retired: Vec<SegmentWriter>,
+    syncs: Vec<SegmentSync>,
+}
+
+struct SegmentSync {
+    peer: NodeNumber,
+    segment: u64,
+    sync: PendingSync,
+}
+
+impl Upkeep {
+    /// Seals and syncs; gives the syncs with how they ended. Blocks.
+    pub(super) fn run(self) -> SyncOutcomes {
+        for segment in self.retired {
+            if let Err(error) = segment.seal() {
+                // It reads the same without a seal, and hints are not missed
+                // so badly that they would have to be written again.
+                tracing::warn!(%error, "cannot end a segment of hints");
+            }
+        }
+        let run = |sync: SegmentSync| {
+            let result = sync.sync.run();
+            (sync, result)
+        };
+        SyncOutcomes(self.syncs.into_iter().map(run).collect())
+    }
+}
+
+/// How syncs ended.
+pub(super) struct SyncOutcomes(Vec<(SegmentSync, Result<(), Error>)>);
 
 impl Logs {
     /// Lists and reads what an earlier run left; see [`super::HintStore::open`].
@@ -136,7 +165,9 @@ impl Logs {
             segments: BTreeMap::new(),
             peers: names.iter().map(peer_log).collect(),
             next_segment: found.last().map_or(1, |last| last + 1),
-            state: State::Synced,
+            retired: Vec::new(),
+            is_upkeep_scheduled: false,
+            is_closed: false,
             is_failing: false,
             waiting: Arc::clone(waiting),
             counters: Arc::clone(counters),
@@ -188,7 +219,7 @@ impl Logs {
                 return self.remove(segment);
             }
         };
-        let Some(newest) = entries.iter().map(|hint| hint.timestamp().unix_ms()).max() else {
+        let Some(newest) = newest_unix_ms(&entries, self.clock.unix_ms()) else {
             return self.remove(segment);
         };
         let peer = NodeNumber::new(place as u8);
@@ -196,17 +227,25 @@ impl Logs {
             peer,
             bytes: file.bytes(),
             hints: entries.len() as u64,
-            // A hint is kept as its write is stamped, give or take what clocks
-            // differ; a stamp from the future must not keep it longer.
-            newest_append_unix_ms: newest.min(self.clock.unix_ms()),
+            newest_append_unix_ms: newest,
         };
         self.waiting.add(peer, recovered.waiting());
         self.segments.insert(segment, recovered);
     }
 
     /// Writes hints for a peer, in groups, and tells of each whether it was kept.
-    pub(super) fn append(&mut self, peer: NodeNumber, hints: &[&Entry]) -> Vec<bool> {
-        let mut kept = Vec::with_capacity(hints.len());
+    pub(super) fn keep(&mut self, peer: NodeNumber, hints: &[&Entry]) -> Vec<bool> {
+        let kept = self.write(peer, hints, self.clock.unix_ms());
+        let count = kept.iter().filter(|is_kept| **is_kept).count();
+        self.counters.kept(count as u64);
+        self.counters.dropped_unwritten((kept.len() - count) as u64);
+        kept
+    }
+
+    /// Writes hints that were kept at `append_unix_ms`, or before, in groups;
+    /// tells of each whether it was written.
+    fn write(&mut self, peer: NodeNumber, hints: &[&Entry], append_unix_ms: u64) -> Vec<bool> {
+        let mut written = Vec::with_capacity(hints.len());
         let mut bytes = 0;
         let mut start = 0;
         for (place, hint) in hints.iter().enumerate() {
@@ -215,35 +254,30 @@ impl Logs {
                 continue;
             }
             let group = &hints[start..=place];
-            let count = group.len() as u64;
-            let is_kept = match self.append_group(peer, group, bytes as u64) {
-                Ok(()) => {
-                    self.is_failing = false;
-                    self.counters.kept(count);
-                    true
+            let result = self.write_group(peer, group, bytes as u64, append_unix_ms);
+            written.resize(place + 1, result.is_ok());
+            match result {
+                Ok(()) => self.is_failing = false,
+                Err(error) if !self.is_failing => {
+                    self.is_failing = true;
+                    tracing::warn!(%error, "cannot keep hints: dropping them until it works");
                 }
-                Err(error) => {
-                    if !std::mem::replace(&mut self.is_failing, true) {
-                        tracing::warn!(%error, "cannot keep hints: dropping them until it works");
-                    }
-                    self.counters.dropped_unwritten(count);
-                    false
-                }
-            };
-            kept.resize(place + 1, is_kept);
+                Err(_) => {}
+            }
             (start, bytes) = (place + 1, 0);
         }
-        kept
+        written
     }
 
     /// Writes one group of at most `bytes` bytes.
-    fn append_group(
+    fn write_group(
         &mut self,
         peer: NodeNumber,
         group: &[&Entry],
         bytes: u64,
+        append_unix_ms: u64,
     ) -> Result<(), Error> {
-        if self.is_closed() {
+        if self.is_closed {
             return Err(Error::Closed);
         }
         let wanted = bytes + SEGMENT_SLACK_BYTES;
@@ -257,20 +291,21 @@ impl Logs {
         };
         let result = active.writer.append(group.iter().copied());
         if let Some(segment) = self.segments.get_mut(&active.segment) {
+            let hints = if result.is_ok() { group.len() } else { 0 };
             let more = HintsWaiting {
-                hints: if result.is_ok() {
-                    group.len() as u64
-                } else {
-                    0
-                },
+                hints: hints as u64,
                 bytes: active.writer.allocated_bytes() - segment.bytes,
             };
             segment.hints += more.hints;
             segment.bytes += more.bytes;
-            segment.newest_append_unix_ms = self.clock.unix_ms();
+            segment.newest_append_unix_ms = segment.newest_append_unix_ms.max(append_unix_ms);
             self.waiting.add(peer, more);
         }
-        self.peers[peer.index()].active = Some(active);
+        if active.writer.written_bytes() < self.segment_bytes {
+            self.peers[peer.index()].active = Some(active);
+        } else {
+            self.retired.push(active.writer);
+        }
         result
     }
 
@@ -286,7 +321,7 @@ impl Logs {
             peer,
             bytes: writer.allocated_bytes(),
             hints: 0,
-            newest_append_unix_ms: self.clock.unix_ms(),
+            newest_append_unix_ms: 0,
         };
         self.waiting.add(peer, begun.waiting());
         self.segments.insert(number, begun);
@@ -296,59 +331,64 @@ impl Logs {
         })
     }
 
-    /// Whether a sync is to come soon that nobody has been told of yet.
-    pub(super) fn wants_sync(&mut self) -> bool {
+    /// Whether upkeep is to come soon that nobody has been told of yet.
+    pub(super) fn wants_upkeep(&mut self) -> bool {
         let has_active = self.peers.iter().any(|peer| peer.active.is_some());
-        let wants = has_active && self.state == State::Synced;
-        if wants {
-            self.state = State::Unsynced;
-        }
-        wants
+        let has_work = has_active || !self.retired.is_empty();
+        has_work && !self.is_closed && !std::mem::replace(&mut self.is_upkeep_scheduled, true)
     }
 
-    /// Makes all hints durable that were written.
-    pub(super) fn sync(&mut self) {
-        if self.state != State::Unsynced {
-            return;
+    /// What is to be made durable now.
+    pub(super) fn take_upkeep(&mut self) -> Upkeep {
+        self.is_upkeep_scheduled = false;
+        let sync_of = |(place, peer): (usize, &PeerLog)| {
+            let active = peer.active.as_ref()?;
+            Some(SegmentSync {
+                peer: NodeNumber::new(place as u8),
+                segment: active.segment,
+                sync: active.writer.pending_sync()?,
+            })
+        };
+        Upkeep {
+            syncs: self.peers.iter().enumerate().filter_map(sync_of).collect(),
+            retired: std::mem::take(&mut self.retired),
         }
-        self.state = State::Synced;
-        for peer in &mut self.peers {
-            let Some(active) = &mut peer.active else {
+    }
+
+    /// Takes note of what was made durable, and lets a segment alone whose
+    /// sync has failed: no later one could tell anything.
+    pub(super) fn note_upkeep(&mut self, SyncOutcomes(outcomes): SyncOutcomes) {
+        for (sync, result) in outcomes {
+            let active = &mut self.peers[sync.peer.index()].active;
+            let Some(synced) = active.as_mut().filter(|one| one.segment == sync.segment) else {
                 continue;
             };
-            if let Err(error) = active.writer.sync() {
-                tracing::warn!(%error, "hints may be lost; others go to a new segment");
-                peer.active = None;
+            match result {
+                Ok(()) => synced.writer.synced(&sync.sync),
+                Err(error) => {
+                    tracing::warn!(%error, "hints may be lost; others go to a new segment");
+                    *active = None;
+                }
             }
         }
     }
 
-    /// Ends the segments that are long enough.
-    pub(super) fn seal_full(&mut self) {
-        let segment_bytes = self.segment_bytes;
-        self.seal_where(|active| active.writer.written_bytes() >= segment_bytes);
-    }
-
-    /// Makes everything durable, and takes no more.
-    pub(super) fn close(&mut self) {
-        self.seal_where(|_| true);
-        self.state = State::Closed;
+    /// Takes no more hints; what is to be made durable is left to do.
+    pub(super) fn close(&mut self) -> Upkeep {
+        self.is_closed = true;
+        self.retire_where(|_| true);
+        self.take_upkeep()
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.state == State::Closed
+        self.is_closed
     }
 
-    fn seal_where(&mut self, is_to_end: impl Fn(&Active) -> bool) {
+    /// Lets segments take no more hints.
+    fn retire_where(&mut self, is_to_end: impl Fn(&Active) -> bool) {
         for peer in &mut self.peers {
-            let Some(active) = peer.active.take_if(|active| is_to_end(active)) else {
-                continue;
-            };
-            if let Err(error) = active.writer.seal() {
-                // It reads the same without a seal, and hints are not missed
-                // so badly that they would have to be written again.
-                tracing::warn!(%error, "cannot end a segment of hints");
-            }
+            let ended = peer.active.take_if(|active| is_to_end(active));
+            self.retired.extend(ended.map(|active| active.writer));
         }
     }
 
@@ -360,7 +400,7 @@ impl Logs {
     ) -> Result<Option<Batch>, Error> {
         self.make_room(0);
         while let Some(segment) = self.pick(peer, after) {
-            self.seal_where(|active| active.segment == segment);
+            self.retire_where(|active| active.segment == segment);
             let file = self.folder.read(segment)?;
             let damage = match self.read_entries(peer, segment, &file) {
                 Ok(entries) => {
@@ -422,14 +462,41 @@ impl Logs {
 
     /// Gives up a segment whose hints were all delivered.
     pub(super) fn delivered(&mut self, segment: u64) {
-        if !self.is_closed() {
+        if !self.is_closed {
             self.end(segment, End::Delivered);
+        }
+    }
+
+    /// Gives up a segment whose hints were delivered but for those `left`,
+    /// which go to the end of the log as what they are: they do not get younger.
+    pub(super) fn put_back(&mut self, segment: u64, left: &[Entry]) {
+        let Some(listed) = self.segments.get(&segment).filter(|_| !self.is_closed) else {
+            return;
+        };
+        let (peer, hints) = (listed.peer, listed.hints);
+        let now_unix_ms = self.clock.unix_ms();
+        let age_ms = |hint: &Entry| now_unix_ms.saturating_sub(hint.timestamp().unix_ms());
+        let young: Vec<&Entry> = left
+            .iter()
+            .filter(|hint| age_ms(hint) <= self.limits.age_ms_max)
+            .collect();
+        let newest = newest_unix_ms(young.iter().copied(), now_unix_ms);
+        let is_written = match newest {
+            Some(newest) => !self.write(peer, &young, newest).contains(&false),
+            None => true,
+        };
+        // Else all of them are delivered once more.
+        if is_written && self.unlist(segment).is_some() {
+            let aged = (left.len() - young.len()) as u64;
+            let delivered = hints.saturating_sub(left.len() as u64);
+            self.counters.ended(End::Delivered, delivered);
+            self.counters.ended(End::ForAge, aged);
         }
     }
 
     /// Drops what is too old.
     pub(super) fn drop_expired(&mut self) {
-        if !self.is_closed() {
+        if !self.is_closed {
             self.make_room(0);
         }
     }
@@ -457,22 +524,28 @@ impl Logs {
         }
     }
 
-    /// Removes a segment that is listed, whether or not it takes hints.
+    /// Removes a segment and counts its hints.
     fn end(&mut self, number: u64, end: End) {
-        let Some(segment) = self.segments.remove(&number) else {
+        let Some(segment) = self.unlist(number) else {
             return;
         };
+        self.counters.ended(end, segment.hints);
         if end == End::ForRoom || end == End::ForAge {
             let peer = &*self.peers[segment.peer.index()].name;
             let hints = segment.hints;
             tracing::warn!(peer, hints, reason = ?end, "dropping the oldest hints");
         }
+    }
+
+    /// Removes a segment if it is there, whether or not it takes hints.
+    fn unlist(&mut self, number: u64) -> Option<Segment> {
+        let segment = self.segments.remove(&number)?;
         self.peers[segment.peer.index()]
             .active
             .take_if(|active| active.segment == number);
         self.waiting.subtract(segment.peer, segment.waiting());
-        self.counters.ended(end, segment.hints);
         self.remove(number);
+        Some(segment)
     }
 
     fn remove(&self, segment: u64) {
@@ -496,4 +569,12 @@ impl Segment {
             newest_append_unix_ms: self.newest_append_unix_ms,
         }
     }
+}
+
+/// When the newest of some hints was kept, in milliseconds since the Unix
+/// epoch, as far as they tell: a hint is kept as its write is stamped, give or
+/// take what clocks differ. A stamp from the future must not keep it longer.
+fn newest_unix_ms<'a>(hints: impl IntoIterator<Item = &'a Entry>, now_unix_ms: u64) -> Option<u64> {
+    let stamps = hints.into_iter().map(|hint| hint.timestamp().unix_ms());
+    stamps.max().map(|newest| newest.min(now_unix_ms))
 }

@@ -7,7 +7,8 @@
 //! fails the write.
 //!
 //! - [`HintStore`] (here) takes hints from all runtimes into one bounded queue
-//!   and does everything that touches the disk in jobs of [`Lane::Owner`];
+//!   and does what touches the disk in jobs of [`Lane::Owner`], syncs in those
+//!   of [`Lane::Log`];
 //! - `log` is the disk side: the segments of each peer, their bounds and age;
 //! - `delivery` hands them over, at the peer's pace.
 //!
@@ -96,6 +97,8 @@ struct Shared {
     queue: Mutex<Queue>,
     /// Held by jobs while they use the disk, never by a runtime.
     logs: Mutex<Logs>,
+    /// Held while upkeep is done, before `logs`.
+    upkeep: Mutex<()>,
     waiting: Arc<Waiting>,
     counters: Arc<Counters>,
     /// By peer: told that there may be something to deliver.
@@ -142,6 +145,7 @@ impl HintStore {
                 executor,
                 queue: Mutex::default(),
                 logs: Mutex::new(logs),
+                upkeep: Mutex::new(()),
                 waiting,
                 counters,
                 wakes: names.iter().map(|_| Notify::new()).collect(),
@@ -173,28 +177,45 @@ impl HintStore {
     /// oldest when there is none, and answers by `reply` from a job. The
     /// segment takes no more hints then. `reply` is dropped when the store is closed.
     pub(crate) fn next_batch(&self, peer: NodeNumber, after: u64, reply: BatchReply) {
-        self.shared.spawn(Duration::ZERO, move |shared| {
-            let batch = {
-                let mut logs = lock(&shared.logs);
-                if logs.is_closed() {
-                    return;
-                }
-                logs.next_batch(peer, after)
-            };
-            reply(batch);
-        });
+        self.shared
+            .spawn(Lane::Owner, Duration::ZERO, move |shared| {
+                let (batch, schedule_upkeep) = {
+                    let mut logs = lock(&shared.logs);
+                    if logs.is_closed() {
+                        return;
+                    }
+                    (logs.next_batch(peer, after), logs.wants_upkeep())
+                };
+                reply(batch);
+                shared.schedule_upkeep(schedule_upkeep);
+            });
     }
 
     /// Gives up a segment all of whose hints were delivered.
     pub(crate) fn delivered(&self, segment: u64) {
-        self.shared.spawn(Duration::ZERO, move |shared| {
-            lock(&shared.logs).delivered(segment);
-        });
+        self.shared
+            .spawn(Lane::Owner, Duration::ZERO, move |shared| {
+                lock(&shared.logs).delivered(segment);
+            });
+    }
+
+    /// Gives up a segment whose hints were delivered but for those that are
+    /// `left`: they go to the end of the log.
+    pub(crate) fn put_back(&self, segment: u64, left: Vec<Entry>) {
+        self.shared
+            .spawn(Lane::Owner, Duration::ZERO, move |shared| {
+                let schedule_upkeep = {
+                    let mut logs = lock(&shared.logs);
+                    logs.put_back(segment, &left);
+                    logs.wants_upkeep()
+                };
+                shared.schedule_upkeep(schedule_upkeep);
+            });
     }
 
     /// Drops what has become too old while nobody was there to take it.
     pub(crate) fn drop_expired(&self) {
-        self.shared.spawn(Duration::ZERO, |shared| {
+        self.shared.spawn(Lane::Owner, Duration::ZERO, |shared| {
             lock(&shared.logs).drop_expired();
         });
     }
@@ -217,7 +238,10 @@ impl HintStore {
     pub(crate) fn close(&self) {
         lock(&self.shared.queue).is_closed = true;
         self.shared.write_queue();
-        lock(&self.shared.logs).close();
+        let _upkeep = lock(&self.shared.upkeep);
+        let last = lock(&self.shared.logs).close();
+        // Nobody is there to take note of it.
+        let _ = last.run();
     }
 }
 
@@ -236,7 +260,7 @@ impl Shared {
             !std::mem::replace(&mut queue.is_write_scheduled, true)
         };
         if schedule {
-            self.spawn(Duration::ZERO, Self::write_queue);
+            self.spawn(Lane::Owner, Duration::ZERO, Self::write_queue);
         }
         Ok(())
     }
@@ -251,14 +275,14 @@ impl Shared {
         // Stable: the hints of a peer stay in the order in which they came.
         hints.sort_by_key(|hint| hint.peer);
         let mut kept = Vec::with_capacity(hints.len());
-        let schedule_sync = {
+        let schedule_upkeep = {
             let mut logs = lock(&self.logs);
             for group in hints.chunk_by(|one, next| one.peer == next.peer) {
                 let peer = group[0].peer;
                 let entries: Vec<&Entry> = group.iter().map(|hint| &hint.entry).collect();
-                kept.extend(logs.append(peer, &entries));
+                kept.extend(logs.keep(peer, &entries));
             }
-            logs.wants_sync()
+            logs.wants_upkeep()
         };
         let mut bytes = 0;
         for (hint, is_kept) in hints.into_iter().zip(kept) {
@@ -269,11 +293,20 @@ impl Shared {
             }
         }
         lock(&self.queue).bytes -= bytes;
-        if schedule_sync {
-            self.spawn(SYNC_DELAY, |shared| lock(&shared.logs).sync());
+        self.schedule_upkeep(schedule_upkeep);
+    }
+
+    /// Has what was written made durable soon. Not in the owner's lane: replies
+    /// wait for what that writes, and a sync may take long.
+    fn schedule_upkeep(self: &Arc<Self>, is_wanted: bool) {
+        if is_wanted {
+            self.spawn(Lane::Log, SYNC_DELAY, |shared| {
+                let _upkeep = lock(&shared.upkeep);
+                let upkeep = lock(&shared.logs).take_upkeep();
+                let outcomes = upkeep.run();
+                lock(&shared.logs).note_upkeep(outcomes);
+            });
         }
-        // Now that nobody waits for it.
-        lock(&self.logs).seal_full();
     }
 
     fn wake(&self, peer: NodeNumber) {
@@ -283,13 +316,18 @@ impl Shared {
     }
 
     /// Gives a job to the executor. It does nothing when the store is gone by then.
-    fn spawn(self: &Arc<Self>, delay: Duration, job: impl FnOnce(&Arc<Self>) + Send + 'static) {
+    fn spawn(
+        self: &Arc<Self>,
+        lane: Lane,
+        delay: Duration,
+        job: impl FnOnce(&Arc<Self>) + Send + 'static,
+    ) {
         let shared = Arc::downgrade(self);
         let job = Box::new(move || {
             if let Some(shared) = shared.upgrade() {
                 job(&shared);
             }
         });
-        self.executor.spawn(Lane::Owner, delay, job);
+        self.executor.spawn(lane, delay, job);
     }
 }

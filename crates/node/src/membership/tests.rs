@@ -106,7 +106,10 @@ fn in_a_clusters_first_start_a_majority_confirms_each_store() {
     let folder = Folder::new();
     let node = folder.open(1);
     assert!(!node.serves_reads());
-    assert_eq!((node.store_id(), node.standing().word()), (1, "unconfirmed"));
+    assert_eq!(
+        (node.store_id(), node.standing().word()),
+        (1, "unconfirmed")
+    );
     assert_eq!(folder.meet(&node, "b", introduced(2, None)), Some(true));
     assert!(node.serves_reads(), "two of three have met");
     assert_eq!(node.standing().word(), "confirmed");

@@ -174,7 +174,7 @@ impl Membership {
         match standing {
             Standing::Confirmed | Standing::Accepted { .. } => {}
             Standing::Unconfirmed { .. } => {
-                tracing::info!("the store serves reads once a majority of the nodes has been met")
+                tracing::info!("the store serves reads once a majority of the nodes has been met");
             }
             Standing::Replaced => tracing::error!(
                 "the store began empty in the place of another: its reads do not count until \

@@ -15,16 +15,22 @@
 //! Removals are not made durable: a segment that a crash brings back is
 //! delivered once more, which changes nothing at its receiver.
 
+mod batch;
+mod recovery;
+mod upkeep;
+
+pub(crate) use batch::Batch;
+
 use super::statistics::{Counters, End, HintsWaiting, Waiting};
 use super::{HintEnvironment, HintOptions};
 use cluster::{HintLimits, HintSegment, NodeNumber};
-use lsm::{Clock, Entry, Error, LogFolder, PendingSync, SegmentFile, SegmentOwner, SegmentWriter};
+use lsm::{Clock, Entry, Error, LogFolder, SegmentWriter};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// A segment with as many bytes takes no more hints.
-pub(super) const SEGMENT_BYTES: u64 = 4 << 20;
+const SEGMENT_BYTES: u64 = 4 << 20;
 
 /// All of the room may be divided into at least so many segments, so that to
 /// make room is not to drop everything.
@@ -38,29 +44,6 @@ const HINT_OVERHEAD_BYTES: usize = 64;
 
 /// By how much the file of a segment may be longer than what is in it, in bytes.
 const SEGMENT_SLACK_BYTES: u64 = 264 << 10;
-
-/// The hints of one segment, read.
-#[derive(Debug)]
-pub(crate) struct Batch {
-    /// The segment's number, by which it is given up.
-    pub(crate) segment: u64,
-    /// The size of its file.
-    pub(crate) bytes: u64,
-    /// The hints, in the order in which they were kept.
-    pub(crate) entries: Vec<Entry>,
-}
-
-impl Batch {
-    /// Whether the segment is longer than any that holds short values only.
-    pub(crate) fn is_long(&self) -> bool {
-        self.bytes > SEGMENT_BYTES + SEGMENT_SLACK_BYTES + GROUP_BYTES as u64
-    }
-
-    /// Whether the segment had room for many more hints.
-    pub(crate) fn is_short(&self) -> bool {
-        self.bytes < SEGMENT_BYTES / 4
-    }
-}
 
 /// The segments of all peers.
 pub(super) struct Logs {
@@ -103,40 +86,6 @@ struct Active {
     writer: SegmentWriter,
 }
 
-/// What is to be made durable. It is done without the lock of the logs, since
-/// replies wait for what is written meanwhile.
-pub(super) struct Upkeep {
-    retired: Vec<SegmentWriter>,
-    syncs: Vec<SegmentSync>,
-}
-
-struct SegmentSync {
-    peer: NodeNumber,
-    segment: u64,
-    sync: PendingSync,
-}
-
-impl Upkeep {
-    /// Seals and syncs; gives the syncs with how they ended. Blocks.
-    pub(super) fn run(self) -> SyncOutcomes {
-        for segment in self.retired {
-            if let Err(error) = segment.seal() {
-                // It reads the same without a seal, and hints are not missed
-                // so badly that they would have to be written again.
-                tracing::warn!(%error, "cannot end a segment of hints");
-            }
-        }
-        let run = |sync: SegmentSync| {
-            let result = sync.sync.run();
-            (sync, result)
-        };
-        SyncOutcomes(self.syncs.into_iter().map(run).collect())
-    }
-}
-
-/// How syncs ended.
-pub(super) struct SyncOutcomes(Vec<(SegmentSync, Result<(), Error>)>);
-
 impl Logs {
     /// Lists and reads what an earlier run left; see [`super::HintStore::open`].
     pub(super) fn open(
@@ -177,60 +126,6 @@ impl Logs {
         }
         logs.make_room(0);
         Ok(logs)
-    }
-
-    /// Takes over a segment of an earlier run, or removes it.
-    fn recover(&mut self, segment: u64) {
-        let secrets: Vec<u64> = self.peers.iter().map(|peer| peer.secret).collect();
-        let file = match self.folder.read(segment) {
-            Ok(file) => file,
-            Err(error) => {
-                tracing::error!(%error, "cannot read hints; they are left for the next start");
-                return;
-            }
-        };
-        let place = match file.owner(&secrets) {
-            Ok(SegmentOwner::Log(place)) => place,
-            Ok(SegmentOwner::Other) => {
-                tracing::warn!(
-                    segment,
-                    "dropping hints for a node that is no member any more"
-                );
-                return self.remove(segment);
-            }
-            Ok(SegmentOwner::Unknown) => {
-                tracing::warn!(
-                    segment,
-                    "dropping a segment of hints that has no whole header"
-                );
-                return self.remove(segment);
-            }
-            Err(error) => {
-                tracing::error!(%error, "cannot read hints; they are left for the next start");
-                return;
-            }
-        };
-        let entries = match file.entries(secrets[place]) {
-            Ok(entries) => entries,
-            Err(error) => {
-                let peer = &*self.peers[place].name;
-                tracing::error!(%error, peer, "dropping a damaged segment of hints");
-                self.counters.ended(End::Damaged, 0);
-                return self.remove(segment);
-            }
-        };
-        let Some(newest) = newest_unix_ms(&entries, self.clock.unix_ms()) else {
-            return self.remove(segment);
-        };
-        let peer = NodeNumber::new(place as u8);
-        let recovered = Segment {
-            peer,
-            bytes: file.bytes(),
-            hints: entries.len() as u64,
-            newest_append_unix_ms: newest,
-        };
-        self.waiting.add(peer, recovered.waiting());
-        self.segments.insert(segment, recovered);
     }
 
     /// Writes hints for a peer, in groups, and tells of each whether it was kept.
@@ -331,55 +226,6 @@ impl Logs {
         })
     }
 
-    /// Whether upkeep is to come soon that nobody has been told of yet.
-    pub(super) fn wants_upkeep(&mut self) -> bool {
-        let has_active = self.peers.iter().any(|peer| peer.active.is_some());
-        let has_work = has_active || !self.retired.is_empty();
-        has_work && !self.is_closed && !std::mem::replace(&mut self.is_upkeep_scheduled, true)
-    }
-
-    /// What is to be made durable now.
-    pub(super) fn take_upkeep(&mut self) -> Upkeep {
-        self.is_upkeep_scheduled = false;
-        let sync_of = |(place, peer): (usize, &PeerLog)| {
-            let active = peer.active.as_ref()?;
-            Some(SegmentSync {
-                peer: NodeNumber::new(place as u8),
-                segment: active.segment,
-                sync: active.writer.pending_sync()?,
-            })
-        };
-        Upkeep {
-            syncs: self.peers.iter().enumerate().filter_map(sync_of).collect(),
-            retired: std::mem::take(&mut self.retired),
-        }
-    }
-
-    /// Takes note of what was made durable, and lets a segment alone whose
-    /// sync has failed: no later one could tell anything.
-    pub(super) fn note_upkeep(&mut self, SyncOutcomes(outcomes): SyncOutcomes) {
-        for (sync, result) in outcomes {
-            let active = &mut self.peers[sync.peer.index()].active;
-            let Some(synced) = active.as_mut().filter(|one| one.segment == sync.segment) else {
-                continue;
-            };
-            match result {
-                Ok(()) => synced.writer.synced(&sync.sync),
-                Err(error) => {
-                    tracing::warn!(%error, "hints may be lost; others go to a new segment");
-                    *active = None;
-                }
-            }
-        }
-    }
-
-    /// Takes no more hints; what is to be made durable is left to do.
-    pub(super) fn close(&mut self) -> Upkeep {
-        self.is_closed = true;
-        self.retire_where(|_| true);
-        self.take_upkeep()
-    }
-
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -389,108 +235,6 @@ impl Logs {
         for peer in &mut self.peers {
             let ended = peer.active.take_if(|active| is_to_end(active));
             self.retired.extend(ended.map(|active| active.writer));
-        }
-    }
-
-    /// Reads a segment; see [`super::HintStore::next_batch`].
-    pub(super) fn next_batch(
-        &mut self,
-        peer: NodeNumber,
-        after: u64,
-    ) -> Result<Option<Batch>, Error> {
-        self.make_room(0);
-        while let Some(segment) = self.pick(peer, after) {
-            self.retire_where(|active| active.segment == segment);
-            let file = self.folder.read(segment)?;
-            let damage = match self.read_entries(peer, segment, &file) {
-                Ok(entries) => {
-                    return Ok(Some(Batch {
-                        segment,
-                        bytes: file.bytes(),
-                        entries,
-                    }));
-                }
-                Err(error) => error,
-            };
-            let name = &*self.peers[peer.index()].name;
-            tracing::error!(error = %damage, peer = name, "dropping a damaged segment of hints");
-            self.end(segment, End::Damaged);
-        }
-        Ok(None)
-    }
-
-    fn pick(&self, peer: NodeNumber, after: u64) -> Option<u64> {
-        let is_of_peer = |(number, segment): (&u64, &Segment)| {
-            (segment.peer == peer && segment.hints > 0).then_some(*number)
-        };
-        let mut above = self.segments.range(after.saturating_add(1)..);
-        let mut all = self.segments.iter();
-        above
-            .find_map(is_of_peer)
-            .or_else(|| all.find_map(is_of_peer))
-    }
-
-    fn read_entries(
-        &mut self,
-        peer: NodeNumber,
-        number: u64,
-        file: &SegmentFile,
-    ) -> Result<Vec<Entry>, Error> {
-        let entries = file.entries(self.peers[peer.index()].secret)?;
-        if let Some(segment) = self.segments.get_mut(&number) {
-            let read = entries.len() as u64;
-            let lost = segment.hints.saturating_sub(read);
-            if lost > 0 {
-                tracing::error!(
-                    segment = number,
-                    lost,
-                    "a segment of hints has lost its end"
-                );
-                segment.hints = read;
-                self.waiting.subtract(
-                    peer,
-                    HintsWaiting {
-                        hints: lost,
-                        bytes: 0,
-                    },
-                );
-                self.counters.ended(End::Damaged, lost);
-            }
-        }
-        Ok(entries)
-    }
-
-    /// Gives up a segment whose hints were all delivered.
-    pub(super) fn delivered(&mut self, segment: u64) {
-        if !self.is_closed {
-            self.end(segment, End::Delivered);
-        }
-    }
-
-    /// Gives up a segment whose hints were delivered but for those `left`,
-    /// which go to the end of the log as what they are: they do not get younger.
-    pub(super) fn put_back(&mut self, segment: u64, left: &[Entry]) {
-        let Some(listed) = self.segments.get(&segment).filter(|_| !self.is_closed) else {
-            return;
-        };
-        let (peer, hints) = (listed.peer, listed.hints);
-        let now_unix_ms = self.clock.unix_ms();
-        let age_ms = |hint: &Entry| now_unix_ms.saturating_sub(hint.timestamp().unix_ms());
-        let young: Vec<&Entry> = left
-            .iter()
-            .filter(|hint| age_ms(hint) <= self.limits.age_ms_max)
-            .collect();
-        let newest = newest_unix_ms(young.iter().copied(), now_unix_ms);
-        let is_written = match newest {
-            Some(newest) => !self.write(peer, &young, newest).contains(&false),
-            None => true,
-        };
-        // Else all of them are delivered once more.
-        if is_written && self.unlist(segment).is_some() {
-            let aged = (left.len() - young.len()) as u64;
-            let delivered = hints.saturating_sub(left.len() as u64);
-            self.counters.ended(End::Delivered, delivered);
-            self.counters.ended(End::ForAge, aged);
         }
     }
 

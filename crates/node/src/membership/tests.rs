@@ -259,6 +259,8 @@ fn a_peer_that_cannot_be_noted_is_refused_and_the_file_is_tried_again() {
             .arm(fault.only(move |call, _| call == failing).lasting());
         assert_eq!(folder.meet(&node, "c", introduced(3, None)), Some(false));
         assert!(folder.disk.failed() > 0, "{failing:?}");
+        // Nor is it taken for noted the second time: it waits for the next attempt.
+        assert_eq!(folder.meet(&node, "c", introduced(3, None)), None);
         // Known peers are none of its business.
         assert_eq!(folder.meet(&node, "b", introduced(2, Some(1))), Some(true));
         folder.disk.heal();

@@ -1,6 +1,6 @@
 //! Which node of which cluster this is, and who its peers are.
 //!
-//! The data folder remembers it in the file `CLUSTER` ([`file`]): the node's
+//! The data folder remembers it in the file `CLUSTER` ([`mod@file`]): the node's
 //! own name and the list of all names, which place its keys, so that a folder
 //! is not started as another node's by mistake; the store id of each peer; and
 //! how this node's own store stands with them ([`standing`]).

@@ -29,6 +29,7 @@ pub(crate) struct ThreadExecutor {
     log: Arc<LaneQueue>,
     flush: Arc<LaneQueue>,
     compaction: Arc<LaneQueue>,
+    owner: Arc<LaneQueue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -97,6 +98,7 @@ impl ThreadExecutor {
             log: lane(),
             flush: lane(),
             compaction: lane(),
+            owner: lane(),
             threads: Mutex::default(),
         };
         // Every writer waits for the commit, which needs little time but needs
@@ -106,6 +108,7 @@ impl ThreadExecutor {
             ("log", Lane::Log, 0),
             ("flush", Lane::Flush, 10),
             ("compaction", Lane::Compaction, 15),
+            ("owner", Lane::Owner, 0),
         ] {
             let queue = Arc::clone(executor.queue(lane));
             let thread = std::thread::Builder::new()
@@ -128,8 +131,8 @@ impl ThreadExecutor {
     /// Drops the jobs that wait and waits for those that run. What is spawned
     /// afterwards is dropped.
     pub(crate) fn stop(&self) {
-        for queue in [&self.commit, &self.log, &self.flush, &self.compaction] {
-            queue.stop();
+        for lane in Lane::ALL {
+            self.queue(lane).stop();
         }
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
@@ -145,6 +148,7 @@ impl ThreadExecutor {
             Lane::Log => &self.log,
             Lane::Flush => &self.flush,
             Lane::Compaction => &self.compaction,
+            Lane::Owner => &self.owner,
         }
     }
 }

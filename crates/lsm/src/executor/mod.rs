@@ -24,11 +24,20 @@ pub enum Lane {
     Flush,
     /// Compaction: nobody waits for it.
     Compaction,
+    /// Work of the engine's owner that blocks on the disk, such as logs of its
+    /// own. The engine itself gives no job to it; who does bounds how many wait.
+    Owner,
 }
 
 impl Lane {
     /// Every lane.
-    pub const ALL: [Self; 4] = [Self::Commit, Self::Log, Self::Flush, Self::Compaction];
+    pub const ALL: [Self; 5] = [
+        Self::Commit,
+        Self::Log,
+        Self::Flush,
+        Self::Compaction,
+        Self::Owner,
+    ];
 }
 
 /// Runs the engine's jobs: threads in a node, a seeded order in a simulation.

@@ -71,6 +71,7 @@ enum Progress {
 impl Inner {
     /// Writes on the caller's thread, as the leader of a group or by another's lead.
     pub(super) fn write(self: &Arc<Self>, entry: Entry) -> Result<Applied, Error> {
+        let _tenure = self.tenure.hold()?;
         let cell = Arc::new(OutcomeCell::default());
         let outbox: Arc<dyn Outbox> = Arc::clone(&cell) as _;
         self.enqueue(&mut lock(&self.queue), entry, &outbox, 0)?;

@@ -86,7 +86,7 @@ impl Inner {
     /// The compaction job: one step, and the next job.
     fn run_compaction(self: &Arc<Self>) {
         self.compaction_scheduled.store(false, Relaxed);
-        if self.is_closed() || self.check_poison().is_err() {
+        if self.check_poison().is_err() {
             return;
         }
         let started = self.environment.clock.monotonic();
@@ -94,7 +94,15 @@ impl Inner {
         if started < due {
             return self.wake_compaction_at(due);
         }
-        let step = self.compact_step(&mut lock(&self.compacting));
+        let step = {
+            let mut compacting = lock(&self.compacting);
+            // Under the lock: a close has given up the compaction that was
+            // under way, or will, and none may begin after it.
+            if self.is_closing() {
+                return;
+            }
+            self.compact_step(&mut compacting)
+        };
         self.note_step(&step);
         match step {
             Ok(Step::Idle) => {
@@ -175,15 +183,29 @@ impl Inner {
         self.flush_all()?;
         let mut compacting = lock(&self.compacting);
         while compacting.current.is_some() {
+            self.check_closing()?;
             self.compact_step(&mut compacting)?;
         }
+        self.check_closing()?;
         if let Some(pick) = pick_all(&self.state.load().tables.summaries()) {
             compacting.current = Some(self.start(pick));
-            while let Step::Merged(_) = self.compact_step(&mut compacting)? {}
+            while let Step::Merged(_) = self.compact_step(&mut compacting)? {
+                self.check_closing()?;
+            }
         }
         drop(compacting);
         self.end_stall();
         Ok(())
+    }
+
+    /// Refuses to begin or go on with a compaction while the engine is closed:
+    /// the close gives up what is under way.
+    fn check_closing(&self) -> Result<(), Error> {
+        if self.is_closing() {
+            Err(Error::Closed)
+        } else {
+            Ok(())
+        }
     }
 
     /// Gives up a compaction that is under way; its files go.

@@ -7,11 +7,11 @@
 //!   live tables changes; `retry`: when compaction wakes by itself;
 //! - `scan`, `snapshots`: reads of ranges;
 //! - `space`: the full disk, and the poisoned store;
-//! - `recovery`: opening.
+//! - `recovery`: opening; `tenure`: until when the folder is this engine's.
 //!
 //! # Locks, in the order in which they are taken
 //!
-//! `flushing` or `compacting`; `committer`; `spare_segment`; `manifest`;
+//! `tenure`, for as long as a job or a call may write; `flushing` or `compacting`; `committer`; `spare_segment`; `manifest`;
 //! `sealed_segments`; `queue`. Readers take none: they load the state.
 
 mod backpressure;
@@ -28,6 +28,7 @@ mod snapshots;
 mod space;
 mod state;
 mod statistics;
+mod tenure;
 
 pub use outbox::{Applied, Outbox, Outcome};
 pub use recovery::RecoveryReport;
@@ -54,11 +55,11 @@ use snapshots::Snapshots;
 use space::Space;
 use state::State;
 use statistics::Counters;
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
+use tenure::Tenure;
 
 /// The answer of a read that must not block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,13 +111,14 @@ pub(crate) struct Inner {
     compacting: Mutex<Compacting>,
     compaction_retry: Retry,
     compaction_scheduled: AtomicBool,
-    closed: AtomicBool,
+    /// Whether the engine is being closed: no job begins anything new.
+    closing: AtomicBool,
+    tenure: Tenure,
     space: Space,
     poison: OnceLock<Arc<str>>,
     counters: Counters,
     /// Flushed memtables that a reader may still hold.
     retired: Mutex<Vec<Arc<Memtable>>>,
-    _folder_lock: Box<dyn Any + Send + Sync>,
 }
 
 impl Engine {
@@ -203,8 +205,9 @@ impl Engine {
     /// Writes everything in memory to tables. Blocks.
     ///
     /// # Errors
-    /// [`Error::DiskFull`], [`Error::Poisoned`], [`Error::Io`].
+    /// [`Error::DiskFull`], [`Error::Poisoned`], [`Error::Closed`], [`Error::Io`].
     pub fn flush(&self) -> Result<(), Error> {
+        let _tenure = self.inner.tenure.hold()?;
         self.inner.flush_all()
     }
 
@@ -213,6 +216,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::flush`], and [`Error::Corrupt`].
     pub fn compact(&self) -> Result<(), Error> {
+        let _tenure = self.inner.tenure.hold()?;
         self.inner.compact_all()
     }
 
@@ -235,7 +239,10 @@ impl Engine {
     }
 
     /// Commits what was submitted, refuses what comes after, flushes the
-    /// memtables and seals the log. Blocks. Reads go on.
+    /// memtables, seals the log and gives the folder back, also when one of
+    /// these fails. Blocks until no job or call of this engine can write any
+    /// more, so that the folder can be opened anew at once. Reads go on, from
+    /// what this engine holds. A second call does nothing.
     ///
     /// # Errors
     /// As [`Engine::flush`]; what was acknowledged is in the log then, and the
@@ -246,7 +253,8 @@ impl Engine {
 }
 
 impl Inner {
-    /// Gives a job to the executor. It does nothing when the store is gone by then.
+    /// Gives a job to the executor. It does nothing when the store is gone or
+    /// closed by then.
     fn spawn(
         self: &Arc<Self>,
         lane: Lane,
@@ -255,7 +263,9 @@ impl Inner {
     ) {
         let inner = Arc::downgrade(self);
         let job = Box::new(move || {
-            if let Some(inner) = inner.upgrade() {
+            if let Some(inner) = inner.upgrade()
+                && let Ok(_tenure) = inner.tenure.hold()
+            {
                 job(&inner);
             }
         });
@@ -275,8 +285,18 @@ impl Inner {
     }
 
     fn close(self: &Arc<Self>) -> Result<(), Error> {
+        let finished = match self.tenure.hold() {
+            Ok(_tenure) => self.finish(),
+            Err(_) => return Ok(()),
+        };
+        self.tenure.end();
+        finished
+    }
+
+    /// The last writes of this engine.
+    fn finish(self: &Arc<Self>) -> Result<(), Error> {
         self.drain();
-        self.closed.store(true, Relaxed);
+        self.closing.store(true, Relaxed);
         self.abandon_compaction();
         let flushed = self.flush_all();
         // What is in a poisoned log is unknown: it ends where it ends.
@@ -285,8 +305,8 @@ impl Inner {
         flushed.and(sealed)
     }
 
-    fn is_closed(&self) -> bool {
-        self.closed.load(Relaxed)
+    fn is_closing(&self) -> bool {
+        self.closing.load(Relaxed)
     }
 
     fn greatest_timestamp(&self) -> Timestamp {

@@ -11,6 +11,7 @@ use super::snapshots::Snapshots;
 use super::space::Space;
 use super::state::{State, Tables};
 use super::statistics::Counters;
+use super::tenure::Tenure;
 use crate::cache::BlockCache;
 use crate::disk::Disk;
 use crate::entry::Record;
@@ -145,14 +146,14 @@ impl Inner {
             flushing: Mutex::new(()),
             compacting: Mutex::new(Compacting::default()),
             compaction_retry: Retry::default(),
-            closed: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            tenure: Tenure::new(folder_lock),
             flush_scheduled: AtomicBool::new(false),
             fill_scheduled: AtomicBool::new(false),
             compaction_scheduled: AtomicBool::new(false),
             poison: OnceLock::new(),
             counters: Counters::default(),
             retired: Mutex::new(Vec::new()),
-            _folder_lock: folder_lock,
             environment,
             options,
         });

@@ -82,7 +82,7 @@ impl Inner {
     /// Makes the next segment ahead, so that no write has to wait for it.
     pub(super) fn prepare_segment(self: &Arc<Self>) {
         let mut spare = lock(&self.spare_segment);
-        let is_wanted = spare.is_none() && !self.is_closed() && !self.space.is_full();
+        let is_wanted = spare.is_none() && !self.is_closing() && !self.space.is_full();
         if !is_wanted || self.check_poison().is_err() {
             return;
         }
@@ -112,7 +112,7 @@ impl Inner {
     /// ahead, syncs it, and comes again while there is more.
     fn fill_segments(self: &Arc<Self>) {
         self.fill_scheduled.store(false, Relaxed);
-        if self.is_closed() || self.check_poison().is_err() {
+        if self.is_closing() || self.check_poison().is_err() {
             return;
         }
         let fill = |log: &mut LogWriter| log.fill_some().map(|more| more.then(|| log.file()));

@@ -140,4 +140,16 @@ impl RecordSource for LevelSource {
             self.current = Some(table.iter(self.start.as_ref().map(Vec::as_slice), self.purpose));
         }
     }
+
+    fn is_rereadable(&self) -> bool {
+        self.current
+            .as_ref()
+            .is_some_and(TableIterator::is_rereadable)
+    }
+
+    fn reread(&mut self) -> Result<Option<Record>, Error> {
+        self.current
+            .as_mut()
+            .map_or(Ok(None), TableIterator::reread)
+    }
 }

@@ -22,7 +22,6 @@ use crate::error::Error;
 use crate::executor::Lane;
 use crate::options::Durability;
 use crate::sync::lock;
-use crate::table::{Access, Interrupt};
 use crate::timestamp::Timestamp;
 use crate::wal::LogWriter;
 use std::sync::Arc;
@@ -257,9 +256,12 @@ fn append(committer: &mut Committer, group: &Group) -> Result<u64, Error> {
         .append(group.iter().map(|pending| &pending.entry))
 }
 
-/// The greatest timestamp at or above `entry`'s own among the versions of its
-/// key outside the active memtable, the identical version aside. With sound
-/// clocks nothing there is so new, and nothing is looked up.
+/// The greatest timestamp at or above `entry`'s own that may be among the
+/// versions of its key outside the active memtable, the identical version aside.
+///
+/// Asked under the commit lock, so it never reads the disk: hints and repairs
+/// bring old timestamps all the time, for which every newer table would have to
+/// be asked. See [`Tables::newest_beside`](super::state::Tables::newest_beside).
 fn newest_elsewhere(state: &State, entry: &Entry) -> Option<Timestamp> {
     let floor = entry.timestamp();
     let other = |held: Entry| (held.rank() != entry.rank()).then(|| held.timestamp());
@@ -269,19 +271,5 @@ fn newest_elsewhere(state: &State, entry: &Entry) -> Option<Timestamp> {
             newest = newest.max(memtable.newest(entry.key()).and_then(other));
         }
     }
-    if state.tables.greatest_timestamp() >= floor {
-        match state
-            .tables
-            .newest(entry.key(), None, floor, Access::MayRead)
-        {
-            Ok(held) => newest = newest.max(held.and_then(other)),
-            Err(Interrupt::Failed(error)) => {
-                // The write itself is stored. To claim the newest possible would
-                // only make its coordinator stamp it anew, so claim what is known.
-                tracing::error!(%error, "could not read a newer version of a key");
-            }
-            Err(Interrupt::WouldBlock) => {}
-        }
-    }
-    newest
+    newest.max(state.tables.newest_beside(entry))
 }

@@ -28,7 +28,11 @@ impl Inner {
     /// Ends the active memtable: the log goes on in the next segment, and the
     /// memtable waits for its flush.
     pub(super) fn freeze(self: &Arc<Self>, committer: &mut Committer) -> Result<(), Error> {
-        let next = self.with_reserve(|| self.next_segment())?;
+        // Nothing was written to a segment that could not be made, for want of
+        // a file handle for one: this write fails, a later one may not.
+        let next = self
+            .retry_with_reserve(|| self.next_segment())
+            .map_err(|error| self.poison_if_sync(error))?;
         let sealed = match self.with_reserve(|| committer.log.seal()) {
             Ok(()) => std::mem::replace(&mut committer.log, next),
             Err(error) => {
@@ -51,20 +55,28 @@ impl Inner {
         Ok(())
     }
 
-    /// Tries what needs room, and once more with the reserve given back. Any
-    /// other failure of the log poisons the store.
+    /// Writes to the log what needs room, and once more with the reserve given
+    /// back. Any other failure of the log poisons the store.
     pub(super) fn with_reserve<T>(
+        self: &Arc<Self>,
+        attempt: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.retry_with_reserve(attempt)
+            .map_err(|error| self.poison_unless_full(error))
+    }
+
+    /// Tries what needs room, and once more with the reserve given back.
+    fn retry_with_reserve<T>(
         self: &Arc<Self>,
         mut attempt: impl FnMut() -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let result = match attempt() {
+        match attempt() {
             Err(Error::DiskFull) => {
                 self.enter_full();
                 attempt()
             }
             result => result,
-        };
-        result.map_err(|error| self.poison_unless_full(error))
+        }
     }
 
     /// The segment after the current one: the one prepared, or one made now.

@@ -86,6 +86,8 @@ impl Inner {
     /// The compaction job: one step, and the next job.
     fn run_compaction(self: &Arc<Self>) {
         self.compaction_scheduled.store(false, Relaxed);
+        // A reader may have held one when it was flushed: here nobody waits.
+        self.free_retired();
         if self.check_poison().is_err() {
             return;
         }
@@ -247,7 +249,7 @@ impl Inner {
             room_bytes: self.room_bytes(),
         };
         // What a compaction could not drop now must not be picked for it.
-        let bound = if self.snapshots.count() > 0 {
+        let bound = if self.snapshots.hold_compaction_back() {
             Timestamp::ZERO
         } else {
             let bound = (self.environment.drop_bound)();

@@ -260,8 +260,12 @@ impl Inner {
     /// Lets a flushed memtable go, on this thread: to free so many records at
     /// once would hold a reader up that happened to have the last handle.
     fn retire(&self, memtable: Arc<Memtable>) {
-        let mut retired = lock(&self.retired);
-        retired.push(memtable);
-        retired.retain(|memtable| Arc::strong_count(memtable) > 1);
+        lock(&self.retired).push(memtable);
+        self.free_retired();
+    }
+
+    /// Frees the flushed memtables that no reader holds any more.
+    pub(super) fn free_retired(&self) {
+        lock(&self.retired).retain(|memtable| Arc::strong_count(memtable) > 1);
     }
 }

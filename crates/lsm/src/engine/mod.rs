@@ -88,7 +88,7 @@ pub(crate) struct Inner {
     store_id: u64,
     cache: Arc<BlockCache>,
     state: ArcSwap<State>,
-    snapshots: Arc<Snapshots>,
+    snapshots: Snapshots,
     queue: Mutex<Queue>,
     committer: Mutex<Committer>,
     /// The segment after the committer's, made ahead.

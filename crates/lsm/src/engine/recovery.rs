@@ -125,7 +125,7 @@ impl Inner {
         }
         space.try_reserve(&**disk, folder)?;
 
-        let snapshots = Arc::new(Snapshots::default());
+        let snapshots = Snapshots::default();
         snapshots.publish(next_arrival - 1);
         let inner = Arc::new(Self {
             log_secret,

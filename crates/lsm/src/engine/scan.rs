@@ -1,13 +1,13 @@
 //! Scans: merges over a snapshot, a batch at a time.
 
 use super::Inner;
-use super::snapshots::Snapshot;
 use crate::entry::{Entry, Record, RecordSource};
 use crate::error::Error;
 use crate::merge::Merge;
 use crate::table::{Purpose, Table, TableIterator};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A scan over a snapshot: it sees each key's newest version among those that
 /// had come when it began.
@@ -18,7 +18,8 @@ use std::sync::Arc;
 /// sees and that were overwritten since.
 pub struct Scan {
     inner: Arc<Inner>,
-    snapshot: Snapshot,
+    /// The greatest arrival that it sees.
+    snapshot: u64,
     start: Bound<Vec<u8>>,
     end: Option<Vec<u8>>,
 }
@@ -49,7 +50,7 @@ impl Scan {
                 break;
             }
             // The winner of a key is the first of its records that the snapshot sees.
-            let is_seen = arrival <= self.snapshot.arrival;
+            let is_seen = arrival <= self.snapshot;
             if !is_seen || batch.last().is_some_and(|last| last.key() == entry.key()) {
                 continue;
             }
@@ -102,6 +103,14 @@ impl Scan {
             .as_deref()
             .is_none_or(|end| *properties.key_least < *end);
         starts && ends
+    }
+}
+
+impl Drop for Scan {
+    fn drop(&mut self) {
+        if self.inner.snapshots.give_back(self.snapshot) {
+            self.inner.schedule_compaction(Duration::ZERO);
+        }
     }
 }
 

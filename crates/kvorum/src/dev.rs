@@ -72,6 +72,7 @@ pub(crate) fn run(options: &DevOptions) -> Result<(), Stop> {
 
 /// Reads the options of a node as its process will, so that what is wrong with
 /// them is told before anything runs, by one process.
+#[expect(clippy::disallowed_methods, reason = "an option may name a file")]
 fn check_options(plan: &Plan, options: &DevOptions) -> Result<(), Stop> {
     let mut arguments = vec![OsString::from("kvorum")];
     arguments.extend(serve_arguments(plan, options.log));

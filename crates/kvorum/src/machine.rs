@@ -11,6 +11,10 @@ const MEMORY_BYTES_MIN: u64 = 128 << 20;
 
 /// What a node takes when it is not told: a quarter of what the machine or the
 /// control group has, but at least 128 MiB. In bytes.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the system tells its memory in files"
+)]
 pub(crate) fn memory_bytes_default() -> u64 {
     share(memory_bytes(&|file| std::fs::read_to_string(file).ok()))
 }

@@ -26,6 +26,7 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+#[expect(clippy::disallowed_methods, reason = "an option may name a file")]
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let read_file = |file: &std::path::Path| std::fs::read_to_string(file);

@@ -85,6 +85,10 @@ impl ThreadExecutor {
     ///
     /// # Errors
     /// Those of the system when it has no thread to give.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the real side of the executor seam"
+    )]
     pub(crate) fn start(clock: &Arc<dyn Clock>) -> io::Result<Self> {
         let lane = || {
             Arc::new(LaneQueue {

@@ -240,6 +240,10 @@ impl Node {
         }
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a thread that may be left behind"
+    )]
     fn stop_all(&self) -> Result<(), lsm::Error> {
         tracing::info!("the node is stopping");
         self.stop.send_replace(true);

@@ -70,6 +70,10 @@ impl ReadPool {
     }
 
     /// A pool whose threads do `work`.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the pool's threads are what it is made of"
+    )]
     fn start_with(
         threads: usize,
         queue_max: usize,

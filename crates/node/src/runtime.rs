@@ -100,6 +100,10 @@ pub(crate) fn start(
 
 /// Starts a thread with a scheduler of its own, which cannot leave its thread:
 /// there it prepares, which may fail, and then works. Returns once prepared.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a runtime has a thread of its own"
+)]
 fn spawn<T>(
     name: String,
     prepare: impl FnOnce() -> io::Result<T> + Send + 'static,

@@ -28,6 +28,10 @@ fn started(port: u16, data: &Path) -> (Process, String) {
 }
 
 /// The one child of a process.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the system lists processes in files"
+)]
 fn child_of(dev: &Process) -> Pid {
     let pid = dev.pid().as_raw_pid();
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();

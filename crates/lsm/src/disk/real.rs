@@ -197,6 +197,10 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the folder goes behind the disk's back"
+    )]
     fn a_folder_is_synced_without_a_new_descriptor() {
         let temporary = tempfile::tempdir().unwrap();
         let disk = RealDisk::default();

@@ -41,6 +41,10 @@ fn a_node_runs_on_this_machine() {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the stop waits for what this thread ends"
+)]
 fn a_stop_lets_admitted_requests_end() {
     let (disk, gate) = GatedDisk::new();
     let node = Arc::new(Node::start_with(config(), seams(disk)).unwrap());

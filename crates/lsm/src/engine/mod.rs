@@ -48,6 +48,7 @@ use crate::wal::LogWriter;
 use arc_swap::ArcSwap;
 use commit::Committer;
 use compact::Compacting;
+use flush::Flushing;
 use queue::Queue;
 use retry::Retry;
 use snapshots::Snapshots;
@@ -103,8 +104,8 @@ pub(crate) struct Inner {
     log_bytes: AtomicU64,
     next_table: AtomicU64,
     greatest_timestamp: AtomicU64,
-    /// Held while a memtable is flushed.
-    flushing: Mutex<()>,
+    /// The flush under way. Held while a step of it runs.
+    flushing: Mutex<Flushing>,
     flush_scheduled: AtomicBool,
     fill_scheduled: AtomicBool,
     compacting: Mutex<Compacting>,

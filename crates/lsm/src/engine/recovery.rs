@@ -142,7 +142,7 @@ impl Inner {
             snapshots,
             queue: Mutex::new(Queue::default()),
             spare_segment: Mutex::new(None),
-            flushing: Mutex::new(()),
+            flushing: Mutex::default(),
             compacting: Mutex::new(Compacting::default()),
             compaction_retry: Retry::default(),
             closed: AtomicBool::new(false),

@@ -306,3 +306,28 @@ fn what_is_impossible_is_refused() {
     engine.flush().unwrap();
     assert_eq!(read(&engine, &"k".repeat(4096)), Some("v".into()));
 }
+
+/// Else the end of a segment would hold the writers up for all of it.
+#[test]
+fn a_log_that_the_system_syncs_is_written_back_as_it_grows() {
+    let mut world = World::new();
+    world.options.durability = Durability::Os;
+    world.options.memtable_bytes = 8 << 20;
+    let engine = world.open();
+    world.executor.run_lane(lsm::Lane::Log);
+    for number in 1..=4_500 {
+        let key = format!("{number:04}");
+        engine.write(put(&key, number, &"v".repeat(1_000))).unwrap();
+        world.executor.run_lane(lsm::Lane::Log);
+    }
+    let statistics = engine.statistics();
+    assert_eq!(statistics.memtables_frozen, 0);
+    let due = statistics.log_written_bytes >> 20;
+    assert!(due >= 4);
+    // Each comes with the group that makes it due, so it is a little more than
+    // a mebibyte.
+    assert!(
+        (due - 1..=due).contains(&statistics.log_syncs),
+        "{statistics:?}"
+    );
+}

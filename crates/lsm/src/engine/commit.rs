@@ -39,12 +39,17 @@ const LINGER: Duration = Duration::from_micros(200);
 /// Slowdowns below this are not worth a timer.
 const SLOWDOWN_MIN: Duration = Duration::from_micros(200);
 
+/// With [`Durability::Os`] the log is synced, aside from the commits, whenever
+/// so many bytes are not: else the freeze of a memtable, whose segment ends
+/// synced, would sync all of it while the writers wait.
+const WRITEBACK_BYTES: u64 = 1 << 20;
+
 /// What only the holder of the commit lock touches.
 pub(super) struct Committer {
     pub(super) log: LogWriter,
     /// The arrival of the next record.
     pub(super) next_arrival: u64,
-    /// Whether an interval sync is on its way.
+    /// Whether a sync aside from the commits is on its way.
     pub(super) sync_scheduled: bool,
 }
 
@@ -199,7 +204,13 @@ impl Inner {
                     self.spawn(Lane::Log, interval, Self::sync_log);
                 }
             }
-            Durability::Os => {}
+            Durability::Os => {
+                if committer.log.unsynced_bytes() >= WRITEBACK_BYTES
+                    && !std::mem::replace(&mut committer.sync_scheduled, true)
+                {
+                    self.spawn(Lane::Log, Duration::ZERO, Self::sync_log);
+                }
+            }
         }
         Ok(())
     }

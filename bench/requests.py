@@ -87,6 +87,28 @@ def cpu_seconds(pid):
     return total / TICKS
 
 
+def machine_ticks():
+    """What the host of a virtual machine took of its cores, and all there was, in ticks."""
+    fields = [int(field) for field in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    return fields[7], sum(fields)
+
+
+def sync_milliseconds(count=1000):
+    """How long the disk takes to sync 4 KiB over zeros, one after another, with nothing else to do."""
+    path, page, took = WORK / "sync", b"x" * 4096, []
+    path.write_bytes(bytes(count * len(page)))
+    with open(path, "r+b", buffering=0) as file:
+        os.fsync(file.fileno())
+        for number in range(count):
+            started = time.monotonic()
+            os.pwrite(file.fileno(), page, number * len(page))
+            os.fdatasync(file.fileno())
+            took.append((time.monotonic() - started) * 1e3)
+    path.unlink()
+    took.sort()
+    return {"p50": took[count // 2], "p99": took[count * 99 // 100], "p999": took[count * 999 // 1000]}
+
+
 def resident_mib(pid):
     text = pathlib.Path(f"/proc/{pid}/status").read_text()
     peak = int(re.search(r"VmHWM:\s+(\d+)", text).group(1))
@@ -226,7 +248,12 @@ def fill_part(server, part, parts, per_table):
 
 
 def latency(arguments):
-    """p99.9 of PUT at half the breaking point, through flushes and compactions."""
+    """p99.9 of PUT at half the breaking point, through flushes and compactions.
+
+    A tail is the machine's before it is the server's: where the host takes the
+    cores away for milliseconds, or the disk is slow to sync, nobody can answer
+    meanwhile. So nginx at that rate and syncs of the idle disk stand beside it.
+    """
     server = kvorum(arguments.kvorum, "latency", "--memory", "512MiB")
     try:
         # From a quarter of what a closed loop gets, up by a fifth, until a rate does not hold twice.
@@ -241,13 +268,26 @@ def latency(arguments):
                 best, asked, failures = asked, asked * 1.2, 0
             else:
                 failures += 1
+        if best == 0:
+            print("latency: no rate held: MISSED")
+            return
         half = best / 2
+        baseline = nginx()
+        try:
+            floor = oha(baseline, half, arguments.seconds * 2)
+        finally:
+            baseline.stop()
+        disk = sync_milliseconds()
         before = status(server)
         found = oha(server, half, arguments.seconds * 5)
         after = status(server)
-        print(f"  breaking point {best:.0f}/s; at half of it for {arguments.seconds * 5} s: {found}")
+        print(f"  breaking point {best:.0f}/s; a sync of 4 KiB on the idle disk: p50 {disk['p50']:.2f} p99 {disk['p99']:.2f} p99.9 {disk['p999']:.2f} ms; at half of the breaking point:")
+        for name, seconds, run in [("nginx", arguments.seconds * 2, floor), ("kvorum", arguments.seconds * 5, found)]:
+            print(f"  {name:6} {seconds} s: p50 {run['p50']:.2f} p99 {run['p99']:.2f} p99.9 {run['p999']:.2f} ms; the host took {run['stolen']:.1%} of the cores")
         print(f"  flushes {after['flushes'] - before['flushes']:.0f}, compactions {after['compactions'] - before['compactions']:.0f} meanwhile")
         print(f"latency: p99.9 {found['p999']:.2f} ms (bound 5 ms) {'ok' if found['p999'] < 5 else 'MISSED'}")
+        if floor["p999"] >= 5 or disk["p999"] >= 5:
+            print("  note: nginx or the idle disk misses the bound as well: this machine cannot tell now")
     finally:
         server.stop()
 
@@ -280,7 +320,9 @@ def oha(server, rate, seconds, connections=CONNECTIONS, correct=True):
     command = ["oha", "--no-tui", "--output-format", "json", "-z", f"{seconds}s", "-q", str(int(rate)), "-c", str(connections),
                *correction, "-m", "PUT", "-d", "v" * 64, "--rand-regex-url",
                f"http://127.0.0.1:{server.port}/v0/entity\\?id=[0-9a-f]{{6}}"]
+    before = machine_ticks()
     result = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    steal, total = (now - then for now, then in zip(machine_ticks(), before))
     percentiles = result["latencyPercentiles"]
     return {
         "rate": result["summary"]["requestsPerSec"],
@@ -289,6 +331,7 @@ def oha(server, rate, seconds, connections=CONNECTIONS, correct=True):
         "p99": percentiles["p99"] * 1e3,
         "p999": percentiles["p99.9"] * 1e3,
         "statuses": result["statusCodeDistribution"],
+        "stolen": steal / max(total, 1),
     }
 
 

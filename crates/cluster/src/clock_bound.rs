@@ -53,3 +53,58 @@ impl ClockBound {
         stamp.unix_ms() <= now_unix_ms.saturating_add(ahead_ms_max)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUND: ClockBound = ClockBound {
+        drift_max_ms: 1_000,
+    };
+
+    #[test]
+    fn a_node_stops_stamping_when_a_majority_of_its_peers_is_far() {
+        let (near, far_ahead, far_behind) = (Some(1_000), Some(1_001), Some(-1_001));
+        let unheard = None;
+        let cases: [(&[Option<i64>], bool); 13] = [
+            (&[], true),
+            (&[near], true),
+            (&[Some(-1_000)], true),
+            (&[far_ahead], false),
+            (&[Some(i64::MIN)], false),
+            (&[unheard], true),
+            // Of two peers one is no majority, be the other one near or unheard of.
+            (&[far_ahead, near], true),
+            (&[far_ahead, unheard], true),
+            (&[far_ahead, far_behind], false),
+            (&[far_ahead, far_ahead, near], false),
+            // Of four peers, three are.
+            (&[far_ahead, far_behind, near, near], true),
+            (&[far_ahead, far_behind, far_ahead, near], false),
+            (&[far_ahead, far_behind, unheard, unheard], true),
+        ];
+        for (peers, may_stamp) in cases {
+            let peers_ahead_ms = peers.iter().copied();
+            assert_eq!(BOUND.may_stamp(peers_ahead_ms), may_stamp, "{peers:?}");
+        }
+    }
+
+    #[test]
+    fn a_replica_refuses_what_is_more_than_twice_the_bound_ahead() {
+        let now_unix_ms = 50_000;
+        let at = |unix_ms| BOUND.takes(Timestamp::from_unix_ms(unix_ms), now_unix_ms);
+        assert!(at(now_unix_ms));
+        assert!(at(now_unix_ms + 2_000));
+        assert!(!at(now_unix_ms + 2_001));
+        assert!(!BOUND.takes(Timestamp::MAX, now_unix_ms));
+        assert!(at(0), "old stamps come with hints and repairs");
+    }
+
+    #[test]
+    fn a_bound_without_end_bounds_nothing() {
+        let boundless = ClockBound::new(Duration::MAX);
+        assert!(boundless.may_stamp([Some(i64::MIN)]));
+        assert!(boundless.takes(Timestamp::MAX, u64::MAX));
+        assert_eq!(ClockBound::new(Duration::from_secs(1)), BOUND);
+    }
+}

@@ -1,5 +1,6 @@
 //! The hybrid logical clock that stamps writes.
 
+use crate::clock_bound::ClockBound;
 use lsm::Timestamp;
 
 /// A hybrid logical clock (Kulkarni et al., "Logical Physical Clocks", 2014):
@@ -33,7 +34,18 @@ impl HybridClock {
         Some(self.greatest)
     }
 
-    /// Takes note of a timestamp that another clock gave: stamps from now on are above it.
+    /// Takes note of a timestamp that a peer sent, if the bound allows it by
+    /// the wall clock; whether it does. A stamp from beyond would drag this
+    /// clock along, and with it every clock that hears from this one.
+    pub fn observe_within(&mut self, seen: Timestamp, bound: ClockBound, now_unix_ms: u64) -> bool {
+        let is_taken = bound.takes(seen, now_unix_ms);
+        if is_taken {
+            self.observe(seen);
+        }
+        is_taken
+    }
+
+    /// Takes note of a timestamp that is trusted: stamps from now on are above it.
     pub fn observe(&mut self, seen: Timestamp) {
         self.greatest = self.greatest.max(seen);
     }
@@ -48,6 +60,7 @@ impl HybridClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn stamps_follow_the_wall_clock_and_never_go_back() {
@@ -69,6 +82,18 @@ mod tests {
         assert!(clock.stamp(1).unwrap() > Timestamp::from_unix_ms(9_000));
         clock.observe(Timestamp::ZERO);
         assert!(clock.stamp(1).unwrap() > Timestamp::from_unix_ms(9_000));
+    }
+
+    #[test]
+    fn a_broken_clock_elsewhere_does_not_drag_this_one_along() {
+        let bound = ClockBound::new(Duration::from_millis(100));
+        let mut clock = HybridClock::new(Timestamp::ZERO);
+        assert!(clock.observe_within(Timestamp::from_unix_ms(1_200), bound, 1_000));
+        assert!(clock.stamp(1_000).unwrap() > Timestamp::from_unix_ms(1_200));
+        let greatest = clock.greatest();
+        assert!(!clock.observe_within(Timestamp::from_unix_ms(1_201), bound, 1_000));
+        assert!(!clock.observe_within(Timestamp::MAX, bound, 1_000));
+        assert_eq!(clock.greatest(), greatest);
     }
 
     #[test]

@@ -26,11 +26,8 @@ pub enum MemberError {
     #[error(transparent)]
     Url(#[from] NodeUrlError),
     /// The name is empty.
-    #[error("the name of `{url}` is empty: give one, or leave the equals sign out")]
-    EmptyName {
-        /// What follows it.
-        url: String,
-    },
+    #[error("the name is empty: give one, or leave it out")]
+    EmptyName,
     /// The name has a character that it cannot have.
     #[error(
         "the name `{name}` cannot be: use ASCII letters, digits and signs, but no space, comma \
@@ -64,13 +61,22 @@ impl Member {
     /// The node `name` at `url`.
     ///
     /// # Errors
+    /// Those of [`Member::check_name`].
+    pub fn named(name: &str, url: NodeUrl) -> Result<Self, MemberError> {
+        Self::check_name(name)?;
+        let name = name.to_owned();
+        Ok(Self { name, url })
+    }
+
+    /// Checks a name.
+    ///
+    /// # Errors
     /// A name that is empty, too long, or that has a character other than
     /// visible ASCII ones without comma and equals sign: it must survive lists,
     /// files and logs, and be the same for all who type it.
-    pub fn named(name: &str, url: NodeUrl) -> Result<Self, MemberError> {
+    pub fn check_name(name: &str) -> Result<(), MemberError> {
         if name.is_empty() {
-            let url = url.to_string();
-            return Err(MemberError::EmptyName { url });
+            return Err(MemberError::EmptyName);
         }
         let is_right = |byte: u8| byte.is_ascii_graphic() && !b",=".contains(&byte);
         if !name.bytes().all(is_right) {
@@ -81,8 +87,7 @@ impl Member {
             let bytes = name.len();
             return Err(MemberError::LongName { bytes });
         }
-        let name = name.to_owned();
-        Ok(Self { name, url })
+        Ok(())
     }
 
     /// The name.

@@ -63,7 +63,7 @@ impl Placement {
         let key_hash = xxh3_64(key);
         let places = usize::from(from).min(self.nodes());
         let mut leaders: SmallVec<[Claim; REPLICAS_INLINE]> = SmallVec::with_capacity(places);
-        for (number, name_hash) in (0..).zip(&self.name_hashes) {
+        for (number, name_hash) in (0..=u8::MAX).zip(&self.name_hashes) {
             let claim = Claim {
                 weight: mix(key_hash ^ name_hash),
                 node: NodeNumber::new(number),

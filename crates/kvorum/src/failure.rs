@@ -66,12 +66,17 @@ impl Failure {
     }
 
     /// Writes the line to stderr and gives the code to exit with.
-    #[expect(
-        clippy::print_stderr,
-        reason = "the last words of a command go to stderr"
-    )]
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("kvorum: {}", self.line);
+        tell(&self.line);
         ExitCode::from(self.code)
     }
+}
+
+/// Writes a line to stderr.
+#[expect(
+    clippy::print_stderr,
+    reason = "a command without a log tells what happens on stderr"
+)]
+pub(crate) fn tell(line: &str) {
+    eprintln!("kvorum: {line}");
 }

@@ -45,6 +45,9 @@ impl Parsed {
     }
 }
 
+/// Gives the text of a file.
+pub(crate) type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
+
 /// Why there is nothing to run.
 #[derive(Debug)]
 pub(crate) enum Stop {
@@ -119,7 +122,7 @@ const VARIABLE_PREFIX: &str = "KVORUM_";
 pub(crate) fn parse(
     arguments: &[OsString],
     environment: impl IntoIterator<Item = (OsString, OsString)>,
-    read_file: &dyn Fn(&Path) -> io::Result<String>,
+    read_file: ReadFile<'_>,
 ) -> Result<Parsed, Stop> {
     let matches = Cli::command().try_get_matches_from(arguments)?;
     let Some((SERVE, given)) = matches.subcommand() else {
@@ -238,7 +241,7 @@ impl Variables {
 fn file_settings(
     keys: &[Key],
     file: &Path,
-    read_file: &dyn Fn(&Path) -> io::Result<String>,
+    read_file: ReadFile<'_>,
 ) -> Result<Vec<Setting>, Failure> {
     let name = file.display();
     let text = read_file(file).map_err(|error| {

@@ -12,11 +12,18 @@ const MEMORY_BYTES_MIN: u64 = 128 << 20;
 /// What a node takes when it is not told: a quarter of what the machine or the
 /// control group has, but at least 128 MiB. In bytes.
 pub(crate) fn memory_bytes_default() -> u64 {
-    share(memory_bytes(&|file| std::fs::read_to_string(file).ok()))
+    memory_bytes_each(1)
 }
 
-fn share(memory_bytes: Option<u64>) -> u64 {
-    (memory_bytes.unwrap_or(0) / 4).max(MEMORY_BYTES_MIN)
+/// What each of several nodes takes that share one machine: of a quarter of
+/// what it has an even part, but at least 128 MiB. In bytes.
+pub(crate) fn memory_bytes_each(nodes: u8) -> u64 {
+    let all_bytes = memory_bytes(&|file| std::fs::read_to_string(file).ok());
+    share(all_bytes, nodes)
+}
+
+fn share(memory_bytes: Option<u64>, nodes: u8) -> u64 {
+    (memory_bytes.unwrap_or(0) / 4 / u64::from(nodes.max(1))).max(MEMORY_BYTES_MIN)
 }
 
 /// Reads a file of the system; [`None`] when there is none.
@@ -172,8 +179,10 @@ mod tests {
 
     #[test]
     fn a_node_takes_a_quarter_but_never_too_little() {
-        assert_eq!(share(Some(16 << 30)), 4 << 30);
-        assert_eq!(share(Some(256 << 20)), MEMORY_BYTES_MIN);
-        assert_eq!(share(None), MEMORY_BYTES_MIN);
+        assert_eq!(share(Some(16 << 30), 1), 4 << 30);
+        assert_eq!(share(Some(16 << 30), 4), 1 << 30);
+        assert_eq!(share(Some(256 << 20), 1), MEMORY_BYTES_MIN);
+        assert_eq!(share(Some(1 << 30), 3), MEMORY_BYTES_MIN);
+        assert_eq!(share(None, 1), MEMORY_BYTES_MIN);
     }
 }

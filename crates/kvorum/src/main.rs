@@ -14,6 +14,7 @@ mod layers;
 mod logging;
 mod machine;
 mod options;
+mod secret_file;
 mod serve;
 mod signals;
 mod values;
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
             .cli
             .command
         {
-            Command::Serve(options) => Ok(serve::run(options, &parsed)?),
+            Command::Serve(options) => Ok(serve::run(options, &parsed, &read_file)?),
             Command::Dev(options) => dev::run(options),
         });
     match ended {

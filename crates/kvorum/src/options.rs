@@ -4,15 +4,18 @@
 //! A default that depends on the machine stands in the text as
 //! `[default: …]`; every other one is the node's own ([`NodeConfig`]).
 
+use crate::layers::ReadFile;
 use crate::machine;
+use crate::secret_file;
 use crate::values::{
-    Compression, Durability, Filter, Replicas, Size, Span, Switch, address, count, name, port,
-    size, span, url,
+    Compression, Durability, Filter, Replicas, Size, Span, Switch, address, count, member, name,
+    port, size, span, url,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use cluster::{Member, Members, NodeUrl};
 use node::{NodeConfig, bounds};
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 /// A distributed key-value store over plain HTTP
@@ -53,25 +56,44 @@ over the file.";
 pub(crate) struct ServeOptions {
     /// The node's own URL, http://HOST:PORT, as clients write it; required
     #[arg(long, value_parser = url, value_name = "URL")]
-    pub(crate) url: Option<String>,
+    pub(crate) url: Option<NodeUrl>,
     /// The folder that holds the node's store and nothing else; made if it is not there; required
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     /// Addresses to listen on [default: all that the URL's host resolves to]
     #[arg(long, value_name = "IP:PORT", value_delimiter = ',', value_parser = address)]
     pub(crate) listen: Vec<SocketAddr>,
-    /// The URLs of all nodes of the cluster, this one's among them; for now it must be the only one [default: the node alone]
-    #[arg(long, value_parser = url, value_name = "URL", value_delimiter = ',')]
-    pub(crate) cluster: Vec<String>,
-    /// The node's name, by which keys are placed [default: the URL]
-    #[arg(long, value_parser = name, value_name = "NAME")]
-    pub(crate) name: Option<String>,
-    /// ACK/FROM for requests that give neither: the replicas that must answer, of how many [default: the quorum of all nodes]
-    #[arg(long, value_name = "ACK/FROM")]
-    pub(crate) replicas: Option<Replicas>,
     /// A TOML file with more options
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+
+    /// All nodes of the cluster, this one among them; the same list on every node. A node without a NAME is called by its URL [default: the node alone]
+    #[arg(long, value_parser = member, value_name = "[NAME=]URL", value_delimiter = ',', help_heading = "Cluster")]
+    pub(crate) cluster: Vec<Member>,
+    /// The node's name, by which keys are placed [default: the one in --cluster, or the URL]
+    #[arg(long, value_parser = name, value_name = "NAME", help_heading = "Cluster")]
+    pub(crate) name: Option<String>,
+    /// ACK/FROM for requests that give neither: the replicas that must answer, of how many [default: the quorum of all nodes]
+    #[arg(long, value_name = "ACK/FROM", help_heading = "Cluster")]
+    pub(crate) replicas: Option<Replicas>,
+    /// A file whose first line is the secret that all nodes of the cluster share, of 16 bytes or more [default: no secret, which only nodes of one machine can do without]
+    #[arg(long, value_name = "FILE", help_heading = "Cluster")]
+    pub(crate) cluster_secret_file: Option<PathBuf>,
+    /// Start although --data knows the node by another name or in a cluster of other nodes, and remember what is given now
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().accept_cluster_change))]
+    pub(crate) accept_cluster_change: Switch,
+    /// Answer reads although the node has lost the data that its peers knew it to have
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().accept_empty))]
+    pub(crate) accept_empty: Switch,
+    /// How far the clock may be from those of most other nodes; beyond it the node takes no writes from clients
+    #[arg(long, value_parser = span(bounds::CLOCK_DRIFT), value_name = "TIME", help_heading = "Cluster", default_value_t = Span(defaults().clock_drift_max))]
+    pub(crate) clock_drift_max: Span,
+    /// Room on the disk for writes that other nodes have missed; the oldest go first
+    #[arg(long, value_parser = size(bounds::HINT_BYTES), value_name = "SIZE", help_heading = "Cluster", default_value_t = Size(defaults().hint_bytes_max))]
+    pub(crate) hint_bytes_max: Size,
+    /// How long writes that another node has missed are kept for it
+    #[arg(long, value_parser = span(bounds::HINT_AGE), value_name = "TIME", help_heading = "Cluster", default_value_t = Span(defaults().hint_age_max))]
+    pub(crate) hint_age_max: Span,
 
     /// All the memory that the node plans with [default: a quarter of the machine's or the cgroup's, at least 128MiB]
     #[arg(long, value_parser = size(bounds::MEMORY_BYTES), value_name = "SIZE", help_heading = "Store")]
@@ -154,9 +176,9 @@ pub(crate) struct ServeOptions {
 /// The options of `dev`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DevOptions {
-    /// How many nodes; for now only 1
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) nodes: u16,
+    /// How many nodes, up to 255
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) nodes: u8,
     /// The port of the first node on 127.0.0.1; the others take the next ones
     #[arg(long, value_name = "PORT", default_value_t = 8080, value_parser = port)]
     pub(crate) port: u16,
@@ -201,27 +223,38 @@ pub(crate) enum LogFormat {
 
 /// A node's defaults; its URL and folder have none.
 fn defaults() -> NodeConfig {
-    NodeConfig::new("", "")
+    NodeConfig::new(
+        NodeUrl::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+        "",
+    )
 }
 
 impl ServeOptions {
-    /// The node that these options describe.
+    /// The node that these options describe; `read_file` gives the text of
+    /// the file that one of them names.
     ///
     /// # Errors
-    /// The option that cannot be beside the others.
-    pub(crate) fn node_config(&self) -> Result<NodeConfig, OptionError> {
+    /// The option that cannot be beside the others, or whose file is wrong.
+    pub(crate) fn node_config(&self, read_file: ReadFile<'_>) -> Result<NodeConfig, OptionError> {
         let url = required("url", self.url.as_ref())?;
         let data = required("data", self.data.as_ref())?;
-        check_cluster(url, &self.cluster)?;
 
-        let mut config = NodeConfig::new(url, data);
+        let mut config = NodeConfig::new(self.members(url)?, data);
         let memory_bytes = self.memory.map(|size| size.0);
         config.set_memory_bytes(memory_bytes.unwrap_or_else(machine::memory_bytes_default));
-        if let Some(name) = &self.name {
-            config.name.clone_from(name);
-        }
         config.listen.clone_from(&self.listen);
+
         config.replicas_default = self.replicas.map(|replicas| replicas.0);
+        if let Some(file) = &self.cluster_secret_file {
+            let secret = secret_file::read(file, read_file);
+            let refuse = |problem| OptionError::new(CLUSTER_SECRET_FILE, problem);
+            config.cluster_secret = Some(secret.map_err(refuse)?);
+        }
+        config.accept_cluster_change = self.accept_cluster_change == Switch::On;
+        config.accept_empty = self.accept_empty == Switch::On;
+        config.clock_drift_max = self.clock_drift_max.0;
+        config.hint_bytes_max = self.hint_bytes_max.0;
+        config.hint_age_max = self.hint_age_max.0;
 
         config.durability = self.durability.0;
         config.compression = self.compression.into();
@@ -256,7 +289,35 @@ impl ServeOptions {
         })?;
         Ok(config)
     }
+
+    /// All nodes of the cluster, as the one at `url` sees them.
+    fn members(&self, url: &NodeUrl) -> Result<Members, OptionError> {
+        if self.cluster.is_empty() {
+            let own = match &self.name {
+                Some(name) => Member::named(name, url.clone())
+                    .map_err(|error| OptionError::new("name", error.to_string()))?,
+                None => Member::unnamed(url.clone()),
+            };
+            return Ok(Members::alone(own));
+        }
+        let members = Members::new(self.cluster.clone(), url)
+            .map_err(|error| OptionError::new("cluster", error.to_string()))?;
+        // The other nodes know this one by what their lists say.
+        match &self.name {
+            Some(name) if name != members.own_name() => Err(OptionError::new(
+                "name",
+                format!(
+                    "--cluster calls this node {}, not {name}: write {name}={url} there, on all \
+                     nodes, or leave the name out here",
+                    members.own_name()
+                ),
+            )),
+            _ => Ok(members),
+        }
+    }
 }
+
+const CLUSTER_SECRET_FILE: &str = "cluster-secret-file";
 
 /// An option that cannot be beside the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -282,6 +343,7 @@ fn option_of(field: &str) -> String {
         "memory_bytes" => "memory".to_owned(),
         "filter_false_positive_rate" => "filter".to_owned(),
         "replicas_default" => "replicas".to_owned(),
+        "cluster_secret" => CLUSTER_SECRET_FILE.to_owned(),
         field => field.replace('_', "-"),
     }
 }
@@ -308,29 +370,6 @@ fn required<'a, T>(name: &str, given: Option<&'a T>) -> Result<&'a T, OptionErro
 fn in_memory(name: &str, size: Size) -> Result<usize, OptionError> {
     usize::try_from(size.0)
         .map_err(|_| OptionError::new(name, format!("this machine cannot address {size}")))
-}
-
-/// A cluster is, for now, its own node alone.
-fn check_cluster(url: &str, cluster: &[String]) -> Result<(), OptionError> {
-    if cluster.is_empty() {
-        return Ok(());
-    }
-    if !cluster.iter().any(|member| member == url) {
-        return Err(OptionError::new(
-            "cluster",
-            format!("it does not name this node: add its own URL, {url}"),
-        ));
-    }
-    match cluster.iter().find(|member| *member != url) {
-        Some(other) => Err(OptionError::new(
-            "cluster",
-            format!(
-                "it names another node, {other}: a cluster of several nodes is not supported \
-                 yet, leave --cluster out"
-            ),
-        )),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

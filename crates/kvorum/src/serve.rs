@@ -1,7 +1,7 @@
 //! `kvorum serve`: runs a node until it is told to stop.
 
 use crate::failure::Failure;
-use crate::layers::Parsed;
+use crate::layers::{Parsed, ReadFile};
 use crate::logging;
 use crate::options::ServeOptions;
 use crate::signals::StopSignals;
@@ -11,14 +11,18 @@ use std::io::Read;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// Runs the node that `options` describe.
+/// Runs the node that `options` describe; `read_file` gives the files that they name.
 ///
 /// # Errors
 /// Usage failures, and those of starting: an address in use, a folder in use,
 /// a damaged store.
-pub(crate) fn run(options: &ServeOptions, parsed: &Parsed) -> Result<(), Failure> {
+pub(crate) fn run(
+    options: &ServeOptions,
+    parsed: &Parsed,
+    read_file: ReadFile<'_>,
+) -> Result<(), Failure> {
     let config = options
-        .node_config()
+        .node_config(read_file)
         .map_err(|error| parsed.refuse(&error))?;
     logging::install(options.log);
     for warning in &parsed.warnings {

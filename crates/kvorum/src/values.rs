@@ -5,6 +5,7 @@
 //! value again. An error is a sentence that says what would be right.
 
 use clap::ValueEnum;
+use cluster::{Member, MemberError, NodeUrl, NodeUrlError};
 use node::ReplicasDefault;
 use std::fmt;
 use std::net::SocketAddr;
@@ -222,28 +223,36 @@ pub(crate) fn port(text: &str) -> Result<u16, String> {
     number.ok_or_else(|| "write a port, a whole number from 1 to 65535".to_owned())
 }
 
-/// Reads the URL of a node, without the slash it may end in.
-pub(crate) fn url(text: &str) -> Result<String, String> {
-    node::check_url(text).map_err(|error| error.problem)?;
-    let url = text.strip_suffix('/').unwrap_or(text);
-    // Other nodes and clients could not know which port it became.
-    if url
-        .rsplit_once(':')
-        .is_some_and(|(_, port)| port.bytes().all(|digit| digit == b'0'))
-    {
-        return Err(format!(
-            "`{text}` has port 0: give the port that clients use"
-        ));
-    }
-    Ok(url.to_owned())
+/// Reads the URL of a node.
+pub(crate) fn url(text: &str) -> Result<NodeUrl, String> {
+    let url = text
+        .parse()
+        .map_err(|error: NodeUrlError| error.to_string())?;
+    with_port(&url)?;
+    Ok(url)
 }
 
-/// Reads a name, which is not empty.
-pub(crate) fn name(text: &str) -> Result<String, String> {
-    match text {
-        "" => Err("give a name, or leave the option out".to_owned()),
-        _ => Ok(text.to_owned()),
+/// Reads a node of a cluster: `URL` or `NAME=URL`.
+pub(crate) fn member(text: &str) -> Result<Member, String> {
+    let member: Member = text
+        .parse()
+        .map_err(|error: MemberError| error.to_string())?;
+    with_port(member.url())?;
+    Ok(member)
+}
+
+/// Other nodes and clients could not know which port 0 became.
+fn with_port(url: &NodeUrl) -> Result<(), String> {
+    match url.port() {
+        0 => Err(format!("{url} has port 0: give the port that clients use")),
+        _ => Ok(()),
     }
+}
+
+/// Reads the name of a node.
+pub(crate) fn name(text: &str) -> Result<String, String> {
+    Member::check_name(text).map_err(|error| error.to_string())?;
+    Ok(text.to_owned())
 }
 
 /// An address to listen on.
@@ -409,7 +418,7 @@ mod tests {
 
     #[test]
     fn urls() {
-        assert_eq!(url("http://h:1/"), Ok("http://h:1".to_owned()));
+        assert_eq!(url("http://H:1/"), Ok("http://h:1".parse().unwrap()));
         for text in [
             "http://h:0",
             "http://h:00/",
@@ -418,6 +427,25 @@ mod tests {
             "https://h:1",
         ] {
             assert!(url(text).is_err(), "{text}");
+            assert!(member(text).is_err(), "{text}");
+            assert!(member(&format!("name={text}")).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn members() {
+        let north = member("north=http://H:1/").unwrap();
+        assert_eq!(
+            (north.name(), north.url()),
+            ("north", &url("http://h:1").unwrap())
+        );
+        assert_eq!(member("http://H:1/").unwrap().name(), "http://h:1");
+        for text in ["", "north", "=http://h:1", "no rth=http://h:1"] {
+            assert!(member(text).is_err(), "{text}");
+        }
+        assert_eq!(name("north"), Ok("north".to_owned()));
+        for text in ["", "a b", "a=b", "a,b"] {
+            assert!(name(text).is_err(), "{text}");
         }
     }
 

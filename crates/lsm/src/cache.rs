@@ -5,9 +5,10 @@
 //! verified once, when they were read. The blocks of a table that is gone are
 //! never asked for again and age out.
 //!
-//! The cache also counts reads, since every read of a table goes through it.
+//! The cache also counts reads, and hands out turns for the long ones, since
+//! every read of a table goes through it.
 
-use crate::table::{Block, TableId};
+use crate::table::{Block, LongReads, TableId};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -38,6 +39,7 @@ pub(crate) struct BlockCache {
     blocks: Cache<BlockId, Block, BlockWeight, BuildHasherDefault<BlockHasher>>,
     block_bytes_max: usize,
     counters: ReadCounters,
+    long_reads: LongReads,
 }
 
 /// Table and offset in its file.
@@ -65,6 +67,7 @@ impl BlockCache {
             ),
             block_bytes_max: (capacity_bytes / CAPACITY_SHARE).min(capacity_bytes / shards / 2),
             counters: ReadCounters::default(),
+            long_reads: LongReads::default(),
         }
     }
 
@@ -75,7 +78,7 @@ impl BlockCache {
 
     /// Keeps a block for a while, unless it is too large.
     pub(crate) fn insert(&self, table: TableId, offset: u64, block: &Block) {
-        if block.payload().len() <= self.block_bytes_max {
+        if block.memory_bytes() <= self.block_bytes_max {
             self.blocks.insert((table, offset), block.clone());
         }
     }
@@ -83,6 +86,11 @@ impl BlockCache {
     /// The memory that the cached blocks take, in bytes.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.blocks.weight()
+    }
+
+    /// The turns to read long blocks.
+    pub(crate) fn long_reads(&self) -> &LongReads {
+        &self.long_reads
     }
 
     /// The counters of reads.
@@ -96,7 +104,7 @@ struct BlockWeight;
 
 impl Weighter<BlockId, Block> for BlockWeight {
     fn weight(&self, _id: &BlockId, block: &Block) -> u64 {
-        (block.payload().len() + BLOCK_OVERHEAD_BYTES) as u64
+        (block.memory_bytes() + BLOCK_OVERHEAD_BYTES) as u64
     }
 }
 

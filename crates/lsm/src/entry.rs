@@ -51,7 +51,8 @@ pub enum Kind {
 /// One version of a key: what a put or a delete writes and a get finds.
 ///
 /// Key and value share one allocation, made when the entry is made, so that an
-/// entry never keeps a network buffer or a table's block alive.
+/// entry never keeps a network buffer or a table's block alive. Only a value
+/// that had a block to itself may keep that, which is nothing but the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The key's bytes, then the value's.
@@ -77,6 +78,27 @@ impl Entry {
         Self::new(key, timestamp, Kind::Value, value, expiry, copies)
     }
 
+    /// A version that holds a value, from its key and its value one behind the
+    /// other in `data`, which is kept: for long values, which should not be
+    /// copied once more. The key has `key_bytes` bytes, all there are at most.
+    #[must_use]
+    pub fn value_in(
+        data: Vec<u8>,
+        key_bytes: usize,
+        timestamp: Timestamp,
+        expiry: Expiry,
+        copies: u8,
+    ) -> Self {
+        Self {
+            key_bytes: key_bytes.min(data.len()) as u32,
+            data: Bytes::from(data),
+            kind: Kind::Value,
+            copies,
+            timestamp,
+            expiry,
+        }
+    }
+
     /// A version that says that the key was deleted.
     #[must_use]
     pub fn tombstone(key: &[u8], timestamp: Timestamp, copies: u8) -> Self {
@@ -95,9 +117,23 @@ impl Entry {
         let mut data = Vec::with_capacity(key.len() + value.len());
         data.extend_from_slice(key);
         data.extend_from_slice(value);
+        Self::from_data(data.into(), key.len(), timestamp, kind, expiry, copies)
+    }
+
+    /// A version whose key, of `key_bytes` bytes, and value are one run of
+    /// bytes, which should hold little else in memory.
+    pub(crate) fn from_data(
+        data: Bytes,
+        key_bytes: usize,
+        timestamp: Timestamp,
+        kind: Kind,
+        expiry: Expiry,
+        copies: u8,
+    ) -> Self {
+        debug_assert!(key_bytes <= data.len());
         Self {
-            key_bytes: key.len() as u32,
-            data: Bytes::from(data),
+            key_bytes: key_bytes as u32,
+            data,
             kind,
             copies,
             timestamp,
@@ -151,6 +187,18 @@ impl Entry {
     #[must_use]
     pub fn is_live(&self, now_unix_ms: u64) -> bool {
         self.kind == Kind::Value && !self.expiry.has_passed(now_unix_ms)
+    }
+
+    /// The same without its value, which it says nothing of any more.
+    pub(crate) fn without_value(&self) -> Self {
+        Self::new(
+            self.key(),
+            self.timestamp,
+            self.kind,
+            &[],
+            self.expiry,
+            self.copies,
+        )
     }
 
     /// What decides between two versions of one key.
@@ -221,4 +269,19 @@ pub trait RecordSource: Send {
     /// # Errors
     /// Those of reading: corruption or a failed disk.
     fn next(&mut self) -> Result<Option<Record>, crate::Error>;
+
+    /// Whether the record that was given last has a long value that
+    /// [`RecordSource::reread`] can give once more, so that who merely holds it
+    /// may let it go meanwhile.
+    fn is_rereadable(&self) -> bool {
+        false
+    }
+
+    /// The record that was given last, once more, if the source can tell.
+    ///
+    /// # Errors
+    /// As [`RecordSource::next`].
+    fn reread(&mut self) -> Result<Option<Record>, crate::Error> {
+        Ok(None)
+    }
 }

@@ -59,3 +59,4 @@ pub use executor::{Executor, Job, Lane, StepExecutor};
 pub use options::{Compression, DropBound, Durability, Environment, Options};
 pub use random::{OsRandom, Random, SeededRandom};
 pub use timestamp::Timestamp;
+pub use wal::{LogFolder, PendingSync, SegmentFile, SegmentOwner, SegmentWriter};

@@ -1,28 +1,74 @@
 //! Merging sorted streams of records into one.
 
-use crate::entry::{Record, RecordSource};
+use crate::entry::{Entry, Record, RecordSource};
 use crate::error::Error;
+use crate::timestamp::Timestamp;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
 /// The records of several sources in [`Record::order`]; of equal records,
-/// those of the earlier source come first. Nothing is read before the first call.
+/// those of the earlier source come first. Nothing is read before it is asked for.
 ///
 /// A heap holds the next record of each source. Replacing its top where it
-/// stands costs two comparisons while one source keeps winning, as it does
+/// stands costs few comparisons while one source keeps winning, as it does
 /// when sources hardly overlap.
+///
+/// # Long values
+///
+/// Records wait in the heap for long, and there may be many sources, so a long
+/// value that can be read again does not wait there: it is let go, and read
+/// again when its turn comes. What remains of such a head decides the order,
+/// unless another has the same key, timestamp, kind and expiry: those that tie
+/// so are kept whole.
 pub(crate) struct Merge {
     /// Sources of which no record was read yet; empty once the first was given.
     unread: Vec<Box<dyn RecordSource>>,
     heads: BinaryHeap<Head>,
+    /// Of how many heads the value is away.
+    away: usize,
 }
 
 /// A source and its next record.
 struct Head {
     record: Record,
+    holding: Holding,
     number: usize,
     source: Box<dyn RecordSource>,
+}
+
+/// What a head has of its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holding {
+    /// All of it.
+    Whole,
+    /// All but the value, which is to be read again.
+    Away,
+    /// Nothing: it was given, and the source was not asked for the next yet.
+    /// Only the top can be so, and comes before all others.
+    Given,
+}
+
+/// Whether only the values, at most, could tell which comes first.
+fn ties(left: &Record, right: &Record) -> bool {
+    let (left, right) = (&left.entry, &right.entry);
+    left.timestamp() == right.timestamp()
+        && left.key() == right.key()
+        && left.kind() == right.kind()
+        && left.expiry() == right.expiry()
+}
+
+impl Head {
+    /// Reads the record again, of which the value is away.
+    fn fetch(&mut self) -> Result<(), Error> {
+        let Some(record) = self.source.reread()? else {
+            let what = "a source of records does not keep its word to give one again";
+            return Err(Error::Invalid(what.to_owned()));
+        };
+        self.record = record;
+        self.holding = Holding::Whole;
+        Ok(())
+    }
 }
 
 impl Merge {
@@ -31,48 +77,101 @@ impl Merge {
         Self {
             heads: BinaryHeap::with_capacity(sources.len()),
             unread: sources,
+            away: 0,
         }
     }
 
+    /// Reads the first record of each source.
     fn read_heads(&mut self) -> Result<(), Error> {
         for (number, mut source) in std::mem::take(&mut self.unread).into_iter().enumerate() {
             if let Some(record) = source.next()? {
-                self.heads.push(Head {
+                let head = Head {
                     record,
+                    holding: Holding::Whole,
                     number,
                     source,
-                });
+                };
+                // Which will be the top is not known yet.
+                self.push(head, false)?;
             }
         }
         Ok(())
     }
 
+    /// Asks the source of the record that was given for its next one.
+    fn advance(&mut self) -> Result<(), Error> {
+        let Some(mut top) = self.heads.peek_mut() else {
+            return Ok(());
+        };
+        if top.holding != Holding::Given {
+            return Ok(());
+        }
+        let Some(record) = top.source.next()? else {
+            PeekMut::pop(top);
+            return Ok(());
+        };
+        if self.away == 0 && !top.source.is_rereadable() {
+            top.record = record;
+            top.holding = Holding::Whole;
+            return Ok(());
+        }
+        let mut head = PeekMut::pop(top);
+        head.record = record;
+        head.holding = Holding::Whole;
+        let is_top = self.heads.peek().is_none_or(|top| head > *top);
+        self.push(head, is_top)
+    }
+
+    /// Adds a whole head. It lets its value go if it can, unless it is the top,
+    /// and so is given next, or ties with another.
+    fn push(&mut self, mut head: Head, is_top: bool) -> Result<(), Error> {
+        let tied = |other: &Head| ties(&head.record, &other.record);
+        if self.heads.iter().any(tied) {
+            let mut heads = std::mem::take(&mut self.heads).into_vec();
+            for tied in heads.iter_mut().filter(|other| tied(other)) {
+                if tied.holding == Holding::Away {
+                    tied.fetch()?;
+                    self.away -= 1;
+                }
+            }
+            self.heads = heads.into();
+        } else if !is_top && head.source.is_rereadable() {
+            head.record.entry = head.record.entry.without_value();
+            head.holding = Holding::Away;
+            self.away += 1;
+        }
+        self.heads.push(head);
+        Ok(())
+    }
+
+    /// Gives the top's record.
     fn take_least(&mut self) -> Result<Option<Record>, Error> {
-        let Some(mut least) = self.heads.peek_mut() else {
+        let Some(mut top) = self.heads.peek_mut() else {
             return Ok(None);
         };
-        match least.source.next()? {
-            Some(record) => {
-                debug_assert!(
-                    least.record.order(&record) != Ordering::Greater,
-                    "a source is not sorted"
-                );
-                Ok(Some(std::mem::replace(&mut least.record, record)))
-            }
-            None => Ok(Some(PeekMut::pop(least).record)),
+        if top.holding == Holding::Away {
+            top.fetch()?;
+            self.away -= 1;
         }
+        top.holding = Holding::Given;
+        let nothing = Record {
+            arrival: 0,
+            entry: Entry::tombstone(&[], Timestamp::ZERO, 0),
+        };
+        Ok(Some(std::mem::replace(&mut top.record, nothing)))
     }
 }
 
 impl RecordSource for Merge {
     fn next(&mut self) -> Result<Option<Record>, Error> {
-        let result = match self.read_heads() {
-            Ok(()) => self.take_least(),
-            Err(error) => Err(error),
-        };
+        let result = self
+            .read_heads()
+            .and_then(|()| self.advance())
+            .and_then(|()| self.take_least());
         if result.is_err() {
             // What the other sources hold is no answer without the failed one.
             self.heads.clear();
+            self.away = 0;
         }
         result
     }
@@ -81,9 +180,10 @@ impl RecordSource for Merge {
 impl Ord for Head {
     /// The least record is the greatest head, since the heap gives its greatest.
     fn cmp(&self, other: &Self) -> Ordering {
-        other
-            .record
-            .order(&self.record)
+        let is_given = |head: &Self| head.holding == Holding::Given;
+        is_given(self)
+            .cmp(&is_given(other))
+            .then_with(|| other.record.order(&self.record))
             .then_with(|| other.number.cmp(&self.number))
     }
 }
@@ -105,8 +205,7 @@ impl Eq for Head {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::Entry;
-    use crate::timestamp::Timestamp;
+    use crate::entry::Expiry;
     use std::path::Path;
 
     struct Listed(std::vec::IntoIter<Result<Record, Error>>);
@@ -153,6 +252,80 @@ mod tests {
             assert_eq!(merged, expected);
             assert_eq!(merge.next().unwrap(), None);
         }
+    }
+
+    /// Gives all its records again when asked to.
+    struct Stored {
+        records: Vec<Record>,
+        given: usize,
+    }
+
+    impl RecordSource for Stored {
+        fn next(&mut self) -> Result<Option<Record>, Error> {
+            self.given += 1;
+            Ok(self.records.get(self.given - 1).cloned())
+        }
+
+        fn is_rereadable(&self) -> bool {
+            // Short values stay.
+            let last = self.records.get(self.given - 1);
+            last.is_some_and(|record| record.entry.value_bytes().len() > 1)
+        }
+
+        fn reread(&mut self) -> Result<Option<Record>, Error> {
+            Ok(self.records.get(self.given - 1).cloned())
+        }
+    }
+
+    /// A value or a tombstone; few choices, so that ties are plenty.
+    fn drawn(random: &mut fastrand::Rng) -> Record {
+        let timestamp = Timestamp::from_u64(random.u64(0..3));
+        let key = [random.u8(0..4)];
+        let entry = if random.u8(0..5) == 0 {
+            Entry::tombstone(&key, timestamp, 1)
+        } else {
+            let value = vec![random.u8(0..3); random.usize(0..4)];
+            let expiry = Expiry::at_unix_ms(random.u64(0..2));
+            Entry::value(&key, timestamp, &value, expiry, random.u8(0..2))
+        };
+        Record {
+            arrival: random.u64(0..3),
+            entry,
+        }
+    }
+
+    #[test]
+    fn long_values_do_not_wait_in_the_heap() {
+        let mut random = fastrand::Rng::with_seed(3);
+        let mut away = 0;
+        for round in 0..200 {
+            let mut lists: Vec<Vec<Record>> = Vec::new();
+            for _ in 0..1 + round % 6 {
+                let mut list: Vec<_> = (0..20).map(|_| drawn(&mut random)).collect();
+                list.sort_by(Record::order);
+                lists.push(list);
+            }
+            let mut expected = lists.concat();
+            expected.sort_by(Record::order);
+            let stored =
+                |records| -> Box<dyn RecordSource> { Box::new(Stored { records, given: 0 }) };
+            let mut merge = Merge::new(lists.into_iter().map(stored).collect());
+            for record in &expected {
+                assert_eq!(merge.next().unwrap().as_ref(), Some(record));
+                for head in &merge.heads {
+                    let is_long = head.record.entry.value_bytes().len() > 1;
+                    // What tied with the record given comes right after it.
+                    let tied = |other: &Record| ties(&head.record, other);
+                    let others = merge.heads.iter().map(|other| &other.record);
+                    let is_tied = tied(record) || others.filter(|other| tied(other)).count() > 1;
+                    assert!(!is_long || is_tied, "{:?} waits", head.record);
+                }
+                away += merge.away;
+            }
+            assert_eq!(merge.next().unwrap(), None);
+            assert_eq!(merge.away, 0);
+        }
+        assert!(away > 1000);
     }
 
     #[test]

@@ -5,8 +5,10 @@
 mod common;
 
 use common::{World, delete, put, read};
+use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::{Durability, Error, Expiry, Lookup, Outbox, Outcome};
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -232,6 +234,8 @@ fn a_put_is_told_of_anything_newer_in_memory_and_tables() {
     assert_eq!(held(40, "v"), Some(50));
     engine.flush().unwrap();
     assert_eq!(held(45, "v"), Some(50), "found in a table");
+    // What is cached of a table is told exactly.
+    engine.get(b"k").unwrap();
     assert!(
         held(50, "v") < Some(50),
         "the very same entry does not count"
@@ -305,4 +309,70 @@ fn what_is_impossible_is_refused() {
     engine.write(put(&"k".repeat(4096), 1, "v")).unwrap();
     engine.flush().unwrap();
     assert_eq!(read(&engine, &"k".repeat(4096)), Some("v".into()));
+}
+
+/// Hints and repairs come with old timestamps, for which every table may hold
+/// something newer.
+#[test]
+fn an_old_write_reads_no_disk_and_is_told_of_what_may_be_newer() {
+    let mut world = World::new();
+    let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+    world.disk = Arc::clone(&faulty) as _;
+    let engine = world.open();
+    for (key, timestamp) in [("a", 40), ("k", 50), ("z", 60)] {
+        engine.write(put(key, timestamp, "v")).unwrap();
+    }
+    engine.close().unwrap();
+    // Opened anew: nothing of the table is cached.
+    let engine = world.open();
+    let held = |key: &str, timestamp| {
+        let applied = engine.write(put(key, timestamp, "w")).unwrap();
+        applied.newest_held.map(lsm::Timestamp::as_u64)
+    };
+    faulty.arm(
+        Fault::at(0, io::ErrorKind::Other)
+            .only(|call, _| call == Call::Read)
+            .lasting(),
+    );
+    assert!(held("k", 45) >= Some(50), "what is there is told");
+    assert_eq!(
+        held("b", 45),
+        Some(60),
+        "what may be there is told by its bound"
+    );
+    assert_eq!(held("zz", 45), None, "no table has keys so great");
+    assert_eq!(held("k", 61), None, "no table is so new");
+    assert_eq!(faulty.calls(), 0, "a write has read the disk");
+    faulty.heal();
+    assert_eq!(engine.get(b"c").unwrap(), None);
+    assert_eq!(
+        held("c", 45),
+        None,
+        "the filter is cached now, and rules it out"
+    );
+}
+
+/// Else the end of a segment would hold the writers up for all of it.
+#[test]
+fn a_log_that_the_system_syncs_is_written_back_as_it_grows() {
+    let mut world = World::new();
+    world.options.durability = Durability::Os;
+    world.options.memtable_bytes = 8 << 20;
+    let engine = world.open();
+    world.executor.run_lane(lsm::Lane::Log);
+    for number in 1..=4_500 {
+        let key = format!("{number:04}");
+        engine.write(put(&key, number, &"v".repeat(1_000))).unwrap();
+        world.executor.run_lane(lsm::Lane::Log);
+    }
+    let statistics = engine.statistics();
+    assert_eq!(statistics.memtables_frozen, 0);
+    let due = statistics.log_written_bytes >> 20;
+    assert!(due >= 4);
+    // Each comes with the group that makes it due, so it is a little more than
+    // a mebibyte.
+    assert!(
+        (due - 1..=due).contains(&statistics.log_syncs),
+        "{statistics:?}"
+    );
 }

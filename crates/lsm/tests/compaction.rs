@@ -164,3 +164,49 @@ fn removed_tables_and_segments_leave_the_folder() {
     assert_eq!(count(".sst"), tables, "{names:?}");
     assert!(count(".wal") <= 2, "{names:?}");
 }
+
+#[test]
+fn the_end_of_the_last_scan_wakes_the_compaction_that_waits_for_it() {
+    let world = World::new();
+    let engine = world.open();
+    engine.write(put("a", 10, "v")).unwrap();
+    engine.compact().unwrap();
+    engine.write(delete("a", 20)).unwrap();
+    let scans = [engine.scan(b"", None), engine.scan(b"", None)];
+    // The tombstone takes the value's place on the last level once both are there.
+    engine.compact().unwrap();
+    world.bound.store(1_000, Relaxed);
+    world.executor.run_all_due();
+    assert_eq!(
+        engine.statistics().table_tombstones,
+        1,
+        "a scan sees past it"
+    );
+    let [first, last] = scans;
+    drop(first);
+    world.executor.run_all_due();
+    assert_eq!(engine.statistics().table_tombstones, 1);
+    drop(last);
+    // No time passes: nothing but the scan's end can have woken it. What the
+    // scan kept goes first, then the tombstone.
+    world.executor.run_all_due();
+    assert_eq!(engine.statistics().table_tombstones, 0);
+}
+
+#[test]
+fn what_has_expired_on_level_0_of_a_quiet_store_goes() {
+    let world = World::new();
+    world.bound.store(1_000, Relaxed);
+    let engine = world.open();
+    let expiry = Expiry::at_unix_ms(1_000_500);
+    let entry = Entry::value(b"a", Timestamp::from_u64(20), b"short-lived", expiry, 1);
+    engine.write(entry).unwrap();
+    engine.flush().unwrap();
+    world
+        .executor
+        .run_for(std::time::Duration::from_millis(100));
+    assert_eq!(engine.statistics().levels[0].tables, 1);
+    world.executor.run_for(std::time::Duration::from_secs(120));
+    assert_eq!(engine.statistics().table_entries, 0);
+    assert_eq!(engine.statistics().levels[0].tables, 0);
+}

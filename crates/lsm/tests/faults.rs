@@ -13,6 +13,7 @@ use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::{Durability, Engine, Error, Lane, Outbox, Outcome};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -197,7 +198,7 @@ fn a_full_store_waits_for_room_without_taking_it() {
         .memory
         .set_capacity(world.memory.used_bytes() + reserve + 4096);
     let is_of_reserve =
-        |call, path: &std::path::Path| call == Call::AvailableBytes || path.ends_with("RESERVE");
+        |call, path: &Path| call == Call::AvailableBytes || path.ends_with("RESERVE");
     faulty.arm(Fault::at(u64::MAX, ErrorKind::Other).only(is_of_reserve));
     world.executor.run_lane(Lane::Log);
     for _ in 0..100 {
@@ -382,5 +383,37 @@ fn a_missing_file_stops_the_start() {
                 assert_eq!(read(&engine, "b"), Some("v".into()), "{name}");
             }
         }
+    }
+}
+
+/// A process that has no file handle left for the next segment refuses writes
+/// only as long.
+#[test]
+fn a_segment_that_cannot_be_made_is_no_reason_to_poison() {
+    let mut world = World::new();
+    let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+    world.disk = Arc::clone(&faulty) as _;
+    let engine = world.open();
+    let is_segment = |path: &Path| path.extension().is_some_and(|extension| extension == "wal");
+    faulty.arm(
+        Fault::at(0, ErrorKind::Other)
+            .only(move |call, path| call == Call::Create && is_segment(path))
+            .lasting(),
+    );
+    let value = "v".repeat(1000);
+    let write = |timestamp: u64| engine.write(put(&timestamp.to_string(), timestamp, &value));
+    let refused = (1..100)
+        .find(|timestamp| write(*timestamp).is_err())
+        .unwrap();
+    assert!(matches!(write(refused), Err(Error::Io { .. })));
+    assert_eq!(engine.statistics().poisoned, None);
+    faulty.heal();
+    for timestamp in refused..refused + 100 {
+        write(timestamp).unwrap();
+    }
+    drop(engine);
+    let engine = world.open();
+    for timestamp in 1..refused + 100 {
+        assert_eq!(read(&engine, &timestamp.to_string()).as_ref(), Some(&value));
     }
 }

@@ -175,6 +175,34 @@ fn compaction_is_held_to_its_rate() {
     assert_eq!(engine.statistics().compactions, 1);
 }
 
+/// The rate no longer holds once compaction is behind, though a step was put
+/// off for long before that.
+#[test]
+fn a_pause_ends_when_compaction_falls_behind() {
+    let mut world = World::new();
+    world.options.compression = lsm::Compression::None;
+    world.options.compaction_bytes_per_second = 1;
+    world.options.memtable_bytes = 512 << 10;
+    let engine = world.open();
+    let mut number = 0;
+    let mut flush_until = |tables| {
+        while engine.statistics().levels[0].tables < tables {
+            number += 1;
+            let key = format!("{number:05}");
+            engine.write(put(&key, number, &"x".repeat(200))).unwrap();
+            world.executor.run_lane(Lane::Flush);
+        }
+    };
+    flush_until(4);
+    world.executor.run_for(Duration::from_secs(10));
+    flush_until(7);
+    world.executor.run_for(Duration::from_secs(10));
+    assert_eq!(engine.statistics().compactions, 0, "a byte a second");
+    flush_until(8);
+    world.executor.run_for(Duration::from_millis(100));
+    assert_eq!(engine.statistics().compactions, 1);
+}
+
 /// However much is dropped, a step reads a bounded number of bytes.
 #[test]
 fn a_step_is_short_even_where_nothing_is_kept() {

@@ -1,55 +1,47 @@
-//! What requests work with: [`Shared`] belongs to the node, [`Context`] to one
-//! of its runtimes.
+//! What the requests of one runtime work with.
 
 use crate::admission::{Budget, Gate, Uploads};
-use crate::config::NodeConfig;
-use crate::coordinator::{Coordinator, Reading};
+use crate::coordinator::{Coordinator, HedgeBudget};
+use crate::hints::Delivery;
 use crate::http::ReplicaRules;
-use crate::http::connection::{Patience, Progress, SCRATCH_BYTES};
-use crate::metrics::{Metrics, RuntimeMetrics};
-use crate::outbox::Waiters;
-use crate::read_pool::ReadPool;
-use crate::stamping::Stamping;
-use lsm::{Clock, Engine};
+use crate::http::channel::SCRATCH_BYTES;
+use crate::http::progress::{Patience, Progress};
+use crate::metrics::RuntimeMetrics;
+use crate::peer::{
+    self, Answers, Introductions, Link, PeerAddress, PeerEnvironment, Stream, Transport,
+};
+use crate::peers::{Acquaintance, HintLink, Peers};
+use crate::replica::Replica;
+use crate::shared::Shared;
+use crate::submissions::Submissions;
+use crate::waiters::Waiters;
+use bytes::Bytes;
+use lsm::Clock;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::MissedTickBehavior;
 
-/// What all runtimes of a node share.
-pub(crate) struct Shared {
-    /// The node's configuration.
-    pub(crate) config: NodeConfig,
-    /// The node's URL, with the port that it really has.
-    pub(crate) url: Arc<str>,
-    /// The store.
-    pub(crate) engine: Engine,
-    /// The time.
-    pub(crate) clock: Arc<dyn Clock>,
-    /// When the node started, on the monotonic clock.
-    pub(crate) started: Duration,
-    /// Stamps writes.
-    pub(crate) stamping: Arc<Stamping>,
-    /// Reads that may block.
-    pub(crate) read_pool: Arc<ReadPool>,
-    /// Bytes of bodies on their way in.
-    pub(crate) uploads: Uploads,
-    /// Bytes of what is read, on its way out.
-    pub(crate) reading: Reading,
-    /// Ranges on their way out.
-    pub(crate) scans: Arc<Budget>,
-    /// What is counted.
-    pub(crate) metrics: Metrics,
-}
+/// For each request in flight, so many that were answered may still have
+/// something to do: a write whose last replica is slow, or a repair.
+const STRAGGLERS_A_REQUEST: usize = 4;
 
 /// What the requests of one runtime work with. Nothing in it is shared with
 /// other threads, the handles of [`Shared`] aside.
 pub(crate) struct Context {
     shared: Arc<Shared>,
+    /// Which runtime it is.
+    number: usize,
     /// Asks replicas.
     pub(crate) coordinator: Rc<Coordinator>,
+    /// The nodes of the cluster.
+    pub(crate) peers: Rc<Peers>,
+    peer_environment: PeerEnvironment,
+    /// This node's own copy.
+    replica: Rc<Replica>,
     /// Decides who comes in.
     pub(crate) gate: Rc<Gate>,
     /// What this runtime counts.
@@ -71,26 +63,74 @@ pub(crate) struct Registered<'a> {
 }
 
 impl Context {
-    /// The context of runtime `number`.
-    pub(crate) fn new(shared: Arc<Shared>, number: usize) -> Rc<Self> {
-        let waiters = Waiters::new();
-        let coordinator = Rc::new(Coordinator::new(
-            Arc::clone(&shared.url),
-            shared.engine.clone(),
-            Arc::clone(&shared.clock),
-            Arc::clone(&shared.stamping),
-            Arc::clone(&shared.read_pool),
-            shared.reading.clone(),
-            waiters,
-        ));
+    /// The context of runtime `number`, which reaches its peers over `transport`.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        number: usize,
+        transport: &Arc<dyn Transport>,
+    ) -> Rc<Self> {
         let config = &shared.config;
+        let waiters = Waiters::new();
+        let submissions = Rc::new(Submissions::new(
+            shared.engine.clone(),
+            Arc::clone(waiters.writes()),
+        ));
+        let acquaintance = Acquaintance::new(&shared);
+        let peer_environment = PeerEnvironment {
+            clock: Arc::clone(&shared.clock),
+            random: Arc::clone(&shared.random),
+            introductions: Rc::clone(&acquaintance) as Rc<dyn Introductions>,
+            complaints: Arc::clone(&shared.complaints),
+            incoming: Arc::clone(&shared.peer_bytes),
+            value_bytes_max: config.value_bytes_max,
+        };
+        let peers = Peers::new(&shared, |node| {
+            Link::new(
+                config.members.name(node).to_owned(),
+                PeerAddress {
+                    host: config.members.url(node).host().to_owned(),
+                    port: config.members.url(node).port(),
+                },
+                Arc::clone(transport),
+                peer_environment.clone(),
+                Rc::clone(&waiters) as Rc<dyn Answers>,
+            )
+        });
+        acquaintance.introduce(&peers);
+        let replica = Rc::new(Replica {
+            engine: shared.engine.clone(),
+            stamping: Arc::clone(&shared.stamping),
+            membership: shared.membership.clone(),
+            read_pool: Arc::clone(&shared.read_pool),
+            answers: Arc::clone(&shared.answers),
+            submissions,
+            waiters: Rc::clone(&waiters),
+        });
+        let metrics = shared.metrics.of_runtime(number);
+        let in_flight_max = config.requests_in_flight_max.div_ceil(config.threads);
+        let coordinator = Rc::new(Coordinator {
+            clock: Arc::clone(&shared.clock),
+            stamping: Arc::clone(&shared.stamping),
+            replica: Rc::clone(&replica),
+            peers: Rc::clone(&peers),
+            hints: shared.hints.clone(),
+            waiters,
+            ranges: Arc::clone(&shared.ranges),
+            range_batch_bytes: config.range_batch_bytes(),
+            metrics: Arc::clone(&metrics),
+            stragglers: Cell::new(0),
+            stragglers_max: in_flight_max.saturating_mul(STRAGGLERS_A_REQUEST),
+            hedging: HedgeBudget::default(),
+        });
+        let queued_max = config.requests_queued_max.div_ceil(config.threads);
         Rc::new(Self {
+            number,
             coordinator,
-            gate: Gate::new(
-                config.requests_in_flight_max.div_ceil(config.threads),
-                config.requests_queued_max.div_ceil(config.threads),
-            ),
-            metrics: shared.metrics.of_runtime(number),
+            peers,
+            peer_environment,
+            replica,
+            gate: Gate::new(in_flight_max, queued_max),
+            metrics,
             now: Rc::new(Cell::new(shared.clock.monotonic())),
             scratch: Rc::new(RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice())),
             connections: RefCell::default(),
@@ -98,6 +138,49 @@ impl Context {
             is_stopping: Cell::new(false),
             shared,
         })
+    }
+
+    /// Starts what a runtime does beside answering, until it ends.
+    pub(crate) fn spawn_upkeep(self: &Rc<Self>) {
+        let waiters = Rc::clone(&self.coordinator.waiters);
+        tokio::task::spawn_local(waiters.deliver_forever());
+        let submissions = Rc::clone(&self.replica.submissions);
+        tokio::task::spawn_local(submissions.submit_forever());
+        tokio::task::spawn_local(Rc::clone(self).sweep_forever());
+        for link in self.peers.links() {
+            tokio::task::spawn_local(Rc::clone(link).run_forever());
+        }
+        if self.number == 0 {
+            self.spawn_hint_deliveries();
+        }
+    }
+
+    /// The first runtime hands over the hints of all.
+    fn spawn_hint_deliveries(&self) {
+        let reading = Arc::new(Semaphore::new(1));
+        for node in self.shared.config.members.peers() {
+            let receiver = HintLink {
+                node,
+                peers: Rc::clone(&self.peers),
+                waiters: Rc::clone(&self.coordinator.waiters),
+                clock: Arc::clone(&self.shared.clock),
+                timeout: self.shared.config.timeout,
+            };
+            let delivery = Delivery::new(
+                self.shared.hints.clone(),
+                node,
+                Rc::new(receiver),
+                Arc::clone(&reading),
+                Arc::clone(&self.shared.random),
+            );
+            tokio::task::spawn_local(delivery.run());
+        }
+    }
+
+    /// Serves a peer's connection until it ends; `received` came behind the upgrade.
+    pub(crate) async fn welcome(&self, stream: Box<dyn Stream>, received: Bytes) {
+        let environment = self.peer_environment.clone();
+        peer::serve(stream, received, environment, Rc::clone(&self.replica)).await;
     }
 
     /// What all runtimes share.
@@ -135,10 +218,10 @@ impl Context {
         self.shared.config.scan_stall_timeout
     }
 
-    /// What `ack` and `from` may be: a cluster has one node today.
+    /// What `ack` and `from` may be.
     pub(crate) fn replica_rules(&self) -> ReplicaRules {
         ReplicaRules {
-            nodes: 1,
+            nodes: self.shared.config.members.count(),
             default: self.shared.config.replicas_default,
         }
     }
@@ -175,11 +258,14 @@ impl Context {
 
     /// Ends the waits and connections that have lasted too long, and
     /// publishes what the gate counts.
-    pub(crate) fn sweep(&self) {
+    fn sweep(&self) {
         let now = self.shared.clock.monotonic();
         self.now.set(now);
-        self.coordinator.waiters().expire(now);
+        self.coordinator.waiters.expire(now);
         self.gate.expire(now);
+        for node in self.peers.sweep(now) {
+            self.shared.hints.wake(node);
+        }
         let config = &self.shared.config;
         let patience = Patience {
             idle: config.idle_timeout,
@@ -190,6 +276,14 @@ impl Context {
         for connection in self.all_connections() {
             connection.sweep(now, patience);
         }
+        for node in self.shared.config.members.peers() {
+            if let (Some(status), Some(metrics)) = (
+                self.peers.status(node),
+                self.metrics.links.get(node.index()),
+            ) {
+                metrics.publish(&status);
+            }
+        }
         self.metrics.publish(
             self.connections.borrow().len(),
             self.gate.in_flight(),
@@ -199,7 +293,7 @@ impl Context {
 
     /// How often to sweep: an eighth of the shortest time that a sweep ends,
     /// and at least four times a second.
-    pub(crate) fn sweep_period(&self) -> Duration {
+    fn sweep_period(&self) -> Duration {
         let config = &self.shared.config;
         [
             config.timeout,
@@ -212,6 +306,15 @@ impl Context {
         .min()
         .map_or(Duration::MAX, |shortest| shortest / 8)
         .clamp(Duration::from_millis(5), Duration::from_millis(250))
+    }
+
+    async fn sweep_forever(self: Rc<Self>) {
+        let mut ticks = tokio::time::interval(self.sweep_period());
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.sweep();
+        }
     }
 
     fn all_connections(&self) -> Vec<Rc<Progress>> {

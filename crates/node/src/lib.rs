@@ -11,7 +11,10 @@
 //!   orders writes.
 //! - `outbox` brings answers of other threads back to the waiting request:
 //!   those of group commits, and of `read_pool`, where reads may block.
+//! - `membership` remembers which node of which cluster this is.
+//! - `hints` keeps writes that peers missed, and delivers them.
 //! - `executor` gives the store its threads.
+//! - `peer` is how nodes ask each other.
 //! - `metrics` counts.
 
 mod admission;
@@ -19,16 +22,28 @@ mod config;
 mod context;
 mod coordinator;
 mod executor;
+#[doc(hidden)]
+pub mod fuzzing;
+mod hints;
 mod http;
+mod membership;
 mod metrics;
 mod node;
 mod outbox;
+mod peer;
+mod peers;
 mod read_pool;
+mod replica;
 mod runtime;
+mod shared;
+#[doc(hidden)]
+pub mod simulation;
 mod stamping;
 mod submissions;
+mod waiters;
 
 pub use config::{
-    ConfigError, MEMORY_BYTES_MIN, MemorySplit, NodeConfig, ReplicasDefault, bounds, check_url,
+    ConfigError, MEMORY_BYTES_MIN, MemorySplit, NodeConfig, ReplicasDefault, Secret, bounds,
 };
 pub use node::{Node, Seams, StartError};
+pub use peer::{Dialing, PeerAddress, Stream, TcpTransport, Transport};

@@ -7,16 +7,13 @@
 //! admitted end, then their connections, within the configured drain timeout;
 //! the store is flushed and closed and its threads end, within [`CLOSE_MAX`].
 
-use crate::admission::{Budget, TurnBudget, Uploads};
 use crate::config::{ConfigError, NodeConfig};
-use crate::context::Shared;
-use crate::coordinator::Reading;
 use crate::executor::{ThreadExecutor, lock};
-use crate::metrics::Metrics;
-use crate::read_pool::ReadPool;
+use crate::membership::MembershipError;
 use crate::runtime;
-use crate::stamping::Stamping;
-use lsm::{Clock, Disk, Engine, OsRandom, Random, RealDisk, SystemClock};
+use crate::shared::Shared;
+use cluster::NodeUrl;
+use lsm::{Clock, Disk, OsRandom, Random, RealDisk, SystemClock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::SocketAddr;
@@ -76,9 +73,23 @@ pub enum StartError {
     /// The store cannot be opened.
     #[error("cannot open the store: {0}")]
     Store(#[from] lsm::Error),
+    /// The data folder is another node's, or of another cluster.
+    #[error("{0}")]
+    Membership(String),
     /// The system refused a thread or a socket.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
+}
+
+impl From<MembershipError> for StartError {
+    fn from(error: MembershipError) -> Self {
+        match error {
+            MembershipError::File(error) => Self::Store(error),
+            MembershipError::OtherNode { .. } | MembershipError::OtherNodes { .. } => {
+                Self::Membership(error.to_string())
+            }
+        }
+    }
 }
 
 /// A node that serves. It stops when told to, or when it is dropped.
@@ -122,55 +133,11 @@ impl Node {
             .collect::<io::Result<Vec<_>>>()?;
         config.give_port(addresses.first().map_or(0, SocketAddr::port));
 
-        let clock = seams.clock;
-        let started = clock.monotonic();
-        let stamping = Arc::new(Stamping::new(Arc::clone(&clock)));
-        let executor = Arc::new(ThreadExecutor::start(&clock)?);
-        let drop_bound = Arc::clone(&stamping);
-        let environment = lsm::Environment {
-            folder: config.data.clone(),
-            disk: seams.disk,
-            clock: Arc::clone(&clock),
-            random: seams.random,
-            executor: Arc::clone(&executor) as Arc<dyn lsm::Executor>,
-            drop_bound: Arc::new(move || drop_bound.drop_bound()),
-        };
-        let (engine, recovery) = match Engine::open(environment, config.store_options()) {
-            Ok(opened) => opened,
-            Err(error) => {
-                executor.stop();
-                return Err(error.into());
-            }
-        };
-        tracing::info!(
-            entries_replayed = recovery.entries_replayed,
-            torn_bytes = recovery.torn_bytes,
-            orphans_removed = recovery.orphans_removed,
-            "the store is open"
-        );
-        stamping.begin(engine.greatest_timestamp());
-
-        let split = config.memory_split();
+        let executor = Arc::new(ThreadExecutor::start(&seams.clock)?);
         let (stop, stopped) = watch::channel(false);
-        let read_pool = ReadPool::start(&engine, config.read_threads, config.read_queue);
-        let started = read_pool.and_then(|read_pool| {
-            let shared = Arc::new(Shared {
-                url: Arc::from(config.url.as_str()),
-                engine: engine.clone(),
-                clock,
-                started,
-                stamping,
-                read_pool: Arc::new(read_pool),
-                uploads: Uploads::new(split.uploads_short_bytes, split.uploads_long_bytes),
-                reading: Reading {
-                    answers: Budget::new(split.answers_bytes),
-                    ranges: Arc::new(TurnBudget::new(split.ranges_bytes)),
-                    range_batch_bytes: config.range_batch_bytes(),
-                },
-                scans: Budget::new(split.scans_max),
-                metrics: Metrics::new(config.threads),
-                config,
-            });
+        let store_executor = Arc::clone(&executor) as Arc<dyn lsm::Executor>;
+        let started = Shared::open(config, seams, &store_executor).and_then(|shared| {
+            let shared = Arc::new(shared);
             let threads = runtime::start(&shared, sockets, &stopped)?;
             Ok((shared, threads))
         });
@@ -179,11 +146,11 @@ impl Node {
             Err(error) => {
                 // Runtimes that have started end as `stop` is dropped.
                 executor.stop();
-                return Err(error.into());
+                return Err(error);
             }
         };
         let listed: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        tracing::info!(url = %shared.url, addresses = listed.join(","), "the node is serving");
+        tracing::info!(url = %shared.config.url(), addresses = listed.join(","), "the node is serving");
         Ok(Self {
             addresses,
             shared,
@@ -203,8 +170,8 @@ impl Node {
 
     /// The node's URL, with the port that it really has.
     #[must_use]
-    pub fn url(&self) -> &str {
-        &self.shared.url
+    pub fn url(&self) -> &NodeUrl {
+        self.shared.config.url()
     }
 
     /// Stops the node: what was admitted ends, the store is closed. Blocks, for
@@ -255,8 +222,7 @@ impl Node {
         let closer = std::thread::Builder::new()
             .name("closer".to_owned())
             .spawn(move || {
-                shared.read_pool.stop();
-                let result = shared.engine.close();
+                let result = shared.close();
                 executor.stop();
                 // Nobody listens any more when it took too long.
                 let _told = sender.send(result).is_ok();

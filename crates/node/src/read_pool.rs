@@ -3,6 +3,9 @@
 //! A bounded queue and a fixed number of threads. What does not fit is refused
 //! at once: by then the node is as busy as it may be, and waiting longer would
 //! only make every answer later. Answers go to the asking runtime's outbox.
+//!
+//! A pool without threads reads on the spot, for simulations, whose disk does
+//! not block.
 
 use crate::admission::{Allotment, Budget, Refused};
 use crate::executor::lock;
@@ -42,7 +45,11 @@ pub(crate) struct PoolFull;
 pub(crate) struct ReadPool {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Reads on the spot, if there are no threads.
+    on_the_spot: Option<Work>,
 }
+
+type Work = Box<dyn Fn(ReadJob) + Send + Sync>;
 
 struct Shared {
     queue: Mutex<Queue>,
@@ -73,7 +80,7 @@ impl ReadPool {
     fn start_with(
         threads: usize,
         queue_max: usize,
-        work: impl Fn(ReadJob) + Clone + Send + 'static,
+        work: impl Fn(ReadJob) + Clone + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let pool = Self {
             shared: Arc::new(Shared {
@@ -82,6 +89,7 @@ impl ReadPool {
                 queue_max,
             }),
             threads: Mutex::default(),
+            on_the_spot: (threads == 0).then(|| Box::new(work.clone()) as Work),
         };
         for number in 0..threads {
             let shared = Arc::clone(&pool.shared);
@@ -108,6 +116,10 @@ impl ReadPool {
     /// # Errors
     /// [`PoolFull`], or the pool has stopped: then no answer comes.
     pub(crate) fn submit(&self, job: ReadJob) -> Result<(), PoolFull> {
+        if let Some(work) = &self.on_the_spot {
+            work(job);
+            return Ok(());
+        }
         let mut queue = lock(&self.shared.queue);
         if queue.stopped || queue.jobs.len() >= self.shared.queue_max.saturating_add(queue.idle) {
             return Err(PoolFull);

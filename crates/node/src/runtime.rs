@@ -5,8 +5,10 @@
 //! budgets. One acceptor hands each connection to the runtime that has the
 //! fewest; to let the kernel spread them would leave few connections uneven.
 
-use crate::context::{Context, Shared};
+use crate::context::Context;
 use crate::http::connection;
+use crate::peer::{TcpTransport, Transport};
+use crate::shared::Shared;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -159,13 +161,10 @@ fn run(
     mut stop: watch::Receiver<bool>,
 ) {
     let drain_timeout = shared.config.drain_timeout;
-    let context = Context::new(shared, number);
+    let transport: Arc<dyn Transport> = Arc::new(TcpTransport);
+    let context = Context::new(shared, number, &transport);
     scheduler.block_on(async {
-        let waiters = Rc::clone(context.coordinator.waiters());
-        tokio::task::spawn_local(waiters.deliver_forever());
-        let submissions = Rc::clone(context.coordinator.submissions());
-        tokio::task::spawn_local(submissions.submit_forever());
-        tokio::task::spawn_local(sweep_forever(Rc::clone(&context)));
+        context.spawn_upkeep();
         loop {
             tokio::select! {
                 arrival = arrivals.recv() => match arrival {
@@ -200,15 +199,6 @@ fn begin(context: &Rc<Context>, arrival: Arrival) {
             Err(error) => tracing::warn!(%error, "cannot take a connection"),
         }
     });
-}
-
-async fn sweep_forever(context: Rc<Context>) {
-    let mut ticks = tokio::time::interval(context.sweep_period());
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        context.sweep();
-    }
 }
 
 /// Accepts connections on all listeners until the node stops.

@@ -7,13 +7,14 @@
 //! the engine's. That is all a node without peers needs to prove.
 
 use crate::executor::lock;
-use cluster::HybridClock;
+use cluster::{ClockBound, HybridClock};
 use lsm::{Clock, Timestamp};
 use std::sync::{Arc, Mutex};
 
 /// Stamps writes.
 pub(crate) struct Stamping {
     clock: Arc<dyn Clock>,
+    bound: ClockBound,
     state: Mutex<State>,
 }
 
@@ -35,9 +36,10 @@ pub(crate) struct Stamp {
 
 impl Stamping {
     /// A clock that gives no stamps before [`Stamping::begin`].
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(clock: Arc<dyn Clock>, bound: ClockBound) -> Self {
         Self {
             clock,
+            bound,
             state: Mutex::default(),
         }
     }
@@ -59,6 +61,12 @@ impl Stamping {
             timestamp,
             is_pending: true,
         })
+    }
+
+    /// Whether a stamp of another node is near enough to this node's clock to
+    /// be taken.
+    pub(crate) fn is_credible(&self, stamp: Timestamp) -> bool {
+        self.bound.takes(stamp, self.clock.unix_ms())
     }
 
     /// Takes note of a timestamp, so that the next stamp is above it.
@@ -142,7 +150,10 @@ mod tests {
     }
 
     fn at(unix_ms: u64) -> Arc<Stamping> {
-        Arc::new(Stamping::new(Arc::new(Stopped(unix_ms))))
+        Arc::new(Stamping::new(
+            Arc::new(Stopped(unix_ms)),
+            ClockBound::new(Duration::from_secs(3600)),
+        ))
     }
 
     #[test]

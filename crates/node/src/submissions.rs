@@ -25,8 +25,9 @@ pub(crate) struct Submissions {
 struct Submission {
     entry: Entry,
     ticket: u64,
-    /// Pending until the engine has the write: see `stamping`.
-    stamp: Stamp,
+    /// Pending until the engine has the write: see `stamping`. None for a
+    /// write that another node stamped.
+    stamp: Option<Stamp>,
 }
 
 impl Submissions {
@@ -41,7 +42,7 @@ impl Submissions {
     }
 
     /// Notes a write. Its end, be it a refusal, comes to the outbox under `ticket`.
-    pub(crate) fn push(&self, entry: Entry, stamp: Stamp, ticket: u64) {
+    pub(crate) fn push(&self, entry: Entry, stamp: Option<Stamp>, ticket: u64) {
         let mut noted = self.noted.borrow_mut();
         noted.push(Submission {
             entry,
@@ -61,7 +62,7 @@ impl Submissions {
             self.arrived.notified().await;
             std::mem::swap(&mut noted, &mut *self.noted.borrow_mut());
             let batch = noted.drain(..).map(|submission| {
-                stamps.push(submission.stamp);
+                stamps.extend(submission.stamp);
                 (submission.entry, submission.ticket)
             });
             self.engine.submit_batch(batch, &self.outbox);

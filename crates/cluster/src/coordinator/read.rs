@@ -1,10 +1,29 @@
-//! A read.
+//! A read: asks `ack` replicas, and more in place of those that miss or are slow.
+//!
+//! The freshest version among the answers is the read's. What is stale by it
+//! is repaired: written the freshest version.
+//!
+//! **Why a read sees what was acknowledged.** It replies with `ack` answers in
+//! hand, and one of them holds it when the acks overlap.
+//!
+//! **Why reads never go back.** They reply only once the answers that they
+//! count hold the freshest version, so that any later read with overlapping
+//! acks meets one of those replicas. Stale answers beyond these are repaired
+//! in the background.
+//!
+//! **Copies.** A version that was written for `c` copies belongs on the places
+//! `0..c`. Answers from other places count as they are, and those replicas are
+//! left alone. But a version must lie on `from - from / 2` of the replicas for
+//! every read of more than half of them to meet it. While fewer are known to
+//! have it, such reads repair replicas beyond its places too, the lowest
+//! first: not to go back outranks the number of copies.
 
 use super::Verdict;
 use crate::placement::REPLICAS_INLINE;
 use crate::replicas::{Fate, Miss, Replicas};
-use lsm::Entry;
+use lsm::{Entry, Kind};
 use smallvec::SmallVec;
+use std::cmp::Ordering;
 
 /// What has happened to a read. `place` is a replica's place in the key's ranking.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +90,49 @@ pub type ReadActions = SmallVec<[ReadAction; REPLICAS_INLINE + 2]>;
 #[derive(Clone, Debug)]
 pub struct Read {
     replicas: Replicas,
+    stage: Stage,
+    /// How many replicas should be in hand: one more for each that was slow.
+    wanted: u8,
+    /// The places to ask when one is needed.
+    untried: smallvec::IntoIter<[u8; REPLICAS_INLINE]>,
     freshest: Option<Entry>,
+    /// What is known of each replica, by place.
+    places: SmallVec<[Replica; REPLICAS_INLINE]>,
+}
+
+/// How far the read is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Too few replicas have answered, or too few of them hold the freshest version.
+    Gathering,
+    /// The client has its answer.
+    Replied,
+    /// Nothing is left to do.
+    Done,
+}
+
+/// What is known of a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Replica {
+    /// It was not asked.
+    Untried,
+    /// It was asked and has not answered.
+    Asked,
+    /// It has answered `said`, and holds this version.
+    Answered { holds: Version, said: Fate },
+    /// It has answered `said`, and is being written this version.
+    Repairing { with: Version, said: Fate },
+    /// It has not answered, or could not be repaired.
+    Missed(Miss),
+}
+
+/// A version of the key, by what is known now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    /// The freshest that was seen.
+    Freshest,
+    /// One before it, or none.
+    Older,
 }
 
 impl Read {
@@ -83,16 +144,48 @@ impl Read {
         preference: impl IntoIterator<Item = u8>,
         actions: &mut ReadActions,
     ) -> Self {
-        let _ = (preference.into_iter(), actions);
-        Self {
+        let untried: SmallVec<[u8; REPLICAS_INLINE]> = preference.into_iter().collect();
+        let mut read = Self {
             replicas,
+            stage: Stage::Gathering,
+            wanted: replicas.ack,
+            untried: untried.into_iter(),
             freshest: None,
-        }
+            places: SmallVec::from_elem(Replica::Untried, usize::from(replicas.from)),
+        };
+        read.advance(actions);
+        read
     }
 
     /// Takes note of an event, and says what to do.
     pub fn step(&mut self, event: ReadEvent, actions: &mut ReadActions) {
-        let _ = (event, actions);
+        match event {
+            ReadEvent::Answered { place, entry } => self.answered(place, entry),
+            ReadEvent::Missed { place, why } => {
+                if let Some(replica @ Replica::Asked) = self.place(place) {
+                    *replica = Replica::Missed(why);
+                }
+            }
+            ReadEvent::Repaired { place } => {
+                if let Some(replica) = self.place(place)
+                    && let Replica::Repairing { with, said } = *replica
+                {
+                    *replica = Replica::Answered { holds: with, said };
+                }
+            }
+            ReadEvent::RepairMissed { place, why } => {
+                if let Some(replica @ Replica::Repairing { .. }) = self.place(place) {
+                    *replica = Replica::Missed(why);
+                }
+            }
+            ReadEvent::Slow { place } => {
+                if let Some(Replica::Asked | Replica::Repairing { .. }) = self.place(place) {
+                    self.wanted = self.wanted.saturating_add(1);
+                }
+            }
+            ReadEvent::Deadline => self.end(actions),
+        }
+        self.advance(actions);
     }
 
     /// The freshest version that has been seen, be it a tombstone or expired.
@@ -104,6 +197,205 @@ impl Read {
     /// What became of it at each replica, in the order of the ranking. One
     /// that was not asked counts as one that has not answered in time.
     pub fn fates(&self) -> impl Iterator<Item = Fate> {
-        (0..self.replicas.from).map(|_| Fate::Missed(Miss::Timeout))
+        self.places.iter().map(|replica| match replica {
+            Replica::Untried | Replica::Asked => Fate::Missed(Miss::Timeout),
+            Replica::Answered { said, .. } | Replica::Repairing { said, .. } => *said,
+            Replica::Missed(why) => Fate::Missed(*why),
+        })
+    }
+
+    fn place(&mut self, place: u8) -> Option<&mut Replica> {
+        self.places.get_mut(usize::from(place))
+    }
+
+    /// Notes an answer, if one is awaited.
+    fn answered(&mut self, place: u8, entry: Option<Entry>) {
+        if self.place(place) != Some(&mut Replica::Asked) {
+            return;
+        }
+        let said = match &entry {
+            Some(entry) if entry.kind() == Kind::Value => Fate::Value,
+            _ => Fate::Absent,
+        };
+        let rank = entry.as_ref().map(Entry::rank);
+        let holds = match rank.cmp(&self.freshest.as_ref().map(Entry::rank)) {
+            Ordering::Less => Version::Older,
+            Ordering::Equal => Version::Freshest,
+            Ordering::Greater => {
+                self.age();
+                self.freshest = entry;
+                Version::Freshest
+            }
+        };
+        if let Some(replica) = self.place(place) {
+            *replica = Replica::Answered { holds, said };
+        }
+    }
+
+    /// What was the freshest version until now is an older one.
+    fn age(&mut self) {
+        for replica in &mut self.places {
+            if let Replica::Answered { holds: version, .. }
+            | Replica::Repairing { with: version, .. } = replica
+            {
+                *version = Version::Older;
+            }
+        }
+    }
+
+    /// Ends the wait for answers and repairs.
+    fn end(&mut self, actions: &mut ReadActions) {
+        for replica in &mut self.places {
+            if let Replica::Asked | Replica::Repairing { .. } = replica {
+                *replica = Replica::Missed(Miss::Timeout);
+            }
+        }
+        if self.stage == Stage::Gathering {
+            let acks = self.answers();
+            self.reply(Verdict::NotEnough { acks }, actions);
+        }
+    }
+
+    /// Goes on as far as what is known allows.
+    fn advance(&mut self, actions: &mut ReadActions) {
+        let ack = self.replicas.ack;
+        if self.stage == Stage::Gathering {
+            self.ask(actions);
+            let acks = self.answers();
+            if self.is_mended() {
+                self.reply(Verdict::Enough { acks }, actions);
+            } else if acks + self.asked() < ack {
+                self.reply(Verdict::NotEnough { acks }, actions);
+            } else if acks >= ack {
+                self.repair_own(actions);
+                self.repair_beyond(actions);
+            }
+        }
+        if self.stage == Stage::Replied {
+            self.repair_own(actions);
+            if self.asked() + self.repairing() == 0 {
+                self.stage = Stage::Done;
+                actions.push(ReadAction::Done);
+            }
+        }
+    }
+
+    fn reply(&mut self, verdict: Verdict, actions: &mut ReadActions) {
+        self.stage = Stage::Replied;
+        actions.push(ReadAction::Reply(verdict));
+    }
+
+    /// Asks until enough replicas are in hand, or none is left.
+    fn ask(&mut self, actions: &mut ReadActions) {
+        while self.answers() + self.asked() < self.wanted
+            && let Some(place) = self.untried.next()
+        {
+            if let Some(replica @ Replica::Untried) = self.place(place) {
+                *replica = Replica::Asked;
+                actions.push(ReadAction::Ask { place });
+            }
+        }
+    }
+
+    /// Whether `ack` answers are as they should be: fresh, or not to be repaired.
+    fn is_mended(&self) -> bool {
+        let beyond = self.places.iter().skip(self.copies());
+        let left_alone = beyond.filter(|replica| replica.is_stale()).count() as u8;
+        self.fresh() >= self.holders_min() && self.fresh() + left_alone >= self.replicas.ack
+    }
+
+    /// Repairs what is stale on the places that the freshest version belongs on.
+    fn repair_own(&mut self, actions: &mut ReadActions) {
+        for place in 0..self.copies() {
+            self.repair(place, actions);
+        }
+    }
+
+    /// Repairs beyond those places as long as too few would hold the freshest version.
+    fn repair_beyond(&mut self, actions: &mut ReadActions) {
+        for place in self.copies()..self.places.len() {
+            // One that is being written an older version is looked at again after that.
+            if self.fresh() + self.repairing() >= self.holders_min() {
+                return;
+            }
+            self.repair(place, actions);
+        }
+    }
+
+    fn repair(&mut self, place: usize, actions: &mut ReadActions) {
+        if let Some(replica) = self.places.get_mut(place)
+            && let Replica::Answered {
+                holds: Version::Older,
+                said,
+            } = *replica
+        {
+            let with = Version::Freshest;
+            *replica = Replica::Repairing { with, said };
+            let place = place as u8;
+            actions.push(ReadAction::Repair { place });
+        }
+    }
+
+    /// The number of places that the freshest version belongs on.
+    fn copies(&self) -> usize {
+        let copies = self.freshest.as_ref().map_or(0, Entry::copies);
+        usize::from(copies.min(self.replicas.from))
+    }
+
+    /// How many replicas must hold the freshest version for no later read to miss it.
+    fn holders_min(&self) -> u8 {
+        let Replicas { from, .. } = self.replicas;
+        if self.replicas.overlap() {
+            from - from / 2
+        } else {
+            0
+        }
+    }
+
+    fn asked(&self) -> u8 {
+        self.count(|replica| matches!(replica, Replica::Asked))
+    }
+
+    fn answers(&self) -> u8 {
+        self.count(|replica| {
+            matches!(
+                replica,
+                Replica::Answered { .. } | Replica::Repairing { .. }
+            )
+        })
+    }
+
+    fn repairing(&self) -> u8 {
+        self.count(|replica| matches!(replica, Replica::Repairing { .. }))
+    }
+
+    fn fresh(&self) -> u8 {
+        self.count(|replica| {
+            matches!(
+                replica,
+                Replica::Answered {
+                    holds: Version::Freshest,
+                    ..
+                }
+            )
+        })
+    }
+
+    fn count(&self, is: impl Fn(&Replica) -> bool) -> u8 {
+        // There are as many places as `from`, a u8, says.
+        self.places.iter().filter(|replica| is(replica)).count() as u8
+    }
+}
+
+impl Replica {
+    /// Whether it holds an older version and is not being repaired.
+    fn is_stale(&self) -> bool {
+        matches!(
+            self,
+            Self::Answered {
+                holds: Version::Older,
+                ..
+            }
+        )
     }
 }

@@ -1,6 +1,11 @@
 use super::*;
 use crate::options::{Command, ServeOptions};
-use crate::values::Size;
+use crate::values::{Size, Switch};
+
+/// A machine without files.
+fn no_file(_: &Path) -> io::Result<String> {
+    Err(io::ErrorKind::NotFound.into())
+}
 
 /// What is written where.
 #[derive(Clone, Copy, Default)]
@@ -82,16 +87,19 @@ fn layers_add_up() {
         arguments: &["--url", "http://localhost:1"],
         environment: &[("KVORUM_DATA", "from/environment"), ("HOME", "/")],
         file: Some(
-            "memory = \"1GiB\"\ncompaction = false\nfilter = 0.5\nlisten = [\"1.1.1.1:1\", \"[::]:2\"]",
+            "memory = \"1GiB\"\ncompaction = false\nfilter = 0.5\nlisten = [\"1.1.1.1:1\", \"[::]:2\"]\n\
+             accept-empty = true\ncluster = [\"http://localhost:1\", \"b=http://localhost:2\"]",
         ),
     };
     let options = written.options();
-    assert_eq!(options.url.as_deref(), Some("http://localhost:1"));
+    assert_eq!(options.url, Some("http://localhost:1".parse().unwrap()));
     assert_eq!(options.data, Some("from/environment".into()));
     assert_eq!(options.memory, Some(Size(1 << 30)));
     assert_eq!(options.filter.0, Some(0.5));
     assert_eq!(options.listen.len(), 2);
-    let config = options.node_config().unwrap();
+    assert_eq!(options.accept_empty, Switch::On);
+    let config = options.node_config(&no_file).unwrap();
+    assert_eq!(config.members.count(), 2);
     assert!(!config.compaction);
     assert_eq!(config.memory_bytes, 1 << 30);
 }
@@ -253,7 +261,7 @@ fn what_cannot_be_beside_other_options_is_refused_by_its_place() {
         let Command::Serve(options) = &parsed.cli.command else {
             panic!("these words mean serve")
         };
-        let error = options.node_config().unwrap_err();
+        let error = options.node_config(&no_file).unwrap_err();
         parsed.refuse(&error).line().to_owned()
     };
     let file = "url = \"http://h:1\"\ndata = \"d\"\nmemory = \"128MiB\"\nreplicas = \"1/2\"";

@@ -2,6 +2,8 @@ use super::*;
 use crate::layers::Key;
 use clap::CommandFactory;
 use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
 
 /// The page that describes every option.
 const PAGE: &str = include_str!("../../../../docs/configuration.md");
@@ -14,6 +16,17 @@ fn serve(words: &[&str]) -> ServeOptions {
     }
 }
 
+/// The node that these words describe. There is one file, with a secret.
+fn node(words: &[&str]) -> Result<NodeConfig, OptionError> {
+    serve(words).node_config(&|file| {
+        if file == Path::new("secret.txt") {
+            Ok("0123456789abcdef\n".to_owned())
+        } else {
+            Err(io::ErrorKind::NotFound.into())
+        }
+    })
+}
+
 const LEAST: [&str; 4] = ["--url", "http://localhost:8080", "--data", "d"];
 
 #[test]
@@ -24,17 +37,25 @@ fn the_definition_is_sound() {
 #[test]
 fn defaults_are_those_of_the_node() {
     let memory = [&LEAST[..], &["--memory", "128MiB"]].concat();
-    let config = serve(&memory).node_config().unwrap();
-    let expected = NodeConfig::new("http://localhost:8080", "d");
+    let config = node(&memory).unwrap();
+    let url: NodeUrl = "http://localhost:8080".parse().unwrap();
+    let expected = NodeConfig::new(url, "d");
     assert_eq!(format!("{config:?}"), format!("{expected:?}"));
 }
 
 #[test]
 fn every_option_reaches_the_node() {
-    let untouched = format!("{:?}", serve(&LEAST).node_config().unwrap());
+    let untouched = format!("{:?}", node(&LEAST).unwrap());
     for (name, value) in [
         ("--listen", "127.0.0.1:1"),
+        ("--cluster", "n=http://localhost:8080"),
         ("--name", "n"),
+        ("--cluster-secret-file", "secret.txt"),
+        ("--accept-cluster-change", "on"),
+        ("--accept-empty", "on"),
+        ("--clock-drift-max", "7m"),
+        ("--hint-bytes-max", "777MiB"),
+        ("--hint-age-max", "7m"),
         ("--replicas", "1/1"),
         ("--memory", "1TiB"),
         ("--durability", "os"),
@@ -59,40 +80,109 @@ fn every_option_reaches_the_node() {
         ("--scan-stall-timeout", "777ms"),
         ("--drain-timeout", "777ms"),
     ] {
-        let words = [&LEAST[..], &[name, value]].concat();
-        let config = serve(&words).node_config().unwrap();
+        let word = format!("{name}={value}");
+        let words = [&LEAST[..], &[&word]].concat();
+        let config = node(&words).unwrap();
         assert_ne!(format!("{config:?}"), untouched, "{name}");
     }
 }
 
 #[test]
-fn a_cluster_is_its_own_node_alone() {
-    for (cluster, word) in [
-        ("http://localhost:8080", None),
-        ("http://localhost:8080/", None),
-        ("http://localhost:8081", Some("does not name this node")),
+fn a_cluster_is_a_list_that_holds_the_node() {
+    let with = |words: &[&str]| node(&[&LEAST[..], words].concat());
+    let names = |config: &NodeConfig| config.members.names().collect::<Vec<_>>().join(" ");
+    for (words, expected, own) in [
+        (&[][..], "http://localhost:8080", "http://localhost:8080"),
+        (&["--name", "a"], "a", "a"),
         (
-            "http://localhost:8080,http://localhost:8081",
-            Some("not supported yet"),
+            &["--cluster", "http://LocalHost:8080/"],
+            "http://localhost:8080",
+            "http://localhost:8080",
+        ),
+        (
+            &[
+                "--cluster",
+                "b=http://localhost:8080,a=http://localhost:8081",
+            ],
+            "a b",
+            "b",
+        ),
+        (
+            &["--name", "b", "--cluster", "b=http://localhost:8080"],
+            "b",
+            "b",
         ),
     ] {
-        let words = [&LEAST[..], &["--cluster", cluster]].concat();
-        let result = serve(&words).node_config();
-        match word {
-            None => assert!(result.is_ok(), "{cluster}"),
-            Some(word) => {
-                let failure = result.unwrap_err();
-                assert!(failure.problem.contains(word), "{}", failure.problem);
-            }
-        }
+        let config = with(words).unwrap();
+        assert_eq!(
+            (&*names(&config), config.name()),
+            (expected, own),
+            "{words:?}"
+        );
     }
+    for (words, option, word) in [
+        (
+            &["--cluster", "http://localhost:8081"][..],
+            "cluster",
+            "does not name this node",
+        ),
+        (
+            &[
+                "--cluster",
+                "http://localhost:8080,a=http://localhost:8080/",
+            ],
+            "cluster",
+            "twice",
+        ),
+        (
+            &[
+                "--cluster",
+                "a=http://localhost:8080,a=http://localhost:8081",
+            ],
+            "cluster",
+            "two nodes called a",
+        ),
+        (
+            &["--name", "a", "--cluster", "http://localhost:8080"],
+            "name",
+            "write a=http://localhost:8080 there",
+        ),
+    ] {
+        let error = with(words).unwrap_err();
+        assert_eq!(error.option, option, "{words:?}: {error:?}");
+        assert!(error.problem.contains(word), "{words:?}: {error:?}");
+    }
+}
+
+#[test]
+fn a_switch_for_once_can_stand_alone() {
+    for (words, expected) in [
+        (&[][..], false),
+        (&["--accept-empty"], true),
+        (&["--accept-empty=on"], true),
+        (&["--accept-empty=off"], false),
+        (&["--accept-empty", "--name", "n"], true),
+    ] {
+        let config = node(&[&LEAST[..], words].concat()).unwrap();
+        assert_eq!(config.accept_empty, expected, "{words:?}");
+        assert!(!config.accept_cluster_change, "{words:?}");
+    }
+}
+
+#[test]
+fn the_secret_reaches_the_node_and_is_not_shown() {
+    let words = [&LEAST[..], &["--cluster-secret-file", "secret.txt"]].concat();
+    let config = node(&words).unwrap();
+    assert!(!format!("{config:?}").contains("0123"));
+    let secret = config.cluster_secret.unwrap();
+    assert_eq!(secret.as_bytes(), b"0123456789abcdef");
 }
 
 #[test]
 fn what_cannot_be_beside_other_options_is_named_by_its_option() {
     for (words, option, word) in [
         (
-            &["--memory", "128MiB", "--value-bytes-max", "32MiB"],
+            &["--memory", "128MiB", "--value-bytes-max", "32MiB"][..],
             "value-bytes-max",
             "eighth",
         ),
@@ -106,9 +196,19 @@ fn what_cannot_be_beside_other_options_is_named_by_its_option() {
             "replicas",
             "number of nodes",
         ),
+        (
+            &["--cluster", "http://localhost:8080,http://10.0.0.5:8080"],
+            "cluster-secret-file",
+            "http://10.0.0.5:8080",
+        ),
+        (
+            &["--cluster-secret-file", "absent.txt"],
+            "cluster-secret-file",
+            "cannot read absent.txt",
+        ),
     ] {
         let words = [&LEAST[..], words].concat();
-        let error = serve(&words).node_config().unwrap_err();
+        let error = node(&words).unwrap_err();
         assert_eq!(error.option, option);
         assert!(error.problem.contains(word), "{}", error.problem);
     }
@@ -117,6 +217,8 @@ fn what_cannot_be_beside_other_options_is_named_by_its_option() {
         "memory_bytes",
         "filter_false_positive_rate",
         "replicas_default",
+        "cluster_secret",
+        "clock_drift_max",
         "scans_max",
     ] {
         assert!(names.contains(&option_of(field)), "{field}");

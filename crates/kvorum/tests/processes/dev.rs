@@ -1,23 +1,29 @@
 //! The local cluster: it starts, it says how to use it, and it leaves nothing behind.
 
-use crate::support::{Process, free_port, kvorum, request, until_closed};
+use crate::support::{Process, free_port, free_ports, kvorum, request, until, until_closed};
 use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
-/// A cluster that has said that it is up, and what it said.
-fn started(port: u16, data: &Path) -> (Process, String) {
-    let port = port.to_string();
-    let mut command = kvorum(&["dev", "--port", &port]);
+/// A cluster of so many nodes.
+fn dev(nodes: u16, port: u16, data: &Path) -> Command {
+    let (nodes, port) = (nodes.to_string(), port.to_string());
+    let mut command = kvorum(&["dev", "--nodes", &nodes, "--port", &port]);
     command.arg("--data").arg(data);
     // As a terminal has it: Ctrl-C goes to the whole group.
     command.process_group(0);
     // A variable that would keep the node from starting is not passed on.
     command.env("KVORUM_LISTEN", "192.0.2.1:1");
     command.args(["--", "--memory", "128MiB"]);
-    let mut dev = Process::spawn(&mut command);
+    command
+}
+
+/// A cluster that has said that it is up, and what it said.
+fn started(nodes: u16, port: u16, data: &Path) -> (Process, String) {
+    let mut dev = Process::spawn(&mut dev(nodes, port, data));
     let mut said = String::new();
     let mut stdout = BufReader::new(dev.child.stdout.take().unwrap());
     while !said.contains("/v0/entities") {
@@ -27,12 +33,30 @@ fn started(port: u16, data: &Path) -> (Process, String) {
     (dev, said)
 }
 
-/// The one child of a process.
-fn child_of(dev: &Process) -> Pid {
+/// The children of a process, in the order in which they were started.
+fn children_of(dev: &Process) -> Vec<Pid> {
     let pid = dev.pid().as_raw_pid();
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    let child = children.trim().parse().unwrap();
-    Pid::from_raw(child).unwrap()
+    let children = children.split_whitespace();
+    children
+        .map(|child| Pid::from_raw(child.parse().unwrap()).unwrap())
+        .collect()
+}
+
+/// The one child of a process.
+fn child_of(dev: &Process) -> Pid {
+    let children = children_of(dev);
+    assert_eq!(children.len(), 1);
+    children[0]
+}
+
+/// The name of the node on `port`, once it answers.
+fn name_of(port: u16) -> String {
+    until("the status of a node", || {
+        let (status, page) = request(port, "GET", "/v0/status", b"")?;
+        let page: serde_json::Value = serde_json::from_slice(&page).ok()?;
+        (status == 200).then(|| page["name"].as_str().unwrap().to_owned())
+    })
 }
 
 #[test]
@@ -40,7 +64,7 @@ fn it_says_what_to_try_and_stops_on_a_signal_with_its_data_kept() {
     let folder = tempfile::tempdir().unwrap();
     for (signal, status) in [(Signal::INT, 404), (Signal::TERM, 200)] {
         let port = free_port();
-        let (mut dev, said) = started(port, folder.path());
+        let (mut dev, said) = started(1, port, folder.path());
         let entity = format!("http://127.0.0.1:{port}/v0/entity?id=hello");
         assert_eq!(said.matches("  curl ").count(), 3, "{said}");
         assert!(said.contains(&entity), "{said}");
@@ -71,7 +95,7 @@ fn it_says_what_to_try_and_stops_on_a_signal_with_its_data_kept() {
 fn its_nodes_end_with_it_even_when_it_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
-    let (mut dev, _) = started(port, folder.path());
+    let (mut dev, _) = started(1, port, folder.path());
     dev.signal(Signal::KILL);
     // The pipe of stderr is the node's too: its end is the end of both.
     dev.end();
@@ -82,7 +106,7 @@ fn its_nodes_end_with_it_even_when_it_is_killed() {
 fn a_node_that_dies_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
-    let (mut dev, _) = started(port, folder.path());
+    let (mut dev, _) = started(1, port, folder.path());
     kill_process(child_of(&dev), Signal::KILL).unwrap();
     let end = dev.end();
     assert_eq!(end.code, Some(1));
@@ -102,4 +126,71 @@ fn a_port_in_use_is_one_line() {
         end.line().contains(&port) && end.line().contains("--port"),
         "{end:?}"
     );
+}
+
+#[test]
+fn three_nodes_know_their_names_and_end_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_ports(3);
+    let (mut dev, said) = started(3, port, folder.path());
+    for number in 1..=3 {
+        let name = format!("node-{number}");
+        let port = port + number - 1;
+        assert_eq!(name_of(port), name);
+        assert!(said.contains(&format!("{name}  http://127.0.0.1:{port}")));
+        assert!(folder.path().join(name).join("MANIFEST").exists());
+    }
+    assert_eq!(said.matches("  curl ").count(), 3, "{said}");
+    assert_eq!(said.matches("&ack=2&from=3").count(), 2, "{said}");
+    kill_process_group(dev.pid(), Signal::INT).unwrap();
+    assert_eq!(dev.end().code, Some(0));
+    for port in port..port + 3 {
+        assert!(TcpListener::bind(("127.0.0.1", port)).is_ok(), "{port}");
+    }
+}
+
+#[test]
+fn a_node_of_several_that_dies_starts_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_ports(2);
+    let (mut dev, _) = started(2, port, folder.path());
+    let before = children_of(&dev);
+    kill_process(before[1], Signal::KILL).unwrap();
+    let after = until("another child", || {
+        let after = children_of(&dev);
+        (after.len() == 2 && after != before).then_some(after)
+    });
+    assert!(after.contains(&before[0]), "the other one was left alone");
+    assert_eq!(name_of(port + 1), "node-2");
+    // A frozen one stops with the others all the same, and in order.
+    kill_process(before[0], Signal::STOP).unwrap();
+    dev.signal(Signal::INT);
+    let end = dev.end();
+    assert_eq!(end.code, Some(0));
+    let stopped = end
+        .stderr
+        .lines()
+        .filter(|line| line.ends_with("serve: stopped"));
+    assert_eq!(stopped.count(), 2, "{end:?}");
+    assert!(
+        end.stderr.contains("node-2") && end.stderr.contains("it starts again"),
+        "{end:?}"
+    );
+}
+
+#[test]
+fn another_number_of_nodes_is_refused_and_leaves_the_data_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut cluster, _) = started(1, free_port(), folder.path());
+    cluster.signal(Signal::INT);
+    assert_eq!(cluster.end().code, Some(0));
+
+    let end = Process::spawn(&mut dev(3, free_ports(3), folder.path())).end();
+    assert_eq!(end.code, Some(2));
+    let name = folder.path().to_str().unwrap();
+    for word in ["--nodes 3: ", name, "1 node", "--nodes 1", "--data"] {
+        assert!(end.line().contains(word), "{word}: {end:?}");
+    }
+    assert!(!folder.path().join("node-2").exists());
+    started(1, free_port(), folder.path());
 }

@@ -98,9 +98,30 @@ fn bad_options_are_one_line() {
             &["--cluster", "its own URL"],
         ),
         (
-            with(&["--cluster", "http://127.0.0.1:1,http://127.0.0.1:2"]),
-            &["--cluster", "http://127.0.0.1:2", "not supported yet"],
+            with(&["--cluster", "http://127.0.0.1:1,a=HTTP://127.0.0.1:01/"]),
+            &["--cluster", "http://127.0.0.1:1 twice"],
         ),
+        (
+            with(&["--cluster", "a=http://127.0.0.1:1,a=http://127.0.0.1:2"]),
+            &["--cluster", "two nodes called a"],
+        ),
+        (
+            with(&["--cluster", "=http://127.0.0.1:1"]),
+            &["--cluster", "name is empty"],
+        ),
+        (
+            with(&["--cluster", "http://127.0.0.1:1,http://10.0.0.5:1"]),
+            &["--cluster-secret-file", "http://10.0.0.5:1", "secret"],
+        ),
+        (
+            with(&["--cluster-secret-file", "no-such-file"]),
+            &["--cluster-secret-file", "cannot read no-such-file"],
+        ),
+        (
+            with(&["--accept-empty=maybe"]),
+            &["--accept-empty", "on", "off"],
+        ),
+        (with(&["--name", "a b"]), &["--name", "a b", "no space"]),
         (with(&["--log", "verbose"]), &["--log", "info", "debug"]),
         (
             with(&["--config", "no-such.toml"]),
@@ -108,10 +129,16 @@ fn bad_options_are_one_line() {
         ),
         (with(&["stray"]), &["stray"]),
         (vec!["dev", "--nodes", "0"], &["--nodes"]),
+        (vec!["dev", "--nodes", "256"], &["--nodes", "255"]),
         (
-            vec!["dev", "--nodes", "3"],
-            &["--nodes 3", "not supported yet"],
+            vec!["dev", "--port", "65534"],
+            &["--port", "not enough ports"],
         ),
+        (
+            vec!["dev", "--", "--cluster", "http://127.0.0.1:1"],
+            &["--cluster", "--nodes"],
+        ),
+        (vec!["dev", "--", "--name", "a"], &["--name", "node-1"]),
         (vec!["dev", "--port", "0"], &["--port"]),
         (vec!["dev", "--port", "65536"], &["--port", "65535"]),
         (vec!["dev", "--", "--bogus"], &["--bogus"]),

@@ -25,6 +25,19 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
+/// The first of `count` ports of 127.0.0.1 in a row that were free a moment ago.
+pub(crate) fn free_ports(count: u16) -> u16 {
+    until("free ports in a row", || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let first = listener.local_addr().unwrap().port();
+        let last = first.checked_add(count - 1)?;
+        let others: io::Result<Vec<_>> = (first + 1..=last)
+            .map(|port| TcpListener::bind(("127.0.0.1", port)))
+            .collect();
+        others.is_ok().then_some(first)
+    })
+}
+
 /// Looks until something is there.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();

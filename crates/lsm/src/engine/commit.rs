@@ -22,7 +22,6 @@ use crate::error::Error;
 use crate::executor::Lane;
 use crate::options::Durability;
 use crate::sync::lock;
-use crate::table::{Access, Interrupt};
 use crate::timestamp::Timestamp;
 use crate::wal::LogWriter;
 use std::sync::Arc;
@@ -39,12 +38,17 @@ const LINGER: Duration = Duration::from_micros(200);
 /// Slowdowns below this are not worth a timer.
 const SLOWDOWN_MIN: Duration = Duration::from_micros(200);
 
+/// With [`Durability::Os`] the log is synced, aside from the commits, whenever
+/// so many bytes are not: else the freeze of a memtable, whose segment ends
+/// synced, would sync all of it while the writers wait.
+const WRITEBACK_BYTES: u64 = 1 << 20;
+
 /// What only the holder of the commit lock touches.
 pub(super) struct Committer {
     pub(super) log: LogWriter,
     /// The arrival of the next record.
     pub(super) next_arrival: u64,
-    /// Whether an interval sync is on its way.
+    /// Whether a sync aside from the commits is on its way.
     pub(super) sync_scheduled: bool,
 }
 
@@ -71,6 +75,7 @@ enum Progress {
 impl Inner {
     /// Writes on the caller's thread, as the leader of a group or by another's lead.
     pub(super) fn write(self: &Arc<Self>, entry: Entry) -> Result<Applied, Error> {
+        let _tenure = self.tenure.hold()?;
         let cell = Arc::new(OutcomeCell::default());
         let outbox: Arc<dyn Outbox> = Arc::clone(&cell) as _;
         self.enqueue(&mut lock(&self.queue), entry, &outbox, 0)?;
@@ -199,7 +204,13 @@ impl Inner {
                     self.spawn(Lane::Log, interval, Self::sync_log);
                 }
             }
-            Durability::Os => {}
+            Durability::Os => {
+                if committer.log.unsynced_bytes() >= WRITEBACK_BYTES
+                    && !std::mem::replace(&mut committer.sync_scheduled, true)
+                {
+                    self.spawn(Lane::Log, Duration::ZERO, Self::sync_log);
+                }
+            }
         }
         Ok(())
     }
@@ -256,9 +267,12 @@ fn append(committer: &mut Committer, group: &Group) -> Result<u64, Error> {
         .append(group.iter().map(|pending| &pending.entry))
 }
 
-/// The greatest timestamp at or above `entry`'s own among the versions of its
-/// key outside the active memtable, the identical version aside. With sound
-/// clocks nothing there is so new, and nothing is looked up.
+/// The greatest timestamp at or above `entry`'s own that may be among the
+/// versions of its key outside the active memtable, the identical version aside.
+///
+/// Asked under the commit lock, so it never reads the disk: hints and repairs
+/// bring old timestamps all the time, for which every newer table would have to
+/// be asked. See [`Tables::newest_beside`](super::state::Tables::newest_beside).
 fn newest_elsewhere(state: &State, entry: &Entry) -> Option<Timestamp> {
     let floor = entry.timestamp();
     let other = |held: Entry| (held.rank() != entry.rank()).then(|| held.timestamp());
@@ -268,19 +282,5 @@ fn newest_elsewhere(state: &State, entry: &Entry) -> Option<Timestamp> {
             newest = newest.max(memtable.newest(entry.key()).and_then(other));
         }
     }
-    if state.tables.greatest_timestamp() >= floor {
-        match state
-            .tables
-            .newest(entry.key(), None, floor, Access::MayRead)
-        {
-            Ok(held) => newest = newest.max(held.and_then(other)),
-            Err(Interrupt::Failed(error)) => {
-                // The write itself is stored. To claim the newest possible would
-                // only make its coordinator stamp it anew, so claim what is known.
-                tracing::error!(%error, "could not read a newer version of a key");
-            }
-            Err(Interrupt::WouldBlock) => {}
-        }
-    }
-    newest
+    newest.max(state.tables.newest_beside(entry))
 }

@@ -1,14 +1,15 @@
 //! Compaction: merges tables down the levels, a step at a time.
 //!
 //! What to merge is decided by a pure function, [`pick`]. A compaction is a
-//! row of short jobs, each of which reads about a megabyte: between them it
-//! can be paced, ended, and interleaved with anything else.
+//! row of short jobs, each of which reads some blocks: between them it can be
+//! paced, ended, and interleaved with anything else. It rests as long as it
+//! works, or longer, as its rate demands, unless it falls behind.
 //!
 //! A compaction that fails, for want of room or because an input is damaged, is
 //! tried again, less and less often. Writers do not wait for one that cannot work.
 
 use super::Inner;
-use super::flush::{Change, Output};
+use super::flush::{Change, Output, REST_MAX};
 use super::scan::LevelSource;
 use crate::compaction::LEVELS;
 use crate::compaction::pick::{Pick, PickSettings, Reason, may_become_due, pick, pick_all};
@@ -27,13 +28,18 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// How many bytes a step reads before it gives the lane back.
-const STEP_BYTES: u64 = 1 << 20;
+/// About a millisecond's work: a core is not kept from a request for longer.
+const STEP_BYTES: u64 = 128 << 10;
 
 /// With so many level-0 tables their compaction is due.
 const LEVEL_0_TABLES_DUE: usize = 4;
 
 /// With so many level-0 tables compaction is no longer held to its rate.
 const LEVEL_0_TABLES_HURRY: usize = 8;
+
+/// The longest that a step is put off before it is asked again whether
+/// compaction has fallen behind: a stalled writer waits for that.
+const PACE_DELAY_MAX: Duration = Duration::from_millis(100);
 
 /// How long compaction rests before it looks for what time alone has made due.
 const REST: Duration = Duration::from_secs(60);
@@ -42,6 +48,8 @@ const REST: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(super) struct Compacting {
     current: Option<Compaction>,
+    /// When the next step is due by the configured rate, on the monotonic clock.
+    paced_until: Duration,
     /// For each level the key after which the next pick starts.
     cursors: [Option<Bytes>; LEVELS],
 }
@@ -86,7 +94,9 @@ impl Inner {
     /// The compaction job: one step, and the next job.
     fn run_compaction(self: &Arc<Self>) {
         self.compaction_scheduled.store(false, Relaxed);
-        if self.is_closed() || self.check_poison().is_err() {
+        // A reader may have held one when it was flushed: here nobody waits.
+        self.free_retired();
+        if self.check_poison().is_err() {
             return;
         }
         let started = self.environment.clock.monotonic();
@@ -94,7 +104,29 @@ impl Inner {
         if started < due {
             return self.wake_compaction_at(due);
         }
-        let step = self.compact_step(&mut lock(&self.compacting));
+        let (step, delay) = {
+            let mut compacting = lock(&self.compacting);
+            // Under the lock: a close has given up the compaction that was
+            // under way, or will, and none may begin after it.
+            if self.is_closing() {
+                return;
+            }
+            let delay = self.pacing_delay(&compacting, started);
+            if !delay.is_zero() {
+                return self.schedule_compaction(delay);
+            }
+            let step = self.compact_step(&mut compacting);
+            let now = self.environment.clock.monotonic();
+            compacting.paced_until = match step {
+                Ok(Step::Merged(bytes)) => {
+                    let took = now.saturating_sub(started);
+                    let rest = now.saturating_add(took.min(REST_MAX));
+                    rest.max(started.saturating_add(self.pace(bytes)))
+                }
+                _ => Duration::ZERO,
+            };
+            (step, self.pacing_delay(&compacting, now))
+        };
         self.note_step(&step);
         match step {
             Ok(Step::Idle) => {
@@ -102,10 +134,7 @@ impl Inner {
                     self.wake_compaction_at(started.saturating_add(REST));
                 }
             }
-            Ok(Step::Merged(bytes)) => {
-                let took = self.environment.clock.monotonic().saturating_sub(started);
-                self.schedule_compaction(self.pace(bytes).saturating_sub(took));
-            }
+            Ok(Step::Merged(_)) => self.schedule_compaction(delay),
             Ok(Step::Finished) => {
                 self.end_stall();
                 self.schedule_compaction(Duration::ZERO);
@@ -134,13 +163,20 @@ impl Inner {
         }
     }
 
-    /// How long `bytes` may take at the configured rate; no time when compaction is behind.
+    /// How long `bytes` may take at the configured rate.
     fn pace(&self, bytes: u64) -> Duration {
+        let rate = self.options.compaction_bytes_per_second.max(1);
+        Duration::from_secs_f64(bytes as f64 / rate as f64)
+    }
+
+    /// How long the next step is put off now; no time when compaction is
+    /// behind. Asked again soon, since it may fall behind meanwhile.
+    fn pacing_delay(&self, compacting: &Compacting, now: Duration) -> Duration {
         if self.state.load().tables.levels()[0].len() >= LEVEL_0_TABLES_HURRY {
             return Duration::ZERO;
         }
-        let rate = self.options.compaction_bytes_per_second.max(1);
-        Duration::from_secs_f64(bytes as f64 / rate as f64)
+        let left = compacting.paced_until.saturating_sub(now);
+        left.min(PACE_DELAY_MAX)
     }
 
     /// Compacts until the current or next compaction is complete, or compaction is stuck.
@@ -175,15 +211,29 @@ impl Inner {
         self.flush_all()?;
         let mut compacting = lock(&self.compacting);
         while compacting.current.is_some() {
+            self.check_closing()?;
             self.compact_step(&mut compacting)?;
         }
+        self.check_closing()?;
         if let Some(pick) = pick_all(&self.state.load().tables.summaries()) {
             compacting.current = Some(self.start(pick));
-            while let Step::Merged(_) = self.compact_step(&mut compacting)? {}
+            while let Step::Merged(_) = self.compact_step(&mut compacting)? {
+                self.check_closing()?;
+            }
         }
         drop(compacting);
         self.end_stall();
         Ok(())
+    }
+
+    /// Refuses to begin or go on with a compaction while the engine is closed:
+    /// the close gives up what is under way.
+    fn check_closing(&self) -> Result<(), Error> {
+        if self.is_closing() {
+            Err(Error::Closed)
+        } else {
+            Ok(())
+        }
     }
 
     /// Gives up a compaction that is under way; its files go.
@@ -225,7 +275,7 @@ impl Inner {
             room_bytes: self.room_bytes(),
         };
         // What a compaction could not drop now must not be picked for it.
-        let bound = if self.snapshots.count() > 0 {
+        let bound = if self.snapshots.hold_compaction_back() {
             Timestamp::ZERO
         } else {
             let bound = (self.environment.drop_bound)();

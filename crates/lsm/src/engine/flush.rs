@@ -1,4 +1,9 @@
 //! Flush: frozen memtables become level-0 tables.
+//!
+//! A flush is a row of short jobs, each of which writes a few blocks: in one
+//! piece it would hold a core for long enough that requests feel it. Between
+//! them it rests as long as it worked, so that it takes half of a core at most,
+//! unless writers may soon have to wait for it.
 
 use super::Inner;
 use super::state::{State, Tables};
@@ -7,7 +12,7 @@ use crate::entry::RecordSource;
 use crate::error::Error;
 use crate::executor::Lane;
 use crate::manifest::{LiveTable, Manifest};
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, MemtableSource};
 use crate::sync::lock;
 use crate::table::{Table, TableId, TableSettings, TableWriter, table_file_name};
 use crate::timestamp::Timestamp;
@@ -19,6 +24,37 @@ use std::time::Duration;
 
 /// How long a failed flush or compaction waits before it is tried again.
 pub(super) const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// How many bytes of keys and values a step of a flush takes: about a
+/// millisecond's work where they are short.
+const STEP_BYTES: usize = 64 << 10;
+
+/// The longest rest between two steps, where a step took longer because the
+/// disk was slow or others had the cores.
+pub(super) const REST_MAX: Duration = Duration::from_millis(20);
+
+/// The flush under way.
+#[derive(Default)]
+pub(super) struct Flushing {
+    current: Option<Flush>,
+}
+
+/// A memtable on its way to a table.
+struct Flush {
+    memtable: Arc<Memtable>,
+    records: Retained<MemtableSource>,
+    output: Output,
+}
+
+/// How a step ended.
+enum Step {
+    /// No memtable waits.
+    Idle,
+    /// There is more to write.
+    Written,
+    /// A table has taken a memtable's place.
+    Finished,
+}
 
 /// A change of the set of live tables.
 #[derive(Default)]
@@ -65,82 +101,144 @@ impl Inner {
     /// Makes sure that a flush job comes.
     pub(super) fn schedule_flush(self: &Arc<Self>, delay: Duration) {
         if !self.flush_scheduled.swap(true, Relaxed) {
-            self.spawn(Lane::Flush, delay, Self::run_flushes);
+            self.spawn(Lane::Flush, delay, Self::run_flush);
         }
     }
 
-    /// The flush job: flushes until no memtable waits.
-    fn run_flushes(self: &Arc<Self>) {
+    /// The flush job: one step, and the next job.
+    fn run_flush(self: &Arc<Self>) {
         self.flush_scheduled.store(false, Relaxed);
-        loop {
-            match self.flush_oldest() {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(error) => {
-                    self.fail_stall(&error);
-                    if !matches!(error, Error::Poisoned { .. }) {
-                        tracing::warn!(%error, "a flush failed and will be tried again");
-                        self.schedule_flush(RETRY_DELAY);
-                    }
-                    return;
+        let started = self.environment.clock.monotonic();
+        let step = self.flush_step(&mut lock(&self.flushing));
+        match step {
+            Ok(Step::Idle) => {}
+            Ok(Step::Written) => {
+                let took = self.environment.clock.monotonic().saturating_sub(started);
+                self.schedule_flush(self.rest(took));
+            }
+            Ok(Step::Finished) => {
+                self.after_flush();
+                self.schedule_flush(Duration::ZERO);
+            }
+            Err(error) => {
+                self.fail_stall(&error);
+                if !matches!(error, Error::Poisoned { .. }) {
+                    tracing::warn!(%error, "a flush failed and will be tried again");
+                    self.schedule_flush(RETRY_DELAY);
                 }
             }
         }
     }
 
-    /// Flushes the memtable that has waited longest; `false` when none waits.
-    pub(super) fn flush_oldest(self: &Arc<Self>) -> Result<bool, Error> {
-        let flushing = lock(&self.flushing);
-        let Some(memtable) = self.state.load().frozen.first().cloned() else {
-            return Ok(false);
-        };
-        self.check_poison()?;
-        let mut flushed = self.flush(&memtable);
-        if matches!(flushed, Err(Error::DiskFull)) && self.enter_full() {
-            // That has just set the reserve free, which is for this.
-            flushed = self.flush(&memtable);
+    /// How long a flush rests after a step that took so long.
+    fn rest(&self, took: Duration) -> Duration {
+        let state = self.state.load();
+        let is_next_near = state.active.bytes() > self.options.memtable_bytes / 2;
+        if is_next_near || state.frozen.len() > 1 || self.is_closing() {
+            Duration::ZERO
+        } else {
+            took.min(REST_MAX)
         }
-        flushed.map_err(|error| self.poison_if_sync(error))?;
-        self.retire(memtable);
+    }
+
+    /// Flushes the memtable that has waited longest, on this thread; `false`
+    /// when none waits.
+    pub(super) fn flush_oldest(self: &Arc<Self>) -> Result<bool, Error> {
+        let mut flushing = lock(&self.flushing);
+        loop {
+            match self.flush_step(&mut flushing)? {
+                Step::Idle => return Ok(false),
+                Step::Written => {}
+                Step::Finished => break,
+            }
+        }
         drop(flushing);
-        self.end_stall();
-        self.compact_after_flush();
+        self.after_flush();
         Ok(true)
     }
 
-    fn flush(self: &Arc<Self>, memtable: &Arc<Memtable>) -> Result<(), Error> {
-        // Older versions that no snapshot sees end here; tombstones stay.
+    fn after_flush(self: &Arc<Self>) {
+        self.end_stall();
+        self.compact_after_flush();
+    }
+
+    /// Goes on with the flush under way, or begins one. After an error the
+    /// memtable waits as before, and its flush begins anew.
+    fn flush_step(self: &Arc<Self>, flushing: &mut Flushing) -> Result<Step, Error> {
+        let step = self.try_flush_step(flushing);
+        if step.is_err()
+            && let Some(flush) = flushing.current.take()
+        {
+            self.abandon_table(&flush.output);
+        }
+        match step {
+            // That has just set the reserve free, which is for this.
+            Err(Error::DiskFull) if self.enter_full() => Ok(Step::Written),
+            step => step.map_err(|error| self.poison_if_sync(error)),
+        }
+    }
+
+    fn try_flush_step(self: &Arc<Self>, flushing: &mut Flushing) -> Result<Step, Error> {
+        let flush = match &mut flushing.current {
+            Some(flush) => flush,
+            None => match self.begin_flush()? {
+                Some(flush) => flushing.current.insert(flush),
+                None => return Ok(Step::Idle),
+            },
+        };
+        self.check_poison()?;
+        let mut bytes = 0;
+        while let Some(record) = flush.records.next()? {
+            flush.output.writer.add(&record)?;
+            bytes += record.entry.data_bytes();
+            if bytes >= STEP_BYTES {
+                return Ok(Step::Written);
+            }
+        }
+        match flushing.current.take() {
+            Some(flush) => self.complete_flush(flush).map(|()| Step::Finished),
+            None => Ok(Step::Idle),
+        }
+    }
+
+    /// Begins to flush the memtable that has waited longest, if one waits.
+    fn begin_flush(&self) -> Result<Option<Flush>, Error> {
+        let Some(memtable) = self.state.load().frozen.first().cloned() else {
+            return Ok(None);
+        };
+        self.check_poison()?;
+        // Older versions that no snapshot sees end here; tombstones stay. A
+        // snapshot taken from now on sees all that this memtable holds.
         let retention = Retention {
             snapshots: self.snapshots.living(),
             now_unix_ms: 0,
             drop_bound: Timestamp::ZERO,
             older_elsewhere: Box::new(|_, _| true),
         };
-        let mut records = Retained::new(memtable.source(Bound::Unbounded), retention);
-        let mut output = self.create_table()?;
-        let written = (|| {
-            while let Some(record) = records.next()? {
-                output.writer.add(&record)?;
-            }
-            Ok(())
-        })();
-        let table = match written {
-            Ok(()) => self.finish_table(output)?,
-            Err(error) => {
-                self.abandon_table(&output);
-                return Err(error);
-            }
-        };
+        Ok(Some(Flush {
+            records: Retained::new(memtable.source(Bound::Unbounded), retention),
+            output: self.create_table()?,
+            memtable,
+        }))
+    }
+
+    fn complete_flush(self: &Arc<Self>, flush: Flush) -> Result<(), Error> {
+        let Flush {
+            memtable, output, ..
+        } = flush;
+        let table = self.finish_table(output)?;
+        let written = table.file_bytes();
+        self.install(Change {
+            added: vec![(0, table)],
+            removed: Vec::new(),
+            flushed: Some(Arc::clone(&memtable)),
+        })?;
         self.counters.flushes.fetch_add(1, Relaxed);
         self.counters
             .flush_written_bytes
-            .fetch_add(table.file_bytes(), Relaxed);
-        let change = Change {
-            added: vec![(0, table)],
-            removed: Vec::new(),
-            flushed: Some(Arc::clone(memtable)),
-        };
-        self.install(change)
+            .fetch_add(written, Relaxed);
+        self.retire(memtable);
+        Ok(())
     }
 
     /// Makes a change of the tables durable, then visible, and removes what it made useless.
@@ -260,8 +358,12 @@ impl Inner {
     /// Lets a flushed memtable go, on this thread: to free so many records at
     /// once would hold a reader up that happened to have the last handle.
     fn retire(&self, memtable: Arc<Memtable>) {
-        let mut retired = lock(&self.retired);
-        retired.push(memtable);
-        retired.retain(|memtable| Arc::strong_count(memtable) > 1);
+        lock(&self.retired).push(memtable);
+        self.free_retired();
+    }
+
+    /// Frees the flushed memtables that no reader holds any more.
+    pub(super) fn free_retired(&self) {
+        lock(&self.retired).retain(|memtable| Arc::strong_count(memtable) > 1);
     }
 }

@@ -7,11 +7,11 @@
 //!   live tables changes; `retry`: when compaction wakes by itself;
 //! - `scan`, `snapshots`: reads of ranges;
 //! - `space`: the full disk, and the poisoned store;
-//! - `recovery`: opening.
+//! - `recovery`: opening; `tenure`: until when the folder is this engine's.
 //!
 //! # Locks, in the order in which they are taken
 //!
-//! `flushing` or `compacting`; `committer`; `spare_segment`; `manifest`;
+//! `tenure`, for as long as a job or a call may write; `flushing` or `compacting`; `committer`; `spare_segment`; `manifest`;
 //! `sealed_segments`; `queue`. Readers take none: they load the state.
 
 mod backpressure;
@@ -28,6 +28,7 @@ mod snapshots;
 mod space;
 mod state;
 mod statistics;
+mod tenure;
 
 pub use outbox::{Applied, Outbox, Outcome};
 pub use recovery::RecoveryReport;
@@ -48,17 +49,18 @@ use crate::wal::LogWriter;
 use arc_swap::ArcSwap;
 use commit::Committer;
 use compact::Compacting;
+use flush::Flushing;
 use queue::Queue;
 use retry::Retry;
 use snapshots::Snapshots;
 use space::Space;
 use state::State;
 use statistics::Counters;
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
+use tenure::Tenure;
 
 /// The answer of a read that must not block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +89,7 @@ pub(crate) struct Inner {
     store_id: u64,
     cache: Arc<BlockCache>,
     state: ArcSwap<State>,
-    snapshots: Arc<Snapshots>,
+    snapshots: Snapshots,
     queue: Mutex<Queue>,
     committer: Mutex<Committer>,
     /// The segment after the committer's, made ahead.
@@ -103,20 +105,21 @@ pub(crate) struct Inner {
     log_bytes: AtomicU64,
     next_table: AtomicU64,
     greatest_timestamp: AtomicU64,
-    /// Held while a memtable is flushed.
-    flushing: Mutex<()>,
+    /// The flush under way. Held while a step of it runs.
+    flushing: Mutex<Flushing>,
     flush_scheduled: AtomicBool,
     fill_scheduled: AtomicBool,
     compacting: Mutex<Compacting>,
     compaction_retry: Retry,
     compaction_scheduled: AtomicBool,
-    closed: AtomicBool,
+    /// Whether the engine is being closed: no job begins anything new.
+    closing: AtomicBool,
+    tenure: Tenure,
     space: Space,
     poison: OnceLock<Arc<str>>,
     counters: Counters,
     /// Flushed memtables that a reader may still hold.
     retired: Mutex<Vec<Arc<Memtable>>>,
-    _folder_lock: Box<dyn Any + Send + Sync>,
 }
 
 impl Engine {
@@ -203,8 +206,9 @@ impl Engine {
     /// Writes everything in memory to tables. Blocks.
     ///
     /// # Errors
-    /// [`Error::DiskFull`], [`Error::Poisoned`], [`Error::Io`].
+    /// [`Error::DiskFull`], [`Error::Poisoned`], [`Error::Closed`], [`Error::Io`].
     pub fn flush(&self) -> Result<(), Error> {
+        let _tenure = self.inner.tenure.hold()?;
         self.inner.flush_all()
     }
 
@@ -213,6 +217,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::flush`], and [`Error::Corrupt`].
     pub fn compact(&self) -> Result<(), Error> {
+        let _tenure = self.inner.tenure.hold()?;
         self.inner.compact_all()
     }
 
@@ -234,8 +239,18 @@ impl Engine {
         self.inner.store_id
     }
 
+    /// A number that only this store knows, for what its owner keeps beside it
+    /// and names by `purpose`: the secret of a log of the owner's, for one.
+    #[must_use]
+    pub fn derive_secret(&self, purpose: &str) -> u64 {
+        xxhash_rust::xxh3::xxh3_64_with_seed(purpose.as_bytes(), self.inner.log_secret)
+    }
+
     /// Commits what was submitted, refuses what comes after, flushes the
-    /// memtables and seals the log. Blocks. Reads go on.
+    /// memtables, seals the log and gives the folder back, also when one of
+    /// these fails. Blocks until no job or call of this engine can write any
+    /// more, so that the folder can be opened anew at once. Reads go on, from
+    /// what this engine holds. A second call does nothing.
     ///
     /// # Errors
     /// As [`Engine::flush`]; what was acknowledged is in the log then, and the
@@ -246,7 +261,8 @@ impl Engine {
 }
 
 impl Inner {
-    /// Gives a job to the executor. It does nothing when the store is gone by then.
+    /// Gives a job to the executor. It does nothing when the store is gone or
+    /// closed by then.
     fn spawn(
         self: &Arc<Self>,
         lane: Lane,
@@ -255,7 +271,9 @@ impl Inner {
     ) {
         let inner = Arc::downgrade(self);
         let job = Box::new(move || {
-            if let Some(inner) = inner.upgrade() {
+            if let Some(inner) = inner.upgrade()
+                && let Ok(_tenure) = inner.tenure.hold()
+            {
                 job(&inner);
             }
         });
@@ -275,8 +293,18 @@ impl Inner {
     }
 
     fn close(self: &Arc<Self>) -> Result<(), Error> {
+        let finished = match self.tenure.hold() {
+            Ok(_tenure) => self.finish(),
+            Err(_) => return Ok(()),
+        };
+        self.tenure.end();
+        finished
+    }
+
+    /// The last writes of this engine.
+    fn finish(self: &Arc<Self>) -> Result<(), Error> {
         self.drain();
-        self.closed.store(true, Relaxed);
+        self.closing.store(true, Relaxed);
         self.abandon_compaction();
         let flushed = self.flush_all();
         // What is in a poisoned log is unknown: it ends where it ends.
@@ -285,8 +313,8 @@ impl Inner {
         flushed.and(sealed)
     }
 
-    fn is_closed(&self) -> bool {
-        self.closed.load(Relaxed)
+    fn is_closing(&self) -> bool {
+        self.closing.load(Relaxed)
     }
 
     fn greatest_timestamp(&self) -> Timestamp {

@@ -8,10 +8,15 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 /// What a write found when it was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The greatest timestamp among the versions that the key held, the very
+    /// A bound on the timestamps of the versions that the key held, the very
     /// same entry aside. What is above the entry's own timestamp is always told,
     /// and what is at it, unless the very same entry was held as well; a lesser
-    /// one may go unreported, since nothing is read to find it.
+    /// one may go unreported.
+    ///
+    /// Since no write reads the disk, it is not below the greatest, but may be
+    /// above it: where a table with newer timestamps may have the key and it is
+    /// not in memory whether it has, this is that table's greatest timestamp.
+    /// With sound clocks no table is newer than a fresh write.
     pub newest_held: Option<Timestamp>,
 }
 

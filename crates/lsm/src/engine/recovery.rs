@@ -11,6 +11,7 @@ use super::snapshots::Snapshots;
 use super::space::Space;
 use super::state::{State, Tables};
 use super::statistics::Counters;
+use super::tenure::Tenure;
 use crate::cache::BlockCache;
 use crate::disk::Disk;
 use crate::entry::Record;
@@ -124,7 +125,7 @@ impl Inner {
         }
         space.try_reserve(&**disk, folder)?;
 
-        let snapshots = Arc::new(Snapshots::default());
+        let snapshots = Snapshots::default();
         snapshots.publish(next_arrival - 1);
         let inner = Arc::new(Self {
             log_secret,
@@ -142,17 +143,17 @@ impl Inner {
             snapshots,
             queue: Mutex::new(Queue::default()),
             spare_segment: Mutex::new(None),
-            flushing: Mutex::new(()),
+            flushing: Mutex::default(),
             compacting: Mutex::new(Compacting::default()),
             compaction_retry: Retry::default(),
-            closed: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            tenure: Tenure::new(folder_lock),
             flush_scheduled: AtomicBool::new(false),
             fill_scheduled: AtomicBool::new(false),
             compaction_scheduled: AtomicBool::new(false),
             poison: OnceLock::new(),
             counters: Counters::default(),
             retired: Mutex::new(Vec::new()),
-            _folder_lock: folder_lock,
             environment,
             options,
         });

@@ -1,13 +1,13 @@
 //! Scans: merges over a snapshot, a batch at a time.
 
 use super::Inner;
-use super::snapshots::Snapshot;
 use crate::entry::{Entry, Record, RecordSource};
 use crate::error::Error;
 use crate::merge::Merge;
 use crate::table::{Purpose, Table, TableIterator};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A scan over a snapshot: it sees each key's newest version among those that
 /// had come when it began.
@@ -18,7 +18,8 @@ use std::sync::Arc;
 /// sees and that were overwritten since.
 pub struct Scan {
     inner: Arc<Inner>,
-    snapshot: Snapshot,
+    /// The greatest arrival that it sees.
+    snapshot: u64,
     start: Bound<Vec<u8>>,
     end: Option<Vec<u8>>,
 }
@@ -49,7 +50,7 @@ impl Scan {
                 break;
             }
             // The winner of a key is the first of its records that the snapshot sees.
-            let is_seen = arrival <= self.snapshot.arrival;
+            let is_seen = arrival <= self.snapshot;
             if !is_seen || batch.last().is_some_and(|last| last.key() == entry.key()) {
                 continue;
             }
@@ -105,6 +106,14 @@ impl Scan {
     }
 }
 
+impl Drop for Scan {
+    fn drop(&mut self) {
+        if self.inner.snapshots.give_back(self.snapshot) {
+            self.inner.schedule_compaction(Duration::ZERO);
+        }
+    }
+}
+
 /// The records of a level's tables one after another; only one table at a time
 /// holds a block.
 pub(super) struct LevelSource {
@@ -139,5 +148,17 @@ impl RecordSource for LevelSource {
             };
             self.current = Some(table.iter(self.start.as_ref().map(Vec::as_slice), self.purpose));
         }
+    }
+
+    fn is_rereadable(&self) -> bool {
+        self.current
+            .as_ref()
+            .is_some_and(TableIterator::is_rereadable)
+    }
+
+    fn reread(&mut self) -> Result<Option<Record>, Error> {
+        self.current
+            .as_mut()
+            .map_or(Ok(None), TableIterator::reread)
     }
 }

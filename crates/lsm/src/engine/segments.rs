@@ -28,7 +28,11 @@ impl Inner {
     /// Ends the active memtable: the log goes on in the next segment, and the
     /// memtable waits for its flush.
     pub(super) fn freeze(self: &Arc<Self>, committer: &mut Committer) -> Result<(), Error> {
-        let next = self.with_reserve(|| self.next_segment())?;
+        // Nothing was written to a segment that could not be made, for want of
+        // a file handle for one: this write fails, a later one may not.
+        let next = self
+            .retry_with_reserve(|| self.next_segment())
+            .map_err(|error| self.poison_if_sync(error))?;
         let sealed = match self.with_reserve(|| committer.log.seal()) {
             Ok(()) => std::mem::replace(&mut committer.log, next),
             Err(error) => {
@@ -51,20 +55,28 @@ impl Inner {
         Ok(())
     }
 
-    /// Tries what needs room, and once more with the reserve given back. Any
-    /// other failure of the log poisons the store.
+    /// Writes to the log what needs room, and once more with the reserve given
+    /// back. Any other failure of the log poisons the store.
     pub(super) fn with_reserve<T>(
+        self: &Arc<Self>,
+        attempt: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.retry_with_reserve(attempt)
+            .map_err(|error| self.poison_unless_full(error))
+    }
+
+    /// Tries what needs room, and once more with the reserve given back.
+    fn retry_with_reserve<T>(
         self: &Arc<Self>,
         mut attempt: impl FnMut() -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let result = match attempt() {
+        match attempt() {
             Err(Error::DiskFull) => {
                 self.enter_full();
                 attempt()
             }
             result => result,
-        };
-        result.map_err(|error| self.poison_unless_full(error))
+        }
     }
 
     /// The segment after the current one: the one prepared, or one made now.
@@ -82,7 +94,7 @@ impl Inner {
     /// Makes the next segment ahead, so that no write has to wait for it.
     pub(super) fn prepare_segment(self: &Arc<Self>) {
         let mut spare = lock(&self.spare_segment);
-        let is_wanted = spare.is_none() && !self.is_closed() && !self.space.is_full();
+        let is_wanted = spare.is_none() && !self.is_closing() && !self.space.is_full();
         if !is_wanted || self.check_poison().is_err() {
             return;
         }
@@ -112,7 +124,7 @@ impl Inner {
     /// ahead, syncs it, and comes again while there is more.
     fn fill_segments(self: &Arc<Self>) {
         self.fill_scheduled.store(false, Relaxed);
-        if self.is_closed() || self.check_poison().is_err() {
+        if self.is_closing() || self.check_poison().is_err() {
             return;
         }
         let fill = |log: &mut LogWriter| log.fill_some().map(|more| more.then(|| log.file()));

@@ -2,8 +2,8 @@
 
 use crate::sync::lock;
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// The living snapshots of a store, and the arrivals that new ones see.
 ///
@@ -14,8 +14,16 @@ use std::sync::{Arc, Mutex};
 pub(super) struct Snapshots {
     /// The greatest arrival that readers may see.
     visible: AtomicU64,
-    /// How many scans hold each arrival.
-    living: Mutex<BTreeMap<u64, u64>>,
+    /// Those that scans hold.
+    living: Mutex<Living>,
+}
+
+#[derive(Default)]
+struct Living {
+    /// The scans that hold each arrival, by their number.
+    arrivals: BTreeMap<u64, u64>,
+    /// Whether compaction has let something be because of them.
+    hold_back: bool,
 }
 
 impl Snapshots {
@@ -24,45 +32,44 @@ impl Snapshots {
         self.visible.store(arrival, Ordering::Release);
     }
 
-    /// Takes a snapshot of now.
-    pub(super) fn take(self: &Arc<Self>) -> Snapshot {
+    /// Takes a snapshot of now: the greatest arrival that it sees. It lives
+    /// until it is given back.
+    pub(super) fn take(&self) -> u64 {
         let mut living = lock(&self.living);
         // Read under the lock: a flush that does not find this snapshot living
         // began before all that this one sees was published.
         let arrival = self.visible.load(Ordering::Acquire);
-        *living.entry(arrival).or_default() += 1;
-        Snapshot {
-            arrival,
-            snapshots: Arc::clone(self),
+        *living.arrivals.entry(arrival).or_default() += 1;
+        arrival
+    }
+
+    /// Gives back a snapshot that was taken. Returns whether it was the last
+    /// and compaction has waited for that.
+    pub(super) fn give_back(&self, arrival: u64) -> bool {
+        let mut living = lock(&self.living);
+        if let Some(count) = living.arrivals.get_mut(&arrival) {
+            *count -= 1;
+            if *count == 0 {
+                living.arrivals.remove(&arrival);
+            }
         }
+        living.arrivals.is_empty() && std::mem::take(&mut living.hold_back)
+    }
+
+    /// Whether any lives; then the last is told that compaction waits for it.
+    pub(super) fn hold_compaction_back(&self) -> bool {
+        let mut living = lock(&self.living);
+        living.hold_back = !living.arrivals.is_empty();
+        living.hold_back
     }
 
     /// The arrivals of the living snapshots, ascending.
     pub(super) fn living(&self) -> Vec<u64> {
-        lock(&self.living).keys().copied().collect()
+        lock(&self.living).arrivals.keys().copied().collect()
     }
 
     /// How many live.
     pub(super) fn count(&self) -> u64 {
-        lock(&self.living).values().sum()
-    }
-}
-
-/// A moment in the order of arrival, kept visible until it is dropped.
-pub(super) struct Snapshot {
-    /// The greatest arrival that it sees.
-    pub(super) arrival: u64,
-    snapshots: Arc<Snapshots>,
-}
-
-impl Drop for Snapshot {
-    fn drop(&mut self) {
-        let mut living = lock(&self.snapshots.living);
-        if let Some(count) = living.get_mut(&self.arrival) {
-            *count -= 1;
-            if *count == 0 {
-                living.remove(&self.arrival);
-            }
-        }
+        lock(&self.living).arrivals.values().sum()
     }
 }

@@ -161,7 +161,7 @@ impl Inner {
     /// from then on, until there is room.
     pub(super) fn watch_for_room(self: &Arc<Self>, delay: Duration) {
         self.spawn(Lane::Log, delay, move |inner| {
-            if !inner.space.is_full() || inner.is_closed() || inner.check_poison().is_err() {
+            if !inner.space.is_full() || inner.is_closing() || inner.check_poison().is_err() {
                 return;
             }
             let (disk, folder) = (&*inner.environment.disk, &inner.environment.folder);

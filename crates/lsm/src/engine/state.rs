@@ -30,7 +30,7 @@ impl State {
         for memtable in &self.frozen {
             newest = newer(newest, memtable.newest(key));
         }
-        self.tables.newest(key, newest, Timestamp::ZERO, access)
+        self.tables.newest(key, newest, access)
     }
 
     /// The least log segment that holds records which no table has.
@@ -101,8 +101,7 @@ impl Tables {
         Box::new(self.levels.each_ref().map(summarize))
     }
 
-    /// The winner among `newest` and the versions of a key in the tables that
-    /// hold timestamps of at least `floor`.
+    /// The winner among `newest` and the versions of a key in the tables.
     ///
     /// Tables are asked in descending order of their greatest timestamp, and
     /// no further once none can hold anything newer than what was found.
@@ -110,7 +109,6 @@ impl Tables {
         &self,
         key: &[u8],
         mut newest: Option<Entry>,
-        floor: Timestamp,
         access: Access,
     ) -> Result<Option<Entry>, Interrupt> {
         let mut hash = None;
@@ -118,13 +116,44 @@ impl Tables {
             let greatest = table.properties().timestamp_greatest;
             let found = newest.as_ref().map_or(Timestamp::ZERO, Entry::timestamp);
             // At equal timestamps the rank decides, so the table must be asked.
-            if greatest < found || greatest < floor {
+            if greatest < found {
                 break;
             }
             let hash = *hash.get_or_insert_with(|| KeyHash::of(key));
             newest = newer(newest, table.get(key, hash, access)?);
         }
         Ok(newest)
+    }
+
+    /// The greatest timestamp at or above that of `entry` that a table may hold
+    /// for its key, `entry` itself aside. Reads nothing but memory.
+    ///
+    /// A table that can hold one and is ruled out neither by its range nor by
+    /// what is cached of it counts with its greatest timestamp, and so does one
+    /// whose blocks are damaged. So the answer may be too high, never too low:
+    /// who makes sure that his write is the newest stamps it above an answer
+    /// that is too high for nothing, but would lose it to one that is too low.
+    pub(super) fn newest_beside(&self, entry: &Entry) -> Option<Timestamp> {
+        if self.greatest_timestamp < entry.timestamp() {
+            return None;
+        }
+        let mut hash = None;
+        let mut newest = None;
+        for table in self.candidates(entry.key()) {
+            let greatest = table.properties().timestamp_greatest;
+            if greatest < entry.timestamp() || newest >= Some(greatest) {
+                break;
+            }
+            let hash = *hash.get_or_insert_with(|| KeyHash::of(entry.key()));
+            let held = match table.get(entry.key(), hash, Access::Cached) {
+                Ok(held) => held
+                    .filter(|held| held.rank() != entry.rank())
+                    .map(|held| held.timestamp()),
+                Err(Interrupt::WouldBlock | Interrupt::Failed(_)) => Some(greatest),
+            };
+            newest = newest.max(held);
+        }
+        newest
     }
 
     /// The tables whose key range admits `key`, by descending greatest timestamp.

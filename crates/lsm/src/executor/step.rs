@@ -31,6 +31,16 @@ struct Waiting {
     job: Job,
 }
 
+impl Queue {
+    /// The index of the job that a lane runs next, if it is due by now.
+    fn first_due(&self, lane: Lane, now: Duration) -> Option<usize> {
+        let due = self.jobs.iter().enumerate();
+        let due = due.filter(|(_, job)| job.lane == lane && job.due <= now);
+        due.min_by_key(|(_, job)| (job.due, job.number))
+            .map(|(index, _)| index)
+    }
+}
+
 impl StepExecutor {
     /// An executor without jobs.
     #[must_use]
@@ -50,10 +60,7 @@ impl StepExecutor {
             let mut queue = self.lock();
             let mut firsts: Vec<usize> = Vec::new();
             for lane in Lane::ALL {
-                let due = queue.jobs.iter().enumerate();
-                let due = due.filter(|(_, job)| job.lane == lane && job.due <= now);
-                let first = due.min_by_key(|(_, job)| (job.due, job.number));
-                firsts.extend(first.map(|(index, _)| index));
+                firsts.extend(queue.first_due(lane, now));
             }
             if firsts.is_empty() {
                 return false;
@@ -93,11 +100,10 @@ impl StepExecutor {
             let now = self.clock.monotonic();
             let job = {
                 let mut queue = self.lock();
-                let due = queue.jobs.iter().enumerate();
-                let due = due.filter(|(_, job)| job.lane == lane && job.due <= now);
-                let first = due.min_by_key(|(_, job)| (job.due, job.number));
-                let Some((index, _)) = first else { return run };
-                queue.jobs.swap_remove(index).job
+                let Some(first) = queue.first_due(lane, now) else {
+                    return run;
+                };
+                queue.jobs.swap_remove(first).job
             };
             job();
             run += 1;

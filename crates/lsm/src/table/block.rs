@@ -19,6 +19,7 @@ use super::frame::{Block, Handle};
 use super::writer::WRITE_BYTES;
 use crate::entry::KEY_BYTES_MAX;
 use std::cmp::Ordering;
+use std::ops::Range;
 
 /// A restart is set every so many entries: the price of a key in full against
 /// the entries that a search must walk.
@@ -138,6 +139,22 @@ impl<'a> SortedBlock<'a> {
             Some((entries, restarts)) if !restarts.is_empty() => Ok(Self { entries, restarts }),
             _ => Err(Malformed("the block's restarts are malformed")),
         }
+    }
+
+    /// The only entry of the block: where its key lies in the payload, and its
+    /// body; `None` when there are more.
+    pub(super) fn lone<B: Body<'a>>(&self) -> Result<Option<(Range<usize>, B)>, Malformed> {
+        let mut input = Input::new(self.entries);
+        let (shared, key) = key_parts(&mut input)?;
+        let key_end = self.entries.len() - input.rest().len();
+        let body = B::decode(&mut input).ok_or(MALFORMED_ENTRY)?;
+        let is_lone = shared == 0 && input.rest().is_empty();
+        Ok(is_lone.then_some((key_end - key.len()..key_end, body)))
+    }
+
+    /// Where the entries end in the payload.
+    pub(super) fn entries_end(&self) -> usize {
+        self.entries.len()
     }
 
     /// The first entry whose key is not below `target`.

@@ -16,11 +16,19 @@
 use super::codec::{Input, Malformed, put_varint};
 use super::writer::WRITE_BYTES;
 use crate::options::Compression;
+use bytes::Bytes;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What a frame adds to its payload, in bytes.
 pub(super) const TRAILER_BYTES: usize = 10;
+
+/// Blocks from this length on hold little but one long value, in bytes.
+const LONG_BYTES: usize = 64 << 10;
+
+/// How much of a long payload is compressed to see whether that is of use, in bytes.
+const SAMPLE_BYTES: usize = 32 << 10;
 
 /// LZ4 turns one byte into at most this many, so that a length beyond it is
 /// damage, and is found before memory is taken for it.
@@ -93,19 +101,58 @@ impl Handle {
 
 /// The unpacked payload of a frame, shared by the cache and its readers.
 #[derive(Clone, Debug)]
-pub(crate) struct Block(Arc<[u8]>);
+pub(crate) struct Block {
+    /// The payload; of a frame that is not compressed the trailer too, since
+    /// it is the memory that the frame was read into.
+    bytes: Arc<[u8]>,
+    payload_bytes: usize,
+}
 
 impl Block {
     /// The payload.
     pub(crate) fn payload(&self) -> &[u8] {
-        &self.0
+        &self.bytes[..self.payload_bytes]
+    }
+
+    /// Whether it is so long that it is worth some care not to copy it.
+    pub(super) fn is_long(&self) -> bool {
+        self.payload_bytes >= LONG_BYTES
+    }
+
+    /// The memory that it takes, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Two ranges of the payload, the first of which ends before the second
+    /// begins, as one run of bytes. A block that is shared is copied from; one
+    /// that is not is taken over, which copies only the first range.
+    pub(super) fn join(mut self, first: Range<usize>, second: Range<usize>) -> Bytes {
+        debug_assert!(first.start <= first.end && first.end <= second.start);
+        match Arc::get_mut(&mut self.bytes) {
+            Some(bytes) => {
+                let start = second.start - first.len();
+                bytes.copy_within(first, start);
+                Bytes::from_owner(self.bytes).slice(start..second.end)
+            }
+            None => Bytes::from([&self.bytes[first], &self.bytes[second]].concat()),
+        }
     }
 }
 
 impl From<&[u8]> for Block {
     fn from(payload: &[u8]) -> Self {
-        Self(payload.into())
+        Self {
+            bytes: payload.into(),
+            payload_bytes: payload.len(),
+        }
     }
+}
+
+/// A frame to be written: a body, and the trailer that follows it.
+pub(super) struct Frame<'a> {
+    pub(super) body: &'a [u8],
+    pub(super) trailer: [u8; TRAILER_BYTES],
 }
 
 /// Packs payloads into frames. Keeps the compressor's memory between blocks.
@@ -125,47 +172,65 @@ impl FramePacker {
         }
     }
 
-    /// Appends the frame of `payload` to `buffer`, for a place `offset` bytes
-    /// into the file, and gives its length; `None` when it is too long for the format.
-    pub(super) fn pack(
-        &mut self,
+    /// The frame of `payload` for a place `offset` bytes into the file; `None`
+    /// when it is too long for the format.
+    pub(super) fn pack<'a>(
+        &'a mut self,
         role: Role,
-        payload: &[u8],
+        payload: &'a [u8],
         offset: u64,
-        buffer: &mut Vec<u8>,
-    ) -> Option<u32> {
+    ) -> Option<Frame<'a>> {
         let payload_bytes = u32::try_from(payload.len()).ok()?;
-        let start = buffer.len();
         let compressible = matches!(role, Role::Data | Role::Index | Role::TopIndex);
-        let compression = if compressible && self.compress(payload) {
-            buffer.extend_from_slice(&self.packed);
-            Compression::Lz4
+        let (compression, body) = if compressible && self.compress(payload) {
+            (1, &*self.packed)
         } else {
-            buffer.extend_from_slice(payload);
-            Compression::None
+            (0, payload)
         };
-        // A huge value must not hold memory for the rest of the table.
-        self.packed.clear();
-        self.packed.shrink_to(2 * WRITE_BYTES);
-        buffer.push(role.byte());
-        buffer.push(match compression {
-            Compression::None => 0,
-            Compression::Lz4 => 1,
-        });
-        buffer.extend_from_slice(&payload_bytes.to_le_bytes());
-        let checksum = checksum(&buffer[start..], offset);
-        buffer.extend_from_slice(&checksum.to_le_bytes());
-        u32::try_from(buffer.len() - start).ok()
+        let mut trailer = [0; TRAILER_BYTES];
+        trailer[0] = role.byte();
+        trailer[1] = compression;
+        trailer[2..6].copy_from_slice(&payload_bytes.to_le_bytes());
+        let covered = crc32c::crc32c_append(crc32c::crc32c(body), &trailer[..6]);
+        let checksum = checksum_at(covered, offset);
+        trailer[6..].copy_from_slice(&checksum.to_le_bytes());
+        u32::try_from(body.len() + TRAILER_BYTES).ok()?;
+        Some(Frame { body, trailer })
     }
 
-    /// Compresses into `self.packed`; whether that saves at least an eighth.
-    /// Less is not worth the unpacking at each read.
+    /// Gives back the memory of a huge block, which must not be held for the
+    /// rest of the table.
+    pub(super) fn shrink(&mut self) {
+        self.packed.clear();
+        self.packed.shrink_to(2 * WRITE_BYTES);
+    }
+
+    /// Compresses into `self.packed`, if that saves at least an eighth: less
+    /// is not worth the unpacking at each read. Tells whether it has.
     fn compress(&mut self, payload: &[u8]) -> bool {
         if self.compression == Compression::None {
             return false;
         }
-        self.packed
-            .resize(get_maximum_output_size(payload.len()), 0);
+        if payload.len() >= 2 * LONG_BYTES {
+            // What does not shrink in its middle is not worth the memory to try
+            // all of it: pictures, archives, what is encrypted.
+            let middle = payload.len() / 2;
+            if !self.shrinks(&payload[middle..][..SAMPLE_BYTES]) {
+                return false;
+            }
+        }
+        self.shrinks(payload)
+    }
+
+    /// Compresses into `self.packed`; whether that saves enough.
+    fn shrinks(&mut self, payload: &[u8]) -> bool {
+        let bytes_max = get_maximum_output_size(payload.len());
+        if bytes_max > self.packed.capacity() {
+            // Zeroed by the system where it is large, page by page as it is
+            // written to: what is not filled takes no memory.
+            self.packed = vec![0; bytes_max];
+        }
+        self.packed.resize(bytes_max, 0);
         match compress_into_with_table(payload, &mut self.packed, &mut self.table) {
             Ok(bytes) if bytes <= payload.len() - payload.len() / 8 => {
                 self.packed.truncate(bytes);
@@ -178,20 +243,26 @@ impl FramePacker {
 
 /// The payload of the frame that lies `offset` bytes into the file, if its
 /// bytes are the ones that were written there as a `role`.
-pub(super) fn unpack(role: Role, frame: &[u8], offset: u64) -> Result<Block, Malformed> {
+pub(super) fn unpack(role: Role, frame: Arc<[u8]>, offset: u64) -> Result<Block, Malformed> {
     let Some((covered, crc)) = frame.split_last_chunk() else {
         return Err(Malformed("the block is too short"));
     };
-    if checksum(covered, offset) != u32::from_le_bytes(*crc) {
+    if checksum_at(crc32c::crc32c(covered), offset) != u32::from_le_bytes(*crc) {
         return Err(Malformed("the block's checksum does not match"));
     }
-    unpack_covered(role, covered)
+    let covered_bytes = covered.len();
+    unpack_covered(role, frame, covered_bytes)
 }
 
-/// [`unpack`] for bytes whose checksum was cut off.
-pub(super) fn unpack_covered(role: Role, covered: &[u8]) -> Result<Block, Malformed> {
+/// [`unpack`] for a frame whose checksum was seen to: what lies under it are
+/// the first `covered_bytes`.
+pub(super) fn unpack_covered(
+    role: Role,
+    frame: Arc<[u8]>,
+    covered_bytes: usize,
+) -> Result<Block, Malformed> {
     let Some((packed, &[role_byte, compression, ref payload_bytes @ ..])) =
-        covered.split_last_chunk::<{ TRAILER_BYTES - 4 }>()
+        frame[..covered_bytes].split_last_chunk::<{ TRAILER_BYTES - 4 }>()
     else {
         return Err(Malformed("the block is too short"));
     };
@@ -200,12 +271,18 @@ pub(super) fn unpack_covered(role: Role, covered: &[u8]) -> Result<Block, Malfor
     }
     let payload_bytes = u32::from_le_bytes(*payload_bytes) as usize;
     match compression {
-        0 if payload_bytes == packed.len() => Ok(Block::from(packed)),
+        0 if payload_bytes == packed.len() => Ok(Block {
+            bytes: frame,
+            payload_bytes,
+        }),
         1 if payload_bytes <= packed.len().saturating_mul(LZ4_RATIO_MAX) => {
-            let mut payload: Arc<[u8]> = std::iter::repeat_n(0, payload_bytes).collect();
+            let mut payload = zeros(payload_bytes);
             let room = Arc::get_mut(&mut payload).unwrap_or_default();
             match lz4_flex::block::decompress_into(packed, room) {
-                Ok(bytes) if bytes == payload_bytes => Ok(Block(payload)),
+                Ok(bytes) if bytes == payload_bytes => Ok(Block {
+                    bytes: payload,
+                    payload_bytes,
+                }),
                 _ => Err(Malformed("the block does not decompress")),
             }
         }
@@ -214,8 +291,24 @@ pub(super) fn unpack_covered(role: Role, covered: &[u8]) -> Result<Block, Malfor
     }
 }
 
-fn checksum(covered: &[u8], offset: u64) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(covered), &offset.to_le_bytes())
+/// The checksum of a frame at `offset`, from that of the bytes it covers.
+fn checksum_at(covered: u32, offset: u64) -> u32 {
+    crc32c::crc32c_append(covered, &offset.to_le_bytes())
+}
+
+/// How much memory [`unpack`] takes beside the frame, in bytes, as far as a
+/// trailer can tell that nobody has verified yet.
+pub(super) fn unpacked_bytes(trailer: [u8; TRAILER_BYTES]) -> usize {
+    let [_, compression, payload_bytes @ .., _, _, _, _] = trailer;
+    match compression {
+        0 => 0,
+        _ => u32::from_le_bytes(payload_bytes) as usize,
+    }
+}
+
+/// Memory to read or unpack a block into.
+pub(super) fn zeros(bytes: usize) -> Arc<[u8]> {
+    std::iter::repeat_n(0, bytes).collect()
 }
 
 #[cfg(test)]
@@ -223,12 +316,13 @@ mod tests {
     use super::*;
 
     fn packed(compression: Compression, role: Role, payload: &[u8], offset: u64) -> Vec<u8> {
-        let mut frame = Vec::new();
-        let bytes = FramePacker::new(compression)
-            .pack(role, payload, offset, &mut frame)
-            .unwrap();
-        assert_eq!(bytes as usize, frame.len());
-        frame
+        let mut packer = FramePacker::new(compression);
+        let frame = packer.pack(role, payload, offset).unwrap();
+        [frame.body, &frame.trailer].concat()
+    }
+
+    fn unpack(role: Role, frame: &[u8], offset: u64) -> Result<Block, Malformed> {
+        super::unpack(role, frame.into(), offset)
     }
 
     #[test]
@@ -287,7 +381,7 @@ mod tests {
         covered.extend_from_slice(&[Role::Data.byte(), 1]);
         covered.extend_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(
-            unpack_covered(Role::Data, &covered).unwrap_err(),
+            unpack_covered(Role::Data, covered.as_slice().into(), covered.len()).unwrap_err(),
             Malformed("the block's length is wrong")
         );
     }

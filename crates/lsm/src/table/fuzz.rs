@@ -5,7 +5,7 @@ use super::block::BlockCursor;
 use super::filter::{FilterShape, KeyHash};
 use super::format::{CHECKSUM_AT, FOOTER_BYTES, Footer, TableProperties, footer_checksum};
 use super::frame::{self, Block, Handle, Role};
-use super::record::RecordBody;
+use super::record::{Lone, RecordBody};
 
 /// Takes `bytes` for a frame of every role, with and without its checksum,
 /// and for the payload of a block; walks and searches whatever opens.
@@ -19,14 +19,17 @@ pub fn fuzz_block(bytes: &[u8]) {
     ];
     for role in roles {
         let opened = [
-            frame::unpack(role, bytes, 0),
-            frame::unpack_covered(role, bytes),
+            frame::unpack(role, bytes.into(), 0),
+            frame::unpack_covered(role, bytes.into(), bytes.len()),
         ];
         for block in opened.into_iter().flatten() {
             fuzz_payload(&block, bytes);
         }
     }
     fuzz_payload(&Block::from(bytes), bytes);
+    if let Ok(Lone::Record(record)) = Lone::take(Block::from(bytes)) {
+        assert!(record.entry.data_bytes() <= bytes.len());
+    }
 }
 
 /// Takes `bytes` for a footer, as it is and with a checksum and a length that

@@ -2,24 +2,31 @@
 
 use super::Purpose;
 use super::block::{BlockCursor, Body};
-use super::frame::{Handle, Role};
+use super::codec::Malformed;
+use super::frame::{Block, Handle, Role};
 use super::reader::Table;
-use super::record::RecordBody;
+use super::record::{Lone, RecordBody};
 use crate::entry::{Record, RecordSource};
 use crate::error::Error;
 use std::ops::Bound;
 use std::sync::Arc;
 
 /// The records of a table from some key on. Holds the table, and at most one
-/// block of each level.
+/// block of each level; none of a record that has its block to itself.
 pub(crate) struct TableIterator {
     table: Arc<Table>,
     purpose: Purpose,
     /// Keys below this one are passed over; emptied once that is done.
     from: Vec<u8>,
     state: State,
+    /// The block of the record that was given last, if that was alone in it and long.
+    given: Option<Handle>,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each table of a scan, which walks for nearly all of its life"
+)]
 enum State {
     Fresh,
     Walking {
@@ -43,10 +50,12 @@ impl TableIterator {
             purpose,
             from,
             state: State::Fresh,
+            given: None,
         }
     }
 
     fn advance(&mut self) -> Result<Option<Record>, Error> {
+        self.given = None;
         let (table, purpose, from) = (&*self.table, self.purpose, &self.from);
         if let State::Fresh = self.state {
             let handle = table.top_index();
@@ -71,7 +80,16 @@ impl TableIterator {
             if let Some(handles) = index
                 && let Some((_, handle)) = handles.next::<Handle>(table)?
             {
-                *data = Some(Walk::open(table, purpose, handle, Role::Data, from)?);
+                let block = match table.data_block_for(purpose, handle)? {
+                    Lone::Not(block) => block,
+                    Lone::Record(record) => {
+                        // The index says that no key of the block is below `from`.
+                        self.from.clear();
+                        self.given = Some(handle);
+                        return Ok(Some(record));
+                    }
+                };
+                *data = Some(Walk::new(table, &block, handle, Role::Data, from)?);
                 continue;
             }
             *index = None;
@@ -91,6 +109,23 @@ impl RecordSource for TableIterator {
         }
         result
     }
+
+    fn is_rereadable(&self) -> bool {
+        self.given.is_some()
+    }
+
+    fn reread(&mut self) -> Result<Option<Record>, Error> {
+        let Some(handle) = self.given else {
+            return Ok(None);
+        };
+        match self.table.data_block_for(self.purpose, handle)? {
+            Lone::Record(record) => Ok(Some(record)),
+            Lone::Not(_) => {
+                let what = Malformed("the block has changed since it was read");
+                Err(self.table.corrupt(handle.offset, what))
+            }
+        }
+    }
 }
 
 /// A cursor that knows where its block lies, to name it in errors.
@@ -109,9 +144,20 @@ impl Walk {
         from: &[u8],
     ) -> Result<Self, Error> {
         let block = table.block_for(purpose, handle, role)?;
+        Self::new(table, &block, handle, role, from)
+    }
+
+    /// A walk over a block that was read from `handle`.
+    fn new(
+        table: &Table,
+        block: &Block,
+        handle: Handle,
+        role: Role,
+        from: &[u8],
+    ) -> Result<Self, Error> {
         let cursor = match role {
-            Role::Data => BlockCursor::new::<RecordBody<'_>>(&block, from),
-            _ => BlockCursor::new::<Handle>(&block, from),
+            Role::Data => BlockCursor::new::<RecordBody<'_>>(block, from),
+            _ => BlockCursor::new::<Handle>(block, from),
         };
         Ok(Self {
             cursor: cursor.map_err(|malformed| table.corrupt(handle.offset, malformed))?,

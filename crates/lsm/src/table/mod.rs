@@ -38,6 +38,7 @@ mod format;
 mod frame;
 mod fuzz;
 mod iterator;
+mod long_reads;
 mod reader;
 mod record;
 #[cfg(test)]
@@ -48,6 +49,7 @@ pub(crate) use filter::KeyHash;
 pub(crate) use frame::Block;
 pub use fuzz::{fuzz_block, fuzz_footer};
 pub(crate) use iterator::TableIterator;
+pub(crate) use long_reads::LongReads;
 pub(crate) use reader::Table;
 pub(crate) use writer::TableWriter;
 

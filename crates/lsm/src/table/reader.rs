@@ -4,9 +4,10 @@ use super::block::{Body, Found, SortedBlock};
 use super::codec::Malformed;
 use super::filter::KeyHash;
 use super::format::{FOOTER_BYTES, Footer, FooterError, TableProperties, VERSION};
-use super::frame::{self, Block, Handle, Role};
+use super::frame::{self, Block, Handle, Role, TRAILER_BYTES};
 use super::iterator::TableIterator;
-use super::record::RecordBody;
+use super::long_reads::Turn;
+use super::record::{Lone, RecordBody};
 use super::{Access, Interrupt, Purpose, TableId};
 use crate::cache::{BlockCache, CountsStripe};
 use crate::disk::DiskFile;
@@ -28,12 +29,18 @@ pub(crate) struct Table {
     cache: Arc<BlockCache>,
 }
 
+/// Frames from this length on may take much memory when they are unpacked, in bytes.
+const LONG_FRAME_BYTES: usize = 16 << 10;
+
 /// How a block may be fetched, and what is remembered of it.
 #[derive(Clone, Copy)]
 struct Fetch<'a> {
     access: Access,
     /// Whether the cache keeps a block that was read.
     keep: bool,
+    /// Whether a long block waits for its turn. Compaction, of which there is
+    /// one, does not: its thread has little priority and would hold others up.
+    takes_turns: bool,
     /// Where the fetch counts, if it does.
     counts: Option<&'a CountsStripe>,
 }
@@ -120,6 +127,7 @@ impl Table {
         let fetch = Fetch {
             access,
             keep: true,
+            takes_turns: true,
             counts: Some(counts),
         };
         let Some(shape) = self.properties.filter else {
@@ -153,7 +161,12 @@ impl Table {
         let Some(data) = self.seek::<Handle>(&block, index.body, key)? else {
             return Ok(None);
         };
-        let block = self.block(data.body, Role::Data, fetch)?;
+        let block = match self.lone(self.block(data.body, Role::Data, fetch)?, data.body)? {
+            Lone::Not(block) => block,
+            Lone::Record(record) => {
+                return Ok((record.entry.key() == key).then_some(record.entry));
+            }
+        };
         let found = self.seek::<RecordBody<'_>>(&block, data.body, key)?;
         Ok(found
             .filter(|found| found.is_target)
@@ -169,6 +182,14 @@ impl Table {
         SortedBlock::parse(block.payload())
             .and_then(|sorted| sorted.seek(key))
             .map_err(|malformed| self.corrupt(handle.offset, malformed))
+    }
+
+    /// What is alone in a long block is taken out of it without a copy.
+    fn lone(&self, block: Block, handle: Handle) -> Result<Lone, Error> {
+        if !block.is_long() {
+            return Ok(Lone::Not(block));
+        }
+        Lone::take(block).map_err(|malformed| self.corrupt(handle.offset, malformed))
     }
 
     /// The records from `start` on. Reads nothing before the first is asked for.
@@ -192,11 +213,13 @@ impl Table {
             Purpose::Scan => Fetch {
                 access: Access::MayRead,
                 keep: role != Role::Data,
+                takes_turns: true,
                 counts: Some(self.cache.counters().stripe(self.id.0)),
             },
             Purpose::Compaction => Fetch {
                 access: Access::MayRead,
                 keep: false,
+                takes_turns: false,
                 counts: None,
             },
         };
@@ -205,6 +228,12 @@ impl Table {
             Err(Interrupt::Failed(error)) => Err(error),
             Err(Interrupt::WouldBlock) => unreachable!("the fetch may read"),
         }
+    }
+
+    /// A data block for a walk over the table, or the record that is all there
+    /// is in a long one.
+    pub(super) fn data_block_for(&self, purpose: Purpose, handle: Handle) -> Result<Lone, Error> {
+        self.lone(self.block_for(purpose, handle, Role::Data)?, handle)
     }
 
     /// A block from the cache or, if it may be read, from the disk.
@@ -219,7 +248,13 @@ impl Table {
         if let Some(block) = cached {
             return Ok(block);
         }
-        let block = self.read_block(handle, role)?;
+        let block = {
+            let _turn = match fetch.takes_turns {
+                true => self.turn(handle)?,
+                false => None,
+            };
+            self.read_block(handle, role)?
+        };
         if fetch.keep {
             self.cache.insert(self.id, handle.offset, &block);
         }
@@ -229,16 +264,37 @@ impl Table {
     /// A block from the disk. Takes no memory before the handle is known to
     /// lie within the file.
     fn read_block(&self, handle: Handle, role: Role) -> Result<Block, Error> {
+        self.check_bounds(handle)?;
+        let mut frame = frame::zeros(handle.bytes as usize);
+        let room = Arc::get_mut(&mut frame).unwrap_or_default();
+        read(&*self.file, &self.path, room, handle.offset)?;
+        frame::unpack(role, frame, handle.offset)
+            .map_err(|malformed| self.corrupt(handle.offset, malformed))
+    }
+
+    /// Waits until a block may be read that might take much memory. The
+    /// trailer is read ahead for it: a frame may unpack to many times its length.
+    fn turn(&self, handle: Handle) -> Result<Option<Turn<'_>>, Error> {
+        let bytes = handle.bytes as usize;
+        if bytes < LONG_FRAME_BYTES {
+            return Ok(None);
+        }
+        self.check_bounds(handle)?;
+        let mut trailer = [0; TRAILER_BYTES];
+        let trailer_offset = handle.offset + (bytes - TRAILER_BYTES) as u64;
+        read(&*self.file, &self.path, &mut trailer, trailer_offset)?;
+        let bytes = bytes + frame::unpacked_bytes(trailer);
+        Ok(Some(self.cache.long_reads().wait(bytes)))
+    }
+
+    fn check_bounds(&self, handle: Handle) -> Result<(), Error> {
         let blocks_end = self.footer.file_bytes - FOOTER_BYTES as u64;
         let end = handle.offset.checked_add(u64::from(handle.bytes));
         if end.is_none_or(|end| end > blocks_end) {
             let what = Malformed("the block lies outside the file");
             return Err(self.corrupt(handle.offset, what));
         }
-        let mut bytes = vec![0; handle.bytes as usize];
-        read(&*self.file, &self.path, &mut bytes, handle.offset)?;
-        frame::unpack(role, &bytes, handle.offset)
-            .map_err(|malformed| self.corrupt(handle.offset, malformed))
+        Ok(())
     }
 
     pub(super) fn corrupt(&self, offset: u64, Malformed(what): Malformed) -> Error {

@@ -6,14 +6,18 @@
 //! flags: bit 0 tombstone, bit 1 expires, bit 2 arrival is not 0
 //! ```
 
-use super::block::Body;
-use super::codec::{Input, put_varint};
+use super::block::{Body, SortedBlock};
+use super::codec::{Input, Malformed, put_varint};
+use super::frame::Block;
 use crate::entry::{Entry, Expiry, Kind, Record, VALUE_BYTES_MAX};
 use crate::timestamp::Timestamp;
 
 const TOMBSTONE: u8 = 1 << 0;
 const EXPIRES: u8 = 1 << 1;
 const ARRIVAL: u8 = 1 << 2;
+
+/// The restarts of a block that holds one record, and a little more.
+const BLOCK_END_BYTES: usize = 16;
 
 /// A record without its key, whose value lies in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +64,9 @@ impl<'a> RecordBody<'a> {
         }
         if self.kind == Kind::Value {
             put_varint(buffer, self.value.len() as u64);
+            // With room for what ends a block: to grow once more would cost
+            // a long value a second copy.
+            buffer.reserve(self.value.len() + BLOCK_END_BYTES);
             buffer.extend_from_slice(self.value);
         }
     }
@@ -82,6 +89,42 @@ impl<'a> RecordBody<'a> {
             arrival: self.arrival,
             entry: self.to_entry(key),
         }
+    }
+}
+
+/// What a data block holds.
+pub(super) enum Lone {
+    /// A record and nothing else. A long value has taken the block over, if
+    /// nobody else had it, so that it is not in memory twice.
+    Record(Record),
+    /// More than one.
+    Not(Block),
+}
+
+impl Lone {
+    /// Takes the record out of a block that holds only one.
+    pub(super) fn take(block: Block) -> Result<Self, Malformed> {
+        let sorted = SortedBlock::parse(block.payload())?;
+        let Some((key, body)) = sorted.lone::<RecordBody<'_>>()? else {
+            return Ok(Self::Not(block));
+        };
+        // A body ends with its value.
+        let value_end = sorted.entries_end();
+        let value = value_end - body.value.len()..value_end;
+        let RecordBody {
+            arrival,
+            timestamp,
+            expiry,
+            kind,
+            copies,
+            value: _,
+        } = body;
+        let key_bytes = key.len();
+        let data = block.join(key, value);
+        Ok(Self::Record(Record {
+            arrival,
+            entry: Entry::from_data(data, key_bytes, timestamp, kind, expiry, copies),
+        }))
     }
 }
 

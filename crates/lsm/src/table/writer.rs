@@ -63,7 +63,7 @@ impl TableWriter {
     /// Leaves a hole before the first block, as if that much had been written.
     #[cfg(test)]
     pub(super) fn skip(&mut self, bytes: u64) {
-        self.output.written += bytes;
+        self.output.end.written += bytes;
     }
 
     /// Adds a record, which must come after the one before by [`Record::order`].
@@ -185,11 +185,16 @@ impl TableWriter {
     }
 }
 
-/// The file's end: frames go in, large writes and regular syncs come out.
+/// The blocks of the file, one after another.
 struct Output {
+    packer: FramePacker,
+    end: End,
+}
+
+/// The file's end: bytes go in, large writes and regular syncs come out.
+struct End {
     file: Arc<dyn DiskFile>,
     path: Arc<Path>,
-    packer: FramePacker,
     buffer: Vec<u8>,
     /// Bytes that were written to the file.
     written: u64,
@@ -199,38 +204,75 @@ struct Output {
 
 impl Output {
     fn new(file: Arc<dyn DiskFile>, path: &Path, compression: Compression) -> Self {
-        Self {
+        let end = End {
             file,
             path: path.into(),
-            packer: FramePacker::new(compression),
             buffer: Vec::new(),
             written: 0,
             unsynced: 0,
+        };
+        Self {
+            packer: FramePacker::new(compression),
+            end,
         }
     }
 
     /// Where the next byte goes in the file.
     fn offset(&self) -> u64 {
-        self.written + self.buffer.len() as u64
+        self.end.offset()
     }
 
     fn write_block(&mut self, role: Role, payload: &[u8]) -> Result<Handle, Error> {
         let offset = self.offset();
-        let packed = self.packer.pack(role, payload, offset, &mut self.buffer);
-        let Some(bytes) = packed else {
+        let Some(frame) = self.packer.pack(role, payload, offset) else {
             return Err(Error::Invalid(format!(
                 "a block of {} bytes is too long for a table",
                 payload.len()
             )));
         };
-        if self.buffer.len() >= WRITE_BYTES {
-            self.flush()?;
-        }
+        let bytes = (frame.body.len() + frame.trailer.len()) as u32;
+        self.end.append(frame.body)?;
+        self.end.append(&frame.trailer)?;
+        self.packer.shrink();
         Ok(Handle { offset, bytes })
     }
 
+    fn finish(&mut self, footer: &[u8]) -> Result<(), Error> {
+        self.end.append(footer)?;
+        self.end.flush()?;
+        sync(&*self.end.file, &self.end.path)
+    }
+}
+
+impl End {
+    /// Where the next byte goes in the file.
+    fn offset(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Adds bytes; long ones are written from where they are.
+    fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if bytes.len() < WRITE_BYTES {
+            self.buffer.extend_from_slice(bytes);
+            if self.buffer.len() >= WRITE_BYTES {
+                self.flush()?;
+            }
+            return Ok(());
+        }
+        self.flush()?;
+        self.write(bytes)
+    }
+
     fn flush(&mut self) -> Result<(), Error> {
-        for chunk in self.buffer.chunks(WRITE_BYTES) {
+        let buffer = std::mem::take(&mut self.buffer);
+        let written = self.write(&buffer);
+        self.buffer = buffer;
+        self.buffer.clear();
+        written
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        for chunk in bytes.chunks(WRITE_BYTES) {
             self.file
                 .write_all_at(chunk, self.written)
                 .map_err(|source| Error::io("write", &self.path, source))?;
@@ -241,16 +283,7 @@ impl Output {
                 self.unsynced = 0;
             }
         }
-        self.buffer.clear();
-        // A huge value must not hold memory for the rest of the table.
-        self.buffer.shrink_to(2 * WRITE_BYTES);
         Ok(())
-    }
-
-    fn finish(&mut self, footer: &[u8]) -> Result<(), Error> {
-        self.buffer.extend_from_slice(footer);
-        self.flush()?;
-        sync(&*self.file, &self.path)
     }
 }
 

@@ -34,6 +34,7 @@
 //! sealed and synced before the next one takes its first group, so only the
 //! last segment that has groups may lack a seal.
 
+mod entry_log;
 mod fuzz;
 mod reader;
 mod writer;
@@ -41,6 +42,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use entry_log::{LogFolder, PendingSync, SegmentFile, SegmentOwner, SegmentWriter};
 pub use fuzz::fuzz_segment;
 pub(crate) use reader::{Segment, read_segment};
 pub(crate) use writer::LogWriter;

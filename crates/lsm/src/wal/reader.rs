@@ -81,7 +81,7 @@ pub(crate) fn read_segment(
 }
 
 /// Whether the file's header is whole.
-fn read_segment_header(bytes: &[u8], tag: u64, path: &Path) -> Result<bool, Error> {
+pub(super) fn read_segment_header(bytes: &[u8], tag: u64, path: &Path) -> Result<bool, Error> {
     let Some(header) = bytes.get(..SEGMENT_HEADER_BYTES) else {
         return Ok(false);
     };

@@ -256,6 +256,11 @@ impl LogWriter {
         })
     }
 
+    /// How many bytes of groups are written and not known to be synced.
+    pub(crate) fn unsynced_bytes(&self) -> u64 {
+        self.position - self.synced
+    }
+
     /// Takes note that the bytes of `segment` before `position` are synced.
     pub(crate) fn synced_up_to(&mut self, segment: u64, position: u64) {
         if segment == self.segment {

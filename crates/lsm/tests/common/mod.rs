@@ -61,16 +61,19 @@ impl World {
     }
 
     pub fn try_open(&self) -> Result<(Engine, RecoveryReport), Error> {
+        Engine::open(self.environment(), self.options.clone())
+    }
+
+    pub fn environment(&self) -> Environment {
         let bound = Arc::clone(&self.bound);
-        let environment = Environment {
+        Environment {
             folder: Self::folder(),
             disk: Arc::clone(&self.disk),
             clock: Arc::clone(&self.clock) as _,
             random: Arc::new(SeededRandom::new(7)),
             executor: Arc::clone(&self.executor) as _,
             drop_bound: Arc::new(move || Timestamp::from_u64(bound.load(Ordering::Relaxed))),
-        };
-        Engine::open(environment, self.options.clone())
+        }
     }
 
     pub fn open(&self) -> Engine {

@@ -2,8 +2,8 @@
 
 use crate::admission::{Share, Uploads};
 use crate::http::chunk::{Chunk, ChunkShare};
-use crate::http::connection::Progress;
 use crate::http::problem::Problem;
+use crate::http::progress::Progress;
 use crate::http::range_stream::RangeStream;
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
@@ -139,7 +139,7 @@ pub(crate) struct Upload {
     /// The bytes.
     pub(crate) bytes: Bytes,
     /// What they count for, as long as they are held.
-    pub(crate) _share: Option<Share>,
+    pub(crate) share: Option<Share>,
 }
 
 impl RequestBody {
@@ -187,7 +187,7 @@ impl RequestBody {
         if self.ended {
             return Ok(Upload {
                 bytes: Bytes::new(),
-                _share: None,
+                share: None,
             });
         }
         let announced = usize::try_from(self.incoming.size_hint().lower()).unwrap_or(usize::MAX);
@@ -207,7 +207,7 @@ impl RequestBody {
             progress.body_ends();
             return Ok(Upload {
                 bytes: first,
-                _share: share,
+                share,
             });
         }
         // Takes up memory only as it is written to.
@@ -230,7 +230,7 @@ impl RequestBody {
         progress.body_ends();
         Ok(Upload {
             bytes: Bytes::from(bytes),
-            _share: share,
+            share,
         })
     }
 

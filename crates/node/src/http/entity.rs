@@ -2,15 +2,16 @@
 
 use crate::admission::Share;
 use crate::context::Context;
-use crate::coordinator::{Change, Replicas};
+use crate::coordinator::Change;
 use crate::http::body::{RequestBody, ResponseBody};
 use crate::http::conditional::{EntityTag, value_hash};
-use crate::http::connection::Progress;
 use crate::http::parameters;
 use crate::http::problem::Problem;
+use crate::http::progress::Progress;
 use crate::http::route::Verb;
 use crate::http::{check_body_limit, enter};
 use bytes::Bytes;
+use cluster::Replicas;
 use hyper::header::{
     CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH,
 };
@@ -38,7 +39,7 @@ pub(crate) async fn get(
     let place = enter(context, deadline).await?;
     let found = context
         .coordinator
-        .read(&parameters.key, deadline)
+        .read(&parameters.key, parameters.replicas, deadline)
         .await
         .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;
     drop(place);
@@ -95,7 +96,13 @@ pub(crate) async fn put(
     };
     let written = context
         .coordinator
-        .write(&parameters.key, change, parameters.replicas, deadline)
+        .write(
+            &parameters.key,
+            change,
+            upload.share,
+            parameters.replicas,
+            deadline,
+        )
         .await
         .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;
     let mut response = with_status(StatusCode::CREATED);
@@ -124,6 +131,7 @@ pub(crate) async fn delete(
         .write(
             &parameters.key,
             Change::Delete,
+            None,
             parameters.replicas,
             deadline,
         )

@@ -7,6 +7,7 @@
 //! them. Status and metrics are outside admission.
 
 mod body;
+pub(crate) mod channel;
 mod chunk;
 mod conditional;
 pub(crate) mod connection;
@@ -15,21 +16,24 @@ mod entity;
 mod head;
 mod json_line;
 mod node_pages;
+mod peer_entrance;
 pub(crate) use parameters::ReplicaRules;
 mod parameters;
 mod problem;
+pub(crate) mod progress;
 mod range_stream;
 mod route;
 
 use crate::admission::{Entrance, Place, Refused};
 use crate::context::Context;
 use body::{RequestBody, ResponseBody};
-use connection::{Channel, Progress};
+use channel::Channel;
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use problem::Problem;
+use progress::Progress;
 use route::{Resource, Verb};
 use std::rc::Rc;
 use std::time::Duration;
@@ -89,6 +93,8 @@ async fn dispatch(
         (Resource::Entities, _) => entities::get(context, head, body, verb, began).await,
         (Resource::Status, _) => node_pages::status(context, head, body),
         (Resource::Metrics, _) => node_pages::metrics(context, head, body),
+        (Resource::Ring, _) => node_pages::ring(context, head, body),
+        (Resource::Peer, _) => peer_entrance::upgrade(progress, head),
     }
 }
 

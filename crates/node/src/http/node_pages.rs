@@ -1,5 +1,5 @@
-//! `/v0/status` and `/metrics`: the node, for people and for Prometheus. Both
-//! are outside admission, so that an overloaded node can still be looked at.
+//! `/v0/status`, `/v0/ring` and `/metrics`: the node and its cluster, for people
+//! and for Prometheus. All are outside admission, so that an overloaded node can still be looked at.
 
 use crate::context::Context;
 use crate::http::body::{RequestBody, ResponseBody};
@@ -16,11 +16,13 @@ use serde::Serialize;
 #[derive(Serialize)]
 struct Status<'a> {
     name: &'a str,
-    url: &'a str,
+    url: String,
     version: &'a str,
     uptime_seconds: u64,
     state: &'static str,
-    cluster: [Member<'a>; 1],
+    /// What the others think of this node's store.
+    standing: &'static str,
+    cluster: Vec<Member<'a>>,
     clock: Clock,
     store: Store,
 }
@@ -29,8 +31,26 @@ struct Status<'a> {
 #[derive(Serialize)]
 struct Member<'a> {
     name: &'a str,
-    url: &'a str,
+    url: String,
     state: &'static str,
+    /// How far its clock is ahead of this node's, as far as that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock_ahead_ms: Option<i64>,
+    /// Writes that it missed and has yet to get from this node.
+    hints: u64,
+    hint_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Ring<'a> {
+    /// The nodes of the key, the first choice first.
+    replicas: Vec<Place<'a>>,
+}
+
+#[derive(Serialize)]
+struct Place<'a> {
+    name: &'a str,
+    url: String,
 }
 
 #[derive(Serialize)]
@@ -77,8 +97,8 @@ pub(crate) fn status(
         "serving"
     };
     let status = Status {
-        name: &shared.config.name,
-        url: &shared.url,
+        name: shared.config.name(),
+        url: shared.config.url().to_string(),
         version: &shared.config.version,
         uptime_seconds: shared
             .clock
@@ -86,11 +106,8 @@ pub(crate) fn status(
             .saturating_sub(shared.started)
             .as_secs(),
         state,
-        cluster: [Member {
-            name: &shared.config.name,
-            url: &shared.url,
-            state: "up",
-        }],
+        standing: shared.membership.standing().word(),
+        cluster: members(context),
         clock: Clock {
             unix_ms: shared.clock.unix_ms(),
             greatest_timestamp: shared.stamping.greatest().to_string(),
@@ -122,6 +139,52 @@ pub(crate) fn status(
     };
     // Strings and numbers always have a JSON form.
     let json = serde_json::to_vec(&status).unwrap_or_default();
+    Ok(page("application/json", Bytes::from(json)))
+}
+
+/// The nodes of the cluster, in the order of their names.
+fn members(context: &Context) -> Vec<Member<'_>> {
+    let shared = context.shared();
+    let members = &shared.config.members;
+    members
+        .numbers()
+        .map(|node| {
+            let link = context.peers.status(node);
+            let waiting = shared.hints.waiting(node);
+            Member {
+                name: members.name(node),
+                url: members.url(node).to_string(),
+                state: match &link {
+                    None => "this node",
+                    Some(link) => link.state.word(),
+                },
+                clock_ahead_ms: link.and_then(|link| link.drift_ms),
+                hints: waiting.hints,
+                hint_bytes: waiting.bytes,
+            }
+        })
+        .collect()
+}
+
+/// `GET` and `HEAD` of the replicas of a key.
+pub(crate) fn ring(
+    context: &Context,
+    head: &Parts,
+    body: &RequestBody,
+) -> Result<Response<ResponseBody>, Problem> {
+    let key = parameters::key_only(head.uri.query())?;
+    check_body_limit(context, body)?;
+    let members = &context.shared().config.members;
+    let ranking = context.peers.ranking(&key, members.count());
+    let places = ranking.iter().map(|node| Place {
+        name: members.name(*node),
+        url: members.url(*node).to_string(),
+    });
+    let ring = Ring {
+        replicas: places.collect(),
+    };
+    // Strings always have a JSON form.
+    let json = serde_json::to_vec(&ring).unwrap_or_default();
     Ok(page("application/json", Bytes::from(json)))
 }
 

@@ -6,7 +6,7 @@
 //! and says what to do: a typing error must not become another key.
 
 use crate::config::ReplicasDefault;
-use crate::coordinator::Replicas;
+use cluster::Replicas;
 use lsm::KEY_BYTES_MAX;
 use smallvec::SmallVec;
 use std::fmt;
@@ -93,7 +93,7 @@ pub(crate) fn entity(
             _ => return Err(unknown(&name)),
         }
     }
-    let key = key.ok_or_else(|| ParameterError::new("id", "is missing: give the key as id=KEY"))?;
+    let key = key.ok_or_else(key_missing)?;
     if pair.is_some() && (ack.is_some() || from.is_some()) {
         return Err(ParameterError::new(
             "replicas",
@@ -151,6 +151,26 @@ pub(crate) fn none(query: Option<&str>) -> Result<(), ParameterError> {
         Some(Err(error)) => Err(error),
         Some(Ok((name, _))) => Err(unknown(&name)),
     }
+}
+
+fn key_missing() -> ParameterError {
+    ParameterError::new("id", "is missing: give the key as id=KEY")
+}
+
+/// Reads a query that names a key and nothing else.
+///
+/// # Errors
+/// The first parameter that cannot be.
+pub(crate) fn key_only(query: Option<&str>) -> Result<KeyBytes, ParameterError> {
+    let mut key = None;
+    for parameter in pairs(query) {
+        let (name, value) = parameter?;
+        match name.as_slice() {
+            b"id" => set(&mut key, "id", key_of("id", value)?)?,
+            _ => return Err(unknown(&name)),
+        }
+    }
+    key.ok_or_else(key_missing)
 }
 
 /// The decoded names and values of a query. An empty query has none.
@@ -316,6 +336,7 @@ fn replicas_of(
             from: chosen.from,
         },
     );
+    let is_from_given = from.is_some();
     let from = match from {
         None => default.from,
         Some(number) => u8::try_from(number)
@@ -331,8 +352,8 @@ fn replicas_of(
     };
     let ack = match ack {
         // The operator's pair stands only as a whole.
-        None if from == default.from => default.ack,
-        None => quorum(from),
+        None if is_from_given => quorum(from),
+        None => default.ack,
         Some(number) => u8::try_from(number)
             .ok()
             .filter(|ack| (1..=from).contains(ack))
@@ -449,6 +470,7 @@ mod tests {
             ("id=a", 5, chosen, 1, 3),
             ("id=a&from=2", 5, chosen, 2, 2),
             ("id=a&from=3", 5, None, 2, 3),
+            ("id=a&from=3", 5, chosen, 2, 3),
             ("id=a&ack=2", 5, chosen, 2, 3),
             ("id=a&ack=5", 5, None, 5, 5),
             ("id=a&ack=1&from=2", 5, None, 1, 2),

@@ -1,11 +1,12 @@
 //! Refusals and failures: what the client is told, as `application/problem+json`
 //! (RFC 9457), and the one table from what went wrong to a status.
 
-use crate::coordinator::{BatchFailure, Failure, Receipt, Replicas};
+use crate::coordinator::{BatchFailure, Failure, Receipt};
 use crate::http::body::ResponseBody;
 use crate::http::entity::set_acks;
 use crate::http::parameters::ParameterError;
 use bytes::Bytes;
+use cluster::Replicas;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
@@ -65,7 +66,8 @@ impl Problem {
             StatusCode::BAD_REQUEST,
             "unknown-path",
             "Unknown Path",
-            "there is nothing at this path: use /v0/entity, /v0/entities, /v0/status or /metrics",
+            "there is nothing at this path: use /v0/entity, /v0/entities, /v0/status, /v0/ring or \
+             /metrics",
         )
     }
 
@@ -200,6 +202,16 @@ impl Problem {
             "clock",
             "Clock Out Of Bounds",
             "the node cannot stamp writes: its clock is out of bounds; use another node",
+        )
+    }
+
+    /// A request to where only peers go.
+    pub(crate) fn upgrade_required() -> Self {
+        Self::new(
+            StatusCode::UPGRADE_REQUIRED,
+            "upgrade-required",
+            "Upgrade Required",
+            "this is where the nodes of a cluster meet: clients use /v0/entity",
         )
     }
 
@@ -342,17 +354,19 @@ impl From<crate::admission::Refused> for Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coordinator::{ReplicaLine, ReplicaOutcome};
+    use crate::coordinator::ReplicaLine;
+    use cluster::{Fate, Miss};
+    use lsm::Timestamp;
 
     const REPLICAS: Replicas = Replicas { ack: 1, from: 1 };
 
     fn receipt() -> Receipt {
         Receipt {
             acks: 0,
-            timestamp: Some("7".to_owned()),
+            timestamp: Some(Timestamp::from_u64(7)),
             replicas: vec![ReplicaLine {
                 url: "http://a:1".to_owned(),
-                outcome: ReplicaOutcome::Timeout,
+                outcome: Fate::Missed(Miss::Timeout),
             }],
         }
     }

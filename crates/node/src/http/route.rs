@@ -13,6 +13,10 @@ pub(crate) enum Resource {
     Status,
     /// The node, for Prometheus: `/metrics`.
     Metrics,
+    /// The replicas of a key: `/v0/ring`.
+    Ring,
+    /// Where another node of the cluster enters: `/v0/peer`.
+    Peer,
 }
 
 /// The methods that some resource knows.
@@ -36,6 +40,8 @@ impl Resource {
             "/v0/entities" => Some(Self::Entities),
             "/v0/status" => Some(Self::Status),
             "/metrics" => Some(Self::Metrics),
+            "/v0/ring" => Some(Self::Ring),
+            "/v0/peer" => Some(Self::Peer),
             _ => None,
         }
     }
@@ -44,7 +50,8 @@ impl Resource {
     pub(crate) fn allow(self) -> &'static str {
         match self {
             Self::Entity => "GET, HEAD, PUT, DELETE",
-            Self::Entities | Self::Status | Self::Metrics => "GET, HEAD",
+            Self::Entities | Self::Status | Self::Metrics | Self::Ring => "GET, HEAD",
+            Self::Peer => "GET",
         }
     }
 
@@ -52,7 +59,8 @@ impl Resource {
     pub(crate) fn verb(self, method: &Method) -> Option<Verb> {
         let verb = Verb::of(method)?;
         match verb {
-            Verb::Get | Verb::Head => Some(verb),
+            Verb::Get => Some(verb),
+            Verb::Head => (self != Self::Peer).then_some(verb),
             Verb::Put | Verb::Delete => (self == Self::Entity).then_some(verb),
         }
     }
@@ -92,6 +100,8 @@ mod tests {
             Resource::Entities,
             Resource::Status,
             Resource::Metrics,
+            Resource::Ring,
+            Resource::Peer,
         ] {
             let allowed: Vec<&str> = resource.allow().split(", ").collect();
             for method in ["GET", "HEAD", "PUT", "DELETE", "POST", "OPTIONS", "get"] {

@@ -179,8 +179,8 @@ fn status_and_metrics_tell_of_the_node() {
     assert_eq!(status.status, 200);
     assert_eq!(status.header("content-type"), Some("application/json"));
     let status = status.json();
-    assert_eq!(status["url"], node.url());
-    assert_eq!(status["name"], node.url());
+    assert_eq!(status["url"], node.url().to_string());
+    assert_eq!(status["name"], node.url().to_string());
     assert_eq!(status["state"], "serving");
     assert_eq!(status["store"]["state"], "open");
     assert_eq!(status["store"]["disk_full"], false);
@@ -195,7 +195,7 @@ fn status_and_metrics_tell_of_the_node() {
         "there are no tables"
     );
     assert!(status["uptime_seconds"].is_u64());
-    assert_eq!(status["cluster"][0]["url"], node.url());
+    assert_eq!(status["cluster"][0]["url"], node.url().to_string());
     let metrics = client.get("/metrics");
     assert_eq!(metrics.status, 200);
     let line = "kvorum_requests_total{method=\"PUT\",status=\"201\"} 1";

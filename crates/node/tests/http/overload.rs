@@ -56,7 +56,7 @@ fn a_write_that_takes_too_long_ends_in_a_receipt() {
     assert_eq!(receipt["title"], "Not Enough Replicas");
     assert_eq!(
         receipt["replicas"],
-        serde_json::json!([{"url": node.url(), "outcome": "timeout"}])
+        serde_json::json!([{"url": node.url().to_string(), "outcome": "timeout"}])
     );
     assert!(
         receipt["timestamp"]

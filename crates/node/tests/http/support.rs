@@ -1,17 +1,19 @@
 //! A node to test, a client that sees every byte, and a disk that waits.
 
+use cluster::NodeUrl;
 use lsm::{Disk, DiskFile, MemoryDisk, SeededRandom, SystemClock};
 use node::{Node, NodeConfig, Seams};
 use std::any::Any;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// A configuration for tests: any port, one runtime, no waiting for long.
 pub(crate) fn config() -> NodeConfig {
-    let mut config = NodeConfig::new("http://127.0.0.1:0", "store");
+    let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let mut config = NodeConfig::new(NodeUrl::from(any_port), "store");
     config.threads = 1;
     config.read_threads = 2;
     config.timeout = Duration::from_secs(30);

@@ -24,7 +24,8 @@
 //! Level 0 is taken as a whole with all that it overlaps on the base level; of
 //! other levels one table, in turn by key, with what it overlaps below. Where
 //! no level is due, a table that is mostly tombstones which may go, or whose
-//! every entry has expired, is rewritten where it is.
+//! every entry has expired, is rewritten where it is, on level 0 as on others:
+//! a store that nobody writes to any more must not keep what has expired.
 
 use super::LEVELS;
 use crate::entry::Expiry;
@@ -330,7 +331,7 @@ fn overlapped<'a>(
 /// All of its tombstones are below the bound and no other table can hold what
 /// they hide, so the rewriting drops every one: the same table is not picked twice.
 fn pick_droppable(levels: &Levels, now_unix_ms: u64, drop_bound: Timestamp) -> Option<Pick> {
-    for (level, tables) in levels.iter().enumerate().skip(1).rev() {
+    for (level, tables) in levels.iter().enumerate().rev() {
         for table in tables {
             let worth_it =
                 is_mostly_tombstones(table) || table.expiry_latest.has_passed(now_unix_ms);
@@ -353,8 +354,8 @@ fn pick_droppable(levels: &Levels, now_unix_ms: u64, drop_bound: Timestamp) -> O
 /// Whether time alone may make a compaction due: a table could be rewritten
 /// for what may be dropped of it, once it has expired or the drop bound has advanced.
 pub(crate) fn may_become_due(levels: &Levels) -> bool {
-    let mut sorted = levels.iter().skip(1).flatten();
-    sorted.any(|table| is_mostly_tombstones(table) || table.expiry_latest != Expiry::NEVER)
+    let mut tables = levels.iter().flatten();
+    tables.any(|table| is_mostly_tombstones(table) || table.expiry_latest != Expiry::NEVER)
 }
 
 fn is_mostly_tombstones(table: &TableSummary) -> bool {

@@ -113,8 +113,8 @@ pub(crate) struct Retained<S> {
 
 /// The key whose versions are being walked.
 struct Key {
-    /// One of its versions, to compare keys with.
-    entry: Entry,
+    /// A copy: a version of it could be long.
+    bytes: Vec<u8>,
     /// The least arrival among the versions kept so far, as it was on input.
     arrival_least: u64,
 }
@@ -185,7 +185,7 @@ impl<S: RecordSource> Retained<S> {
     /// Takes the next record of the source; gives a record that can be written now.
     fn take(&mut self, mut record: Record) -> Option<Record> {
         match &mut self.key {
-            Some(key) if key.entry.key() == record.entry.key() => {
+            Some(key) if *key.bytes == *record.entry.key() => {
                 if !self.retention.is_seen(record.arrival, key.arrival_least) {
                     self.dropped_versions += 1;
                     return None;
@@ -202,8 +202,11 @@ impl<S: RecordSource> Retained<S> {
             }
             _ => {
                 let previous = self.decide_held();
+                let mut bytes = self.key.take().map_or_else(Vec::new, |key| key.bytes);
+                bytes.clear();
+                bytes.extend_from_slice(record.entry.key());
                 self.key = Some(Key {
-                    entry: record.entry.clone(),
+                    bytes,
                     arrival_least: record.arrival,
                 });
                 self.retention.settle(&mut record);

@@ -4,7 +4,10 @@
 //! and store, without a lock or a contended cache line on the hot path. A
 //! scrape adds them up and encodes a snapshot.
 
-use crate::context::Shared;
+mod cluster;
+
+use crate::shared::Shared;
+use cluster::{ClusterSnapshot, CoordinationMetrics, LinkMetrics};
 use hyper::{Method, StatusCode};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
@@ -29,10 +32,11 @@ const LATENCY_LEAST: Duration = Duration::from_micros(16);
 
 /// A number that one thread writes and others read.
 #[derive(Default)]
-struct Cell(AtomicU64);
+pub(crate) struct Cell(AtomicU64);
 
 impl Cell {
-    fn add(&self, number: u64) {
+    /// Counts.
+    pub(crate) fn add(&self, number: u64) {
         // One writer: nothing can come between load and store.
         self.set(self.get().wrapping_add(number));
     }
@@ -62,6 +66,10 @@ pub(crate) struct RuntimeMetrics {
     connections: Cell,
     in_flight: Cell,
     queued: Cell,
+    /// The requests that it coordinates.
+    pub(crate) coordination: CoordinationMetrics,
+    /// Its links, by node.
+    pub(crate) links: Box<[LinkMetrics]>,
 }
 
 impl RuntimeMetrics {
@@ -108,10 +116,14 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Counters for so many runtimes.
-    pub(crate) fn new(runtimes: usize) -> Self {
+    /// Counters for so many runtimes of a node in a cluster of so many nodes.
+    pub(crate) fn new(runtimes: usize, nodes: usize) -> Self {
+        let runtime = || RuntimeMetrics {
+            links: (0..nodes).map(|_| LinkMetrics::default()).collect(),
+            ..RuntimeMetrics::default()
+        };
         Self {
-            runtimes: (0..runtimes).map(|_| Arc::default()).collect(),
+            runtimes: (0..runtimes).map(|_| Arc::new(runtime())).collect(),
         }
     }
 
@@ -185,6 +197,7 @@ struct Snapshot {
     counters: Vec<(&'static str, &'static str, u64)>,
     gauges: Vec<(&'static str, &'static str, f64)>,
     levels: Vec<(String, u64, u64)>,
+    cluster: ClusterSnapshot,
 }
 
 #[derive(Debug)]
@@ -330,12 +343,12 @@ impl Snapshot {
                 (
                     "answer_bytes",
                     "Bytes of long values on their way out",
-                    shared.reading.answers.used() as f64,
+                    shared.answers.used() as f64,
                 ),
                 (
                     "range_bytes",
                     "Bytes of the batches of ranges on their way out",
-                    shared.reading.ranges.used() as f64,
+                    shared.ranges.used() as f64,
                 ),
                 (
                     "scans",
@@ -399,6 +412,7 @@ impl Snapshot {
                 .enumerate()
                 .map(|(number, level)| (number.to_string(), level.tables, level.bytes))
                 .collect(),
+            cluster: ClusterSnapshot::of(metrics, shared),
         }
     }
 }
@@ -458,6 +472,7 @@ impl Collector for Snapshot {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(*number).encode(metric)?;
         }
+        self.cluster.encode(&mut encoder)?;
         let mut family = encoder.encode_descriptor(
             "store_level_tables",
             "Tables by level",
@@ -518,7 +533,7 @@ mod tests {
 
     #[test]
     fn answers_are_counted_by_method_and_status() {
-        let metrics = Metrics::new(2);
+        let metrics = Metrics::new(2, 1);
         let took = Duration::from_micros(20);
         for runtime in 0..2 {
             let runtime = metrics.of_runtime(runtime);

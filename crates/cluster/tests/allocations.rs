@@ -1,0 +1,73 @@
+//! Proof that coordination allocates nothing for up to eight replicas.
+
+use cluster::{Miss, Placement, Replicas};
+use cluster::{Read, ReadActions, ReadEvent, Round, Write, WriteActions, WriteEvent};
+use lsm::{Entry, Expiry, Timestamp};
+
+/// Runs `work`, and asserts that it allocates nothing.
+#[track_caller]
+fn allocates_nothing(work: impl FnOnce()) {
+    let allocations = allocation_counter::measure(work);
+    assert_eq!(allocations.count_total, 0);
+}
+
+#[test]
+fn the_ranking_of_a_key_allocates_nothing() {
+    let names: Vec<String> = (0..20).map(|node| node.to_string()).collect();
+    let placement = Placement::new(names.iter().map(String::as_str));
+    allocates_nothing(|| assert_eq!(placement.ranking(b"key", 8).len(), 8));
+}
+
+#[test]
+fn a_write_with_two_rounds_and_hints_allocates_nothing() {
+    let stamp = Timestamp::from_u64;
+    let stored = |round, place, newest_held| WriteEvent::Stored {
+        round,
+        place,
+        newest_held,
+    };
+    allocates_nothing(|| {
+        let mut actions = WriteActions::new();
+        let replicas = Replicas::quorum(8);
+        let mut write = Write::start(replicas, stamp(1), |_| false, &mut actions);
+        for place in 0..5 {
+            actions.clear();
+            write.step(stored(Round::First, place, Some(stamp(9))), &mut actions);
+        }
+        assert_eq!(actions.len(), 1);
+        actions.clear();
+        write.restamped(stamp(10), |place| place > 5, &mut actions);
+        for place in 0..5 {
+            write.step(stored(Round::Second, place, None), &mut actions);
+        }
+        actions.clear();
+        write.step(WriteEvent::Deadline, &mut actions);
+        assert_eq!(actions.len(), 2, "{actions:?}");
+        assert_eq!(write.fates().count(), 8);
+    });
+}
+
+#[test]
+fn a_read_with_repairs_allocates_nothing() {
+    let entry = Entry::value(b"key", Timestamp::from_u64(1), b"value", Expiry::NEVER, 8);
+    // The first handle to share an entry's bytes allocates their count.
+    let _shared = entry.clone();
+    allocates_nothing(|| {
+        let mut actions = ReadActions::new();
+        let replicas = Replicas::quorum(8);
+        let mut read = Read::start(replicas, 0..8, &mut actions);
+        let why = Miss::Refused;
+        read.step(ReadEvent::Missed { place: 0, why }, &mut actions);
+        for place in 1..6 {
+            actions.clear();
+            let entry = (place == 5).then(|| entry.clone());
+            read.step(ReadEvent::Answered { place, entry }, &mut actions);
+        }
+        assert_eq!(actions.len(), 4, "{actions:?}");
+        for place in 1..5 {
+            actions.clear();
+            read.step(ReadEvent::Repaired { place }, &mut actions);
+        }
+        assert_eq!(actions.len(), 2, "{actions:?}");
+    });
+}

@@ -1,0 +1,122 @@
+//! Golden cases of what a client may rely on, against whole clusters.
+//!
+//! `cluster N` begins. `put LETTER A/F at NODE`, `delete A/F at NODE` and `get
+//! A/F at NODE [asking P..]` are requests; with `reaching P..` what is sent to
+//! others is lost, and the deadline comes. Other messages arrive in the
+//! order of sending. `clock NODE MS` sets a clock ahead or behind, `down NODE`
+//! and `up NODE` say what they say, `hints` delivers them, and `held` tells
+//! what each node has.
+
+use crate::checker::{Asked, Outcome};
+use crate::script;
+use crate::world::{Message, Request, World};
+use lsm::{Entry, Kind};
+
+#[test]
+fn promises_are_kept_as_told() {
+    script::run("promises.txt", include_str!("../golden/promises.txt"), step);
+}
+
+fn step(world: &mut Option<World>, event: &str) -> String {
+    let words: Vec<&str> = event.split(' ').collect();
+    if let ["cluster", nodes] = words[..] {
+        let mut new = World::new(nodes.parse().unwrap());
+        // Without word of other clocks, so that only the restamp is left.
+        new.merges_clocks = false;
+        *world = Some(new);
+        return "ready".to_owned();
+    }
+    let world = world.as_mut().unwrap();
+    match words[..] {
+        ["clock", node, ms] => {
+            world.nodes[index(node)].skew_ms = ms.parse().unwrap();
+            "ready".to_owned()
+        }
+        ["down", node] => {
+            world.nodes[index(node)].is_down = true;
+            "ready".to_owned()
+        }
+        ["up", node] => {
+            world.nodes[index(node)].is_down = false;
+            "ready".to_owned()
+        }
+        ["hints"] => {
+            let hints = world.messages.len();
+            while !world.messages.is_empty() {
+                world.deliver(0);
+            }
+            format!("{hints} delivered")
+        }
+        ["held"] => {
+            let nodes = 0..world.nodes.len() as u8;
+            let held: Vec<String> = nodes.map(|place| told(world.held(place))).collect();
+            held.join(" ")
+        }
+        ["put", letter, replicas, "at", node, ref rest @ ..] => {
+            let asked = Asked::Put(letter.parse().unwrap());
+            request(world, asked, replicas, node, rest)
+        }
+        ["delete", replicas, "at", node, ref rest @ ..] => {
+            request(world, Asked::Delete, replicas, node, rest)
+        }
+        ["get", replicas, "at", node, ref rest @ ..] => {
+            request(world, Asked::Get, replicas, node, rest)
+        }
+        _ => panic!("unknown event: {event}"),
+    }
+}
+
+fn request(world: &mut World, asked: Asked, replicas: &str, node: &str, rest: &[&str]) -> String {
+    let replicas = script::replicas(replicas);
+    let mut preference: Vec<u8> = (0..replicas.from).collect();
+    let mut reaching = preference.clone();
+    let mut words = rest.iter().peekable();
+    while let Some(word) = words.next() {
+        let places = std::iter::from_fn(|| words.next_if(|word| word.parse::<u8>().is_ok()));
+        let places: Vec<u8> = places.map(|place| place.parse().unwrap()).collect();
+        match *word {
+            "asking" => preference = places,
+            "reaching" => reaching = places,
+            _ => panic!("unknown: {word}"),
+        }
+    }
+    let operation = world.invoke(index(node) as u8, asked, replicas, &preference);
+    loop {
+        let next = world.messages.iter().position(|message| match message {
+            Message::Hint { .. } => false,
+            Message::Request { .. } | Message::Answer { .. } => true,
+        });
+        let Some(next) = next else {
+            if world.running().is_empty() {
+                break;
+            }
+            world.deadline(operation);
+            continue;
+        };
+        match &world.messages[next] {
+            Message::Request { place, request, .. }
+                if !reaching.contains(place) && !matches!(request, Request::KeepHint { .. }) =>
+            {
+                world.lose(next, false);
+            }
+            _ => world.deliver(next),
+        }
+    }
+    match world.history[operation].outcome().unwrap() {
+        Outcome::Written(_) => "acknowledged".to_owned(),
+        Outcome::Read(entry) => told(entry.as_ref()),
+        Outcome::NotEnough(acks) => format!("not enough {acks}"),
+    }
+}
+
+fn index(node: &str) -> usize {
+    node.parse().unwrap()
+}
+
+fn told(entry: Option<&Entry>) -> String {
+    match entry {
+        None => "nothing".to_owned(),
+        Some(entry) if entry.kind() == Kind::Tombstone => "deleted".to_owned(),
+        Some(entry) => String::from_utf8(entry.value_bytes().to_vec()).unwrap(),
+    }
+}

@@ -1,0 +1,125 @@
+//! Golden cases of the coordination of reads.
+//!
+//! Events: `read A/F [prefer P..]` begins; `P has VERSION`, `P missed WHY`, `P
+//! repaired`, `P repair missed WHY`, `P slow` and `deadline` go on; `receipt`
+//! tells what became of it, `freshest` the merged answer.
+//!
+//! A version is `nothing`, or a timestamp and what is not as usual: `deleted`,
+//! `value TEXT`, `until MS`, `copies C` (usually the read's `from`).
+
+use crate::script;
+use cluster::{Read, ReadAction, ReadActions, ReadEvent};
+use lsm::{Entry, Expiry, Kind, Timestamp};
+
+struct Machine {
+    read: Read,
+    from: u8,
+}
+
+#[test]
+fn reads_go_as_told() {
+    script::run("read.txt", include_str!("../golden/read.txt"), step);
+}
+
+fn step(machine: &mut Option<Machine>, event: &str) -> String {
+    let mut actions = ReadActions::new();
+    let words: Vec<&str> = event.split(' ').collect();
+    if let ["read", replicas, ref prefer @ ..] = words[..] {
+        let replicas = script::replicas(replicas);
+        let from = replicas.from;
+        let mut preference: Vec<u8> = prefer.iter().filter_map(|word| word.parse().ok()).collect();
+        if preference.is_empty() {
+            preference.extend(0..from);
+        }
+        let read = Read::start(replicas, preference, &mut actions);
+        return tell(&actions, &machine.insert(Machine { read, from }).read, from);
+    }
+    let Machine { read, from } = machine.as_mut().unwrap();
+    match words[..] {
+        ["receipt"] => return script::receipt(read.fates()),
+        ["freshest"] => return version(read.freshest(), *from),
+        ["deadline"] => read.step(ReadEvent::Deadline, &mut actions),
+        _ => read.step(read_event(&words, *from), &mut actions),
+    }
+    tell(&actions, read, *from)
+}
+
+fn read_event(words: &[&str], from: u8) -> ReadEvent {
+    let place = words[0].parse().unwrap();
+    match words[1..] {
+        ["has", "nothing"] => ReadEvent::Answered { place, entry: None },
+        ["has", timestamp, ref traits @ ..] => ReadEvent::Answered {
+            place,
+            entry: Some(entry(timestamp, traits, from)),
+        },
+        ["missed", why] => {
+            let why = script::miss(why);
+            ReadEvent::Missed { place, why }
+        }
+        ["repaired"] => ReadEvent::Repaired { place },
+        ["repair", "missed", why] => {
+            let why = script::miss(why);
+            ReadEvent::RepairMissed { place, why }
+        }
+        ["slow"] => ReadEvent::Slow { place },
+        _ => panic!("unknown event: {words:?}"),
+    }
+}
+
+fn entry(timestamp: &str, traits: &[&str], from: u8) -> Entry {
+    let timestamp = Timestamp::from_u64(timestamp.parse().unwrap());
+    let (mut copies, mut value, mut expiry) = (from, "usual", Expiry::NEVER);
+    let (deleted, traits) = match traits {
+        ["deleted", rest @ ..] => (true, rest),
+        traits => (false, traits),
+    };
+    for pair in traits.chunks(2) {
+        match pair {
+            ["copies", number] => copies = number.parse().unwrap(),
+            ["value", text] => value = text,
+            ["until", ms] => expiry = Expiry::at_unix_ms(ms.parse().unwrap()),
+            _ => panic!("unknown trait: {pair:?}"),
+        }
+    }
+    if deleted {
+        return Entry::tombstone(b"key", timestamp, copies);
+    }
+    Entry::value(b"key", timestamp, value.as_bytes(), expiry, copies)
+}
+
+fn version(entry: Option<&Entry>, from: u8) -> String {
+    let Some(entry) = entry else {
+        return "nothing".to_owned();
+    };
+    let mut told = entry.timestamp().to_string();
+    if entry.kind() == Kind::Tombstone {
+        told.push_str(" deleted");
+    } else if entry.value_bytes() != b"usual" {
+        told.push_str(" value ");
+        told.push_str(std::str::from_utf8(entry.value_bytes()).unwrap());
+    }
+    if entry.kind() == Kind::Value && entry.expiry() != Expiry::NEVER {
+        told.push_str(&format!(" until {}", entry.expiry().unix_ms()));
+    }
+    if entry.copies() != from {
+        told.push_str(&format!(" copies {}", entry.copies()));
+    }
+    told
+}
+
+fn tell(actions: &ReadActions, read: &Read, from: u8) -> String {
+    script::tell(actions.iter().map(|action| match *action {
+        ReadAction::Ask { place } => ("ask", place.to_string()),
+        ReadAction::Repair { place } => ("repair", place.to_string()),
+        ReadAction::Reply(verdict @ cluster::Verdict::Enough { .. }) => (
+            "reply",
+            format!(
+                "{}: {}",
+                script::verdict(verdict),
+                version(read.freshest(), from)
+            ),
+        ),
+        ReadAction::Reply(verdict) => ("reply", script::verdict(verdict)),
+        ReadAction::Done => ("done", String::new()),
+    }))
+}

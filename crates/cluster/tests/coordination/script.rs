@@ -1,0 +1,110 @@
+//! The language of the golden files.
+//!
+//! A case is a row of lines without an empty one between them; a file is a row
+//! of cases. `#` begins prose. Any other line is `EVENT -> ACTIONS`: what
+//! happens, and what the machine then gives to do, in order; `wait` when that
+//! is nothing. Actions of one kind that follow each other are told together:
+//! `send 0 1 2`.
+//!
+//! An answer file is not rewritten by the tests: a difference is printed as
+//! the line that would be right.
+
+use std::fmt::Write;
+
+/// The lines of a file that are not prose, as (number, event, actions); `None`
+/// between cases.
+fn lines(text: &str) -> impl Iterator<Item = Option<(usize, &str, &str)>> {
+    (1..).zip(text.lines()).filter_map(|(number, line)| {
+        let line = line.trim();
+        match line {
+            "" => Some(None),
+            _ if line.starts_with('#') => None,
+            _ => {
+                let Some((event, actions)) = line.split_once("->") else {
+                    panic!("line {number} has no arrow: {line}");
+                };
+                Some(Some((number, event.trim(), actions.trim())))
+            }
+        }
+    })
+}
+
+/// Runs every case of a file: `step` takes an event, with the machine that the
+/// case has so far, and says what came of it.
+pub(crate) fn run<M>(file: &str, text: &str, mut step: impl FnMut(&mut Option<M>, &str) -> String) {
+    let mut machine = None;
+    let mut events = 0;
+    let mut differences = String::new();
+    for line in lines(text) {
+        let Some((number, event, expected)) = line else {
+            machine = None;
+            continue;
+        };
+        events += 1;
+        let given = step(&mut machine, event);
+        if given != expected {
+            let _ = writeln!(
+                differences,
+                "{file}:{number}: {event} -> {given}\n    but the file says: {expected}"
+            );
+        }
+    }
+    assert!(events > 0, "{file} has no events");
+    assert!(differences.is_empty(), "\n{differences}");
+}
+
+/// Tells actions of one kind that follow each other together.
+pub(crate) fn tell(actions: impl IntoIterator<Item = (&'static str, String)>) -> String {
+    let mut told: Vec<(&str, String)> = Vec::new();
+    for (verb, of) in actions {
+        match told.last_mut() {
+            Some((last, list)) if *last == verb => {
+                list.push(' ');
+                list.push_str(&of);
+            }
+            _ => told.push((verb, of)),
+        }
+    }
+    if told.is_empty() {
+        return "wait".to_owned();
+    }
+    let parts: Vec<_> = told
+        .iter()
+        .map(|(verb, of)| format!("{verb} {of}").trim_end().to_owned())
+        .collect();
+    parts.join(", ")
+}
+
+/// A verdict as the files tell it.
+pub(crate) fn verdict(verdict: cluster::Verdict) -> String {
+    match verdict {
+        cluster::Verdict::Enough { acks } => format!("enough {acks}"),
+        cluster::Verdict::NotEnough { acks } => format!("not enough {acks}"),
+    }
+}
+
+/// `A/F`.
+pub(crate) fn replicas(text: &str) -> cluster::Replicas {
+    let (ack, from) = text.split_once('/').unwrap();
+    cluster::Replicas::new(ack.parse().unwrap(), from.parse().unwrap()).unwrap()
+}
+
+/// A miss by its word in the receipt.
+pub(crate) fn miss(word: &str) -> cluster::Miss {
+    use cluster::{Fate, Miss};
+    [
+        Miss::Timeout,
+        Miss::Refused,
+        Miss::Overloaded,
+        Miss::Full,
+        Miss::Failed,
+    ]
+    .into_iter()
+    .find(|miss| Fate::Missed(*miss).word() == word)
+    .unwrap()
+}
+
+/// The words of a receipt.
+pub(crate) fn receipt(fates: impl Iterator<Item = cluster::Fate>) -> String {
+    fates.map(cluster::Fate::word).collect::<Vec<_>>().join(" ")
+}

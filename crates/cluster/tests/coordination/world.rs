@@ -1,0 +1,420 @@
+//! A cluster in memory: replicas of one key, the messages between them, and
+//! the machines under test. Whoever drives it decides what comes next.
+//!
+//! Node `n` is the replica at place `n`. Nothing happens by itself: every
+//! message waits until it is delivered or lost, and a request's deadline comes
+//! when the driver says so.
+
+use crate::checker::{Asked, Operation, Outcome};
+use cluster::{HybridClock, Miss, Replicas, Verdict};
+use cluster::{Read, ReadAction, ReadActions, ReadEvent};
+use cluster::{Round, Write, WriteAction, WriteActions, WriteEvent};
+use lsm::{Entry, Expiry, Timestamp};
+use std::cmp::Reverse;
+
+pub(crate) const KEY: &[u8] = b"key";
+
+/// The wall clock of a node without skew at the first moment.
+const BEGIN_UNIX_MS: u64 = 1_000_000_000;
+
+pub(crate) struct World {
+    pub(crate) nodes: Vec<Node>,
+    /// Whether nodes merge the stamps that they are sent into their clocks.
+    pub(crate) merges_clocks: bool,
+    /// Whether coordinators know which nodes are down.
+    pub(crate) knows_who_is_down: bool,
+    pub(crate) messages: Vec<Message>,
+    pub(crate) history: Vec<Operation>,
+    machines: Vec<Machine>,
+    moment: u64,
+}
+
+pub(crate) struct Node {
+    clock: HybridClock,
+    pub(crate) skew_ms: i64,
+    pub(crate) is_down: bool,
+    /// All that it was ever written.
+    versions: Vec<Entry>,
+}
+
+enum Machine {
+    Write { write: Write, entry: Entry },
+    Read(Read),
+    Done,
+}
+
+/// Something on its way.
+#[derive(Clone, Debug)]
+pub(crate) enum Message {
+    /// To a replica.
+    Request {
+        operation: usize,
+        place: u8,
+        request: Request,
+    },
+    /// Back to the machine.
+    Answer { operation: usize, event: Event },
+    /// From a coordinator's hints to the replica that they are for.
+    Hint { place: u8, entry: Entry },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Request {
+    Write { round: Round, entry: Entry },
+    KeepHint { round: Round, entry: Entry },
+    Repair { entry: Entry },
+    Read,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    Write(WriteEvent),
+    Read(ReadEvent),
+}
+
+impl World {
+    pub(crate) fn new(nodes: u8) -> Self {
+        let node = |_| Node {
+            clock: HybridClock::new(Timestamp::ZERO),
+            skew_ms: 0,
+            is_down: false,
+            versions: Vec::new(),
+        };
+        Self {
+            nodes: (0..nodes).map(node).collect(),
+            merges_clocks: true,
+            knows_who_is_down: true,
+            messages: Vec::new(),
+            history: Vec::new(),
+            machines: Vec::new(),
+            moment: 0,
+        }
+    }
+
+    /// A client's request comes to a node. `preference` is for reads.
+    pub(crate) fn invoke(
+        &mut self,
+        coordinator: u8,
+        asked: Asked,
+        replicas: Replicas,
+        preference: &[u8],
+    ) -> usize {
+        let operation = self.history.len();
+        self.moment += 1;
+        self.history.push(Operation {
+            asked,
+            replicas,
+            coordinator,
+            invoked: self.moment,
+            replied: None,
+            written: Vec::new(),
+        });
+        if asked == Asked::Get {
+            let mut actions = ReadActions::new();
+            let read = Read::start(replicas, preference.iter().copied(), &mut actions);
+            self.machines.push(Machine::Read(read));
+            self.carry_out_read(operation, &actions);
+        } else {
+            let mut actions = WriteActions::new();
+            let entry = self.stamped(operation);
+            let down = self.known_down();
+            let is_down = |place| down[usize::from(place)];
+            let write = Write::start(replicas, entry.timestamp(), is_down, &mut actions);
+            self.machines.push(Machine::Write { write, entry });
+            self.carry_out_write(operation, &actions);
+        }
+        operation
+    }
+
+    /// A message arrives.
+    pub(crate) fn deliver(&mut self, message: usize) {
+        self.moment += 1;
+        match self.messages.swap_remove(message) {
+            Message::Request {
+                operation,
+                place,
+                request,
+            } => self.serve(operation, place, request),
+            Message::Answer { operation, event } => self.step(operation, event),
+            Message::Hint { place, entry } => {
+                self.node(place).store(&entry);
+            }
+        }
+    }
+
+    /// A message is lost; its coordinator may notice, as when a connection
+    /// breaks. What does not go from node to node, or waits as a hint, is late instead.
+    pub(crate) fn lose(&mut self, message: usize, is_noticed: bool) {
+        let lost = match &self.messages[message] {
+            Message::Request {
+                operation,
+                place,
+                request,
+            } => missed(*place, request, Miss::Refused).map(|event| (*operation, event)),
+            Message::Answer { operation, event } => {
+                missed_instead(event).map(|event| (*operation, event))
+            }
+            Message::Hint { .. } => None,
+        };
+        if let Some((operation, event)) = lost {
+            self.messages.swap_remove(message);
+            if is_noticed {
+                self.messages.push(Message::Answer { operation, event });
+            }
+        }
+    }
+
+    /// The deadline of a request comes.
+    pub(crate) fn deadline(&mut self, operation: usize) {
+        self.moment += 1;
+        let event = match self.machines[operation] {
+            Machine::Write { .. } => Event::Write(WriteEvent::Deadline),
+            Machine::Read(_) => Event::Read(ReadEvent::Deadline),
+            Machine::Done => return,
+        };
+        self.step(operation, event);
+    }
+
+    /// The requests whose machines have something left to do.
+    pub(crate) fn running(&self) -> Vec<usize> {
+        let is_running = |operation: &usize| !matches!(self.machines[*operation], Machine::Done);
+        (0..self.machines.len()).filter(is_running).collect()
+    }
+
+    /// A replica takes long to answer a read.
+    pub(crate) fn slow(&mut self, operation: usize, place: u8) {
+        if matches!(self.machines[operation], Machine::Read(_)) {
+            self.step(operation, Event::Read(ReadEvent::Slow { place }));
+        }
+    }
+
+    /// The version that a node would answer with.
+    pub(crate) fn held(&self, place: u8) -> Option<&Entry> {
+        let versions = &self.nodes[usize::from(place)].versions;
+        versions.iter().max_by_key(|version| version.rank())
+    }
+
+    /// Whether a node has this version.
+    pub(crate) fn has(&self, place: u8, entry: &Entry) -> bool {
+        self.nodes[usize::from(place)].versions.contains(entry)
+    }
+
+    fn node(&mut self, place: u8) -> &mut Node {
+        &mut self.nodes[usize::from(place)]
+    }
+
+    fn known_down(&self) -> Vec<bool> {
+        let is_down = |node: &Node| node.is_down && self.knows_who_is_down;
+        self.nodes.iter().map(is_down).collect()
+    }
+
+    /// The entry of a write with its coordinator's next stamp.
+    fn stamped(&mut self, operation: usize) -> Entry {
+        let moment = self.moment;
+        let Operation {
+            coordinator,
+            asked,
+            replicas: Replicas { from, .. },
+            ..
+        } = self.history[operation];
+        let node = self.node(coordinator);
+        let now_unix_ms = (BEGIN_UNIX_MS + moment).saturating_add_signed(node.skew_ms);
+        let stamp = node.clock.stamp(now_unix_ms).unwrap();
+        let entry = match asked {
+            Asked::Put(letter) => Entry::value(
+                KEY,
+                stamp,
+                letter.to_string().as_bytes(),
+                Expiry::NEVER,
+                from,
+            ),
+            Asked::Delete | Asked::Get => Entry::tombstone(KEY, stamp, from),
+        };
+        self.history[operation].written.push(entry.clone());
+        entry
+    }
+
+    /// A replica does what it is asked.
+    fn serve(&mut self, operation: usize, place: u8, request: Request) {
+        let merges_clocks = self.merges_clocks;
+        let coordinator = self.history[operation].coordinator;
+        let is_local_work = matches!(request, Request::KeepHint { .. });
+        let node = self.node(place);
+        if node.is_down && place != coordinator && !is_local_work {
+            let event = missed(place, &request, Miss::Refused).unwrap();
+            self.messages.push(Message::Answer { operation, event });
+            return;
+        }
+        let event = match request {
+            Request::Write { round, entry } => {
+                if merges_clocks {
+                    node.clock.observe(entry.timestamp());
+                }
+                let newest_held = node.store(&entry);
+                Event::Write(WriteEvent::Stored {
+                    round,
+                    place,
+                    newest_held,
+                })
+            }
+            Request::Repair { entry } => {
+                node.store(&entry);
+                Event::Read(ReadEvent::Repaired { place })
+            }
+            Request::Read => {
+                let entry = self.held(place).cloned();
+                Event::Read(ReadEvent::Answered { place, entry })
+            }
+            Request::KeepHint { round, entry } => {
+                self.messages.push(Message::Hint { place, entry });
+                Event::Write(WriteEvent::HintKept { round, place })
+            }
+        };
+        self.messages.push(Message::Answer { operation, event });
+    }
+
+    fn step(&mut self, operation: usize, event: Event) {
+        match (&mut self.machines[operation], event) {
+            (Machine::Write { write, .. }, Event::Write(event)) => {
+                let mut actions = WriteActions::new();
+                write.step(event, &mut actions);
+                self.carry_out_write(operation, &actions);
+            }
+            (Machine::Read(read), Event::Read(event)) => {
+                let mut actions = ReadActions::new();
+                read.step(event, &mut actions);
+                self.carry_out_read(operation, &actions);
+            }
+            _ => {}
+        }
+    }
+
+    fn carry_out_write(&mut self, operation: usize, actions: &WriteActions) {
+        for action in actions {
+            let Machine::Write { entry, .. } = &self.machines[operation] else {
+                return;
+            };
+            let entry = entry.clone();
+            match *action {
+                WriteAction::Send { round, place } => {
+                    self.send(operation, place, Request::Write { round, entry });
+                }
+                WriteAction::Hint { round, place } => {
+                    self.send(operation, place, Request::KeepHint { round, entry });
+                }
+                WriteAction::Restamp { above } => self.restamp(operation, above),
+                WriteAction::Reply(Verdict::Enough { .. }) => {
+                    self.reply(operation, Outcome::Written(entry));
+                }
+                WriteAction::Reply(Verdict::NotEnough { acks }) => {
+                    self.reply(operation, Outcome::NotEnough(acks));
+                }
+                WriteAction::Done => self.machines[operation] = Machine::Done,
+            }
+        }
+    }
+
+    fn restamp(&mut self, operation: usize, above: Timestamp) {
+        let coordinator = self.history[operation].coordinator;
+        self.node(coordinator).clock.observe(above);
+        let stamped = self.stamped(operation);
+        let down = self.known_down();
+        let mut actions = WriteActions::new();
+        if let Machine::Write { write, entry } = &mut self.machines[operation] {
+            let is_down = |place| down[usize::from(place)];
+            write.restamped(stamped.timestamp(), is_down, &mut actions);
+            *entry = stamped;
+        }
+        self.carry_out_write(operation, &actions);
+    }
+
+    fn carry_out_read(&mut self, operation: usize, actions: &ReadActions) {
+        for action in actions {
+            let Machine::Read(read) = &self.machines[operation] else {
+                return;
+            };
+            let freshest = read.freshest().cloned();
+            match *action {
+                ReadAction::Ask { place } => self.send(operation, place, Request::Read),
+                ReadAction::Repair { place } => {
+                    let entry = freshest.unwrap();
+                    self.send(operation, place, Request::Repair { entry });
+                }
+                ReadAction::Reply(Verdict::Enough { .. }) => {
+                    self.reply(operation, Outcome::Read(freshest));
+                }
+                ReadAction::Reply(Verdict::NotEnough { acks }) => {
+                    self.reply(operation, Outcome::NotEnough(acks));
+                }
+                ReadAction::Done => self.machines[operation] = Machine::Done,
+            }
+        }
+    }
+
+    fn send(&mut self, operation: usize, place: u8, request: Request) {
+        self.messages.push(Message::Request {
+            operation,
+            place,
+            request,
+        });
+    }
+
+    fn reply(&mut self, operation: usize, outcome: Outcome) {
+        let Replicas { ack, from } = self.history[operation].replicas;
+        if let Outcome::Written(entry) = &outcome {
+            let copies = (0..from).filter(|place| self.has(*place, entry)).count();
+            assert!(
+                copies >= usize::from(ack),
+                "{copies} copies at the acknowledgement of operation {operation}"
+            );
+        }
+        let replied = &mut self.history[operation].replied;
+        assert!(replied.is_none(), "operation {operation} replies twice");
+        *replied = Some((self.moment, outcome));
+    }
+}
+
+impl Node {
+    /// Merges a version, and names the newest of the others, as the engine does.
+    fn store(&mut self, entry: &Entry) -> Option<Timestamp> {
+        let others = self.versions.iter().filter(|held| *held != entry);
+        let newest_held = others.map(Entry::timestamp).max();
+        if !self.versions.contains(entry) {
+            self.versions.push(entry.clone());
+            self.versions
+                .sort_by(|one, other| Reverse(one.rank()).cmp(&Reverse(other.rank())));
+        }
+        newest_held
+    }
+}
+
+/// What a coordinator is told in place of the answer to a request.
+fn missed(place: u8, request: &Request, why: Miss) -> Option<Event> {
+    Some(match request {
+        Request::Write { round, .. } => Event::Write(WriteEvent::Missed {
+            round: *round,
+            place,
+            why,
+        }),
+        Request::Read => Event::Read(ReadEvent::Missed { place, why }),
+        Request::Repair { .. } => Event::Read(ReadEvent::RepairMissed { place, why }),
+        Request::KeepHint { .. } => return None,
+    })
+}
+
+/// What a coordinator is told in place of an answer that is lost.
+fn missed_instead(event: &Event) -> Option<Event> {
+    let why = Miss::Timeout;
+    Some(match *event {
+        Event::Write(WriteEvent::Stored { round, place, .. }) => {
+            Event::Write(WriteEvent::Missed { round, place, why })
+        }
+        Event::Read(ReadEvent::Answered { place, .. }) => {
+            Event::Read(ReadEvent::Missed { place, why })
+        }
+        Event::Read(ReadEvent::Repaired { place }) => {
+            Event::Read(ReadEvent::RepairMissed { place, why })
+        }
+        Event::Write(_) | Event::Read(_) => return None,
+    })
+}

@@ -1,0 +1,99 @@
+//! Golden cases of the coordination of writes.
+//!
+//! Events: `write A/F stamp T [down P..]` begins; `P stored [newest T]`, `P
+//! missed WHY`, `P hint kept`, `restamped T [down P..]`, `no stamp` and
+//! `deadline` go on; `first: EVENT` is one of the first round that comes in
+//! the second; `receipt` tells what became of it.
+
+use crate::script;
+use cluster::{Round, Write, WriteAction, WriteActions, WriteEvent};
+use lsm::Timestamp;
+
+struct Machine {
+    write: Write,
+    round: Round,
+}
+
+#[test]
+fn writes_go_as_told() {
+    script::run("write.txt", include_str!("../golden/write.txt"), step);
+}
+
+fn step(machine: &mut Option<Machine>, event: &str) -> String {
+    let mut actions = WriteActions::new();
+    let words: Vec<&str> = event.split(' ').collect();
+    if let ["write", replicas, "stamp", stamp, ref down @ ..] = words[..] {
+        let replicas = script::replicas(replicas);
+        let write = Write::start(replicas, timestamp(stamp), is_down(down), &mut actions);
+        let round = Round::First;
+        *machine = Some(Machine { write, round });
+        return tell(&actions, round);
+    }
+    let machine = machine.as_mut().unwrap();
+    match words[..] {
+        ["receipt"] => return script::receipt(machine.write.fates()),
+        ["restamped", stamp, ref down @ ..] => {
+            machine.round = Round::Second;
+            let write = &mut machine.write;
+            write.restamped(timestamp(stamp), is_down(down), &mut actions);
+        }
+        ["first:", ref rest @ ..] => {
+            let event = read_event(rest, Round::First);
+            machine.write.step(event, &mut actions);
+        }
+        ref words => {
+            let event = read_event(words, machine.round);
+            machine.write.step(event, &mut actions);
+        }
+    }
+    tell(&actions, machine.round)
+}
+
+fn read_event(words: &[&str], round: Round) -> WriteEvent {
+    let place = words[0].parse().unwrap_or(0);
+    match words[1..] {
+        ["stored"] => WriteEvent::Stored {
+            round,
+            place,
+            newest_held: None,
+        },
+        ["stored", "newest", held] => WriteEvent::Stored {
+            round,
+            place,
+            newest_held: Some(timestamp(held)),
+        },
+        ["missed", why] => WriteEvent::Missed {
+            round,
+            place,
+            why: script::miss(why),
+        },
+        ["hint", "kept"] => WriteEvent::HintKept { round, place },
+        ["stamp"] => WriteEvent::NoStamp,
+        [] if words == ["deadline"] => WriteEvent::Deadline,
+        _ => panic!("unknown event: {words:?}"),
+    }
+}
+
+fn timestamp(text: &str) -> Timestamp {
+    Timestamp::from_u64(text.parse().unwrap())
+}
+
+/// `down P..`, or nothing.
+fn is_down(words: &[&str]) -> impl Fn(u8) -> bool {
+    let down: Vec<u8> = words.iter().filter_map(|word| word.parse().ok()).collect();
+    move |place| down.contains(&place)
+}
+
+fn tell(actions: &WriteActions, current: Round) -> String {
+    let of_round = |round: Round, place: u8| {
+        assert_eq!(round, current, "an action of another round");
+        place.to_string()
+    };
+    script::tell(actions.iter().map(|action| match *action {
+        WriteAction::Send { round, place } => ("send", of_round(round, place)),
+        WriteAction::Hint { round, place } => ("hint", of_round(round, place)),
+        WriteAction::Restamp { above } => ("restamp above", above.to_string()),
+        WriteAction::Reply(verdict) => ("reply", script::verdict(verdict)),
+        WriteAction::Done => ("done", String::new()),
+    }))
+}

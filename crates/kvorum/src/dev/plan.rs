@@ -1,0 +1,319 @@
+//! What a local cluster is to be, and whether it can be.
+
+use crate::failure::Failure;
+use crate::layers::{self, Parsed, Stop};
+use crate::machine;
+use crate::options::{Command, DevOptions, LogOptions, ServeOptions};
+use crate::values::Size;
+use clap::ValueEnum;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+
+/// Variables that would give every node the same identity.
+pub(super) const VARIABLES_REMOVED: [&str; 6] = [
+    "KVORUM_URL",
+    "KVORUM_NAME",
+    "KVORUM_LISTEN",
+    "KVORUM_CLUSTER",
+    "KVORUM_DATA",
+    "KVORUM_CONFIG",
+];
+
+/// A local cluster that is to run.
+pub(super) struct Plan {
+    pub(super) nodes: Vec<NodePlan>,
+    /// The folder of all nodes' folders.
+    data: PathBuf,
+    log: LogOptions,
+    /// What the user wants every node to have.
+    serve: Vec<OsString>,
+    /// The memory of each node, unless the user has set it.
+    memory: Option<Size>,
+}
+
+/// A node of it.
+pub(super) struct NodePlan {
+    /// Its name, by which the cluster knows it on whatever port it is.
+    pub(super) name: String,
+    pub(super) address: SocketAddr,
+    data: PathBuf,
+}
+
+impl Plan {
+    /// Plans the cluster, and reads the options of each node as its process
+    /// will, so that one process tells what is wrong with them, in one line.
+    ///
+    /// # Errors
+    /// Too few ports, an option that no node would take; and what is to be
+    /// shown instead of running.
+    pub(super) fn new(options: &DevOptions) -> Result<Self, Stop> {
+        let nodes = (0..options.nodes)
+            .map(|index| NodePlan::new(options, index))
+            .collect::<Result<_, _>>()?;
+        let mut plan = Self {
+            nodes,
+            data: options.data.clone(),
+            log: options.log,
+            serve: options.serve.clone(),
+            memory: None,
+        };
+        let sets_memory = match plan.nodes.first() {
+            Some(first) => plan.read_options(first)?.0.memory.is_some(),
+            None => false,
+        };
+        if !sets_memory {
+            plan.memory = Some(Size(machine::memory_bytes_each(options.nodes)));
+        }
+        for node in &plan.nodes {
+            let (serve, parsed) = plan.read_options(node)?;
+            serve
+                .node_config(&read_file)
+                .map_err(|error| parsed.refuse(&error))?;
+        }
+        Ok(plan)
+    }
+
+    /// Refuses to start on the data of a cluster with another number of nodes:
+    /// keys would be looked for where they are not.
+    ///
+    /// # Errors
+    /// What to do instead.
+    pub(super) fn check_folder(&self) -> Result<(), Failure> {
+        let (nodes, data) = (self.nodes.len(), &self.data);
+        let mut numbers = 1..=usize::from(u8::MAX);
+        match numbers.rfind(|number| folder_of(data, *number).exists()) {
+            Some(kept) if kept != nodes => Err(Failure::usage(format!(
+                "--nodes {nodes}: {} holds the data of a cluster of {kept} node{}: give \
+                 --nodes {kept}, or another folder with --data",
+                data.display(),
+                if kept == 1 { "" } else { "s" },
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes each port for a moment, so that one in use is told before anything runs.
+    ///
+    /// # Errors
+    /// A port in use.
+    pub(super) fn check_ports(&self) -> Result<(), Failure> {
+        for NodePlan { address, .. } in &self.nodes {
+            TcpListener::bind(address).map_err(|error| match error.kind() {
+                io::ErrorKind::AddrInUse => Failure::failed(format!(
+                    "port {} of {} is in use: stop what listens there, or choose another with \
+                     --port",
+                    address.port(),
+                    address.ip()
+                )),
+                _ => Failure::failed(format!("cannot listen on {address}: {error}")),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Makes the folders of all nodes. The last comes first: the greatest
+    /// number in the folder is that of the nodes, whatever happens meanwhile.
+    ///
+    /// # Errors
+    /// A folder that cannot be made.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the folder of a local cluster is no part of a store"
+    )]
+    pub(super) fn make_folders(&self) -> Result<(), Failure> {
+        for node in self.nodes.iter().rev() {
+            std::fs::create_dir_all(&node.data).map_err(|error| {
+                let folder = node.data.display();
+                Failure::failed(format!("cannot make the folder {folder}: {error}"))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The arguments of a node's process.
+    pub(super) fn arguments(&self, node: &NodePlan) -> Vec<OsString> {
+        let list: Vec<String> = self.nodes.iter().map(NodePlan::member).collect();
+        let mut arguments: Vec<OsString> = vec![
+            "serve".into(),
+            "--until-stdin-closes".into(),
+            "--url".into(),
+            node.url().into(),
+            "--cluster".into(),
+            list.join(",").into(),
+            "--data".into(),
+            node.data.clone().into(),
+        ];
+        if let Some(memory) = self.memory {
+            arguments.extend(["--memory".into(), memory.to_string().into()]);
+        }
+        let level = self.log.level.to_possible_value();
+        let format = self.log.format.to_possible_value();
+        for (name, value) in [("--log", level), ("--log-format", format)] {
+            if let Some(value) = value {
+                arguments.extend([name.into(), value.get_name().into()]);
+            }
+        }
+        arguments.extend(self.serve.iter().cloned());
+        arguments
+    }
+
+    /// Reads the options of a node as its process will.
+    fn read_options(&self, node: &NodePlan) -> Result<(Box<ServeOptions>, Parsed), Stop> {
+        let mut arguments = vec![OsString::from("kvorum")];
+        arguments.extend(self.arguments(node));
+        let kept = |name: &OsString| VARIABLES_REMOVED.iter().all(|removed| name != removed);
+        let environment = std::env::vars_os().filter(|(name, _)| kept(name));
+        let parsed = layers::parse(&arguments, environment, &read_file)?;
+        let Command::Serve(options) = &parsed.cli.command else {
+            return Err(Failure::usage("what follows -- is no list of options of serve").into());
+        };
+        if options.cluster.len() != self.nodes.len() {
+            let line = "--cluster: dev makes the list of nodes: leave it out, and give --nodes";
+            return Err(Failure::usage(line).into());
+        }
+        Ok((options.clone(), parsed))
+    }
+
+    /// What the user reads once the cluster is up.
+    pub(super) fn welcome(&self) -> String {
+        let mut text = String::new();
+        let data = self.data.display();
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "The cluster is up. Ctrl-C stops it; its data stays in {data}.\n"
+        );
+        for node in &self.nodes {
+            let _ = writeln!(text, "  {}  {}", node.name, node.url());
+        }
+        // A write through one node, a read through another, a third by itself.
+        let url = |index: usize| self.nodes[index % self.nodes.len()].url();
+        let replicas = match self.nodes.len() {
+            1 => "",
+            2 => "&ack=2&from=2",
+            _ => "&ack=2&from=3",
+        };
+        let _ = writeln!(
+            text,
+            "\nTry:\n  \
+             curl -X PUT --data-binary 'world' '{first}/v0/entity?id=hello{replicas}'\n  \
+             curl '{second}/v0/entity?id=hello{replicas}'\n  \
+             curl '{third}/v0/entities?start=a'",
+            first = url(0),
+            second = url(1),
+            third = url(2),
+        );
+        text
+    }
+}
+
+impl NodePlan {
+    fn new(options: &DevOptions, index: u8) -> Result<Self, Failure> {
+        let port = options.port.checked_add(index.into()).ok_or_else(|| {
+            Failure::usage("--port: there are not enough ports above it for all nodes")
+        })?;
+        let number = usize::from(index) + 1;
+        Ok(Self {
+            name: format!("node-{number}"),
+            data: folder_of(&options.data, number),
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+        })
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// As it stands in the list of nodes.
+    fn member(&self) -> String {
+        format!("{}={}", self.name, self.url())
+    }
+}
+
+fn read_file(file: &Path) -> io::Result<String> {
+    std::fs::read_to_string(file)
+}
+
+/// The folder of node `number`, counted from 1.
+fn folder_of(data: &Path, number: usize) -> PathBuf {
+    data.join(format!("node-{number}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Cli;
+    use clap::Parser;
+
+    fn plan(words: &[&str]) -> Result<Plan, Stop> {
+        let all = ["kvorum", "dev"].iter().chain(words);
+        match Cli::try_parse_from(all).unwrap().command {
+            Command::Dev(options) => Plan::new(&options),
+            Command::Serve(_) => panic!("these words mean dev"),
+        }
+    }
+
+    /// The arguments of the last node.
+    fn arguments(words: &[&str]) -> Vec<String> {
+        let plan = plan(words).ok().unwrap();
+        let arguments = plan.arguments(plan.nodes.last().unwrap());
+        arguments
+            .into_iter()
+            .map(|argument| argument.into_string().unwrap())
+            .collect()
+    }
+
+    /// What follows `name`, which must stand there once.
+    fn value_of<'a>(arguments: &'a [String], name: &str) -> &'a str {
+        let mut places = arguments
+            .iter()
+            .enumerate()
+            .filter(|(_, argument)| *argument == name);
+        let (place, _) = places.next().unwrap();
+        assert!(places.next().is_none(), "{name} twice in {arguments:?}");
+        &arguments[place + 1]
+    }
+
+    #[test]
+    fn three_nodes_share_a_list_and_the_memory() {
+        let arguments = arguments(&["--port", "7001", "--data", "d"]);
+        assert_eq!(value_of(&arguments, "--url"), "http://127.0.0.1:7003");
+        assert_eq!(value_of(&arguments, "--data"), "d/node-3");
+        assert_eq!(
+            value_of(&arguments, "--cluster"),
+            "node-1=http://127.0.0.1:7001,node-2=http://127.0.0.1:7002,node-3=http://127.0.0.1:7003"
+        );
+        let memory = Size(machine::memory_bytes_each(3)).to_string();
+        assert_eq!(value_of(&arguments, "--memory"), memory);
+    }
+
+    #[test]
+    fn what_the_user_sets_stands_alone() {
+        let arguments = arguments(&["--nodes", "2", "--", "--memory", "1GiB"]);
+        assert_eq!(value_of(&arguments, "--memory"), "1GiB");
+    }
+
+    #[test]
+    fn what_no_node_would_take_is_refused() {
+        for (words, word) in [
+            (&["--port", "65534"][..], "not enough ports"),
+            (&["--", "--name", "a"], "node-1"),
+            (&["--", "--cluster", "http://127.0.0.1:1"], "--nodes"),
+            // The longest value of a node with a part of the memory.
+            (
+                &["--", "--memory", "128MiB", "--value-bytes-max", "17MiB"],
+                "eighth",
+            ),
+        ] {
+            match plan(words) {
+                Err(Stop::Refuse(failure)) => {
+                    assert!(failure.line().contains(word), "{}", failure.line());
+                }
+                _ => panic!("{words:?} should be refused"),
+            }
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Segments for logs that the engine's owner keeps beside the store.
+//!
+//! An owner may have entries to keep that are none of its store's: a node keeps
+//! those that another node missed. They go into segments of the same format as
+//! the write-ahead log's, with the same checksums and the same care for torn
+//! tails, but each segment stands for itself: numbers may have gaps, and
+//! segments go in any order.
+//!
+//! A folder may hold the segments of several logs. Each log has a secret, and
+//! the tag in a segment's header tells whose it is ([`SegmentFile::owner`]), so
+//! that no other file has to say so and be kept in step.
+
+use super::reader::read_segment_header;
+use super::{
+    LogWriter, read_segment, remove_segment, segment_file_name, segment_of_file_name, segment_tag,
+};
+use crate::disk::{Disk, DiskFile};
+use crate::entry::Entry;
+use crate::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A folder of segments.
+pub struct LogFolder {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+}
+
+impl LogFolder {
+    /// The folder at `path`, which is made durably if it is not there.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::DiskFull`].
+    pub fn open(disk: Arc<dyn Disk>, path: PathBuf) -> Result<Self, Error> {
+        disk.create_folder(&path)
+            .map_err(|error| Error::io("create", &path, error))?;
+        Ok(Self { disk, path })
+    }
+
+    /// The folder's path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The numbers of the segments that are there, ascending. Other files are
+    /// passed over.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn segments(&self) -> Result<Vec<u64>, Error> {
+        let names = self
+            .disk
+            .list(&self.path)
+            .map_err(|error| Error::io("list", &self.path, error))?;
+        let mut segments: Vec<u64> = names
+            .iter()
+            .filter_map(|name| segment_of_file_name(name))
+            .collect();
+        segments.sort_unstable();
+        Ok(segments)
+    }
+
+    /// Makes a segment for the log with this secret, durably. Its space grows
+    /// as it is written.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`]; the file is removed
+    /// again if that is possible.
+    pub fn create(&self, segment: u64, secret: u64) -> Result<SegmentWriter, Error> {
+        let log = LogWriter::create(&*self.disk, &self.path, secret, segment, 0)?;
+        Ok(SegmentWriter {
+            log,
+            written_bytes: 0,
+        })
+    }
+
+    /// Reads the file of a segment.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn read(&self, segment: u64) -> Result<SegmentFile, Error> {
+        let path = self.path.join(segment_file_name(segment));
+        let read = || {
+            let file = self.disk.open(&path)?;
+            let mut bytes = vec![0; file.len()? as usize];
+            file.read_exact_at(&mut bytes, 0)?;
+            Ok(bytes)
+        };
+        let bytes = read().map_err(|error| Error::io("read", &path, error))?;
+        Ok(SegmentFile {
+            segment,
+            path,
+            bytes,
+        })
+    }
+
+    /// Removes a segment. A crash may bring it back.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn remove(&self, segment: u64) -> Result<(), Error> {
+        remove_segment(&*self.disk, &self.path, segment)
+    }
+
+    /// How many bytes the file system can still take; an estimate.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn available_bytes(&self) -> Result<u64, Error> {
+        self.disk
+            .available_bytes(&self.path)
+            .map_err(|error| Error::io("ask for the room in", &self.path, error))
+    }
+}
+
+/// Appends groups of entries to one segment.
+pub struct SegmentWriter {
+    log: LogWriter,
+    written_bytes: u64,
+}
+
+impl SegmentWriter {
+    /// Writes `entries` as one group, all or none of which is read back,
+    /// without syncing. No entries are no group.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Io`]: the next group takes the place of this.
+    pub fn append<'a>(
+        &mut self,
+        entries: impl IntoIterator<Item = &'a Entry>,
+    ) -> Result<(), Error> {
+        let mut entries = entries.into_iter().peekable();
+        // A group without entries would be a seal.
+        if entries.peek().is_some() {
+            self.written_bytes += self.log.append(entries)?;
+        }
+        Ok(())
+    }
+
+    /// The sync that would make all groups durable that are written by now;
+    /// [`None`] when they are. It is to be run where it holds up no append,
+    /// and [`SegmentWriter::synced`] told of it.
+    #[must_use]
+    pub fn pending_sync(&self) -> Option<PendingSync> {
+        let (segment, file, path, position) = self.log.unsynced()?;
+        Some(PendingSync {
+            segment,
+            file,
+            path,
+            position,
+        })
+    }
+
+    /// Takes note of a sync that has succeeded.
+    pub fn synced(&mut self, sync: &PendingSync) {
+        self.log.synced_up_to(sync.segment, sync.position);
+    }
+
+    /// Ends the segment and makes it durable.
+    ///
+    /// # Errors
+    /// As [`SegmentWriter::append`] and [`PendingSync::run`]; what was written
+    /// is read back all the same.
+    pub fn seal(mut self) -> Result<(), Error> {
+        self.log.seal()
+    }
+
+    /// The bytes of the groups written.
+    #[must_use]
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
+    /// The space that the file takes, in bytes.
+    #[must_use]
+    pub fn allocated_bytes(&self) -> u64 {
+        self.log.allocated_bytes()
+    }
+}
+
+/// A sync of a segment that is yet to be run.
+pub struct PendingSync {
+    segment: u64,
+    file: Arc<dyn DiskFile>,
+    path: PathBuf,
+    position: u64,
+}
+
+impl PendingSync {
+    /// Runs it. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Sync`]: nothing is known of the unsynced groups any more, and
+    /// no later sync tells.
+    pub fn run(&self) -> Result<(), Error> {
+        self.file
+            .sync()
+            .map_err(|error| Error::sync(&self.path, error))
+    }
+}
+
+/// Whose log a segment belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentOwner {
+    /// The log whose secret is at this place among those asked about.
+    Log(usize),
+    /// None of those asked about.
+    Other,
+    /// The file's header is not whole: its making was cut short, or it is damaged.
+    Unknown,
+}
+
+/// The bytes of a segment's file.
+pub struct SegmentFile {
+    segment: u64,
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl SegmentFile {
+    /// The length of the file, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// Which of the logs with these secrets the segment belongs to.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a format of another version.
+    pub fn owner(&self, secrets: &[u64]) -> Result<SegmentOwner, Error> {
+        for (place, secret) in secrets.iter().enumerate() {
+            let tag = segment_tag(*secret, self.segment);
+            match read_segment_header(&self.bytes, tag, &self.path) {
+                Ok(true) => return Ok(SegmentOwner::Log(place)),
+                Ok(false) => return Ok(SegmentOwner::Unknown),
+                Err(Error::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(SegmentOwner::Other)
+    }
+
+    /// The entries of the segment's whole groups, in the order in which they
+    /// were written; what a crash tore off is not among them.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when bytes that had been synced are damaged, or the
+    /// segment is of another log; [`Error::Invalid`] for a format of another version.
+    pub fn entries(&self, secret: u64) -> Result<Vec<Entry>, Error> {
+        read_segment(&self.bytes, secret, self.segment, &self.path).map(|segment| segment.entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::MemoryDisk;
+    use crate::entry::Expiry;
+    use crate::timestamp::Timestamp;
+
+    fn put(key: &str) -> Entry {
+        let timestamp = Timestamp::from_u64(1);
+        Entry::value(key.as_bytes(), timestamp, b"v", Expiry::NEVER, 3)
+    }
+
+    #[test]
+    fn segments_of_several_logs_are_told_apart_and_read_back() {
+        let disk = Arc::new(MemoryDisk::new());
+        let folder = LogFolder::open(disk, "/logs".into()).unwrap();
+        let mut first = folder.create(1, 10).unwrap();
+        first.append(&[put("a"), put("b")]).unwrap();
+        first.append(&[]).unwrap();
+        first.append(&[put("c")]).unwrap();
+        let sync = first.pending_sync().unwrap();
+        sync.run().unwrap();
+        first.synced(&sync);
+        assert!(first.pending_sync().is_none());
+        let mut second = folder.create(5, 20).unwrap();
+        second.append(&[put("d")]).unwrap();
+        second.seal().unwrap();
+
+        assert_eq!(folder.segments().unwrap(), [1, 5]);
+        let file = folder.read(1).unwrap();
+        assert_eq!(file.owner(&[20, 10]).unwrap(), SegmentOwner::Log(1));
+        assert_eq!(file.owner(&[20, 30]).unwrap(), SegmentOwner::Other);
+        assert_eq!(file.entries(10).unwrap(), [put("a"), put("b"), put("c")]);
+        assert!(matches!(file.entries(20), Err(Error::Corrupt { .. })));
+        assert_eq!(file.bytes(), first.allocated_bytes());
+        let file = folder.read(5).unwrap();
+        assert_eq!(file.owner(&[20, 10]).unwrap(), SegmentOwner::Log(0));
+        assert_eq!(file.entries(20).unwrap(), [put("d")]);
+
+        folder.remove(1).unwrap();
+        assert_eq!(folder.segments().unwrap(), [5]);
+    }
+
+    #[test]
+    fn a_segment_whose_making_was_cut_short_is_nobodys() {
+        let disk = Arc::new(MemoryDisk::new());
+        let folder = LogFolder::open(Arc::clone(&disk) as Arc<dyn Disk>, "/logs".into()).unwrap();
+        disk.create(&folder.path().join(segment_file_name(3)))
+            .unwrap();
+        let file = folder.read(3).unwrap();
+        assert_eq!(file.owner(&[1]).unwrap(), SegmentOwner::Unknown);
+        assert!(file.entries(1).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,185 @@
+//! A closed store leaves its folder alone, and to whoever comes next.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod common;
+
+use common::{World, put, read, scan_all};
+use lsm::disk::{Call, Fault, FaultyDisk};
+use lsm::{Clock, Engine, Environment, Error, Lane, ManualClock};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Calls that change what is in the folder.
+fn writes(call: Call, _: &Path) -> bool {
+    !matches!(
+        call,
+        Call::List | Call::Open | Call::AvailableBytes | Call::Read | Call::Len
+    )
+}
+
+/// Counts the calls that change something from now on.
+fn watch(disk: &FaultyDisk) {
+    disk.arm(Fault::at(u64::MAX, io::ErrorKind::Other).only(writes));
+}
+
+/// A store with work of every lane under way: a compaction between two steps,
+/// memtables that wait for their flush, a segment to be filled.
+fn busy(world: &World) -> Engine {
+    let engine = world.open();
+    let mut timestamp = 0;
+    // As many level-0 tables as make a compaction due, with more than a step in them.
+    for _ in 0..4 {
+        for number in 0..9 {
+            timestamp += 1;
+            let value = "v".repeat(60 << 10);
+            engine
+                .write(put(&format!("{number:02}"), timestamp, &value))
+                .unwrap();
+        }
+        engine.flush().unwrap();
+    }
+    assert!(world.executor.run_one(|lanes| lanes - 1), "a first step");
+    engine.write(put("last", timestamp + 1, "v")).unwrap();
+    engine
+}
+
+#[test]
+fn nothing_is_written_once_a_close_has_returned() {
+    for full_disk in [false, true] {
+        let mut world = World::new();
+        world.options.memtable_bytes = 1 << 20;
+        world.options.table_bytes = 1 << 20;
+        let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+        world.disk = Arc::clone(&faulty) as _;
+        let engine = busy(&world);
+        if full_disk {
+            // The store looks for room from now on, again and again.
+            world.memory.set_capacity(world.memory.used_bytes());
+            let filler = "v".repeat(1 << 20);
+            let refused = (1_000..1_020)
+                .find_map(|timestamp| engine.write(put("filler", timestamp, &filler)).err());
+            assert!(matches!(refused, Some(Error::DiskFull)), "{refused:?}");
+        }
+        let closed = engine.close();
+        assert!(closed.is_ok() || full_disk, "{closed:?}");
+        world.memory.set_capacity(u64::MAX);
+        watch(&faulty);
+        world.executor.run_for(Duration::from_secs(300));
+        assert!(matches!(engine.flush(), Err(Error::Closed)));
+        assert!(matches!(engine.compact(), Err(Error::Closed)));
+        assert!(matches!(engine.write(put("a", 1, "v")), Err(Error::Closed)));
+        engine.close().unwrap();
+        assert_eq!(faulty.calls(), 0, "a closed store has written");
+        assert_eq!(
+            read(&engine, "last").as_deref(),
+            Some("v"),
+            "it is read still"
+        );
+    }
+}
+
+#[test]
+fn a_closed_store_can_be_opened_beside_its_old_handles() {
+    let mut world = World::new();
+    world.options.memtable_bytes = 1 << 20;
+    world.options.table_bytes = 1 << 20;
+    let engine = busy(&world);
+    let scan = engine.scan(b"", None);
+    engine.close().unwrap();
+    let held = scan_all(&engine, "", None);
+    let (next, report) = world.try_open().unwrap();
+    assert_eq!(report.entries_replayed, 0);
+    assert_eq!(
+        report.orphans_removed, 0,
+        "the compaction took its files along"
+    );
+    // What the executor holds is of both now.
+    next.write(put("last", 10_000, "w")).unwrap();
+    world.executor.run_for(Duration::from_secs(300));
+    next.compact().unwrap();
+    assert_eq!(read(&next, "last").as_deref(), Some("w"));
+    assert_eq!(
+        scan_all(&engine, "", None),
+        held,
+        "the old handles see the old store"
+    );
+    drop((scan, engine));
+    assert!(matches!(world.try_open(), Err(Error::Locked { .. })));
+}
+
+#[test]
+fn a_failed_close_gives_the_folder_back() {
+    let world = World::new();
+    let engine = world.open();
+    engine.write(put("a", 1, "v")).unwrap();
+    world.memory.fail_syncs(true);
+    assert!(engine.close().is_err());
+    world.memory.fail_syncs(false);
+    let (next, _) = world.try_open().unwrap();
+    assert_eq!(read(&next, "a").as_deref(), Some("v"));
+}
+
+/// A clock that stops whoever asks it first once it was armed.
+struct StoppingClock {
+    clock: Arc<ManualClock>,
+    armed: AtomicBool,
+    stopped: Mutex<Sender<()>>,
+    release: Mutex<Receiver<()>>,
+}
+
+impl Clock for StoppingClock {
+    fn unix_ms(&self) -> u64 {
+        self.clock.unix_ms()
+    }
+
+    fn monotonic(&self) -> Duration {
+        if self.armed.swap(false, SeqCst) {
+            let _told = self.stopped.lock().unwrap().send(());
+            let _released = self.release.lock().unwrap().recv();
+        }
+        self.clock.monotonic()
+    }
+}
+
+#[test]
+fn a_close_waits_for_the_jobs_under_way() {
+    let world = World::new();
+    let (stopped, stops) = mpsc::channel();
+    let (release, released) = mpsc::channel();
+    let clock = Arc::new(StoppingClock {
+        clock: Arc::clone(&world.clock),
+        armed: AtomicBool::new(false),
+        stopped: Mutex::new(stopped),
+        release: Mutex::new(released),
+    });
+    let environment = Environment {
+        clock: Arc::clone(&clock) as _,
+        ..world.environment()
+    };
+    let (engine, _) = Engine::open(environment, world.options.clone()).unwrap();
+    clock.armed.store(true, SeqCst);
+    let (ended, ends) = mpsc::channel();
+    std::thread::scope(|scope| {
+        // Dropped when this panics, so that the job goes on and is joined.
+        let release = release;
+        scope.spawn(|| world.executor.run_lane(Lane::Compaction));
+        stops.recv().unwrap();
+        scope.spawn(|| {
+            engine.close().unwrap();
+            ended.send(()).unwrap();
+        });
+        for _ in 0..1000 {
+            std::thread::yield_now();
+        }
+        assert!(ends.try_recv().is_err(), "the close has not waited");
+        assert!(matches!(world.try_open(), Err(Error::Locked { .. })));
+        release.send(()).unwrap();
+        ends.recv().unwrap();
+    });
+    world.open();
+}

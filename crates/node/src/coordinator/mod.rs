@@ -1,0 +1,180 @@
+//! Coordinates a request: asks the replicas of a key, counts their answers,
+//! says what it came to.
+//!
+//! What to do after which answer is decided by the state machines of
+//! [`cluster::coordinator`]; this is the shell that does it. It sends to the
+//! local replica directly and to others over the runtime's links, keeps hints,
+//! stamps, and watches the deadline. `write` and `read` are the two requests;
+//! `ranges` reads this node's own keys.
+
+mod ranges;
+mod read;
+mod write;
+
+pub(crate) use ranges::{BATCH_BYTES_MAX, Batch, BatchFailure};
+pub(crate) use read::HedgeBudget;
+
+use crate::admission::{Share, TurnBudget};
+use crate::hints::HintStore;
+use crate::metrics::RuntimeMetrics;
+use crate::peers::Peers;
+use crate::replica::Replica;
+use crate::stamping::Stamping;
+use crate::waiters::Waiters;
+use bytes::Bytes;
+use cluster::{Fate, Miss, Ranking};
+use lsm::{Clock, Entry, Timestamp};
+use serde::{Serialize, Serializer};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What a write makes of a key.
+pub(crate) enum Change {
+    /// The key has this value from now on.
+    Put {
+        /// The value.
+        value: Bytes,
+        /// In how many seconds the version expires, if it does.
+        ttl_seconds: Option<u64>,
+    },
+    /// The key has no value from now on.
+    Delete,
+}
+
+/// A write that is stored.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// Its timestamp.
+    pub(crate) timestamp: Timestamp,
+    /// How many replicas have said so.
+    pub(crate) acks: u8,
+}
+
+/// A read that was answered.
+pub(crate) struct Found {
+    /// The freshest version, be it a tombstone or expired.
+    pub(crate) entry: Option<Entry>,
+    /// How many replicas have answered.
+    pub(crate) acks: u8,
+    /// What a long value counts for, for as long as it is held.
+    pub(crate) share: Option<Share>,
+}
+
+/// A line of a receipt.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ReplicaLine {
+    /// The replica.
+    pub(crate) url: String,
+    /// What became of the request there.
+    #[serde(serialize_with = "word_of")]
+    pub(crate) outcome: Fate,
+}
+
+fn word_of<S: Serializer>(fate: &Fate, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(fate.word())
+}
+
+fn decimal<S: Serializer>(timestamp: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&timestamp.unwrap_or(Timestamp::ZERO))
+}
+
+/// What became of a request that failed, replica by replica.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Receipt {
+    /// How many replicas have answered as asked; the header of the reply says so.
+    #[serde(skip)]
+    pub(crate) acks: u8,
+    /// The write's timestamp, a decimal number in a string: JSON's numbers do
+    /// not hold all of it.
+    #[serde(serialize_with = "decimal", skip_serializing_if = "Option::is_none")]
+    pub(crate) timestamp: Option<Timestamp>,
+    /// The replicas of the key, in the order of its ranking.
+    pub(crate) replicas: Vec<ReplicaLine>,
+}
+
+/// Why a request failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// This node has too much to do, and no other can help.
+    Overloaded,
+    /// This node's clock can give no stamp that others would take.
+    NoStamp,
+    /// The disk of the only replica is full.
+    DiskFull(Receipt),
+    /// Too few replicas answered.
+    NotEnoughReplicas(Receipt),
+}
+
+/// Coordinates the requests of one runtime.
+pub(crate) struct Coordinator {
+    /// The time.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Stamps writes.
+    pub(crate) stamping: Arc<Stamping>,
+    /// This node's own copy.
+    pub(crate) replica: Rc<Replica>,
+    /// The nodes of the cluster.
+    pub(crate) peers: Rc<Peers>,
+    /// Where writes are kept that peers missed.
+    pub(crate) hints: HintStore,
+    /// Those who wait for answers.
+    pub(crate) waiters: Rc<Waiters>,
+    /// Batches of ranges on their way out.
+    pub(crate) ranges: Arc<TurnBudget>,
+    /// What a batch may take while it is read, when nobody knows what it will hold.
+    pub(crate) range_batch_bytes: usize,
+    /// What is counted.
+    pub(crate) metrics: Arc<RuntimeMetrics>,
+    /// Requests that were answered and still have something to do.
+    pub(crate) stragglers: Cell<usize>,
+    /// The most of them.
+    pub(crate) stragglers_max: usize,
+    /// Which reads may ask one replica more.
+    pub(crate) hedging: HedgeBudget,
+}
+
+impl Coordinator {
+    /// The failure that the fates of a request's replicas make. A node alone
+    /// says what is the matter with itself; among several that is a line of
+    /// the receipt.
+    fn failure(
+        &self,
+        ranking: &Ranking,
+        fates: impl Iterator<Item = Fate>,
+        acks: u8,
+        timestamp: Option<Timestamp>,
+    ) -> Failure {
+        let replicas: Vec<ReplicaLine> = ranking
+            .iter()
+            .zip(fates)
+            .map(|(node, outcome)| ReplicaLine {
+                url: self.peers.url_of(*node).to_string(),
+                outcome,
+            })
+            .collect();
+        let only = replicas
+            .first()
+            .filter(|_| self.peers.is_alone())
+            .map(|line| line.outcome);
+        let receipt = Receipt {
+            acks,
+            timestamp,
+            replicas,
+        };
+        match only {
+            Some(Fate::Missed(Miss::Overloaded)) => Failure::Overloaded,
+            Some(Fate::Missed(Miss::Full)) => Failure::DiskFull(receipt),
+            _ => {
+                let why = receipt.replicas.iter().find_map(|line| match line.outcome {
+                    Fate::Missed(why) => Some(why),
+                    _ => None,
+                });
+                self.metrics
+                    .coordination
+                    .not_enough(why.unwrap_or(Miss::Timeout));
+                Failure::NotEnoughReplicas(receipt)
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Ranges of this node's own keys.
+
+use super::Coordinator;
+use crate::admission::Allotment;
+use crate::outbox::Completion;
+use crate::read_pool::{PoolFull, Read, ReadJob};
+use lsm::{Entry, Scan};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The most bytes of keys and values that a range asks the store for at a time.
+pub(crate) const BATCH_BYTES_MAX: usize = 64 << 10;
+
+/// A batch of a range: the scan to go on with, and its next entries.
+pub(crate) struct Batch {
+    /// The scan.
+    pub(crate) scan: Box<Scan>,
+    /// The entries; none at the end.
+    pub(crate) entries: Vec<Entry>,
+    /// What the entries count for, for as long as one is held.
+    pub(crate) allotment: Allotment,
+}
+
+/// Why a batch of a range did not come.
+#[derive(Debug)]
+pub(crate) enum BatchFailure {
+    /// There was no memory for it in time, or too many reads wait.
+    Overloaded,
+    /// The store did not answer in time.
+    TimedOut,
+    /// The store cannot read it.
+    Failed(lsm::Error),
+}
+
+impl Coordinator {
+    /// Starts a scan of this node's keys, as of now.
+    pub(crate) fn scan(&self, start: &[u8], end: Option<&[u8]>) -> Box<Scan> {
+        Box::new(self.replica.engine.scan(start, end))
+    }
+
+    /// Reads the next batch of a scan, once there is memory for whatever it
+    /// may hold; then the batch keeps what it does hold.
+    ///
+    /// # Errors
+    /// See [`BatchFailure`]; the scan is lost.
+    pub(crate) async fn next_batch(
+        &self,
+        scan: Box<Scan>,
+        deadline: Duration,
+    ) -> Result<Batch, BatchFailure> {
+        let mut wait = self.waiters.register(deadline);
+        let allotment = tokio::select! {
+            biased;
+            taken = self.ranges.take(self.range_batch_bytes) => taken.ok(),
+            // Nobody was asked for an answer yet: this is the deadline.
+            _ = wait.next() => None,
+        };
+        let allotment = allotment.ok_or(BatchFailure::Overloaded)?;
+        self.replica
+            .read_pool
+            .submit(ReadJob {
+                read: Read::Batch(scan, BATCH_BYTES_MAX, allotment),
+                outbox: Arc::clone(self.waiters.outbox()),
+                ticket: wait.ticket(),
+            })
+            .map_err(|PoolFull| BatchFailure::Overloaded)?;
+        match wait.only().await {
+            Some(Completion::Scanned(scan, Ok(entries), allotment)) => Ok(Batch {
+                scan,
+                entries,
+                allotment,
+            }),
+            Some(Completion::Scanned(_, Err(error), _)) => Err(BatchFailure::Failed(error)),
+            _ => Err(BatchFailure::TimedOut),
+        }
+    }
+}

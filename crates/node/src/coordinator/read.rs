@@ -1,0 +1,281 @@
+//! Reads.
+
+use super::{Coordinator, Failure, Found};
+use crate::admission::{Refused, Share};
+use crate::outbox::Completion;
+use crate::peer::{PeerAnswer, PeerRequest};
+use crate::replica::answer_of;
+use crate::waiters::{Tag, Wait};
+use bytes::Bytes;
+use cluster::{Miss, Ranking, Read, ReadAction, ReadActions, ReadEvent, Replicas, Verdict};
+use smallvec::SmallVec;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The tag of a repair's answer, beside the place.
+const REPAIR: Tag = 1 << 8;
+
+/// Every so many reads pay for one that asks a further replica.
+const READS_A_HEDGE: u32 = 20;
+/// As many hedges may have been saved up.
+const HEDGES_SAVED_MAX: u32 = 64;
+
+/// How many reads may ask one replica more than they need: a few in a
+/// hundred, so that hedges cannot feed on overload (Dean and Barroso, "The Tail
+/// at Scale", 2013).
+#[derive(Default)]
+pub(crate) struct HedgeBudget {
+    /// In parts of a hedge.
+    saved: Cell<u32>,
+}
+
+impl HedgeBudget {
+    fn earn(&self) {
+        let saved = self.saved.get() + 1;
+        self.saved.set(saved.min(HEDGES_SAVED_MAX * READS_A_HEDGE));
+    }
+
+    fn spend(&self) -> bool {
+        match self.saved.get().checked_sub(READS_A_HEDGE) {
+            Some(rest) => {
+                self.saved.set(rest);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// A read on its way. It outlives its answer to the client until the stale
+/// replicas are repaired.
+struct Reading {
+    coordinator: Rc<Coordinator>,
+    machine: Read,
+    ranking: Ranking,
+    key: Bytes,
+    wait: Wait,
+    deadline: Duration,
+    /// When to ask one more, and whom it is instead of.
+    hedge: Option<(tokio::time::Instant, u8)>,
+    /// What a long value counts for that came from the local disk.
+    share: Option<Share>,
+    /// Whether the machine has nothing left to do.
+    is_done: bool,
+}
+
+impl Coordinator {
+    /// Reads a key; answers at once when only this node need be asked, and its
+    /// disk need not.
+    ///
+    /// # Errors
+    /// See [`Failure`].
+    pub(crate) async fn read(
+        self: &Rc<Self>,
+        key: &[u8],
+        replicas: Replicas,
+        deadline: Duration,
+    ) -> Result<Found, Failure> {
+        let ranking = self.peers.ranking(key, replicas.from);
+        if replicas.from > replicas.ack {
+            self.hedging.earn();
+        }
+        let mut actions = ReadActions::new();
+        let machine = Read::start(replicas, self.preference(&ranking), &mut actions);
+        let mut reading = Reading {
+            coordinator: Rc::clone(self),
+            machine,
+            ranking,
+            key: Bytes::copy_from_slice(key),
+            wait: self.waiters.register(deadline),
+            deadline,
+            hedge: None,
+            share: None,
+            is_done: false,
+        };
+        let mut verdict = reading.act(&mut actions);
+        let verdict = loop {
+            match verdict {
+                Some(verdict) => break verdict,
+                None => verdict = reading.next().await,
+            }
+        };
+        match verdict {
+            Verdict::Enough { acks } => {
+                let entry = reading.machine.freshest().cloned();
+                let share = match reading.share.take() {
+                    Some(share) => Some(share),
+                    None => {
+                        let value_bytes =
+                            entry.as_ref().map_or(0, |entry| entry.value_bytes().len());
+                        let answers = &self.replica.answers;
+                        let taken = answers.take_for_value(value_bytes);
+                        taken.map_err(|Refused| Failure::Overloaded)?
+                    }
+                };
+                if !reading.is_done {
+                    reading.finish();
+                }
+                Ok(Found { entry, acks, share })
+            }
+            Verdict::NotEnough { acks } => {
+                Err(self.failure(&reading.ranking, reading.machine.fates(), acks, None))
+            }
+        }
+    }
+
+    /// The places of a key's replicas in the order in which to ask them: this
+    /// node first, then those that are up, in the order of the ranking.
+    fn preference(&self, ranking: &Ranking) -> SmallVec<[u8; 8]> {
+        let mut places: SmallVec<[u8; 8]> = (0..ranking.len()).map(|place| place as u8).collect();
+        places.sort_by_key(|place| {
+            let node = ranking[usize::from(*place)];
+            (self.peers.is_down(node), !self.peers.is_own(node))
+        });
+        places
+    }
+}
+
+impl Reading {
+    /// Waits for what comes next, and does what follows from it.
+    async fn next(&mut self) -> Option<Verdict> {
+        let event = match self.hedge {
+            Some((at, place)) => {
+                tokio::select! {
+                    biased;
+                    answer = self.wait.next() => self.event_of(answer),
+                    () = tokio::time::sleep_until(at) => {
+                        self.hedge = None;
+                        if !self.coordinator.hedging.spend() {
+                            return None;
+                        }
+                        self.coordinator.metrics.coordination.hedges.add(1);
+                        ReadEvent::Slow { place }
+                    }
+                }
+            }
+            None => {
+                let answer = self.wait.next().await;
+                self.event_of(answer)
+            }
+        };
+        let mut actions = ReadActions::new();
+        self.machine.step(event, &mut actions);
+        self.act(&mut actions)
+    }
+
+    /// Does what the machine says.
+    fn act(&mut self, actions: &mut ReadActions) -> Option<Verdict> {
+        let mut verdict = None;
+        let mut next = 0;
+        while let Some(action) = actions.get(next).copied() {
+            next += 1;
+            match action {
+                ReadAction::Ask { place } => {
+                    if let Some(event) = self.ask(place) {
+                        self.machine.step(event, actions);
+                    }
+                }
+                ReadAction::Repair { place } => {
+                    if let Err(why) = self.repair(place) {
+                        let event = ReadEvent::RepairMissed { place, why };
+                        self.machine.step(event, actions);
+                    }
+                }
+                ReadAction::Reply(reply) => verdict = Some(reply),
+                ReadAction::Done => self.is_done = true,
+            }
+        }
+        verdict
+    }
+
+    /// Asks a replica; gives the answer if it is there at once.
+    fn ask(&mut self, place: u8) -> Option<ReadEvent> {
+        let missed = |why| Some(ReadEvent::Missed { place, why });
+        let Some(node) = self.ranking.get(usize::from(place)).copied() else {
+            return missed(Miss::Failed);
+        };
+        let coordinator = &self.coordinator;
+        let ticket = self.wait.ticket_for(Tag::from(place));
+        if coordinator.peers.is_own(node) {
+            return match coordinator.replica.read_cached(&self.key) {
+                Some(Ok(entry)) => Some(ReadEvent::Answered { place, entry }),
+                Some(Err(why)) => missed(why),
+                None => match coordinator.replica.read(&self.key, ticket) {
+                    Ok(()) => None,
+                    Err(why) => missed(why),
+                },
+            };
+        }
+        let request = PeerRequest::Read(self.key.clone());
+        if let Err(why) = coordinator.peers.call(node, request, self.deadline, ticket) {
+            return missed(why);
+        }
+        if let Some(delay) = coordinator.peers.hedge_delay(node) {
+            let at = tokio::time::Instant::now() + delay;
+            if self.hedge.is_none_or(|(known, _)| at < known) {
+                self.hedge = Some((at, place));
+            }
+        }
+        None
+    }
+
+    /// Writes the freshest version to a replica that has an older one or none.
+    fn repair(&self, place: u8) -> Result<(), Miss> {
+        let node = *self.ranking.get(usize::from(place)).ok_or(Miss::Failed)?;
+        let entry = self.machine.freshest().cloned().ok_or(Miss::Failed)?;
+        let coordinator = &self.coordinator;
+        coordinator.metrics.coordination.repairs.add(1);
+        let ticket = self.wait.ticket_for(REPAIR | Tag::from(place));
+        if coordinator.peers.is_own(node) {
+            coordinator.replica.write(entry, None, ticket);
+            return Ok(());
+        }
+        let request = PeerRequest::Write(entry);
+        coordinator.peers.call(node, request, self.deadline, ticket)
+    }
+
+    fn event_of(&mut self, answer: Option<(Tag, Completion)>) -> ReadEvent {
+        let Some((tag, mut completion)) = answer else {
+            return ReadEvent::Deadline;
+        };
+        let place = (tag & Tag::from(u8::MAX)) as u8;
+        if self.hedge.is_some_and(|(_, slow)| slow == place) {
+            self.hedge = None;
+        }
+        if let Completion::Read(Ok((_, share))) = &mut completion {
+            self.share = share.take();
+        }
+        match (answer_of(Some(completion)), tag & REPAIR != 0) {
+            (PeerAnswer::Found(entry), false) => ReadEvent::Answered { place, entry },
+            (PeerAnswer::Missed(why), false) => ReadEvent::Missed { place, why },
+            (PeerAnswer::Stored { .. }, false) => ReadEvent::Missed {
+                place,
+                why: Miss::Failed,
+            },
+            (PeerAnswer::Stored { .. }, true) => ReadEvent::Repaired { place },
+            (PeerAnswer::Missed(why), true) => ReadEvent::RepairMissed { place, why },
+            (PeerAnswer::Found(_), true) => ReadEvent::RepairMissed {
+                place,
+                why: Miss::Failed,
+            },
+        }
+    }
+
+    /// Sees to the stale replicas after the client was answered; when too many
+    /// requests are at that, the rest is left to a later read.
+    fn finish(mut self) {
+        let coordinator = Rc::clone(&self.coordinator);
+        if coordinator.stragglers.get() >= coordinator.stragglers_max {
+            return;
+        }
+        coordinator.stragglers.set(coordinator.stragglers.get() + 1);
+        self.hedge = None;
+        tokio::task::spawn_local(async move {
+            while !self.is_done {
+                self.next().await;
+            }
+            coordinator.stragglers.set(coordinator.stragglers.get() - 1);
+        });
+    }
+}

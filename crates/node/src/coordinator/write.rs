@@ -1,0 +1,296 @@
+//! Writes.
+
+use super::{Change, Coordinator, Failure, Written};
+use crate::admission::{LONG_VALUE_BYTES, Share};
+use crate::outbox::Completion;
+use crate::peer::{PeerAnswer, PeerRequest};
+use crate::replica::answer_of;
+use crate::stamping::Stamp;
+use crate::waiters::{Tag, Wait};
+use cluster::{
+    Miss, Ranking, Replicas, Round, Verdict, Write, WriteAction, WriteActions, WriteEvent,
+};
+use lsm::{Entry, Expiry, Timestamp};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the entries of a write are made from: a second stamp makes another.
+enum Source {
+    Change(Change),
+    /// A long value is kept once: in the first entry, not also as it came.
+    First(Entry),
+}
+
+impl Source {
+    /// The write with this stamp.
+    fn entry(&mut self, key: &[u8], timestamp: Timestamp, expiry: Expiry, copies: u8) -> Entry {
+        let value: &[u8] = match self {
+            Self::Change(Change::Delete) => return Entry::tombstone(key, timestamp, copies),
+            Self::Change(Change::Put { value, .. }) => value,
+            Self::First(entry) => entry.value_bytes(),
+        };
+        let entry = Entry::value(key, timestamp, value, expiry, copies);
+        if value.len() > LONG_VALUE_BYTES {
+            *self = Self::First(entry.clone());
+        }
+        entry
+    }
+}
+
+/// Which answer a tag stands for.
+///
+/// ```text
+/// tag = is a hint's: 1 bit | is of the second round: 1 bit | place: 8 bits
+/// ```
+const HINT: Tag = 1 << 9;
+const SECOND_ROUND: Tag = 1 << 8;
+
+fn tag_of(round: Round, place: u8) -> Tag {
+    match round {
+        Round::First => Tag::from(place),
+        Round::Second => SECOND_ROUND | Tag::from(place),
+    }
+}
+
+/// A write on its way. It outlives its answer to the client until every
+/// replica has answered or has a hint.
+struct Writing {
+    coordinator: Rc<Coordinator>,
+    machine: Write,
+    ranking: Ranking,
+    source: Source,
+    expiry: Expiry,
+    copies: u8,
+    /// The write with the stamp of its present round.
+    entry: Entry,
+    /// The local replica takes the stamp along: see `stamping`.
+    stamp: Option<Stamp>,
+    wait: Wait,
+    deadline: Duration,
+    /// Whether the machine has nothing left to do.
+    is_done: bool,
+    /// What a long value counts for.
+    _share: Option<Share>,
+}
+
+/// What a write has come to, at the moment.
+enum Progress {
+    Waiting,
+    Answered(Verdict),
+    NoStamp,
+}
+
+impl Coordinator {
+    /// Writes a key. The deadline is on the monotonic clock; `share` is what
+    /// a long value counts for, which is held as long as the value is.
+    ///
+    /// # Errors
+    /// See [`Failure`]; the write may still appear later.
+    pub(crate) async fn write(
+        self: &Rc<Self>,
+        key: &[u8],
+        change: Change,
+        share: Option<Share>,
+        replicas: Replicas,
+        deadline: Duration,
+    ) -> Result<Written, Failure> {
+        if !self.peers.may_stamp() {
+            return Err(Failure::NoStamp);
+        }
+        let stamp = self.stamping.stamp().ok_or(Failure::NoStamp)?;
+        let timestamp = stamp.timestamp();
+        let expiry = self.expiry_of(&change);
+        let ranking = self.peers.ranking(key, replicas.from);
+        let mut source = Source::Change(change);
+        let entry = source.entry(key, timestamp, expiry, replicas.from);
+        let mut actions = WriteActions::new();
+        let is_down = |place: u8| self.is_down(&ranking, place);
+        let machine = Write::start(replicas, timestamp, is_down, &mut actions);
+        let mut writing = Writing {
+            coordinator: Rc::clone(self),
+            machine,
+            ranking,
+            source,
+            expiry,
+            copies: replicas.from,
+            entry,
+            stamp: Some(stamp),
+            wait: self.waiters.register(deadline),
+            deadline,
+            is_done: false,
+            _share: share,
+        };
+        let mut progress = writing.act(&mut actions);
+        let verdict = loop {
+            match progress {
+                Progress::Waiting => progress = writing.next().await,
+                Progress::Answered(verdict) => break verdict,
+                Progress::NoStamp => return Err(Failure::NoStamp),
+            }
+        };
+        let timestamp = writing.machine.stamp();
+        let result = match verdict {
+            Verdict::Enough { acks } => Ok(Written { timestamp, acks }),
+            Verdict::NotEnough { acks } => {
+                let fates = writing.machine.fates();
+                Err(self.failure(&writing.ranking, fates, acks, Some(timestamp)))
+            }
+        };
+        if !writing.is_done {
+            writing.finish();
+        }
+        result
+    }
+
+    /// One expiry for all stamps of a write.
+    fn expiry_of(&self, change: &Change) -> Expiry {
+        match change {
+            Change::Put {
+                ttl_seconds: Some(seconds),
+                ..
+            } => seconds
+                .checked_mul(1000)
+                .and_then(|ttl_ms| ttl_ms.checked_add(self.clock.unix_ms()))
+                .map_or(Expiry::NEVER, Expiry::at_unix_ms),
+            _ => Expiry::NEVER,
+        }
+    }
+
+    /// Whether the replica at a place is known not to answer.
+    pub(super) fn is_down(&self, ranking: &Ranking, place: u8) -> bool {
+        ranking
+            .get(usize::from(place))
+            .is_none_or(|node| self.peers.is_down(*node))
+    }
+}
+
+impl Writing {
+    /// Waits for what comes next, and does what follows from it.
+    async fn next(&mut self) -> Progress {
+        let event = match self.wait.next().await {
+            Some((tag, completion)) => event_of(tag, completion),
+            None => WriteEvent::Deadline,
+        };
+        self.step(event)
+    }
+
+    fn step(&mut self, event: WriteEvent) -> Progress {
+        let mut actions = WriteActions::new();
+        self.machine.step(event, &mut actions);
+        self.act(&mut actions)
+    }
+
+    /// Does what the machine says.
+    fn act(&mut self, actions: &mut WriteActions) -> Progress {
+        let mut progress = Progress::Waiting;
+        let mut next = 0;
+        while let Some(action) = actions.get(next).copied() {
+            next += 1;
+            match action {
+                WriteAction::Send { round, place } => {
+                    if let Err(why) = self.send(round, place) {
+                        let event = WriteEvent::Missed { round, place, why };
+                        self.machine.step(event, actions);
+                    }
+                }
+                WriteAction::Hint { round, place } => self.keep_hint(round, place),
+                WriteAction::Restamp { above } => {
+                    if !self.restamp(above, actions) {
+                        self.machine.step(WriteEvent::NoStamp, actions);
+                        return Progress::NoStamp;
+                    }
+                }
+                WriteAction::Reply(verdict) => progress = Progress::Answered(verdict),
+                WriteAction::Done => self.is_done = true,
+            }
+        }
+        progress
+    }
+
+    fn send(&mut self, round: Round, place: u8) -> Result<(), Miss> {
+        let coordinator = &self.coordinator;
+        let node = *self.ranking.get(usize::from(place)).ok_or(Miss::Failed)?;
+        let ticket = self.wait.ticket_for(tag_of(round, place));
+        if coordinator.peers.is_own(node) {
+            let stamp = self.stamp.take();
+            coordinator.replica.write(self.entry.clone(), stamp, ticket);
+            return Ok(());
+        }
+        let request = PeerRequest::Write(self.entry.clone());
+        coordinator.peers.call(node, request, self.deadline, ticket)
+    }
+
+    fn keep_hint(&self, round: Round, place: u8) {
+        let Some(node) = self.ranking.get(usize::from(place)) else {
+            return;
+        };
+        let ticket = self.wait.ticket_for(HINT | tag_of(round, place));
+        let outbox = Arc::clone(self.coordinator.waiters.outbox());
+        let done = Box::new(move |_kept| outbox.complete(ticket, Completion::HintKept));
+        self.coordinator.hints.keep(*node, self.entry.clone(), done);
+    }
+
+    /// Stamps the write once more, above what the replicas held: what was
+    /// acknowledged before it began lies below the second stamp, and what lies
+    /// above is concurrent with it. Says whether there was a stamp to give.
+    fn restamp(&mut self, above: Timestamp, actions: &mut WriteActions) -> bool {
+        let coordinator = &self.coordinator;
+        coordinator.stamping.observe(above);
+        let Some(stamp) = coordinator.stamping.stamp() else {
+            return false;
+        };
+        let timestamp = stamp.timestamp();
+        let key = self.entry.key().to_vec();
+        self.entry = self.source.entry(&key, timestamp, self.expiry, self.copies);
+        self.stamp = Some(stamp);
+        coordinator.metrics.coordination.restamps.add(1);
+        let ranking = &self.ranking;
+        let is_down = |place: u8| coordinator.is_down(ranking, place);
+        self.machine.restamped(timestamp, is_down, actions);
+        true
+    }
+
+    /// Sees to the replicas that have not answered yet, after the client was
+    /// answered. When too many writes are at that, it ends at once, as if its
+    /// time was over: the others get hints.
+    fn finish(mut self) {
+        let coordinator = Rc::clone(&self.coordinator);
+        let many = coordinator.stragglers.get() >= coordinator.stragglers_max;
+        coordinator.stragglers.set(coordinator.stragglers.get() + 1);
+        if many {
+            self.step(WriteEvent::Deadline);
+        }
+        tokio::task::spawn_local(async move {
+            while !self.is_done {
+                self.next().await;
+            }
+            coordinator.stragglers.set(coordinator.stragglers.get() - 1);
+        });
+    }
+}
+
+fn event_of(tag: Tag, completion: Completion) -> WriteEvent {
+    let round = if tag & SECOND_ROUND == 0 {
+        Round::First
+    } else {
+        Round::Second
+    };
+    let place = (tag & Tag::from(u8::MAX)) as u8;
+    if tag & HINT != 0 {
+        return WriteEvent::HintKept { round, place };
+    }
+    match answer_of(Some(completion)) {
+        PeerAnswer::Stored { newest_held } => WriteEvent::Stored {
+            round,
+            place,
+            newest_held,
+        },
+        PeerAnswer::Found(_) => WriteEvent::Missed {
+            round,
+            place,
+            why: Miss::Failed,
+        },
+        PeerAnswer::Missed(why) => WriteEvent::Missed { round, place, why },
+    }
+}

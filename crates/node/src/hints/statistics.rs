@@ -1,0 +1,122 @@
+//! What is counted of hints, for the status page and the metrics.
+
+use cluster::NodeNumber;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What waits for a peer on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HintsWaiting {
+    /// Hints.
+    pub(crate) hints: u64,
+    /// The space that they take on disk.
+    pub(crate) bytes: u64,
+}
+
+/// What waits, by peer. Written under the lock of the logs, read by anybody.
+pub(super) struct Waiting(Vec<[AtomicU64; 2]>);
+
+impl Waiting {
+    pub(super) fn new(nodes: usize) -> Self {
+        Self((0..nodes).map(|_| <[AtomicU64; 2]>::default()).collect())
+    }
+
+    pub(super) fn of(&self, peer: NodeNumber) -> HintsWaiting {
+        let Some([hints, bytes]) = self.0.get(peer.index()) else {
+            return HintsWaiting::default();
+        };
+        HintsWaiting {
+            hints: hints.load(Relaxed),
+            bytes: bytes.load(Relaxed),
+        }
+    }
+
+    pub(super) fn add(&self, peer: NodeNumber, more: HintsWaiting) {
+        if let Some([hints, bytes]) = self.0.get(peer.index()) {
+            hints.fetch_add(more.hints, Relaxed);
+            bytes.fetch_add(more.bytes, Relaxed);
+        }
+    }
+
+    pub(super) fn subtract(&self, peer: NodeNumber, less: HintsWaiting) {
+        if let Some([hints, bytes]) = self.0.get(peer.index()) {
+            hints.fetch_sub(less.hints, Relaxed);
+            bytes.fetch_sub(less.bytes, Relaxed);
+        }
+    }
+}
+
+/// Hints since the start of the node. Each ends as delivered or in one of the
+/// `dropped`, those that wait and those of an earlier run aside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HintStatistics {
+    /// Written to the log.
+    pub(crate) kept: u64,
+    /// Taken by their peer.
+    pub(crate) delivered: u64,
+    /// Dropped since too many waited to be written, or the store was closed.
+    pub(crate) dropped_from_queue: u64,
+    /// Dropped since the disk, or what may be used of it, had no room, or failed.
+    pub(crate) dropped_unwritten: u64,
+    /// Dropped to make room for newer ones.
+    pub(crate) dropped_for_room: u64,
+    /// Dropped since they were too old.
+    pub(crate) dropped_for_age: u64,
+    /// Dropped since what the disk gave back was not what was written.
+    pub(crate) dropped_damaged: u64,
+}
+
+/// Why the hints of a segment end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Delivered,
+    ForRoom,
+    ForAge,
+    Damaged,
+}
+
+#[derive(Default)]
+pub(super) struct Counters {
+    kept: AtomicU64,
+    delivered: AtomicU64,
+    dropped_from_queue: AtomicU64,
+    dropped_unwritten: AtomicU64,
+    dropped_for_room: AtomicU64,
+    dropped_for_age: AtomicU64,
+    dropped_damaged: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn kept(&self, hints: u64) {
+        self.kept.fetch_add(hints, Relaxed);
+    }
+
+    pub(super) fn dropped_from_queue(&self, hints: u64) {
+        self.dropped_from_queue.fetch_add(hints, Relaxed);
+    }
+
+    pub(super) fn dropped_unwritten(&self, hints: u64) {
+        self.dropped_unwritten.fetch_add(hints, Relaxed);
+    }
+
+    pub(super) fn ended(&self, end: End, hints: u64) {
+        let counter = match end {
+            End::Delivered => &self.delivered,
+            End::ForRoom => &self.dropped_for_room,
+            End::ForAge => &self.dropped_for_age,
+            End::Damaged => &self.dropped_damaged,
+        };
+        counter.fetch_add(hints, Relaxed);
+    }
+
+    pub(super) fn read(&self) -> HintStatistics {
+        HintStatistics {
+            kept: self.kept.load(Relaxed),
+            delivered: self.delivered.load(Relaxed),
+            dropped_from_queue: self.dropped_from_queue.load(Relaxed),
+            dropped_unwritten: self.dropped_unwritten.load(Relaxed),
+            dropped_for_room: self.dropped_for_room.load(Relaxed),
+            dropped_for_age: self.dropped_for_age.load(Relaxed),
+            dropped_damaged: self.dropped_damaged.load(Relaxed),
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! How hints reach a peer.
+
+use super::*;
+use cluster::Miss;
+use lsm::SeededRandom;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep, timeout};
+
+/// A peer as a test wants it.
+#[derive(Default)]
+struct Peer {
+    is_down: Cell<bool>,
+    /// What to answer instead of storing.
+    miss: Cell<Option<Miss>>,
+    /// A key that it never takes.
+    refused: RefCell<Option<Vec<u8>>>,
+    stored: RefCell<Vec<Entry>>,
+    asked: Cell<usize>,
+    in_flight: Cell<usize>,
+    in_flight_max: Cell<usize>,
+}
+
+impl HintReceiver for Peer {
+    fn is_up(&self) -> bool {
+        !self.is_down.get()
+    }
+
+    async fn store(&self, hint: Entry) -> Result<(), Miss> {
+        self.asked.update(|asked| asked + 1);
+        self.in_flight.update(|count| count + 1);
+        let most = self.in_flight_max.get().max(self.in_flight.get());
+        self.in_flight_max.set(most);
+        sleep(Duration::from_millis(1)).await;
+        self.in_flight.update(|count| count - 1);
+        if self.refused.borrow().as_deref() == Some(hint.key()) {
+            return Err(Miss::Failed);
+        }
+        if let Some(miss) = self.miss.get() {
+            return Err(miss);
+        }
+        self.stored.borrow_mut().push(hint);
+        Ok(())
+    }
+}
+
+impl Peer {
+    fn keys(&self) -> BTreeSet<Vec<u8>> {
+        let stored = self.stored.borrow();
+        stored.iter().map(|hint| hint.key().to_vec()).collect()
+    }
+}
+
+/// A store of hints whose jobs run by themselves, and its deliveries.
+struct World {
+    machine: Rc<Machine>,
+    store: HintStore,
+    reading: Arc<Semaphore>,
+}
+
+impl World {
+    fn run<F: Future<Output = ()>>(test: impl FnOnce(Rc<Self>) -> F) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let machine = Rc::new(Machine::new());
+        let world = Rc::new(Self {
+            store: machine.open(),
+            machine: Rc::clone(&machine),
+            reading: Arc::new(Semaphore::new(1)),
+        });
+        let local = tokio::task::LocalSet::new();
+        local.spawn_local(async move {
+            loop {
+                machine.executor.run_for(Duration::from_millis(1));
+                sleep(Duration::from_millis(1)).await;
+            }
+        });
+        local.block_on(&runtime, test(world));
+    }
+
+    fn deliver_to(&self, number: NodeNumber) -> Rc<Peer> {
+        let peer = Rc::new(Peer::default());
+        let delivery = Delivery::new(
+            self.store.clone(),
+            number,
+            Rc::clone(&peer),
+            Arc::clone(&self.reading),
+            Arc::new(SeededRandom::new(7)),
+        );
+        tokio::task::spawn_local(delivery.run());
+        peer
+    }
+
+    fn keep(&self, peer: NodeNumber, keys: std::ops::Range<usize>, value: &[u8]) {
+        for key in keys {
+            let hint = self.machine.hint(&format!("{key}"), value);
+            self.store.keep(peer, hint, Box::new(|kept| assert!(kept)));
+        }
+    }
+
+    /// Waits until nothing waits for a peer; gives how long that took.
+    async fn drained(&self, peer: NodeNumber) -> Duration {
+        let began = Instant::now();
+        let drained = async {
+            sleep(Duration::from_millis(10)).await;
+            while self.store.waiting(peer).hints > 0 {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(Duration::from_secs(600), drained).await.unwrap();
+        began.elapsed()
+    }
+}
+
+#[test]
+fn hints_reach_their_peer_soon_and_go() {
+    World::run(async |world| {
+        let peer = world.deliver_to(A);
+        let other = world.deliver_to(B);
+        world.keep(A, 0..500, b"v");
+        assert!(world.drained(A).await < Duration::from_secs(1));
+        assert_eq!(peer.keys().len(), 500);
+        assert_eq!(peer.asked.get(), 500, "each once");
+        assert_eq!(peer.in_flight_max.get(), 32);
+        assert_eq!(other.asked.get(), 0);
+        assert_eq!(world.store.statistics().delivered, 500);
+        // One more wakes it again.
+        world.keep(A, 500..501, b"v");
+        world.drained(A).await;
+        assert_eq!(peer.keys().len(), 501);
+    });
+}
+
+#[test]
+fn a_peer_that_is_down_is_left_alone_until_it_is_back() {
+    World::run(async |world| {
+        let peer = world.deliver_to(A);
+        peer.is_down.set(true);
+        world.keep(A, 0..10, b"v");
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(peer.asked.get(), 0);
+        peer.is_down.set(false);
+        world.store.wake(A);
+        assert!(world.drained(A).await < Duration::from_millis(500));
+        assert_eq!(peer.keys().len(), 10);
+    });
+}
+
+#[test]
+fn hints_of_a_peer_that_stays_away_are_dropped_in_time() {
+    World::run(async |world| {
+        let peer = world.deliver_to(A);
+        peer.is_down.set(true);
+        world.keep(A, 0..10, b"v");
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(world.store.waiting(A).hints, 10);
+        world.machine.clock.advance(options().age_max);
+        sleep(Duration::from_secs(6)).await;
+        assert_eq!(world.store.waiting(A), HintsWaiting::default());
+        assert_eq!(world.store.statistics().dropped_for_age, 10);
+    });
+}
+
+#[test]
+fn a_peer_that_has_too_much_to_do_is_asked_less_and_less() {
+    World::run(async |world| {
+        let peer = world.deliver_to(A);
+        peer.miss.set(Some(Miss::Overloaded));
+        world.keep(A, 0..1000, b"v");
+        sleep(Duration::from_secs(60)).await;
+        let asked = peer.asked.get();
+        // At most a window every few seconds, once it is slow.
+        assert!((32..=32 * 40).contains(&asked), "{asked}");
+        sleep(Duration::from_secs(60)).await;
+        let later = peer.asked.get() - asked;
+        assert!((32..=32 * 25).contains(&later), "{later}");
+        peer.miss.set(None);
+        assert!(world.drained(A).await < Duration::from_secs(6));
+        assert_eq!(peer.keys().len(), 1000);
+    });
+}
+
+#[test]
+fn one_hint_that_is_never_taken_holds_up_no_other() {
+    World::run(async |world| {
+        let peer = world.deliver_to(A);
+        *peer.refused.borrow_mut() = Some(b"3".to_vec());
+        world.keep(A, 0..100, b"v");
+        sleep(Duration::from_secs(20)).await;
+        assert_eq!(peer.keys().len(), 99);
+        world.keep(A, 100..200, b"v");
+        sleep(Duration::from_secs(20)).await;
+        assert_eq!(peer.keys().len(), 199);
+        assert_eq!(peer.stored.borrow().len(), 199, "none of them twice");
+        assert_eq!(world.store.waiting(A).hints, 1);
+        *peer.refused.borrow_mut() = None;
+        world.drained(A).await;
+        assert_eq!(peer.keys().len(), 200);
+    });
+}
+
+#[test]
+fn a_restart_in_the_middle_delivers_the_rest() {
+    World::run(async |world| {
+        let peer = world.deliver_to(A);
+        world.keep(A, 0..300, b"v");
+        while peer.stored.borrow().len() < 100 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        let taken = peer.keys();
+        assert!(taken.len() < 300);
+        let after = world.machine.after_kill();
+        let left: BTreeSet<Vec<u8>> = after
+            .keys(&after.open(), A)
+            .into_iter()
+            .map(String::into_bytes)
+            .collect();
+        assert_eq!(taken.union(&left).count(), 300);
+    });
+}
+
+#[test]
+fn long_segments_are_in_memory_one_at_a_time() {
+    World::run(async |world| {
+        let peers = [A, B].map(|number| world.deliver_to(number));
+        for (peer, number) in peers.iter().zip([A, B]) {
+            peer.miss.set(Some(Miss::Overloaded));
+            world.keep(number, 0..1, &vec![0; 7 << 20]);
+            sleep(Duration::from_millis(100)).await;
+        }
+        // Both try, and neither waits for the other for ever.
+        sleep(Duration::from_secs(30)).await;
+        assert!(peers.iter().all(|peer| peer.asked.get() > 2));
+        peers[1].miss.set(None);
+        world.drained(B).await;
+        assert_eq!(peers[1].keys().len(), 1);
+        assert_eq!(world.store.waiting(A).hints, 1);
+    });
+}
+
+#[test]
+fn a_delivery_ends_with_its_store() {
+    World::run(async |world| {
+        let peer = Rc::new(Peer::default());
+        world.keep(A, 0..1, b"v");
+        sleep(Duration::from_millis(10)).await;
+        world.store.close();
+        let random = Arc::new(SeededRandom::new(7));
+        let reading = Arc::clone(&world.reading);
+        let delivery = Delivery::new(world.store.clone(), A, peer, reading, random);
+        let ended = timeout(Duration::from_secs(10), delivery.run()).await;
+        assert!(ended.is_ok());
+    });
+}

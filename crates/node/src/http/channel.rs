@@ -1,0 +1,228 @@
+//! The socket of a connection. Small writes are gathered and go out when hyper
+//! has done all it can for the moment, so answers to pipelined requests share
+//! a system call; what is gathered is bounded, and long values are written from
+//! where they are. After a refusal the channel neither reads nor lets hyper go
+//! on for a few milliseconds.
+
+use crate::http::progress::Progress;
+use hyper::rt::ReadBufCursor;
+use std::cell::RefCell;
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{self, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+
+/// How long a connection is not read after a refusal.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Up to so many bytes of answers are gathered before they are written.
+const GATHERED_BYTES_MAX: usize = 16 << 10;
+
+/// The size of the buffer into which a runtime reads, in bytes.
+pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
+
+/// The socket of a connection.
+pub(crate) struct Channel {
+    pub(crate) stream: RefCell<TcpStream>,
+    /// Answers that are gathered and not yet written.
+    gathered: RefCell<Vec<u8>>,
+    /// The runtime's buffer to read into.
+    scratch: Rc<RefCell<Box<[u8]>>>,
+    /// Runs out when the connection may go on after a refusal.
+    pause: RefCell<Option<Pin<Box<Sleep>>>>,
+    pub(crate) progress: Rc<Progress>,
+}
+
+impl Channel {
+    /// The channel over a socket, which reads into the runtime's `scratch`.
+    pub(crate) fn new(
+        stream: TcpStream,
+        scratch: Rc<RefCell<Box<[u8]>>>,
+        progress: Rc<Progress>,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            stream: RefCell::new(stream),
+            gathered: RefCell::default(),
+            scratch,
+            pause: RefCell::default(),
+            progress,
+        })
+    }
+
+    /// The socket; what is gathered is lost.
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.stream.into_inner()
+    }
+
+    /// Does not read the connection for a few milliseconds.
+    pub(crate) fn pause(&self) {
+        *self.pause.borrow_mut() = Some(Box::pin(tokio::time::sleep(PAUSE)));
+    }
+
+    /// Pending while the connection is paused.
+    fn poll_pause(&self, cx: &mut task::Context<'_>) -> Poll<()> {
+        let mut pause = self.pause.borrow_mut();
+        if let Some(sleep) = &mut *pause {
+            std::task::ready!(sleep.as_mut().poll(cx));
+            *pause = None;
+        }
+        Poll::Ready(())
+    }
+
+    /// Reads into `take`, at most `bytes_max`; gives the number of bytes, 0 at the end.
+    pub(crate) fn poll_read(
+        &self,
+        cx: &mut task::Context<'_>,
+        bytes_max: usize,
+        take: impl FnOnce(&[u8]),
+    ) -> Poll<io::Result<usize>> {
+        let mut scratch = self.scratch.borrow_mut();
+        let bytes_max = bytes_max.min(scratch.len());
+        let mut buffer = ReadBuf::new(&mut scratch[..bytes_max]);
+        let mut stream = self.stream.borrow_mut();
+        std::task::ready!(Pin::new(&mut *stream).poll_read(cx, &mut buffer))?;
+        let bytes = buffer.filled().len();
+        if bytes > 0 {
+            self.progress.received(bytes);
+            take(buffer.filled());
+        }
+        Poll::Ready(Ok(bytes))
+    }
+
+    /// Gathers what is short, writes what is not.
+    fn poll_write(
+        &self,
+        cx: &mut task::Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+        let mut gathered = self.gathered.borrow_mut();
+        if gathered.len() + bytes > GATHERED_BYTES_MAX && !gathered.is_empty() {
+            drop(gathered);
+            std::task::ready!(self.poll_flush(cx))?;
+            gathered = self.gathered.borrow_mut();
+        }
+        if bytes <= GATHERED_BYTES_MAX {
+            gathered.reserve(bytes);
+            for slice in slices {
+                gathered.extend_from_slice(slice);
+            }
+            return Poll::Ready(Ok(bytes));
+        }
+        self.poll_write_through(cx, slices)
+    }
+
+    /// Writes what is gathered.
+    pub(crate) fn poll_flush(&self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        let mut gathered = self.gathered.borrow_mut();
+        let mut written = 0;
+        let result = loop {
+            if written == gathered.len() {
+                break Poll::Ready(Ok(()));
+            }
+            match self.poll_write_gathered(cx, &gathered[written..]) {
+                Poll::Ready(Ok(bytes)) => written += bytes,
+                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
+                Poll::Pending => break Poll::Pending,
+            }
+        };
+        if written == gathered.len() {
+            // Idle connections hold no memory for this.
+            *gathered = Vec::new();
+        } else {
+            gathered.drain(..written);
+        }
+        result
+    }
+
+    fn poll_write_through(
+        &self,
+        cx: &mut task::Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut stream = self.stream.borrow_mut();
+        let result = Pin::new(&mut *stream).poll_write_vectored(cx, slices);
+        self.note_write(result)
+    }
+
+    /// One slice is cheaper to write without a vector.
+    fn poll_write_gathered(
+        &self,
+        cx: &mut task::Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut stream = self.stream.borrow_mut();
+        let result = Pin::new(&mut *stream).poll_write(cx, bytes);
+        self.note_write(result)
+    }
+
+    fn note_write(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match result {
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+            Poll::Ready(result) => {
+                self.progress.unblocked();
+                Poll::Ready(result)
+            }
+            Poll::Pending => {
+                self.progress.blocked();
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// A channel as hyper sees it.
+pub(crate) struct Socket(pub(crate) Rc<Channel>);
+
+impl hyper::rt::Read for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        std::task::ready!(self.0.poll_pause(cx));
+        let bytes_max = buffer.remaining();
+        self.0
+            .poll_read(cx, bytes_max, |bytes| buffer.put_slice(bytes))
+            .map_ok(|_| ())
+    }
+}
+
+impl hyper::rt::Write for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.0.poll_write(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.0.poll_write(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        // What is gathered is written when hyper has done all it can; see
+        // `serve`. A paused connection reads no further request, not even one
+        // that hyper has in its buffer, because hyper waits for this first.
+        self.0.poll_pause(cx).map(Ok)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        std::task::ready!(self.0.poll_flush(cx))?;
+        Pin::new(&mut *self.0.stream.borrow_mut()).poll_shutdown(cx)
+    }
+}

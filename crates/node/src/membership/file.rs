@@ -1,0 +1,250 @@
+//! The file `CLUSTER`: which node of which cluster a data folder belongs to.
+//!
+//! It is small, so every change writes it whole: to `CLUSTER.tmp`, synced,
+//! renamed over `CLUSTER`, folder synced. A crash leaves the old or the new
+//! one, so any damage is corruption. Integers are in little endian:
+//!
+//! ```text
+//! file       = magic [u8; 8] | version u32 | store id u64 | standing u8
+//!            | own name | node count u8 | node*          | crc32c u32 of the rest
+//! node       = name | is remembered u8 | store id u64, if it is
+//! name       = bytes u16 | UTF-8
+//! ```
+//!
+//! The nodes are all of the cluster, this one too, ascending by name. Magic,
+//! version and checksum keep their places in every version, so that a damaged
+//! file and one of a newer version can be told apart.
+
+use lsm::{Disk, Error};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+const FILE: &str = "CLUSTER";
+const TEMPORARY_FILE: &str = "CLUSTER.tmp";
+const MAGIC: [u8; 8] = *b"kvorumcl";
+const VERSION: u32 = 1;
+const CHECKSUM_BYTES: usize = 4;
+
+/// The longest file that is read, in bytes: several times what the most nodes
+/// with the longest names take.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What the file tells of [`super::Standing`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoredStanding {
+    Unconfirmed = 0,
+    Confirmed = 1,
+    Accepted = 2,
+    Replaced = 3,
+}
+
+/// What the file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClusterFile {
+    /// The name of the node whose folder this is.
+    pub(crate) own_name: String,
+    /// The id of the store that `standing` is about.
+    pub(crate) store_id: u64,
+    /// How that store stood with its peers.
+    pub(crate) standing: StoredStanding,
+    /// All nodes of the cluster by name, and the store that is remembered of each.
+    pub(crate) nodes: BTreeMap<String, Option<u64>>,
+}
+
+impl ClusterFile {
+    /// The file's bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&self.store_id.to_le_bytes());
+        bytes.push(self.standing as u8);
+        encode_name(&self.own_name, &mut bytes);
+        // There are at most so many, and names are shorter than 64 KiB.
+        bytes.push(self.nodes.len() as u8);
+        for (name, remembered) in &self.nodes {
+            encode_name(name, &mut bytes);
+            bytes.push(u8::from(remembered.is_some()));
+            if let Some(store_id) = remembered {
+                bytes.extend_from_slice(&store_id.to_le_bytes());
+            }
+        }
+        let checksum = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the file's bytes; `file` only names them in errors.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for bytes that no node wrote, [`Error::Invalid`] for
+    /// a format version that this code does not know.
+    pub(crate) fn decode(file: &Path, bytes: &[u8]) -> Result<Self, Error> {
+        let corrupt = |offset: usize, what: &str| Error::Corrupt {
+            file: Arc::from(file),
+            offset: offset as u64,
+            what: Arc::from(what),
+        };
+        let Some((content, checksum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else {
+            return Err(corrupt(0, "the file is too short"));
+        };
+        let mut reader = Reader { rest: content };
+        if reader.take() != Some(MAGIC) {
+            return Err(corrupt(0, "no such file begins like this"));
+        }
+        if u32::from_le_bytes(*checksum) != crc32c::crc32c(content) {
+            return Err(corrupt(
+                content.len(),
+                "the checksum is not that of the bytes",
+            ));
+        }
+        let version = reader.take().map(u32::from_le_bytes);
+        if version != Some(VERSION) {
+            let version = version.map_or_else(|| "none".to_owned(), |version| version.to_string());
+            return Err(Error::Invalid(format!(
+                "{} has format version {version}; this release reads version {VERSION}",
+                file.display()
+            )));
+        }
+        let decoded = Self::decode_content(&mut reader);
+        let offset = content.len() - reader.rest.len();
+        match decoded {
+            Some(decoded) if reader.rest.is_empty() => Ok(decoded),
+            _ => Err(corrupt(offset, "no node writes this")),
+        }
+    }
+
+    fn decode_content(reader: &mut Reader<'_>) -> Option<Self> {
+        let store_id = u64::from_le_bytes(reader.take()?);
+        let standing = match reader.take()? {
+            [0] => StoredStanding::Unconfirmed,
+            [1] => StoredStanding::Confirmed,
+            [2] => StoredStanding::Accepted,
+            [3] => StoredStanding::Replaced,
+            _ => return None,
+        };
+        let own_name = reader.name()?;
+        let [count] = reader.take()?;
+        let mut nodes = BTreeMap::new();
+        for _ in 0..count {
+            let name = reader.name()?;
+            let is_next = nodes.last_key_value().is_none_or(|(last, _)| *last < name);
+            let remembered = match reader.take()? {
+                [0] => None,
+                [1] => Some(u64::from_le_bytes(reader.take()?)),
+                _ => return None,
+            };
+            if !is_next {
+                return None;
+            }
+            nodes.insert(name, remembered);
+        }
+        nodes.contains_key(&own_name).then_some(Self {
+            own_name,
+            store_id,
+            standing,
+            nodes,
+        })
+    }
+
+    /// The file in `folder`; `None` when there is none.
+    ///
+    /// # Errors
+    /// As [`ClusterFile::decode`], and [`Error::Io`].
+    pub(crate) fn load(disk: &dyn Disk, folder: &Path) -> Result<Option<Self>, Error> {
+        let path = folder.join(FILE);
+        let file = match disk.open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io_error("open", &path, error)),
+        };
+        let length = file
+            .len()
+            .map_err(|error| io_error("read the length of", &path, error))?;
+        if length > FILE_BYTES_MAX {
+            return Err(Error::Corrupt {
+                file: Arc::from(path),
+                offset: FILE_BYTES_MAX,
+                what: Arc::from("the file is too long"),
+            });
+        }
+        let mut bytes = vec![0; length as usize];
+        file.read_exact_at(&mut bytes, 0)
+            .map_err(|error| io_error("read", &path, error))?;
+        Self::decode(&path, &bytes).map(Some)
+    }
+
+    /// Puts this file in the place of the one in `folder`, durably.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Io`] and [`Error::Sync`]: the one before
+    /// is in force, or this one, now or after a crash.
+    pub(crate) fn store(&self, disk: &dyn Disk, folder: &Path) -> Result<(), Error> {
+        let path = folder.join(FILE);
+        let temporary = folder.join(TEMPORARY_FILE);
+        if let Err(error) = self.write(disk, &temporary) {
+            // A full disk is no place for half a file. It is in nobody's way
+            // otherwise, so a failure to remove it is no failure.
+            let _ = disk.remove(&temporary);
+            return Err(error);
+        }
+        disk.rename(&temporary, &path)
+            .map_err(|error| io_error("rename", &temporary, error))?;
+        disk.sync_folder(folder)
+            .map_err(|error| sync_error(folder, error))
+    }
+
+    fn write(&self, disk: &dyn Disk, path: &Path) -> Result<(), Error> {
+        let file = disk
+            .create(path)
+            .map_err(|error| io_error("create", path, error))?;
+        file.write_all_at(&self.encode(), 0)
+            .map_err(|error| io_error("write", path, error))?;
+        file.sync().map_err(|error| sync_error(path, error))
+    }
+}
+
+fn encode_name(name: &str, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&(name.len() as u16).to_le_bytes());
+    bytes.extend_from_slice(name.as_bytes());
+}
+
+fn io_error(action: &'static str, file: &Path, source: io::Error) -> Error {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull,
+        _ => Error::Io {
+            action,
+            file: Arc::from(file),
+            source: Arc::new(source),
+        },
+    }
+}
+
+fn sync_error(file: &Path, source: io::Error) -> Error {
+    Error::Sync {
+        file: Arc::from(file),
+        source: Arc::new(source),
+    }
+}
+
+/// Takes values off the front of bytes that may end anywhere.
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.rest.split_first_chunk()?;
+        self.rest = rest;
+        Some(*taken)
+    }
+
+    fn name(&mut self) -> Option<String> {
+        let bytes = u16::from_le_bytes(self.take()?);
+        let (name, rest) = self.rest.split_at_checked(usize::from(bytes))?;
+        self.rest = rest;
+        String::from_utf8(name.to_vec()).ok()
+    }
+}

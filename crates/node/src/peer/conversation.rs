@@ -1,0 +1,140 @@
+//! The dialler's side of a connection: takes answers, and makes the heart beat.
+
+use super::PeerAnswer;
+use super::assembly::Assembler;
+use super::calls::Asked;
+use super::connection::{End, Side};
+use super::frame::{Frame, FrameError};
+use super::health::{self, HEARTBEAT, Pulse, Silence};
+use super::link::Link;
+use super::message::{self, Message};
+use super::outgoing::Outgoing;
+use cluster::Miss;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Interval, MissedTickBehavior};
+
+/// What a link does with a connection, for as long as that lives.
+pub(super) struct Conversation<'a> {
+    link: &'a Link,
+    pulse: Pulse,
+    heartbeat: Interval,
+    /// Answers whose values come in pieces.
+    answers: Assembler<()>,
+}
+
+impl<'a> Conversation<'a> {
+    /// A connection that begins now.
+    pub(super) fn new(link: &'a Link) -> Self {
+        let environment = &link.environment;
+        let mut heartbeat = tokio::time::interval(HEARTBEAT);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let budget = environment.incoming.clone();
+        Self {
+            link,
+            pulse: Pulse::new(environment.clock.monotonic()),
+            heartbeat,
+            answers: Assembler::new(budget, environment.value_bytes_max),
+        }
+    }
+
+    fn ping(&self, now: Duration) {
+        let token = now.as_micros() as u64;
+        let outgoing = &self.link.outgoing;
+        outgoing.push_urgent(|out| message::put_ping(out, token));
+    }
+
+    /// `token` is the moment of the ping, on the monotonic clock.
+    fn take_pong(&self, token: u64, unix_ms: u64, now: Duration) {
+        let took = now.saturating_sub(Duration::from_micros(token));
+        let ours = self.link.environment.clock.unix_ms();
+        if let Some(drift_ms) = health::drift_ms(unix_ms, ours, took) {
+            self.link.drift_ms.set(Some(drift_ms));
+        }
+    }
+
+    /// Hands over an answer, if it is one to what was asked. A call that has
+    /// been given up is not known any more, so its answer may be anything.
+    fn answer(
+        &self,
+        frame: Frame<'_>,
+        asked: Asked,
+        answer: PeerAnswer,
+        now: Duration,
+    ) -> Result<(), FrameError> {
+        if self.link.asked(frame.call).is_some_and(|was| was != asked) {
+            return Err(frame.malformed("no answer to what was asked"));
+        }
+        self.link.answer(frame.call, answer, now);
+        Ok(())
+    }
+}
+
+impl Side for Conversation<'_> {
+    fn outgoing(&self) -> &Outgoing {
+        &self.link.outgoing
+    }
+
+    fn can_take(&self) -> bool {
+        // Answers to calls in flight, which are bounded.
+        true
+    }
+
+    fn heard(&mut self, now: Duration) {
+        self.pulse.heard(now);
+        self.link.trust();
+    }
+
+    fn take(&mut self, frame: Frame<'_>, now: Duration) -> Result<(), FrameError> {
+        match Message::decode(frame)? {
+            Message::Stored { newest_held } => {
+                let stored = PeerAnswer::Stored { newest_held };
+                self.answer(frame, Asked::Write, stored, now)?;
+            }
+            Message::Found(head) => match head.whole() {
+                Some(entry) => {
+                    let found = PeerAnswer::Found(Some(entry));
+                    self.answer(frame, Asked::Read, found, now)?;
+                }
+                None => self.answers.begin(frame, &head, ())?,
+            },
+            Message::Absent => self.answer(frame, Asked::Read, PeerAnswer::Found(None), now)?,
+            Message::Missed(miss) => {
+                let missed = PeerAnswer::Missed(miss);
+                self.link.answer(frame.call, missed, now);
+            }
+            Message::Piece(piece) => {
+                if let Some(assembled) = self.answers.piece(frame, piece)? {
+                    // Whoever waits for the value counts it from here on.
+                    let found = match assembled.entry {
+                        Some((entry, _share)) => PeerAnswer::Found(Some(entry)),
+                        None => PeerAnswer::Missed(Miss::Overloaded),
+                    };
+                    self.answer(frame, Asked::Read, found, now)?;
+                }
+            }
+            Message::Pong { unix_ms } => self.take_pong(frame.call, unix_ms, now),
+            Message::Write { .. } | Message::Read { .. } | Message::Ping => {
+                return Err(frame.malformed("no place in an answer"));
+            }
+        }
+        Ok(())
+    }
+
+    fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        if self.link.is_suspected() && self.link.is_nudged.get() {
+            // The peer is up, and knows nothing of this connection perhaps.
+            return Poll::Ready(End::Silent);
+        }
+        while self.heartbeat.poll_tick(cx).is_ready() {
+            let now = self.link.environment.clock.monotonic();
+            match self.pulse.beat(now) {
+                Silence::Short => {}
+                Silence::Suspicious => self.link.suspect(),
+                Silence::Dead => return Poll::Ready(End::Silent),
+            }
+            self.ping(now);
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,137 @@
+//! The entry point for fuzzing what peers send: arbitrary bytes must neither
+//! panic nor loop nor take memory beyond a multiple of what they may.
+
+use super::assembly::Assembler;
+use super::frame::{Decoder, FrameError, HEADER_BYTES, PAYLOAD_BYTES_MAX};
+use super::handshake::fuzz_hello;
+use super::message::Message;
+use crate::admission::Budget;
+
+/// Longer values than this are refused: a few of them fit into a fuzzer's memory.
+const VALUE_BYTES_MAX: usize = 1 << 20;
+
+/// Takes `bytes` for frames, as they are and with lengths and checksums that
+/// fit, whole and in pieces: all of that must come to the same.
+pub fn fuzz_frames(bytes: &[u8]) {
+    let mut mended = bytes.to_vec();
+    mend(&mut mended);
+    for bytes in [bytes, &mended] {
+        let whole = take_all(bytes, bytes.len().max(1));
+        let piecemeal = take_all(bytes, 7);
+        assert_eq!(whole, piecemeal, "frames depend on how their bytes come");
+    }
+}
+
+/// Takes frames out of bytes that come `size` at a time; gives how many made
+/// sense, and what was wrong with the one after them.
+fn take_all(bytes: &[u8], size: usize) -> (usize, Option<FrameError>) {
+    let mut decoder = Decoder::new(&[], PAYLOAD_BYTES_MAX);
+    let mut values = Assembler::new(Budget::new(2 * VALUE_BYTES_MAX), VALUE_BYTES_MAX);
+    let mut frames = 0;
+    for bytes in bytes.chunks(size) {
+        decoder.push(bytes);
+        loop {
+            match take(&mut decoder, &mut values) {
+                Ok(true) => frames += 1,
+                Ok(false) => break,
+                Err(error) => return (frames, Some(error)),
+            }
+        }
+    }
+    (frames, None)
+}
+
+/// Takes the next frame, if there is one.
+fn take(decoder: &mut Decoder, values: &mut Assembler<()>) -> Result<bool, FrameError> {
+    let Some(frame) = decoder.next()? else {
+        return Ok(false);
+    };
+    fuzz_hello(frame);
+    match Message::decode(frame)? {
+        Message::Write { entry, .. } | Message::Found(entry) => {
+            if let Some(whole) = entry.whole() {
+                assert_eq!(whole.key(), entry.key);
+            } else {
+                values.begin(frame, &entry, ())?;
+            }
+        }
+        Message::Piece(piece) => drop(values.piece(frame, piece)?),
+        _ => {}
+    }
+    Ok(true)
+}
+
+/// Cuts bytes into frames, as their lengths say, and gives each the right
+/// checksum. Lengths are taken modulo one that leaves more than one frame.
+fn mend(mut bytes: &mut [u8]) {
+    while bytes.len() >= HEADER_BYTES {
+        let wanted = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]) as usize;
+        let payload_bytes = wanted % (bytes.len() - HEADER_BYTES + 1);
+        let (frame, rest) = bytes.split_at_mut(HEADER_BYTES + payload_bytes);
+        frame[4..8].copy_from_slice(&(payload_bytes as u32).to_le_bytes());
+        let crc = crc32c::crc32c(&frame[4..]);
+        frame[..4].copy_from_slice(&crc.to_le_bytes());
+        bytes = rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::message;
+    use super::*;
+    use cluster::Miss;
+    use lsm::{Entry, Expiry, Timestamp};
+    use std::time::Duration;
+
+    /// One message of each kind, a long value among them.
+    fn sound() -> Vec<u8> {
+        let mut out = Vec::new();
+        let second = Duration::from_secs(1);
+        let at = Timestamp::from_u64(5);
+        let short = Entry::value(b"key", at, b"value", Expiry::at_unix_ms(7), 3);
+        let long = Entry::value(b"key", at, &[7; 70_000], Expiry::NEVER, 3);
+        message::put_write(&mut out, 1, second, &short);
+        message::put_write(&mut out, 2, second, &long);
+        message::put_read(&mut out, 3, second, b"key");
+        message::put_piece(&mut out, 2, &long.value_bytes()[..1 << 16]);
+        message::put_stored(&mut out, 4, Some(at));
+        message::put_stored(&mut out, 4, None);
+        message::put_found(&mut out, 5, &short);
+        message::put_found(&mut out, 5, &Entry::tombstone(b"key", at, 1));
+        message::put_piece(&mut out, 2, &long.value_bytes()[1 << 16..]);
+        message::put_absent(&mut out, 6);
+        message::put_missed(&mut out, 7, Miss::Full);
+        message::put_ping(&mut out, 8);
+        message::put_pong(&mut out, 8, 9);
+        out
+    }
+
+    #[test]
+    fn what_is_sound_makes_sense_and_stays_as_it_is() {
+        assert_eq!(take_all(&sound(), 1), (13, None));
+        let mut mended = sound();
+        mend(&mut mended);
+        assert!(mended == sound());
+    }
+
+    #[test]
+    fn the_decoder_survives_mutations_of_what_is_sound() {
+        let sound = sound();
+        let mut random = fastrand::Rng::with_seed(19);
+        for _ in 0..300 {
+            let mut bytes = sound.clone();
+            for _ in 0..random.usize(1..6) {
+                let at = random.usize(0..bytes.len());
+                let end = bytes.len().min(at + random.usize(0..200));
+                match random.u8(0..5) {
+                    0 => bytes.truncate(at.max(1)),
+                    1 if bytes.len() > 1000 => drop(bytes.drain(at..end)),
+                    2 => bytes.extend_from_within(at..end),
+                    3 => bytes[at] ^= 1 << random.u8(0..8),
+                    _ => bytes[at] = random.u8(..),
+                }
+            }
+            fuzz_frames(&bytes);
+        }
+    }
+}

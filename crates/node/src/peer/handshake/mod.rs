@@ -1,0 +1,214 @@
+//! The handshake: two nodes make sure that they belong together.
+//!
+//! ```text
+//! dialler                      acceptor
+//!    | ---------- hello ----------> |  same version, same list, a known name?
+//!    | <--------- hello ----------- |
+//!    | ---------- proof ----------> |  does it know the secret?
+//!    | <--------- proof ----------- |
+//!    | ======== requests =========> |
+//! ```
+//!
+//! The dialler proves itself first: whoever can reach a port gets nothing from
+//! it that the secret could be guessed with. A side that refuses the other
+//! says why and closes; both log it. `hello.rs` has the messages and decides,
+//! this file sends and receives.
+
+mod hello;
+
+#[cfg(test)]
+mod tests;
+
+use super::frame::{Decoder, Frame, FrameError};
+use super::{Introduction, Introductions, PeerEnvironment, Stream};
+use hello::{HELLO, Hellos, Nonce, PROOF, REFUSE, Refusal, Role};
+use std::io;
+use tokio::io::AsyncWriteExt;
+
+pub(super) use hello::HANDSHAKE_BYTES_MAX;
+#[cfg(test)]
+pub(super) use tests::put_one_of_each;
+
+/// Why there was no handshake.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum HandshakeError {
+    /// This node refuses the other, and has told it.
+    #[error("refused by this node: {refusal}")]
+    Refused {
+        /// The name that the other gives, if it came so far.
+        name: Option<String>,
+        /// Why.
+        refusal: String,
+    },
+    /// The other refuses this node.
+    #[error("refused by the other node: {0:?}")]
+    RefusedByOther(String),
+    /// The connection ended.
+    #[error("{0}")]
+    Broken(#[from] io::Error),
+    /// What the other says of itself could not be made durable.
+    #[error("cannot take note of the other node")]
+    NotNoted,
+    /// What came is no handshake.
+    #[error("{0}")]
+    Malformed(#[from] FrameError),
+}
+
+/// The dialler's side, towards the node `expected`: gives what that says of itself.
+///
+/// # Errors
+/// See [`HandshakeError`].
+pub(super) async fn dial(
+    stream: &mut dyn Stream,
+    decoder: &mut Decoder,
+    environment: &PeerEnvironment,
+    expected: &str,
+) -> Result<Introduction, HandshakeError> {
+    let introductions = &*environment.introductions;
+    let mut talk = Talk { stream, decoder };
+    let own = own_hello(environment, Some(expected));
+    talk.send(&own).await?;
+    let other = talk.receive(HELLO).await?;
+    let judged = judge(introductions, &other, Some(expected));
+    let introduction = talk.accept_or_refuse(None, judged).await?;
+    let hellos = Hellos {
+        dialler: payload(&own),
+        acceptor: &other,
+    };
+    let mut proof = Vec::new();
+    hellos.put_proof(&mut proof, introductions.secret(), Role::Dialler);
+    talk.send(&proof).await?;
+    let proof = talk.receive(PROOF).await?;
+    let checked = hellos.check_proof(&proof, introductions.secret(), Role::Acceptor);
+    talk.accept_or_refuse(Some(&introduction.identity.name), checked)
+        .await?;
+    if !introductions.met(&introduction).await {
+        return Err(HandshakeError::NotNoted);
+    }
+    Ok(introduction)
+}
+
+/// The side that was dialled: gives what the other says of itself.
+///
+/// # Errors
+/// See [`HandshakeError`].
+pub(super) async fn accept(
+    stream: &mut dyn Stream,
+    decoder: &mut Decoder,
+    environment: &PeerEnvironment,
+) -> Result<Introduction, HandshakeError> {
+    let introductions = &*environment.introductions;
+    let mut talk = Talk { stream, decoder };
+    let other = talk.receive(HELLO).await?;
+    let judged = judge(introductions, &other, None);
+    let introduction = talk.accept_or_refuse(None, judged).await?;
+    let name = &introduction.identity.name;
+    let own = own_hello(environment, Some(name));
+    talk.send(&own).await?;
+    let hellos = Hellos {
+        dialler: &other,
+        acceptor: payload(&own),
+    };
+    let proof = talk.receive(PROOF).await?;
+    let checked = hellos.check_proof(&proof, introductions.secret(), Role::Dialler);
+    talk.accept_or_refuse(Some(name), checked).await?;
+    let mut proof = Vec::new();
+    hellos.put_proof(&mut proof, introductions.secret(), Role::Acceptor);
+    talk.send(&proof).await?;
+    if !introductions.met(&introduction).await {
+        return Err(HandshakeError::NotNoted);
+    }
+    Ok(introduction)
+}
+
+fn judge(
+    introductions: &dyn Introductions,
+    hello: &[u8],
+    expected: Option<&str>,
+) -> Result<Introduction, Refusal> {
+    let other = hello::decode_hello(hello)?;
+    let is_member = introductions.is_member(&other.identity.name);
+    hello::judge(&introductions.own(), &other.identity, is_member, expected)?;
+    Ok(other)
+}
+
+/// The frame with which this node introduces itself.
+fn own_hello(environment: &PeerEnvironment, other: Option<&str>) -> Vec<u8> {
+    let introductions = &*environment.introductions;
+    let mut nonce: Nonce = [0; 32];
+    for bytes in nonce.chunks_exact_mut(8) {
+        bytes.copy_from_slice(&environment.random.next_u64().to_le_bytes());
+    }
+    let introduction = Introduction {
+        identity: introductions.own(),
+        remembered: other.and_then(|name| introductions.remembered(name)),
+        unix_ms: environment.clock.unix_ms(),
+    };
+    let mut frame = Vec::new();
+    hello::put_hello(&mut frame, &introduction, &nonce);
+    frame
+}
+
+fn payload(frame: &[u8]) -> &[u8] {
+    frame.get(super::frame::HEADER_BYTES..).unwrap_or_default()
+}
+
+/// Takes a frame for each message of a handshake.
+pub(super) fn fuzz_hello(frame: Frame<'_>) {
+    if let Ok(introduction) = hello::decode_hello(frame.payload) {
+        assert!(introduction.identity.name.len() <= frame.payload.len());
+    }
+    assert!(hello::decode_refuse(frame).len() <= 3 * frame.payload.len());
+}
+
+/// Both directions of a connection whose frames come one at a time.
+struct Talk<'a> {
+    stream: &'a mut dyn Stream,
+    decoder: &'a mut Decoder,
+}
+
+impl Talk<'_> {
+    async fn send(&mut self, frame: &[u8]) -> Result<(), HandshakeError> {
+        self.stream.write_all(frame).await?;
+        self.stream.flush().await?;
+        Ok(())
+    }
+
+    /// The payload of the next frame, which must be of this kind.
+    async fn receive(&mut self, kind: u8) -> Result<Vec<u8>, HandshakeError> {
+        loop {
+            match self.decoder.next()? {
+                Some(frame) if frame.kind == kind => return Ok(frame.payload.to_vec()),
+                Some(frame @ Frame { kind: REFUSE, .. }) => {
+                    let reason = hello::decode_refuse(frame);
+                    return Err(HandshakeError::RefusedByOther(reason));
+                }
+                Some(frame) => return Err(frame.malformed("no place in a handshake").into()),
+                None => {}
+            }
+            if self.decoder.fill(self.stream).await? == 0 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+        }
+    }
+
+    /// Tells the other side why it is refused, if it is.
+    async fn accept_or_refuse<T>(
+        &mut self,
+        name: Option<&str>,
+        judged: Result<T, Refusal>,
+    ) -> Result<T, HandshakeError> {
+        let refusal = match judged {
+            Ok(accepted) => return Ok(accepted),
+            Err(refusal) => refusal,
+        };
+        let mut frame = Vec::new();
+        hello::put_refuse(&mut frame, &refusal);
+        self.send(&frame).await?;
+        self.stream.shutdown().await?;
+        Err(HandshakeError::Refused {
+            name: name.map(str::to_owned),
+            refusal: refusal.to_string(),
+        })
+    }
+}

@@ -1,0 +1,276 @@
+//! Two nodes shake hands, or do not.
+
+use super::super::frame::PAYLOAD_BYTES_MAX;
+use super::super::tests::{TestNode, run};
+use super::hello::{VERSION, decode_hello, put_hello};
+use super::*;
+use crate::peer::Identity;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+
+type Shaken = Result<Introduction, HandshakeError>;
+
+/// Both sides of a handshake: that of `asker`, which dials, and of `replica`.
+async fn shake(asker: &PeerEnvironment, replica: &PeerEnvironment) -> (Shaken, Shaken) {
+    let (mut ours, mut theirs) = tokio::io::duplex(64);
+    let (mut our_bytes, mut their_bytes) = (
+        Decoder::new(&[], HANDSHAKE_BYTES_MAX),
+        Decoder::new(&[], HANDSHAKE_BYTES_MAX),
+    );
+    tokio::join!(
+        dial(&mut ours, &mut our_bytes, asker, "replica"),
+        accept(&mut theirs, &mut their_bytes, replica),
+    )
+}
+
+fn refused(result: Shaken) -> String {
+    match result {
+        Err(HandshakeError::Refused { refusal, .. }) => format!("refuses: {refusal}"),
+        Err(HandshakeError::RefusedByOther(reason)) => format!("is refused: {reason}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_learn_who_the_other_is_and_what_it_remembers() {
+    let (mut asker, mut replica) = (TestNode::named("asker"), TestNode::named("replica"));
+    asker.remembered = Some(5);
+    replica.identity.is_accepted = true;
+    let identities = (asker.identity.clone(), replica.identity.clone());
+    let (asker, replica) = (asker.environment(7), replica.environment(9));
+    let (of_replica, of_asker) = shake(&asker, &replica).await;
+    let (of_replica, of_asker) = (of_replica.unwrap(), of_asker.unwrap());
+    assert_eq!((of_asker.identity, of_replica.identity), identities);
+    assert_eq!(
+        (of_asker.remembered, of_replica.remembered),
+        (Some(5), None)
+    );
+    assert_eq!((of_asker.unix_ms, of_replica.unix_ms), (7, 9));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_without_a_secret_shake_hands() {
+    let (mut asker, mut replica) = (TestNode::named("asker"), TestNode::named("replica"));
+    asker.secret.clear();
+    replica.secret.clear();
+    let (dialled, accepted) = shake(&asker.environment(7), &replica.environment(9)).await;
+    assert!(dialled.is_ok() && accepted.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_differ_refuse_each_other_and_both_know_why() {
+    type Change = fn(&mut TestNode, &mut TestNode);
+    let cases: [(Change, &str); 5] = [
+        (
+            |asker, _| asker.identity.members_hash = 1,
+            "the nodes have different lists of nodes",
+        ),
+        (
+            |asker, _| asker.identity.name = "replica".to_owned(),
+            "both nodes have the same name",
+        ),
+        (
+            |asker, _| asker.identity.name = "st\nranger".to_owned(),
+            r#"no node of the cluster is named "st\nranger""#,
+        ),
+        (
+            |asker, _| asker.secret = b"another".to_vec(),
+            "the nodes have different secrets",
+        ),
+        (
+            |asker, _| asker.secret.clear(),
+            "the nodes have different secrets",
+        ),
+    ];
+    for (change, reason) in cases {
+        let (mut asker, mut replica) = (TestNode::named("asker"), TestNode::named("replica"));
+        change(&mut asker, &mut replica);
+        let (dialled, accepted) = shake(&asker.environment(7), &replica.environment(9)).await;
+        assert_eq!(refused(accepted), format!("refuses: {reason}"));
+        assert_eq!(refused(dialled), format!("is refused: {reason}"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_node_at_the_address_is_refused_by_the_one_that_dials() {
+    let (asker, third) = (TestNode::named("asker"), TestNode::named("third"));
+    let (dialled, accepted) = shake(&asker.environment(7), &third.environment(9)).await;
+    let reason = r#"the node that was dialled is "third", not "replica""#;
+    assert_eq!(refused(dialled), format!("refuses: {reason}"));
+    assert_eq!(refused(accepted), format!("is refused: {reason}"));
+}
+
+/// The hello of a node as a whole frame.
+fn hello_of(node: TestNode) -> Vec<u8> {
+    own_hello(&node.environment(7), None)
+}
+
+/// What `replica` answers to these bytes, as far as it is one frame.
+async fn answer_to(bytes: Vec<u8>) -> (u8, Vec<u8>, Shaken) {
+    let (mut ours, mut theirs) = tokio::io::duplex(4096);
+    let replica = TestNode::named("replica").environment(9);
+    let mut decoder = Decoder::new(&[], HANDSHAKE_BYTES_MAX);
+    let accepted = async {
+        let accepted = accept(&mut theirs, &mut decoder, &replica).await;
+        drop(theirs);
+        accepted
+    };
+    let talk = async {
+        ours.write_all(&bytes).await.unwrap();
+        ours.shutdown().await.unwrap();
+        let mut answer = Vec::new();
+        // A side that was refused may have closed both directions.
+        let _read = ours.read_to_end(&mut answer).await;
+        answer
+    };
+    let (answer, accepted) = tokio::join!(talk, accepted);
+    let mut decoder = Decoder::new(&answer, PAYLOAD_BYTES_MAX);
+    let frame = decoder.next().unwrap();
+    let (kind, payload) = frame.map_or((0, Vec::new()), |frame| {
+        (frame.kind, frame.payload.to_vec())
+    });
+    (kind, payload, accepted)
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_version_is_refused_whatever_follows_it() {
+    let mut bytes = Vec::new();
+    super::super::frame::put_frame(&mut bytes, HELLO, 0, |out| {
+        out.extend_from_slice(&(VERSION + 1).to_le_bytes());
+        out.extend_from_slice(b"whatever the next version says");
+    });
+    let (kind, payload, _) = answer_to(bytes).await;
+    let reason = "the nodes speak different versions of the peer protocol: 1 and 2";
+    assert_eq!(
+        (kind, String::from_utf8(payload).unwrap().as_str()),
+        (REFUSE, reason)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_proof_of_another_connection_or_of_the_other_side_is_refused() {
+    let environment = TestNode::named("asker").environment(7);
+    let (own, other) = (own_hello(&environment, None), own_hello(&environment, None));
+    let secret = b"secret";
+    let hellos = Hellos {
+        dialler: &own,
+        acceptor: &other,
+    };
+    let mut proof = Vec::new();
+    hellos.put_proof(&mut proof, secret, Role::Dialler);
+    let proof = payload(&proof).to_vec();
+    assert_eq!(hellos.check_proof(&proof, secret, Role::Dialler), Ok(()));
+    let third = own_hello(&environment, None);
+    let swapped = Hellos {
+        dialler: &other,
+        acceptor: &own,
+    };
+    let newer = Hellos {
+        dialler: &own,
+        acceptor: &third,
+    };
+    let mut flipped = proof.clone();
+    flipped[31] ^= 1;
+    for (case, result) in [
+        ("role", hellos.check_proof(&proof, secret, Role::Acceptor)),
+        (
+            "secret",
+            hellos.check_proof(&proof, b"secreT", Role::Dialler),
+        ),
+        (
+            "swapped",
+            swapped.check_proof(&proof, secret, Role::Dialler),
+        ),
+        ("replayed", newer.check_proof(&proof, secret, Role::Dialler)),
+        (
+            "flipped",
+            hellos.check_proof(&flipped, secret, Role::Dialler),
+        ),
+        (
+            "cut",
+            hellos.check_proof(&proof[..31], secret, Role::Dialler),
+        ),
+        ("empty", hellos.check_proof(&[], secret, Role::Dialler)),
+    ] {
+        assert_eq!(result, Err(Refusal::Secret), "{case}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_proves_nothing_to_who_has_not() {
+    let (kind, _, accepted) = answer_to(hello_of(TestNode::named("asker"))).await;
+    assert_eq!(kind, HELLO, "and no proof follows it");
+    assert!(matches!(accepted, Err(HandshakeError::Broken(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_before_a_handshake_are_nonsense() {
+    let mut read = Vec::new();
+    super::super::message::put_read(&mut read, 1, Duration::from_secs(1), b"key");
+    let (kind, _, accepted) = answer_to(read).await;
+    assert_eq!(kind, 0);
+    assert!(matches!(accepted, Err(HandshakeError::Malformed(_))));
+}
+
+fn introduction() -> Introduction {
+    Introduction {
+        identity: Identity {
+            name: "näme".to_owned(),
+            members_hash: 1,
+            store_id: 2,
+            is_accepted: true,
+        },
+        remembered: Some(0),
+        unix_ms: u64::MAX,
+    }
+}
+
+/// For the fixture: a hello, a proof made of it and itself, a refusal.
+pub(in super::super) fn put_one_of_each(out: &mut Vec<u8>) {
+    let mut frame = Vec::new();
+    put_hello(&mut frame, &introduction(), &[7; 32]);
+    let hello = payload(&frame).to_vec();
+    out.extend(frame);
+    let hellos = Hellos {
+        dialler: &hello,
+        acceptor: &hello,
+    };
+    hellos.put_proof(out, b"secret", Role::Acceptor);
+    hello::put_refuse(out, &Refusal::Version(9));
+}
+
+#[test]
+fn a_hello_is_whole_or_nothing() {
+    let mut frame = Vec::new();
+    put_hello(&mut frame, &introduction(), &[7; 32]);
+    let hello = payload(&frame);
+    assert_eq!(decode_hello(hello), Ok(introduction()));
+    for bytes in 0..hello.len() {
+        assert_eq!(
+            decode_hello(&hello[..bytes]),
+            Err(Refusal::Hello),
+            "{bytes}"
+        );
+    }
+    let longer = [hello, b"x"].concat();
+    assert_eq!(decode_hello(&longer), Err(Refusal::Hello));
+    let mut flags = hello.to_vec();
+    flags[2] = 4;
+    assert_eq!(decode_hello(&flags), Err(Refusal::Hello));
+    let mut name = hello.to_vec();
+    *name.last_mut().unwrap() = 0xff;
+    assert_eq!(decode_hello(&name), Err(Refusal::Hello));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_side_that_says_nothing_is_left() {
+    run(async {
+        let (_ours, theirs) = tokio::io::duplex(64);
+        let replica = std::rc::Rc::<super::super::tests::TestReplica>::default();
+        let environment = TestNode::named("replica").environment(9);
+        let before = tokio::time::Instant::now();
+        crate::peer::serve(Box::new(theirs), bytes::Bytes::new(), environment, replica).await;
+        assert_eq!(before.elapsed().as_secs(), 2);
+    })
+    .await;
+}

@@ -1,0 +1,433 @@
+//! The connection of one runtime to one peer: requests go out, answers come back.
+//!
+//! A link is set up before anybody needs it, and set up again whenever it is
+//! lost, for as long as the runtime lives ([`Link::run_forever`]). What becomes
+//! of a call depends on the [`LinkState`]:
+//!
+//! ```text
+//!              up ------ silent -----> suspected
+//!            ^ |  ^------ heard --------' |
+//!     shaken | | lost                     | silent for long, or nudged
+//!      hands | v                          v
+//!         connecting ---- failed ------> down
+//!            ^                            | dialled again, with backoff:
+//!            '----------- nudged ---------'  stays down until hands are shaken
+//! ```
+//!
+//! While connecting, calls wait, within their deadlines. When a peer is
+//! suspected or down, calls in flight end at once, and so do new ones: nobody
+//! waits for a peer that will not answer. A nudge says that the peer has dialled
+//! this node, so it is up.
+
+use super::backoff::{BACKOFF_MAX, Backoff};
+use super::calls::{Asked, Call, Calls};
+use super::complaints::Direction;
+use super::connection::Connection;
+use super::conversation::Conversation;
+use super::frame::{Decoder, PAYLOAD_BYTES_MAX};
+use super::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError};
+use super::health::Latency;
+use super::message;
+use super::outgoing::{Long, Outgoing, Purpose};
+use super::{CALLS_MAX, PeerAddress, PeerAnswer, PeerEnvironment, PeerRequest, Transport};
+use cluster::Miss;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How long dialling and shaking hands may take.
+const CONNECT_MAX: Duration = Duration::from_secs(1);
+
+/// Who gets the answers of a link.
+pub(crate) trait Answers {
+    /// The answer to the call with this ticket; exactly one for each call
+    /// that was accepted. It may make calls itself.
+    fn answer(&self, ticket: u64, answer: PeerAnswer);
+}
+
+/// What a link is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkState {
+    /// It is being set up; calls wait for it.
+    Connecting,
+    /// It works.
+    Up,
+    /// The peer is silent; calls time out at once.
+    Suspected,
+    /// The peer could not be reached; calls are refused at once.
+    Down,
+}
+
+impl LinkState {
+    /// The word for it on the status page.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Up => "up",
+            Self::Suspected => "suspected",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// What a link has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LinkCounts {
+    /// Calls that were accepted.
+    pub(crate) calls: u64,
+    /// Of these, those that the peer answered, with whatever.
+    pub(crate) answered: u64,
+    /// Of these, those whose deadline passed, or that a silent peer left.
+    pub(crate) timeouts: u64,
+    /// Of these, those that were lost with a connection, or with the attempt to make one.
+    pub(crate) lost: u64,
+    /// Calls that were not accepted because too many are in flight.
+    pub(crate) overloaded: u64,
+    /// How often hands were shaken.
+    pub(crate) connects: u64,
+    /// How often the peer was suspected.
+    pub(crate) suspicions: u64,
+}
+
+/// What is known of a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkStatus {
+    /// What it is about.
+    pub(crate) state: LinkState,
+    /// Calls that wait for an answer.
+    pub(crate) in_flight: usize,
+    /// How far the peer's clock is ahead of ours, in milliseconds.
+    pub(crate) drift_ms: Option<i64>,
+    /// How long reads take, smoothed.
+    pub(crate) read_latency: Option<Duration>,
+    /// How long writes take, smoothed.
+    pub(crate) write_latency: Option<Duration>,
+    /// What it has done so far.
+    pub(crate) counts: LinkCounts,
+}
+
+/// The connection of one runtime to one peer.
+pub(crate) struct Link {
+    name: String,
+    address: PeerAddress,
+    transport: Arc<dyn Transport>,
+    pub(super) environment: PeerEnvironment,
+    answers: Rc<dyn Answers>,
+    state: Cell<LinkState>,
+    calls: RefCell<Calls>,
+    pub(super) outgoing: Outgoing,
+    reads: Cell<Latency>,
+    writes: Cell<Latency>,
+    pub(super) drift_ms: Cell<Option<i64>>,
+    counts: Cell<LinkCounts>,
+    nudged: Notify,
+    /// A nudge that a conversation has yet to see.
+    pub(super) is_nudged: Cell<bool>,
+}
+
+/// Why a peer could not be reached.
+#[derive(Debug, thiserror::Error)]
+enum ConnectError {
+    #[error("cannot connect: {0}")]
+    Dial(std::io::Error),
+    #[error("no handshake: {0}")]
+    Handshake(#[from] HandshakeError),
+    #[error("no connection within {CONNECT_MAX:?}")]
+    Late,
+}
+
+impl Link {
+    /// A link to the node `name` at `address`, whose answers go to `answers`.
+    /// Nothing happens before [`Link::run_forever`] runs; calls wait.
+    pub(crate) fn new(
+        name: String,
+        address: PeerAddress,
+        transport: Arc<dyn Transport>,
+        environment: PeerEnvironment,
+        answers: Rc<dyn Answers>,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            name,
+            address,
+            transport,
+            environment,
+            answers,
+            state: Cell::new(LinkState::Connecting),
+            calls: RefCell::default(),
+            outgoing: Outgoing::default(),
+            reads: Cell::default(),
+            writes: Cell::default(),
+            drift_ms: Cell::new(None),
+            counts: Cell::default(),
+            nudged: Notify::new(),
+            is_nudged: Cell::new(false),
+        })
+    }
+
+    /// Asks the peer; `deadline` is on the monotonic clock. Its answer comes
+    /// under `ticket`, never before this returns.
+    ///
+    /// # Errors
+    /// Why the peer is not asked; then no answer comes.
+    pub(crate) fn call(
+        &self,
+        request: PeerRequest,
+        deadline: Duration,
+        ticket: u64,
+    ) -> Result<(), Miss> {
+        match self.state.get() {
+            LinkState::Connecting | LinkState::Up => {}
+            LinkState::Suspected => return Err(Miss::Timeout),
+            LinkState::Down => return Err(Miss::Refused),
+        }
+        let now = self.environment.clock.monotonic();
+        if deadline <= now {
+            return Err(Miss::Timeout);
+        }
+        let (asked, has_room) = match &request {
+            PeerRequest::Write(entry) => (Asked::Write, self.outgoing.has_room_for(entry)),
+            PeerRequest::Read(key) => (Asked::Read, self.outgoing.has_room_for_key(key)),
+        };
+        let mut calls = self.calls.borrow_mut();
+        if calls.len() == CALLS_MAX || !has_room {
+            self.count(|counts| counts.overloaded += 1);
+            return Err(Miss::Overloaded);
+        }
+        let call = calls.insert(ticket, asked, deadline, now);
+        drop(calls);
+        self.count(|counts| counts.calls += 1);
+        let remaining = deadline.saturating_sub(now);
+        match request {
+            PeerRequest::Write(entry) if message::is_long(&entry) => {
+                self.outgoing.push_long(Long {
+                    purpose: Purpose::Write,
+                    call,
+                    deadline,
+                    entry,
+                    _share: None,
+                });
+            }
+            PeerRequest::Write(entry) => {
+                let put = |out: &mut Vec<u8>| message::put_write(out, call, remaining, &entry);
+                self.outgoing.push(put);
+            }
+            PeerRequest::Read(key) => {
+                let put = |out: &mut Vec<u8>| message::put_read(out, call, remaining, &key);
+                self.outgoing.push(put);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a call would fail at once: the peer is suspected, or could not
+    /// be reached.
+    pub(crate) fn is_down(&self) -> bool {
+        matches!(self.state.get(), LinkState::Suspected | LinkState::Down)
+    }
+
+    /// Ends the calls whose deadline is not after `now`, on the monotonic
+    /// clock. The runtime's sweep calls this.
+    pub(crate) fn expire(&self, now: Duration) {
+        let expired = self.calls.borrow_mut().take_expired(now);
+        self.end(&expired, Miss::Timeout);
+    }
+
+    /// The peer has shaken hands with this node: if the link is not up, set it
+    /// up now, and let calls wait for that.
+    pub(crate) fn nudge(&self) {
+        match self.state.get() {
+            LinkState::Up => {}
+            LinkState::Suspected => {
+                self.is_nudged.set(true);
+                self.outgoing.wake();
+            }
+            // Also while connecting: that attempt may have come too early.
+            LinkState::Connecting | LinkState::Down => {
+                self.state.set(LinkState::Connecting);
+                self.nudged.notify_one();
+            }
+        }
+    }
+
+    /// After how long a read is slow at this peer, going by the reads before.
+    pub(crate) fn hedge_delay(&self) -> Duration {
+        self.reads.get().slow_after()
+    }
+
+    /// How far the peer's clock is ahead of ours, in milliseconds; [`None`]
+    /// before the first heartbeat.
+    pub(crate) fn drift_ms(&self) -> Option<i64> {
+        self.drift_ms.get()
+    }
+
+    /// What is known of the link.
+    pub(crate) fn status(&self) -> LinkStatus {
+        LinkStatus {
+            state: self.state.get(),
+            in_flight: self.calls.borrow().len(),
+            drift_ms: self.drift_ms.get(),
+            read_latency: self.reads.get().mean(),
+            write_latency: self.writes.get().mean(),
+            counts: self.counts.get(),
+        }
+    }
+
+    /// Keeps the link up, for as long as the runtime lives.
+    pub(crate) async fn run_forever(self: Rc<Self>) {
+        let mut backoff = Backoff::new();
+        loop {
+            let connected = tokio::time::timeout(CONNECT_MAX, self.connect()).await;
+            match connected.unwrap_or(Err(ConnectError::Late)) {
+                Ok(connection) => {
+                    let up_since = self.environment.clock.monotonic();
+                    let last_state = self.talk(connection).await;
+                    let up_for = self.environment.clock.monotonic().saturating_sub(up_since);
+                    // One that is lost again and again is as good as down.
+                    let is_stable = up_for >= BACKOFF_MAX;
+                    if is_stable {
+                        backoff.reset();
+                    }
+                    if is_stable && last_state == LinkState::Up {
+                        self.leave(LinkState::Connecting);
+                    } else {
+                        self.leave(LinkState::Down);
+                    }
+                }
+                Err(error) => {
+                    self.complain("a peer cannot be reached", &error.to_string());
+                    self.leave(LinkState::Down);
+                }
+            }
+            if self.is_nudged.take() {
+                self.nudge();
+            }
+            let wait = backoff.next(&*self.environment.random);
+            tokio::select! {
+                biased;
+                () = self.nudged.notified() => {
+                    backoff.reset();
+                    self.state.set(LinkState::Connecting);
+                }
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<Connection, ConnectError> {
+        let dialling = self.transport.dial(&self.address);
+        let mut stream = dialling.await.map_err(ConnectError::Dial)?;
+        let mut decoder = Decoder::new(&[], HANDSHAKE_BYTES_MAX);
+        handshake::dial(&mut *stream, &mut decoder, &self.environment, &self.name).await?;
+        decoder.allow(PAYLOAD_BYTES_MAX);
+        Ok(Connection { stream, decoder })
+    }
+
+    /// Sends requests and takes answers until the connection ends; gives the
+    /// state that the link was in then.
+    async fn talk(&self, connection: Connection) -> LinkState {
+        let clock = &*self.environment.clock;
+        let complaints = &self.environment.complaints;
+        if complaints.settle(Direction::Outgoing, &self.name) {
+            tracing::info!(name = self.name, "the peer is reached again");
+        }
+        self.is_nudged.set(false);
+        self.state.set(LinkState::Up);
+        self.count(|counts| counts.connects += 1);
+        self.calls.borrow_mut().begin_all(clock.monotonic());
+        let mut conversation = Conversation::new(self);
+        let end = connection.run(clock, &mut conversation).await;
+        self.complain("a peer's connection has ended", &end.to_string());
+        self.state.get()
+    }
+
+    /// Logs what is wrong, unless it was wrong before.
+    fn complain(&self, what: &str, complaint: &str) {
+        let PeerEnvironment {
+            clock, complaints, ..
+        } = &self.environment;
+        let (name, now) = (self.name.as_str(), clock.monotonic());
+        if complaints.is_news(Direction::Outgoing, Some(name), complaint, now) {
+            tracing::warn!(name, complaint, "{what}");
+        }
+    }
+
+    /// There is no connection any more: what was asked is lost.
+    fn leave(&self, state: LinkState) {
+        self.state.set(state);
+        self.outgoing.clear();
+        let lost = self.calls.borrow_mut().take_all();
+        self.end(&lost, Miss::Refused);
+    }
+
+    /// The peer is silent: nobody waits for it any more.
+    pub(super) fn suspect(&self) {
+        if self.state.replace(LinkState::Suspected) == LinkState::Suspected {
+            return;
+        }
+        tracing::warn!(name = self.name, "a peer is silent: it is not waited for");
+        self.count(|counts| counts.suspicions += 1);
+        self.outgoing.clear_waiting();
+        let left = self.calls.borrow_mut().take_all();
+        self.end(&left, Miss::Timeout);
+    }
+
+    /// The peer has said something: it is trusted, again or still.
+    pub(super) fn trust(&self) {
+        if self.state.replace(LinkState::Up) == LinkState::Suspected {
+            tracing::info!(name = self.name, "a peer that was silent answers again");
+        }
+    }
+
+    /// Whether the peer is silent.
+    pub(super) fn is_suspected(&self) -> bool {
+        self.state.get() == LinkState::Suspected
+    }
+
+    /// What the call of this number asked for, if it still waits.
+    pub(super) fn asked(&self, call: u64) -> Option<Asked> {
+        self.calls.borrow().get(call).map(|call| call.asked)
+    }
+
+    /// Hands over an answer of the peer. Nobody may wait for it any more.
+    pub(super) fn answer(&self, call: u64, answer: PeerAnswer, now: Duration) {
+        let Some(call) = self.calls.borrow_mut().remove(call) else {
+            return;
+        };
+        let latency = match (&answer, call.asked) {
+            // What is refused comes soon, and a long value late: neither says
+            // how long to wait for an answer.
+            (PeerAnswer::Missed(_), _) => None,
+            (PeerAnswer::Found(Some(entry)), _) if message::is_long(entry) => None,
+            (_, Asked::Read) => Some(&self.reads),
+            (_, Asked::Write) => Some(&self.writes),
+        };
+        if let Some(latency) = latency {
+            let mut estimate = latency.get();
+            estimate.sample(now.saturating_sub(call.began));
+            latency.set(estimate);
+        }
+        self.count(|counts| counts.answered += 1);
+        self.answers.answer(call.ticket, answer);
+    }
+
+    /// Ends calls that no answer of the peer will come to. What is answered
+    /// may call again, so nothing is borrowed.
+    fn end(&self, calls: &[Call], miss: Miss) {
+        let ended = calls.len() as u64;
+        self.count(|counts| match miss {
+            Miss::Timeout => counts.timeouts += ended,
+            _ => counts.lost += ended,
+        });
+        for call in calls {
+            self.answers.answer(call.ticket, PeerAnswer::Missed(miss));
+        }
+    }
+
+    fn count(&self, change: impl FnOnce(&mut LinkCounts)) {
+        let mut counts = self.counts.get();
+        change(&mut counts);
+        self.counts.set(counts);
+    }
+}

@@ -1,0 +1,140 @@
+//! How nodes ask each other: a multiplexed binary protocol over the node's own port.
+//!
+//! A connection begins as HTTP and is upgraded (`transport` on the side that
+//! dials), then both sides make sure that they belong together (`handshake`).
+//! From then on the side that dialled asks and the other answers: many
+//! requests in flight, answers in any order.
+//!
+//! - [`Link`] (`link`, `conversation`) is the connection of one runtime to one
+//!   peer, which it sets up again whenever it is lost (`backoff`); `calls` are
+//!   those that wait, `health` tells whether the peer is alive.
+//! - [`serve`] (`server`) is the other end: a [`Replica`] does as asked.
+//! - `connection` is what both ends share: a task that reads, acts and writes.
+//! - `frame`, `message`: the bytes. `outgoing` gathers what is to be sent;
+//!   `assembly` puts long values together again.
+//! - `complaints` keeps the log readable; `fuzz` is for fuzzers.
+//!
+//! Everything is local to a runtime; nothing here takes a lock on the way of a
+//! request. Invariants:
+//! - A call that was accepted gets exactly one answer, at once when there is no
+//!   hope for one of the peer.
+//! - Calls, bytes to be sent, and bytes of long values on their way in are bounded.
+//! - Whatever a peer sends, the worst that happens is that its connection is closed.
+
+mod assembly;
+mod backoff;
+mod calls;
+mod complaints;
+mod connection;
+mod conversation;
+mod frame;
+mod fuzz;
+mod handshake;
+mod health;
+mod link;
+mod message;
+mod outgoing;
+mod server;
+mod transport;
+
+#[cfg(test)]
+mod tests;
+
+use crate::admission::Budget;
+use bytes::Bytes;
+use cluster::Miss;
+use lsm::{Clock, Entry, Random, Timestamp};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+
+pub(crate) use complaints::Complaints;
+pub use fuzz::fuzz_frames;
+pub(crate) use link::{Answers, Link, LinkState, LinkStatus};
+pub(crate) use server::{Replica, Reply, serve};
+pub(crate) use transport::PEER_PROTOCOL;
+pub use transport::{Dialing, PeerAddress, Stream, TcpTransport, Transport};
+
+/// Calls in flight on one connection: as many as its runtime may have
+/// requests, and a bound for a peer that knows none.
+const CALLS_MAX: usize = 4096;
+
+/// What a node asks a replica of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PeerRequest {
+    /// Store this version.
+    Write(Entry),
+    /// What is the freshest version of this key?
+    Read(Bytes),
+}
+
+/// What a replica answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PeerAnswer {
+    /// The write is stored; the greatest timestamp that the key held before.
+    Stored {
+        /// `None`: there was no version of the key.
+        newest_held: Option<Timestamp>,
+    },
+    /// The freshest version that the replica has, be it a tombstone or expired.
+    Found(Option<Entry>),
+    /// The replica did not do as asked.
+    Missed(Miss),
+}
+
+/// Who a node is, as it tells its peers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Its name in the list of nodes.
+    pub(crate) name: String,
+    /// The hash of the names of all nodes.
+    pub(crate) members_hash: u64,
+    /// Its store's id.
+    pub(crate) store_id: u64,
+    /// Whether an operator has accepted that its store began empty.
+    pub(crate) is_accepted: bool,
+}
+
+/// What another node says of itself and of this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Introduction {
+    /// Who it is.
+    pub(crate) identity: Identity,
+    /// The store id that it remembers of this node.
+    pub(crate) remembered: Option<u64>,
+    /// Its wall clock, in milliseconds since the Unix epoch.
+    pub(crate) unix_ms: u64,
+}
+
+/// What the handshake needs to know of the node, and tells it.
+pub(crate) trait Introductions {
+    /// Who this node is.
+    fn own(&self) -> Identity;
+    /// The secret that the nodes of the cluster share; empty for none.
+    fn secret(&self) -> &[u8];
+    /// Whether the list of nodes has this name.
+    fn is_member(&self, name: &str) -> bool;
+    /// The store id that this node remembers of another one.
+    fn remembered(&self, name: &str) -> Option<u64>;
+    /// Another node has proved to be one of the cluster. Ends once the
+    /// connection may carry calls; `false` if it may not.
+    fn met(&self, other: &Introduction) -> Pin<Box<dyn Future<Output = bool>>>;
+}
+
+/// What peer connections take from the node.
+#[derive(Clone)]
+pub(crate) struct PeerEnvironment {
+    /// The time.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Random numbers.
+    pub(crate) random: Arc<dyn Random>,
+    /// Who is who.
+    pub(crate) introductions: Rc<dyn Introductions>,
+    /// What was last said of each peer.
+    pub(crate) complaints: Arc<Complaints>,
+    /// Bytes of long values on their way in from peers.
+    pub(crate) incoming: Arc<Budget>,
+    /// The longest value, in bytes.
+    pub(crate) value_bytes_max: usize,
+}

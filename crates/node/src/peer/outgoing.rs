@@ -1,0 +1,282 @@
+//! What a connection has yet to send.
+//!
+//! Frames are encoded straight into the buffer that will be written, many into
+//! one; the connection's task is woken once and writes them after all that
+//! were awake before it have had their turn. The order is: urgent frames
+//! (heartbeats), short ones as they came, then one piece of each of a few long
+//! values, and again. So nothing waits for more than one batch, and a batch is
+//! bounded ([`CHUNK_BYTES`], [`LANES`] pieces).
+//!
+//! Long values are kept as the entries that they are, until a piece of them is due.
+
+use super::Stream;
+use super::assembly::LANES;
+use super::frame::{HEADER_BYTES, PIECE_BYTES};
+use super::message;
+use crate::admission::Share;
+use lsm::Entry;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+/// Short frames go out in writes of about this size, in bytes.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Bytes of frames that may be encoded and wait.
+const ENCODED_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes of long values that may wait; the first may be longer.
+const LONG_BYTES_MAX: usize = 64 << 20;
+
+/// A message with a long value, as yet to be sent.
+pub(super) struct Long {
+    /// Whether it is a write or an answer.
+    pub(super) purpose: Purpose,
+    /// The call that it belongs to.
+    pub(super) call: u64,
+    /// On the monotonic clock: later, it need not be begun any more.
+    pub(super) deadline: Duration,
+    /// The version.
+    pub(super) entry: Entry,
+    /// What the value counts for, until it is sent.
+    pub(super) _share: Option<Share>,
+}
+
+/// What a long value is sent for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To be stored.
+    Write,
+    /// As the answer to a read.
+    Found,
+}
+
+/// A long value of which a part is sent.
+struct Sending {
+    long: Long,
+    sent: usize,
+}
+
+/// What a connection has yet to send.
+#[derive(Default)]
+pub(super) struct Outgoing {
+    queue: RefCell<Queue>,
+    waker: RefCell<Option<Waker>>,
+    /// Whether the task that writes is going to look anyway.
+    is_awake: Cell<bool>,
+}
+
+#[derive(Default)]
+struct Queue {
+    urgent: Vec<u8>,
+    /// Short frames; each chunk holds whole ones.
+    chunks: VecDeque<Vec<u8>>,
+    waiting: VecDeque<Long>,
+    /// [`LANES`] at most.
+    sending: VecDeque<Sending>,
+    /// What is being written, and how much of it is.
+    batch: Vec<u8>,
+    written: usize,
+    /// An empty buffer to use again.
+    spare: Vec<u8>,
+    /// Bytes of all frames that are encoded and not written.
+    encoded_bytes: usize,
+    /// Bytes of long values that are not encoded.
+    long_bytes: usize,
+}
+
+impl Outgoing {
+    /// Whether a short frame with this key may be appended.
+    pub(super) fn has_room_for_key(&self, key: &[u8]) -> bool {
+        self.queue.borrow().encoded_bytes + key.len() <= ENCODED_BYTES_MAX
+    }
+
+    /// Whether a message with this entry may be appended.
+    pub(super) fn has_room_for(&self, entry: &Entry) -> bool {
+        let queue = self.queue.borrow();
+        if message::is_long(entry) {
+            let value_bytes = entry.value_bytes().len();
+            queue.long_bytes == 0 || queue.long_bytes + value_bytes <= LONG_BYTES_MAX
+        } else {
+            queue.encoded_bytes + entry.data_bytes() <= ENCODED_BYTES_MAX
+        }
+    }
+
+    /// Whether there is so much room that what is asked now can be answered.
+    pub(super) fn is_short_of_full(&self) -> bool {
+        self.queue.borrow().encoded_bytes <= ENCODED_BYTES_MAX / 2
+    }
+
+    /// Appends a short frame, which `encode` encodes.
+    pub(super) fn push(&self, encode: impl FnOnce(&mut Vec<u8>)) {
+        let mut queue = self.queue.borrow_mut();
+        let Queue { chunks, spare, .. } = &mut *queue;
+        if chunks.back().is_none_or(|chunk| chunk.len() >= CHUNK_BYTES) {
+            chunks.push_back(std::mem::take(spare));
+        }
+        if let Some(chunk) = chunks.back_mut() {
+            let before = chunk.len();
+            encode(chunk);
+            let after = chunk.len();
+            queue.encoded_bytes += after - before;
+        }
+        drop(queue);
+        self.wake();
+    }
+
+    /// Sends a frame before all others. Nothing happens while an urgent frame
+    /// waits already: a heart that cannot beat does not beat twice later.
+    pub(super) fn push_urgent(&self, encode: impl FnOnce(&mut Vec<u8>)) {
+        let mut queue = self.queue.borrow_mut();
+        if queue.urgent.is_empty() {
+            encode(&mut queue.urgent);
+            queue.encoded_bytes += queue.urgent.len();
+        }
+        drop(queue);
+        self.wake();
+    }
+
+    /// Appends a message with a long value.
+    pub(super) fn push_long(&self, long: Long) {
+        let mut queue = self.queue.borrow_mut();
+        queue.long_bytes += long.entry.value_bytes().len();
+        queue.waiting.push_back(long);
+        drop(queue);
+        self.wake();
+    }
+
+    /// Forgets all of it: the connection is gone.
+    pub(super) fn clear(&self) {
+        // Shares are given back outside the borrow.
+        let queue = std::mem::take(&mut *self.queue.borrow_mut());
+        drop(queue);
+    }
+
+    /// Forgets what has not been begun: nobody waits for it any more.
+    pub(super) fn clear_waiting(&self) {
+        let mut queue = self.queue.borrow_mut();
+        let chunks = std::mem::take(&mut queue.chunks);
+        let waiting = std::mem::take(&mut queue.waiting);
+        queue.encoded_bytes -= chunks.iter().map(Vec::len).sum::<usize>();
+        let long_bytes = waiting.iter().map(|long| long.entry.value_bytes().len());
+        queue.long_bytes -= long_bytes.sum::<usize>();
+        drop(queue);
+    }
+
+    /// The task that writes has begun its turn, at whose end it will write:
+    /// until then it need not be woken.
+    pub(super) fn begin_turn(&self) {
+        self.is_awake.set(true);
+    }
+
+    /// The turn has ended; what comes now wakes the task.
+    pub(super) fn end_turn(&self, waker: &Waker) {
+        self.is_awake.set(false);
+        let mut remembered = self.waker.borrow_mut();
+        match &*remembered {
+            Some(known) if known.will_wake(waker) => {}
+            _ => *remembered = Some(waker.clone()),
+        }
+    }
+
+    /// Lets the task that writes have a turn.
+    pub(super) fn wake(&self) {
+        if !self.is_awake.replace(true)
+            && let Some(waker) = &*self.waker.borrow()
+        {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Writes until nothing is left, which is ready, or the stream takes no
+    /// more. `now` is on the monotonic clock.
+    pub(super) fn poll_flush(
+        &self,
+        cx: &mut Context<'_>,
+        stream: &mut dyn Stream,
+        now: Duration,
+    ) -> Poll<io::Result<()>> {
+        let mut queue = self.queue.borrow_mut();
+        loop {
+            if queue.written == queue.batch.len() {
+                queue.next_batch(now);
+                if queue.batch.is_empty() {
+                    drop(queue);
+                    return Pin::new(stream).poll_flush(cx);
+                }
+            }
+            let unwritten = &queue.batch[queue.written..];
+            let bytes = ready!(Pin::new(&mut *stream).poll_write(cx, unwritten))?;
+            if bytes == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            queue.written += bytes;
+            queue.encoded_bytes -= bytes;
+        }
+    }
+}
+
+impl Queue {
+    /// Gathers what goes out next.
+    fn next_batch(&mut self, now: Duration) {
+        self.written = 0;
+        self.batch.clear();
+        let used = std::mem::take(&mut self.batch);
+        if used.capacity() <= CHUNK_BYTES * 2 {
+            self.spare = used;
+        }
+        let chunk = self.chunks.pop_front();
+        if self.urgent.is_empty() {
+            self.batch = chunk.unwrap_or_default();
+        } else {
+            self.batch = std::mem::take(&mut self.urgent);
+            self.batch.extend(chunk.unwrap_or_default());
+        }
+        self.begin_long(now);
+        for _ in 0..self.sending.len() {
+            self.next_piece();
+        }
+    }
+
+    /// Begins long values while there are lanes for them.
+    fn begin_long(&mut self, now: Duration) {
+        while self.sending.len() < LANES
+            && let Some(long) = self.waiting.pop_front()
+        {
+            if long.deadline <= now {
+                self.long_bytes -= long.entry.value_bytes().len();
+                continue;
+            }
+            let before = self.batch.len();
+            let remaining = long.deadline.saturating_sub(now);
+            match long.purpose {
+                Purpose::Write => {
+                    message::put_write(&mut self.batch, long.call, remaining, &long.entry);
+                }
+                Purpose::Found => message::put_found(&mut self.batch, long.call, &long.entry),
+            }
+            self.encoded_bytes += self.batch.len() - before;
+            self.sending.push_back(Sending { long, sent: 0 });
+        }
+    }
+
+    /// Appends a piece of the first long value, which goes to the end of the line.
+    fn next_piece(&mut self) {
+        let Some(mut first) = self.sending.pop_front() else {
+            return;
+        };
+        let value = first.long.entry.value_bytes();
+        let end = value.len().min(first.sent + PIECE_BYTES);
+        let piece = &value[first.sent..end];
+        message::put_piece(&mut self.batch, first.long.call, piece);
+        self.encoded_bytes += HEADER_BYTES + piece.len();
+        self.long_bytes -= piece.len();
+        first.sent = end;
+        if end < value.len() {
+            self.sending.push_back(first);
+        }
+    }
+}

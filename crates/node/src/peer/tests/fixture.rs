@@ -1,0 +1,54 @@
+//! The bytes on the wire, as version 1 of the protocol has them.
+
+use super::frame::{Decoder, PAYLOAD_BYTES_MAX};
+use super::message::*;
+use super::*;
+
+const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/peer-v1.frames");
+
+/// Each message of version 1, some in several forms.
+fn messages() -> Vec<u8> {
+    let mut out = Vec::new();
+    let at = Timestamp::from_u64(0x0102_0304_0506_0708);
+    let expiring = Entry::value(b"key", at, b"value", Expiry::at_unix_ms(99), 3);
+    let lasting = Entry::value(b"key", at, b"", Expiry::NEVER, 255);
+    let long = Entry::value(b"key", at, &[7; 70_000], Expiry::NEVER, 1);
+    put_write(&mut out, 1, ms(1_000), &expiring);
+    put_write(&mut out, 1 << 40, ms(5_000_000_000), &long);
+    put_piece(&mut out, 1 << 40, b"piece");
+    put_read(&mut out, 3, Duration::from_micros(1_001), b"key");
+    put_stored(&mut out, 4, Some(at));
+    put_stored(&mut out, 5, None);
+    put_found(&mut out, 6, &lasting);
+    put_found(&mut out, 7, &Entry::tombstone(b"key", at, 2));
+    put_absent(&mut out, 8);
+    for miss in [
+        Miss::Timeout,
+        Miss::Refused,
+        Miss::Overloaded,
+        Miss::Full,
+        Miss::Failed,
+    ] {
+        put_missed(&mut out, 9, miss);
+    }
+    put_ping(&mut out, u64::MAX);
+    put_pong(&mut out, u64::MAX, 1_700_000_000_000);
+    handshake::put_one_of_each(&mut out);
+    out
+}
+
+#[test]
+fn messages_are_those_of_the_fixture() {
+    let mut decoder = Decoder::new(FIXTURE, PAYLOAD_BYTES_MAX);
+    let mut kinds = Vec::new();
+    while let Some(frame) = decoder.next().unwrap() {
+        kinds.push(frame.kind);
+        assert_eq!(Message::decode(frame).is_ok(), frame.kind < 32);
+    }
+    let expected = [1, 1, 9, 2, 3, 3, 4, 4, 5, 6, 6, 6, 6, 6, 7, 8, 32, 33, 34];
+    assert_eq!(kinds, expected);
+    assert!(
+        messages() == FIXTURE,
+        "the protocol has changed: give it a version"
+    );
+}

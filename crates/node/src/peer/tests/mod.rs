@@ -1,0 +1,401 @@
+//! Links and servers, over streams in memory and under a clock that only moves
+//! when all are idle.
+
+mod calls;
+mod failures;
+mod fixture;
+mod reconnecting;
+mod values;
+
+use super::health::HEARTBEAT;
+use super::*;
+use crate::admission::Budget;
+use lsm::{Expiry, SeededRandom};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::{Future, ready};
+use std::io;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::LocalSet;
+use tokio::time::Instant;
+
+pub(super) const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Runs a test on one thread. Time that passes is not real, so that a wait in
+/// vain ends the test.
+pub(super) async fn run<F: Future>(test: F) -> F::Output {
+    let bounded = tokio::time::timeout(Duration::from_secs(600), test);
+    LocalSet::new()
+        .run_until(bounded)
+        .await
+        .expect("a wait in vain")
+}
+
+/// Tokio's clock; the wall clock is ahead of it by an offset.
+pub(super) struct TokioClock {
+    origin: Instant,
+    unix_ms: u64,
+}
+
+impl TokioClock {
+    pub(super) fn new(unix_ms: u64) -> Arc<Self> {
+        Arc::new(Self {
+            origin: Instant::now(),
+            unix_ms,
+        })
+    }
+}
+
+impl Clock for TokioClock {
+    fn unix_ms(&self) -> u64 {
+        self.unix_ms + self.origin.elapsed().as_millis() as u64
+    }
+
+    fn monotonic(&self) -> Duration {
+        // No node's monotonic time begins with another's.
+        Duration::from_millis(self.unix_ms % 977) + self.origin.elapsed()
+    }
+}
+
+/// A node, as the handshake sees it.
+pub(super) struct TestNode {
+    pub(super) identity: Identity,
+    pub(super) secret: Vec<u8>,
+    pub(super) members: Vec<&'static str>,
+    pub(super) remembered: Option<u64>,
+    pub(super) met: RefCell<Vec<Introduction>>,
+}
+
+impl TestNode {
+    pub(super) fn named(name: &str) -> Self {
+        Self {
+            identity: Identity {
+                name: name.to_owned(),
+                members_hash: 77,
+                store_id: 1_000 + name.len() as u64,
+                is_accepted: false,
+            },
+            secret: b"secret".to_vec(),
+            members: vec!["asker", "replica", "third"],
+            remembered: None,
+            met: RefCell::default(),
+        }
+    }
+
+    pub(super) fn environment(self, unix_ms: u64) -> PeerEnvironment {
+        PeerEnvironment {
+            clock: TokioClock::new(unix_ms),
+            random: Arc::new(SeededRandom::new(unix_ms)),
+            introductions: Rc::new(self),
+            complaints: Arc::default(),
+            incoming: Budget::new(256 << 20),
+            value_bytes_max: 16 << 20,
+        }
+    }
+}
+
+impl Introductions for TestNode {
+    fn own(&self) -> Identity {
+        self.identity.clone()
+    }
+
+    fn secret(&self) -> &[u8] {
+        &self.secret
+    }
+
+    fn is_member(&self, name: &str) -> bool {
+        self.members.contains(&name)
+    }
+
+    fn remembered(&self, _name: &str) -> Option<u64> {
+        self.remembered
+    }
+
+    fn met(&self, other: &Introduction) -> Pin<Box<dyn Future<Output = bool>>> {
+        self.met.borrow_mut().push(other.clone());
+        Box::pin(ready(true))
+    }
+}
+
+/// A network of one address. Each dialled stream's other end comes out of a channel.
+pub(super) struct Network {
+    arrivals: mpsc::UnboundedSender<DuplexStream>,
+    refuses: AtomicBool,
+    pub(super) dialled: AtomicUsize,
+    dialled_at: Mutex<Vec<Instant>>,
+}
+
+impl Network {
+    pub(super) fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<DuplexStream>) {
+        let (arrivals, receiver) = mpsc::unbounded_channel();
+        let network = Self {
+            arrivals,
+            refuses: AtomicBool::new(false),
+            dialled: AtomicUsize::new(0),
+            dialled_at: Mutex::default(),
+        };
+        (Arc::new(network), receiver)
+    }
+
+    pub(super) fn refuse(&self, refuses: bool) {
+        self.refuses.store(refuses, Ordering::Relaxed);
+    }
+
+    /// The times between one dialling and the next.
+    pub(super) fn waits(&self) -> Vec<Duration> {
+        let times = self.dialled_at.lock().unwrap();
+        times.windows(2).map(|pair| pair[1] - pair[0]).collect()
+    }
+}
+
+impl Transport for Network {
+    fn dial(&self, address: &PeerAddress) -> Dialing {
+        assert_eq!((address.host.as_str(), address.port), ("replica.test", 7));
+        self.dialled.fetch_add(1, Ordering::Relaxed);
+        self.dialled_at.lock().unwrap().push(Instant::now());
+        let result = if self.refuses.load(Ordering::Relaxed) {
+            Err(io::ErrorKind::ConnectionRefused.into())
+        } else {
+            let (ours, theirs) = tokio::io::duplex(256 << 10);
+            match self.arrivals.send(theirs) {
+                Ok(()) => Ok(Box::new(ours) as Box<dyn Stream>),
+                Err(_) => Err(io::ErrorKind::ConnectionRefused.into()),
+            }
+        };
+        Box::pin(async { result })
+    }
+}
+
+/// Whether a node stands still: it neither reads nor writes then.
+#[derive(Clone, Default)]
+pub(super) struct Frost(Arc<(AtomicBool, Mutex<Vec<Waker>>)>);
+
+impl Frost {
+    pub(super) fn set(&self, is_frozen: bool) {
+        self.0.0.store(is_frozen, Ordering::Relaxed);
+        for waker in self.0.1.lock().unwrap().drain(..) {
+            waker.wake();
+        }
+    }
+
+    fn poll(&self, cx: &Context<'_>) -> Poll<()> {
+        if !self.0.0.load(Ordering::Relaxed) {
+            return Poll::Ready(());
+        }
+        self.0.1.lock().unwrap().push(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// A stream of a node that may be frozen.
+pub(super) struct Freezable(pub(super) DuplexStream, pub(super) Frost);
+
+impl AsyncRead for Freezable {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        std::task::ready!(self.1.poll(cx));
+        Pin::new(&mut self.0).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Freezable {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        std::task::ready!(self.1.poll(cx));
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// A replica whose answers the test gives.
+#[derive(Default)]
+pub(super) struct TestReplica {
+    asked: RefCell<VecDeque<(PeerRequest, Reply)>>,
+    arrived: Notify,
+    /// Whether it answers at once: stored, or nothing found.
+    pub(super) is_prompt: Cell<bool>,
+}
+
+impl TestReplica {
+    /// The next request.
+    pub(super) async fn next(&self) -> (PeerRequest, Reply) {
+        loop {
+            if let Some(asked) = self.asked.borrow_mut().pop_front() {
+                return asked;
+            }
+            self.arrived.notified().await;
+        }
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.asked.borrow().len()
+    }
+}
+
+impl Replica for TestReplica {
+    fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply) {
+        if self.is_prompt.get() {
+            return match request {
+                PeerRequest::Write(_) => reply.send(PeerAnswer::Stored { newest_held: None }),
+                PeerRequest::Read(_) => reply.send(PeerAnswer::Found(None)),
+            };
+        }
+        self.asked.borrow_mut().push_back((request, reply));
+        self.arrived.notify_one();
+    }
+}
+
+/// The answers that came, in order.
+#[derive(Default)]
+pub(super) struct TestAnswers {
+    came: RefCell<VecDeque<(u64, PeerAnswer)>>,
+    arrived: Notify,
+}
+
+impl TestAnswers {
+    /// The next answer.
+    pub(super) async fn next(&self) -> (u64, PeerAnswer) {
+        loop {
+            if let Some(answer) = self.came.borrow_mut().pop_front() {
+                return answer;
+            }
+            self.arrived.notified().await;
+        }
+    }
+
+    /// What has come and was not looked at.
+    pub(super) fn drain(&self) -> Vec<(u64, PeerAnswer)> {
+        self.came.borrow_mut().drain(..).collect()
+    }
+}
+
+impl Answers for TestAnswers {
+    fn answer(&self, ticket: u64, answer: PeerAnswer) {
+        self.came.borrow_mut().push_back((ticket, answer));
+        self.arrived.notify_one();
+    }
+}
+
+/// A link whose task runs, and what is around it.
+pub(super) struct Asker {
+    pub(super) link: Rc<Link>,
+    pub(super) answers: Rc<TestAnswers>,
+    pub(super) network: Arc<Network>,
+    pub(super) arrivals: mpsc::UnboundedReceiver<DuplexStream>,
+    pub(super) environment: PeerEnvironment,
+}
+
+impl Asker {
+    pub(super) fn new(environment: PeerEnvironment) -> Self {
+        let (network, arrivals) = Network::new();
+        let answers = Rc::new(TestAnswers::default());
+        let address = PeerAddress {
+            host: "replica.test".to_owned(),
+            port: 7,
+        };
+        let link = Link::new(
+            "replica".to_owned(),
+            address,
+            Arc::clone(&network) as Arc<dyn Transport>,
+            environment.clone(),
+            Rc::clone(&answers) as Rc<dyn Answers>,
+        );
+        Self {
+            link,
+            answers,
+            network,
+            arrivals,
+            environment,
+        }
+    }
+
+    pub(super) fn start(&self) {
+        tokio::task::spawn_local(Rc::clone(&self.link).run_forever());
+    }
+
+    /// A moment that is so far away, on the asker's monotonic clock.
+    pub(super) fn after(&self, duration: Duration) -> Duration {
+        self.environment.clock.monotonic() + duration
+    }
+
+    pub(super) fn call(&self, request: PeerRequest, ticket: u64) -> Result<(), Miss> {
+        self.link.call(request, self.after(ms(30_000)), ticket)
+    }
+
+    pub(super) fn read(&self, ticket: u64) -> Result<(), Miss> {
+        self.call(read_of(&ticket.to_string()), ticket)
+    }
+
+    /// Waits until the link is in a state.
+    pub(super) async fn until(&self, state: LinkState) {
+        while self.link.status().state != state {
+            tokio::time::sleep(ms(1)).await;
+        }
+    }
+
+    /// Serves the next connection by `replica`.
+    pub(super) async fn accept(&mut self, replica: &Rc<TestReplica>, frost: &Frost) -> Serving {
+        let stream = self.arrivals.recv().await.unwrap();
+        let environment = TestNode::named("replica").environment(90_000);
+        let stream = Box::new(Freezable(stream, frost.clone()));
+        let serving = serve(stream, Bytes::new(), environment, Rc::clone(replica));
+        tokio::task::spawn_local(serving)
+    }
+}
+
+type Serving = tokio::task::JoinHandle<()>;
+
+/// A link that is up to a replica that answers when told.
+pub(super) async fn connected() -> (Asker, Rc<TestReplica>, Frost, Serving) {
+    let mut asker = Asker::new(TestNode::named("asker").environment(50_000));
+    asker.start();
+    let (replica, frost) = (Rc::<TestReplica>::default(), Frost::default());
+    let serving = asker.accept(&replica, &frost).await;
+    asker.until(LinkState::Up).await;
+    (asker, replica, frost, serving)
+}
+
+pub(super) fn read_of(key: &str) -> PeerRequest {
+    PeerRequest::Read(Bytes::copy_from_slice(key.as_bytes()))
+}
+
+pub(super) fn key_of(request: &PeerRequest) -> String {
+    let key = match request {
+        PeerRequest::Read(key) => &key[..],
+        PeerRequest::Write(entry) => entry.key(),
+    };
+    String::from_utf8(key.to_vec()).unwrap()
+}
+
+pub(super) fn entry(key: &str, value: &[u8]) -> Entry {
+    let expiry = Expiry::at_unix_ms(123_456);
+    Entry::value(key.as_bytes(), Timestamp::from_u64(99), value, expiry, 3)
+}
+
+/// A value that is not the same anywhere.
+pub(super) fn long_value(bytes: usize) -> Vec<u8> {
+    (0..bytes)
+        .map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8)
+        .collect()
+}

@@ -1,0 +1,227 @@
+//! Links that are being set up, and peers that cannot be reached.
+
+use super::*;
+
+const REFUSED: PeerAnswer = PeerAnswer::Missed(Miss::Refused);
+
+fn asker() -> Asker {
+    Asker::new(TestNode::named("asker").environment(50_000))
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_wait_for_a_link_that_is_being_set_up() {
+    run(async {
+        let mut asker = asker();
+        assert!(!asker.link.is_down());
+        asker.read(1).unwrap();
+        asker
+            .link
+            .call(read_of("soon"), asker.after(ms(20)), 2)
+            .unwrap();
+        asker.start();
+        tokio::time::sleep(ms(50)).await;
+        // Within their deadlines.
+        asker.link.expire(asker.after(Duration::ZERO));
+        assert_eq!(
+            asker.answers.drain(),
+            [(2, PeerAnswer::Missed(Miss::Timeout))]
+        );
+        let replica = Rc::<TestReplica>::default();
+        asker.accept(&replica, &Frost::default()).await;
+        let (request, reply) = replica.next().await;
+        assert_eq!(key_of(&request), "1");
+        reply.send(PeerAnswer::Found(None));
+        assert_eq!(asker.answers.next().await, (1, PeerAnswer::Found(None)));
+        let latency = asker.link.status().read_latency.unwrap();
+        assert!(latency < ms(5), "{latency:?} holds the time without a link");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_connection_ends_what_waits_for_it_and_what_comes() {
+    run(async {
+        let asker = asker();
+        asker.network.refuse(true);
+        asker.read(1).unwrap();
+        asker.start();
+        assert_eq!(asker.answers.next().await, (1, REFUSED));
+        assert!(asker.link.is_down());
+        assert_eq!(asker.read(2), Err(Miss::Refused));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_hangs_is_given_up() {
+    run(async {
+        let asker = asker();
+        asker.read(1).unwrap();
+        asker.start();
+        let before = Instant::now();
+        assert_eq!(asker.answers.next().await, (1, REFUSED));
+        let took = before.elapsed();
+        assert!((ms(1_000)..=ms(1_010)).contains(&took), "{took:?}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_is_dialled_again_with_backoff() {
+    run(async {
+        let mut asker = asker();
+        asker.network.refuse(true);
+        asker.start();
+        tokio::time::sleep(ms(10_000)).await;
+        let waits = asker.network.waits();
+        for (wait, longest_ms) in waits
+            .iter()
+            .zip([10, 20, 40, 80, 160, 320, 640, 1_000, 1_000])
+        {
+            let longest = ms(longest_ms + 2);
+            assert!((longest / 2 - ms(1)..=longest).contains(wait), "{waits:?}");
+        }
+        assert!(waits.len() >= 15, "{waits:?}");
+        asker.network.refuse(false);
+        let replica = Rc::<TestReplica>::default();
+        let serving = asker.accept(&replica, &Frost::default()).await;
+        asker.until(LinkState::Up).await;
+        // It was up for long enough to begin with the shortest wait again.
+        tokio::time::sleep(ms(1_500)).await;
+        let before = Instant::now();
+        serving.abort();
+        asker.arrivals.recv().await.unwrap();
+        assert!(before.elapsed() <= ms(12), "{:?}", before.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_dials_is_dialled_at_once() {
+    run(async {
+        let mut asker = asker();
+        asker.network.refuse(true);
+        asker.start();
+        tokio::time::sleep(ms(5_000)).await;
+        assert_eq!(asker.read(1), Err(Miss::Refused));
+        asker.network.refuse(false);
+        let before = Instant::now();
+        asker.link.nudge();
+        // There is hope again: this one waits.
+        assert!(!asker.link.is_down());
+        asker.read(2).unwrap();
+        let replica = Rc::<TestReplica>::default();
+        replica.is_prompt.set(true);
+        asker.accept(&replica, &Frost::default()).await;
+        assert_eq!(asker.answers.next().await, (2, PeerAnswer::Found(None)));
+        assert!(before.elapsed() <= ms(1), "{:?}", before.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_is_back_and_dials_is_not_suspected_for_its_old_connection() {
+    run(async {
+        let (mut asker, replica, frost, _serving) = connected().await;
+        frost.set(true);
+        asker.until(LinkState::Suspected).await;
+        let before = Instant::now();
+        asker.link.nudge();
+        asker.accept(&replica, &Frost::default()).await;
+        asker.until(LinkState::Up).await;
+        assert!(before.elapsed() <= ms(5), "{:?}", before.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_closes_every_connection_at_once_is_not_dialled_in_a_loop() {
+    run(async {
+        let mut asker = asker();
+        asker.start();
+        let replica = Rc::<TestReplica>::default();
+        let until = Instant::now() + ms(10_000);
+        while Instant::now() < until {
+            let serving = asker.accept(&replica, &Frost::default()).await;
+            asker.until(LinkState::Up).await;
+            serving.abort();
+            // Nobody is to wait for such a peer.
+            asker.until(LinkState::Down).await;
+        }
+        let dialled = asker.network.dialled.load(Ordering::Relaxed);
+        assert!(dialled < 25, "{dialled}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_may_call_again() {
+    /// Reads once more for each read that was lost.
+    struct Again {
+        link: RefCell<Option<Rc<Link>>>,
+        lost: Cell<u64>,
+        until: Duration,
+    }
+    impl Answers for Again {
+        fn answer(&self, ticket: u64, answer: PeerAnswer) {
+            assert_eq!(answer, REFUSED);
+            self.lost.set(self.lost.get() + 1);
+            let link = self.link.borrow().clone().unwrap();
+            let result = link.call(read_of("again"), self.until, ticket + 1);
+            assert_eq!(result, Err(Miss::Refused));
+        }
+    }
+    run(async {
+        let asker = asker();
+        let again = Rc::new(Again {
+            link: RefCell::new(None),
+            lost: Cell::new(0),
+            until: asker.after(ms(1_000)),
+        });
+        asker.network.refuse(true);
+        let link = Link::new(
+            "replica".to_owned(),
+            PeerAddress {
+                host: "replica.test".to_owned(),
+                port: 7,
+            },
+            Arc::clone(&asker.network) as Arc<dyn Transport>,
+            asker.environment.clone(),
+            Rc::clone(&again) as Rc<dyn Answers>,
+        );
+        *again.link.borrow_mut() = Some(Rc::clone(&link));
+        for ticket in 0..3 {
+            link.call(read_of("first"), again.until, ticket).unwrap();
+        }
+        tokio::task::spawn_local(Rc::clone(&link).run_forever());
+        while again.lost.get() < 3 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_connection_sends_nothing_of_what_was_lost_with_the_old_one() {
+    run(async {
+        let (mut asker, replica, frost, serving) = connected().await;
+        tokio::time::sleep(ms(1_500)).await;
+        frost.set(true);
+        // More than the stream holds, so that a frame is cut.
+        let value = long_value(60_000);
+        for ticket in 0..20 {
+            let write = PeerRequest::Write(entry("lost", &value));
+            asker.call(write, ticket).unwrap();
+        }
+        tokio::time::sleep(ms(100)).await;
+        serving.abort();
+        for ticket in 0..20 {
+            assert_eq!(asker.answers.next().await, (ticket, REFUSED));
+        }
+        asker.call(read_of("next"), 20).unwrap();
+        asker.accept(&replica, &Frost::default()).await;
+        assert_eq!(key_of(&replica.next().await.0), "next");
+        assert_eq!(asker.link.status().state, LinkState::Up);
+    })
+    .await;
+}

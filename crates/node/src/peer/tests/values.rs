@@ -1,0 +1,257 @@
+//! Long values, between everything else.
+
+use super::frame::{PIECE_BYTES, put_frame};
+use super::*;
+use tokio::io::AsyncWriteExt;
+
+const LONG_BYTES: usize = 16 << 20;
+
+#[tokio::test(start_paused = true)]
+async fn short_requests_and_heartbeats_pass_a_long_value() {
+    run(async {
+        let (asker, replica, ..) = connected().await;
+        let long = entry("long", &long_value(LONG_BYTES));
+        asker.call(PeerRequest::Write(long.clone()), 1).unwrap();
+        tokio::task::yield_now().await;
+        asker.read(2).unwrap();
+        let (request, reply) = replica.next().await;
+        assert_eq!(key_of(&request), "2", "the read has passed the write");
+        reply.send(PeerAnswer::Found(Some(long.clone())));
+        asker.read(3).unwrap();
+        let (request, reply) = replica.next().await;
+        assert_eq!(key_of(&request), "3");
+        reply.send(PeerAnswer::Found(None));
+        assert_eq!(asker.answers.next().await, (3, PeerAnswer::Found(None)));
+        let (request, reply) = replica.next().await;
+        assert_eq!(request, PeerRequest::Write(long.clone()));
+        reply.send(PeerAnswer::Stored { newest_held: None });
+        let mut answers = [asker.answers.next().await, asker.answers.next().await];
+        answers.sort_by_key(|(ticket, _)| *ticket);
+        let stored = PeerAnswer::Stored { newest_held: None };
+        assert_eq!(answers, [(1, stored), (2, PeerAnswer::Found(Some(long)))]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_of_a_long_value_is_still_pinged() {
+    run(async {
+        let (asker, replica, frost, _) = connected().await;
+        let long = entry("long", &long_value(LONG_BYTES));
+        asker.call(PeerRequest::Write(long), 1).unwrap();
+        // The replica takes something every 300 ms only: less than makes suspicious.
+        for _ in 0..20 {
+            frost.set(true);
+            tokio::time::sleep(ms(300)).await;
+            frost.set(false);
+            tokio::time::sleep(ms(1)).await;
+        }
+        assert_eq!(asker.link.status().counts.suspicions, 0);
+        replica.next().await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_long_values_than_lanes_all_arrive() {
+    run(async {
+        let (asker, replica, ..) = connected().await;
+        let count = 3 * assembly::LANES;
+        for at in 0..count {
+            // The later, the shorter, with odd last pieces.
+            let value = long_value(PIECE_BYTES * (count - at) + at + 1);
+            let write = PeerRequest::Write(entry(&at.to_string(), &value));
+            asker.call(write, at as u64).unwrap();
+        }
+        for _ in 0..count {
+            let (request, reply) = replica.next().await;
+            let at: usize = key_of(&request).parse().unwrap();
+            let value = long_value(PIECE_BYTES * (count - at) + at + 1);
+            assert_eq!(request, PeerRequest::Write(entry(&at.to_string(), &value)));
+            reply.send(PeerAnswer::Missed(Miss::Full));
+        }
+        let mut tickets = Vec::new();
+        for _ in 0..count {
+            tickets.push(asker.answers.next().await.0);
+        }
+        tickets.sort_unstable();
+        assert_eq!(tickets, (0..count as u64).collect::<Vec<_>>());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_value_that_there_is_no_memory_for_is_answered_as_overloaded() {
+    run(async {
+        let mut asker = Asker::new(TestNode::named("asker").environment(50_000));
+        asker.start();
+        let replica = Rc::<TestReplica>::default();
+        let mut environment = TestNode::named("replica").environment(90_000);
+        let budget = Budget::new(3 * PIECE_BYTES);
+        environment.incoming = budget.clone();
+        let stream = Box::new(asker.arrivals.recv().await.unwrap());
+        tokio::task::spawn_local(serve(stream, Bytes::new(), environment, replica.clone()));
+        for (ticket, bytes) in [(1, 2 * PIECE_BYTES), (2, 3 * PIECE_BYTES)] {
+            let write = PeerRequest::Write(entry("long", &long_value(bytes)));
+            asker.call(write, ticket).unwrap();
+        }
+        let overloaded = PeerAnswer::Missed(Miss::Overloaded);
+        assert_eq!(asker.answers.next().await, (2, overloaded));
+        let (_, reply) = replica.next().await;
+        assert!(
+            budget.take(2 * PIECE_BYTES).is_err(),
+            "counts until it is answered"
+        );
+        reply.send(PeerAnswer::Stored { newest_held: None });
+        assert!(budget.take(2 * PIECE_BYTES).is_ok());
+        asker.answers.next().await;
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_to_be_sent_are_bounded() {
+    run(async {
+        let (asker, _, frost, _) = connected().await;
+        frost.set(true);
+        let value = long_value(PIECE_BYTES);
+        let mut accepted = 0;
+        while asker
+            .call(PeerRequest::Write(entry("key", &value)), accepted)
+            .is_ok()
+        {
+            accepted += 1;
+        }
+        assert_eq!(accepted, 127, "8 MiB, with what frames add");
+        let long = PeerRequest::Write(entry("key", &long_value(LONG_BYTES)));
+        let mut accepted = 0;
+        while asker.call(long.clone(), accepted).is_ok() {
+            accepted += 1;
+        }
+        assert_eq!(accepted, 4, "64 MiB");
+        assert_eq!(asker.link.status().counts.overloaded, 2);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_read_answers_is_not_read() {
+    run(async {
+        let asker = TestNode::named("asker").environment(50_000);
+        let (mut ours, theirs) = tokio::io::duplex(64 << 10);
+        let replica = Rc::<TestReplica>::default();
+        let environment = TestNode::named("replica").environment(90_000);
+        tokio::task::spawn_local(serve(
+            Box::new(theirs),
+            Bytes::new(),
+            environment,
+            Rc::clone(&replica),
+        ));
+        let mut decoder = frame::Decoder::new(&[], handshake::HANDSHAKE_BYTES_MAX);
+        handshake::dial(&mut ours, &mut decoder, &asker, "replica")
+            .await
+            .unwrap();
+        // Each is answered at once, and no answer is read.
+        let asked = Rc::clone(&replica);
+        tokio::task::spawn_local(async move {
+            let value = long_value(PIECE_BYTES / 2);
+            loop {
+                let (_, reply) = asked.next().await;
+                reply.send(PeerAnswer::Found(Some(entry("key", &value))));
+            }
+        });
+        let mut written = 0;
+        loop {
+            let mut bytes = Vec::new();
+            for call in 0..100 {
+                message::put_read(&mut bytes, written + call, ms(1_000), b"key");
+            }
+            let write = tokio::time::timeout(ms(100), ours.write_all(&bytes));
+            if write.await.is_err() {
+                break;
+            }
+            written += 100;
+            assert!(written < 10_000, "they are read all the same");
+        }
+        // Whoever reads again gets an answer to all of them: at first those
+        // that had room, then refusals, and values again once there is room.
+        decoder.allow(frame::PAYLOAD_BYTES_MAX);
+        let mut found = Vec::new();
+        while found.len() < written as usize {
+            match decoder.next().unwrap() {
+                Some(frame) => found.push(!frame.payload.starts_with(&[3])),
+                None => drop(decoder.fill(&mut ours).await.unwrap()),
+            }
+        }
+        let first_refusal = found.iter().position(|found| !found).unwrap();
+        let bytes_waited = first_refusal * PIECE_BYTES / 2;
+        assert!(
+            ((7 << 20)..=(9 << 20)).contains(&bytes_waited),
+            "{bytes_waited}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pieces_that_make_no_sense_close_the_connection() {
+    run(async {
+        let begin = |out: &mut Vec<u8>, call, bytes| {
+            message::put_write(out, call, ms(1_000), &entry("key", &long_value(bytes)));
+        };
+        type Nonsense<'a> = (&'a str, Box<dyn Fn(&mut Vec<u8>) + 'a>);
+        let cases: [Nonsense<'_>; 6] = [
+            (
+                "of no value",
+                Box::new(|out| message::put_piece(out, 1, b"piece")),
+            ),
+            (
+                "too short",
+                Box::new(|out| {
+                    begin(out, 1, PIECE_BYTES * 2);
+                    message::put_piece(out, 1, &[0; PIECE_BYTES - 1]);
+                }),
+            ),
+            (
+                "one too many",
+                Box::new(|out| {
+                    begin(out, 1, PIECE_BYTES + 1);
+                    message::put_piece(out, 1, &[0; PIECE_BYTES]);
+                    message::put_piece(out, 1, &[0; 1]);
+                    message::put_piece(out, 1, &[0; 1]);
+                }),
+            ),
+            (
+                "two values for a call",
+                Box::new(|out| {
+                    begin(out, 1, PIECE_BYTES * 2);
+                    begin(out, 1, PIECE_BYTES * 2);
+                }),
+            ),
+            (
+                "too many values",
+                Box::new(|out| {
+                    for call in 0..=assembly::LANES as u64 {
+                        begin(out, call, PIECE_BYTES * 2);
+                    }
+                }),
+            ),
+            (
+                "too long a value",
+                Box::new(|out| begin(out, 1, LONG_BYTES + 1)),
+            ),
+        ];
+        for (case, nonsense) in cases {
+            let mut bytes = Vec::new();
+            nonsense(&mut bytes);
+            failures::expect_closed(case, &bytes).await;
+        }
+        let mut fine = Vec::new();
+        begin(&mut fine, 1, PIECE_BYTES + 1);
+        message::put_piece(&mut fine, 1, &[0; PIECE_BYTES]);
+        message::put_piece(&mut fine, 1, &[0; 1]);
+        put_frame(&mut fine, 7, 0, |_| {});
+        failures::expect_open(&fine).await;
+    })
+    .await;
+}

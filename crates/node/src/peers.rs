@@ -1,0 +1,253 @@
+//! The nodes of the cluster, as one runtime sees and reaches them.
+
+use crate::config::Secret;
+use crate::hints::HintReceiver;
+use crate::membership::Introduced;
+use crate::peer::{
+    Identity, Introduction, Introductions, Link, LinkStatus, PeerAnswer, PeerRequest,
+};
+use crate::replica::answer_of;
+use crate::shared::Shared;
+use crate::waiters::Waiters;
+use cluster::{ClockBound, Miss, NodeNumber, NodeUrl, Ranking};
+use lsm::{Clock, Entry};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// The links of one runtime, and who is behind them.
+pub(crate) struct Peers {
+    shared: Arc<Shared>,
+    /// By node; none for this one.
+    links: Vec<Option<Rc<Link>>>,
+    /// By node, as of the last sweep.
+    were_down: RefCell<Vec<bool>>,
+    clock_bound: ClockBound,
+    may_stamp: Cell<bool>,
+}
+
+impl Peers {
+    /// The nodes, reached over the links that `link` makes.
+    pub(crate) fn new(shared: &Arc<Shared>, link: impl Fn(NodeNumber) -> Rc<Link>) -> Rc<Self> {
+        let members = &shared.config.members;
+        let links = members
+            .numbers()
+            .map(|node| (node != members.own()).then(|| link(node)))
+            .collect();
+        Rc::new(Self {
+            were_down: RefCell::new(vec![true; members.names().len()]),
+            clock_bound: ClockBound::new(shared.config.clock_drift_max),
+            may_stamp: Cell::new(true),
+            shared: Arc::clone(shared),
+            links,
+        })
+    }
+
+    /// Whether there are no other nodes.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.shared.config.members.is_alone()
+    }
+
+    /// Whether it is this node.
+    pub(crate) fn is_own(&self, node: NodeNumber) -> bool {
+        node == self.shared.config.members.own()
+    }
+
+    /// The first `from` nodes of a key's ranking.
+    pub(crate) fn ranking(&self, key: &[u8], from: u8) -> Ranking {
+        self.shared.placement.ranking(key, from)
+    }
+
+    /// Whether this node's clock is near enough to those of the others.
+    pub(crate) fn may_stamp(&self) -> bool {
+        self.may_stamp.get()
+    }
+
+    /// Whether a node is known not to answer.
+    pub(crate) fn is_down(&self, node: NodeNumber) -> bool {
+        self.link(node).is_some_and(|link| link.is_down())
+    }
+
+    /// Asks another node; its answer comes under `ticket`.
+    ///
+    /// # Errors
+    /// Why it is not asked.
+    pub(crate) fn call(
+        &self,
+        node: NodeNumber,
+        request: PeerRequest,
+        deadline: Duration,
+        ticket: u64,
+    ) -> Result<(), Miss> {
+        let link = self.link(node).ok_or(Miss::Failed)?;
+        link.call(request, deadline, ticket)
+    }
+
+    /// After how long a read is slow at another node.
+    pub(crate) fn hedge_delay(&self, node: NodeNumber) -> Option<Duration> {
+        self.link(node).map(|link| link.hedge_delay())
+    }
+
+    /// What is known of the link to another node.
+    pub(crate) fn status(&self, node: NodeNumber) -> Option<LinkStatus> {
+        self.link(node).map(|link| link.status())
+    }
+
+    /// The URL of a node.
+    pub(crate) fn url_of(&self, node: NodeNumber) -> &NodeUrl {
+        self.shared.config.members.url(node)
+    }
+
+    /// Ends the calls that have lasted too long, looks at the clocks, and
+    /// gives the nodes that are up and were down at the last sweep.
+    pub(crate) fn sweep(&self, now: Duration) -> Vec<NodeNumber> {
+        for link in self.links.iter().flatten() {
+            link.expire(now);
+        }
+        self.look_at_clocks();
+        let mut were_down = self.were_down.borrow_mut();
+        let peers = self.shared.config.members.peers();
+        peers
+            .filter(|node| {
+                let is_down = self.is_down(*node);
+                std::mem::replace(&mut were_down[node.index()], is_down) && !is_down
+            })
+            .collect()
+    }
+
+    fn look_at_clocks(&self) {
+        let drifts = self.links.iter().flatten().map(|link| link.drift_ms());
+        let may_stamp = self.clock_bound.may_stamp(drifts);
+        if may_stamp != self.may_stamp.replace(may_stamp) {
+            if may_stamp {
+                tracing::info!("this node's clock is within the bound again: it stamps writes");
+            } else {
+                tracing::error!(
+                    "this node's clock is too far from those of most others: it stamps no \
+                     writes until that is mended"
+                );
+            }
+        }
+    }
+
+    /// The links, to be kept up.
+    pub(crate) fn links(&self) -> impl Iterator<Item = &Rc<Link>> {
+        self.links.iter().flatten()
+    }
+
+    /// The link to another node.
+    pub(crate) fn link(&self, node: NodeNumber) -> Option<&Rc<Link>> {
+        self.links.get(node.index())?.as_ref()
+    }
+}
+
+/// What the handshakes of one runtime know of the node.
+pub(crate) struct Acquaintance {
+    shared: Arc<Shared>,
+    /// Set once the links exist, which need this to be made.
+    peers: OnceCell<Weak<Peers>>,
+}
+
+impl Acquaintance {
+    /// What this node tells.
+    pub(crate) fn new(shared: &Arc<Shared>) -> Rc<Self> {
+        Rc::new(Self {
+            shared: Arc::clone(shared),
+            peers: OnceCell::new(),
+        })
+    }
+
+    fn number_of(&self, name: &str) -> Option<NodeNumber> {
+        self.shared.config.members.number_of(name)
+    }
+
+    /// Whose links are to be told of those who come.
+    pub(crate) fn introduce(&self, peers: &Rc<Peers>) {
+        // It is called once, when the runtime is made.
+        let _first = self.peers.set(Rc::downgrade(peers)).is_ok();
+    }
+}
+
+impl Introductions for Acquaintance {
+    fn own(&self) -> Identity {
+        let members = &self.shared.config.members;
+        Identity {
+            name: members.own_name().to_owned(),
+            members_hash: members.names_hash(),
+            store_id: self.shared.engine.store_id(),
+            is_accepted: self.shared.membership.is_accepted(),
+        }
+    }
+
+    fn secret(&self) -> &[u8] {
+        let secret = self.shared.config.cluster_secret.as_ref();
+        secret.map_or(&[], Secret::as_bytes)
+    }
+
+    fn is_member(&self, name: &str) -> bool {
+        self.number_of(name).is_some()
+    }
+
+    fn remembered(&self, name: &str) -> Option<u64> {
+        self.shared.membership.remembered(self.number_of(name)?)
+    }
+
+    fn met(&self, other: &Introduction) -> Pin<Box<dyn Future<Output = bool>>> {
+        let Some(node) = self.number_of(&other.identity.name) else {
+            return Box::pin(ready(false));
+        };
+        let peers = self.peers.get().and_then(Weak::upgrade);
+        if let Some(link) = peers.as_ref().and_then(|peers| peers.link(node)) {
+            link.nudge();
+        }
+        let (sender, noted) = oneshot::channel();
+        let introduced = Introduced {
+            store_id: other.identity.store_id,
+            is_accepted: other.identity.is_accepted,
+            remembered: other.remembered,
+        };
+        let told = Box::new(move |is_durable| {
+            // Whoever has given the handshake up does not wait for this.
+            let _waits = sender.send(is_durable).is_ok();
+        });
+        self.shared.membership.met(node, introduced, told);
+        Box::pin(async { noted.await.unwrap_or(false) })
+    }
+}
+
+/// A link as the delivery of hints uses it.
+pub(crate) struct HintLink {
+    /// The receiver.
+    pub(crate) node: NodeNumber,
+    /// The way to it.
+    pub(crate) peers: Rc<Peers>,
+    /// Those who wait for an answer.
+    pub(crate) waiters: Rc<Waiters>,
+    /// The time.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// How long a hint may take.
+    pub(crate) timeout: Duration,
+}
+
+impl HintReceiver for HintLink {
+    fn is_up(&self) -> bool {
+        !self.peers.is_down(self.node)
+    }
+
+    async fn store(&self, hint: Entry) -> Result<(), Miss> {
+        let deadline = self.clock.monotonic().saturating_add(self.timeout);
+        let wait = self.waiters.register(deadline);
+        let request = PeerRequest::Write(hint);
+        self.peers
+            .call(self.node, request, deadline, wait.ticket())?;
+        match answer_of(wait.only().await) {
+            PeerAnswer::Stored { .. } => Ok(()),
+            PeerAnswer::Missed(why) => Err(why),
+            PeerAnswer::Found(_) => Err(Miss::Failed),
+        }
+    }
+}

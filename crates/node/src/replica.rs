@@ -1,0 +1,163 @@
+//! This node's own copy of the data, as the coordinators of a runtime and
+//! those of its peers use it.
+
+use crate::admission::{Budget, Refused};
+use crate::membership::Membership;
+use crate::outbox::Completion;
+use crate::peer::{self, PeerAnswer, PeerRequest, Reply};
+use crate::read_pool::{PoolFull, Read, ReadJob, ReadPool};
+use crate::stamping::{Stamp, Stamping};
+use crate::submissions::Submissions;
+use crate::waiters::Waiters;
+use bytes::Bytes;
+use cluster::Miss;
+use lsm::{Applied, Engine, Entry, Lookup};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The local replica, for one runtime.
+pub(crate) struct Replica {
+    /// The store.
+    pub(crate) engine: Engine,
+    /// What stamps from elsewhere are made known to.
+    pub(crate) stamping: Arc<Stamping>,
+    /// Whether the store may be believed when it has nothing.
+    pub(crate) membership: Membership,
+    /// For reads that may block.
+    pub(crate) read_pool: Arc<ReadPool>,
+    /// Long values on their way out.
+    pub(crate) answers: Arc<Budget>,
+    /// Writes on their way to the store.
+    pub(crate) submissions: Rc<Submissions>,
+    /// Those who wait for the store.
+    pub(crate) waiters: Rc<Waiters>,
+}
+
+impl Replica {
+    /// Writes an entry; its end comes under `ticket`, as [`Completion::Written`].
+    /// A write that was stamped here comes with its stamp.
+    pub(crate) fn write(&self, entry: Entry, stamp: Option<Stamp>, ticket: u64) {
+        self.submissions.push(entry, stamp, ticket);
+    }
+
+    /// The newest version of a key, be it a tombstone or expired, if no disk
+    /// has to be asked for it.
+    pub(crate) fn read_cached(&self, key: &[u8]) -> Option<Result<Option<Entry>, Miss>> {
+        if !self.membership.serves_reads() {
+            // What was lost with an older store must not be taken for absent.
+            return Some(Err(Miss::Failed));
+        }
+        match self.engine.get_cached(key) {
+            Ok(Lookup::Found(entry)) => Some(Ok(entry)),
+            Ok(Lookup::MayBlock) => None,
+            Err(error) => Some(Err(miss_of(&error))),
+        }
+    }
+
+    /// Reads a key where blocking is allowed; the end comes under `ticket`, as
+    /// [`Completion::Read`].
+    ///
+    /// # Errors
+    /// Too many reads wait: then nothing comes.
+    pub(crate) fn read(&self, key: &[u8], ticket: u64) -> Result<(), Miss> {
+        self.read_pool
+            .submit(ReadJob {
+                read: Read::Key(Box::from(key), Arc::clone(&self.answers)),
+                outbox: Arc::clone(self.waiters.outbox()),
+                ticket,
+            })
+            .map_err(|PoolFull| Miss::Overloaded)
+    }
+
+    fn write_for_peer(&self, entry: Entry, reply: Reply) {
+        if !self.stamping.is_credible(entry.timestamp()) {
+            tracing::warn!(
+                timestamp = %entry.timestamp(),
+                "a peer's write is stamped too far ahead of this node's clock: refused"
+            );
+            return reply.send(PeerAnswer::Missed(Miss::Refused));
+        }
+        self.stamping.observe(entry.timestamp());
+        let ticket = self.waiters.handle(reply.deadline(), move |completion| {
+            reply.send(answer_of(completion));
+        });
+        self.write(entry, None, ticket);
+    }
+
+    fn read_for_peer(&self, key: &Bytes, reply: Reply) {
+        if let Some(result) = self.read_cached(key) {
+            return self.reply_found(result, reply);
+        }
+        let ticket = self
+            .waiters
+            .handle(reply.deadline(), move |mut completion| {
+                let share = match &mut completion {
+                    Some(Completion::Read(Ok((_, share)))) => share.take(),
+                    _ => None,
+                };
+                reply.send_holding(answer_of(completion), share);
+            });
+        if let Err(miss) = self.read(key, ticket) {
+            self.waiters
+                .complete(ticket, Completion::Peer(PeerAnswer::Missed(miss)));
+        }
+    }
+
+    /// Answers what is at hand; a long value counts until it is sent.
+    fn reply_found(&self, result: Result<Option<Entry>, Miss>, reply: Reply) {
+        let taken = result.and_then(|entry| {
+            let value_bytes = entry.as_ref().map_or(0, |entry| entry.value_bytes().len());
+            match self.answers.take_for_value(value_bytes) {
+                Ok(share) => Ok((entry, share)),
+                Err(Refused) => Err(Miss::Overloaded),
+            }
+        });
+        match taken {
+            Ok((entry, share)) => reply.send_holding(PeerAnswer::Found(entry), share),
+            Err(miss) => reply.send(PeerAnswer::Missed(miss)),
+        }
+    }
+}
+
+impl peer::Replica for Replica {
+    fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply) {
+        match request {
+            PeerRequest::Write(entry) => self.write_for_peer(entry, reply),
+            PeerRequest::Read(key) => self.read_for_peer(&key, reply),
+        }
+    }
+}
+
+/// What an end of a request is to whoever asked this replica; `None` is the deadline.
+pub(crate) fn answer_of(completion: Option<Completion>) -> PeerAnswer {
+    match completion {
+        Some(Completion::Written(Ok(Applied { newest_held }))) => {
+            PeerAnswer::Stored { newest_held }
+        }
+        Some(Completion::Read(Ok((entry, _share)))) => PeerAnswer::Found(entry),
+        Some(Completion::Written(Err(error)) | Completion::Read(Err(error))) => {
+            PeerAnswer::Missed(miss_of(&error))
+        }
+        Some(Completion::Peer(answer)) => answer,
+        Some(Completion::Scanned(..) | Completion::HintKept) => PeerAnswer::Missed(Miss::Failed),
+        None => PeerAnswer::Missed(Miss::Timeout),
+    }
+}
+
+/// What an error of the store is to a request that may ask other replicas.
+fn miss_of(error: &lsm::Error) -> Miss {
+    match error {
+        lsm::Error::Overloaded => Miss::Overloaded,
+        lsm::Error::DiskFull => Miss::Full,
+        lsm::Error::Closed => Miss::Refused,
+        lsm::Error::Poisoned { .. }
+        | lsm::Error::Corrupt { .. }
+        | lsm::Error::Io { .. }
+        | lsm::Error::Sync { .. }
+        | lsm::Error::Locked { .. }
+        | lsm::Error::Invalid(_) => {
+            tracing::error!(%error, "the store failed a request");
+            Miss::Failed
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What all runtimes of a node share, from the opening of the store to its
+//! closing.
+
+use crate::admission::{Budget, TurnBudget, Uploads};
+use crate::config::NodeConfig;
+use crate::hints::{HintEnvironment, HintOptions, HintStore};
+use crate::membership::{Acceptance, Membership, MembershipEnvironment};
+use crate::metrics::Metrics;
+use crate::node::{Seams, StartError};
+use crate::peer::Complaints;
+use crate::read_pool::ReadPool;
+use crate::stamping::Stamping;
+use cluster::{ClockBound, Placement};
+use lsm::{Clock, Engine, Executor, Random, Timestamp};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Hints that wait to be written, in bytes.
+const HINT_QUEUE_BYTES_MAX: usize = 4 << 20;
+
+/// What all runtimes of a node share.
+pub(crate) struct Shared {
+    /// The node's configuration.
+    pub(crate) config: NodeConfig,
+    /// Where keys belong.
+    pub(crate) placement: Arc<Placement>,
+    /// The store.
+    pub(crate) engine: Engine,
+    /// The time.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Random numbers.
+    pub(crate) random: Arc<dyn Random>,
+    /// When the node started, on the monotonic clock.
+    pub(crate) started: Duration,
+    /// Stamps writes.
+    pub(crate) stamping: Arc<Stamping>,
+    /// Which node this is, and what its peers think of its store.
+    pub(crate) membership: Membership,
+    /// What was last said of each peer.
+    pub(crate) complaints: Arc<Complaints>,
+    /// Writes that peers missed.
+    pub(crate) hints: HintStore,
+    /// Reads that may block.
+    pub(crate) read_pool: Arc<ReadPool>,
+    /// Bytes of bodies on their way in.
+    pub(crate) uploads: Uploads,
+    /// Long values on their way in from peers.
+    pub(crate) peer_bytes: Arc<Budget>,
+    /// Long values on their way out.
+    pub(crate) answers: Arc<Budget>,
+    /// Batches of ranges on their way out.
+    pub(crate) ranges: Arc<TurnBudget>,
+    /// Ranges on their way out.
+    pub(crate) scans: Arc<Budget>,
+    /// What is counted.
+    pub(crate) metrics: Metrics,
+}
+
+impl Shared {
+    /// Opens the store and what lies beside it. Blocks.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub(crate) fn open(
+        config: NodeConfig,
+        seams: Seams,
+        executor: &Arc<dyn Executor>,
+    ) -> Result<Self, StartError> {
+        let clock = seams.clock;
+        let started = clock.monotonic();
+        let clock_bound = ClockBound::new(config.clock_drift_max);
+        let stamping = Arc::new(Stamping::new(Arc::clone(&clock), clock_bound));
+        let drop_bound = Arc::clone(&stamping);
+        let is_alone = config.members.is_alone();
+        let environment = lsm::Environment {
+            folder: config.data.clone(),
+            disk: Arc::clone(&seams.disk),
+            clock: Arc::clone(&clock),
+            random: Arc::clone(&seams.random),
+            executor: Arc::clone(executor),
+            // An older write may wait at any peer, for as long as there are peers.
+            drop_bound: Arc::new(move || match is_alone {
+                true => drop_bound.drop_bound(),
+                false => Timestamp::ZERO,
+            }),
+        };
+        let (engine, recovery) = Engine::open(environment, config.store_options())?;
+        tracing::info!(
+            entries_replayed = recovery.entries_replayed,
+            torn_bytes = recovery.torn_bytes,
+            orphans_removed = recovery.orphans_removed,
+            "the store is open"
+        );
+        stamping.begin(engine.greatest_timestamp());
+        let membership = Membership::open(
+            MembershipEnvironment {
+                folder: config.data.clone(),
+                disk: Arc::clone(&seams.disk),
+                executor: Arc::clone(executor),
+            },
+            config.members.clone(),
+            engine.store_id(),
+            Acceptance {
+                cluster_change: config.accept_cluster_change,
+                empty_store: config.accept_empty,
+            },
+        )?;
+        let hints = HintStore::open(
+            HintEnvironment {
+                folder: config.data.join("hints"),
+                disk: seams.disk,
+                clock: Arc::clone(&clock),
+                executor: Arc::clone(executor),
+                secret: engine.derive_secret("hints"),
+            },
+            HintOptions {
+                bytes_max: config.hint_bytes_max,
+                age_max: config.hint_age_max,
+                queue_bytes_max: HINT_QUEUE_BYTES_MAX,
+                disk_spare_bytes: config.disk_reserve_bytes,
+            },
+            config.members.names(),
+        )?;
+        let split = config.memory_split();
+        let metrics = Metrics::new(config.threads, config.members.names().len());
+        let read_pool = ReadPool::start(&engine, config.read_threads, config.read_queue)?;
+        Ok(Self {
+            placement: Arc::new(Placement::new(config.members.names())),
+            engine,
+            clock,
+            random: seams.random,
+            started,
+            stamping,
+            membership,
+            complaints: Arc::default(),
+            hints,
+            read_pool: Arc::new(read_pool),
+            uploads: Uploads::new(split.uploads_short_bytes, split.uploads_long_bytes),
+            peer_bytes: Budget::new(split.peer_bytes),
+            answers: Budget::new(split.answers_bytes),
+            ranges: Arc::new(TurnBudget::new(split.ranges_bytes)),
+            scans: Budget::new(split.scans_max),
+            metrics,
+            config,
+        })
+    }
+
+    /// Closes the hints and the store. Blocks.
+    ///
+    /// # Errors
+    /// Those of closing the store.
+    pub(crate) fn close(&self) -> Result<(), lsm::Error> {
+        self.read_pool.stop();
+        self.hints.close();
+        self.membership.close();
+        self.engine.close()
+    }
+}

@@ -1,0 +1,361 @@
+//! The requests of one runtime that wait for answers.
+//!
+//! A [`Wait`] is a place in a slab; its tickets go out with what is asked, and
+//! an answer comes back under one of them. A ticket names the place, the
+//! place's generation, so that an answer that comes too late finds nobody
+//! rather than somebody else, and a tag that says which answer it is: a request
+//! may ask several replicas.
+//!
+//! ```text
+//! ticket = generation: 34 bits | tag: 10 bits | place: 20 bits
+//! ```
+//!
+//! Deadlines cost no timer each: the runtime sweeps the slab now and then
+//! ([`Waiters::expire`]), which makes a deadline late by at most that period.
+
+use crate::outbox::{Completion, Outbox};
+use crate::peer::{Answers, PeerAnswer};
+use slab::Slab;
+use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+const PLACE_BITS: u32 = 20;
+const TAG_BITS: u32 = 10;
+
+/// Which of a request's answers one is; below 1024.
+pub(crate) type Tag = u16;
+
+/// What to do with the only answer, for a wait that is no future's.
+type Handler = Box<dyn FnOnce(Option<Completion>)>;
+
+/// Those who wait.
+pub(crate) struct Waiters {
+    slots: RefCell<Slab<Slot>>,
+    generation: Cell<u64>,
+    outbox: Arc<Outbox>,
+    writes: Arc<dyn lsm::Outbox>,
+}
+
+struct Slot {
+    generation: u64,
+    deadline: Duration,
+    listener: Listener,
+    /// Answers that were not taken yet: at most one for each ticket.
+    answers: SmallVec<[(Tag, Completion); 2]>,
+    is_expired: bool,
+}
+
+enum Listener {
+    Future(Option<Waker>),
+    Handler(Handler),
+}
+
+impl Waiters {
+    /// No waiters yet, and an outbox for their answers.
+    pub(crate) fn new() -> Rc<Self> {
+        let outbox = Arc::new(Outbox::default());
+        Rc::new(Self {
+            slots: RefCell::default(),
+            generation: Cell::new(0),
+            writes: Arc::clone(&outbox) as Arc<dyn lsm::Outbox>,
+            outbox,
+        })
+    }
+
+    /// The outbox, as the read pool takes it.
+    pub(crate) fn outbox(&self) -> &Arc<Outbox> {
+        &self.outbox
+    }
+
+    /// The outbox, as the engine takes it.
+    pub(crate) fn writes(&self) -> &Arc<dyn lsm::Outbox> {
+        &self.writes
+    }
+
+    /// Takes a place for answers, to come before `deadline` on the monotonic
+    /// clock. Dropping the result gives the place up.
+    pub(crate) fn register(self: &Rc<Self>, deadline: Duration) -> Wait {
+        let (place, ticket) = self.insert(deadline, Listener::Future(None));
+        Wait {
+            waiters: Rc::clone(self),
+            place,
+            ticket,
+        }
+    }
+
+    /// Has `handler` called with the one answer that comes under the ticket
+    /// returned, or with `None` at the deadline.
+    pub(crate) fn handle(
+        &self,
+        deadline: Duration,
+        handler: impl FnOnce(Option<Completion>) + 'static,
+    ) -> u64 {
+        self.insert(deadline, Listener::Handler(Box::new(handler)))
+            .1
+    }
+
+    /// Hands out answers as they come, for as long as the runtime lives.
+    pub(crate) async fn deliver_forever(self: Rc<Self>) {
+        let mut answers = Vec::new();
+        loop {
+            self.outbox.take_all(&mut answers).await;
+            for (ticket, completion) in answers.drain(..) {
+                self.complete(ticket, completion);
+            }
+        }
+    }
+
+    /// Ends the waits whose deadline is not after `now`.
+    pub(crate) fn expire(&self, now: Duration) {
+        let mut wakers = Vec::new();
+        let mut overdue = Vec::new();
+        let mut slots = self.slots.borrow_mut();
+        for (place, slot) in slots.iter_mut() {
+            if slot.deadline > now || slot.is_expired {
+                continue;
+            }
+            slot.is_expired = true;
+            match &mut slot.listener {
+                Listener::Future(waker) => wakers.extend(waker.take()),
+                Listener::Handler(_) => overdue.push(place),
+            }
+        }
+        let overdue: Vec<Slot> = overdue
+            .into_iter()
+            .filter_map(|place| slots.try_remove(place))
+            .collect();
+        // Whoever is woken or called may register anew.
+        drop(slots);
+        for waker in wakers {
+            waker.wake();
+        }
+        for slot in overdue {
+            if let Listener::Handler(handler) = slot.listener {
+                handler(None);
+            }
+        }
+    }
+
+    fn insert(&self, deadline: Duration, listener: Listener) -> (usize, u64) {
+        let generation =
+            self.generation.get().wrapping_add(1) & (u64::MAX >> (PLACE_BITS + TAG_BITS));
+        self.generation.set(generation);
+        let place = self.slots.borrow_mut().insert(Slot {
+            generation,
+            deadline,
+            listener,
+            answers: SmallVec::new(),
+            is_expired: false,
+        });
+        // Admission keeps the places far below their bound.
+        debug_assert!(place < 1 << PLACE_BITS, "places are bounded by admission");
+        let ticket = (generation << (PLACE_BITS + TAG_BITS)) | place as u64;
+        (place, ticket)
+    }
+
+    /// Hands an answer to whoever waits for it under `ticket`.
+    pub(crate) fn complete(&self, ticket: u64, completion: Completion) {
+        let place = (ticket & ((1 << PLACE_BITS) - 1)) as usize;
+        let tag = ((ticket >> PLACE_BITS) & ((1 << TAG_BITS) - 1)) as Tag;
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots.get_mut(place) else {
+            return;
+        };
+        if slot.generation != ticket >> (PLACE_BITS + TAG_BITS) {
+            return;
+        }
+        match &mut slot.listener {
+            Listener::Future(waker) => {
+                let waker = waker.take();
+                slot.answers.push((tag, completion));
+                drop(slots);
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+            Listener::Handler(_) => {
+                let slot = slots.remove(place);
+                drop(slots);
+                if let Listener::Handler(handler) = slot.listener {
+                    handler(Some(completion));
+                }
+            }
+        }
+    }
+}
+
+impl Answers for Waiters {
+    fn answer(&self, ticket: u64, answer: PeerAnswer) {
+        self.complete(ticket, Completion::Peer(answer));
+    }
+}
+
+/// A place for answers, until it is dropped.
+pub(crate) struct Wait {
+    waiters: Rc<Waiters>,
+    place: usize,
+    ticket: u64,
+}
+
+impl Wait {
+    /// What the only answer has to be addressed to.
+    pub(crate) fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    /// What the answer with this tag has to be addressed to.
+    pub(crate) fn ticket_for(&self, tag: Tag) -> u64 {
+        debug_assert!(tag < 1 << TAG_BITS, "a tag has ten bits");
+        self.ticket | (u64::from(tag) << PLACE_BITS)
+    }
+
+    /// The next answer and its tag; `None` once the deadline has passed.
+    pub(crate) async fn next(&mut self) -> Option<(Tag, Completion)> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// The only answer; `None` once the deadline has passed.
+    pub(crate) async fn only(mut self) -> Option<Completion> {
+        self.next().await.map(|(_, completion)| completion)
+    }
+
+    fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<(Tag, Completion)>> {
+        let mut slots = self.waiters.slots.borrow_mut();
+        let Some(slot) = slots.get_mut(self.place) else {
+            return Poll::Ready(None);
+        };
+        if !slot.answers.is_empty() {
+            return Poll::Ready(Some(slot.answers.remove(0)));
+        }
+        if slot.is_expired {
+            return Poll::Ready(None);
+        }
+        if let Listener::Future(waker) = &mut slot.listener {
+            match waker {
+                Some(waker) if waker.will_wake(cx.waker()) => {}
+                _ => *waker = Some(cx.waker().clone()),
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        let slot = self.waiters.slots.borrow_mut().try_remove(self.place);
+        // Outside the borrow: an answer nobody took may own more than memory.
+        drop(slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lsm::{Applied, Outcome};
+    use std::pin::pin;
+
+    fn poll(wait: &Wait) -> Poll<Option<(Tag, Completion)>> {
+        wait.poll_next(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn stored() -> Completion {
+        Completion::Written(Ok(Applied { newest_held: None }))
+    }
+
+    #[test]
+    fn an_answer_reaches_the_one_that_waits_for_it() {
+        let waiters = Waiters::new();
+        let first = waiters.register(Duration::MAX);
+        let second = waiters.register(Duration::MAX);
+        assert!(poll(&second).is_pending());
+        waiters.complete(second.ticket(), stored());
+        assert!(poll(&first).is_pending());
+        assert!(matches!(poll(&second), Poll::Ready(Some((0, _)))));
+    }
+
+    #[test]
+    fn several_answers_come_in_their_order_with_their_tags() {
+        let waiters = Waiters::new();
+        let wait = waiters.register(Duration::from_secs(1));
+        for tag in [3, 1023, 0] {
+            waiters.complete(wait.ticket_for(tag), stored());
+        }
+        waiters.expire(Duration::from_secs(1));
+        for tag in [3, 1023, 0] {
+            assert!(matches!(poll(&wait), Poll::Ready(Some((known, _))) if known == tag));
+        }
+        assert!(matches!(poll(&wait), Poll::Ready(None)));
+    }
+
+    #[test]
+    fn a_late_answer_finds_nobody() {
+        let waiters = Waiters::new();
+        let gone = waiters.register(Duration::MAX);
+        let late = gone.ticket();
+        drop(gone);
+        let next = waiters.register(Duration::MAX);
+        assert_eq!(next.place, 0, "the place is used again");
+        waiters.complete(late, stored());
+        assert!(poll(&next).is_pending());
+    }
+
+    #[test]
+    fn a_deadline_ends_a_wait() {
+        let waiters = Waiters::new();
+        let soon = waiters.register(Duration::from_secs(1));
+        let later = waiters.register(Duration::from_secs(2));
+        assert!(poll(&soon).is_pending());
+        waiters.expire(Duration::from_secs(1));
+        assert!(matches!(poll(&soon), Poll::Ready(None)));
+        assert!(poll(&later).is_pending());
+    }
+
+    #[test]
+    fn a_handler_is_called_once_with_the_answer_or_at_the_deadline() {
+        let waiters = Waiters::new();
+        let calls = Rc::new(RefCell::new(Vec::new()));
+        let note = |name: &'static str| {
+            let calls = Rc::clone(&calls);
+            move |completion: Option<Completion>| {
+                calls.borrow_mut().push((name, completion.is_some()));
+            }
+        };
+        let answered = waiters.handle(Duration::from_secs(1), note("answered"));
+        let overdue = waiters.handle(Duration::from_secs(1), note("overdue"));
+        waiters.complete(answered, stored());
+        waiters.complete(answered, stored());
+        waiters.expire(Duration::from_secs(1));
+        waiters.complete(overdue, stored());
+        assert_eq!(*calls.borrow(), [("answered", true), ("overdue", false)]);
+    }
+
+    #[test]
+    fn a_group_of_answers_wakes_once() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let waiters = Waiters::new();
+        let waits: Vec<Wait> = (0..3).map(|_| waiters.register(Duration::MAX)).collect();
+        waiters.writes().deliver(
+            waits
+                .iter()
+                .map(|wait| Outcome {
+                    ticket: wait.ticket(),
+                    result: Ok(Applied { newest_held: None }),
+                })
+                .collect(),
+        );
+        let local = tokio::task::LocalSet::new();
+        local.spawn_local(Rc::clone(&waiters).deliver_forever());
+        local.block_on(&runtime, async {
+            for wait in waits {
+                assert!(pin!(wait.only()).await.is_some());
+            }
+        });
+    }
+}

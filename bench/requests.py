@@ -1,198 +1,22 @@
 #!/usr/bin/env python3
-"""Server CPU per HTTP request, as a ratio to nginx `return 201` in the same run.
+"""Server CPU per HTTP request of one node, as a ratio to nginx `return 201` in the same run.
 
     cargo build --release
     python3 bench/requests.py [--kvorum target/release/kvorum] [--seconds 8] [--pairs 3] [CASE ...]
 
 Cases: put-sync put-os put-interval get-memory tables latency overload memory; all by
-default. Needs nginx and wrk (`apt-get install nginx-light wrk`), and for the
-cases `latency` and `overload` oha (`cargo install oha`).
-
-Throughput says little when generator and server share the cores, so the
-figure is the CPU time (user and system, all threads) of the server's
-processes over the requests that it answered. Machines drift, so each figure
-is the median of the ratios of pairs: nginx, then Kvorum, under the same load.
+default. What is measured and with what: `harness.py`.
 """
 
 import argparse
-import json
-import os
-import pathlib
-import re
 import shutil
-import signal
 import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-import urllib.request
 
-TICKS = os.sysconf("SC_CLK_TCK")
-CONNECTIONS = 64
-KEYS = 100_000
-WORK = pathlib.Path(tempfile.mkdtemp(prefix="kvorum-bench-"))
-
-NGINX = """
-worker_processes 2; daemon off; pid {work}/nginx.pid; error_log {work}/nginx.err;
-events {{ worker_connections 8192; }}
-http {{
-  access_log off; keepalive_requests 1000000000; client_body_temp_path {work}/body;
-  server {{ listen 127.0.0.1:{port} reuseport; location / {{ return 201; }} }}
-}}
-"""
-
-# Each wrk thread has a state of its own; keys are spread by a multiplicative walk.
-LUA = """
-local method, keys, length = "{method}", {keys}, {length}
-local value = string.rep("v", length)
-local n = 0
-function init(args) n = math.random(1, keys) math.randomseed(os.time()) end
-function request()
-  n = (n * 1103515245 + 12345) % 2147483648
-  local path = "/v0/entity?id=key" .. string.format("%08d", n % keys)
-  if method == "PUT" then return wrk.format("PUT", path, nil, value) end
-  return wrk.format("GET", path)
-end
-"""
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def wait_for(port, path="/"):
-    for _ in range(400):
-        try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=1)
-            return
-        except OSError:
-            time.sleep(0.05)
-    sys.exit(f"nothing answers on port {port}")
-
-
-def tree(pid):
-    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid] + [p for child in children for p in tree(int(child))]
-
-
-def cpu_seconds(pid):
-    total = 0
-    for process in tree(pid):
-        fields = pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / TICKS
-
-
-def machine_ticks():
-    """What the host of a virtual machine took of its cores, and all there was, in ticks."""
-    fields = [int(field) for field in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-    return fields[7], sum(fields)
-
-
-def sync_milliseconds(count=1000):
-    """How long the disk takes to sync 4 KiB over zeros, one after another, with nothing else to do."""
-    path, page, took = WORK / "sync", b"x" * 4096, []
-    path.write_bytes(bytes(count * len(page)))
-    with open(path, "r+b", buffering=0) as file:
-        os.fsync(file.fileno())
-        for number in range(count):
-            started = time.monotonic()
-            os.pwrite(file.fileno(), page, number * len(page))
-            os.fdatasync(file.fileno())
-            took.append((time.monotonic() - started) * 1e3)
-    path.unlink()
-    took.sort()
-    return {"p50": took[count // 2], "p99": took[count * 99 // 100], "p999": took[count * 999 // 1000]}
-
-
-def resident_mib(pid):
-    text = pathlib.Path(f"/proc/{pid}/status").read_text()
-    peak = int(re.search(r"VmHWM:\s+(\d+)", text).group(1))
-    return peak / 1024
-
-
-class Server:
-    def __init__(self, command, port, path):
-        self.port = port
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=open(WORK / "log", "a"))
-        wait_for(port, path)
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait()
-
-
-def nginx():
-    port = free_port()
-    configuration = WORK / f"nginx-{port}.conf"
-    configuration.write_text(NGINX.format(work=WORK, port=port))
-    return Server(["nginx", "-c", str(configuration)], port, "/")
-
-
-def kvorum(binary, name, *options):
-    port = free_port()
-    data = WORK / name
-    command = [binary, "serve", "--url", f"http://127.0.0.1:{port}", "--data", str(data), *options]
-    return Server(command, port, "/v0/status")
-
-
-def wrk(server, method, seconds, keys=KEYS, length=64, connections=CONNECTIONS):
-    script = WORK / f"{method}-{keys}-{length}.lua"
-    script.write_text(LUA.format(method=method, keys=keys, length=length))
-    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", str(script), f"http://127.0.0.1:{server.port}"]
-    before = cpu_seconds(server.process.pid)
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    used = cpu_seconds(server.process.pid) - before
-    requests = int(re.search(r"(\d+) requests in", text).group(1))
-    wrong = re.search(r"Non-2xx or 3xx responses: (\d+)", text)
-    if wrong or "Socket errors" in text:
-        print(f"    note: {text.splitlines()[-4:]}")
-    rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text).group(1))
-    return used / requests * 1e6, rate
-
-
-def fill(server, keys, length=64):
-    """Puts every key once, over pipelined connections."""
-    value = b"v" * length
-    with socket.create_connection(("127.0.0.1", server.port)) as connection:
-        reader = connection.makefile("rb")
-        for start in range(0, keys, 256):
-            batch = range(start, min(start + 256, keys))
-            connection.sendall(
-                b"".join(
-                    b"PUT /v0/entity?id=key%08d HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (key, length, value)
-                    for key in batch
-                )
-            )
-            for _ in batch:
-                status = reader.readline()
-                assert b" 201 " in status, status
-                body = 0
-                while (line := reader.readline()) != b"\r\n":
-                    if line.lower().startswith(b"content-length:"):
-                        body = int(line.split(b":")[1])
-                reader.read(body)
-
-
-def pairs(name, limit, method, arguments, start):
-    """Runs nginx and `start()` in turn and prints the median ratio."""
-    ratios = []
-    baseline, server = nginx(), start()
-    try:
-        for turn in range(arguments.pairs):
-            base, base_rate = wrk(baseline, method, arguments.seconds)
-            ours, rate = wrk(server, method, arguments.seconds)
-            ratios.append(ours / base)
-            print(f"  {name}: nginx {base:5.2f} us {base_rate:8.0f}/s   kvorum {ours:5.2f} us {rate:8.0f}/s   ratio {ours / base:.2f}", flush=True)
-    finally:
-        baseline.stop()
-        server.stop()
-    median = statistics.median(ratios)
-    print(f"{name}: ratio {median:.2f} (bound {limit}) {'ok' if median <= limit else 'MISSED'}", flush=True)
+from harness import KEYS, WORK, cpu_seconds, fill, kvorum, nginx, oha, pairs, resident_mib, status, sync_milliseconds, wrk
 
 
 def tables(arguments):
@@ -306,33 +130,6 @@ def overload(arguments):
             print(f"overload-{connections}: {share:.0%} of the best (bound 80%) {'ok' if share >= 0.8 else 'MISSED'}", flush=True)
     finally:
         server.stop()
-
-
-def status(server):
-    text = urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics").read().decode()
-    value = lambda name: sum(float(v) for v in re.findall(rf"^kvorum_store_{name}_total(?:{{[^}}]*}})? ([\d.e+]+)", text, re.M))
-    return {"flushes": value("flushes"), "compactions": value("compactions")}
-
-
-def oha(server, rate, seconds, connections=CONNECTIONS, correct=True):
-    """Asks at a constant rate; with `correct`, latency counts from when a request was due."""
-    correction = ["--latency-correction"] if correct else []
-    command = ["oha", "--no-tui", "--output-format", "json", "-z", f"{seconds}s", "-q", str(int(rate)), "-c", str(connections),
-               *correction, "-m", "PUT", "-d", "v" * 64, "--rand-regex-url",
-               f"http://127.0.0.1:{server.port}/v0/entity\\?id=[0-9a-f]{{6}}"]
-    before = machine_ticks()
-    result = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    steal, total = (now - then for now, then in zip(machine_ticks(), before))
-    percentiles = result["latencyPercentiles"]
-    return {
-        "rate": result["summary"]["requestsPerSec"],
-        "done": result["statusCodeDistribution"].get("201", 0) / seconds,
-        "p50": percentiles["p50"] * 1e3,
-        "p99": percentiles["p99"] * 1e3,
-        "p999": percentiles["p99.9"] * 1e3,
-        "statuses": result["statusCodeDistribution"],
-        "stolen": steal / max(total, 1),
-    }
 
 
 def memory(arguments):

@@ -32,8 +32,10 @@ struct Client {
 fn serve(port: u16, data: &Path) -> Command {
     let url = format!("http://127.0.0.1:{port}");
     let memory = ["--memory", "128MiB", "--memtable-bytes", "64KiB"];
+    // On a busy machine a write may wait for flush and compaction for long.
+    let timeout = ["--timeout", "30s"];
     let mut command = kvorum(&["serve", "--log", "warn", "--url", &url]);
-    command.args(memory).arg("--data").arg(data);
+    command.args(memory).args(timeout).arg("--data").arg(data);
     command
 }
 

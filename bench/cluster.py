@@ -23,7 +23,7 @@ ONE = "&ack=1&from=1"
 
 
 def cluster(arguments, name, *options):
-    return Cluster(arguments.kvorum, name, 3, "--memory", "512MiB", *options)
+    return Cluster(arguments.kvorum, name, 3, "--memory", "512MiB", "--threads", "1", *options)
 
 
 def filled(arguments, name, suffix):

@@ -22,6 +22,13 @@ pub(crate) fn memory_bytes_each(nodes: u8) -> u64 {
     share(all_bytes, nodes)
 }
 
+/// The runtimes of each of several nodes that share one machine: an even part
+/// of its cores, at least one. More would only make them wait for each other.
+pub(crate) fn threads_each(nodes: u8) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (cores / usize::from(nodes.max(1))).max(1)
+}
+
 fn share(memory_bytes: Option<u64>, nodes: u8) -> u64 {
     (memory_bytes.unwrap_or(0) / 4 / u64::from(nodes.max(1))).max(MEMORY_BYTES_MIN)
 }

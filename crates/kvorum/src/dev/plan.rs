@@ -32,6 +32,8 @@ pub(super) struct Plan {
     serve: Vec<OsString>,
     /// The memory of each node, unless the user has set it.
     memory: Option<Size>,
+    /// The runtimes of each node, unless the user has set them.
+    threads: Option<usize>,
 }
 
 /// A node of it.
@@ -59,13 +61,16 @@ impl Plan {
             log: options.log,
             serve: options.serve.clone(),
             memory: None,
+            threads: None,
         };
-        let sets_memory = match plan.nodes.first() {
-            Some(first) => plan.read_options(first)?.0.memory.is_some(),
-            None => false,
-        };
-        if !sets_memory {
-            plan.memory = Some(Size(machine::memory_bytes_each(options.nodes)));
+        if let Some(first) = plan.nodes.first() {
+            let (set, _) = plan.read_options(first)?;
+            if set.memory.is_none() {
+                plan.memory = Some(Size(machine::memory_bytes_each(options.nodes)));
+            }
+            if set.threads.is_none() {
+                plan.threads = Some(machine::threads_each(options.nodes));
+            }
         }
         for node in &plan.nodes {
             let (serve, parsed) = plan.read_options(node)?;
@@ -148,6 +153,9 @@ impl Plan {
         ];
         if let Some(memory) = self.memory {
             arguments.extend(["--memory".into(), memory.to_string().into()]);
+        }
+        if let Some(threads) = self.threads {
+            arguments.extend(["--threads".into(), threads.to_string().into()]);
         }
         let level = self.log.level.to_possible_value();
         let format = self.log.format.to_possible_value();
@@ -278,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn three_nodes_share_a_list_and_the_memory() {
+    fn three_nodes_share_a_list_the_memory_and_the_cores() {
         let arguments = arguments(&["--port", "7001", "--data", "d"]);
         assert_eq!(value_of(&arguments, "--url"), "http://127.0.0.1:7003");
         assert_eq!(value_of(&arguments, "--data"), "d/node-3");
@@ -288,12 +296,16 @@ mod tests {
         );
         let memory = Size(machine::memory_bytes_each(3)).to_string();
         assert_eq!(value_of(&arguments, "--memory"), memory);
+        let threads = machine::threads_each(3).to_string();
+        assert_eq!(value_of(&arguments, "--threads"), threads);
     }
 
     #[test]
     fn what_the_user_sets_stands_alone() {
-        let arguments = arguments(&["--nodes", "2", "--", "--memory", "1GiB"]);
+        let set = ["--memory", "1GiB", "--threads", "7"];
+        let arguments = arguments(&[&["--nodes", "2", "--"], &set[..]].concat());
         assert_eq!(value_of(&arguments, "--memory"), "1GiB");
+        assert_eq!(value_of(&arguments, "--threads"), "7");
     }
 
     #[test]

@@ -27,6 +27,15 @@ pub struct Written {
     pub acks: u8,
 }
 
+/// A read that was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The winning version, be it a tombstone or expired.
+    pub entry: Option<Entry>,
+    /// How many replicas had answered by then.
+    pub acks: u8,
+}
+
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -99,15 +108,19 @@ impl SimulatedNode {
         self.write(key, Change::Delete, replicas).await
     }
 
-    /// Reads a key: the winning version, be it a tombstone or expired.
+    /// Reads a key.
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub async fn get(&self, key: &[u8], replicas: Replicas) -> Result<Option<Entry>, Refusal> {
+    pub async fn get(&self, key: &[u8], replicas: Replicas) -> Result<Found, Refusal> {
         let began = self.context.clock().monotonic();
         let deadline = self.context.deadline_after(began);
         let found = self.context.coordinator.read(key, replicas, deadline).await;
-        found.map(|found| found.entry).map_err(refusal_of)
+        let found = found.map_err(refusal_of)?;
+        Ok(Found {
+            entry: found.entry,
+            acks: found.acks,
+        })
     }
 
     /// How many hints wait for others.

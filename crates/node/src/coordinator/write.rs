@@ -166,7 +166,8 @@ impl Coordinator {
 }
 
 impl Writing {
-    /// Waits for what comes next, and does what follows from it.
+    /// Waits for what comes next, and does what follows from it. Once the
+    /// deadline has passed that comes again and again, without a wait.
     async fn next(&mut self) -> Progress {
         let event = match self.wait.next().await {
             Some((tag, completion)) => event_of(tag, completion),
@@ -263,7 +264,13 @@ impl Writing {
         }
         tokio::task::spawn_local(async move {
             while !self.is_done {
-                self.next().await;
+                let Some((tag, completion)) = self.wait.next().await else {
+                    // Nothing is waited for any more but the hints that this
+                    // asks for, and nobody has to hear that they are kept.
+                    self.step(WriteEvent::Deadline);
+                    break;
+                };
+                self.step(event_of(tag, completion));
             }
             coordinator.stragglers.set(coordinator.stragglers.get() - 1);
         });

@@ -281,6 +281,7 @@ impl Shared {
         let serves = state.standing.serves_reads();
         self.serves_reads.store(serves, Ordering::Relaxed);
         let peer = self.members.name(peer);
+        let replaced = state.standing == Standing::Replaced;
         match (served_before, serves) {
             (false, true) => tracing::info!("peers know this node's store: its reads count"),
             (true, false) => tracing::error!(
@@ -288,7 +289,7 @@ impl Shared {
                 "a peer remembers another store of this node: what was written to that is not \
                  here, so reads of this one do not count until --accept-empty"
             ),
-            (false, false) if state.standing != before => tracing::error!(
+            (false, false) if replaced && before != Standing::Replaced => tracing::error!(
                 peer,
                 "a peer remembers another store of this node, whose folder was lost or changed: \
                  reads of this one do not count until --accept-empty"

@@ -23,6 +23,10 @@ pub(crate) struct TableIterator {
     given: Option<Handle>,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all of its life an iterator walks"
+)]
 enum State {
     Fresh,
     Walking {

@@ -4,8 +4,8 @@
     cargo build --release
     python3 bench/requests.py [--kvorum target/release/kvorum] [--seconds 8] [--pairs 3] [CASE ...]
 
-Cases: put-sync put-os put-interval get-memory tables latency overload memory; all by
-default. What is measured and with what: `harness.py`.
+Cases: put-sync put-os put-interval get-memory tables latency overload memory
+memory-long; all by default. What is measured and with what: `harness.py`.
 """
 
 import argparse
@@ -150,6 +150,47 @@ def memory(arguments):
         server.stop()
 
 
+def memory_long(arguments):
+    """Peak resident memory with values of 16 MiB: written, asked for by readers that stall, overwritten."""
+    length = 16 << 20
+    server = kvorum(arguments.kvorum, "memory-long", "--memory", "128MiB", "--durability", "os", "--timeout", "10s")
+    peak = lambda: resident_mib(server.process.pid)
+
+    def put(key, value):
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            head = f"PUT /v0/entity?id=key{key} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(value)}\r\n\r\n"
+            connection.sendall(head.encode() + value)
+            return connection.recv(100).split()[1] == b"201"
+
+    def stall(path, count):
+        """Connections that ask and take nothing of the answer but what fits their small buffers."""
+        readers = []
+        for number in range(count):
+            reader = socket.socket()
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
+            reader.connect(("127.0.0.1", server.port))
+            reader.sendall(f"GET {path.format(number % 6)} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            readers.append(reader)
+        time.sleep(3)
+        for reader in readers:
+            reader.close()
+
+    try:
+        for kind, value in [("text", lambda key: (b"%08d value " % key * (length // 15 + 1))[:length]), ("random", lambda key: os.urandom(length))]:
+            stored = sum(put(key, value(key)) for key in range(6))
+            written = peak()
+            stall("/v0/entity?id=key{}", 60)
+            read = peak()
+            stall("/v0/entities?start=a", 20)
+            ranges = peak()
+            stored += sum(put(key % 8, value(key)) for key in range(24))
+            time.sleep(5)
+            print(f"  {kind}: {stored}/30 stored; peak {written:.0f} MiB written, {read:.0f} read, {ranges:.0f} in ranges, {peak():.0f} overwritten")
+        print(f"memory-long: peak {peak():.0f} MiB (bound 192) {'ok' if peak() < 192 else 'MISSED'}")
+    finally:
+        server.stop()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*")
@@ -166,6 +207,7 @@ def main():
         "latency": lambda: latency(arguments),
         "overload": lambda: overload(arguments),
         "memory": lambda: memory(arguments),
+        "memory-long": lambda: memory_long(arguments),
     }
     unknown = [case for case in arguments.cases if case not in cases]
     if unknown:

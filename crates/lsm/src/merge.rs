@@ -32,6 +32,8 @@ pub(crate) struct Merge {
 /// A source and its next record.
 struct Head {
     record: Record,
+    /// The length of key and value, be it away or not.
+    bytes: usize,
     holding: Holding,
     number: usize,
     source: Box<dyn RecordSource>,
@@ -59,6 +61,24 @@ fn ties(left: &Record, right: &Record) -> bool {
 }
 
 impl Head {
+    /// Takes the next record of the source, whole.
+    fn hold(&mut self, record: Record) {
+        self.bytes = record.entry.data_bytes();
+        self.record = record;
+        self.holding = Holding::Whole;
+    }
+
+    /// Lets the value go, which is read again when it is wanted.
+    fn let_go(&mut self) {
+        self.record.entry = self.record.entry.without_value();
+        self.holding = Holding::Away;
+    }
+
+    /// Whether it holds a long value that it could let go.
+    fn can_let_go(&self) -> bool {
+        self.holding == Holding::Whole && self.source.is_rereadable()
+    }
+
     /// Reads the record again, of which the value is away.
     fn fetch(&mut self) -> Result<(), Error> {
         let Some(record) = self.source.reread()? else {
@@ -86,13 +106,17 @@ impl Merge {
         for (number, mut source) in std::mem::take(&mut self.unread).into_iter().enumerate() {
             if let Some(record) = source.next()? {
                 let head = Head {
+                    bytes: record.entry.data_bytes(),
                     record,
                     holding: Holding::Whole,
                     number,
                     source,
                 };
-                // Which will be the top is not known yet.
-                self.push(head, false)?;
+                let is_top = self.heads.peek().is_none_or(|top| head > *top);
+                if is_top {
+                    self.let_top_go();
+                }
+                self.push(head, is_top)?;
             }
         }
         Ok(())
@@ -111,13 +135,11 @@ impl Merge {
             return Ok(());
         };
         if self.away == 0 && !top.source.is_rereadable() {
-            top.record = record;
-            top.holding = Holding::Whole;
+            top.hold(record);
             return Ok(());
         }
         let mut head = PeekMut::pop(top);
-        head.record = record;
-        head.holding = Holding::Whole;
+        head.hold(record);
         let is_top = self.heads.peek().is_none_or(|top| head > *top);
         self.push(head, is_top)
     }
@@ -135,13 +157,48 @@ impl Merge {
                 }
             }
             self.heads = heads.into();
-        } else if !is_top && head.source.is_rereadable() {
-            head.record.entry = head.record.entry.without_value();
-            head.holding = Holding::Away;
+        } else if !is_top && head.can_let_go() {
+            head.let_go();
             self.away += 1;
         }
         self.heads.push(head);
         Ok(())
+    }
+
+    /// Lets the value of the top go, before another takes its place.
+    fn let_top_go(&mut self) {
+        let Some(top) = self.heads.peek() else { return };
+        let tied = self
+            .heads
+            .iter()
+            .filter(|other| ties(&top.record, &other.record));
+        if tied.count() == 1
+            && top.can_let_go()
+            && let Some(mut top) = self.heads.peek_mut()
+        {
+            top.let_go();
+            self.away += 1;
+        }
+    }
+
+    /// The record that comes next, without its value where that is not in
+    /// memory, and the length of its key and value.
+    ///
+    /// # Errors
+    /// As [`RecordSource::next`].
+    pub(crate) fn peek(&mut self) -> Result<Option<(&Record, usize)>, Error> {
+        if let Err(error) = self.read_heads().and_then(|()| self.advance()) {
+            self.end();
+            return Err(error);
+        }
+        Ok(self.heads.peek().map(|top| (&top.record, top.bytes)))
+    }
+
+    /// What the other sources hold is no answer without one that has failed.
+    fn end(&mut self) {
+        self.unread.clear();
+        self.heads.clear();
+        self.away = 0;
     }
 
     /// Gives the top's record.
@@ -169,9 +226,7 @@ impl RecordSource for Merge {
             .and_then(|()| self.advance())
             .and_then(|()| self.take_least());
         if result.is_err() {
-            // What the other sources hold is no answer without the failed one.
-            self.heads.clear();
-            self.away = 0;
+            self.end();
         }
         result
     }

@@ -77,3 +77,47 @@ fn a_stalled_scan_pins_no_memtable() {
     let (without, with) = (kept_bytes(false), kept_bytes(true));
     assert!(with - without < 10_000, "{with} bytes instead of {without}");
 }
+
+const LONG_VALUES: u64 = 6;
+
+/// A value of a megabyte that compresses, or one that does not.
+fn long_value(number: u64, compresses: bool) -> String {
+    if compresses {
+        return format!("{number:08}").repeat(1 << 17);
+    }
+    let mut random = fastrand::Rng::with_seed(number);
+    (0..1 << 20).map(|_| random.alphanumeric()).collect()
+}
+
+#[test]
+fn long_values_are_in_memory_one_at_a_time() {
+    for (compresses, keys) in [(true, LONG_VALUES), (false, LONG_VALUES), (false, 1)] {
+        let mut world = World::new();
+        world.options.compaction = false;
+        let engine = world.open();
+        for number in 0..LONG_VALUES {
+            let key = format!("{:02}", number % keys);
+            let value = long_value(number, compresses);
+            engine.write(put(&key, 1 + number, &value)).unwrap();
+            engine.flush().unwrap();
+        }
+        assert_eq!(engine.statistics().levels[0].tables, LONG_VALUES);
+        let mut read = Vec::new();
+        let taken = allocation_counter::measure(|| {
+            read = engine.scan(b"", None).next_batch(1).unwrap();
+        });
+        let last = (0..LONG_VALUES).rfind(|number| number % keys == 0).unwrap();
+        assert_eq!(
+            read[0].value_bytes(),
+            long_value(last, compresses).as_bytes()
+        );
+        // The one that is given, and one that is read to see what comes behind.
+        assert!(taken.bytes_max < 9 << 18, "{taken:?}");
+        drop(read);
+        let mut found = None;
+        let taken = allocation_counter::measure(|| found = engine.get(b"00").unwrap());
+        assert_eq!(found.unwrap().value_bytes().len(), 1 << 20);
+        let frame_bytes = if compresses { 1 << 18 } else { 0 };
+        assert!(taken.bytes_max < (5 << 18) + frame_bytes, "{taken:?}");
+    }
+}

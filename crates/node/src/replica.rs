@@ -70,14 +70,13 @@ impl Replica {
     }
 
     fn write_for_peer(&self, entry: Entry, reply: Reply) {
-        if !self.stamping.is_credible(entry.timestamp()) {
+        if !self.stamping.observe(entry.timestamp()) {
             tracing::warn!(
                 timestamp = %entry.timestamp(),
                 "a peer's write is stamped too far ahead of this node's clock: refused"
             );
             return reply.send(PeerAnswer::Missed(Miss::Refused));
         }
-        self.stamping.observe(entry.timestamp());
         let ticket = self.waiters.handle(reply.deadline(), move |completion| {
             reply.send(answer_of(completion));
         });

@@ -63,17 +63,14 @@ impl Stamping {
         })
     }
 
-    /// Whether a stamp of another node is near enough to this node's clock to
-    /// be taken.
-    pub(crate) fn is_credible(&self, stamp: Timestamp) -> bool {
-        self.bound.takes(stamp, self.clock.unix_ms())
-    }
-
-    /// Takes note of a timestamp, so that the next stamp is above it.
-    pub(crate) fn observe(&self, seen: Timestamp) {
-        if let Some(hybrid) = &mut lock(&self.state).hybrid {
-            hybrid.observe(seen);
-        }
+    /// Takes note of a timestamp that another node gave, so that the next
+    /// stamp is above it; `false` if it is too far ahead of this node's clock,
+    /// or before [`Stamping::begin`].
+    pub(crate) fn observe(&self, seen: Timestamp) -> bool {
+        let now_unix_ms = self.clock.unix_ms();
+        let mut state = lock(&self.state);
+        let hybrid = state.hybrid.as_mut();
+        hybrid.is_some_and(|hybrid| hybrid.observe_within(seen, self.bound, now_unix_ms))
     }
 
     /// The greatest stamp given or observed.
@@ -160,7 +157,7 @@ mod tests {
     fn nothing_is_stamped_or_dropped_before_the_store_is_open() {
         let stamping = at(1_000);
         assert!(stamping.stamp().is_none());
-        stamping.observe(Timestamp::from_unix_ms(5));
+        assert!(!stamping.observe(Timestamp::from_unix_ms(5)));
         assert_eq!(stamping.drop_bound(), Timestamp::ZERO);
     }
 

@@ -45,20 +45,21 @@ impl Scan {
         let mut merge = self.merge();
         let mut batch: Vec<Entry> = Vec::new();
         let mut bytes = 0;
-        while let Some(Record { arrival, entry }) = merge.next()? {
+        while let Some((Record { arrival, entry }, entry_bytes)) = merge.peek()? {
             if self.end.as_deref().is_some_and(|end| entry.key() >= end) {
                 break;
             }
             // The winner of a key is the first of its records that the snapshot sees.
-            let is_seen = arrival <= self.snapshot;
-            if !is_seen || batch.last().is_some_and(|last| last.key() == entry.key()) {
-                continue;
+            let is_winner = *arrival <= self.snapshot
+                && batch.last().is_none_or(|last| last.key() != entry.key());
+            if is_winner {
+                bytes += entry_bytes;
+                if bytes > bytes_max && !batch.is_empty() {
+                    break;
+                }
             }
-            bytes += entry.data_bytes();
-            if bytes > bytes_max && !batch.is_empty() {
-                break;
-            }
-            batch.push(entry);
+            let record = merge.next()?;
+            batch.extend(record.filter(|_| is_winner).map(|record| record.entry));
         }
         if let Some(last) = batch.last() {
             self.start = Bound::Excluded(last.key().to_vec());

@@ -25,7 +25,7 @@ pub(crate) struct TableIterator {
 
 #[expect(
     clippy::large_enum_variant,
-    reason = "there is one for each table of a scan, which walks for nearly all of its life"
+    reason = "nearly all of its life an iterator walks"
 )]
 enum State {
     Fresh,

@@ -74,13 +74,6 @@ struct Writing {
     _share: Option<Share>,
 }
 
-/// What a write has come to, at the moment.
-enum Progress {
-    Waiting,
-    Answered(Verdict),
-    NoStamp,
-}
-
 impl Coordinator {
     /// Writes a key. The deadline is on the monotonic clock; `share` is what
     /// a long value counts for, which is held as long as the value is.
@@ -121,12 +114,11 @@ impl Coordinator {
             is_done: false,
             _share: share,
         };
-        let mut progress = writing.act(&mut actions);
+        let mut verdict = writing.act(&mut actions);
         let verdict = loop {
-            match progress {
-                Progress::Waiting => progress = writing.next().await,
-                Progress::Answered(verdict) => break verdict,
-                Progress::NoStamp => return Err(Failure::NoStamp),
+            match verdict {
+                Some(verdict) => break verdict,
+                None => verdict = writing.next().await,
             }
         };
         let timestamp = writing.machine.stamp();
@@ -168,7 +160,7 @@ impl Coordinator {
 impl Writing {
     /// Waits for what comes next, and does what follows from it. Once the
     /// deadline has passed that comes again and again, without a wait.
-    async fn next(&mut self) -> Progress {
+    async fn next(&mut self) -> Option<Verdict> {
         let event = match self.wait.next().await {
             Some((tag, completion)) => event_of(tag, completion),
             None => WriteEvent::Deadline,
@@ -176,15 +168,15 @@ impl Writing {
         self.step(event)
     }
 
-    fn step(&mut self, event: WriteEvent) -> Progress {
+    fn step(&mut self, event: WriteEvent) -> Option<Verdict> {
         let mut actions = WriteActions::new();
         self.machine.step(event, &mut actions);
         self.act(&mut actions)
     }
 
     /// Does what the machine says.
-    fn act(&mut self, actions: &mut WriteActions) -> Progress {
-        let mut progress = Progress::Waiting;
+    fn act(&mut self, actions: &mut WriteActions) -> Option<Verdict> {
+        let mut verdict = None;
         let mut next = 0;
         while let Some(action) = actions.get(next).copied() {
             next += 1;
@@ -198,15 +190,16 @@ impl Writing {
                 WriteAction::Hint { round, place } => self.keep_hint(round, place),
                 WriteAction::Restamp { above } => {
                     if !self.restamp(above, actions) {
+                        // The first stamp may be stored here and there, so
+                        // this is no refusal: it may still appear.
                         self.machine.step(WriteEvent::NoStamp, actions);
-                        return Progress::NoStamp;
                     }
                 }
-                WriteAction::Reply(verdict) => progress = Progress::Answered(verdict),
+                WriteAction::Reply(reply) => verdict = Some(reply),
                 WriteAction::Done => self.is_done = true,
             }
         }
-        progress
+        verdict
     }
 
     fn send(&mut self, round: Round, place: u8) -> Result<(), Miss> {
@@ -237,8 +230,11 @@ impl Writing {
     /// above is concurrent with it. Says whether there was a stamp to give.
     fn restamp(&mut self, above: Timestamp, actions: &mut WriteActions) -> bool {
         let coordinator = &self.coordinator;
-        coordinator.stamping.observe(above);
-        let Some(stamp) = coordinator.stamping.stamp() else {
+        let stamp = match coordinator.stamping.observe(above) {
+            true => coordinator.stamping.stamp(),
+            false => None,
+        };
+        let Some(stamp) = stamp else {
             return false;
         };
         let timestamp = stamp.timestamp();

@@ -1,0 +1,110 @@
+//! Nodes whose clocks are wrong.
+
+use crate::support::{Cluster, until};
+
+/// The states of clocks to try: seconds before or after the right time.
+const SKEWS: [[i64; 3]; 3] = [[300, -300, 0], [-1200, 1200, 0], [600, 0, -600]];
+
+#[test]
+fn a_later_write_wins_whatever_the_clocks_say() {
+    let cluster = Cluster::start(3);
+    for (round, skews) in SKEWS.into_iter().enumerate() {
+        for (node, seconds) in skews.into_iter().enumerate() {
+            cluster.clock(node).set_ahead_seconds(seconds);
+        }
+        // All orders of a first and a second coordinator, for acks that overlap.
+        for (first, second) in [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)] {
+            for pair in ["2/3", "2/2", "3/3", "1/1"] {
+                let key = format!("k{round}{first}{second}{pair}");
+                let target = format!("/v0/entity?id={key}&replicas={pair}");
+                let step = |node: usize, method: &str, value: &str| {
+                    let reply = cluster
+                        .client(node)
+                        .request(method, &target, "", value.as_bytes());
+                    assert!(matches!(reply.status, 201 | 202), "{key} {method}");
+                    for at in 0..3 {
+                        let got = cluster.client(at).get(&target);
+                        let status = if method == "PUT" { 200 } else { 404 };
+                        assert_eq!(got.status, status, "{key} {method} by {node} at {at}");
+                        assert_eq!(got.version(), reply.version());
+                        assert!(method != "PUT" || got.text() == value);
+                    }
+                    reply.version()
+                };
+                let versions = [
+                    step(first, "PUT", "1"),
+                    step(second, "PUT", "2"),
+                    step(first, "DELETE", ""),
+                    step(second, "PUT", "3"),
+                    step(second, "DELETE", ""),
+                    step(first, "PUT", "4"),
+                ];
+                assert!(
+                    versions.is_sorted_by(|left, right| left < right),
+                    "{versions:?}"
+                );
+            }
+        }
+    }
+    let restamps: f64 = (0..3)
+        .map(|node| cluster.metric(node, "kvorum_restamps_total "))
+        .sum();
+    assert!(restamps > 0.0, "the clocks were apart");
+}
+
+#[test]
+fn a_write_with_a_ttl_wins_over_the_past_of_a_fast_clock() {
+    let cluster = Cluster::start(3);
+    cluster.clock(0).set_ahead_seconds(600);
+    let target = "/v0/entity?id=k&replicas=2/3";
+    cluster.client(0).put(target, b"fast");
+    let put = cluster.client(1).put(&format!("{target}&ttl=60"), b"slow");
+    // Its stamp is ahead of its clock, and its expiry is not.
+    for node in [1, 2] {
+        let reply = cluster.client(node).get(target);
+        assert_eq!((reply.text(), reply.version()), ("slow", put.version()));
+    }
+    let reply = cluster.client(0).get(target);
+    assert_eq!((reply.status, reply.version()), (404, put.version()));
+}
+
+#[test]
+fn a_node_whose_clock_is_out_of_bounds_stamps_no_writes() {
+    let cluster = Cluster::start(3);
+    let target = "/v0/entity?id=k";
+    let put = cluster.client(0).put(target, b"v");
+    assert_eq!(put.status, 201);
+    cluster.clock(1).set_ahead_seconds(-7_200);
+    until("the node sees that its clock is wrong", || {
+        cluster.client(1).put("/v0/entity?id=probe", b"").status == 503
+    });
+    let mut client = cluster.client(1);
+    for method in ["PUT", "DELETE"] {
+        let reply = client.request(method, target, "", b"");
+        assert_eq!(reply.status, 503, "{method}");
+        let problem = reply.json();
+        assert!(
+            problem["type"].as_str().unwrap().ends_with(":clock"),
+            "{problem}"
+        );
+        assert_eq!(reply.header("retry-after"), Some("1"));
+    }
+    // It goes on to read and to store what others stamp.
+    assert_eq!(client.get(target).version(), put.version());
+    for node in [0, 2] {
+        let reply = cluster
+            .client(node)
+            .put("/v0/entity?id=k&replicas=3/3", b"w");
+        assert_eq!(
+            (reply.status, reply.header("kvorum-acks")),
+            (201, Some("3/3"))
+        );
+        assert_eq!(client.get(target).version(), reply.version());
+    }
+    let ahead_ms = cluster.member_at(1, 0)["clock_ahead_ms"].as_i64().unwrap();
+    assert!((7_000_000..7_400_000).contains(&ahead_ms), "{ahead_ms}");
+    let ahead_ms = cluster.member_at(0, 1)["clock_ahead_ms"].as_i64().unwrap();
+    assert!((-7_400_000..-7_000_000).contains(&ahead_ms), "{ahead_ms}");
+    cluster.clock(1).set_ahead_seconds(0);
+    until("it stamps again", || client.put(target, b"x").status == 201);
+}

@@ -1,0 +1,177 @@
+//! Nodes that come back: hints, and reads that mend what is stale.
+
+use crate::support::{Cluster, until};
+use crate::wire::GatedDisk;
+use lsm::Disk;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn target(key: &str, pair: &str) -> String {
+    format!("/v0/entity?id={key}&replicas={pair}")
+}
+
+#[test]
+fn a_node_that_comes_back_gets_what_it_missed_without_a_read() {
+    let mut cluster = Cluster::start(3);
+    for key in ["deleted", "replaced"] {
+        let put = cluster.client(1).put(&target(key, "3/3"), b"old");
+        assert_eq!(put.status, 201);
+    }
+    let gone = cluster.key_on(&[2]);
+    cluster.stop_node(2);
+    let mut client = cluster.client(0);
+    let mut versions = Vec::new();
+    for number in 0..50 {
+        let put = client.put(&target(&format!("new{number:02}"), "2/3"), b"new");
+        assert_eq!((put.status, put.header("kvorum-acks")), (201, Some("2/3")));
+        versions.push(put.version());
+    }
+    let replaced = client.put(&target("replaced", "2/3"), b"newer").version();
+    assert_eq!(client.delete(&target("deleted", "2/3")).status, 202);
+    // A hint is no copy: nobody serves it and nobody counts it.
+    assert_eq!(client.put(&target(&gone, "1/1"), b"hinted").status, 504);
+    for node in [0, 1] {
+        assert!(cluster.held_by(node, &gone).is_none());
+        assert_eq!(cluster.client(node).get(&target(&gone, "2/3")).status, 404);
+    }
+    // Replies waited for the hints of a node known to be down.
+    assert_eq!(cluster.hints_at(0, 2), 53);
+    assert_eq!(cluster.hints_at(1, 2), 0);
+    assert!(cluster.member_at(0, 2)["hint_bytes"].as_u64().unwrap() > 0);
+    // They survive the coordinator.
+    cluster.stop_node(0);
+    cluster.start_node(0);
+    assert_eq!(cluster.hints_at(0, 2), 53);
+
+    cluster.start_node(2);
+    until("the hints are delivered", || {
+        cluster.hints_at(0, 2) == 0 && cluster.held_by(2, "new49").is_some()
+    });
+    for (number, version) in versions.iter().enumerate() {
+        let held = cluster.held_by(2, &format!("new{number:02}"));
+        assert_eq!(held, Some(("new".to_owned(), *version)));
+    }
+    let held = cluster.held_by(2, "replaced");
+    assert_eq!(held, Some(("newer".to_owned(), replaced)));
+    assert!(cluster.held_by(2, "deleted").is_none());
+    assert_eq!(cluster.metric(0, "kvorum_hints_delivered_total "), 53.0);
+    assert_eq!(cluster.metric(0, "kvorum_repairs_total "), 0.0);
+}
+
+#[test]
+fn a_write_that_a_slow_replica_missed_is_handed_over() {
+    let (disk, gate) = GatedDisk::new();
+    let cluster = Cluster::start_on(
+        3,
+        |config| config.timeout = Duration::from_millis(500),
+        |node| match node {
+            1 => Arc::clone(&disk) as Arc<dyn Disk>,
+            _ => Arc::new(lsm::MemoryDisk::new()),
+        },
+    );
+    gate.close();
+    let put = cluster.client(0).put(&target("k", "2/3"), b"v");
+    assert_eq!(put.status, 201);
+    until("its deadline has passed", || {
+        cluster.metric(0, "kvorum_hints_kept_total ") == 1.0
+    });
+    gate.open();
+    until("the hint is taken", || cluster.hints_at(0, 1) == 0);
+    assert_eq!(
+        cluster.held_by(1, "k"),
+        Some(("v".to_owned(), put.version()))
+    );
+}
+
+#[test]
+fn hints_keep_the_number_of_copies() {
+    let mut cluster = Cluster::start(3);
+    let key = cluster.key_on(&[0, 2, 1]);
+    cluster.stop_node(2);
+    let put = cluster.client(1).put(&target(&key, "1/2"), b"v");
+    assert_eq!(put.status, 201);
+    cluster.start_node(2);
+    until("the hint is delivered", || cluster.holders(&key) == [0, 2]);
+    assert_eq!(cluster.held_by(2, &key).unwrap().1, put.version());
+    // Reads of all three find it, and leave the third as it is.
+    for node in 0..3 {
+        let reply = cluster.client(node).get(&target(&key, "3/3"));
+        assert_eq!((reply.status, reply.version()), (200, put.version()));
+    }
+    assert_eq!(cluster.holders(&key), [0, 2]);
+}
+
+/// A cluster whose third node has missed a write for good.
+fn with_a_stale_node(keys: &[&str]) -> Cluster {
+    let mut cluster = Cluster::start(3);
+    for key in keys {
+        assert_eq!(
+            cluster.client(0).put(&target(key, "3/3"), b"old").status,
+            201
+        );
+    }
+    cluster.stop_node(2);
+    for key in keys {
+        assert_eq!(
+            cluster.client(0).put(&target(key, "2/3"), b"new").status,
+            201
+        );
+    }
+    cluster.stop_node(0);
+    cluster.lose_hints(0);
+    cluster.start_node(0);
+    cluster.start_node(2);
+    cluster.wait_until_joined();
+    for key in keys {
+        assert_eq!(cluster.held_by(2, key).unwrap().0, "old");
+    }
+    cluster
+}
+
+#[test]
+fn a_read_mends_a_stale_replica_before_it_answers() {
+    let keys = ["k1", "k2", "k3", "k4"];
+    let mut cluster = with_a_stale_node(&keys);
+    // A read of two asks its own node first: the stale one.
+    let reply = cluster.client(2).get(&target("k1", "2/3"));
+    assert_eq!((reply.status, reply.text()), (200, "new"));
+    let held = cluster.held_by(2, "k1");
+    assert_eq!(held, Some(("new".to_owned(), reply.version())));
+    assert!(cluster.metric(2, "kvorum_repairs_total ") >= 1.0);
+    // So does HEAD, and a read of all three from elsewhere.
+    let reply = cluster
+        .client(2)
+        .request("HEAD", &target("k2", "2/3"), "", b"");
+    assert_eq!(cluster.held_by(2, "k2").unwrap().1, reply.version());
+    let reply = cluster.client(1).get(&target("k3", "3/3"));
+    assert_eq!(cluster.held_by(2, "k3").unwrap().1, reply.version());
+    // What was not read is stale still; a read never goes back, also when the
+    // others are gone that knew the newest.
+    assert_eq!(cluster.held_by(2, "k4").unwrap().0, "old");
+    cluster.stop_node(0);
+    for key in ["k1", "k2", "k3"] {
+        let reply = cluster.client(2).get(&target(key, "2/3"));
+        assert_eq!((reply.status, reply.text()), (200, "new"));
+    }
+}
+
+#[test]
+fn a_read_mends_a_deletion_too() {
+    let mut cluster = Cluster::start(3);
+    cluster.client(0).put(&target("k", "3/3"), b"old");
+    cluster.stop_node(2);
+    let delete = cluster.client(0).delete(&target("k", "2/3"));
+    assert_eq!(delete.status, 202);
+    cluster.stop_node(0);
+    cluster.lose_hints(0);
+    cluster.start_node(0);
+    cluster.start_node(2);
+    cluster.wait_until_joined();
+    assert!(cluster.held_by(2, "k").is_some());
+    // `GET 1/3` at the stale node is allowed to see it.
+    assert_eq!(cluster.client(2).get(&target("k", "1/3")).status, 200);
+    let reply = cluster.client(2).get(&target("k", "2/3"));
+    assert_eq!((reply.status, reply.version()), (404, delete.version()));
+    assert!(cluster.held_by(2, "k").is_none());
+    assert_eq!(cluster.client(2).get(&target("k", "1/3")).status, 404);
+}

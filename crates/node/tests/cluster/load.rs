@@ -1,0 +1,243 @@
+//! Long values, long keys, many clients, and more than a node can take.
+
+use crate::support::{Cluster, metric_of, until};
+use crate::wire::{Client, GatedDisk, Reply};
+use fastrand::Rng;
+use lsm::{Disk, MemoryDisk};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[test]
+fn long_values_pass_through_a_node_that_keeps_no_copy() {
+    // Room for several answers: one that was read to its end may still be held.
+    let cluster = Cluster::start_with(3, |config| config.set_memory_bytes(1 << 30));
+    let key = cluster.key_on(&[0, 1, 2]);
+    let mut random = Rng::with_seed(1);
+    for bytes in [64 << 10, (64 << 10) + 1, 100 << 10, (1 << 20) + 7, 16 << 20] {
+        let value: Vec<u8> = std::iter::repeat_with(|| random.u8(..))
+            .take(bytes)
+            .collect();
+        for pair in ["1/1", "2/2"] {
+            let target = format!("/v0/entity?id={key}&replicas={pair}");
+            let put = cluster.client(2).put(&target, &value);
+            assert_eq!(put.status, 201, "{bytes} {pair}");
+            for node in [2, 0] {
+                let get = cluster.client(node).get(&target);
+                assert_eq!((get.status, get.version()), (200, put.version()));
+                assert!(get.body == value, "{bytes} bytes at {node}");
+                let head = cluster.client(node).request("HEAD", &target, "", b"");
+                assert_eq!(head.header("content-length"), Some(&*bytes.to_string()));
+            }
+        }
+    }
+    assert!(cluster.held_by(2, &key).is_none());
+    let target = format!("/v0/entity?id={key}");
+    let mut client = cluster.client(2);
+    client.send(format!(
+        "PUT {target} HTTP/1.1\r\nhost: a\r\ncontent-length: 16777217\r\n\r\n"
+    ));
+    assert_eq!(client.reply_to("PUT").status, 413);
+}
+
+#[test]
+fn keys_are_any_bytes_on_every_way() {
+    let cluster = Cluster::start(3);
+    let mut random = Rng::with_seed(2);
+    for number in 0..12 {
+        let bytes = [1, 4096, 300][number % 3];
+        let key: String = (0..bytes)
+            .map(|_| format!("%{:02x}", random.u8(..)))
+            .collect();
+        for pair in ["1/1", "2/3"] {
+            let target = format!("/v0/entity?id={key}&replicas={pair}");
+            let value = random.u64(..).to_string();
+            let put = cluster.client(number % 3).put(&target, value.as_bytes());
+            assert_eq!(put.status, 201);
+            for node in 0..3 {
+                let reply = cluster.client(node).get(&target);
+                assert_eq!((reply.status, reply.text()), (200, &*value));
+            }
+        }
+        let target = format!("/v0/entity?id={key}");
+        assert_eq!(cluster.client(0).delete(&target).status, 202);
+        assert_eq!(cluster.client(1).get(&target).status, 404);
+    }
+    let long = "%00".repeat(4097);
+    assert_eq!(
+        cluster
+            .client(0)
+            .get(&format!("/v0/entity?id={long}"))
+            .status,
+        400
+    );
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_their_order() {
+    let cluster = Cluster::start(3);
+    let mut client = cluster.client(1);
+    let mut requests = String::new();
+    for number in 0..100 {
+        let target = format!("/v0/entity?id=k{}", number % 10);
+        requests +=
+            &format!("PUT {target} HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n{number:03}");
+        requests += &format!("GET {target} HTTP/1.1\r\nhost: a\r\n\r\n");
+        if number % 10 == 9 {
+            requests += &format!("DELETE {target} HTTP/1.1\r\nhost: a\r\n\r\n");
+            requests += &format!("GET {target} HTTP/1.1\r\nhost: a\r\n\r\n");
+        }
+    }
+    client.send(requests);
+    for number in 0..100 {
+        let put = client.reply_to("PUT");
+        let get = client.reply_to("GET");
+        assert_eq!((put.status, get.status), (201, 200));
+        assert_eq!(
+            (get.text(), get.version()),
+            (&*format!("{number:03}"), put.version())
+        );
+        if number % 10 == 9 {
+            let delete = client.reply_to("DELETE");
+            let get = client.reply_to("GET");
+            assert_eq!((delete.status, get.status), (202, 404));
+            assert_eq!(get.version(), delete.version());
+        }
+    }
+}
+
+/// What a write left behind: its version, and the value unless it deleted.
+type Left = (u64, Option<String>);
+
+fn left_by(reply: &Reply) -> Left {
+    match reply.status {
+        200 => (reply.version(), Some(reply.text().to_owned())),
+        404 => (reply.version(), None),
+        status => panic!("{status}: {reply:?}"),
+    }
+}
+
+#[test]
+fn many_clients_on_all_nodes_agree_in_the_end() {
+    const CLIENTS: u64 = 64;
+    const KEYS: usize = 16;
+    const STEPS: usize = 30;
+    let cluster = Cluster::start_with(3, |config| config.threads = 2);
+    cluster.clock(1).set_ahead_seconds(120);
+    // The newest version of each key of which anybody has heard.
+    let newest: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+    let run = |client: u64| -> Vec<(usize, Left)> {
+        let mut random = Rng::with_seed(client);
+        let mut connections: Vec<Client> = (0..3).map(|node| cluster.client(node)).collect();
+        let mut written = Vec::new();
+        for step in 0..STEPS {
+            let key = random.usize(..KEYS);
+            let target = format!("/v0/entity?id=k{key}&replicas=2/3");
+            let connection = &mut connections[random.usize(..3)];
+            // What was heard of before the request begins, it must not go behind.
+            let known = newest[key].load(Ordering::SeqCst);
+            let version = match random.u8(..4) {
+                0 | 1 => {
+                    let value = format!("{client}-{step}");
+                    let reply = connection.put(&target, value.as_bytes());
+                    assert_eq!(reply.status, 201);
+                    assert!(reply.version() > known, "a later write wins");
+                    written.push((key, (reply.version(), Some(value))));
+                    reply.version()
+                }
+                2 => {
+                    let reply = connection.delete(&target);
+                    assert_eq!(reply.status, 202);
+                    assert!(reply.version() > known, "a later delete wins");
+                    written.push((key, (reply.version(), None)));
+                    reply.version()
+                }
+                _ => {
+                    let reply = connection.get(&target);
+                    if reply.status == 404 && reply.header("kvorum-version").is_none() {
+                        assert_eq!(known, 0, "what was acknowledged is seen");
+                        continue;
+                    }
+                    let version = left_by(&reply).0;
+                    assert!(version >= known, "reads never go back");
+                    version
+                }
+            };
+            newest[key].fetch_max(version, Ordering::SeqCst);
+        }
+        written
+    };
+    let written: Vec<(usize, Left)> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|client| scope.spawn(move || run(client)))
+            .collect();
+        let all = clients
+            .into_iter()
+            .flat_map(|client| client.join().unwrap());
+        all.collect()
+    });
+    for key in 0..KEYS {
+        let of_key = written.iter().filter(|(written, _)| *written == key);
+        let last = of_key.map(|(_, left)| left).max().unwrap();
+        for node in 0..3 {
+            let target = format!("/v0/entity?id=k{key}&replicas=3/3");
+            assert_eq!(left_by(&cluster.client(node).get(&target)), *last, "k{key}");
+            let held = cluster.held_by(node, &format!("k{key}"));
+            let expected = last.1.clone().map(|value| (value, last.0));
+            assert_eq!(held, expected, "k{key} on {node}");
+        }
+    }
+    assert!(cluster.metric(0, "kvorum_restamps_total ") > 0.0);
+}
+
+#[test]
+fn only_the_node_that_is_asked_refuses() {
+    let (disk, gate) = GatedDisk::new();
+    let cluster = Cluster::start_on(
+        3,
+        |config| {
+            config.requests_in_flight_max = 1;
+            config.requests_queued_max = 0;
+        },
+        |node| match node {
+            0 => Arc::clone(&disk) as Arc<dyn Disk>,
+            _ => Arc::new(MemoryDisk::new()),
+        },
+    );
+    // The first node coordinates one write, which waits for its disk.
+    let own = cluster.key_on(&[0]);
+    // The others read this one without it, and write it with it.
+    let key = cluster.key_on(&[1, 2, 0]);
+    let target = |pair: &str| format!("/v0/entity?id={key}&replicas={pair}");
+    gate.close();
+    let mut busy = cluster.client(0);
+    let head = "HTTP/1.1\r\nhost: a\r\ncontent-length: 1";
+    busy.send(format!(
+        "PUT /v0/entity?id={own}&replicas=1/1 {head}\r\n\r\nv"
+    ));
+    let mut pages = cluster.client(0);
+    until("the write is under way", || {
+        metric_of(pages.get("/metrics").text(), "kvorum_requests_in_flight ") == 1.0
+    });
+    for method in ["PUT", "GET", "DELETE"] {
+        let reply = cluster.client(0).request(method, &target("2/3"), "", b"");
+        assert_eq!(
+            (reply.status, reply.header("retry-after")),
+            (503, Some("1")),
+            "{method}"
+        );
+        // The others go on, with it as a replica too: peers have their own share.
+        let reply = cluster.client(1).request(method, &target("2/3"), "", b"");
+        assert!(
+            matches!(reply.status, 200..=202),
+            "{method}: {}",
+            reply.status
+        );
+    }
+    let never = cluster.client(1).get("/v0/entity?id=never&replicas=3/3");
+    assert_eq!(
+        (never.status, never.header("kvorum-acks")),
+        (404, Some("3/3"))
+    );
+    gate.open();
+    assert_eq!(busy.reply_to("PUT").status, 201);
+}

@@ -1,0 +1,23 @@
+//! Several nodes as their clients see them: the HTTP contract of a cluster,
+//! over real sockets, on disks in memory and clocks that can be set wrong.
+
+#[cfg(test)]
+mod clocks;
+#[cfg(test)]
+mod failures;
+#[cfg(test)]
+mod handoff;
+#[cfg(test)]
+mod load;
+#[cfg(test)]
+mod pages;
+#[cfg(test)]
+mod placement;
+#[cfg(test)]
+mod requests;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+#[path = "../http/support.rs"]
+#[expect(dead_code, reason = "the tests of one node use the rest of it")]
+mod wire;

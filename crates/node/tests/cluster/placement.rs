@@ -1,0 +1,93 @@
+//! Which nodes hold a key, and how many copies there are.
+
+use crate::support::{Cluster, ranking_of};
+
+#[test]
+fn every_node_finds_the_same_replicas_and_they_hold_the_copies() {
+    let cluster = Cluster::start(5);
+    let mut first_choices = [0; 5];
+    for number in 0..40 {
+        let key = format!("k{number}");
+        let ring = format!("/v0/ring?id={key}");
+        let rankings: Vec<_> = (0..5)
+            .map(|node| ranking_of(&cluster.client(node).get(&ring)))
+            .collect();
+        let ranking = &rankings[0];
+        assert!(rankings.iter().all(|other| other == ranking), "{key}");
+        let mut sorted = ranking.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, [0, 1, 2, 3, 4]);
+        first_choices[ranking[0]] += 1;
+        // More copies each time: the replicas so far keep theirs.
+        for from in 1..=5 {
+            let target = format!("/v0/entity?id={key}&replicas={from}/{from}");
+            let put = cluster.client(number % 5).put(&target, b"v");
+            let acks = format!("{from}/{from}");
+            assert_eq!((put.status, put.header("kvorum-acks")), (201, Some(&*acks)));
+            let mut replicas = ranking[..from].to_vec();
+            replicas.sort_unstable();
+            assert_eq!(cluster.holders(&key), replicas, "{key} from {from}");
+        }
+    }
+    assert!(
+        first_choices.iter().all(|keys| *keys > 0),
+        "{first_choices:?}"
+    );
+}
+
+#[test]
+fn the_ring_page_names_a_key_and_nothing_else() {
+    let cluster = Cluster::start(3);
+    let mut client = cluster.client(0);
+    let ring = client.get("/v0/ring?id=%00%ff%2f");
+    assert_eq!(ring.header("content-type"), Some("application/json"));
+    for place in ring.json()["replicas"].as_array().unwrap() {
+        let node = ["a", "b", "c"]
+            .iter()
+            .position(|name| place["name"] == *name);
+        assert_eq!(place["url"], cluster.url(node.unwrap()));
+    }
+    let head = client.request("HEAD", "/v0/ring?id=%00%ff%2f", "", b"");
+    assert_eq!(
+        (head.status, head.header("content-length")),
+        (200, ring.header("content-length"))
+    );
+    for target in [
+        "/v0/ring",
+        "/v0/ring?id=",
+        "/v0/ring?id=a&from=2",
+        "/v0/ring?id=a&id=b",
+        "/v0/ring?id=%",
+    ] {
+        assert_eq!(client.get(target).status, 400, "{target}");
+    }
+    let put = client.put("/v0/ring?id=a", b"");
+    assert_eq!((put.status, put.header("allow")), (405, Some("GET, HEAD")));
+}
+
+#[test]
+fn a_smaller_from_leaves_older_copies_alone_and_reads_still_see_the_newest() {
+    let cluster = Cluster::start(3);
+    let key = cluster.key_on(&[0, 1, 2]);
+    let target = |pair: &str| format!("/v0/entity?id={key}&replicas={pair}");
+    let wide = cluster.client(0).put(&target("3/3"), b"wide").version();
+    let narrow = cluster.client(2).put(&target("1/1"), b"narrow").version();
+    assert!(narrow > wide);
+    let held = |node| cluster.held_by(node, &key).unwrap();
+    assert_eq!(held(0), ("narrow".to_owned(), narrow));
+    assert_eq!(
+        (held(1), held(2)),
+        (("wide".to_owned(), wide), ("wide".to_owned(), wide))
+    );
+    for node in 0..3 {
+        // A read of all three sees it, wherever it is asked.
+        let reply = cluster.client(node).get(&target("3/3"));
+        assert_eq!((reply.text(), reply.version()), ("narrow", narrow));
+        assert_eq!(cluster.client(node).get(&target("1/1")).version(), narrow);
+    }
+    // And again wide: every copy is replaced.
+    let last = cluster.client(1).put(&target("3/3"), b"last").version();
+    for node in 0..3 {
+        assert_eq!(held(node), ("last".to_owned(), last));
+    }
+}

@@ -1,7 +1,7 @@
 //! Nodes that are down or slow: what still works, and the receipts of what
 //! does not.
 
-use crate::support::{Cluster, timed, until};
+use crate::support::{Cluster, OpensAtLast, timed, until};
 use crate::wire::{GatedDisk, Reply};
 use lsm::{Disk, MemoryDisk};
 use std::sync::Arc;
@@ -137,6 +137,7 @@ fn a_replica_that_does_not_sync_is_a_timeout_and_no_ack() {
     let (cluster, gates) = gated(Duration::from_millis(500));
     let key = cluster.key_on(&[0, 1, 2]);
     let target = |pair: &str| format!("/v0/entity?id={key}&replicas={pair}");
+    let _opens = OpensAtLast(Arc::clone(&gates[1]));
     gates[1].close();
     let (reply, took) = timed(|| cluster.client(2).put(&target("3/3"), b"v"));
     assert_receipt(

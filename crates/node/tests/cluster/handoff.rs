@@ -1,6 +1,6 @@
 //! Nodes that come back: hints, and reads that mend what is stale.
 
-use crate::support::{Cluster, until};
+use crate::support::{Cluster, OpensAtLast, until};
 use crate::wire::GatedDisk;
 use lsm::Disk;
 use std::sync::Arc;
@@ -69,6 +69,7 @@ fn a_write_that_a_slow_replica_missed_is_handed_over() {
             _ => Arc::new(lsm::MemoryDisk::new()),
         },
     );
+    let _opens = OpensAtLast(Arc::clone(&gate));
     gate.close();
     let put = cluster.client(0).put(&target("k", "2/3"), b"v");
     assert_eq!(put.status, 201);

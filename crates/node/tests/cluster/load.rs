@@ -1,6 +1,6 @@
 //! Long values, long keys, many clients, and more than a node can take.
 
-use crate::support::{Cluster, metric_of, until};
+use crate::support::{Cluster, OpensAtLast, metric_of, until};
 use crate::wire::{Client, GatedDisk, Reply};
 use fastrand::Rng;
 use lsm::{Disk, MemoryDisk};
@@ -208,6 +208,7 @@ fn only_the_node_that_is_asked_refuses() {
     // The others read this one without it, and write it with it.
     let key = cluster.key_on(&[1, 2, 0]);
     let target = |pair: &str| format!("/v0/entity?id={key}&replicas={pair}");
+    let _opens = OpensAtLast(Arc::clone(&gate));
     gate.close();
     let mut busy = cluster.client(0);
     let head = "HTTP/1.1\r\nhost: a\r\ncontent-length: 1";

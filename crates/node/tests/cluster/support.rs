@@ -1,7 +1,7 @@
 //! A cluster to test: nodes that are stopped and come back with what their
 //! disks hold.
 
-use crate::wire::{self, Client, Reply};
+use crate::wire::{self, Client, Gate, Reply};
 use cluster::{Member, Members, NodeUrl};
 use lsm::{Clock, Disk, MemoryDisk, SeededRandom, SystemClock};
 use node::{Node, NodeConfig, Seams, StartError};
@@ -246,6 +246,16 @@ impl Cluster {
         }
         machine.disk.sync_folder(&folder).unwrap();
         assert_eq!(machine.disk.list(Path::new(&folder)).unwrap().len(), 0);
+    }
+}
+
+/// Opens a gate when a test ends, also when it fails: a node whose disk waits
+/// does not stop.
+pub(crate) struct OpensAtLast(pub(crate) Arc<Gate>);
+
+impl Drop for OpensAtLast {
+    fn drop(&mut self) {
+        self.0.open();
     }
 }
 

@@ -33,7 +33,13 @@ fn replicas_have_defaults_and_bounds() {
         let mut client = cluster.client(1);
         for (method, status) in [("PUT", 201), ("GET", 200), ("HEAD", 200), ("DELETE", 202)] {
             let reply = client.request(method, &format!("/v0/entity?id=k{parameters}"), "", b"");
-            assert_eq!(reply.status, status, "{method} {parameters}");
+            // A `GET 1/2` may miss a `PUT 1/2`.
+            let is_missed = status == 200 && reply.status == 404;
+            assert!(
+                reply.status == status || is_missed,
+                "{method} {parameters}: {}",
+                reply.status
+            );
             let acks = reply.header("kvorum-acks").unwrap();
             assert_eq!(
                 acks.split_once('/').unwrap().1,

@@ -122,14 +122,6 @@ impl Operation {
     pub(crate) fn outcome(&self) -> Option<Outcome> {
         self.end.map(|end| end.outcome)
     }
-
-    /// The version of a write that was acknowledged.
-    pub(crate) fn acknowledged(&self) -> Option<Timestamp> {
-        match self.outcome() {
-            Some(Outcome::Written { version, .. }) => Some(version),
-            _ => None,
-        }
-    }
 }
 
 /// Operations in the order in which they were asked.

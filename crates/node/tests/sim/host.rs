@@ -136,9 +136,9 @@ impl Host {
             if power_is_gone {
                 self.crash(Crash::PowerCut);
             }
-            Poll::Pending
+            Poll::<()>::Pending
         })
-        .await
+        .await;
     }
 
     /// Starts the process where none runs.
@@ -383,7 +383,7 @@ async fn perform(
                         .map_or(Content::Absent, |entry| value::read(entry.value_bytes())),
                     acks: found.acks,
                 },
-                Err(refusal) => failed(refusal),
+                Err(refusal) => failed(&refusal),
             };
         }
         Action::Put { ttl_seconds } => {
@@ -397,12 +397,12 @@ async fn perform(
             version: written.timestamp,
             acks: written.acks,
         },
-        Err(refusal) => failed(refusal),
+        Err(refusal) => failed(&refusal),
     }
 }
 
-fn failed(refusal: Refusal) -> Outcome {
-    match refusal {
+fn failed(refusal: &Refusal) -> Outcome {
+    match *refusal {
         Refusal::NotEnoughReplicas { timestamp } => Outcome::NotEnough { stamp: timestamp },
         Refusal::Overloaded | Refusal::NoStamp | Refusal::DiskFull => Outcome::Refused,
     }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many seeds run when nobody says otherwise.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 200;
 
 /// How many seeds that fail are told of.
 const FAILURES_TOLD: usize = 3;

@@ -30,8 +30,15 @@ use tokio::time::{Instant, sleep, timeout};
 /// How long a client waits for an answer before it goes on without.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// How many operations a client asks for at most: the checker compares each
+/// with each.
+const OPERATIONS_MAX: usize = 250;
+
+/// How long a client waits at least after it was turned away.
+const REFUSED_PAUSE: Duration = Duration::from_millis(20);
+
 /// How long the cluster has, once all is mended, until connections stand again.
-const SETTLING: Duration = Duration::from_secs(10);
+const SETTLING: Duration = Duration::from_secs(6);
 
 /// How long it has until no hint waits any more.
 const DRAINING: Duration = Duration::from_secs(120);
@@ -180,12 +187,19 @@ impl World {
 
     /// Asks one thing after another until `end`.
     async fn be_client(&self, client: usize, dice: &Dice, end: Instant) {
-        while Instant::now() < end {
+        for _ in 0..OPERATIONS_MAX {
+            if Instant::now() >= end {
+                return;
+            }
             let question = workload::question(client, &self.weather, dice);
-            self.ask(question).await;
+            let outcome = self.ask(question).await.map(|(_, outcome)| outcome);
             let pause = Duration::from_millis(dice.within(&self.weather.pause_ms));
-            // At least a moment, or a client whose node is gone asks for ever.
-            sleep(pause.max(Duration::from_millis(1))).await;
+            // Where nobody is at work, an answer takes no time.
+            let pause_min = match outcome {
+                None | Some(Outcome::Refused) => REFUSED_PAUSE,
+                Some(_) => Duration::from_millis(1),
+            };
+            sleep(pause.max(pause_min)).await;
         }
     }
 

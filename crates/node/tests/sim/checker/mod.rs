@@ -60,9 +60,10 @@ pub(crate) fn check(history: &History) -> Vec<Violation> {
     keys.dedup();
     for key in keys {
         let operations: Vec<_> = history.of_key(key).collect();
-        for &(number, operation) in &operations {
+        for (place, &(number, operation)) in operations.iter().enumerate() {
             check_alone(history, &operations, number, operation, &mut violations);
-            for &(earlier_number, earlier) in &operations {
+            // They are in the order in which they were asked.
+            for &(earlier_number, earlier) in &operations[..place] {
                 if operation.is_after(earlier)
                     && let Some(promise) = broken_by_pair(earlier, operation)
                 {

@@ -110,7 +110,7 @@ async fn the_end_of_a_process_is_heard_of() {
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         // What is sent to a closed socket comes back as an error, later.
         one.write_all(b"x").await.unwrap();
-        tokio::time::sleep(LONG).await;
+        sleep(LONG).await;
         assert!(one.write_all(b"x").await.is_err());
         drop(one);
         assert!(network.lock().connections.is_empty());

@@ -1,0 +1,43 @@
+//! A host's clock: the simulated time, and a wall clock that is off by as much
+//! as a fault says.
+
+use lsm::Clock;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What a right wall clock shows as a world begins, in milliseconds since the Unix epoch.
+const BEGIN_UNIX_MS: u64 = 1_800_000_000_000;
+
+/// The clock of one host.
+pub(crate) struct SimClock {
+    began: Instant,
+    /// How far the wall clock is ahead, in milliseconds.
+    skew_ms: AtomicI64,
+}
+
+impl SimClock {
+    /// A clock of a world that began at `began`, right for now.
+    pub(crate) fn new(began: Instant) -> Self {
+        Self {
+            began,
+            skew_ms: AtomicI64::new(0),
+        }
+    }
+
+    /// Sets how far the wall clock is ahead of the right time, in milliseconds.
+    pub(crate) fn set_skew_ms(&self, skew_ms: i64) {
+        self.skew_ms.store(skew_ms, Ordering::Relaxed);
+    }
+}
+
+impl Clock for SimClock {
+    fn unix_ms(&self) -> u64 {
+        let right = BEGIN_UNIX_MS + self.monotonic().as_millis() as u64;
+        right.saturating_add_signed(self.skew_ms.load(Ordering::Relaxed))
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.began.elapsed()
+    }
+}

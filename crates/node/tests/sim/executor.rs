@@ -1,0 +1,219 @@
+//! The simulated executor: a host's background jobs, each after a seeded while.
+//!
+//! The jobs of a lane run one after another, by when they are due; before each
+//! the lane takes some time, which stands for the work and the disk. So the
+//! order of jobs of different lanes, and how far each is behind the requests,
+//! is a matter of the dice.
+//!
+//! The jobs run inside the host's own task set: a frozen host runs none, and
+//! those of a host that crashes are gone with it.
+
+use crate::dice::Dice;
+use crate::trace::Trace;
+use lsm::{Executor, Job, Lane};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+/// Runs the jobs of one process.
+pub(crate) struct SimExecutor {
+    host: usize,
+    queue: Mutex<Queue>,
+    arrived: Notify,
+    trace: Trace,
+    /// How long a job of a host takes at most, in milliseconds; shared by the
+    /// processes of a host.
+    work_ms_max: Arc<AtomicU64>,
+}
+
+struct Queue {
+    dice: Dice,
+    waiting: Vec<Waiting>,
+    spawned: u64,
+    /// The job that each lane is busy with, and when it ends.
+    busy: BTreeMap<Lane, (Instant, Job)>,
+}
+
+struct Waiting {
+    lane: Lane,
+    due: Instant,
+    number: u64,
+    job: Job,
+}
+
+impl SimExecutor {
+    /// An executor for a process of this host. A job takes up to `work_ms_max`
+    /// milliseconds, most of them far less.
+    pub(crate) fn new(
+        host: usize,
+        dice: Dice,
+        trace: Trace,
+        work_ms_max: Arc<AtomicU64>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            host,
+            queue: Mutex::new(Queue {
+                dice,
+                waiting: Vec::new(),
+                spawned: 0,
+                busy: BTreeMap::new(),
+            }),
+            arrived: Notify::new(),
+            trace,
+            work_ms_max,
+        })
+    }
+
+    /// Runs jobs for as long as it is polled.
+    pub(crate) async fn run(self: Arc<Self>) {
+        loop {
+            let arrived = self.arrived.notified();
+            let now = Instant::now();
+            let next = {
+                let mut queue = self.lock();
+                queue.begin_due(now, self.work_ms_max.load(Ordering::Relaxed));
+                queue.next_end(now)
+            };
+            match next {
+                Next::Run(lane, job) => {
+                    self.trace.note(format_args!("job  {} {lane:?}", self.host));
+                    // Without the lock: a job spawns others.
+                    job();
+                }
+                Next::At(time) => {
+                    tokio::select! {
+                        biased;
+                        () = sleep_until(time) => {}
+                        () = arrived => {}
+                    }
+                }
+                Next::Nothing => arrived.await,
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum Next {
+    Run(Lane, Job),
+    At(Instant),
+    Nothing,
+}
+
+impl Queue {
+    /// Gives each idle lane its first due job.
+    fn begin_due(&mut self, now: Instant, work_ms_max: u64) {
+        for lane in Lane::ALL {
+            if self.busy.contains_key(&lane) {
+                continue;
+            }
+            let due = self.waiting.iter().enumerate();
+            let due = due.filter(|(_, job)| job.lane == lane && job.due <= now);
+            let first = due.min_by_key(|(_, job)| (job.due, job.number));
+            if let Some((place, _)) = first.map(|(place, job)| (place, job.number)) {
+                // Most are quick.
+                let bound = 1 + self.dice.below(work_ms_max.max(1));
+                let work = Duration::from_millis(self.dice.below(bound));
+                let job = self.waiting.swap_remove(place).job;
+                self.busy.insert(lane, (now + work, job));
+            }
+        }
+    }
+
+    /// The first job to run, or when there may be one.
+    fn next_end(&mut self, now: Instant) -> Next {
+        let first = self.busy.iter().min_by_key(|(_, (end, _))| *end);
+        let first = first.map(|(lane, (end, _))| (*lane, *end));
+        if let Some((lane, _)) = first.filter(|(_, end)| *end <= now)
+            && let Some((_, job)) = self.busy.remove(&lane)
+        {
+            return Next::Run(lane, job);
+        }
+        let starts = self.waiting.iter();
+        let starts = starts.filter(|job| !self.busy.contains_key(&job.lane));
+        let next_start = starts.map(|job| job.due).min();
+        match first
+            .map(|(_, end)| end)
+            .into_iter()
+            .chain(next_start)
+            .min()
+        {
+            Some(time) => Next::At(time),
+            None => Next::Nothing,
+        }
+    }
+}
+
+impl Executor for SimExecutor {
+    fn spawn(&self, lane: Lane, delay: Duration, job: Job) {
+        let mut queue = self.lock();
+        let number = queue.spawned;
+        queue.spawned += 1;
+        queue.waiting.push(Waiting {
+            lane,
+            due: Instant::now() + delay,
+            number,
+            job,
+        });
+        drop(queue);
+        self.arrived.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::rc::Rc;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_jobs_of_a_lane_run_one_after_another_in_their_order() {
+        let trace = Trace::new();
+        let executor = SimExecutor::new(0, Dice::new(3), trace, Arc::new(AtomicU64::new(50)));
+        let order = Arc::new(Mutex::new(Vec::new()));
+        for number in 0..20 {
+            for lane in [Lane::Commit, Lane::Flush] {
+                let order = Arc::clone(&order);
+                let job = Box::new(move || order.lock().unwrap().push((lane, number)));
+                executor.spawn(lane, Duration::ZERO, job);
+            }
+        }
+        let late = Arc::clone(&order);
+        let first = Box::new(move || late.lock().unwrap().push((Lane::Commit, 1_000)));
+        executor.spawn(Lane::Commit, Duration::from_secs(60), first);
+        let running = Rc::new(executor);
+        let began = Instant::now();
+        let run = Arc::clone(&running).run();
+        assert!(
+            tokio::time::timeout(Duration::from_secs(59), run)
+                .await
+                .is_err()
+        );
+        assert_eq!(began.elapsed(), Duration::from_secs(59));
+        let all = order.lock().unwrap().clone();
+        for lane in [Lane::Commit, Lane::Flush] {
+            let of_lane: Vec<i32> = all
+                .iter()
+                .filter(|(of, _)| *of == lane)
+                .map(|(_, number)| *number)
+                .collect();
+            assert_eq!(of_lane, (0..20).collect::<Vec<_>>());
+        }
+        assert!(
+            all.windows(2).any(|two| two[0].0 == two[1].0),
+            "the lanes take turns by the dice, not one each"
+        );
+        let run = Arc::clone(&running).run();
+        assert!(
+            tokio::time::timeout(Duration::from_secs(2), run)
+                .await
+                .is_err()
+        );
+        assert_eq!(order.lock().unwrap().last(), Some(&(Lane::Commit, 1_000)));
+    }
+}

@@ -1,0 +1,181 @@
+//! Faults: what breaks, for how long, and how it is mended.
+
+use crate::dice::Dice;
+use crate::host::{CLOCK_DRIFT_MAX, Crash};
+use crate::network::HostNumber;
+use crate::weather::{FaultKind, Weather};
+use crate::world::World;
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+/// How long a fault lasts, in milliseconds.
+const FAULT_MS: RangeInclusive<u64> = 50..=2_500;
+
+/// Within so many calls of a disk the power goes.
+const DISK_CALLS: RangeInclusive<u64> = 0..=200;
+
+/// Delays on a path that is slow, in milliseconds.
+const SLOW_PATH_MS: RangeInclusive<u64> = 100..=600;
+
+/// The room that a full disk has left, in bytes.
+const DISK_ROOM_BYTES: RangeInclusive<u64> = 0..=200_000;
+
+/// How long jobs take at most on a slow disk, in milliseconds.
+const SLOW_WORK_MS: RangeInclusive<u64> = 50..=1_500;
+
+/// A fault: its kind, and where it strikes.
+#[derive(Clone, Copy, Debug)]
+struct Fault {
+    kind: FaultKind,
+    host: HostNumber,
+    /// Another host.
+    other: HostNumber,
+}
+
+/// Breaks one thing after another until `end`; each is mended by itself. Gives
+/// those that are not mended by then.
+pub(crate) async fn break_things(
+    world: Rc<World>,
+    dice: Dice,
+    end: Instant,
+) -> Vec<JoinHandle<()>> {
+    let mut breaking = Vec::new();
+    let weather = &world.weather;
+    if weather.faults.is_empty() {
+        return breaking;
+    }
+    loop {
+        let gap = Duration::from_millis(dice.within(&weather.fault_gap_ms));
+        if Instant::now() + gap >= end {
+            return breaking;
+        }
+        sleep(gap).await;
+        let fault = choose(weather, &dice);
+        let lasting = Duration::from_millis(dice.within(&FAULT_MS));
+        let (world, dice) = (Rc::clone(&world), dice.fork());
+        breaking.retain(|fault: &JoinHandle<()>| !fault.is_finished());
+        breaking.push(tokio::task::spawn_local(async move {
+            strike(&world, fault, lasting, &dice).await;
+        }));
+    }
+}
+
+fn choose(weather: &Weather, dice: &Dice) -> Fault {
+    let host = dice.place(weather.nodes);
+    let apart = 1 + dice.place(weather.nodes - 1);
+    Fault {
+        kind: *dice.pick(&weather.faults),
+        host,
+        other: (host + apart) % weather.nodes,
+    }
+}
+
+/// Lets a fault happen and mends it after a while.
+async fn strike(world: &World, fault: Fault, lasting: Duration, dice: &Dice) {
+    let Fault { kind, host, other } = fault;
+    let note = |what: &str| {
+        world
+            .trace
+            .note(format_args!("{what} {kind:?} of {host} ({other})"));
+    };
+    note("fault");
+    let struck = &world.hosts[host];
+    let network = &world.network;
+    let others = (0..world.hosts.len()).filter(|&other| other != host);
+    match kind {
+        FaultKind::Kill | FaultKind::PowerCut => {
+            struck.crash(match kind {
+                FaultKind::Kill => Crash::Kill,
+                _ => Crash::PowerCut,
+            });
+            sleep(lasting).await;
+            world.start(host);
+        }
+        FaultKind::PowerCutInCall => {
+            struck.cut_power_in_call(dice.within(&DISK_CALLS));
+            sleep(lasting).await;
+            struck.keep_power();
+            world.start(host);
+        }
+        FaultKind::Blackout => {
+            for host in &world.hosts {
+                host.crash(Crash::PowerCut);
+            }
+            sleep(lasting / 4).await;
+            for number in 0..world.hosts.len() {
+                world.start(number);
+            }
+        }
+        FaultKind::Freeze => {
+            struck.freeze();
+            sleep(lasting).await;
+            struck.thaw();
+        }
+        FaultKind::CutOneWay => {
+            network.cut(host, other);
+            sleep(lasting).await;
+            network.mend(host, other);
+        }
+        FaultKind::CutBothWays => {
+            network.cut(host, other);
+            network.cut(other, host);
+            sleep(lasting).await;
+            network.mend(host, other);
+            network.mend(other, host);
+        }
+        FaultKind::Isolate => {
+            for other in others.clone() {
+                network.cut(host, other);
+                network.cut(other, host);
+            }
+            sleep(lasting).await;
+            for other in others {
+                network.mend(host, other);
+                network.mend(other, host);
+            }
+        }
+        FaultKind::LoseConnections => network.lose(host, other),
+        FaultKind::SlowPath => {
+            network.set_delay(host, other, &SLOW_PATH_MS);
+            sleep(lasting).await;
+            network.set_delay(host, other, &world.weather.delay_ms);
+        }
+        FaultKind::Skew => {
+            let bound_ms = CLOCK_DRIFT_MAX.as_millis() as u64 / 2;
+            struck.clock.set_skew_ms(either_way(dice, 0..=bound_ms));
+        }
+        FaultKind::FarSkew => {
+            let bound_ms = CLOCK_DRIFT_MAX.as_millis() as u64;
+            let skew_ms = either_way(dice, bound_ms * 5 / 4..=bound_ms * 4);
+            struck.clock.set_skew_ms(skew_ms);
+            sleep(lasting).await;
+            struck.clock.set_skew_ms(world.skews_ms[host]);
+        }
+        FaultKind::FullDisk => {
+            struck.limit_disk(dice.within(&DISK_ROOM_BYTES));
+            sleep(lasting).await;
+            struck.unlimit_disk();
+        }
+        FaultKind::SlowDisk => {
+            struck.set_work_ms_max(dice.within(&SLOW_WORK_MS));
+            sleep(lasting).await;
+            struck.set_work_ms_max(world.weather.work_ms_max);
+        }
+        FaultKind::FailingSyncs => {
+            struck.fail_syncs(true);
+            sleep(lasting).await;
+            struck.fail_syncs(false);
+            struck.crash(Crash::PowerCut);
+            world.start(host);
+        }
+    }
+    note("mends");
+}
+
+fn either_way(dice: &Dice, range: RangeInclusive<u64>) -> i64 {
+    let by = dice.within(&range) as i64;
+    if dice.percent(50) { by } else { -by }
+}

@@ -1,0 +1,96 @@
+//! The tests: many seeds, and that a seed says everything.
+
+use crate::world::{self, Report};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How many seeds run when nobody says otherwise.
+const SEEDS: u64 = 200;
+
+/// How many seeds that fail are told of.
+const FAILURES_TOLD: usize = 3;
+
+/// The seeds to run: as the environment says, or the usual ones.
+fn seeds() -> Range<u64> {
+    let number = |name| {
+        let text = std::env::var(name).ok()?;
+        let number = text.parse::<u64>();
+        Some(number.unwrap_or_else(|_| panic!("{name} is no number: {text}")))
+    };
+    match (number("KVORUM_SEED"), number("KVORUM_SEEDS")) {
+        (None, None) => 0..SEEDS,
+        (Some(seed), None) => seed..seed + 1,
+        (first, Some(seeds)) => {
+            let first = first.unwrap_or(0);
+            first..first + seeds
+        }
+    }
+}
+
+/// Runs worlds on as many threads as there are cores; each world has its own thread.
+fn run_all(seeds: Range<u64>) -> BTreeMap<u64, Report> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicU64::new(seeds.start);
+    let reports = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let report = world::run(seed);
+                    reports.lock().unwrap().insert(seed, report);
+                }
+            });
+        }
+    });
+    reports.into_inner().unwrap()
+}
+
+#[test]
+fn every_promise_is_kept_whatever_breaks() {
+    let reports = run_all(seeds());
+    let failures: Vec<&String> = reports
+        .values()
+        .filter_map(|report| report.failure.as_ref())
+        .collect();
+    for failure in failures.iter().take(FAILURES_TOLD) {
+        println!("{failure}\n");
+    }
+    let failed: Vec<u64> = reports
+        .iter()
+        .filter(|(_, report)| report.failure.is_some())
+        .map(|(seed, _)| *seed)
+        .collect();
+    let sum = |of: fn(&Report) -> usize| reports.values().map(of).sum::<usize>();
+    let (answered, not_enough) = (sum(|each| each.answered), sum(|each| each.not_enough));
+    println!(
+        "{} seeds, {answered} operations answered, {not_enough} without enough replicas, {} lines",
+        reports.len(),
+        reports.values().map(|each| each.trace_lines).sum::<u64>()
+    );
+    assert!(failed.is_empty(), "seeds that fail: {failed:?}");
+    // A world in which nothing works, or nothing breaks, proves nothing.
+    if reports.len() >= 100 {
+        assert!(answered > 50 * reports.len());
+        assert!(not_enough > reports.len());
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_trace() {
+    for seed in [1, 2, 3] {
+        let (one, other) = (world::run(seed), world::run(seed));
+        assert!(one.trace_lines > 100);
+        assert_eq!(
+            (one.trace_lines, one.trace_hash),
+            (other.trace_lines, other.trace_hash),
+            "seed {seed}"
+        );
+    }
+    assert_ne!(world::run(1).trace_hash, world::run(2).trace_hash);
+}

@@ -6,8 +6,16 @@
     reason = "what only tests use fails them by panicking"
 )]
 
+mod cluster;
 mod dev;
 mod kills;
+mod ledger;
+mod load;
+mod lost_folder;
+mod namespaces;
 mod options;
+mod outages;
+mod partitions;
+mod refusals;
 mod serve;
 mod support;

@@ -7,10 +7,14 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
+use std::fmt::Debug;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+
+/// The program.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_kvorum");
 
 /// How long anything may take before a test gives it up: long, since it is
 /// only ever waited for in vain.
@@ -18,6 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long between two looks at something that is waited for.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Where the node on a port of 127.0.0.1 is.
+pub(crate) fn local(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
 
 /// A port of 127.0.0.1 that was free a moment ago.
 pub(crate) fn free_port() -> u16 {
@@ -40,19 +49,29 @@ pub(crate) fn free_ports(count: u16) -> u16 {
 
 /// Looks until something is there.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    until_ok(what, || look().ok_or("it is not there"))
+}
+
+/// Looks until all is well; what is wrong at last is told.
+pub(crate) fn until_ok<T, E: Debug>(what: &str, mut look: impl FnMut() -> Result<T, E>) -> T {
     let begin = Instant::now();
     loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begin.elapsed() < PATIENCE, "in vain: {what}");
+        let wrong = match look() {
+            Ok(found) => return found,
+            Err(wrong) => wrong,
+        };
+        assert!(begin.elapsed() < PATIENCE, "in vain: {what}: {wrong:?}");
         std::thread::sleep(POLL_INTERVAL);
     }
 }
 
 /// The program with arguments, and no variable that sets an option.
 pub(crate) fn kvorum<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kvorum"));
+    kvorum_by(Command::new(PROGRAM), arguments)
+}
+
+/// The same, where `command` is the program, or another one that starts it.
+pub(crate) fn kvorum_by<S: AsRef<OsStr>>(mut command: Command, arguments: &[S]) -> Command {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("KVORUM_") {
             command.env_remove(name);
@@ -120,11 +139,20 @@ impl Process {
 
     /// Waits until the node on `port` answers; fails with its last words when it ends instead.
     pub(crate) fn until_up(&mut self, port: u16) {
+        self.until_up_at(local(port));
+    }
+
+    /// Waits until the node at `address` answers; fails with its last words when it ends instead.
+    pub(crate) fn until_up_at(&mut self, address: SocketAddr) {
         until("an answer of the node", || {
             if self.child.try_wait().unwrap().is_some() {
                 panic!("the process ended early: {:?}", self.end());
             }
-            matches!(request(port, "GET", "/v0/status", b""), Some((200, _))).then_some(())
+            let answer = Connection::open(address)
+                .and_then(|mut connection| connection.exchange("GET", "/v0/status", b""));
+            answer
+                .is_ok_and(|answer| answer.status == 200)
+                .then_some(())
         });
     }
 }
@@ -185,15 +213,15 @@ pub(crate) struct Answer {
 }
 
 impl Connection {
-    pub(crate) fn open(port: u16) -> io::Result<Self> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
+    pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let stream = BufReader::new(stream);
         Ok(Self { stream })
     }
 
-    /// A request and its whole answer, whose body has a length.
+    /// A request and its whole answer.
     pub(crate) fn exchange(
         &mut self,
         method: &str,
@@ -206,6 +234,25 @@ impl Connection {
         );
         let request = [head.as_bytes(), body].concat();
         self.stream.get_mut().write_all(&request)?;
+        self.answer()
+    }
+
+    /// The lines of JSON at a target.
+    pub(crate) fn lines(&mut self, target: &str) -> io::Result<Vec<serde_json::Value>> {
+        let head = format!(
+            "GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/x-ndjson\r\n\r\n"
+        );
+        self.stream.get_mut().write_all(head.as_bytes())?;
+        let answer = self.answer()?;
+        assert_eq!(answer.status, 200, "{target}");
+        let lines = answer.body.split(|byte| *byte == b'\n');
+        let lines = lines.filter(|line| !line.is_empty());
+        Ok(lines
+            .map(|line| serde_json::from_slice(line).unwrap())
+            .collect())
+    }
+
+    fn answer(&mut self) -> io::Result<Answer> {
         let status = self.line()?;
         let status = status
             .strip_prefix("HTTP/1.1 ")
@@ -215,17 +262,34 @@ impl Connection {
             version: None,
             body: Vec::new(),
         };
+        let mut is_chunked = false;
         loop {
             let line = self.line()?.to_ascii_lowercase();
             match line.split_once(": ") {
                 Some(("kvorum-version", version)) => answer.version = version.parse().ok(),
                 Some(("content-length", length)) => answer.body.resize(length.parse().unwrap(), 0),
+                Some(("transfer-encoding", coding)) => is_chunked = coding == "chunked",
                 Some(_) => {}
                 None => break,
             }
         }
-        self.stream.read_exact(&mut answer.body)?;
+        if is_chunked {
+            while self.chunk(&mut answer.body)? > 0 {}
+        } else {
+            self.stream.read_exact(&mut answer.body)?;
+        }
         Ok(answer)
+    }
+
+    /// Appends the next chunk to `body`; gives its length, which is 0 for the last.
+    fn chunk(&mut self, body: &mut Vec<u8>) -> io::Result<usize> {
+        let length = usize::from_str_radix(&self.line()?, 16).unwrap();
+        let before = body.len();
+        body.resize(before + length, 0);
+        self.stream.read_exact(&mut body[before..])?;
+        // No trailers were asked for, so an empty line ends the last one too.
+        assert_eq!(self.line()?, "");
+        Ok(length)
     }
 
     /// A line of the head, without its end; empty for the last.

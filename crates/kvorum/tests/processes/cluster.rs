@@ -1,0 +1,340 @@
+//! Three nodes as processes, in a folder that goes away with them.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the folders and logs of other processes share no seam with them"
+)]
+
+use crate::ledger::Ledger;
+use crate::support::{Connection, PROGRAM, Process, kvorum_by, until, until_ok};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::{Index, IndexMut};
+use std::path::{Path, PathBuf};
+use std::process::{Command, id};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tempfile::TempDir;
+
+/// The names of the nodes.
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// So long that no request meets it on a busy machine, unless it waits for a
+/// node that is not there.
+pub(crate) const TIMEOUT_SECONDS: u64 = 10;
+
+/// One cluster at a time: two would fight over the cores of a small machine.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Where a node runs.
+pub(crate) struct Place {
+    /// The address of its URL.
+    pub(crate) address: SocketAddr,
+    /// What starts the program there, if that takes another one.
+    pub(crate) launcher: Option<Vec<String>>,
+}
+
+/// A node of a cluster, running or not.
+pub(crate) struct Node {
+    pub(crate) name: &'static str,
+    pub(crate) place: Place,
+    pub(crate) data: PathBuf,
+    /// The list of all nodes.
+    pub(crate) list: String,
+    /// More options, for each start.
+    pub(crate) options: Vec<String>,
+    log: PathBuf,
+    process: Option<Process>,
+}
+
+/// Three nodes.
+pub(crate) struct Cluster {
+    pub(crate) nodes: [Node; 3],
+    pub(crate) folder: TempDir,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Cluster {
+    /// A cluster on this machine whose nodes know each other.
+    pub(crate) fn start() -> Self {
+        let mut cluster = Self::new(places());
+        cluster.start_all();
+        cluster
+    }
+
+    /// A cluster of which nothing runs yet.
+    pub(crate) fn new(places: [Place; 3]) -> Self {
+        // One that failed has stopped its nodes all the same.
+        let alone = ONE_AT_A_TIME.lock();
+        let alone = alone.unwrap_or_else(PoisonError::into_inner);
+        let folder = tempfile::tempdir().unwrap();
+        let members = NAMES.iter().zip(&places);
+        let members: Vec<_> = members
+            .map(|(name, place)| format!("{name}=http://{}", place.address))
+            .collect();
+        let mut names = NAMES.iter();
+        let nodes = places.map(|place| {
+            let name = names.next().unwrap();
+            Node {
+                name,
+                place,
+                data: folder.path().join(name),
+                list: members.join(","),
+                options: Vec::new(),
+                log: folder.path().join(format!("{name}.log")),
+                process: None,
+            }
+        });
+        Self {
+            nodes,
+            folder,
+            _alone: alone,
+        }
+    }
+
+    /// Starts all nodes and waits until they know each other.
+    pub(crate) fn start_all(&mut self) {
+        for node in &mut self.nodes {
+            node.spawn(&[]);
+        }
+        for node in &mut self.nodes {
+            node.until_up();
+        }
+        self.until_joined();
+    }
+
+    /// Waits until each node reaches the others and its reads count.
+    pub(crate) fn until_joined(&self) {
+        for node in &self.nodes {
+            until_ok("a cluster whose nodes know each other", || {
+                let status = node.status().map_err(|error| error.to_string())?;
+                let states = NAMES.iter().map(|name| state_of(&status, name));
+                let is_joined = states.filter(|state| *state == "up").count() == 2
+                    && ["confirmed", "accepted"].contains(&status["standing"].as_str().unwrap());
+                if is_joined {
+                    Ok(())
+                } else {
+                    Err(status.to_string())
+                }
+            });
+        }
+    }
+
+    /// How many hints the other nodes keep for the node at `index`.
+    pub(crate) fn hints_for(&self, index: usize) -> u64 {
+        let name = self[index].name;
+        let others = self.nodes.iter().filter(|node| node.name != name);
+        others
+            .map(|node| hints_of(&node.status().unwrap(), name))
+            .sum()
+    }
+
+    /// Waits until nobody has a hint for a node any more, and its own store
+    /// has every write that was acknowledged.
+    pub(crate) fn until_caught_up(&self, index: usize, ledgers: &[Ledger]) {
+        until("hints to be delivered", || {
+            (self.hints_for(index) == 0).then_some(())
+        });
+        until_ok("a store with all acknowledged writes", || {
+            self[index].check_store(ledgers)
+        });
+        assert_eq!(self.hints_for(index), 0);
+    }
+}
+
+impl Index<usize> for Cluster {
+    type Output = Node;
+
+    fn index(&self, index: usize) -> &Node {
+        &self.nodes[index]
+    }
+}
+
+impl IndexMut<usize> for Cluster {
+    fn index_mut(&mut self, index: usize) -> &mut Node {
+        &mut self.nodes[index]
+    }
+}
+
+impl Node {
+    /// What starts the node, with more options.
+    pub(crate) fn command(&self, more: &[&str]) -> Command {
+        let url = format!("http://{}", self.place.address);
+        let timeout = format!("{TIMEOUT_SECONDS}s");
+        let program = match &self.place.launcher {
+            None => Command::new(PROGRAM),
+            Some(words) => {
+                let mut launcher = Command::new(&words[0]);
+                launcher.args(&words[1..]).arg(PROGRAM);
+                launcher
+            }
+        };
+        let mut command = kvorum_by(program, &["serve", "--url", &url, "--cluster", &self.list]);
+        command
+            .args([
+                "--memory",
+                "128MiB",
+                "--threads",
+                "2",
+                "--timeout",
+                &timeout,
+            ])
+            .arg("--data")
+            .arg(&self.data)
+            .args(&self.options)
+            .args(more);
+        command
+    }
+
+    /// Starts the node; it goes on with the log that it had.
+    pub(crate) fn spawn(&mut self, more: &[&str]) {
+        let mut log = OpenOptions::new();
+        let log = log.create(true).append(true).open(&self.log).unwrap();
+        self.process = Some(Process::spawn(self.command(more).stderr(log)));
+    }
+
+    /// Starts the node and waits until it answers.
+    pub(crate) fn start(&mut self, more: &[&str]) {
+        self.spawn(more);
+        self.until_up();
+    }
+
+    pub(crate) fn until_up(&mut self) {
+        let address = self.place.address;
+        self.process.as_mut().unwrap().until_up_at(address);
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.process.as_ref().unwrap().signal(signal);
+    }
+
+    /// Waits for the end of the process; gives its exit code.
+    pub(crate) fn end(&mut self) -> Option<i32> {
+        self.process.take().unwrap().end().code
+    }
+
+    /// Ends the node as the crash of its process would.
+    pub(crate) fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        assert_eq!(self.end(), None);
+    }
+
+    /// Ends the node in order.
+    pub(crate) fn stop(&mut self) {
+        self.signal(Signal::TERM);
+        assert_eq!(self.end(), Some(0));
+    }
+
+    pub(crate) fn connect(&self) -> io::Result<Connection> {
+        Connection::open(self.place.address)
+    }
+
+    /// The status page.
+    pub(crate) fn status(&self) -> io::Result<Value> {
+        let answer = self.connect()?.exchange("GET", "/v0/status", b"")?;
+        assert_eq!(answer.status, 200);
+        Ok(serde_json::from_slice(&answer.body).unwrap())
+    }
+
+    /// How this node sees the link to another one.
+    pub(crate) fn state_of(&self, peer: &str) -> String {
+        state_of(&self.status().unwrap(), peer).to_owned()
+    }
+
+    /// Waits until a line of the log has all these words.
+    pub(crate) fn until_logged(&self, words: &[&str]) {
+        until_ok(
+            &format!("{words:?} in a line of {}'s log", self.name),
+            || {
+                let log = std::fs::read_to_string(&self.log).unwrap();
+                let has_all = |line: &str| words.iter().all(|word| line.contains(word));
+                if log.lines().any(has_all) {
+                    Ok(())
+                } else {
+                    Err(log)
+                }
+            },
+        );
+    }
+
+    /// Whether the node's own store has every write that was acknowledged.
+    fn check_store(&self, ledgers: &[Ledger]) -> Result<(), String> {
+        let connected = self.connect();
+        let lines = connected.and_then(|mut connection| connection.lines("/v0/entities?start=0"));
+        let lines = lines.map_err(|error| error.to_string())?;
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let held: BTreeMap<_, _> = lines
+            .iter()
+            .map(|line| {
+                (
+                    text(&line["key"]),
+                    (text(&line["version"]), text(&line["value"])),
+                )
+            })
+            .collect();
+        for ledger in ledgers {
+            for place in 0..ledger.len() {
+                let held = held.get(&ledger.key(place));
+                let held =
+                    held.map(|(version, value)| (version.parse().unwrap(), value.as_bytes()));
+                ledger.check(place, held)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::print_stderr, reason = "the output of a test that failed")]
+    fn tell_log(&self) {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        eprintln!("--- the log of {} ---\n{log}", self.name);
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.nodes.iter().for_each(Node::tell_log);
+        }
+    }
+}
+
+/// Ports on an address of this machine that is the cluster's own: nobody else
+/// takes a port that a dead node leaves for a while.
+pub(crate) fn places() -> [Place; 3] {
+    static CLUSTERS: AtomicU8 = AtomicU8::new(1);
+    let process = (id() % 60_000) as u16 + 256;
+    let [high, low] = process.to_be_bytes();
+    let own = Ipv4Addr::new(127, high, low, CLUSTERS.fetch_add(1, Relaxed));
+    let listeners = [(); 3].map(|()| TcpListener::bind((IpAddr::V4(own), 0)).unwrap());
+    listeners.map(|listener| Place {
+        address: listener.local_addr().unwrap(),
+        launcher: None,
+    })
+}
+
+fn member<'a>(status: &'a Value, name: &str) -> &'a Value {
+    let members = status["cluster"].as_array().unwrap();
+    members
+        .iter()
+        .find(|member| member["name"] == name)
+        .unwrap()
+}
+
+fn state_of<'a>(status: &'a Value, name: &str) -> &'a str {
+    member(status, name)["state"].as_str().unwrap()
+}
+
+fn hints_of(status: &Value, name: &str) -> u64 {
+    member(status, name)["hints"].as_u64().unwrap()
+}
+
+/// The file of a secret.
+pub(crate) fn write_secret(folder: &Path, name: &str, secret: &str) -> String {
+    let file = folder.join(name);
+    std::fs::write(&file, secret).unwrap();
+    file.to_str().unwrap().to_owned()
+}

@@ -1,0 +1,103 @@
+//! Nodes that are killed, frozen and started again under load: the others do
+//! without them, and they catch up by themselves.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "these tests watch other processes, which share no seam with them"
+)]
+
+use crate::cluster::{Cluster, Node};
+use crate::ledger::Ledger;
+use crate::load::under_load;
+use crate::support::until_ok;
+use rustix::process::Signal;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+const CLIENTS: usize = 4;
+const KEYS: usize = 40;
+const VALUE_BYTES: usize = 200;
+
+/// How often all nodes crash at once.
+const CRASHES: usize = 2;
+
+fn ledgers() -> Vec<Ledger> {
+    (0..CLIENTS)
+        .map(|name| Ledger::new(name, KEYS, VALUE_BYTES))
+        .collect()
+}
+
+/// Takes the last node away under load on the others and brings it back: no
+/// request of the others fails after a second, and it gets all that it missed.
+pub(crate) fn last_node_is_missed_and_catches_up(
+    cluster: &mut Cluster,
+    away: impl FnOnce(&mut Node),
+    back: impl FnOnce(&mut Node),
+) {
+    let mut ledgers = ledgers();
+    let addresses: [SocketAddr; 2] = [0, 1].map(|index| cluster[index].place.address);
+    let mut disturbed = Instant::now();
+    let watch = under_load(&mut ledgers, &addresses, |watch| {
+        watch.go_on(Duration::ZERO, 200);
+        disturbed = Instant::now();
+        away(&mut cluster[2]);
+        // All keys are written meanwhile, and the first second passes.
+        watch.go_on(Duration::from_millis(1_500), 4 * (CLIENTS * KEYS) as u64);
+        assert!(cluster.hints_for(2) > 0, "nothing was kept for it");
+        back(&mut cluster[2]);
+        watch.go_on(Duration::from_millis(500), 200);
+    });
+    watch.assert_served(disturbed);
+    cluster.until_caught_up(2, &ledgers);
+}
+
+#[test]
+fn a_killed_node_is_not_missed_and_catches_up() {
+    let mut cluster = Cluster::start();
+    last_node_is_missed_and_catches_up(&mut cluster, Node::kill, |node| node.start(&[]));
+}
+
+#[test]
+fn a_frozen_node_is_not_missed_and_catches_up() {
+    let mut cluster = Cluster::start();
+    last_node_is_missed_and_catches_up(
+        &mut cluster,
+        |node| node.signal(Signal::STOP),
+        |node| node.signal(Signal::CONT),
+    );
+}
+
+#[test]
+fn every_acknowledged_write_survives_a_crash_of_all_nodes() {
+    let mut cluster = Cluster::start();
+    let addresses = [0, 1, 2].map(|index| cluster[index].place.address);
+    let mut ledgers = ledgers();
+    for crash in 0..CRASHES {
+        under_load(&mut ledgers, &addresses, |watch| {
+            watch.go_on(Duration::ZERO, 500 + 300 * crash as u64);
+            for node in &cluster.nodes {
+                node.signal(Signal::KILL);
+            }
+        });
+        for node in &mut cluster.nodes {
+            assert_eq!(node.end(), None);
+        }
+        cluster.start_all();
+        for (index, ledger) in ledgers.iter().enumerate() {
+            let mut connection = cluster[index % 3].connect().unwrap();
+            for place in 0..ledger.len() {
+                // A link may yet have to be set up again; nothing else may be amiss.
+                until_ok("a quorum", || {
+                    match ledger
+                        .read(&mut connection, place, "&ack=2&from=3")
+                        .unwrap()
+                    {
+                        None => Ok(()),
+                        Some(504) => Err(504),
+                        Some(status) => panic!("a read was answered {status}"),
+                    }
+                });
+            }
+        }
+    }
+}

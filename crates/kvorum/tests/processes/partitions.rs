@@ -1,0 +1,62 @@
+//! A node that is cut off from the others: they go on, it does not, and once
+//! it is back it gets what it missed.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "these tests watch other processes, which share no seam with them"
+)]
+
+use crate::cluster::{Cluster, Node, Place, TIMEOUT_SECONDS, write_secret};
+use crate::namespaces::Network;
+use crate::outages::last_node_is_missed_and_catches_up;
+use std::time::{Duration, Instant};
+
+/// What a busy machine may add to a time limit.
+const SLACK: Duration = Duration::from_secs(3);
+
+/// Requests with a quorum end in 504, within their deadline.
+fn assert_cut_off(node: &Node) {
+    let mut connection = node.connect().unwrap();
+    for method in ["PUT", "GET"] {
+        let begin = Instant::now();
+        let target = "/v0/entity?id=cut-off&ack=2&from=3";
+        let answer = connection.exchange(method, target, b"").unwrap();
+        assert_eq!(answer.status, 504, "{method}");
+        assert!(begin.elapsed() < Duration::from_secs(TIMEOUT_SECONDS) + SLACK);
+    }
+    // What it has itself it can still give.
+    let alone = connection.exchange("GET", "/v0/entity?id=0-0&ack=1&from=3", b"");
+    assert_eq!(alone.unwrap().status, 200);
+}
+
+#[test]
+fn a_node_that_is_cut_off_is_not_missed_and_catches_up() {
+    let network = match Network::new() {
+        Ok(network) => network,
+        Err(reason) => {
+            eprintln!(
+                "skipped: this takes network namespaces and the rights to make them: {reason}"
+            );
+            return;
+        }
+    };
+    network.switch.within(|| {
+        let mut cluster = Cluster::new([0, 1, 2].map(|index| Place {
+            address: (Network::address(index), 8080).into(),
+            launcher: Some(network.hosts[index].launcher()),
+        }));
+        let secret = write_secret(cluster.folder.path(), "secret", "the secret of all nodes\n");
+        for node in &mut cluster.nodes {
+            node.options = vec!["--cluster-secret-file".to_owned(), secret.clone()];
+        }
+        cluster.start_all();
+        last_node_is_missed_and_catches_up(
+            &mut cluster,
+            |node| {
+                network.cut(2);
+                network.hosts[2].within(|| assert_cut_off(node));
+            },
+            |_| network.join(2),
+        );
+    });
+}

@@ -5,8 +5,10 @@
 //! budgets. One acceptor hands each connection to the runtime that has the
 //! fewest; to let the kernel spread them would leave few connections uneven.
 
+use crate::config::NodeConfig;
 use crate::context::Context;
 use crate::http::connection;
+use crate::http::progress::Admits;
 use crate::peer::{TcpTransport, Transport};
 use crate::shared::Shared;
 use std::io;
@@ -29,11 +31,68 @@ const ARRIVALS_MAX: usize = 256;
 /// How long the acceptor rests when the system gives it no connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
+/// How many connections beyond the bound each runtime takes of each peer: one
+/// that it keeps, and room for strangers that are shown out.
+const PEER_CONNECTIONS: usize = 4;
+
+/// The places of connections. Clients can take all that the configuration
+/// allows; a few beyond those are left for peers, so that a node full of
+/// clients still is one of its cluster.
+#[derive(Clone)]
+struct Places {
+    all: Arc<Semaphore>,
+    peers_only: Arc<Semaphore>,
+}
+
+/// The place of a connection, until it ends.
+struct ConnectionPlace {
+    admits: Admits,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Places {
+    fn new(config: &NodeConfig) -> Self {
+        let peers = usize::from(config.members.count() - 1);
+        Self {
+            all: Arc::new(Semaphore::new(config.connections_max)),
+            peers_only: Arc::new(Semaphore::new(peers * config.threads * PEER_CONNECTIONS)),
+        }
+    }
+
+    /// Waits for a place, if need be for one that only a peer may have.
+    async fn take(&self) -> Option<ConnectionPlace> {
+        let (all, peers_only) = (Arc::clone(&self.all), Arc::clone(&self.peers_only));
+        let (admits, permit) = tokio::select! {
+            biased;
+            permit = all.acquire_owned() => (Admits::All, permit),
+            permit = peers_only.acquire_owned() => (Admits::Peers, permit),
+        };
+        Some(ConnectionPlace {
+            admits,
+            _permit: permit.ok()?,
+        })
+    }
+
+    /// The same place, or a better one that has become free meanwhile.
+    fn improve(&self, place: ConnectionPlace) -> ConnectionPlace {
+        if place.admits == Admits::All {
+            return place;
+        }
+        match Arc::clone(&self.all).try_acquire_owned() {
+            Ok(permit) => ConnectionPlace {
+                admits: Admits::All,
+                _permit: permit,
+            },
+            Err(_) => place,
+        }
+    }
+}
+
 /// A connection on its way from the acceptor to a runtime.
 struct Arrival {
     stream: std::net::TcpStream,
     /// The connection's place among all, until it ends.
-    _place: OwnedSemaphorePermit,
+    place: ConnectionPlace,
     /// Counts at its runtime, until it ends.
     _load: Load,
 }
@@ -85,7 +144,7 @@ pub(crate) fn start(
             move |scheduler, ()| run(scheduler, shared, number, arrivals, stop),
         )?);
     }
-    let places = Arc::new(Semaphore::new(shared.config.connections_max));
+    let places = Places::new(&shared.config);
     let stop = stop.clone();
     threads.push(spawn(
         "acceptor".to_owned(),
@@ -191,11 +250,11 @@ fn begin(context: &Rc<Context>, arrival: Arrival) {
         // Moved in whole, so that it counts until the connection has ended.
         let Arrival {
             stream,
-            _place,
+            place,
             _load,
         } = arrival;
         match TcpStream::from_std(stream) {
-            Ok(stream) => connection::serve(context, stream).await,
+            Ok(stream) => connection::serve(context, stream, place.admits).await,
             Err(error) => tracing::warn!(%error, "cannot take a connection"),
         }
     });
@@ -205,22 +264,22 @@ fn begin(context: &Rc<Context>, arrival: Arrival) {
 async fn accept_all(
     listeners: Vec<TcpListener>,
     targets: Vec<Target>,
-    places: Arc<Semaphore>,
+    places: Places,
     mut stop: watch::Receiver<bool>,
 ) {
     let targets = Rc::new(targets);
     for listener in listeners {
-        tokio::task::spawn_local(accept(listener, Rc::clone(&targets), Arc::clone(&places)));
+        tokio::task::spawn_local(accept(listener, Rc::clone(&targets), places.clone()));
     }
     // An error means that the node is gone, which stops it as well. The
     // listeners are closed as the tasks are dropped, with the runtime.
     let _stopped = stop.wait_for(|stop| *stop).await.is_ok();
 }
 
-async fn accept(listener: TcpListener, targets: Rc<Vec<Target>>, places: Arc<Semaphore>) {
+async fn accept(listener: TcpListener, targets: Rc<Vec<Target>>, places: Places) {
     loop {
         // The place comes first: what the node cannot serve stays with the kernel.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+        let Some(place) = places.take().await else {
             return;
         };
         let stream = match listener.accept().await {
@@ -231,7 +290,7 @@ async fn accept(listener: TcpListener, targets: Rc<Vec<Target>>, places: Arc<Sem
                 continue;
             }
         };
-        if let Err(error) = hand_over(stream, place, &targets).await {
+        if let Err(error) = hand_over(stream, places.improve(place), &targets).await {
             tracing::debug!(%error, "a connection was lost on its way in");
         }
     }
@@ -239,7 +298,7 @@ async fn accept(listener: TcpListener, targets: Rc<Vec<Target>>, places: Arc<Sem
 
 async fn hand_over(
     stream: TcpStream,
-    place: OwnedSemaphorePermit,
+    place: ConnectionPlace,
     targets: &[Target],
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
@@ -251,7 +310,7 @@ async fn hand_over(
     };
     let arrival = Arrival {
         stream: stream.into_std()?,
-        _place: place,
+        place,
         _load: Load::on(&target.connections),
     };
     target

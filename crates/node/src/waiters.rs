@@ -7,7 +7,7 @@
 //! may ask several replicas.
 //!
 //! ```text
-//! ticket = generation: 34 bits | tag: 10 bits | place: 20 bits
+//! ticket = generation: 30 bits | tag: 10 bits | place: 24 bits
 //! ```
 //!
 //! Deadlines cost no timer each: the runtime sweeps the slab now and then
@@ -24,7 +24,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-const PLACE_BITS: u32 = 20;
+const PLACE_BITS: u32 = 24;
+// Requests in flight, four stragglers each, and as many again for peers and hints.
+const _: () = assert!(8 * *crate::config::bounds::COUNTS.end() < 1 << PLACE_BITS);
 const TAG_BITS: u32 = 10;
 
 /// Which of a request's answers one is; below 1024.

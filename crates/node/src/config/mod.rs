@@ -60,7 +60,8 @@ pub struct NodeConfig {
     pub requests_in_flight_max: usize,
     /// Requests that may wait to be worked on; more are refused. Default: 1024.
     pub requests_queued_max: usize,
-    /// Open connections; more wait in the listen queue. Default: one for each
+    /// Open connections of clients and peers; more wait in the listen queue. A
+    /// node with peers refuses some of those, to let peers in. Default: one for each
     /// 32 KiB of memory, between 256 and 16,384.
     pub connections_max: usize,
     /// Ranges that are streamed at a time; more are refused. `None`: as

@@ -8,6 +8,7 @@ use crate::replica::answer_of;
 use crate::waiters::{Tag, Wait};
 use bytes::Bytes;
 use cluster::{Miss, Ranking, Read, ReadAction, ReadActions, ReadEvent, Replicas, Verdict};
+use lsm::Entry;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -56,9 +57,9 @@ struct Reading {
     key: Bytes,
     wait: Wait,
     deadline: Duration,
-    /// When to ask one more, and whom it is instead of.
-    hedge: Option<(tokio::time::Instant, u8)>,
-    /// What a long value counts for that came from the local disk.
+    /// When to ask one more, and whom it is instead of: of each replica asked.
+    hedges: SmallVec<[(tokio::time::Instant, u8); 2]>,
+    /// What the freshest version counts for, if its value is long.
     share: Option<Share>,
     /// Whether the machine has nothing left to do.
     is_done: bool,
@@ -89,7 +90,7 @@ impl Coordinator {
             key: Bytes::copy_from_slice(key),
             wait: self.waiters.register(deadline),
             deadline,
-            hedge: None,
+            hedges: SmallVec::new(),
             share: None,
             is_done: false,
         };
@@ -103,16 +104,7 @@ impl Coordinator {
         match verdict {
             Verdict::Enough { acks } => {
                 let entry = reading.machine.freshest().cloned();
-                let share = match reading.share.take() {
-                    Some(share) => Some(share),
-                    None => {
-                        let value_bytes =
-                            entry.as_ref().map_or(0, |entry| entry.value_bytes().len());
-                        let answers = &self.replica.answers;
-                        let taken = answers.take_for_value(value_bytes);
-                        taken.map_err(|Refused| Failure::Overloaded)?
-                    }
-                };
+                let share = reading.share.take();
                 if !reading.is_done {
                     reading.finish();
                 }
@@ -139,13 +131,13 @@ impl Coordinator {
 impl Reading {
     /// Waits for what comes next, and does what follows from it.
     async fn next(&mut self) -> Option<Verdict> {
-        let event = match self.hedge {
+        let event = match self.hedges.iter().min().copied() {
             Some((at, place)) => {
                 tokio::select! {
                     biased;
                     answer = self.wait.next() => self.event_of(answer),
                     () = tokio::time::sleep_until(at) => {
-                        self.hedge = None;
+                        self.hedges.retain(|(_, slow)| *slow != place);
                         if !self.coordinator.hedging.spend() {
                             return None;
                         }
@@ -195,11 +187,11 @@ impl Reading {
         let Some(node) = self.ranking.get(usize::from(place)).copied() else {
             return missed(Miss::Failed);
         };
-        let coordinator = &self.coordinator;
+        let coordinator = Rc::clone(&self.coordinator);
         let ticket = self.wait.ticket_for(Tag::from(place));
         if coordinator.peers.is_own(node) {
             return match coordinator.replica.read_cached(&self.key) {
-                Some(Ok(entry)) => Some(ReadEvent::Answered { place, entry }),
+                Some(Ok(entry)) => Some(self.answered(place, entry, None)),
                 Some(Err(why)) => missed(why),
                 None => match coordinator.replica.read(&self.key, ticket) {
                     Ok(()) => None,
@@ -213,11 +205,31 @@ impl Reading {
         }
         if let Some(delay) = coordinator.peers.hedge_delay(node) {
             let at = tokio::time::Instant::now() + delay;
-            if self.hedge.is_none_or(|(known, _)| at < known) {
-                self.hedge = Some((at, place));
-            }
+            self.hedges.push((at, place));
         }
         None
+    }
+
+    /// A replica's answer. A long value counts from here on, wherever it comes
+    /// from: so those that wait for the answers of further replicas are bounded.
+    fn answered(&mut self, place: u8, entry: Option<Entry>, share: Option<Share>) -> ReadEvent {
+        let rank = entry.as_ref().map(Entry::rank);
+        if rank > self.machine.freshest().map(Entry::rank) {
+            let value_bytes = entry.as_ref().map_or(0, |entry| entry.value_bytes().len());
+            let answers = &self.coordinator.replica.answers;
+            let counted = match share {
+                Some(share) => Ok(Some(share)),
+                None => answers.take_for_value(value_bytes),
+            };
+            match counted {
+                Ok(share) => self.share = share,
+                Err(Refused) => {
+                    let why = Miss::Overloaded;
+                    return ReadEvent::Missed { place, why };
+                }
+            }
+        }
+        ReadEvent::Answered { place, entry }
     }
 
     /// Writes the freshest version to a replica that has an older one or none.
@@ -228,6 +240,10 @@ impl Reading {
         coordinator.metrics.coordination.repairs.add(1);
         let ticket = self.wait.ticket_for(REPAIR | Tag::from(place));
         if coordinator.peers.is_own(node) {
+            // As with a peer's write: a broken clock must not reach this store.
+            if !coordinator.stamping.observe(entry.timestamp()) {
+                return Err(Miss::Refused);
+            }
             coordinator.replica.write(entry, None, ticket);
             return Ok(());
         }
@@ -240,14 +256,13 @@ impl Reading {
             return ReadEvent::Deadline;
         };
         let place = (tag & Tag::from(u8::MAX)) as u8;
-        if self.hedge.is_some_and(|(_, slow)| slow == place) {
-            self.hedge = None;
-        }
-        if let Completion::Read(Ok((_, share))) = &mut completion {
-            self.share = share.take();
-        }
+        self.hedges.retain(|(_, slow)| *slow != place);
+        let share = match &mut completion {
+            Completion::Read(Ok((_, share))) => share.take(),
+            _ => None,
+        };
         match (answer_of(Some(completion)), tag & REPAIR != 0) {
-            (PeerAnswer::Found(entry), false) => ReadEvent::Answered { place, entry },
+            (PeerAnswer::Found(entry), false) => self.answered(place, entry, share),
             (PeerAnswer::Missed(why), false) => ReadEvent::Missed { place, why },
             (PeerAnswer::Stored { .. }, false) => ReadEvent::Missed {
                 place,
@@ -269,8 +284,15 @@ impl Reading {
         if coordinator.stragglers.get() >= coordinator.stragglers_max {
             return;
         }
+        // The client's answer counts for itself; so does what is held from here on.
+        let freshest = self.machine.freshest();
+        let value_bytes = freshest.map_or(0, |entry| entry.value_bytes().len());
+        match coordinator.replica.answers.take_for_value(value_bytes) {
+            Ok(share) => self.share = share,
+            Err(Refused) => return,
+        }
         coordinator.stragglers.set(coordinator.stragglers.get() + 1);
-        self.hedge = None;
+        self.hedges.clear();
         tokio::task::spawn_local(async move {
             while !self.is_done {
                 self.next().await;

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::http::channel::{Channel, SCRATCH_BYTES, Socket};
-use crate::http::progress::{Phase, Progress};
+use crate::http::progress::{Admits, Phase, Progress};
 use bytes::Bytes;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -39,8 +39,8 @@ enum End {
 /// place, its share of the memory, its wait) gives back what it took as it is
 /// dropped. What is shared between connections is only ever changed in steps
 /// that cannot panic half way.
-pub(crate) async fn serve(context: Rc<Context>, stream: TcpStream) {
-    let progress = Rc::new(Progress::new(Rc::clone(&context.now)));
+pub(crate) async fn serve(context: Rc<Context>, stream: TcpStream, admits: Admits) {
+    let progress = Rc::new(Progress::new(Rc::clone(&context.now), admits));
     let registered = context.register(&progress);
     let channel = Channel::new(stream, Rc::clone(&context.scratch), Rc::clone(&progress));
     match drive(&context, &channel).await {

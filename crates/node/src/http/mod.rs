@@ -33,7 +33,7 @@ use hyper::header::{CONNECTION, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
 use problem::Problem;
-use progress::Progress;
+use progress::{Admits, Progress};
 use route::{Resource, Verb};
 use std::rc::Rc;
 use std::time::Duration;
@@ -58,7 +58,8 @@ pub(crate) async fn answer(
         }
     };
     let mut response = answered.unwrap_or_else(Problem::into_response);
-    if !body.is_ended() && !body.discard(progress).await {
+    let shows_out = progress.admits() == Admits::Peers && !progress.is_upgraded();
+    if shows_out || (!body.is_ended() && !body.discard(progress).await) {
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
         progress.linger();
@@ -81,6 +82,9 @@ async fn dispatch(
     began: Duration,
 ) -> Result<Response<ResponseBody>, Problem> {
     let resource = Resource::at(head.uri.path()).ok_or_else(Problem::unknown_path)?;
+    if progress.admits() == Admits::Peers && resource != Resource::Peer {
+        return Err(Problem::overloaded());
+    }
     let verb = resource
         .verb(&head.method)
         .ok_or_else(|| Problem::method_not_allowed(resource.allow()))?;

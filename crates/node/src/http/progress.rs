@@ -28,6 +28,18 @@ pub(crate) struct Patience {
     pub(crate) stall: Duration,
 }
 
+/// How long a connection that is kept for a peer may take to ask for that.
+const PEER_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whom a connection's place is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admits {
+    /// Anybody.
+    All,
+    /// Peers: all other places are taken.
+    Peers,
+}
+
 /// What a connection is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -64,6 +76,7 @@ fn body_bytes_min(span: Duration) -> u128 {
 pub(crate) struct Progress {
     /// The runtime's coarse time.
     now: Rc<Cell<Duration>>,
+    admits: Admits,
     phase: Cell<Phase>,
     since: Cell<Duration>,
     received_bytes: Cell<u64>,
@@ -85,8 +98,9 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// A connection that was just opened, under the clock `now`.
-    pub(crate) fn new(now: Rc<Cell<Duration>>) -> Self {
+    pub(crate) fn new(now: Rc<Cell<Duration>>, admits: Admits) -> Self {
         Self {
+            admits,
             since: Cell::new(now.get()),
             now,
             phase: Cell::new(Phase::Idle),
@@ -99,6 +113,11 @@ impl Progress {
             is_cut: Cell::new(false),
             waker: RefCell::new(None),
         }
+    }
+
+    /// Whom the connection's place is for.
+    pub(crate) fn admits(&self) -> Admits {
+        self.admits
     }
 
     /// Something begins.
@@ -191,6 +210,7 @@ impl Progress {
         }
         let taken = now.saturating_sub(self.since.get());
         match self.phase.get() {
+            Phase::Idle | Phase::Head if self.admits == Admits::Peers => taken >= PEER_PATIENCE,
             Phase::Idle => taken >= patience.idle,
             Phase::Head => taken >= patience.head,
             // Bounded by the request's own deadline.
@@ -267,7 +287,7 @@ mod tests {
     }
 
     fn progress() -> Progress {
-        Progress::new(Rc::new(Cell::new(at(100))))
+        Progress::new(Rc::new(Cell::new(at(100))), Admits::All)
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Clients that are slow, silent or rude.
 
 use crate::support::{Client, config, start_with};
+use cluster::{Member, Members, NodeUrl};
 use node::Node;
 use std::time::Duration;
 
@@ -137,4 +138,35 @@ fn connections_beyond_the_bound_wait_for_one_to_end() {
     second.send("GET /v0/status HTTP/1.1\r\nhost: a\r\n\r\n");
     drop(first);
     assert_eq!(second.reply_to("GET").status, 200);
+}
+
+#[test]
+fn a_node_full_of_clients_still_takes_its_peers() {
+    let urls: [NodeUrl; 2] =
+        ["http://127.0.0.1:7301", "http://127.0.0.1:7302"].map(|url| url.parse().unwrap());
+    let mut config = config();
+    config.members = Members::new(urls.clone().map(Member::unnamed).to_vec(), &urls[0]).unwrap();
+    config.listen = vec!["127.0.0.1:0".parse().unwrap()];
+    config.connections_max = 1;
+    let node = start_with(config);
+    let mut first = Client::connect(&node);
+    assert_eq!(first.get("/v0/status").status, 200);
+
+    let mut refused = Client::connect(&node);
+    let reply = refused.get("/v0/status");
+    assert_eq!(reply.status, 503);
+    assert_eq!(reply.header("connection"), Some("close"));
+    refused.assert_closed();
+    let mut silent = Client::connect(&node);
+    silent.assert_closed();
+    let mut peer = Client::connect(&node);
+    peer.send(
+        "GET /v0/peer HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: kvorum-peer/1\r\n\r\n",
+    );
+    assert_eq!(peer.head().0, 101);
+    assert_eq!(first.get("/v0/status").status, 200);
+
+    drop(first);
+    // The node hears of it in its own time.
+    while Client::connect(&node).get("/v0/status").status != 200 {}
 }

@@ -6,7 +6,6 @@
 
 use clap::ValueEnum;
 use cluster::{Member, MemberError, NodeUrl, NodeUrlError};
-use node::ReplicasDefault;
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -160,7 +159,7 @@ impl fmt::Display for Filter {
 
 /// How many replicas must answer, of how many: `2/3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Replicas(pub(crate) ReplicasDefault);
+pub(crate) struct Replicas(pub(crate) cluster::Replicas);
 
 impl FromStr for Replicas {
     type Err = String;
@@ -169,11 +168,11 @@ impl FromStr for Replicas {
         let pair = text.split_once('/').and_then(|(ack, from)| {
             let ack = ack.parse().ok()?;
             let from = from.parse().ok()?;
-            Some(ReplicasDefault { ack, from })
+            cluster::Replicas::new(ack, from)
         });
         match pair {
-            Some(pair) if (1..=pair.from).contains(&pair.ack) => Ok(Self(pair)),
-            _ => Err("write ACK/FROM, two whole numbers with 1 <= ACK <= FROM: 2/3".to_owned()),
+            Some(pair) => Ok(Self(pair)),
+            None => Err("write ACK/FROM, two whole numbers with 1 <= ACK <= FROM: 2/3".to_owned()),
         }
     }
 }
@@ -390,7 +389,7 @@ mod tests {
 
     #[test]
     fn replicas() {
-        let pair = ReplicasDefault { ack: 2, from: 3 };
+        let pair = cluster::Replicas { ack: 2, from: 3 };
         assert_eq!("2/3".parse(), Ok(Replicas(pair)));
         for text in ["", "2", "0/3", "4/3", "2/3/4", "a/b", "1/256"] {
             assert!(text.parse::<Replicas>().is_err(), "{text}");

@@ -42,8 +42,6 @@ mod stamping;
 mod submissions;
 mod waiters;
 
-pub use config::{
-    ConfigError, MEMORY_BYTES_MIN, MemorySplit, NodeConfig, ReplicasDefault, Secret, bounds,
-};
+pub use config::{ConfigError, MEMORY_BYTES_MIN, MemorySplit, NodeConfig, Secret, bounds};
 pub use node::{Node, Seams, StartError};
 pub use peer::{Dialing, PeerAddress, Stream, TcpTransport, Transport};

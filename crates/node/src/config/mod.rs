@@ -14,7 +14,7 @@ mod validation;
 pub use memory::MemorySplit;
 pub use secret::Secret;
 
-use cluster::{Members, NodeUrl};
+use cluster::{Members, NodeUrl, Replicas};
 use lsm::{Compression, Durability};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -22,15 +22,6 @@ use std::time::Duration;
 
 /// The least memory that a node can be given, in bytes.
 pub const MEMORY_BYTES_MIN: u64 = 128 << 20;
-
-/// The defaults of `ack` and `from` that an operator chose for all requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReplicasDefault {
-    /// How many replicas must answer.
-    pub ack: u8,
-    /// How many replicas a key has.
-    pub from: u8,
-}
 
 /// What can be set of a node. All durations are real time; all sizes are bytes.
 #[derive(Clone, Debug)]
@@ -96,7 +87,7 @@ pub struct NodeConfig {
     /// Space kept free for deletes and compaction when the disk is full. Default: 64 MiB.
     pub disk_reserve_bytes: u64,
     /// `ack` and `from` where a request gives neither; `None`: all nodes and their quorum.
-    pub replicas_default: Option<ReplicasDefault>,
+    pub replicas_default: Option<Replicas>,
     /// The secret by which the nodes of the cluster know each other. Only where
     /// all of them are on this machine, or this one is alone, can it be `None`.
     pub cluster_secret: Option<Secret>,

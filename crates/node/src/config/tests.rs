@@ -143,7 +143,7 @@ fn the_default_pair_fits_the_number_of_nodes() {
         (1, 4, Some("the number of nodes, which is 3")),
     ] {
         let mut config = member(&ONE_MACHINE);
-        config.replicas_default = Some(ReplicasDefault { ack, from });
+        config.replicas_default = Some(Replicas { ack, from });
         match word {
             None => assert_eq!(config.validate(), Ok(()), "{ack}/{from}"),
             Some(word) => {
@@ -154,7 +154,7 @@ fn the_default_pair_fits_the_number_of_nodes() {
         }
     }
     let mut config = alone();
-    config.replicas_default = Some(ReplicasDefault { ack: 1, from: 2 });
+    config.replicas_default = Some(Replicas { ack: 1, from: 2 });
     assert!(config.validate().is_err());
 }
 

@@ -1,6 +1,7 @@
 //! What a configuration cannot be.
 
 use super::{ConfigError, NodeConfig, bounds};
+use cluster::Replicas;
 
 impl NodeConfig {
     /// Checks everything that can be checked without starting.
@@ -87,7 +88,7 @@ impl NodeConfig {
             let nodes = self.members.count();
             check(
                 "replicas_default",
-                (1..=pair.from).contains(&pair.ack),
+                Replicas::new(pair.ack, pair.from).is_some(),
                 "ack is at least 1 and at most from",
             )?;
             check(

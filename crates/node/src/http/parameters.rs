@@ -5,7 +5,6 @@
 //! that is not exactly right is refused, with a text that names the parameter
 //! and says what to do: a typing error must not become another key.
 
-use crate::config::ReplicasDefault;
 use cluster::Replicas;
 use lsm::KEY_BYTES_MAX;
 use smallvec::SmallVec;
@@ -45,7 +44,7 @@ pub(crate) struct ReplicaRules {
     /// The number of nodes.
     pub(crate) nodes: u8,
     /// What the operator chose where a request says nothing.
-    pub(crate) default: Option<ReplicasDefault>,
+    pub(crate) default: Option<Replicas>,
 }
 
 /// A parameter that cannot be.
@@ -459,7 +458,7 @@ mod tests {
 
     #[test]
     fn what_is_not_given_of_the_replicas_is_filled_in() {
-        let chosen = Some(ReplicasDefault { ack: 1, from: 3 });
+        let chosen = Some(Replicas { ack: 1, from: 3 });
         for (query, nodes, default, ack, from) in [
             ("id=a", 1, None, 1, 1),
             ("id=a", 2, None, 2, 2),

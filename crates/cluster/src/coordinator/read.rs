@@ -122,7 +122,9 @@ enum Replica {
     Answered { holds: Version, said: Fate },
     /// It has answered `said`, and is being written this version.
     Repairing { with: Version, said: Fate },
-    /// It has not answered, or could not be repaired.
+    /// It has answered, with an older version, and could not be repaired.
+    Unrepaired(Miss),
+    /// It has not answered.
     Missed(Miss),
 }
 
@@ -175,7 +177,7 @@ impl Read {
             }
             ReadEvent::RepairMissed { place, why } => {
                 if let Some(replica @ Replica::Repairing { .. }) = self.place(place) {
-                    *replica = Replica::Missed(why);
+                    *replica = Replica::Unrepaired(why);
                 }
             }
             ReadEvent::Slow { place } => {
@@ -200,7 +202,7 @@ impl Read {
         self.places.iter().map(|replica| match replica {
             Replica::Untried | Replica::Asked => Fate::Missed(Miss::Timeout),
             Replica::Answered { said, .. } | Replica::Repairing { said, .. } => *said,
-            Replica::Missed(why) => Fate::Missed(*why),
+            Replica::Unrepaired(why) | Replica::Missed(why) => Fate::Missed(*why),
         })
     }
 
@@ -246,13 +248,20 @@ impl Read {
     /// Ends the wait for answers and repairs.
     fn end(&mut self, actions: &mut ReadActions) {
         for replica in &mut self.places {
-            if let Replica::Asked | Replica::Repairing { .. } = replica {
-                *replica = Replica::Missed(Miss::Timeout);
+            match replica {
+                Replica::Asked => *replica = Replica::Missed(Miss::Timeout),
+                Replica::Repairing { .. } => *replica = Replica::Unrepaired(Miss::Timeout),
+                _ => {}
             }
         }
         if self.stage == Stage::Gathering {
             let acks = self.answers();
-            self.reply(Verdict::NotEnough { acks }, actions);
+            let verdict = if self.is_mended() {
+                Verdict::Enough { acks }
+            } else {
+                self.not_enough()
+            };
+            self.reply(verdict, actions);
         }
     }
 
@@ -264,11 +273,14 @@ impl Read {
             let acks = self.answers();
             if self.is_mended() {
                 self.reply(Verdict::Enough { acks }, actions);
-            } else if acks + self.asked() < ack {
-                self.reply(Verdict::NotEnough { acks }, actions);
             } else if acks >= ack {
                 self.repair_own(actions);
                 self.repair_beyond(actions);
+            }
+            // Too few answers can come, or too few could be mended.
+            let is_hopeless = acks + self.asked() < ack || self.asked() + self.repairing() == 0;
+            if self.stage == Stage::Gathering && is_hopeless {
+                self.reply(self.not_enough(), actions);
             }
         }
         if self.stage == Stage::Replied {
@@ -280,14 +292,21 @@ impl Read {
         }
     }
 
+    /// One that could not be repaired is no answer where too few are.
+    fn not_enough(&self) -> Verdict {
+        let acks = self.answers() - self.unrepaired();
+        Verdict::NotEnough { acks }
+    }
+
     fn reply(&mut self, verdict: Verdict, actions: &mut ReadActions) {
         self.stage = Stage::Replied;
         actions.push(ReadAction::Reply(verdict));
     }
 
-    /// Asks until enough replicas are in hand, or none is left.
+    /// Asks until enough replicas are in hand, or none is left. One that could
+    /// not be repaired is of no help to those that must hold the version.
     fn ask(&mut self, actions: &mut ReadActions) {
-        while self.answers() + self.asked() < self.wanted
+        while self.answers() - self.unrepaired() + self.asked() < self.wanted
             && let Some(place) = self.untried.next()
         {
             if let Some(replica @ Replica::Untried) = self.place(place) {
@@ -297,11 +316,19 @@ impl Read {
         }
     }
 
-    /// Whether `ack` answers are as they should be: fresh, or not to be repaired.
+    /// Whether `ack` answers are as they should be: fresh, or not to be
+    /// repaired; and as many replicas hold the freshest version as must. Once a
+    /// majority holds it, one that cannot be repaired is an answer like others.
     fn is_mended(&self) -> bool {
         let beyond = self.places.iter().skip(self.copies());
         let left_alone = beyond.filter(|replica| replica.is_stale()).count() as u8;
-        self.fresh() >= self.holders_min() && self.fresh() + left_alone >= self.replicas.ack
+        let fresh = self.fresh();
+        let spared = if fresh > self.replicas.from / 2 {
+            self.unrepaired()
+        } else {
+            0
+        };
+        fresh >= self.holders_min() && fresh + left_alone + spared >= self.replicas.ack
     }
 
     /// Repairs what is stale on the places that the freshest version belongs on.
@@ -360,9 +387,13 @@ impl Read {
         self.count(|replica| {
             matches!(
                 replica,
-                Replica::Answered { .. } | Replica::Repairing { .. }
+                Replica::Answered { .. } | Replica::Repairing { .. } | Replica::Unrepaired(_)
             )
         })
+    }
+
+    fn unrepaired(&self) -> u8 {
+        self.count(|replica| matches!(replica, Replica::Unrepaired(_)))
     }
 
     fn repairing(&self) -> u8 {

@@ -57,12 +57,29 @@ struct Reading {
     key: Bytes,
     wait: Wait,
     deadline: Duration,
-    /// When to ask one more, and whom it is instead of: of each replica asked.
-    hedges: SmallVec<[(tokio::time::Instant, u8); 2]>,
+    /// When to ask one more, of each replica that is waited for.
+    hedges: SmallVec<[Hedge; 2]>,
     /// What the freshest version counts for, if its value is long.
     share: Option<Share>,
     /// Whether the machine has nothing left to do.
     is_done: bool,
+}
+
+/// When to ask one replica more, and instead of which.
+#[derive(Clone, Copy)]
+struct Hedge {
+    at: tokio::time::Instant,
+    place: u8,
+    reason: HedgeReason,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HedgeReason {
+    /// The replica is slower than it uses to be: the budget decides.
+    Slow,
+    /// Half of the time is over. Without another replica the request fails,
+    /// so that is asked in any case.
+    HalfTime,
 }
 
 impl Coordinator {
@@ -131,14 +148,16 @@ impl Coordinator {
 impl Reading {
     /// Waits for what comes next, and does what follows from it.
     async fn next(&mut self) -> Option<Verdict> {
-        let event = match self.hedges.iter().min().copied() {
-            Some((at, place)) => {
+        let event = match self.hedges.iter().min_by_key(|hedge| hedge.at).copied() {
+            Some(hedge) => {
+                let place = hedge.place;
                 tokio::select! {
                     biased;
                     answer = self.wait.next() => self.event_of(answer),
-                    () = tokio::time::sleep_until(at) => {
-                        self.hedges.retain(|(_, slow)| *slow != place);
-                        if !self.coordinator.hedging.spend() {
+                    () = tokio::time::sleep_until(hedge.at) => {
+                        self.hedges.retain(|hedge| hedge.place != place);
+                        if hedge.reason == HedgeReason::Slow && !self.coordinator.hedging.spend() {
+                            self.hedge_at_half_time(place);
                             return None;
                         }
                         self.coordinator.metrics.coordination.hedges.add(1);
@@ -194,7 +213,10 @@ impl Reading {
                 Some(Ok(entry)) => Some(self.answered(place, entry, None)),
                 Some(Err(why)) => missed(why),
                 None => match coordinator.replica.read(&self.key, ticket) {
-                    Ok(()) => None,
+                    Ok(()) => {
+                        self.hedge_at_half_time(place);
+                        None
+                    }
                     Err(why) => missed(why),
                 },
             };
@@ -204,10 +226,23 @@ impl Reading {
             return missed(why);
         }
         if let Some(delay) = coordinator.peers.hedge_delay(node) {
-            let at = tokio::time::Instant::now() + delay;
-            self.hedges.push((at, place));
+            self.hedges.push(Hedge {
+                at: tokio::time::Instant::now() + delay,
+                place,
+                reason: HedgeReason::Slow,
+            });
         }
         None
+    }
+
+    fn hedge_at_half_time(&mut self, place: u8) {
+        let now = self.coordinator.clock.monotonic();
+        let left = self.deadline.saturating_sub(now);
+        self.hedges.push(Hedge {
+            at: tokio::time::Instant::now() + left / 2,
+            place,
+            reason: HedgeReason::HalfTime,
+        });
     }
 
     /// A replica's answer. A long value counts from here on, wherever it comes
@@ -233,7 +268,8 @@ impl Reading {
     }
 
     /// Writes the freshest version to a replica that has an older one or none.
-    fn repair(&self, place: u8) -> Result<(), Miss> {
+    fn repair(&mut self, place: u8) -> Result<(), Miss> {
+        self.hedge_at_half_time(place);
         let node = *self.ranking.get(usize::from(place)).ok_or(Miss::Failed)?;
         let entry = self.machine.freshest().cloned().ok_or(Miss::Failed)?;
         let coordinator = &self.coordinator;
@@ -256,7 +292,7 @@ impl Reading {
             return ReadEvent::Deadline;
         };
         let place = (tag & Tag::from(u8::MAX)) as u8;
-        self.hedges.retain(|(_, slow)| *slow != place);
+        self.hedges.retain(|hedge| hedge.place != place);
         let share = match &mut completion {
             Completion::Read(Ok((_, share))) => share.take(),
             _ => None,

@@ -1,14 +1,14 @@
 //! Any request on any node: parameters, versions, conditions, expiry.
 
 use crate::support::{Cluster, until};
-use node::ReplicasDefault;
+use cluster::Replicas;
 
 #[test]
 fn replicas_have_defaults_and_bounds() {
     let three = Cluster::start(3);
     let five = Cluster::start(5);
     let chosen = Cluster::start_with(3, |config| {
-        config.replicas_default = Some(ReplicasDefault { ack: 1, from: 2 });
+        config.replicas_default = Some(Replicas { ack: 1, from: 2 });
     });
     for (cluster, parameters, from) in [
         // Neither is given: all nodes and their quorum, or the operator's pair.

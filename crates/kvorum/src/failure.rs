@@ -1,5 +1,6 @@
 //! Why a command ends without success, as one line and an exit code.
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 /// One line that says what is wrong and what to do, and the code to exit with.
@@ -72,11 +73,7 @@ impl Failure {
     }
 }
 
-/// Writes a line to stderr.
-#[expect(
-    clippy::print_stderr,
-    reason = "a command without a log tells what happens on stderr"
-)]
+/// Writes a line to stderr. Who closed that does not want to read it.
 pub(crate) fn tell(line: &str) {
-    eprintln!("kvorum: {line}");
+    let _ = writeln!(io::stderr(), "kvorum: {line}");
 }

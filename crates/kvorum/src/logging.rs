@@ -16,7 +16,9 @@ pub(crate) fn install(options: LogOptions) {
     };
     let lines = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr)
+        // It would be told on stderr, by a macro that panics when that is gone.
+        .log_internal_errors(false);
     match options.format {
         // Colours only where somebody looks, never in a file.
         LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).init(),

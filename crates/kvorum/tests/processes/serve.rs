@@ -158,6 +158,20 @@ fn a_child_ends_with_its_stdin() {
 }
 
 #[test]
+fn a_node_whose_log_nobody_takes_stops_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let url = format!("http://127.0.0.1:{port}");
+    let mut command = kvorum(&["serve", "--memory", "128MiB", "--url", &url]);
+    command.arg("--data").arg(folder.path());
+    command.arg("--until-stdin-closes").stdin(Stdio::piped());
+    let mut node = started(&mut command, port);
+    drop(node.child.stderr.take());
+    drop(node.child.stdin.take());
+    assert_eq!(node.end().code, Some(0));
+}
+
+#[test]
 #[expect(
     clippy::disallowed_methods,
     reason = "a configuration file is no part of a store"

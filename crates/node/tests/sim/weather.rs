@@ -127,7 +127,7 @@ impl Weather {
             losses_per_million: *dice.pick(&[0, 0, 2_000]),
             work_ms_max: *dice.pick(&[1, 5, 30]),
             skew_ms_max: *dice.pick(&[0, 1_000, 300_000, 1_500_000]),
-            survival_percent: *dice.pick(&[0, 50, 95]),
+            survival_percent: *dice.pick(&[0, 0, 50, 95]),
             faults,
             fault_gap_ms: dice.pick(&[20..=300, 100..=1_000, 500..=2_000]).clone(),
             span: Duration::from_millis(dice.within(&(2_000..=5_000))),

@@ -27,7 +27,8 @@ pub(crate) struct Peers {
     /// By node, as of the last sweep.
     were_down: RefCell<Vec<bool>>,
     clock_bound: ClockBound,
-    may_stamp: Cell<bool>,
+    /// As of the last sweep.
+    might_stamp: Cell<bool>,
 }
 
 impl Peers {
@@ -41,7 +42,7 @@ impl Peers {
         Rc::new(Self {
             were_down: RefCell::new(vec![true; members.names().len()]),
             clock_bound: ClockBound::new(shared.config.clock_drift_max),
-            may_stamp: Cell::new(true),
+            might_stamp: Cell::new(true),
             shared: Arc::clone(shared),
             links,
         })
@@ -64,7 +65,8 @@ impl Peers {
 
     /// Whether this node's clock is near enough to those of the others.
     pub(crate) fn may_stamp(&self) -> bool {
-        self.may_stamp.get()
+        let drifts = self.links().map(|link| link.drift_ms());
+        self.clock_bound.may_stamp(drifts)
     }
 
     /// Whether a node is known not to answer.
@@ -120,9 +122,8 @@ impl Peers {
     }
 
     fn look_at_clocks(&self) {
-        let drifts = self.links.iter().flatten().map(|link| link.drift_ms());
-        let may_stamp = self.clock_bound.may_stamp(drifts);
-        if may_stamp != self.may_stamp.replace(may_stamp) {
+        let may_stamp = self.may_stamp();
+        if may_stamp != self.might_stamp.replace(may_stamp) {
             if may_stamp {
                 tracing::info!("this node's clock is within the bound again: it stamps writes");
             } else {

@@ -47,9 +47,8 @@ impl<'a> Conversation<'a> {
     /// `token` is the moment of the ping, on the monotonic clock.
     fn take_pong(&self, token: u64, unix_ms: u64, now: Duration) {
         let took = now.saturating_sub(Duration::from_micros(token));
-        let ours = self.link.environment.clock.unix_ms();
-        if let Some(drift_ms) = health::drift_ms(unix_ms, ours, took) {
-            self.link.drift_ms.set(Some(drift_ms));
+        if let Some(ahead_ms) = health::ahead_ms(unix_ms, now, took) {
+            self.link.ahead_of_monotonic_ms.set(Some(ahead_ms));
         }
     }
 

@@ -117,16 +117,16 @@ impl Latency {
     }
 }
 
-/// How far a peer's clock is ahead of ours, in milliseconds, when it read
-/// `theirs_unix_ms` somewhere between a ping and its pong, which came at
-/// `ours_unix_ms` after `took`. Right to half of `took`; `None` when that is
+/// How far a peer's wall clock is ahead of our monotonic one, in milliseconds,
+/// when it read `theirs_unix_ms` somewhere between a ping and its pong, which
+/// came at `now` after `took`. Right to half of `took`; `None` when that is
 /// too long to tell anything.
-pub(super) fn drift_ms(theirs_unix_ms: u64, ours_unix_ms: u64, took: Duration) -> Option<i64> {
+pub(super) fn ahead_ms(theirs_unix_ms: u64, now: Duration, took: Duration) -> Option<i64> {
     if took > SUSPECT_AFTER {
         return None;
     }
     let half_ms = (took / 2).as_millis() as i64;
-    let ahead = i128::from(theirs_unix_ms) - i128::from(ours_unix_ms);
+    let ahead = i128::from(theirs_unix_ms) - now.as_millis() as i128;
     let ahead = ahead.clamp(i128::from(i64::MIN / 2), i128::from(i64::MAX / 2)) as i64;
     Some(ahead + half_ms)
 }
@@ -207,7 +207,8 @@ mod tests {
             (u64::MAX, 0, ms(0), Some(i64::MAX / 2)),
             (0, u64::MAX, ms(0), Some(i64::MIN / 2)),
         ] {
-            assert_eq!(drift_ms(theirs, ours, took), drift, "{theirs} {ours}");
+            let now = Duration::from_millis(ours);
+            assert_eq!(ahead_ms(theirs, now, took), drift, "{theirs} {ours}");
         }
     }
 }

@@ -120,7 +120,9 @@ pub(crate) struct Link {
     pub(super) outgoing: Outgoing,
     reads: Cell<Latency>,
     writes: Cell<Latency>,
-    pub(super) drift_ms: Cell<Option<i64>>,
+    /// How far the peer's wall clock is ahead of our monotonic one: so a step
+    /// of our wall clock shows at once, not with the next heartbeat.
+    pub(super) ahead_of_monotonic_ms: Cell<Option<i64>>,
     counts: Cell<LinkCounts>,
     nudged: Notify,
     /// A nudge that a conversation has yet to see.
@@ -159,7 +161,7 @@ impl Link {
             outgoing: Outgoing::default(),
             reads: Cell::default(),
             writes: Cell::default(),
-            drift_ms: Cell::new(None),
+            ahead_of_monotonic_ms: Cell::new(None),
             counts: Cell::default(),
             nudged: Notify::new(),
             is_nudged: Cell::new(false),
@@ -257,9 +259,13 @@ impl Link {
     }
 
     /// How far the peer's clock is ahead of ours, in milliseconds; [`None`]
-    /// before the first heartbeat.
+    /// before the first handshake.
     pub(crate) fn drift_ms(&self) -> Option<i64> {
-        self.drift_ms.get()
+        let clock = &self.environment.clock;
+        let ahead_ms = self.ahead_of_monotonic_ms.get()?;
+        let now_ms = clock.monotonic().as_millis() as i64;
+        let drift_ms = ahead_ms.saturating_add(now_ms);
+        Some(drift_ms.saturating_sub_unsigned(clock.unix_ms()))
     }
 
     /// What is known of the link.
@@ -267,7 +273,7 @@ impl Link {
         LinkStatus {
             state: self.state.get(),
             in_flight: self.calls.borrow().len(),
-            drift_ms: self.drift_ms.get(),
+            drift_ms: self.drift_ms(),
             read_latency: self.reads.get().mean(),
             write_latency: self.writes.get().mean(),
             counts: self.counts.get(),
@@ -319,7 +325,15 @@ impl Link {
         let dialling = self.transport.dial(&self.address);
         let mut stream = dialling.await.map_err(ConnectError::Dial)?;
         let mut decoder = Decoder::new(&[], HANDSHAKE_BYTES_MAX);
-        handshake::dial(&mut *stream, &mut decoder, &self.environment, &self.name).await?;
+        let environment = &self.environment;
+        let introduction =
+            handshake::dial(&mut *stream, &mut decoder, environment, &self.name).await?;
+        if self.ahead_of_monotonic_ms.get().is_none() {
+            // Near enough until the first heartbeat tells better.
+            let now = environment.clock.monotonic();
+            let ahead_ms = super::health::ahead_ms(introduction.unix_ms, now, Duration::ZERO);
+            self.ahead_of_monotonic_ms.set(ahead_ms);
+        }
         decoder.allow(PAYLOAD_BYTES_MAX);
         Ok(Connection { stream, decoder })
     }

@@ -4,7 +4,7 @@ use crate::config::Secret;
 use crate::hints::HintReceiver;
 use crate::membership::Introduced;
 use crate::peer::{
-    Identity, Introduction, Introductions, Link, LinkStatus, PeerAnswer, PeerRequest,
+    Identity, Introduction, Introductions, Link, LinkStatus, PeerAnswer, PeerRequest, own_ahead_ms,
 };
 use crate::replica::answer_of;
 use crate::shared::Shared;
@@ -65,7 +65,8 @@ impl Peers {
 
     /// Whether this node's clock is near enough to those of the others.
     pub(crate) fn may_stamp(&self) -> bool {
-        let drifts = self.links().map(|link| link.drift_ms());
+        let own_ahead_ms = own_ahead_ms(&*self.shared.clock);
+        let drifts = self.links().map(|link| link.drift_ms(own_ahead_ms));
         self.clock_bound.may_stamp(drifts)
     }
 

@@ -35,6 +35,9 @@ const LINGER_GROUP_MIN: usize = 8;
 /// large group wait anyway.
 const LINGER: Duration = Duration::from_micros(200);
 
+/// As [`LINGER`], where each group costs a sync.
+const LINGER_BEFORE_SYNC: Duration = Duration::from_micros(600);
+
 /// Slowdowns below this are not worth a timer.
 const SLOWDOWN_MIN: Duration = Duration::from_micros(200);
 
@@ -101,6 +104,13 @@ impl Inner {
         });
     }
 
+    fn linger(&self) -> Duration {
+        match self.options.durability {
+            Durability::Sync => LINGER_BEFORE_SYNC,
+            Durability::Interval(_) | Durability::Os => LINGER,
+        }
+    }
+
     /// The commit job: commits groups until none waits.
     fn run_commits(self: &Arc<Self>, mut paid: bool) {
         loop {
@@ -114,7 +124,7 @@ impl Inner {
             let progress = self.commit_group(&mut lock(&self.committer));
             match progress {
                 Progress::Committed(writes) if writes >= LINGER_GROUP_MIN => {
-                    self.spawn_commits(LINGER.max(slowdown));
+                    self.spawn_commits(self.linger().max(slowdown));
                     return;
                 }
                 Progress::Committed(_) => {}

@@ -31,6 +31,7 @@ use super::message;
 use super::outgoing::{Long, Outgoing, Purpose};
 use super::{CALLS_MAX, PeerAddress, PeerAnswer, PeerEnvironment, PeerRequest, Transport};
 use cluster::Miss;
+use lsm::Clock;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -58,6 +59,13 @@ pub(crate) enum LinkState {
     Suspected,
     /// The peer could not be reached; calls are refused at once.
     Down,
+}
+
+/// How far a node's wall clock is ahead of its monotonic one, in milliseconds:
+/// it changes when the wall clock is set.
+pub(crate) fn own_ahead_ms(clock: &dyn Clock) -> i64 {
+    let ahead = i128::from(clock.unix_ms()) - clock.monotonic().as_millis() as i128;
+    ahead.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
 impl LinkState {
@@ -258,14 +266,12 @@ impl Link {
         self.reads.get().slow_after()
     }
 
-    /// How far the peer's clock is ahead of ours, in milliseconds; [`None`]
-    /// before the first handshake.
-    pub(crate) fn drift_ms(&self) -> Option<i64> {
-        let clock = &self.environment.clock;
+    /// How far the peer's clock is ahead of ours, in milliseconds, given how
+    /// far our wall clock is ahead of our monotonic one; [`None`] before the
+    /// first handshake.
+    pub(crate) fn drift_ms(&self, own_ahead_ms: i64) -> Option<i64> {
         let ahead_ms = self.ahead_of_monotonic_ms.get()?;
-        let now_ms = clock.monotonic().as_millis() as i64;
-        let drift_ms = ahead_ms.saturating_add(now_ms);
-        Some(drift_ms.saturating_sub_unsigned(clock.unix_ms()))
+        Some(ahead_ms.saturating_sub(own_ahead_ms))
     }
 
     /// What is known of the link.
@@ -273,7 +279,7 @@ impl Link {
         LinkStatus {
             state: self.state.get(),
             in_flight: self.calls.borrow().len(),
-            drift_ms: self.drift_ms(),
+            drift_ms: self.drift_ms(own_ahead_ms(&*self.environment.clock)),
             read_latency: self.reads.get().mean(),
             write_latency: self.writes.get().mean(),
             counts: self.counts.get(),

@@ -51,7 +51,7 @@ use std::sync::Arc;
 
 pub(crate) use complaints::Complaints;
 pub use fuzz::fuzz_frames;
-pub(crate) use link::{Answers, Link, LinkState, LinkStatus};
+pub(crate) use link::{Answers, Link, LinkState, LinkStatus, own_ahead_ms};
 pub(crate) use server::{Replica, Reply, serve};
 pub(crate) use transport::PEER_PROTOCOL;
 pub use transport::{Dialing, PeerAddress, Stream, TcpTransport, Transport};

@@ -193,9 +193,11 @@ async fn heartbeats_tell_how_far_the_clocks_are_apart() {
     run(async {
         let (asker, ..) = connected().await;
         tokio::time::sleep(HEARTBEAT).await;
-        let drift_ms = asker.link.drift_ms().unwrap();
+        let drift_ms = asker.link.status().drift_ms.unwrap();
         assert!((39_990..=40_010).contains(&drift_ms), "{drift_ms}");
-        assert_eq!(asker.link.status().drift_ms, Some(drift_ms));
+        let own_ahead_ms = own_ahead_ms(&*asker.link.environment.clock);
+        let set_forward = asker.link.drift_ms(own_ahead_ms + 60_000);
+        assert_eq!(set_forward, Some(drift_ms - 60_000), "a step shows at once");
     })
     .await;
 }

@@ -5,7 +5,7 @@
     python3 bench/cluster.py [--kvorum target/release/kvorum] [--seconds 8] [--pairs 3] [CASE ...]
 
 Cases: put-1-1 get-1-1 put-sync put-os get latency killed frozen overload; all by default.
-The load goes to all three nodes. What is measured and with what: `harness.py`.
+The load goes to all three nodes, or to the first --targets of them. What is measured and with what: `harness.py`.
 """
 
 import argparse
@@ -23,7 +23,10 @@ ONE = "&ack=1&from=1"
 
 
 def cluster(arguments, name, *options):
-    return Cluster(arguments.kvorum, name, 3, "--memory", "512MiB", "--threads", "1", *options)
+    """As `kvorum dev` has them: each with its part of the cores and the memory."""
+    server = Cluster(arguments.kvorum, name, 3, "--memory", "512MiB", "--threads", "1", *options)
+    server.ports = server.all_ports[:arguments.targets]
+    return server
 
 
 def filled(arguments, name, suffix):
@@ -120,6 +123,7 @@ def main():
     parser.add_argument("--kvorum", default="target/release/kvorum")
     parser.add_argument("--seconds", type=int, default=8)
     parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--targets", type=int, default=3, help="how many of the nodes are asked")
     arguments = parser.parse_args()
     case = lambda name, limit, method, start, suffix: lambda: pairs(name, limit, method, arguments, start, suffix)
     cases = {

@@ -160,7 +160,6 @@ impl Reading {
                             self.hedge_at_half_time(place);
                             return None;
                         }
-                        self.coordinator.metrics.coordination.hedges.add(1);
                         ReadEvent::Slow { place }
                     }
                 }
@@ -170,8 +169,14 @@ impl Reading {
                 self.event_of(answer)
             }
         };
+        let is_slow = matches!(event, ReadEvent::Slow { .. });
         let mut actions = ReadActions::new();
         self.machine.step(event, &mut actions);
+        let asks = |action: &ReadAction| matches!(action, ReadAction::Ask { .. });
+        if is_slow && actions.iter().any(asks) {
+            // There may be none left to ask.
+            self.coordinator.metrics.coordination.hedges.add(1);
+        }
         self.act(&mut actions)
     }
 

@@ -1,0 +1,98 @@
+//! What a run is to do.
+
+use serde::{Deserialize, Serialize};
+
+/// What a run is to do; also the parameters that its outcome and reports show.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Plan {
+    /// The nodes to ask, as `http://HOST:PORT`; connections take them in turn. At least one.
+    pub targets: Vec<String>,
+    /// Open connections, over all threads. At least one a thread.
+    pub connections: usize,
+    /// Threads of the generator. At least one.
+    pub threads: usize,
+    /// How fast requests are due.
+    pub rate: Rate,
+    /// Seconds of load before anything is counted.
+    pub warmup_seconds: f64,
+    /// Seconds that are counted.
+    pub seconds: f64,
+    /// Seconds after which a request that has no answer is given up.
+    pub timeout_seconds: f64,
+    /// How often each operation is chosen.
+    pub operations: Vec<(Operation, f64)>,
+    /// How many keys there are: key numbers are below it, but for those that inserts add.
+    pub keys: u64,
+    /// Which key a request takes.
+    pub key_choice: KeyChoice,
+    /// The bytes of a key.
+    pub key_bytes: Size,
+    /// The bytes of a value.
+    pub value_bytes: Size,
+    /// How many entities a range asks for at most.
+    pub range_limit: u64,
+    /// `ack` and `from` of each request; none for the store's own default.
+    pub replicas: Option<(u8, u8)>,
+    /// Whether each value carries a checksum and its key, and those read are verified.
+    pub verify: bool,
+    /// What all choices are derived from.
+    pub seed: u64,
+}
+
+/// How fast requests are due.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rate {
+    /// Open loop: so many a second over all connections, whatever the answers do.
+    /// Latency counts from when a request was due.
+    PerSecond(f64),
+    /// Closed loop: each connection asks again as soon as it is answered.
+    Max,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// `PUT` of a chosen key.
+    Put,
+    /// `PUT` of a key that is new: the next number above all others.
+    Insert,
+    /// `GET` of a chosen key.
+    Get,
+    /// `GET` of a key that nobody ever put.
+    GetMissing,
+    /// `DELETE` of a chosen key.
+    Delete,
+    /// `GET`, then `PUT`, of a chosen key; its latency is that of both.
+    ReadModifyWrite,
+    /// A range from a chosen key.
+    Range,
+}
+
+/// Which key a request takes.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyChoice {
+    /// One after the other, over again from the first.
+    Sequential,
+    /// Any, with equal chance.
+    Uniform,
+    /// Few keys take most requests: Zipf's law with constant 0.99, the popular
+    /// ones scattered over the key space, as in YCSB.
+    Zipfian,
+    /// Zipf's law over how long ago a key was inserted.
+    Latest,
+}
+
+/// A size in bytes, fixed or drawn.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Size {
+    /// Always the same.
+    Fixed(usize),
+    /// Any from the first to the second, with equal chance.
+    Uniform(usize, usize),
+    /// Exponentially distributed around the first, up to the second.
+    Exponential(usize, usize),
+}

@@ -2,14 +2,15 @@
 //!
 //! [`options`] lists the commands and their options, [`layers`] gathers their
 //! values from the command line, the environment and a file; then [`serve`]
-//! runs a node, or [`dev`] a local cluster of child processes.
+//! runs a node, [`dev`] a local cluster of child processes, or [`lab`] experiments on such clusters.
 //!
 //! Exit codes: 0 for a command that did what it should, 1 for one that failed,
-//! 2 for one that was given wrongly, 130 and 143 for one that a second SIGINT
-//! or SIGTERM ended. Whatever goes wrong is one line on stderr.
+//! 2 for one that was given wrongly, 130 and 143 for one that SIGINT or SIGTERM
+//! ended before its time. Whatever goes wrong is one line on stderr.
 
 mod dev;
 mod failure;
+mod lab;
 mod layers;
 mod logging;
 mod machine;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         {
             Command::Serve(options) => Ok(serve::run(options, &parsed, &read_file)?),
             Command::Dev(options) => dev::run(options),
+            Command::Lab(options) => Ok(lab::run(options)?),
         });
     match ended {
         Ok(()) => ExitCode::SUCCESS,

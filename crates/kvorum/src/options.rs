@@ -4,6 +4,7 @@
 //! A default that depends on the machine stands in the text as
 //! `[default: …]`; every other one is the node's own ([`NodeConfig`]).
 
+use crate::lab::LabOptions;
 use crate::layers::ReadFile;
 use crate::machine;
 use crate::secret_file;
@@ -40,6 +41,8 @@ pub(crate) enum Command {
     /// Run a local cluster to try things out; Ctrl-C stops it, its data is kept
     #[command(allow_negative_numbers = true)]
     Dev(DevOptions),
+    /// Run an experiment on nodes of its own, and write a page of what it shows
+    Lab(LabOptions),
 }
 
 const SERVE_AFTER_HELP: &str = "\

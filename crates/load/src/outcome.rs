@@ -4,6 +4,10 @@ use crate::Plan;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// What [`Run::failed`] calls an answer with a value that was never put under
+/// its key: the one failure that is never an overload.
+pub const WRONG_VALUE: &str = "wrong value";
+
 /// What a run measured.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Run {
@@ -30,7 +34,10 @@ pub struct Run {
     pub failed: BTreeMap<String, u64>,
     /// `GET`s among the succeeded that found nothing.
     pub missing: u64,
-    /// Bytes of request and response bodies.
+    /// Entities that ranges brought.
+    #[serde(default)]
+    pub entities: u64,
+    /// Bytes of the bodies of requests that succeeded and of their responses.
     pub body_bytes: u64,
     /// The latency of the requests that succeeded.
     pub latency: Latency,
@@ -108,6 +115,9 @@ pub struct BreakingPoint {
     pub probes: Vec<Probe>,
     /// The run at the highest rate that held.
     pub best: Option<Run>,
+    /// Why the search ended before its time, if it did.
+    #[serde(default)]
+    pub cut_short: Option<String>,
 }
 
 /// What a rate must keep up to hold.

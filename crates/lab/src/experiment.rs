@@ -28,7 +28,6 @@ impl Effort {
     }
 }
 
-
 /// A question, how it is put to the store, and how the answer is told.
 #[derive(Debug)]
 pub struct Experiment {

@@ -1,8 +1,8 @@
 //! The machine that a page was measured on.
 
 use crate::context::Context;
-use load::report::units;
 use load::outcome::Machine;
+use load::report::units;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

@@ -8,10 +8,10 @@
 use crate::Error;
 use crate::context::Context;
 use crate::nodes::{Cluster, Usage};
+use load::Run;
 use load::outcome::{Bound, BreakingPoint, Mark, Second};
 use load::plan::{Operation, Plan, Rate};
 use load::report::units;
-use load::Run;
 use serde::Serialize;
 
 /// What was measured, or why there is nothing.

@@ -85,9 +85,9 @@ pub(crate) fn under_load(
     let (answer, load) = std::thread::scope(|scope| {
         let fetch = scope.spawn(|| http::get(&url, Some("text/plain"), patience));
         let load = load::run(&plan, context.stop(), &mut |_| {});
-        let answer = fetch.join().unwrap_or_else(|_| {
-            Err(Error::http(&url, "the thread that asked it panicked"))
-        });
+        let answer = fetch
+            .join()
+            .unwrap_or_else(|_| Err(Error::http(&url, "the thread that asked it panicked")));
         (answer, load)
     });
     context.go_on()?;

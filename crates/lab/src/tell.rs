@@ -4,6 +4,7 @@ use crate::measure::{Capacity, Load, Measured};
 use crate::page::{Page, Table, text};
 use crate::profile::Profile;
 use load::Run;
+use load::plan::Operation;
 use load::report::units;
 use std::fmt::Display;
 
@@ -62,7 +63,14 @@ pub(crate) fn beside_the_study(page: &mut Page, rows: &[Beside]) {
         "The study ran on another machine, so only ratios within one run are compared. \
          Ratios within a tenth of each other count as alike.",
     );
-    let mut table = Table::new(["ratio", "study", "its ratio", "here", "our ratio", "ours is"]);
+    let mut table = Table::new([
+        "ratio",
+        "study",
+        "its ratio",
+        "here",
+        "our ratio",
+        "ours is",
+    ]);
     for row in rows {
         table.row([
             row.what.clone(),
@@ -76,10 +84,26 @@ pub(crate) fn beside_the_study(page: &mut Page, rows: &[Beside]) {
     page.table(&table);
 }
 
+/// The HTTP method of an operation.
+pub(crate) fn method(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Put | Operation::Insert | Operation::ReadModifyWrite => "PUT",
+        Operation::Get | Operation::GetMissing | Operation::Range => "GET",
+        Operation::Delete => "DELETE",
+    }
+}
+
 /// One figure over another; none where the lower one is none or nothing.
 pub(crate) fn ratio(of: Option<f64>, over: Option<f64>) -> Option<f64> {
     let (of, over) = (of?, over?);
     (over > 0.0).then(|| of / over)
+}
+
+/// The value in the middle; none of none.
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 /// The head of a table of capacities, its first column named.
@@ -234,9 +258,15 @@ mod tests {
     fn what_was_not_measured_is_told_once() {
         let mut page = Page::new("a", "A");
         let bad: Measured<u8> = Err("the node answered 404".to_owned());
-        troubles(&mut page, [("x".to_owned(), &Ok(1)), ("y".to_owned(), &bad)]);
+        troubles(
+            &mut page,
+            [("x".to_owned(), &Ok(1)), ("y".to_owned(), &bad)],
+        );
         let told = page.markdown();
-        assert!(told.contains("Not measured:\n\n- y: the node answered 404\n"), "{told}");
+        assert!(
+            told.contains("Not measured:\n\n- y: the node answered 404\n"),
+            "{told}"
+        );
         let mut page = Page::new("a", "A");
         troubles(&mut page, [("x".to_owned(), &Ok(1))]);
         assert_eq!(page.markdown(), "# A\n");

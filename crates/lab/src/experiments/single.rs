@@ -55,7 +55,7 @@ struct Case {
 
 impl Case {
     fn name(&self) -> String {
-        let (method, connections) = (method(self.operation), self.connections);
+        let (method, connections) = (tell::method(self.operation), self.connections);
         let plural = if connections == 1 { "" } else { "s" };
         format!("{method}, {connections} connection{plural}")
     }
@@ -83,7 +83,7 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
         let mut plan = measure::plan(context, &cluster, operation);
         measure::fill(context, &plan)?;
         for connections in [1, 64] {
-            context.tell(&format!("{} over {connections}", method(operation)));
+            context.tell(&format!("{} over {connections}", tell::method(operation)));
             plan.connections = connections;
             plan.rate = Rate::Max;
             let capacity = measure::capacity(context, &cluster, &plan)?;
@@ -117,13 +117,6 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
     Ok(())
 }
 
-fn method(operation: Operation) -> &'static str {
-    match operation {
-        Operation::Get => "GET",
-        _ => "PUT",
-    }
-}
-
 fn describe(page: &mut Page, cases: &[Case], profiles: &[Looked]) {
     page.section("Measured");
     let mut table = tell::capacity_table("load");
@@ -143,11 +136,15 @@ fn describe(page: &mut Page, cases: &[Case], profiles: &[Looked]) {
     page.table(&table);
     let runs = tell::labelled(cases.iter().map(|case| (case.name(), &case.stable)));
     let curves = plot::percentiles(&runs.iter().collect::<Vec<_>>());
-    page.figure("latency", "Latency at the stable load, by percentile", curves);
+    page.figure(
+        "latency",
+        "Latency at the stable load, by percentile",
+        curves,
+    );
 
     page.section("Where it goes");
     for looked in profiles {
-        let (method, kind) = (method(looked.operation), looked.kind);
+        let (method, kind) = (tell::method(looked.operation), looked.kind);
         let file = format!("{}-{}", method.to_lowercase(), kind.name());
         let title = format!("{method}: {}", kind.title());
         tell::profile(page, &file, &title, &looked.profile, PARTS);
@@ -178,7 +175,7 @@ fn findings(cases: &[Case], profiles: &[Looked]) -> Vec<String> {
         if let (Some(one), Some(many)) = (rate(1), rate(64)) {
             found.push(format!(
                 "{} holds {} over one connection and {} over 64, {} times as much.",
-                method(operation),
+                tell::method(operation),
                 units::rate(one),
                 units::rate(many),
                 text::ratio(many / one.max(f64::MIN_POSITIVE)),

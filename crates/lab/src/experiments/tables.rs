@@ -53,7 +53,9 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
     let mut cases = vec![case(context, "0.01", "64MiB", None)?.0];
     let mut profiles = Vec::new();
     for filter in FILTERS {
-        let kind = [FILTERS[0], FILTERS[3]].contains(&filter).then_some(Kind::Cpu);
+        let kind = [FILTERS[0], FILTERS[3]]
+            .contains(&filter)
+            .then_some(Kind::Cpu);
         let (case, profile) = case(context, filter, "384KiB", kind)?;
         profiles.extend(profile.map(|profile| (filter, profile)));
         cases.push(case);
@@ -152,9 +154,7 @@ fn describe(page: &mut Page, cases: &[Case], profiles: &[(&'static str, Measured
     let svg = bars("Breaking point of GET", axis, Case::rate);
     page.figure("breaking-points", "Breaking point of GET by filter", svg);
     let axis = Axis::linear("CPU time a request", Unit::Milliseconds);
-    let svg = bars("CPU time of a GET", axis, |case| {
-        Some(case.cpu_us()? / 1e3)
-    });
+    let svg = bars("CPU time of a GET", axis, |case| Some(case.cpu_us()? / 1e3));
     page.figure("cpu", "CPU time of a GET by filter", svg);
 
     page.section("Where it goes");

@@ -105,7 +105,10 @@ impl Cluster {
 
     /// Where all nodes are asked.
     pub(crate) fn targets(&self) -> Vec<String> {
-        self.nodes.iter().map(|node| node.url().to_owned()).collect()
+        self.nodes
+            .iter()
+            .map(|node| node.url().to_owned())
+            .collect()
     }
 
     /// What all nodes have used together.

@@ -42,6 +42,16 @@ impl Node {
         &self.url
     }
 
+    /// Sets an option for its next start.
+    pub(crate) fn set_option(&mut self, name: &str, value: &str) {
+        let mut given = self.arguments.iter_mut();
+        let found = given.find(|argument| *argument == name);
+        match found.and_then(|_| given.next()) {
+            Some(old) => *old = value.into(),
+            None => self.arguments.extend([name.into(), value.into()]),
+        }
+    }
+
     /// Starts its process, and does not wait until it answers.
     ///
     /// # Errors

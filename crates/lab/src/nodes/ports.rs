@@ -25,9 +25,7 @@ pub(super) fn free_ports(count: usize) -> Result<Vec<u16>, Error> {
         .take(count)
         .collect();
     if held.len() < count {
-        return Err(Error::system("free ports")(
-            io::ErrorKind::AddrInUse.into(),
-        ));
+        return Err(Error::system("free ports")(io::ErrorKind::AddrInUse.into()));
     }
     Ok(held.into_iter().map(|(port, _)| port).collect())
 }

@@ -92,6 +92,7 @@ impl Page {
     }
 
     /// The text of the page.
+    #[cfg(test)]
     pub(crate) fn markdown(&self) -> &str {
         &self.markdown
     }

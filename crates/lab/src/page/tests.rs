@@ -55,7 +55,10 @@ fn a_page_takes_the_place_of_the_one_before() {
 
     let written = page().write(&docs).unwrap();
     assert_eq!(written, docs.join("tables.md"));
-    assert_eq!(std::fs::read_to_string(&written).unwrap(), page().markdown());
+    assert_eq!(
+        std::fs::read_to_string(&written).unwrap(),
+        page().markdown()
+    );
     let names = |folder: &Path| {
         let entries = std::fs::read_dir(folder).unwrap();
         let mut names: Vec<String> = entries

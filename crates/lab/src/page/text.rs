@@ -1,5 +1,7 @@
 //! Words for figures that the reports of the generator have none for.
 
+use load::Run;
+use load::plan::Rate;
 use load::report::units;
 
 /// A ratio, with three digits: `0.41`, `3.42`, `24.8`, `120`.
@@ -31,6 +33,14 @@ pub(crate) fn latency(milliseconds: Option<f64>) -> String {
 /// Requests a second; a dash where there are none to tell of.
 pub(crate) fn rate(per_second: Option<f64>) -> String {
     units::rate(per_second.unwrap_or(f64::NAN))
+}
+
+/// The rate that a run was asked for.
+pub(crate) fn asked(run: &Run) -> String {
+    match run.plan.rate {
+        Rate::PerSecond(rate) => units::rate(rate),
+        Rate::Max => "closed loop".to_owned(),
+    }
 }
 
 /// A share as people say it: `97%`, `0.4%`.

@@ -1,7 +1,8 @@
 //! A load generator for the store.
 //!
 //! A [`Plan`] says what to ask, of whom and how fast; a [`Run`] what came of it.
-//! [`run`] makes the load, [`fill`] puts each key once beforehand.
+//! [`run`] makes the load, [`fill`] puts each key once beforehand, and
+//! [`find_breaking_point`] searches the highest rate that a store holds.
 //!
 //! In an open loop ([`plan::Rate::PerSecond`]) requests fall due at a constant
 //! rate, whatever becomes of those before them, and latency counts from when a
@@ -11,6 +12,7 @@
 pub mod outcome;
 pub mod plan;
 
+mod breaking_point;
 mod error;
 mod files;
 mod generator;
@@ -21,6 +23,7 @@ mod target;
 mod testing;
 mod workload;
 
+pub use breaking_point::find_breaking_point;
 pub use error::Error;
 pub use generator::{fill, run};
 pub use outcome::Run;

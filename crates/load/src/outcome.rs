@@ -61,6 +61,17 @@ pub struct Latency {
     pub spectrum: Vec<(f64, f64)>,
 }
 
+impl Latency {
+    /// The latency that `percentile` percent of the requests did not exceed, in
+    /// milliseconds: exact for 50, 75, 90, 99, 99.9, 99.99 and 99.999, else the
+    /// next that is known. [`None`] when nothing was recorded.
+    pub fn at(&self, percentile: f64) -> Option<f64> {
+        let mut steps = self.spectrum.iter();
+        let step = steps.find(|(upto, _)| *upto >= percentile);
+        step.map(|(_, ms)| *ms)
+    }
+}
+
 /// A second of a run.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Second {

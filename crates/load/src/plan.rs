@@ -66,6 +66,13 @@ impl Plan {
             seed: 1,
         }
     }
+
+    /// The operations that it asks for, in a word or two.
+    pub fn operations_label(&self) -> String {
+        let used = self.operations.iter().filter(|(_, weight)| *weight > 0.0);
+        let names: Vec<&str> = used.map(|(operation, _)| operation.name()).collect();
+        names.join("+")
+    }
 }
 
 /// How fast requests are due.

@@ -1,10 +1,5 @@
 //! A server for tests: a map behind HTTP that misbehaves as it is told.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what only tests use fails them by panicking"
-)]
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

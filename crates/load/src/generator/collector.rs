@@ -9,6 +9,9 @@ use std::time::Duration;
 /// Steps of the spectrum for each halving of the distance to 100%, as in wrk2.
 const SPECTRUM_STEPS: u32 = 5;
 
+/// Percentiles that people ask for by name, which a spectrum has exactly.
+const NAMED_PERCENTILES: [f64; 7] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999];
+
 /// What all threads counted in one second.
 struct Merged {
     end: Duration,
@@ -120,14 +123,27 @@ fn ms(us: u64) -> f64 {
 /// The distribution that was counted.
 pub(super) fn latency(counts: &Counts) -> Latency {
     let histogram = &counts.latency;
-    let spectrum = histogram.iter_quantiles(SPECTRUM_STEPS).map(|step| {
-        let value = histogram.max().min(step.value_iterated_to());
-        (100.0 * step.quantile_iterated_to(), ms(value))
-    });
+    let at_most_max = |us| ms(histogram.max().min(us));
+    let mut spectrum: Vec<(f64, f64)> = histogram
+        .iter_quantiles(SPECTRUM_STEPS)
+        .map(|step| {
+            let percentile = 100.0 * step.quantile_iterated_to();
+            (percentile, at_most_max(step.value_iterated_to()))
+        })
+        .collect();
+    if histogram.len() > 0 {
+        let named = NAMED_PERCENTILES.iter();
+        spectrum.extend(named.map(|percentile| {
+            let us = histogram.value_at_quantile(percentile / 100.0);
+            (*percentile, at_most_max(us))
+        }));
+        spectrum.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        spectrum.dedup_by_key(|step| step.0);
+    }
     Latency {
         count: histogram.len(),
         mean_ms: histogram.mean() / 1e3,
         max_ms: ms(histogram.max()),
-        spectrum: spectrum.collect(),
+        spectrum,
     }
 }

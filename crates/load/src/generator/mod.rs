@@ -209,13 +209,7 @@ fn gather(
 
 /// What a run is called unless somebody calls it otherwise.
 fn label(plan: &Plan, length: Option<Duration>) -> String {
-    let operations: Vec<&str> = plan
-        .operations
-        .iter()
-        .filter(|(_, weight)| *weight > 0.0)
-        .map(|(operation, _)| operation.name())
-        .collect();
-    let operations = operations.join("+");
+    let operations = plan.operations_label();
     match (length, plan.rate) {
         (None, _) => "fill".to_owned(),
         (Some(_), Rate::Max) => format!("{operations} at full speed"),

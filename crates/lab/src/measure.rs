@@ -181,9 +181,13 @@ pub(crate) fn capacity(
         ));
     });
     context.go_on()?;
-    Ok(search
-        .map(|search| Capacity { saturated, search })
-        .map_err(|error| error.to_string()))
+    Ok(match search {
+        Ok(search) => match search.cut_short {
+            Some(reason) => Err(format!("the search was cut short: {reason}")),
+            None => Ok(Capacity { saturated, search }),
+        },
+        Err(error) => Err(error.to_string()),
+    })
 }
 
 /// A share of a measured rate, as a plan has it.

@@ -9,6 +9,7 @@
 mod cluster;
 mod dev;
 mod kills;
+mod lab;
 mod ledger;
 mod load;
 mod lost_folder;

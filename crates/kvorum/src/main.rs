@@ -25,7 +25,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: profile::Allocator<mimalloc::MiMalloc> =
+    profile::Allocator::new(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();

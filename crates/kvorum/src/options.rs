@@ -164,6 +164,10 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_parser = span(bounds::DRAIN_TIMEOUT), value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().drain_timeout))]
     pub(crate) drain_timeout: Span,
 
+    /// Serve /debug/profile, by which anybody who reaches the node sees what goes on inside it and can slow it down
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Debugging", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().debug_endpoints))]
+    pub(crate) debug_endpoints: Switch,
+
     #[command(flatten)]
     pub(crate) log: LogOptions,
 
@@ -282,6 +286,8 @@ impl ServeOptions {
         config.body_timeout = self.body_timeout.0;
         config.scan_stall_timeout = self.scan_stall_timeout.0;
         config.drain_timeout = self.drain_timeout.0;
+
+        config.debug_endpoints = self.debug_endpoints == Switch::On;
 
         config.validate().map_err(|error| OptionError {
             option: option_of(error.field),

@@ -11,10 +11,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{
-    Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard,
-    RwLockWriteGuard, TryLockError,
-};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Instant;
 
 /// Takes a lock, and the time if that takes any. A lock that a panicking
@@ -26,28 +23,6 @@ pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         Err(TryLockError::Poisoned(error)) => error.into_inner(),
         Err(TryLockError::WouldBlock) => {
             waited(|| mutex.lock().unwrap_or_else(PoisonError::into_inner))
-        }
-    }
-}
-
-/// Takes a lock for reading; see [`lock`].
-pub fn read_lock<T: ?Sized>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    match lock.try_read() {
-        Ok(guard) => guard,
-        Err(TryLockError::Poisoned(error)) => error.into_inner(),
-        Err(TryLockError::WouldBlock) => {
-            waited(|| lock.read().unwrap_or_else(PoisonError::into_inner))
-        }
-    }
-}
-
-/// Takes a lock for writing; see [`lock`].
-pub fn write_lock<T: ?Sized>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    match lock.try_write() {
-        Ok(guard) => guard,
-        Err(TryLockError::Poisoned(error)) => error.into_inner(),
-        Err(TryLockError::WouldBlock) => {
-            waited(|| lock.write().unwrap_or_else(PoisonError::into_inner))
         }
     }
 }

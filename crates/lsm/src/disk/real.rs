@@ -15,6 +15,15 @@ use std::sync::{Arc, Mutex};
 /// How many zeros are written at once where the file system cannot allocate, in bytes.
 const ZEROS_BYTES: usize = 64 << 10;
 
+/// How much is allocated by one call, in bytes. Some file systems (tmpfs) undo
+/// all of a call that a signal interrupts: where signals come steadily, as those
+/// of a profiler do, a call that takes longer than their period would be begun
+/// again for ever. So the step is bounded, and shorter after each interruption.
+const ALLOCATION_BYTES_MAX: u64 = 16 << 20;
+
+/// The least of these steps, in bytes.
+const ALLOCATION_BYTES_MIN: u64 = 64 << 10;
+
 /// The machine's file system.
 #[derive(Debug, Default)]
 pub struct RealDisk {
@@ -105,7 +114,7 @@ impl Disk for RealDisk {
     }
 
     fn available_bytes(&self, folder: &Path) -> io::Result<u64> {
-        let system = rustix::fs::statvfs(folder)?;
+        let system = rustix::io::retry_on_intr(|| rustix::fs::statvfs(folder))?;
         Ok(system.f_bavail.saturating_mul(system.f_frsize))
     }
 
@@ -148,19 +157,22 @@ impl DiskFile for RealFile {
     }
 
     fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        if bytes == 0 {
-            return Ok(());
-        }
-        loop {
-            match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), offset, bytes) {
-                Ok(()) => return Ok(()),
-                Err(Errno::INTR) => {}
+        let end = offset
+            .checked_add(bytes)
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        let (mut at, mut step) = (offset, ALLOCATION_BYTES_MAX);
+        while at < end {
+            let count = step.min(end - at);
+            match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), at, count) {
+                Ok(()) => at += count,
+                Err(Errno::INTR) => step = (step / 2).max(ALLOCATION_BYTES_MIN),
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
                     return write_zeros_from_end(&self.file, offset, bytes);
                 }
                 Err(error) => return Err(error.into()),
             }
         }
+        Ok(())
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {

@@ -32,4 +32,4 @@ mod waits;
 pub use allocator::Allocator;
 pub use profile::Profile;
 pub use recorder::{Kind, Recording, StartError};
-pub use waits::{Place, Waiting, lock};
+pub use waits::{Place, Stopwatch, lock};

@@ -73,6 +73,15 @@ impl Place {
         }
     }
 
+    /// Does something that waits here.
+    #[inline]
+    pub fn time<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let stopwatch = Stopwatch::start();
+        let result = wait();
+        stopwatch.stop(self);
+        result
+    }
+
     fn add(&self, nanoseconds: u64) {
         let waited = self.waited.get_or_init(|| {
             let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,42 +91,42 @@ impl Place {
     }
 }
 
-/// Since when something waits, if waits are recorded: the stub of a ticket.
+/// Since when something waits, if waits are recorded.
 #[derive(Clone, Copy, Debug, Default)]
-#[must_use = "a wait that does not end is not recorded"]
-pub struct Waiting(Option<NonZeroU64>);
+#[must_use = "a wait whose stopwatch is not stopped is not recorded"]
+pub struct Stopwatch(Option<NonZeroU64>);
 
-/// When the clock of [`Waiting`] began.
+/// When the clock of [`Stopwatch`] began.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 /// When the recording began: what waited before does not count.
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 
-impl Waiting {
+impl Stopwatch {
     /// Something begins to wait.
     #[inline]
-    pub fn begin() -> Self {
+    pub fn start() -> Self {
         match recorder::is_on(Kind::Waits) {
-            true => Self::begin_now(),
+            true => Self::start_now(),
             false => Self(None),
         }
     }
 
     /// It waits no more; it did so at `place`.
     #[inline]
-    pub fn end(self, place: &Place) {
+    pub fn stop(self, place: &Place) {
         if let Some(began) = self.0 {
-            end_now(began, place);
+            stop_now(began, place);
         }
     }
 
     #[cold]
-    fn begin_now() -> Self {
+    fn start_now() -> Self {
         Self(NonZeroU64::new(now()))
     }
 }
 
 #[cold]
-fn end_now(began: NonZeroU64, place: &Place) {
+fn stop_now(began: NonZeroU64, place: &Place) {
     recorder::during(Kind::Waits, || {
         if began.get() >= BEGAN.load(Ordering::Relaxed) {
             place.add(now().saturating_sub(began.get()));

@@ -1,7 +1,12 @@
 //! Recordings of things whose profile is known beforehand. There is one
 //! recording at a time in a process, so the tests take turns.
 
-use profile::{Allocator, Kind, Place, Profile, Recording, StartError, Waiting, lock};
+#![expect(
+    clippy::unwrap_used,
+    reason = "what only tests use fails them by panicking"
+)]
+
+use profile::{Allocator, Kind, Place, Profile, Recording, StartError, Stopwatch, lock};
 use std::alloc::System;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -146,18 +151,18 @@ fn a_lock_that_is_waited_for_is_found() {
 fn a_wait_counts_at_its_place_and_in_its_recording() {
     let _turn = turn();
     static PLACE: Place = Place::new("queue;of the test");
-    let unrecorded = Waiting::begin();
+    let unrecorded = Stopwatch::start();
     let recording = Recording::start(Kind::Waits).unwrap();
-    unrecorded.end(&PLACE);
-    let earlier = Waiting::begin();
+    unrecorded.stop(&PLACE);
+    let earlier = Stopwatch::start();
     assert_eq!(recording.finish().folded(), "");
 
     let recording = Recording::start(Kind::Waits).unwrap();
-    earlier.end(&PLACE);
-    let waiting = Waiting::begin();
-    let other = Waiting::begin();
-    waiting.end(&PLACE);
-    other.end(&Place::named("queue;of the test".to_owned()));
+    earlier.stop(&PLACE);
+    let waiting = Stopwatch::start();
+    let other = Stopwatch::start();
+    waiting.stop(&PLACE);
+    other.stop(&Place::named("queue;of the test".to_owned()));
     let profile = recording.finish();
     assert!(profile.total() > 0);
     assert_eq!(sum_of(&profile, &["queue;of the test"]), profile.total());

@@ -25,6 +25,7 @@ use crate::disk::Disk;
 use crate::error::Error;
 use crate::table::TableId;
 use crate::timestamp::Timestamp;
+use crate::waits;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
@@ -232,7 +233,9 @@ impl Manifest {
             .map_err(|error| Error::io("create", path, error))?;
         file.write_all_at(&self.encode(), 0)
             .map_err(|error| Error::io("write", path, error))?;
-        file.sync().map_err(|error| Error::sync(path, error))
+        waits::MANIFEST_SYNC
+            .time(|| file.sync())
+            .map_err(|error| Error::sync(path, error))
     }
 }
 

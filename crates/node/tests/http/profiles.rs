@@ -125,6 +125,23 @@ fn cpu_time_is_found_in_our_functions() {
 }
 
 #[test]
+fn waits_are_found_by_their_queues() {
+    let _turn = turn();
+    let node = start_with_debug_endpoints();
+    let target = "/debug/profile?kind=lock&seconds=1";
+    let reply = profile_under_load(&node, target, "accept: text/plain\r\n");
+    assert_eq!(reply.status, 200, "{reply:?}");
+    for place in [
+        "queue;engine write;gather",
+        "queue;engine write;commit",
+        "queue;outbox",
+        "disk;log sync",
+    ] {
+        assert!(reply.text().contains(place), "{place}: {}", reply.text());
+    }
+}
+
+#[test]
 fn this_program_does_not_count_allocations() {
     let _turn = turn();
     let node = start_with_debug_endpoints();

@@ -29,8 +29,8 @@ use super::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError};
 use super::health::Latency;
 use super::message;
 use super::outgoing::{Long, Outgoing, Purpose};
-use super::{CALLS_MAX, PeerAddress, PeerAnswer, PeerEnvironment, PeerRequest, Transport};
-use cluster::Miss;
+use super::{CALLS_MAX, PeerAnswer, PeerEnvironment, PeerRequest, Transport};
+use cluster::{Miss, NodeUrl};
 use lsm::Clock;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -119,7 +119,7 @@ pub(crate) struct LinkStatus {
 /// The connection of one runtime to one peer.
 pub(crate) struct Link {
     name: String,
-    address: PeerAddress,
+    url: NodeUrl,
     transport: Arc<dyn Transport>,
     pub(super) environment: PeerEnvironment,
     answers: Rc<dyn Answers>,
@@ -149,18 +149,18 @@ enum ConnectError {
 }
 
 impl Link {
-    /// A link to the node `name` at `address`, whose answers go to `answers`.
+    /// A link to the node `name` at `url`, whose answers go to `answers`.
     /// Nothing happens before [`Link::run_forever`] runs; calls wait.
     pub(crate) fn new(
         name: String,
-        address: PeerAddress,
+        url: NodeUrl,
         transport: Arc<dyn Transport>,
         environment: PeerEnvironment,
         answers: Rc<dyn Answers>,
     ) -> Rc<Self> {
         Rc::new(Self {
             name,
-            address,
+            url,
             transport,
             environment,
             answers,
@@ -328,7 +328,7 @@ impl Link {
     }
 
     async fn connect(&self) -> Result<Connection, ConnectError> {
-        let dialling = self.transport.dial(&self.address);
+        let dialling = self.transport.dial(&self.url);
         let mut stream = dialling.await.map_err(ConnectError::Dial)?;
         let mut decoder = Decoder::new(&[], HANDSHAKE_BYTES_MAX);
         let environment = &self.environment;

@@ -181,10 +181,7 @@ async fn an_answer_may_call_again() {
         asker.network.refuse(true);
         let link = Link::new(
             "replica".to_owned(),
-            PeerAddress {
-                host: "replica.test".to_owned(),
-                port: 7,
-            },
+            replica_url(),
             Arc::clone(&asker.network) as Arc<dyn Transport>,
             asker.environment.clone(),
             Rc::clone(&again) as Rc<dyn Answers>,

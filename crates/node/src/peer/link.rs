@@ -41,6 +41,10 @@ use tokio::sync::Notify;
 /// How long dialling and shaking hands may take.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
 
+/// For how long nobody is told of a peer that was never there: the nodes of a
+/// cluster are started one after another.
+pub(super) const START_PATIENCE: Duration = Duration::from_secs(3);
+
 /// Who gets the answers of a link.
 pub(crate) trait Answers {
     /// The answer to the call with this ticket; exactly one for each call
@@ -289,6 +293,7 @@ impl Link {
     /// Keeps the link up, for as long as the runtime lives.
     pub(crate) async fn run_forever(self: Rc<Self>) {
         let mut backoff = Backoff::new();
+        let patient_until = self.environment.clock.monotonic() + START_PATIENCE;
         loop {
             let connected = tokio::time::timeout(CONNECT_MAX, self.connect()).await;
             match connected.unwrap_or(Err(ConnectError::Late)) {
@@ -308,7 +313,12 @@ impl Link {
                     }
                 }
                 Err(error) => {
-                    self.complain("a peer cannot be reached", &error.to_string());
+                    let may_be_starting = matches!(error, ConnectError::Dial(_))
+                        && self.ahead_of_monotonic_ms.get().is_none()
+                        && self.environment.clock.monotonic() < patient_until;
+                    if !may_be_starting {
+                        self.complain("a peer cannot be reached", &error.to_string());
+                    }
                     self.leave(LinkState::Down);
                 }
             }

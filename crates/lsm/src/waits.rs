@@ -21,8 +21,8 @@ pub(crate) static LOG_SYNC_ASIDE: Place = Place::new("disk;log sync aside");
 /// A flush or a compaction, for its table to be synced.
 pub(crate) static TABLE_SYNC: Place = Place::new("disk;table sync");
 
-/// A flush or a compaction, for the manifest to be synced.
-pub(crate) static MANIFEST_SYNC: Place = Place::new("disk;manifest sync");
+/// A flush or a compaction, for the manifest to be replaced durably.
+pub(crate) static MANIFEST: Place = Place::new("disk;manifest");
 
 /// Any thread, for bytes from the disk or the system's cache of it.
 pub(crate) static READ: Place = Place::new("disk;read");

@@ -46,4 +46,4 @@ mod waits;
 
 pub use config::{ConfigError, MEMORY_BYTES_MIN, MemorySplit, NodeConfig, Secret, bounds};
 pub use node::{Node, Seams, StartError};
-pub use peer::{Dialing, PeerAddress, Stream, TcpTransport, Transport};
+pub use peer::{Dialing, Stream, TcpTransport, Transport};

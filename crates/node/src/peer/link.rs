@@ -29,9 +29,9 @@ use super::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError};
 use super::health::Latency;
 use super::message;
 use super::outgoing::{Long, Outgoing, Purpose};
-use super::{CALLS_MAX, PeerAddress, PeerAnswer, PeerEnvironment, PeerRequest, Transport};
+use super::{CALLS_MAX, PeerAnswer, PeerEnvironment, PeerRequest, Transport};
 use crate::waits;
-use cluster::Miss;
+use cluster::{Miss, NodeUrl};
 use lsm::Clock;
 use profile::Place;
 use std::cell::{Cell, RefCell};
@@ -42,6 +42,10 @@ use tokio::sync::Notify;
 
 /// How long dialling and shaking hands may take.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
+
+/// For how long nobody is told of a peer that was never there: the nodes of a
+/// cluster are started one after another.
+pub(super) const START_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Who gets the answers of a link.
 pub(crate) trait Answers {
@@ -121,7 +125,7 @@ pub(crate) struct LinkStatus {
 /// The connection of one runtime to one peer.
 pub(crate) struct Link {
     name: String,
-    address: PeerAddress,
+    url: NodeUrl,
     transport: Arc<dyn Transport>,
     pub(super) environment: PeerEnvironment,
     answers: Rc<dyn Answers>,
@@ -154,11 +158,11 @@ enum ConnectError {
 }
 
 impl Link {
-    /// A link to the node `name` at `address`, whose answers go to `answers`.
+    /// A link to the node `name` at `url`, whose answers go to `answers`.
     /// Nothing happens before [`Link::run_forever`] runs; calls wait.
     pub(crate) fn new(
         name: String,
-        address: PeerAddress,
+        url: NodeUrl,
         transport: Arc<dyn Transport>,
         environment: PeerEnvironment,
         answers: Rc<dyn Answers>,
@@ -167,7 +171,7 @@ impl Link {
             read_place: waits::peer(&name, "read"),
             write_place: waits::peer(&name, "write"),
             name,
-            address,
+            url,
             transport,
             environment,
             answers,
@@ -296,6 +300,7 @@ impl Link {
     /// Keeps the link up, for as long as the runtime lives.
     pub(crate) async fn run_forever(self: Rc<Self>) {
         let mut backoff = Backoff::new();
+        let patient_until = self.environment.clock.monotonic() + START_PATIENCE;
         loop {
             let connected = tokio::time::timeout(CONNECT_MAX, self.connect()).await;
             match connected.unwrap_or(Err(ConnectError::Late)) {
@@ -315,7 +320,12 @@ impl Link {
                     }
                 }
                 Err(error) => {
-                    self.complain("a peer cannot be reached", &error.to_string());
+                    let may_be_starting = matches!(error, ConnectError::Dial(_))
+                        && self.ahead_of_monotonic_ms.get().is_none()
+                        && self.environment.clock.monotonic() < patient_until;
+                    if !may_be_starting {
+                        self.complain("a peer cannot be reached", &error.to_string());
+                    }
                     self.leave(LinkState::Down);
                 }
             }
@@ -335,7 +345,7 @@ impl Link {
     }
 
     async fn connect(&self) -> Result<Connection, ConnectError> {
-        let dialling = self.transport.dial(&self.address);
+        let dialling = self.transport.dial(&self.url);
         let mut stream = dialling.await.map_err(ConnectError::Dial)?;
         let mut decoder = Decoder::new(&[], HANDSHAKE_BYTES_MAX);
         let environment = &self.environment;

@@ -2,7 +2,8 @@
 //!
 //! [`options`] lists the commands and their options, [`layers`] gathers their
 //! values from the command line, the environment and a file; then [`serve`]
-//! runs a node, or [`dev`] a local cluster of child processes.
+//! runs a node, [`dev`] a local cluster of child processes, and [`profiling`]
+//! asks a running node what it spends its time on.
 //!
 //! Exit codes: 0 for a command that did what it should, 1 for one that failed,
 //! 2 for one that was given wrongly, 130 and 143 for one that a second SIGINT
@@ -14,6 +15,7 @@ mod layers;
 mod logging;
 mod machine;
 mod options;
+mod profiling;
 mod secret_file;
 mod serve;
 mod signals;
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         {
             Command::Serve(options) => Ok(serve::run(options, &parsed, &read_file)?),
             Command::Dev(options) => dev::run(options),
+            Command::Profile(options) => Ok(profiling::run(options)?),
         });
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -130,6 +130,7 @@ impl Recording {
     #[must_use]
     pub fn finish(self) -> Profile {
         self.stop();
+        let took = self.began.elapsed();
         wait_for_quiet();
         let (sums, lost) = match TABLE.get() {
             Some(table) => (table.sums(), table.lost()),
@@ -142,7 +143,7 @@ impl Recording {
         if lost > 0 {
             lines.insert("(stacks beyond what a recording holds)".to_owned(), lost);
         }
-        Profile::new(self.kind, self.began.elapsed(), lines)
+        Profile::new(self.kind, took, lines)
     }
 
     fn stop(&self) {

@@ -17,6 +17,7 @@ use std::time::Instant;
 /// Takes a lock, and the time if that takes any. A lock that a panicking
 /// thread held is not treated apart: a panic elsewhere is a bug and ends its
 /// program as a whole.
+#[inline]
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     match mutex.try_lock() {
         Ok(guard) => guard,

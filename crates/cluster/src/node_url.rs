@@ -39,6 +39,17 @@ impl NodeUrl {
         self.port
     }
 
+    /// Host and port as a URL and the header `Host` have them.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let Self { host, port } = self;
+        if host.contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
+        }
+    }
+
     /// The same host with another port.
     #[must_use]
     pub fn with_port(&self, port: u16) -> Self {
@@ -98,12 +109,7 @@ impl From<SocketAddr> for NodeUrl {
 
 impl fmt::Display for NodeUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port } = self;
-        if host.contains(':') {
-            write!(f, "http://[{host}]:{port}")
-        } else {
-            write!(f, "http://{host}:{port}")
-        }
+        write!(f, "http://{}", self.authority())
     }
 }
 

@@ -1,11 +1,15 @@
 //! The log: lines to stderr, for people or for machines.
 
 use crate::options::{Level, LogFormat, LogOptions};
+use std::fmt;
 use std::io::IsTerminal;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
-/// Sends what the program logs from here on to stderr. Call it once.
-pub(crate) fn install(options: LogOptions) {
+/// Sends what the program logs from here on to stderr. Lines for people begin
+/// with `node` where there is one: the lines of several share a terminal. Call it once.
+pub(crate) fn install(options: LogOptions, node: Option<String>) {
     let level = match options.level {
         Level::Off => LevelFilter::OFF,
         Level::Error => LevelFilter::ERROR,
@@ -21,7 +25,22 @@ pub(crate) fn install(options: LogOptions) {
         .log_internal_errors(false);
     match options.format {
         // Colours only where somebody looks, never in a file.
-        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Text => lines
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_timer(NodeAndTime(node))
+            .init(),
         LogFormat::Json => lines.json().flatten_event(true).init(),
+    }
+}
+
+/// What a line for people begins with.
+struct NodeAndTime(Option<String>);
+
+impl FormatTime for NodeAndTime {
+    fn format_time(&self, line: &mut Writer<'_>) -> fmt::Result {
+        if let Some(node) = &self.0 {
+            write!(line, "{node} ")?;
+        }
+        SystemTime.format_time(line)
     }
 }

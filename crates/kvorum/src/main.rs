@@ -2,7 +2,9 @@
 //!
 //! [`options`] lists the commands and their options, [`layers`] gathers their
 //! values from the command line, the environment and a file; then [`serve`]
-//! runs a node, [`dev`] a local cluster of child processes, or [`lab`] experiments on such clusters.
+//! runs a node, [`dev`] a local cluster of child processes, [`profiling`]
+//! asks a running node what it spends its time on, and [`lab`] makes
+//! experiments on clusters of its own.
 //!
 //! Exit codes: 0 for a command that did what it should, 1 for one that failed,
 //! 2 for one that was given wrongly, 130 and 143 for one that SIGINT or SIGTERM
@@ -15,6 +17,7 @@ mod layers;
 mod logging;
 mod machine;
 mod options;
+mod profiling;
 mod secret_file;
 mod serve;
 mod signals;
@@ -26,7 +29,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: profile::Allocator<mimalloc::MiMalloc> =
+    profile::Allocator::new(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
@@ -39,6 +43,7 @@ fn main() -> ExitCode {
             Command::Serve(options) => Ok(serve::run(options, &parsed, &read_file)?),
             Command::Dev(options) => dev::run(options),
             Command::Lab(options) => Ok(lab::run(options)?),
+            Command::Profile(options) => Ok(profiling::run(options)?),
         });
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -24,7 +24,10 @@ pub(crate) fn run(
     let config = options
         .node_config(read_file)
         .map_err(|error| parsed.refuse(&error))?;
-    logging::install(options.log);
+    // A child shares its terminal with the other nodes of its parent.
+    let is_child = options.until_stdin_closes;
+    let name = config.members.name(config.members.own()).to_owned();
+    logging::install(options.log, is_child.then_some(name));
     for warning in &parsed.warnings {
         tracing::warn!("{warning}");
     }

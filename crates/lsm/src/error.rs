@@ -66,7 +66,8 @@ pub enum Error {
 
 impl Error {
     /// An I/O error with its context; a full disk becomes [`Error::DiskFull`].
-    pub(crate) fn io(action: &'static str, file: &Path, source: io::Error) -> Self {
+    #[must_use]
+    pub fn io(action: &'static str, file: &Path, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull,
             _ => Self::Io {
@@ -79,7 +80,8 @@ impl Error {
 
     /// A failed sync of a file or folder. Never [`Error::DiskFull`], whatever
     /// the system says: what is on disk is unknown, and room does not mend that.
-    pub(crate) fn sync(file: &Path, source: io::Error) -> Self {
+    #[must_use]
+    pub fn sync(file: &Path, source: io::Error) -> Self {
         Self::Sync {
             file: file.into(),
             source: Arc::new(source),

@@ -7,9 +7,7 @@ use crate::http::ReplicaRules;
 use crate::http::channel::SCRATCH_BYTES;
 use crate::http::progress::{Patience, Progress};
 use crate::metrics::RuntimeMetrics;
-use crate::peer::{
-    self, Answers, Introductions, Link, PeerAddress, PeerEnvironment, Stream, Transport,
-};
+use crate::peer::{self, Answers, Introductions, Link, PeerEnvironment, Stream, Transport};
 use crate::peers::{Acquaintance, HintLink, Peers};
 use crate::replica::Replica;
 use crate::shared::Shared;
@@ -87,10 +85,7 @@ impl Context {
         let peers = Peers::new(&shared, |node| {
             Link::new(
                 config.members.name(node).to_owned(),
-                PeerAddress {
-                    host: config.members.url(node).host().to_owned(),
-                    port: config.members.url(node).port(),
-                },
+                config.members.url(node).clone(),
                 Arc::clone(transport),
                 peer_environment.clone(),
                 Rc::clone(&waiters) as Rc<dyn Answers>,
@@ -206,6 +201,11 @@ impl Context {
     /// Ranges on their way.
     pub(crate) fn scans(&self) -> &Arc<Budget> {
         &self.shared.scans
+    }
+
+    /// Whether `/debug/profile` is served.
+    pub(crate) fn has_debug_endpoints(&self) -> bool {
+        self.shared.config.debug_endpoints
     }
 
     /// The longest value, in bytes.

@@ -17,6 +17,7 @@ mod namespaces;
 mod options;
 mod outages;
 mod partitions;
+mod profiles;
 mod refusals;
 mod serve;
 mod support;

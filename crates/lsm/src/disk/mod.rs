@@ -10,6 +10,7 @@
 mod faulty;
 mod memory;
 mod real;
+mod replace;
 
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ mod tests;
 pub use faulty::{Call, Fault, FaultyDisk};
 pub use memory::{MemoryDisk, Unsynced};
 pub use real::RealDisk;
+pub use replace::{replace_file, temporary_name};
 
 use std::any::Any;
 use std::io;

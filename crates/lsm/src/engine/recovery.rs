@@ -13,10 +13,10 @@ use super::state::{State, Tables};
 use super::statistics::Counters;
 use super::tenure::Tenure;
 use crate::cache::BlockCache;
-use crate::disk::Disk;
+use crate::disk::{Disk, temporary_name};
 use crate::entry::Record;
 use crate::error::Error;
-use crate::manifest::{MANIFEST_TEMPORARY_FILE, Manifest};
+use crate::manifest::{MANIFEST_FILE, Manifest};
 use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
 use crate::table::{Table, TableId, parse_table_file_name, table_file_name};
@@ -224,9 +224,10 @@ fn remove_orphans(
     names: &[String],
     manifest: &Manifest,
 ) -> Result<u64, Error> {
+    let temporary = temporary_name(MANIFEST_FILE);
     let mut removed = 0;
     for name in names {
-        let orphaned = name == MANIFEST_TEMPORARY_FILE
+        let orphaned = *name == temporary
             || segment_of_file_name(name)
                 .is_some_and(|segment| segment < manifest.log_segment_least)
             || parse_table_file_name(name)

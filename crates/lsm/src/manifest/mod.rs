@@ -1,10 +1,8 @@
 //! The manifest: which tables are live, and what else must survive a restart.
 //!
-//! It is small, so every change writes it whole: to `MANIFEST.tmp`, synced,
-//! renamed over `MANIFEST`, folder synced. Each change is thereby atomic, and a
-//! crash leaves the old manifest or the new one, never a torn one: any damage
-//! is corruption. A `MANIFEST.tmp` found at opening is a change that did not
-//! happen; the next change writes over it.
+//! It is small, so every change writes it whole, by way of `MANIFEST.tmp`
+//! ([`replace_file`]): a crash leaves the old manifest or the new one, never a
+//! torn one, so any damage is corruption.
 //!
 //! The file, integers in little endian:
 //!
@@ -21,10 +19,11 @@
 //! version can be told apart.
 
 use crate::compaction::LEVELS;
-use crate::disk::Disk;
+use crate::disk::{Disk, replace_file};
 use crate::error::Error;
 use crate::table::TableId;
 use crate::timestamp::Timestamp;
+use crate::waits;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
@@ -37,9 +36,6 @@ pub use fuzz::fuzz_manifest;
 
 /// The manifest's name in the store's folder.
 pub(crate) const MANIFEST_FILE: &str = "MANIFEST";
-
-/// Where the next manifest is written before it takes the name.
-pub(crate) const MANIFEST_TEMPORARY_FILE: &str = "MANIFEST.tmp";
 
 const MAGIC: [u8; 8] = *b"kvormani";
 const VERSION: u32 = 1;
@@ -212,27 +208,7 @@ impl Manifest {
     /// [`Error::DiskFull`] and [`Error::Io`]: the manifest before stays in
     /// force. [`Error::Sync`]: which of the two is in force after a crash is unknown.
     pub(crate) fn store(&self, disk: &dyn Disk, folder: &Path) -> Result<(), Error> {
-        let path = folder.join(MANIFEST_FILE);
-        let temporary = folder.join(MANIFEST_TEMPORARY_FILE);
-        if let Err(error) = self.write(disk, &temporary) {
-            // A full disk is no place for half a manifest. It is in nobody's
-            // way otherwise, so a failure to remove it is no failure.
-            let _ = disk.remove(&temporary);
-            return Err(error);
-        }
-        disk.rename(&temporary, &path)
-            .map_err(|error| Error::io("rename", &temporary, error))?;
-        disk.sync_folder(folder)
-            .map_err(|error| Error::sync(folder, error))
-    }
-
-    fn write(&self, disk: &dyn Disk, path: &Path) -> Result<(), Error> {
-        let file = disk
-            .create(path)
-            .map_err(|error| Error::io("create", path, error))?;
-        file.write_all_at(&self.encode(), 0)
-            .map_err(|error| Error::io("write", path, error))?;
-        file.sync().map_err(|error| Error::sync(path, error))
+        waits::MANIFEST.time(|| replace_file(disk, folder, MANIFEST_FILE, &self.encode()))
     }
 }
 

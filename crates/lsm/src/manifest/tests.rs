@@ -1,5 +1,5 @@
 use super::*;
-use crate::disk::{Call, Fault, FaultyDisk, MemoryDisk, Unsynced};
+use crate::disk::{Call, Fault, FaultyDisk, MemoryDisk, Unsynced, temporary_name};
 use std::sync::Arc;
 
 const FOLDER: &str = "/store";
@@ -153,7 +153,7 @@ fn load(disk: &dyn Disk) -> Option<Manifest> {
 fn a_folder_without_a_manifest_has_none() {
     let disk = new_disk();
     assert_eq!(load(&*disk), None);
-    disk.create(&Path::new(FOLDER).join(MANIFEST_TEMPORARY_FILE))
+    disk.create(&Path::new(FOLDER).join(temporary_name(MANIFEST_FILE)))
         .unwrap();
     assert_eq!(load(&*disk), None);
 }

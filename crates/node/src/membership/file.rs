@@ -1,8 +1,8 @@
 //! The file `CLUSTER`: which node of which cluster a data folder belongs to.
 //!
-//! It is small, so every change writes it whole: to `CLUSTER.tmp`, synced,
-//! renamed over `CLUSTER`, folder synced. A crash leaves the old or the new
-//! one, so any damage is corruption. Integers are in little endian:
+//! It is small, so every change writes it whole, by way of `CLUSTER.tmp`
+//! ([`replace_file`]): a crash leaves the old or the new one, so any damage is
+//! corruption. Integers are in little endian:
 //!
 //! ```text
 //! file       = magic [u8; 8] | version u32 | store id u64 | standing u8
@@ -15,6 +15,7 @@
 //! version and checksum keep their places in every version, so that a damaged
 //! file and one of a newer version can be told apart.
 
+use lsm::disk::replace_file;
 use lsm::{Disk, Error};
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +23,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 const FILE: &str = "CLUSTER";
-const TEMPORARY_FILE: &str = "CLUSTER.tmp";
 const MAGIC: [u8; 8] = *b"kvorumcl";
 const VERSION: u32 = 1;
 const CHECKSUM_BYTES: usize = 4;
@@ -158,11 +158,11 @@ impl ClusterFile {
         let file = match disk.open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(io_error("open", &path, error)),
+            Err(error) => return Err(Error::io("open", &path, error)),
         };
         let length = file
             .len()
-            .map_err(|error| io_error("read the length of", &path, error))?;
+            .map_err(|error| Error::io("read the length of", &path, error))?;
         if length > FILE_BYTES_MAX {
             return Err(Error::Corrupt {
                 file: Arc::from(path),
@@ -172,7 +172,7 @@ impl ClusterFile {
         }
         let mut bytes = vec![0; length as usize];
         file.read_exact_at(&mut bytes, 0)
-            .map_err(|error| io_error("read", &path, error))?;
+            .map_err(|error| Error::io("read", &path, error))?;
         Self::decode(&path, &bytes).map(Some)
     }
 
@@ -182,51 +182,13 @@ impl ClusterFile {
     /// [`Error::DiskFull`], [`Error::Io`] and [`Error::Sync`]: the one before
     /// is in force, or this one, now or after a crash.
     pub(crate) fn store(&self, disk: &dyn Disk, folder: &Path) -> Result<(), Error> {
-        let path = folder.join(FILE);
-        let temporary = folder.join(TEMPORARY_FILE);
-        if let Err(error) = self.write(disk, &temporary) {
-            // A full disk is no place for half a file. It is in nobody's way
-            // otherwise, so a failure to remove it is no failure.
-            let _ = disk.remove(&temporary);
-            return Err(error);
-        }
-        disk.rename(&temporary, &path)
-            .map_err(|error| io_error("rename", &temporary, error))?;
-        disk.sync_folder(folder)
-            .map_err(|error| sync_error(folder, error))
-    }
-
-    fn write(&self, disk: &dyn Disk, path: &Path) -> Result<(), Error> {
-        let file = disk
-            .create(path)
-            .map_err(|error| io_error("create", path, error))?;
-        file.write_all_at(&self.encode(), 0)
-            .map_err(|error| io_error("write", path, error))?;
-        file.sync().map_err(|error| sync_error(path, error))
+        replace_file(disk, folder, FILE, &self.encode())
     }
 }
 
 fn encode_name(name: &str, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&(name.len() as u16).to_le_bytes());
     bytes.extend_from_slice(name.as_bytes());
-}
-
-fn io_error(action: &'static str, file: &Path, source: io::Error) -> Error {
-    match source.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull,
-        _ => Error::Io {
-            action,
-            file: Arc::from(file),
-            source: Arc::new(source),
-        },
-    }
-}
-
-fn sync_error(file: &Path, source: io::Error) -> Error {
-    Error::Sync {
-        file: Arc::from(file),
-        source: Arc::new(source),
-    }
 }
 
 /// Takes values off the front of bytes that may end anywhere.

@@ -29,9 +29,11 @@ use super::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError};
 use super::health::Latency;
 use super::message;
 use super::outgoing::{Long, Outgoing, Purpose};
-use super::{CALLS_MAX, PeerAddress, PeerAnswer, PeerEnvironment, PeerRequest, Transport};
-use cluster::Miss;
+use super::{CALLS_MAX, PeerAnswer, PeerEnvironment, PeerRequest, Transport};
+use crate::waits;
+use cluster::{Miss, NodeUrl};
 use lsm::Clock;
+use profile::Place;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,6 +42,10 @@ use tokio::sync::Notify;
 
 /// How long dialling and shaking hands may take.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
+
+/// For how long nobody is told of a peer that was never there: the nodes of a
+/// cluster are started one after another.
+pub(super) const START_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Who gets the answers of a link.
 pub(crate) trait Answers {
@@ -119,7 +125,7 @@ pub(crate) struct LinkStatus {
 /// The connection of one runtime to one peer.
 pub(crate) struct Link {
     name: String,
-    address: PeerAddress,
+    url: NodeUrl,
     transport: Arc<dyn Transport>,
     pub(super) environment: PeerEnvironment,
     answers: Rc<dyn Answers>,
@@ -132,6 +138,9 @@ pub(crate) struct Link {
     /// of our wall clock shows at once, not with the next heartbeat.
     pub(super) ahead_of_monotonic_ms: Cell<Option<i64>>,
     counts: Cell<LinkCounts>,
+    /// Where calls that read wait, and where calls that write do.
+    read_place: Place,
+    write_place: Place,
     nudged: Notify,
     /// A nudge that a conversation has yet to see.
     pub(super) is_nudged: Cell<bool>,
@@ -149,18 +158,20 @@ enum ConnectError {
 }
 
 impl Link {
-    /// A link to the node `name` at `address`, whose answers go to `answers`.
+    /// A link to the node `name` at `url`, whose answers go to `answers`.
     /// Nothing happens before [`Link::run_forever`] runs; calls wait.
     pub(crate) fn new(
         name: String,
-        address: PeerAddress,
+        url: NodeUrl,
         transport: Arc<dyn Transport>,
         environment: PeerEnvironment,
         answers: Rc<dyn Answers>,
     ) -> Rc<Self> {
         Rc::new(Self {
+            read_place: waits::peer(&name, "read"),
+            write_place: waits::peer(&name, "write"),
             name,
-            address,
+            url,
             transport,
             environment,
             answers,
@@ -289,6 +300,7 @@ impl Link {
     /// Keeps the link up, for as long as the runtime lives.
     pub(crate) async fn run_forever(self: Rc<Self>) {
         let mut backoff = Backoff::new();
+        let patient_until = self.environment.clock.monotonic() + START_PATIENCE;
         loop {
             let connected = tokio::time::timeout(CONNECT_MAX, self.connect()).await;
             match connected.unwrap_or(Err(ConnectError::Late)) {
@@ -308,7 +320,12 @@ impl Link {
                     }
                 }
                 Err(error) => {
-                    self.complain("a peer cannot be reached", &error.to_string());
+                    let may_be_starting = matches!(error, ConnectError::Dial(_))
+                        && self.ahead_of_monotonic_ms.get().is_none()
+                        && self.environment.clock.monotonic() < patient_until;
+                    if !may_be_starting {
+                        self.complain("a peer cannot be reached", &error.to_string());
+                    }
                     self.leave(LinkState::Down);
                 }
             }
@@ -328,7 +345,7 @@ impl Link {
     }
 
     async fn connect(&self) -> Result<Connection, ConnectError> {
-        let dialling = self.transport.dial(&self.address);
+        let dialling = self.transport.dial(&self.url);
         let mut stream = dialling.await.map_err(ConnectError::Dial)?;
         let mut decoder = Decoder::new(&[], HANDSHAKE_BYTES_MAX);
         let environment = &self.environment;
@@ -415,6 +432,7 @@ impl Link {
         let Some(call) = self.calls.borrow_mut().remove(call) else {
             return;
         };
+        self.stop(&call);
         let latency = match (&answer, call.asked) {
             // What is refused comes soon, and a long value late: neither says
             // how long to wait for an answer.
@@ -441,8 +459,17 @@ impl Link {
             _ => counts.lost += ended,
         });
         for call in calls {
+            self.stop(call);
             self.answers.answer(call.ticket, PeerAnswer::Missed(miss));
         }
+    }
+
+    /// A call waits no more.
+    fn stop(&self, call: &Call) {
+        call.stopwatch.stop(match call.asked {
+            Asked::Read => &self.read_place,
+            Asked::Write => &self.write_place,
+        });
     }
 
     fn count(&self, change: impl FnOnce(&mut LinkCounts)) {

@@ -54,7 +54,7 @@ pub use fuzz::fuzz_frames;
 pub(crate) use link::{Answers, Link, LinkState, LinkStatus, own_ahead_ms};
 pub(crate) use server::{Replica, Reply, serve};
 pub(crate) use transport::PEER_PROTOCOL;
-pub use transport::{Dialing, PeerAddress, Stream, TcpTransport, Transport};
+pub use transport::{Dialing, Stream, TcpTransport, Transport};
 
 /// Calls in flight on one connection: as many as its runtime may have
 /// requests, and a bound for a peer that knows none.

@@ -4,6 +4,7 @@
 //! as clients, and enter their own protocol by HTTP's `Upgrade` (RFC 9110, 7.8).
 
 use bytes::{Buf, Bytes};
+use cluster::NodeUrl;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -25,22 +26,13 @@ pub trait Stream: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
 
-/// Where a node is reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeerAddress {
-    /// Its host: a name or an address, that of IPv6 without brackets.
-    pub host: String,
-    /// Its port.
-    pub port: u16,
-}
-
 /// A connection on its way. Dropped, it is given up.
 pub type Dialing = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>>>>;
 
 /// How nodes are reached.
 pub trait Transport: Send + Sync {
     /// Connects to a node, up to where the peer protocol begins.
-    fn dial(&self, address: &PeerAddress) -> Dialing;
+    fn dial(&self, url: &NodeUrl) -> Dialing;
 }
 
 /// Reaches nodes over TCP.
@@ -48,29 +40,23 @@ pub trait Transport: Send + Sync {
 pub struct TcpTransport;
 
 impl Transport for TcpTransport {
-    fn dial(&self, address: &PeerAddress) -> Dialing {
-        let address = address.clone();
+    fn dial(&self, url: &NodeUrl) -> Dialing {
+        let url = url.clone();
         Box::pin(async move {
-            let PeerAddress { host, port } = &address;
-            let stream = TcpStream::connect((host.as_str(), *port)).await?;
+            let stream = TcpStream::connect((url.host(), url.port())).await?;
             stream.set_nodelay(true)?;
-            let stream: Box<dyn Stream> = Box::new(upgrade(stream, &address).await?);
+            let stream: Box<dyn Stream> = Box::new(upgrade(stream, &url).await?);
             Ok(stream)
         })
     }
 }
 
 /// Asks the HTTP server at the other end of a stream for the peer protocol.
-async fn upgrade<S: Stream>(mut stream: S, address: &PeerAddress) -> io::Result<Upgraded<S>> {
-    let PeerAddress { host, port } = address;
-    let host = if host.contains(':') {
-        format!("[{host}]")
-    } else {
-        host.clone()
-    };
+async fn upgrade<S: Stream>(mut stream: S, url: &NodeUrl) -> io::Result<Upgraded<S>> {
     let request = format!(
-        "GET {PEER_PATH} HTTP/1.1\r\nHost: {host}:{port}\r\n\
-         Connection: Upgrade\r\nUpgrade: {PEER_PROTOCOL}\r\n\r\n"
+        "GET {PEER_PATH} HTTP/1.1\r\nHost: {}\r\n\
+         Connection: Upgrade\r\nUpgrade: {PEER_PROTOCOL}\r\n\r\n",
+        url.authority()
     );
     stream.write_all(request.as_bytes()).await?;
     stream.flush().await?;
@@ -170,10 +156,7 @@ mod tests {
 
     async fn upgraded(answer: &str) -> io::Result<(String, String)> {
         let (ours, mut theirs) = tokio::io::duplex(64);
-        let address = PeerAddress {
-            host: "::1".to_owned(),
-            port: 8080,
-        };
+        let url = "http://[::1]:8080".parse().unwrap();
         let server = async {
             let mut request = Vec::new();
             while end_of_head(&request).is_none() {
@@ -185,7 +168,7 @@ mod tests {
         };
         let client = async {
             let mut behind = String::new();
-            let mut stream = upgrade(ours, &address).await?;
+            let mut stream = upgrade(ours, &url).await?;
             stream.read_to_string(&mut behind).await?;
             Ok(behind)
         };

@@ -18,7 +18,7 @@ use cluster::{Member, Members, NodeUrl, Replicas};
 use lsm::disk::{Fault, FaultyDisk};
 use lsm::{Clock, Disk, Entry, Executor, MemoryDisk, SeededRandom};
 use node::simulation::{Refusal, SimulatedNode};
-use node::{Dialing, NodeConfig, PeerAddress, Seams, StartError, Stream, Transport};
+use node::{Dialing, NodeConfig, Seams, StartError, Stream, Transport};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -415,11 +415,11 @@ struct SimTransport {
 }
 
 impl Transport for SimTransport {
-    fn dial(&self, address: &PeerAddress) -> Dialing {
+    fn dial(&self, url: &NodeUrl) -> Dialing {
         let network = self.network.clone();
         let own = self.own;
-        let other = address
-            .host
+        let other = url
+            .host()
             .rsplit('.')
             .next()
             .and_then(|last| last.parse::<usize>().ok());

@@ -10,6 +10,7 @@ mod values;
 use super::health::HEARTBEAT;
 use super::*;
 use crate::admission::Budget;
+use cluster::NodeUrl;
 use lsm::{Expiry, SeededRandom};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -156,9 +157,13 @@ impl Network {
     }
 }
 
+pub(super) fn replica_url() -> NodeUrl {
+    "http://replica.test:7".parse().unwrap()
+}
+
 impl Transport for Network {
-    fn dial(&self, address: &PeerAddress) -> Dialing {
-        assert_eq!((address.host.as_str(), address.port), ("replica.test", 7));
+    fn dial(&self, url: &NodeUrl) -> Dialing {
+        assert_eq!(*url, replica_url());
         self.dialled.fetch_add(1, Ordering::Relaxed);
         self.dialled_at.lock().unwrap().push(Instant::now());
         let result = if self.refuses.load(Ordering::Relaxed) {
@@ -310,13 +315,9 @@ impl Asker {
     pub(super) fn new(environment: PeerEnvironment) -> Self {
         let (network, arrivals) = Network::new();
         let answers = Rc::new(TestAnswers::default());
-        let address = PeerAddress {
-            host: "replica.test".to_owned(),
-            port: 7,
-        };
         let link = Link::new(
             "replica".to_owned(),
-            address,
+            replica_url(),
             Arc::clone(&network) as Arc<dyn Transport>,
             environment.clone(),
             Rc::clone(&answers) as Rc<dyn Answers>,

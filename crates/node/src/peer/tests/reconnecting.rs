@@ -1,6 +1,9 @@
 //! Links that are being set up, and peers that cannot be reached.
 
 use super::*;
+use crate::peer::backoff::BACKOFF_MAX;
+use crate::peer::complaints::Direction;
+use crate::peer::link::START_PATIENCE;
 
 const REFUSED: PeerAnswer = PeerAnswer::Missed(Miss::Refused);
 
@@ -48,6 +51,22 @@ async fn a_refused_connection_ends_what_waits_for_it_and_what_comes() {
         assert_eq!(asker.answers.next().await, (1, REFUSED));
         assert!(asker.link.is_down());
         assert_eq!(asker.read(2), Err(Miss::Refused));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_was_never_there_is_told_of_only_when_it_has_had_time_to_start() {
+    run(async {
+        let asker = asker();
+        let complaints = Arc::clone(&asker.environment.complaints);
+        let is_told = || complaints.settle(Direction::Outgoing, "replica");
+        asker.network.refuse(true);
+        asker.start();
+        tokio::time::sleep(START_PATIENCE - ms(100)).await;
+        assert!(!is_told());
+        tokio::time::sleep(ms(100) + BACKOFF_MAX).await;
+        assert!(is_told());
     })
     .await;
 }
@@ -181,10 +200,7 @@ async fn an_answer_may_call_again() {
         asker.network.refuse(true);
         let link = Link::new(
             "replica".to_owned(),
-            PeerAddress {
-                host: "replica.test".to_owned(),
-                port: 7,
-            },
+            replica_url(),
             Arc::clone(&asker.network) as Arc<dyn Transport>,
             asker.environment.clone(),
             Rc::clone(&again) as Rc<dyn Answers>,

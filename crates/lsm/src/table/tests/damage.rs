@@ -1,0 +1,167 @@
+//! Files that cannot be read, or hold something else.
+
+use super::fixture::{FIXTURE_SETTINGS, fixture_records};
+use super::*;
+
+#[test]
+fn each_failing_read_is_an_error_that_names_the_file() {
+    let (file, _) = table(&SETTINGS, &even_records(2000));
+    let bytes = file.to_vec();
+    let walk_after = |left: u64| -> Result<(), Error> {
+        // One more call fills the file.
+        let file = TestFile::failing_after(left + 1);
+        file.write_all_at(&bytes, 0).unwrap();
+        let table = open(&file, &cache())?;
+        walk(&table, Bound::Unbounded, Purpose::Scan).map(drop)
+    };
+    let mut left = 0;
+    while let Err(error) = walk_after(left) {
+        assert!(matches!(error, Error::Io { .. }), "{error}");
+        assert!(error.to_string().contains(PATH), "{error}");
+        left += 1;
+    }
+    assert!(left > 10, "only {left} calls");
+}
+
+#[test]
+fn each_corrupted_byte_is_an_error_that_names_file_and_block() {
+    let records = random_records(&mut fastrand::Rng::with_seed(16), 25);
+    let settings = TableSettings {
+        block_bytes: 300,
+        ..SETTINGS
+    };
+    let (file, table) = table(&settings, &records);
+    assert!(table.properties().data_blocks > 3);
+    let bytes = file.to_vec();
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        let file_damaged = TestFile::holding(&damaged);
+        match read_all(&file_damaged, &records) {
+            Err(Error::Corrupt { file, offset, .. }) => {
+                assert_eq!(&*file, Path::new(PATH));
+                assert!(offset <= at as u64, "byte {at} was reported at {offset}");
+            }
+            other => panic!("byte {at} of {}: {other:?}", bytes.len()),
+        }
+    }
+}
+
+#[test]
+fn a_file_of_another_length_is_corrupt() {
+    let records = even_records(100);
+    let (file, _) = table(&SETTINGS, &records);
+    let bytes = file.to_vec();
+    for length in (0..bytes.len())
+        .step_by(7)
+        .chain([FOOTER_BYTES - 1, FOOTER_BYTES])
+    {
+        let cut = TestFile::holding(&bytes[..length]);
+        assert!(
+            matches!(open(&cut, &cache()), Err(Error::Corrupt { .. })),
+            "{length}"
+        );
+        // With the end in place but the middle gone.
+        let gap = TestFile::holding(&bytes[length..]);
+        if length > 0 {
+            assert!(
+                matches!(open(&gap, &cache()), Err(Error::Corrupt { .. })),
+                "{length}"
+            );
+        }
+    }
+    file.set_len(bytes.len() as u64 - 1).unwrap();
+    assert!(matches!(open(&file, &cache()), Err(Error::Corrupt { .. })));
+}
+
+#[test]
+fn a_file_cut_short_while_open_is_corrupt() {
+    let (file, table) = table(&SETTINGS, &even_records(1000));
+    file.set_len(100).unwrap();
+    assert!(matches!(
+        get(&table, key(0).as_bytes(), Access::MayRead),
+        Err(Interrupt::Failed(Error::Corrupt { .. }))
+    ));
+}
+
+#[test]
+fn a_later_version_is_refused_by_name() {
+    let (file, _) = table(&SETTINGS, &even_records(10));
+    let mut bytes = file.to_vec();
+    let footer = bytes.len() - FOOTER_BYTES;
+    bytes[footer + 52] = 9;
+    let checksum = crc32c::crc32c_append(
+        crc32c::crc32c(&bytes[footer..footer + 48]),
+        &bytes[footer + 52..],
+    );
+    bytes[footer + 48..footer + 52].copy_from_slice(&checksum.to_le_bytes());
+    match open(&TestFile::holding(&bytes), &cache()) {
+        Err(Error::Invalid(what)) => {
+            assert!(what.contains(PATH) && what.contains("version 9"), "{what}");
+        }
+        other => panic!("{:?}", other.map(drop)),
+    }
+}
+
+#[test]
+fn decoders_survive_whatever_bytes_come() {
+    let mut random = fastrand::Rng::with_seed(17);
+    for compression in [Compression::None, Compression::Lz4] {
+        let settings = TableSettings {
+            compression,
+            ..FIXTURE_SETTINGS
+        };
+        let (file, _) = table(&settings, &fixture_records());
+        let valid = file.to_vec();
+        for _ in 0..4000 {
+            let mut bytes = valid.clone();
+            for _ in 0..random.usize(1..6) {
+                let at = random.usize(0..bytes.len());
+                bytes[at] = random.u8(..);
+            }
+            let start = random.usize(0..bytes.len());
+            let end = random.usize(start..=bytes.len());
+            fuzz_block(&bytes[start..end]);
+            fuzz_footer(&bytes[start..]);
+        }
+    }
+    for _ in 0..10_000 {
+        let mut bytes = vec![0; random.usize(0..200)];
+        random.fill(&mut bytes);
+        fuzz_block(&bytes);
+        fuzz_footer(&bytes);
+    }
+}
+
+#[test]
+fn sound_structures_with_mutated_content_never_panic() {
+    // Blocks that open, with a few bytes wrong inside: the checksum would
+    // find them, the decoders must not depend on it.
+    let mut random = fastrand::Rng::with_seed(18);
+    let mut builder = BlockBuilder::default();
+    for record in &fixture_records() {
+        builder.add(record.entry.key(), |buffer| {
+            RecordBody::of(record).encode(buffer);
+        });
+    }
+    let records = builder.finish().to_vec();
+    let mut properties = TableProperties::empty();
+    for record in &fixture_records() {
+        properties.add(record);
+    }
+    let properties = properties.encode();
+    for _ in 0..20_000 {
+        for valid in [&records, &properties] {
+            let mut bytes = valid.clone();
+            for _ in 0..random.usize(1..4) {
+                let at = random.usize(0..bytes.len());
+                bytes[at] = match random.bool() {
+                    true => random.u8(..),
+                    false => *random.choice([0, 0x7f, 0x80, 0xff].iter()).unwrap(),
+                };
+            }
+            fuzz_block(&bytes);
+            fuzz_footer(&bytes);
+        }
+    }
+}

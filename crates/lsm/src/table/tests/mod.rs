@@ -1,0 +1,193 @@
+//! Tables end to end, over a file in memory that counts and can fail.
+
+use super::block::BlockBuilder;
+use super::format::FOOTER_BYTES;
+use super::format::TableProperties;
+use super::record::RecordBody;
+use super::*;
+use crate::cache::{BlockCache, ReadCounts};
+use crate::disk::DiskFile;
+use crate::entry::{Entry, Expiry, KEY_BYTES_MAX, Kind, Record, RecordSource};
+use crate::timestamp::Timestamp;
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+mod damage;
+mod file;
+mod fixture;
+mod reading;
+mod writing;
+
+use file::TestFile;
+
+const PATH: &str = "folder/table.sst";
+const ID: TableId = TableId(3);
+
+const SETTINGS: TableSettings = TableSettings {
+    block_bytes: 4096,
+    compression: Compression::Lz4,
+    filter_false_positive_rate: Some(0.01),
+};
+
+fn cache() -> Arc<BlockCache> {
+    Arc::new(BlockCache::new(8 << 20))
+}
+
+fn write(file: &Arc<TestFile>, settings: &TableSettings, records: &[Record]) -> TableProperties {
+    let file: Arc<dyn DiskFile> = Arc::<TestFile>::clone(file);
+    let mut writer = TableWriter::create(file, Path::new(PATH), settings);
+    for record in records {
+        writer.add(record).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+fn open(file: &Arc<TestFile>, cache: &Arc<BlockCache>) -> Result<Arc<Table>, Error> {
+    let file: Arc<dyn DiskFile> = Arc::<TestFile>::clone(file);
+    Table::open(file, Path::new(PATH), ID, Arc::clone(cache)).map(Arc::new)
+}
+
+fn table(settings: &TableSettings, records: &[Record]) -> (Arc<TestFile>, Arc<Table>) {
+    let file = Arc::new(TestFile::default());
+    write(&file, settings, records);
+    let table = open(&file, &cache()).unwrap();
+    (file, table)
+}
+
+fn get(table: &Table, key: &[u8], access: Access) -> Result<Option<Entry>, Interrupt> {
+    table.get(key, KeyHash::of(key), access)
+}
+
+/// All records from `start` on.
+fn walk(table: &Arc<Table>, start: Bound<&[u8]>, purpose: Purpose) -> Result<Vec<Record>, Error> {
+    let mut iterator = table.iter(start, purpose);
+    let mut records = Vec::new();
+    while let Some(record) = iterator.next()? {
+        records.push(record);
+    }
+    assert_eq!(iterator.next().unwrap(), None);
+    Ok(records)
+}
+
+/// A plain record: a short value that does not expire.
+fn record(key: impl AsRef<[u8]>, timestamp: u64) -> Record {
+    let value = format!("value {timestamp}");
+    let timestamp = Timestamp::from_u64(timestamp);
+    Record {
+        arrival: 0,
+        entry: Entry::value(key.as_ref(), timestamp, value.as_bytes(), Expiry::NEVER, 2),
+    }
+}
+
+/// Records of distinct keys `key-00000`, `key-00002`, ...: the odd ones are absent.
+fn even_records(count: u64) -> Vec<Record> {
+    (0..count)
+        .map(|number| record(key(2 * number), number))
+        .collect()
+}
+
+fn key(number: u64) -> String {
+    format!("key-{number:05}")
+}
+
+/// Records of every kind, with few keys of few letters so that prefixes and versions abound.
+fn random_records(random: &mut fastrand::Rng, count: usize) -> Vec<Record> {
+    let mut records: Vec<_> = (0..count)
+        .map(|_| {
+            let letters = random.usize(0..7);
+            let mut key: Vec<u8> = (0..letters).map(|_| random.u8(b'a'..=b'd')).collect();
+            if random.u8(..) < 5 {
+                key.resize(random.usize(1000..=KEY_BYTES_MAX), b'x');
+            }
+            let value_bytes = match random.u8(0..20) {
+                0..5 => 0,
+                5..18 => random.usize(0..40),
+                18 => random.usize(0..2000),
+                _ => random.usize(0..20_000),
+            };
+            let mut value = vec![0; value_bytes];
+            random.fill(&mut value);
+            if random.bool() {
+                value.fill(b'v');
+            }
+            let expiry = match random.bool() {
+                true => Expiry::NEVER,
+                false => Expiry::at_unix_ms(random.u64(..)),
+            };
+            let timestamp = Timestamp::from_u64(match random.bool() {
+                true => random.u64(..),
+                false => random.u64(0..4),
+            });
+            let copies = random.u8(..);
+            Record {
+                arrival: match random.u8(0..4) {
+                    0 => random.u64(..),
+                    1 => random.u64(1..9),
+                    _ => 0,
+                },
+                entry: match random.u8(0..4) {
+                    0 => Entry::tombstone(&key, timestamp, copies),
+                    _ => Entry::value(&key, timestamp, &value, expiry, copies),
+                },
+            }
+        })
+        .collect();
+    records.sort_by(Record::order);
+    records.dedup_by(|a, b| a.order(b).is_eq());
+    records
+}
+
+fn winner(records: &[Record], key: &[u8]) -> Option<Entry> {
+    let found = records.iter().find(|record| record.entry.key() == key)?;
+    Some(found.entry.clone())
+}
+
+/// Everything that a table answers is what the sorted records say.
+fn check(table: &Arc<Table>, records: &[Record]) {
+    let mut keys: Vec<Vec<u8>> = records
+        .iter()
+        .flat_map(|record| {
+            let key = record.entry.key();
+            [key.to_vec(), [key, b"\0"].concat(), [key, b"b"].concat()]
+        })
+        .chain([b"".to_vec(), b"\0".to_vec(), b"zz".to_vec()])
+        .collect();
+    keys.sort();
+    keys.dedup();
+    for key in &keys {
+        let expected = winner(records, key);
+        assert_eq!(get(table, key, Access::MayRead).unwrap(), expected);
+    }
+    assert_eq!(
+        walk(table, Bound::Unbounded, Purpose::Compaction).unwrap(),
+        records
+    );
+    for key in keys.iter().map(Vec::as_slice).step_by(1 + keys.len() / 20) {
+        for (bound, below) in [(Bound::Included(key), false), (Bound::Excluded(key), true)] {
+            let from = records.partition_point(|record| {
+                record.entry.key() < key || below && record.entry.key() == key
+            });
+            assert_eq!(walk(table, bound, Purpose::Scan).unwrap(), records[from..]);
+        }
+    }
+}
+
+/// Reads all that a file holds, in every way; stops at the first error.
+fn read_all(file: &Arc<TestFile>, records: &[Record]) -> Result<(), Error> {
+    let table = open(file, &cache())?;
+    // The walk reads data and index, the gets also the filter.
+    assert_eq!(walk(&table, Bound::Unbounded, Purpose::Scan)?, records);
+    for record in records {
+        let key = record.entry.key();
+        match get(&table, key, Access::MayRead) {
+            Ok(found) => assert_eq!(found, winner(records, key)),
+            Err(Interrupt::Failed(error)) => return Err(error),
+            Err(Interrupt::WouldBlock) => panic!("the get may read"),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! What reads find, and what they cost.
+
+use super::*;
+
+#[test]
+fn random_records_come_back_whatever_the_settings() {
+    let mut random = fastrand::Rng::with_seed(11);
+    for block_bytes in [0, 100, 4096, 1 << 20] {
+        for compression in [Compression::None, Compression::Lz4] {
+            for filter_false_positive_rate in [None, Some(0.01)] {
+                for count in [1, 2, 60, 600] {
+                    let records = random_records(&mut random, count);
+                    let settings = TableSettings {
+                        block_bytes,
+                        compression,
+                        filter_false_positive_rate,
+                    };
+                    check(&table(&settings, &records).1, &records);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cache_without_room_changes_no_answer() {
+    let records = random_records(&mut fastrand::Rng::with_seed(12), 300);
+    let file = Arc::new(TestFile::default());
+    write(&file, &SETTINGS, &records);
+    let cache = Arc::new(BlockCache::new(0));
+    check(&open(&file, &cache).unwrap(), &records);
+    assert_eq!(cache.used_bytes(), 0);
+}
+
+#[test]
+fn properties_say_what_the_records_are() {
+    let records = random_records(&mut fastrand::Rng::with_seed(13), 500);
+    let (_, table) = table(&SETTINGS, &records);
+    let entries: Vec<&Entry> = records.iter().map(|record| &record.entry).collect();
+    let count =
+        |test: fn(&Entry) -> bool| entries.iter().filter(|entry| test(entry)).count() as u64;
+    let sum =
+        |size: fn(&Entry) -> usize| entries.iter().map(|entry| size(entry) as u64).sum::<u64>();
+    let properties = table.properties();
+    assert_eq!(properties.entries, entries.len() as u64);
+    assert_eq!(
+        properties.tombstones,
+        count(|entry| entry.kind() == Kind::Tombstone)
+    );
+    assert_eq!(
+        properties.expiring,
+        count(|entry| entry.expiry() != Expiry::NEVER)
+    );
+    assert_eq!(properties.key_bytes, sum(|entry| entry.key().len()));
+    assert_eq!(
+        properties.value_bytes,
+        sum(|entry| entry.value_bytes().len())
+    );
+    assert_eq!(properties.key_least, entries[0].key());
+    assert_eq!(properties.key_greatest, entries[entries.len() - 1].key());
+    let timestamps = || entries.iter().map(|entry| entry.timestamp());
+    assert_eq!(Some(properties.timestamp_least), timestamps().min());
+    assert_eq!(Some(properties.timestamp_greatest), timestamps().max());
+    let arrivals = records.iter().map(|record| record.arrival);
+    assert_eq!(Some(properties.arrival_greatest), arrivals.max());
+    assert_eq!(properties.expiry_latest, Expiry::NEVER);
+    assert!(properties.data_blocks > 10);
+    assert!((table.file_bytes() / 2..table.file_bytes()).contains(&properties.data_bytes));
+}
+
+#[test]
+fn the_latest_expiry_is_known_when_all_expire() {
+    let expiring = |key: &str, unix_ms| Record {
+        arrival: 0,
+        entry: Entry::value(
+            key.as_bytes(),
+            Timestamp::from_u64(1),
+            b"",
+            Expiry::at_unix_ms(unix_ms),
+            1,
+        ),
+    };
+    let mut records = vec![expiring("a", 5), expiring("b", 9), expiring("c", 7)];
+    let latest = |records: &[Record]| table(&SETTINGS, records).1.properties().expiry_latest;
+    assert_eq!(latest(&records), Expiry::at_unix_ms(9));
+    records.push(record("d", 1));
+    assert_eq!(latest(&records), Expiry::NEVER);
+}
+
+#[test]
+fn cached_access_never_reads_and_answers_once_the_blocks_are_there() {
+    let records = even_records(2000);
+    let (file, table) = table(&SETTINGS, &records);
+    let opened = file.reads();
+    let target = records[700].entry.key();
+    assert!(matches!(
+        get(&table, target, Access::Cached),
+        Err(Interrupt::WouldBlock)
+    ));
+    // Out of the table's range nothing needs to be read.
+    assert!(matches!(get(&table, b"a", Access::Cached), Ok(None)));
+    assert_eq!(file.reads(), opened);
+
+    let found = get(&table, target, Access::MayRead).unwrap();
+    // The filter page, the top index, an index block and a data block.
+    assert_eq!(file.reads(), opened + 4);
+    assert_eq!(get(&table, target, Access::Cached).unwrap(), found);
+    assert_eq!(file.reads(), opened + 4);
+}
+
+#[test]
+fn a_filter_spares_the_data_blocks() {
+    let file = Arc::new(TestFile::default());
+    write(&file, &SETTINGS, &even_records(20_000));
+    let cache = cache();
+    let table = open(&file, &cache).unwrap();
+    for number in 0..19_999 {
+        let absent = key(2 * number + 1);
+        assert_eq!(
+            get(&table, absent.as_bytes(), Access::MayRead).unwrap(),
+            None
+        );
+    }
+    let counts = cache.counters().sum();
+    assert_eq!(
+        counts.filter_negatives + counts.filter_false_positives,
+        19_999
+    );
+    assert_eq!(counts.filter_true_positives, 0);
+    assert_eq!(counts.data_blocks_fetched, counts.filter_false_positives);
+    assert!(counts.filter_false_positives < 300, "{counts:?}");
+
+    let present = key(500);
+    assert!(
+        get(&table, present.as_bytes(), Access::MayRead)
+            .unwrap()
+            .is_some()
+    );
+    assert_eq!(cache.counters().sum().filter_true_positives, 1);
+}
+
+#[test]
+fn a_get_reads_one_data_block_even_where_versions_span_blocks() {
+    let records: Vec<_> = [record("a", 1)]
+        .into_iter()
+        .chain((0..3000).rev().map(|timestamp| record("b", timestamp)))
+        .chain([record("c", 1)])
+        .collect();
+    let file = Arc::new(TestFile::default());
+    write(&file, &SETTINGS, &records);
+    for (key, timestamp) in [("a", 1), ("b", 2999), ("c", 1)] {
+        let cache = cache();
+        let table = open(&file, &cache).unwrap();
+        let found = get(&table, key.as_bytes(), Access::MayRead)
+            .unwrap()
+            .unwrap();
+        assert_eq!(found.timestamp(), Timestamp::from_u64(timestamp), "{key}");
+        assert_eq!(cache.counters().sum().data_blocks_fetched, 1, "{key}");
+    }
+}
+
+#[test]
+fn walks_use_the_cache_but_leave_no_data_blocks_in_it() {
+    let file = Arc::new(TestFile::default());
+    let properties = write(&file, &SETTINGS, &even_records(3000));
+    let cache = cache();
+    let table = open(&file, &cache).unwrap();
+    let reads_of = |purpose| {
+        let before = file.reads();
+        walk(&table, Bound::Unbounded, purpose).unwrap();
+        file.reads() - before
+    };
+    let all = reads_of(Purpose::Compaction);
+    assert!(all > properties.data_blocks);
+    assert_eq!(
+        (cache.used_bytes(), cache.counters().sum()),
+        (0, ReadCounts::default())
+    );
+    assert_eq!(reads_of(Purpose::Scan), all);
+    assert_eq!(
+        cache.counters().sum().data_blocks_fetched,
+        properties.data_blocks
+    );
+    assert_eq!(reads_of(Purpose::Scan), properties.data_blocks);
+    get(&table, key(0).as_bytes(), Access::MayRead).unwrap();
+    assert_eq!(reads_of(Purpose::Scan), properties.data_blocks - 1);
+    assert_eq!(reads_of(Purpose::Compaction), properties.data_blocks - 1);
+}
+
+#[test]
+fn a_large_value_lies_in_a_block_of_its_own() {
+    let large = Record {
+        arrival: 0,
+        entry: Entry::value(
+            b"b",
+            Timestamp::from_u64(1),
+            &vec![7; 3 << 20],
+            Expiry::NEVER,
+            1,
+        ),
+    };
+    let records = [record("a", 1), large, record("c", 1)];
+    let (_, table) = table(&SETTINGS, &records);
+    assert_eq!(table.properties().data_blocks, 3);
+    check(&table, &records);
+}
+
+#[test]
+fn offsets_past_four_gigabytes_are_written_and_read() {
+    let records = random_records(&mut fastrand::Rng::with_seed(14), 400);
+    let file = Arc::new(TestFile::default());
+    let mut writer = TableWriter::create(Arc::<TestFile>::clone(&file), Path::new(PATH), &SETTINGS);
+    writer.skip((4 << 30) - 10_000);
+    for record in &records {
+        writer.add(record).unwrap();
+    }
+    writer.finish().unwrap();
+    assert!(file.len().unwrap() > 4 << 30);
+    check(&open(&file, &cache()).unwrap(), &records);
+}

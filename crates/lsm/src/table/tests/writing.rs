@@ -1,0 +1,116 @@
+//! What the writer writes, and how.
+
+use super::*;
+
+#[test]
+fn writes_are_large_and_syncs_regular() {
+    let mut random = fastrand::Rng::with_seed(15);
+    let records: Vec<_> = (0..600)
+        .map(|number| {
+            let mut value = vec![0; 10_000];
+            random.fill(&mut value);
+            Record {
+                arrival: 0,
+                entry: Entry::value(
+                    key(number).as_bytes(),
+                    Timestamp::from_u64(1),
+                    &value,
+                    Expiry::NEVER,
+                    1,
+                ),
+            }
+        })
+        .collect();
+    let file = Arc::new(TestFile::default());
+    write(&file, &SETTINGS, &records);
+    let calls = file.calls.lock().unwrap();
+    assert_eq!(calls.last(), Some(&0), "the last call is a sync");
+    let between_syncs: Vec<usize> = calls
+        .split(|&bytes| bytes == 0)
+        .map(|writes| writes.iter().sum())
+        .collect();
+    assert!(between_syncs.len() > 5);
+    assert!(
+        between_syncs
+            .iter()
+            .all(|&bytes| bytes <= (1 << 20) + (512 << 10))
+    );
+    assert!(calls.iter().all(|&bytes| bytes <= 256 << 10));
+    assert!(calls.len() < 60, "{} calls for 6 MB", calls.len());
+}
+
+#[test]
+fn the_writers_size_leads_to_the_files() {
+    let file = Arc::new(TestFile::default());
+    let mut writer = TableWriter::create(Arc::<TestFile>::clone(&file), Path::new(PATH), &SETTINGS);
+    let mut before = 0;
+    for record in even_records(50_000) {
+        writer.add(&record).unwrap();
+        assert!(writer.file_bytes() >= before);
+        before = writer.file_bytes();
+    }
+    writer.finish().unwrap();
+    let length = file.len().unwrap();
+    assert!(
+        (length / 2..length).contains(&before),
+        "{before} of {length}"
+    );
+}
+
+#[test]
+fn what_no_table_can_hold_is_refused() {
+    let file = Arc::new(TestFile::default());
+    let writer = || TableWriter::create(Arc::<TestFile>::clone(&file), Path::new(PATH), &SETTINGS);
+    assert!(matches!(writer().finish(), Err(Error::Invalid(_))));
+    let long = record(vec![b'k'; KEY_BYTES_MAX + 1], 1);
+    assert!(matches!(writer().add(&long), Err(Error::Invalid(_))));
+}
+
+#[test]
+fn each_failing_call_of_the_writer_is_an_error_that_names_the_file() {
+    let records = even_records(40_000);
+    let settings = TableSettings {
+        compression: Compression::None,
+        ..SETTINGS
+    };
+    let write_to = |file: &Arc<TestFile>| -> Result<(), Error> {
+        let mut writer =
+            TableWriter::create(Arc::<TestFile>::clone(file), Path::new(PATH), &settings);
+        for record in &records {
+            writer.add(record)?;
+        }
+        writer.finish().map(drop)
+    };
+    let mut left = 0;
+    while let Err(error) = write_to(&TestFile::failing_after(left)) {
+        assert!(
+            matches!(error, Error::Io { .. } | Error::Sync { .. }),
+            "{error}"
+        );
+        assert!(error.to_string().contains(PATH), "{error}");
+        left += 1;
+    }
+    assert!(left > 5, "only {left} calls");
+}
+
+#[test]
+fn file_names_come_back_and_others_are_none() {
+    assert_eq!(table_file_name(TableId(1)), "table-0000000000000001.sst");
+    for id in [0, 1, 0xabc, u64::MAX] {
+        assert_eq!(
+            parse_table_file_name(&table_file_name(TableId(id))),
+            Some(TableId(id))
+        );
+    }
+    for name in [
+        "",
+        "table-1.sst",
+        "table-0000000000000001.sst.tmp",
+        "table-+000000000000001.sst",
+        "table-000000000000000A.sst",
+        "table-00000000000000001.sst",
+        "wal-0000000000000001.sst",
+    ] {
+        assert_eq!(parse_table_file_name(name), None, "{name}");
+    }
+}

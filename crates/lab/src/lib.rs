@@ -18,6 +18,8 @@ mod page;
 mod profile;
 mod settings;
 mod tell;
+#[cfg(test)]
+mod testing;
 
 pub use error::Error;
 pub use experiment::{Effort, Experiment};

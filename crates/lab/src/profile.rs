@@ -8,7 +8,10 @@ use crate::context::Context;
 use crate::measure::Measured;
 use crate::nodes::Node;
 use crate::{Error, http};
+use inferno::flamegraph::color::{BasicPalette, Palette};
+use inferno::flamegraph::{Options, from_lines};
 use load::plan::Plan;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What is profiled.
@@ -40,23 +43,60 @@ impl Kind {
             Self::Lock => "time waited",
         }
     }
-
-    /// What its weights are.
-    fn unit(self) -> &'static str {
-        match self {
-            Self::Cpu => "samples",
-            Self::Alloc => "bytes",
-            Self::Lock => "microseconds",
-        }
-    }
 }
 
 /// A profile of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Profile {
     kind: Kind,
-    /// Frames from the outermost in, and the weight.
+    seconds: f64,
+    /// Frames from the outermost in, and the weight: samples, bytes, or
+    /// nanoseconds. The outermost frame of CPU time and of allocations is the
+    /// kind of the thread; that of waits is what kind of thing was waited for.
     stacks: Vec<(Vec<String>, u64)>,
+}
+
+/// A part of the store that a share of a profile is told of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// What a table calls it.
+    pub(crate) name: &'static str,
+    /// What is counted to it.
+    pub(crate) frames: Frames,
+}
+
+/// Which stacks are counted to a part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Frames {
+    /// All of a kind of thread.
+    Thread(&'static str),
+    /// Those with a frame whose name holds one of these words.
+    Named(&'static [&'static str]),
+}
+
+impl Part {
+    /// A kind of thread.
+    pub(crate) const fn thread(name: &'static str, thread: &'static str) -> Self {
+        let frames = Frames::Thread(thread);
+        Self { name, frames }
+    }
+
+    /// Functions, by words of their names.
+    pub(crate) const fn named(name: &'static str, words: &'static [&'static str]) -> Self {
+        let frames = Frames::Named(words);
+        Self { name, frames }
+    }
+}
+
+impl Frames {
+    fn hold(self, stack: &[String]) -> bool {
+        match self {
+            Self::Thread(thread) => stack.first().is_some_and(|frame| frame == thread),
+            Self::Named(words) => stack
+                .iter()
+                .any(|frame| words.iter().any(|word| frame.contains(word))),
+        }
+    }
 }
 
 /// Profiles a node for so many seconds while a load is on its cluster.
@@ -95,7 +135,9 @@ pub(crate) fn under_load(
         return Ok(Err(error.to_string()));
     }
     Ok(match answer {
-        Ok(answer) if answer.status == 200 => Profile::parse(kind, &answer.body),
+        Ok(answer) if answer.status == 200 => {
+            Profile::parse(kind, f64::from(seconds), &answer.body)
+        }
         Ok(answer) => Err(format!("the node answered {}", answer.status)),
         Err(error) => Err(error.to_string()),
     })
@@ -106,7 +148,7 @@ impl Profile {
     ///
     /// # Errors
     /// There are none.
-    fn parse(kind: Kind, folded: &str) -> Measured<Self> {
+    pub(crate) fn parse(kind: Kind, seconds: f64, folded: &str) -> Measured<Self> {
         let stacks = folded.lines().filter_map(|line| {
             let (frames, weight) = line.rsplit_once(' ')?;
             let frames = frames.split(';').map(str::to_owned).collect();
@@ -116,19 +158,46 @@ impl Profile {
         if stacks.is_empty() {
             return Err("the node had nothing to tell".to_owned());
         }
-        Ok(Self { kind, stacks })
+        Ok(Self {
+            kind,
+            seconds,
+            stacks,
+        })
     }
 
-    /// The share of the weight that lies in or below a frame whose name holds
-    /// one of these words.
-    pub(crate) fn share(&self, words: &[&str]) -> f64 {
-        let holds = |frames: &[String]| {
-            let mut frames = frames.iter();
-            frames.any(|frame| words.iter().any(|word| frame.contains(word)))
-        };
-        let found = self.stacks.iter().filter(|(frames, _)| holds(frames));
+    /// What it tells of.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The share of the weight that is counted to some frames. A stack counts once.
+    pub(crate) fn share(&self, frames: Frames) -> f64 {
+        let found = self.stacks.iter().filter(|(stack, _)| frames.hold(stack));
         let found: u64 = found.map(|(_, weight)| weight).sum();
         found as f64 / (self.weight() as f64).max(1.0)
+    }
+
+    /// What was waited for, and how many waited for it at a time on average,
+    /// the most first. A thread that waits for a lock counts under the lock,
+    /// wherever it wanted it.
+    pub(crate) fn waits(&self) -> Vec<(String, f64)> {
+        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+        for (stack, weight) in &self.stacks {
+            let depth = match stack.first().map(String::as_str) {
+                // `lock;THREAD` and where it was wanted.
+                Some("lock") => 2,
+                _ => stack.len(),
+            };
+            let name = stack.iter().take(depth).cloned().collect::<Vec<_>>();
+            *sums.entry(name.join(", ")).or_default() += weight;
+        }
+        let seconds = self.seconds.max(f64::MIN_POSITIVE);
+        let mut waits: Vec<(String, f64)> = sums
+            .into_iter()
+            .map(|(name, nanoseconds)| (name, nanoseconds as f64 / 1e9 / seconds))
+            .collect();
+        waits.sort_by(|one, other| other.1.total_cmp(&one.1));
+        waits
     }
 
     /// The weight of all stacks.
@@ -141,16 +210,26 @@ impl Profile {
     /// # Errors
     /// Why it cannot be drawn.
     pub(crate) fn flame_graph(&self, title: &str) -> Measured<String> {
-        let mut options = inferno::flamegraph::Options::default();
+        let (unit, unit_weight, palette) = match self.kind {
+            Kind::Cpu => ("samples", 1, BasicPalette::Hot),
+            Kind::Alloc => ("bytes", 1, BasicPalette::Mem),
+            Kind::Lock => ("microseconds", 1000, BasicPalette::Aqua),
+        };
+        let mut options = Options::default();
         title.clone_into(&mut options.title);
-        self.kind.unit().clone_into(&mut options.count_name);
+        unit.clone_into(&mut options.count_name);
+        options.colors = Palette::Basic(palette);
+        // The same profile is the same picture.
+        options.hash = true;
         let lines: Vec<String> = self
             .stacks
             .iter()
-            .map(|(frames, weight)| format!("{} {weight}", frames.join(";")))
+            .map(|(frames, weight)| {
+                format!("{} {}", frames.join(";"), weight.div_ceil(unit_weight))
+            })
             .collect();
         let mut svg = Vec::new();
-        inferno::flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg)
+        from_lines(&mut options, lines.iter().map(String::as_str), &mut svg)
             .map_err(|error| error.to_string())?;
         String::from_utf8(svg).map_err(|error| error.to_string())
     }
@@ -163,27 +242,42 @@ mod tests {
     const FOLDED: &str = "\
 runtime;http::put;lsm::engine::submit 30
 runtime;http::put;write 50
-flush;lsm::table::writer 20
+flush;lsm::table::writer;std::io::flush 20
 not a stack
 ";
 
     #[test]
     fn shares_count_a_stack_once() {
-        let profile = Profile::parse(Kind::Cpu, FOLDED).unwrap();
-        for (words, share) in [
-            (&["http::put"][..], 0.8),
-            (&["lsm::"], 0.5),
-            (&["lsm::", "flush"], 0.5),
-            (&["nothing"], 0.0),
+        let profile = Profile::parse(Kind::Cpu, 1.0, FOLDED).unwrap();
+        for (frames, share) in [
+            (Frames::Named(&["http::put"]), 0.8),
+            (Frames::Named(&["lsm::"]), 0.5),
+            (Frames::Named(&["lsm::", "put"]), 1.0),
+            (Frames::Named(&["nothing"]), 0.0),
+            (Frames::Thread("flush"), 0.2),
+            (Frames::Thread("http::put"), 0.0),
         ] {
-            assert_eq!(profile.share(words), share, "{words:?}");
+            assert_eq!(profile.share(frames), share, "{frames:?}");
         }
-        assert!(Profile::parse(Kind::Cpu, "nothing\n").is_err());
+        assert!(Profile::parse(Kind::Cpu, 1.0, "nothing\n").is_err());
+    }
+
+    #[test]
+    fn waits_are_told_by_how_many_wait_at_a_time() {
+        let folded = "\
+queue;engine write;commit 4000000000
+lock;runtime;a;profile::lock 500000000
+lock;runtime;b;profile::lock 1500000000
+";
+        let profile = Profile::parse(Kind::Lock, 2.0, folded).unwrap();
+        let expected = [("queue, engine write, commit", 2.0), ("lock, runtime", 1.0)];
+        let expected = expected.map(|(name, at_a_time)| (name.to_owned(), at_a_time));
+        assert_eq!(profile.waits(), expected);
     }
 
     #[test]
     fn the_flame_graph_holds_title_and_frames() {
-        let profile = Profile::parse(Kind::Alloc, FOLDED).unwrap();
+        let profile = Profile::parse(Kind::Alloc, 1.0, FOLDED).unwrap();
         let svg = profile.flame_graph("PUT: bytes allocated").unwrap();
         for word in ["PUT: bytes allocated", "lsm::table::writer", "</svg>"] {
             assert!(svg.contains(word), "{word}");

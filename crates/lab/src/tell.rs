@@ -2,7 +2,7 @@
 
 use crate::measure::{Capacity, Load, Measured};
 use crate::page::{Page, Table, text};
-use crate::profile::Profile;
+use crate::profile::{Kind, Part, Profile};
 use load::Run;
 use load::plan::Operation;
 use load::report::units;
@@ -188,14 +188,14 @@ fn trouble(name: &str, problem: &impl Display) -> String {
     format!("{name}: {problem}")
 }
 
-/// Adds a flame graph, and the shares of the profile that lie in parts of the
-/// store: each part has a name and the words that mark its frames.
+/// Adds a flame graph, and the shares of the profile that some parts of the
+/// store have; of waits, how many waited for what.
 pub(crate) fn profile(
     page: &mut Page,
     file: &str,
     title: &str,
     measured: &Measured<Profile>,
-    parts: &[(&str, &[&str])],
+    parts: &[Part],
 ) {
     page.part(title);
     let drawn = measured
@@ -210,12 +210,27 @@ pub(crate) fn profile(
         }
     };
     page.figure(file, title, svg);
-    let mut table = Table::new(["part", "share"]);
-    for (part, words) in parts {
-        table.row([(*part).to_owned(), text::percent(profile.share(words))]);
+    if profile.kind() == Kind::Lock {
+        let mut table = Table::new(["what was waited for", "waiting at a time"]);
+        for (name, at_a_time) in profile.waits().into_iter().take(WAITS_MAX) {
+            table.row([name, text::ratio(at_a_time)]);
+        }
+        page.table(&table);
+    } else {
+        let mut table = Table::new(["part", "share"]);
+        for part in parts {
+            table.row([
+                part.name.to_owned(),
+                text::percent(profile.share(part.frames)),
+            ]);
+        }
+        page.table(&table);
+        page.paragraph("Parts may hold each other, and are not all that there is.");
     }
-    page.table(&table);
 }
+
+/// How many of the things that were waited for are told; the picture has all.
+const WAITS_MAX: usize = 10;
 
 #[cfg(test)]
 mod tests {

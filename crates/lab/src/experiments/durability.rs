@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::measure::{self, Capacity, Load, Measured};
 use crate::nodes::{Cluster, Layout};
 use crate::page::{Page, Table, text};
-use crate::profile::{self, Kind, Profile};
+use crate::profile::{self, Kind, Part, Profile};
 use crate::tell;
 use crate::{Error, Experiment};
 use load::plan::{Operation, Plan, Rate};
@@ -184,13 +184,13 @@ fn describe(page: &mut Page, sync_ms: f64, cases: &[Case], profiles: &[(Kind, Me
     page.data("runs", &cases);
 }
 
-/// Parts of the store whose share of a profile is told, and the words of their frames.
-const PARTS: &[(&str, &[&str])] = &[
-    ("commit", &["engine::commit"]),
-    ("log", &["::wal::"]),
-    ("sync", &["sync"]),
-    ("memtable", &["memtable", "crossbeam_skiplist"]),
-    ("HTTP", &["hyper::", "node::http"]),
+/// Parts of the store whose share of a profile is told.
+const PARTS: &[Part] = &[
+    Part::thread("commit thread", "commit"),
+    Part::thread("log thread", "log"),
+    Part::named("log", &["lsm::wal"]),
+    Part::named("memtable", &["memtable", "crossbeam_skiplist"]),
+    Part::named("HTTP", &["hyper::", "node::http"]),
 ];
 
 impl Case {
@@ -239,4 +239,38 @@ fn findings(cases: &[Case]) -> Vec<String> {
         ));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{capacity, holds, load, told};
+
+    #[test]
+    fn modes_are_held_against_the_one_that_never_syncs() {
+        let case = |mode, rate, cpu_us| Case {
+            mode,
+            capacity: Ok(capacity(rate, cpu_us)),
+            even: Ok(load(500, 4.0, cpu_us)),
+            alone: Ok(load(50, 8.0, cpu_us)),
+        };
+        let mut cases = vec![
+            case("sync", 8_000.0, 15.0),
+            case("interval=100ms", 9_500.0, 11.0),
+            case("os", 10_000.0, 10.0),
+        ];
+        holds(
+            &told(|page| describe(page, 0.12, &cases, &[])),
+            &[
+                "To sync 4 KiB takes 120 us in the median",
+                "`sync` holds 80% of what `os` holds, for 1.50 times the CPU time a request.",
+                "`interval=100ms` holds 95% of what `os` holds",
+                "a lone writer waits 1.00 ms",
+            ],
+        );
+        cases[2].capacity = Err("gone".to_owned());
+        let page = told(|page| describe(page, 0.12, &cases, &[]));
+        holds(&page, &["- os: gone"]);
+        assert!(!page.contains("of what `os` holds"), "{page}");
+    }
 }

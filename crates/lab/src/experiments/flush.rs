@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::measure::{self, Measured};
 use crate::nodes::{Cluster, Layout, Metrics};
 use crate::page::{Page, Table, text};
-use crate::profile::{self, Kind, Profile};
+use crate::profile::{self, Kind, Part, Profile};
 use crate::tell::{self, Beside, Better};
 use crate::{Error, Experiment};
 use load::Run;
@@ -227,13 +227,14 @@ fn describe(
     page.data("runs", &[undisturbed, disturbed]);
 }
 
-/// Parts of the store whose share of a profile is told, and the words of their frames.
-const PARTS: &[(&str, &[&str])] = &[
-    ("flush", &["engine::flush"]),
-    ("compaction", &["engine::compact", "compaction::"]),
-    ("log", &["::wal::"]),
-    ("memtable", &["memtable", "crossbeam_skiplist"]),
-    ("HTTP", &["hyper::", "node::http"]),
+/// Parts of the store whose share of a profile is told.
+const PARTS: &[Part] = &[
+    Part::thread("flush", "flush"),
+    Part::thread("compaction", "compaction"),
+    Part::thread("commit thread", "commit"),
+    Part::named("log", &["lsm::wal"]),
+    Part::named("memtable", &["memtable", "crossbeam_skiplist"]),
+    Part::named("HTTP", &["hyper::", "node::http"]),
 ];
 
 fn findings(undisturbed: &Case, disturbed: &Case) -> Vec<String> {
@@ -271,4 +272,70 @@ fn findings(undisturbed: &Case, disturbed: &Case) -> Vec<String> {
         ));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{holds, run, timeline, told};
+
+    fn case(p99_ms: f64, seconds: &[(f64, bool)]) -> Case {
+        let p99s: Vec<f64> = seconds.iter().map(|(p99_ms, _)| *p99_ms).collect();
+        Case {
+            run: Ok(Run {
+                timeline: timeline(&p99s),
+                ..run(1_000.0, 990, p99_ms)
+            }),
+            flushes: 3,
+            compactions: 1,
+            is_disturbed: seconds.iter().map(|(_, is)| *is).collect(),
+        }
+    }
+
+    #[test]
+    fn disturbed_seconds_are_told_from_the_others() {
+        let calm = case(2.0, &[(2.0, false); 3]);
+        let busy = case(
+            3.0,
+            &[
+                (2.0, false),
+                (6.0, true),
+                (2.0, false),
+                (8.0, true),
+                (9.0, true),
+            ],
+        );
+        holds(
+            &told(|page| describe(page, &calm, &busy, &[])),
+            &[
+                "3 flushes and 1 compactions ended",
+                "is 8.00 ms where a flush or a compaction ended in it and 2.00 ms where none did: \
+                 4.00 times as much.",
+                "p99 is 1.50 times that of the node that flushes nothing. A full memtable",
+                "3.00 ms / 2.00 ms",
+            ],
+        );
+        let stalled = case(200.0, &[(200.0, true)]);
+        holds(
+            &told(|page| describe(page, &calm, &stalled, &[])),
+            &["p99 is 100 times that of the node that flushes nothing. So flush and compaction"],
+        );
+    }
+
+    #[test]
+    fn a_compaction_hides_the_flush_of_the_same_second() {
+        let page = |flushes: u32, compactions: u32| {
+            Metrics::parse(&format!(
+                "{FLUSHES} {flushes}\n{COMPACTIONS} {compactions}\n"
+            ))
+        };
+        for (now, expected) in [
+            (page(1, 1), None),
+            (page(2, 1), Some("flush")),
+            (page(1, 2), Some("compaction")),
+            (page(2, 2), Some("compaction")),
+        ] {
+            assert_eq!(ended(&page(1, 1), &now), expected);
+        }
+    }
 }

@@ -379,3 +379,46 @@ fn findings(sized: &[Sized], stored: &[Stored]) -> Vec<String> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{holds, load, told};
+
+    fn loads(cpu_us: f64) -> Loads {
+        Loads {
+            put: Ok(load(1_000, 2.0, cpu_us)),
+            get: Ok(load(2_000, 1.0, cpu_us / 2.0)),
+        }
+    }
+
+    #[test]
+    fn costs_are_held_against_sizes_and_numbers() {
+        let sized = [(64, 10.0), (6_400, 25.0)].map(|(value_bytes, cpu_us)| Sized {
+            value_bytes,
+            loads: loads(cpu_us),
+        });
+        let mut stored = [(1_000, 10.0), (10_000, 12.0)].map(|(keys, cpu_us)| Stored {
+            keys,
+            fill_seconds: 1.0,
+            table_bytes: 1e6,
+            write_amplification: 2.5,
+            space_amplification: 1.1,
+            resident_bytes: 64 << 20,
+            loads: loads(cpu_us),
+        });
+        stored[0].loads.get = Err("no answer".to_owned());
+        let page = told(|page| describe(page, &sized, &stored));
+        holds(
+            &page,
+            &[
+                "A PUT of 6.25 KiB costs 2.50 times the CPU time of one of 64 B, for 100 times the bytes.",
+                "With 10.0 times the keys a PUT costs 1.20 times the CPU time.",
+                "- GET, 1,000: no answer",
+                "64.0 MiB of memory resident",
+                "| 10,000 ",
+            ],
+        );
+        assert!(!page.contains("times the keys a GET"), "{page}");
+    }
+}

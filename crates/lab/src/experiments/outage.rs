@@ -294,3 +294,65 @@ fn findings(outcome: &Outcome, run: &Run) -> Vec<String> {
     });
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{holds, run, timeline, told};
+    use load::outcome::Mark;
+
+    fn outcome() -> Outcome {
+        let mut run = run(100.0, 800, 5.0);
+        run.timeline = timeline(&[2.0, 2.0, 2.0, 50.0, 3.0, 4.0, 400.0, 2.0]);
+        run.timeline[3].failed = 7;
+        run.marks = [(3.0, "killed"), (6.0, "frozen")]
+            .map(|(at_seconds, label)| Mark {
+                at_seconds,
+                label: label.to_owned(),
+            })
+            .to_vec();
+        Outcome {
+            run: Ok(run),
+            hints: 0,
+            heal_seconds: Some(0.0),
+        }
+    }
+
+    #[test]
+    fn a_second_belongs_to_the_event_before_it() {
+        let outcome = outcome();
+        let run = outcome.run.as_ref().unwrap();
+        let lengths: Vec<(&str, usize)> = phases(run)
+            .iter()
+            .map(|phase| (phase.name, phase.seconds.len()))
+            .collect();
+        let expected = [("all three up", 3), ("killed", 3), ("frozen", 2)];
+        assert_eq!(lengths, expected);
+    }
+
+    #[test]
+    fn events_are_held_against_the_time_before() {
+        let mut outcome = outcome();
+        holds(
+            &told(|page| describe(page, &outcome)),
+            &[
+                "killed: 7 requests failed; in the first second the slowest took 100 ms, after it \
+                 p99 is 2.00 times",
+                "frozen: no requests failed; in the first second the slowest took 800 ms, after \
+                 it p99 is 1.00 times",
+                "had been given all that it missed",
+            ],
+        );
+        outcome.hints = 9;
+        outcome.heal_seconds = None;
+        holds(
+            &told(|page| describe(page, &outcome)),
+            &["9 writes still waited for the node 60 s after the load."],
+        );
+        outcome.run = Err("cannot connect".to_owned());
+        holds(
+            &told(|page| describe(page, &outcome)),
+            &["Not measured: cannot connect."],
+        );
+    }
+}

@@ -304,22 +304,7 @@ fn findings(setups: &[Setup]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use load::Run;
-
-    fn run(rate: f64, succeeded: u64) -> Run {
-        let text = r#"{"format":1,"label":"","plan":{"targets":["http://127.0.0.1:1"],
-            "connections":64,"threads":1,"rate":{"per_second":RATE},"warmup_seconds":0.0,
-            "seconds":1.0,"timeout_seconds":5.0,"operations":[["put",1.0]],"keys":1,
-            "key_choice":"uniform","key_bytes":{"fixed":16},"value_bytes":{"fixed":64},
-            "range_limit":1,"replicas":null,"verify":true,"seed":1},
-            "machine":{"processor":"","cores":2,"memory_bytes":0,"system":""},
-            "started_unix_ms":0,"measured_seconds":1.0,"cut_short":null,"due":null,
-            "succeeded":DONE,"failed":{"503":7},"missing":0,"entities":0,"body_bytes":0,
-            "latency":{"count":0,"mean_ms":0.0,"max_ms":0.0,"spectrum":[]},
-            "timeline":[],"marks":[]}"#;
-        let text = text.replace("RATE", &format!("{rate:.1}"));
-        serde_json::from_str(&text.replace("DONE", &succeeded.to_string())).unwrap()
-    }
+    use crate::testing::load;
 
     fn setup(achieved: &[(usize, f64, u64)]) -> Setup {
         let rows = achieved
@@ -327,10 +312,7 @@ mod tests {
             .map(|(connections, multiple, succeeded)| Row {
                 connections: *connections,
                 multiple: *multiple,
-                load: Ok(Load {
-                    run: run(multiple * 1000.0, *succeeded),
-                    cpu_us: None,
-                }),
+                load: Ok(load(*succeeded, 5.0, 10.0)),
                 served_ms: Some(1.0),
             });
         Setup {

@@ -195,7 +195,7 @@ fn describe(
         "put-lock",
         "PUT with the defaults: time waited",
         profile,
-        PARTS,
+        &[],
     );
 
     page.section("What it shows");
@@ -230,13 +230,6 @@ fn describe(
     page.data("queues", &queues);
     page.data("reads", &reads);
 }
-
-/// Parts of the store whose share of a profile is told, and the words of their frames.
-const PARTS: &[(&str, &[&str])] = &[
-    ("admission", &["admission"]),
-    ("the engine's queue", &["engine write", "engine::queue"]),
-    ("log", &["log", "::wal::"]),
-];
 
 impl Row {
     fn p99_ms(&self) -> Option<f64> {
@@ -341,4 +334,48 @@ fn findings(threads: &[Row], queues: &[Row], reads: &[Row]) -> Vec<String> {
         ));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{holds, load, told};
+
+    fn rows(figures: &[(&'static str, u64, f64)]) -> Vec<Row> {
+        let rows = figures.iter().map(|(size, succeeded, p99_ms)| Row {
+            size,
+            load: Ok(load(*succeeded, *p99_ms, 10.0)),
+        });
+        rows.collect()
+    }
+
+    fn no_profile() -> Measured<Profile> {
+        Err("none was asked for".to_owned())
+    }
+
+    #[test]
+    fn sizes_that_do_not_matter_are_told_from_those_that_collapse() {
+        let alike = rows(&[("1", 1_000, 2.0), ("64", 990, 3.0)]);
+        let mut collapsed = rows(&[("0", 300, 90.0), ("64", 1_000, 3.0)]);
+        if let Ok(load) = &mut collapsed[0].load {
+            load.run.failed.insert("503".to_owned(), 700);
+        }
+        let reads = rows(&[("1", 100, 9.0), ("8", 400, 2.0)]);
+        holds(
+            &told(|page| describe(page, &alike, &collapsed, &reads, &no_profile())),
+            &[
+                "threads that serve connections the worst has 1.50 times the p99 of the best, and \
+                 achieves at least 99% of what the best does. A thread serves",
+                "places in the queue the worst has 30.0 times the p99 of the best, and achieves at \
+                 least 30% of what the best does. So the number matters.",
+                "700 requests were refused, most of them with 0 places.",
+                "8 threads for reads from the disk get 4.00 times as much read as 1.",
+                "90.0 ms / 3.00 ms",
+            ],
+        );
+        holds(
+            &told(|page| describe(page, &alike, &alike, &[], &no_profile())),
+            &["nothing was refused"],
+        );
+    }
 }

@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::measure::{self, Load, Measured};
 use crate::nodes::{Cluster, Layout, Node};
 use crate::page::{Page, Table, text};
-use crate::profile::{self, Kind, Profile};
+use crate::profile::{self, Kind, Part, Profile};
 use crate::tell::{self, Beside, Better};
 use crate::{Error, Experiment, http};
 use load::plan::{KeyChoice, Operation, Plan, Rate, Size};
@@ -292,13 +292,13 @@ fn describe(page: &mut Page, outcome: &Outcome, profile: &Measured<Profile>) {
     page.data("run", outcome);
 }
 
-/// Parts of the store whose share of a profile is told, and the words of their frames.
-const PARTS: &[(&str, &[&str])] = &[
-    ("data blocks", &["table::block"]),
-    ("merging", &["merge"]),
-    ("decompression", &["lz4_flex"]),
-    ("checksums", &["crc32c"]),
-    ("HTTP", &["hyper::", "node::http"]),
+/// Parts of the store whose share of a profile is told.
+const PARTS: &[Part] = &[
+    Part::named("data blocks", &["table::block"]),
+    Part::named("merging", &["merge"]),
+    Part::named("decompression", &["lz4_flex"]),
+    Part::named("checksums", &["crc32c"]),
+    Part::named("HTTP", &["hyper::", "node::http"]),
 ];
 
 fn findings(outcome: &Outcome) -> Vec<String> {

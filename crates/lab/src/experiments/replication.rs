@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::measure::{self, Capacity, Measured};
 use crate::nodes::{Cluster, Layout};
 use crate::page::{Page, text};
-use crate::profile::{self, Kind, Profile};
+use crate::profile::{self, Kind, Part, Profile};
 use crate::tell::{self, Beside, Better};
 use crate::{Error, Experiment};
 use load::plan::{Operation, Plan};
@@ -198,16 +198,16 @@ fn describe(page: &mut Page, cases: &[Case], profiles: &[Looked]) {
     page.data("runs", &cases);
 }
 
-/// Parts of the store whose share of a profile is told, and the words of their frames.
-const PARTS: &[(&str, &[&str])] = &[
-    ("HTTP", &["hyper::", "node::http"]),
-    ("peers", &["node::peer", "node::replica", "peer;"]),
-    (
+/// Parts of the store whose share of a profile is told.
+const PARTS: &[Part] = &[
+    Part::named("HTTP", &["hyper::", "node::http"]),
+    Part::named("peers", &["node::peer", "node::replica"]),
+    Part::named(
         "coordination",
         &["node::coordinator", "cluster::coordinator"],
     ),
-    ("the engine", &["lsm::", "engine write"]),
-    ("admission", &["admission"]),
+    Part::named("the engine", &["lsm::"]),
+    Part::thread("commit thread", "commit"),
 ];
 
 fn capacity(cases: &[Case], operation: Operation, replicas: Option<(u8, u8)>) -> Option<&Capacity> {
@@ -299,4 +299,42 @@ fn compare(cases: &[Case]) -> Vec<Beside> {
         better: Better::Greater,
     });
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{capacity, holds, told};
+
+    #[test]
+    fn quorums_are_held_against_one_node() {
+        let case = |operation, replicas, rate, cpu_us| Case {
+            operation,
+            replicas,
+            capacity: Ok(capacity(rate, cpu_us)),
+        };
+        let mut cases = vec![
+            case(Operation::Put, None, 20_000.0, 10.0),
+            case(Operation::Get, None, 20_000.0, 10.0),
+            case(Operation::Put, Some((1, 1)), 12_000.0, 20.0),
+            case(Operation::Put, Some((1, 3)), 8_000.0, 40.0),
+            case(Operation::Put, Some((2, 3)), 6_000.0, 45.0),
+            case(Operation::Put, Some((3, 3)), 4_000.0, 50.0),
+            case(Operation::Get, Some((2, 3)), 10_000.0, 25.0),
+        ];
+        holds(
+            &told(|page| describe(page, &cases, &[])),
+            &[
+                "PUT 2/3 holds 30% of what one node alone holds on the same cores, for 4.50 times \
+                 the CPU time.",
+                "PUT that waits for all three holds 50% of PUT that waits for one.",
+                "GET 2/3 holds 50% of what one node alone holds",
+                "6,000/s / 12,000/s",
+            ],
+        );
+        cases[0].capacity = Err("refused".to_owned());
+        let page = told(|page| describe(page, &cases, &[]));
+        holds(&page, &["- PUT, one node: refused", "not measured"]);
+        assert!(!page.contains("PUT 2/3 holds"), "{page}");
+    }
 }

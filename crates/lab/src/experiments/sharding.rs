@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::measure::{self, Capacity, Measured};
 use crate::nodes::{Cluster, Layout};
 use crate::page::{Page, Table, text};
-use crate::profile::{self, Kind, Profile};
+use crate::profile::{self, Kind, Part, Profile};
 use crate::tell::{self, Beside, Better};
 use crate::{Error, Experiment};
 use load::plan::{Operation, Plan, Rate};
@@ -180,15 +180,15 @@ fn describe(
     page.data("runs", &cases);
 }
 
-/// Parts of the store whose share of a profile is told, and the words of their frames.
-const PARTS: &[(&str, &[&str])] = &[
-    ("HTTP", &["hyper::", "node::http"]),
-    ("peers", &["node::peer", "node::replica"]),
-    (
+/// Parts of the store whose share of a profile is told.
+const PARTS: &[Part] = &[
+    Part::named("HTTP", &["hyper::", "node::http"]),
+    Part::named("peers", &["node::peer", "node::replica"]),
+    Part::named(
         "coordination",
         &["node::coordinator", "cluster::coordinator"],
     ),
-    ("the engine", &["lsm::"]),
+    Part::named("the engine", &["lsm::"]),
 ];
 
 impl Case {
@@ -267,4 +267,44 @@ fn compare(spread: &Spread, cases: &[Case]) -> Vec<Beside> {
         }
     }));
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{capacity, holds, told};
+
+    #[test]
+    fn spread_and_shares_follow_from_the_run() {
+        let spread = Spread {
+            keys: 1_000,
+            bytes: vec![1 << 20, (1 << 20) + (1 << 16)],
+        };
+        let case = |nodes, operation, rate, cpu_us| Case {
+            nodes,
+            operation,
+            capacity: Ok(capacity(rate, cpu_us)),
+        };
+        let mut cases = vec![
+            case(1, Operation::Put, 10_000.0, 10.0),
+            case(1, Operation::Get, 20_000.0, 8.0),
+            case(3, Operation::Put, 4_000.0, 30.0),
+            case(3, Operation::Get, 9_000.0, 20.0),
+        ];
+        holds(
+            &told(|page| describe(page, &spread, &cases, &[])),
+            &[
+                "1,000 keys on 2 nodes: the largest has 6.2% more than the smallest.",
+                "hold 40% of the PUT that one holds, for 3.00 times the CPU time",
+                "hold 45% of the GET",
+                "4,000/s / 10,000/s",
+                "| node-2 ",
+            ],
+        );
+        cases.truncate(2);
+        holds(
+            &told(|page| describe(page, &spread, &cases, &[])),
+            &["not measured"],
+        );
+    }
 }

@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::measure::{self, Capacity, Load, Measured};
 use crate::nodes::{Cluster, Layout};
 use crate::page::{Page, Table, text};
-use crate::profile::{self, Kind, Profile};
+use crate::profile::{self, Frames, Kind, Part, Profile};
 use crate::tell::{self, Beside, Better};
 use crate::{Error, Experiment};
 use load::plan::{Operation, Rate};
@@ -156,16 +156,16 @@ fn describe(page: &mut Page, cases: &[Case], profiles: &[Looked]) {
     page.data("runs", &cases);
 }
 
-/// Parts of the store whose share of a profile is told, and the words of their frames.
-const PARTS: &[(&str, &[&str])] = &[
-    ("flush", FLUSH),
-    ("compaction", &["engine::compact", "compaction::"]),
-    ("log", &["::wal::"]),
-    ("memtable", &["memtable", "crossbeam_skiplist"]),
-    ("filters", FILTER),
-    ("HTTP", &["hyper::", "node::http"]),
+/// Parts of the store whose share of a profile is told.
+const PARTS: &[Part] = &[
+    Part::thread("commit thread", "commit"),
+    Part::thread("flush", "flush"),
+    Part::thread("compaction", "compaction"),
+    Part::named("log", &["lsm::wal"]),
+    Part::named("memtable", &["memtable", "crossbeam_skiplist"]),
+    Part::named("filters", FILTER),
+    Part::named("HTTP", &["hyper::", "node::http"]),
 ];
-const FLUSH: &[&str] = &["engine::flush"];
 const FILTER: &[&str] = &["::filter"];
 
 fn findings(cases: &[Case], profiles: &[Looked]) -> Vec<String> {
@@ -182,7 +182,7 @@ fn findings(cases: &[Case], profiles: &[Looked]) -> Vec<String> {
             ));
         }
     }
-    if let Some(share) = share(profiles, Operation::Put, Kind::Cpu, FLUSH) {
+    if let Some(share) = share(profiles, Operation::Put, Kind::Cpu, Frames::Thread("flush")) {
         found.push(format!(
             "Flushes take {} of the CPU time under PUT. {}",
             text::percent(share),
@@ -195,7 +195,7 @@ fn findings(cases: &[Case], profiles: &[Looked]) -> Vec<String> {
             }
         ));
     }
-    if let Some(share) = share(profiles, Operation::Get, Kind::Alloc, FILTER) {
+    if let Some(share) = share(profiles, Operation::Get, Kind::Alloc, Frames::Named(FILTER)) {
         found.push(format!(
             "Filters make {} of the bytes that GET allocates. {}",
             text::percent(share),
@@ -223,11 +223,11 @@ fn find_case(cases: &[Case], operation: Operation, connections: usize) -> Option
         .find(|case| case.operation == operation && case.connections == connections)
 }
 
-fn share(profiles: &[Looked], operation: Operation, kind: Kind, words: &[&str]) -> Option<f64> {
+fn share(profiles: &[Looked], operation: Operation, kind: Kind, frames: Frames) -> Option<f64> {
     let looked = profiles
         .iter()
         .find(|looked| looked.operation == operation && looked.kind == kind)?;
-    Some(looked.profile.as_ref().ok()?.share(words))
+    Some(looked.profile.as_ref().ok()?.share(frames))
 }
 
 fn compare(cases: &[Case], profiles: &[Looked]) -> Vec<Beside> {
@@ -236,7 +236,7 @@ fn compare(cases: &[Case], profiles: &[Looked]) -> Vec<Beside> {
         stable.map(|load| load.run.latency.mean_ms),
         stable.map(|load| load.run.latency.max_ms),
     );
-    let filters = share(profiles, Operation::Get, Kind::Alloc, FILTER);
+    let filters = share(profiles, Operation::Get, Kind::Alloc, Frames::Named(FILTER));
     vec![
         Beside {
             what: "PUT over one connection at the stable load: greatest latency over the mean"
@@ -260,4 +260,59 @@ fn compare(cases: &[Case], profiles: &[Looked]) -> Vec<Beside> {
             better: Better::Smaller,
         },
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{capacity, holds, load, told};
+
+    fn case(operation: Operation, connections: usize, rate: f64) -> Case {
+        Case {
+            operation,
+            connections,
+            capacity: Ok(capacity(rate, 20.0)),
+            stable: Ok(load(700, 10.0, 20.0)),
+        }
+    }
+
+    #[test]
+    fn what_a_profile_shows_decides_what_is_said() {
+        let cases = [
+            case(Operation::Put, 1, 1_000.0),
+            case(Operation::Put, 64, 4_000.0),
+            Case {
+                capacity: Err("cannot connect".to_owned()),
+                ..case(Operation::Get, 1, 1.0)
+            },
+        ];
+        let looked = |folded: &str, operation, kind| Looked {
+            operation,
+            kind,
+            profile: Profile::parse(kind, 1.0, folded),
+        };
+        let little = looked("flush;write 1\nruntime;read 9", Operation::Put, Kind::Cpu);
+        let much = looked("flush;write 9\nruntime;read 1", Operation::Put, Kind::Cpu);
+        let filters = looked(
+            "runtime;lsm::table::filter 1\nruntime;x 3",
+            Operation::Get,
+            Kind::Alloc,
+        );
+
+        let page = told(|page| describe(page, &cases, &[little, filters]));
+        holds(
+            &page,
+            &[
+                "PUT holds 1,000/s over one connection and 4,000/s over 64, 4.00 times as much.",
+                "Flushes take 10% of the CPU time under PUT. In the study",
+                "Filters make 25% of the bytes that GET allocates. So the study's effect",
+                "- GET, 1 connection: cannot connect",
+                "20.0 ms / 1.00 ms",
+            ],
+        );
+        holds(
+            &told(|page| describe(page, &cases, &[much])),
+            &["Flushes take 90% of the CPU time under PUT. So flushes matter"],
+        );
+    }
 }

@@ -5,17 +5,20 @@
 //! before its time.
 
 mod options;
+mod progress;
 mod values;
+mod verdict;
 
 pub(crate) use options::{AFTER_HELP, LoadOptions};
 
 use crate::failure::{Failure, tell};
 use crate::signals::{StopSignal, StopSignals};
-use load::outcome::{BreakingPoint, Run, WRONG_VALUE};
+use load::outcome::Run;
 use load::{Error, Plan, summary};
 use options::Workload;
+use progress::Progress;
 use serde::Serialize;
-use std::io::{self, IsTerminal, Write as _};
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -28,6 +31,9 @@ use tokio::task::spawn_blocking;
 /// show something wrong.
 pub(crate) fn run(options: &LoadOptions) -> Result<(), Failure> {
     let plan = options.plan()?;
+    if let Some(file) = &options.json {
+        check_writable(file)?;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -77,7 +83,11 @@ impl Load {
     fn run(&self) -> Result<(), Failure> {
         if self.options.workload == Workload::Fill {
             let filled = self.fill()?;
-            return self.finish(&filled, &summary::of_run(&filled), judge(&filled));
+            return self.finish(
+                &filled,
+                &summary::of_run(&filled),
+                verdict::of_fill(&filled),
+            );
         }
         if self.options.fill {
             let filled = self.fill()?;
@@ -88,7 +98,7 @@ impl Load {
             if self.stop.load(Relaxed) {
                 return Ok(());
             }
-            judge(&filled)?;
+            verdict::of_fill(&filled)?;
         }
         if self.options.find_breaking_point {
             return self.search();
@@ -98,8 +108,7 @@ impl Load {
             progress.show(&summary::of_second(second));
         });
         progress.clear();
-        let run = run.map_err(|error| failure(&error))?;
-        let mut run = run;
+        let mut run = run.map_err(|error| failure(&error))?;
         if let Some(label) = &self.options.label {
             run.label.clone_from(label);
         }
@@ -108,7 +117,7 @@ impl Load {
             text.push('\n');
             text.push_str(&summary::spectrum(&run));
         }
-        self.finish(&run, &text, judge(&run))
+        self.finish(&run, &text, verdict::of_run(&run))
     }
 
     fn fill(&self) -> Result<Run, Failure> {
@@ -138,7 +147,7 @@ impl Load {
             text.push('\n');
             text.push_str(&summary::of_run(best));
         }
-        self.finish(&found, &text, judge_search(&found))
+        self.finish(&found, &text, verdict::of_search(&found))
     }
 
     /// Writes what was measured, then says what is wrong with it.
@@ -166,6 +175,26 @@ impl Load {
     }
 }
 
+/// Looks whether a file can be written before there is anything to lose.
+fn check_writable(file: &Path) -> Result<(), Failure> {
+    if file == Path::new("-") {
+        return Ok(());
+    }
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a file for people, which has nothing to do with a store's disk"
+    )]
+    let mut options = std::fs::OpenOptions::new();
+    let opened = options.create(true).append(true).open(file);
+    opened
+        .map(|_| ())
+        .map_err(|error| cannot_write(file, &error))
+}
+
+fn cannot_write(file: &Path, error: &io::Error) -> Failure {
+    Failure::failed(format!("cannot write {}: {error}", file.display()))
+}
+
 /// Writes JSON to a file, or to stdout for `-`.
 fn write_json(file: &Path, measured: &impl Serialize) -> Result<(), Failure> {
     let mut json = serde_json::to_vec_pretty(measured)
@@ -180,90 +209,12 @@ fn write_json(file: &Path, measured: &impl Serialize) -> Result<(), Failure> {
         )]
         std::fs::write(file, &json)
     };
-    written.map_err(|error| Failure::failed(format!("cannot write {}: {error}", file.display())))
-}
-
-/// What is wrong with a run, if anything.
-fn judge(run: &Run) -> Result<(), Failure> {
-    if let Some(wrong) = run.failed.get(WRONG_VALUE) {
-        return Err(Failure::failed(format!(
-            "{wrong} answers held a value that was never put under its key"
-        )));
-    }
-    if let Some(why) = &run.cut_short {
-        return Err(Failure::failed(format!("the load ended early: {why}")));
-    }
-    let is_fill = run.due.is_none() && run.label == "fill";
-    let failed: u64 = run.failed.values().sum();
-    if is_fill && failed > 0 {
-        return Err(Failure::failed(format!(
-            "{failed} keys could not be put: {}",
-            reasons(run)
-        )));
-    }
-    if run.succeeded == 0 {
-        let why = if failed > 0 {
-            reasons(run)
-        } else {
-            "no answer came".to_owned()
-        };
-        return Err(Failure::failed(format!("no request succeeded: {why}")));
-    }
-    Ok(())
-}
-
-/// What is wrong with a search, if anything.
-fn judge_search(found: &BreakingPoint) -> Result<(), Failure> {
-    match &found.cut_short {
-        Some(why) => Err(Failure::failed(format!("the search ended early: {why}"))),
-        None if found.rate.is_none() => Err(Failure::failed("no rate held")),
-        None => Ok(()),
-    }
-}
-
-fn reasons(run: &Run) -> String {
-    let failed = run.failed.iter();
-    let reasons: Vec<String> = failed
-        .map(|(why, count)| format!("{count} × {why}"))
-        .collect();
-    reasons.join(", ")
+    written.map_err(|error| cannot_write(file, &error))
 }
 
 fn failure(error: &Error) -> Failure {
     match error {
         Error::Plan(_) => Failure::usage(error.to_string()),
         Error::Unreachable { .. } | Error::System(_) => Failure::failed(error.to_string()),
-    }
-}
-
-/// A line on stderr that changes while the load runs, where people see it.
-struct Progress {
-    is_shown: bool,
-}
-
-impl Progress {
-    fn new() -> Self {
-        Self {
-            is_shown: io::stderr().is_terminal(),
-        }
-    }
-
-    /// Shows `line` in place of what was there.
-    fn show(&mut self, line: &str) {
-        if self.is_shown {
-            let _ = write!(io::stderr(), "\r\x1b[K{line}");
-        }
-    }
-
-    /// Shows `line` below what was there.
-    fn add(&mut self, line: &str) {
-        if self.is_shown {
-            let _ = writeln!(io::stderr(), "{line}");
-        }
-    }
-
-    /// Shows nothing any more.
-    fn clear(&mut self) {
-        self.show("");
     }
 }

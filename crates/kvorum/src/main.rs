@@ -2,9 +2,9 @@
 //!
 //! [`options`] lists the commands and their options, [`layers`] gathers their
 //! values from the command line, the environment and a file; then [`serve`]
-//! runs a node, [`dev`] a local cluster of child processes, [`profiling`]
-//! asks a running node what it spends its time on, and [`lab`] makes
-//! experiments on clusters of its own.
+//! runs a node, [`dev`] a local cluster of child processes, [`load`] a load
+//! generator, [`profiling`] asks a running node what it spends its time on, and
+//! [`lab`] makes experiments on clusters of its own.
 //!
 //! Exit codes: 0 for a command that did what it should, 1 for one that failed,
 //! 2 for one that was given wrongly, 130 and 143 for one that SIGINT or SIGTERM
@@ -14,6 +14,7 @@ mod dev;
 mod failure;
 mod lab;
 mod layers;
+mod load;
 mod logging;
 mod machine;
 mod options;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
             Command::Dev(options) => dev::run(options),
             Command::Lab(options) => Ok(lab::run(options)?),
             Command::Profile(options) => Ok(profiling::run(options)?),
+            Command::Load(options) => Ok(load::run(options)?),
         });
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,6 +6,7 @@
 
 use crate::lab::LabOptions;
 use crate::layers::ReadFile;
+use crate::load::{self, LoadOptions};
 use crate::machine;
 use crate::secret_file;
 use crate::values::{
@@ -46,6 +47,9 @@ pub(crate) enum Command {
     /// Record what a running node spends its time or memory on, as a flame graph
     #[command(allow_negative_numbers = true)]
     Profile(ProfileOptions),
+    /// Make a load, and measure what becomes of it
+    #[command(after_help = load::AFTER_HELP, allow_negative_numbers = true)]
+    Load(Box<LoadOptions>),
 }
 
 const SERVE_AFTER_HELP: &str = "\

@@ -8,6 +8,7 @@
 
 mod cluster;
 mod dev;
+mod generator;
 mod kills;
 mod lab;
 mod ledger;

@@ -47,7 +47,7 @@ fn the_rate_that_a_server_can_do_is_near_its_breaking_point() {
 
 #[test]
 fn refusals_are_no_way_to_hold_a_rate() {
-    let server = Server::start(|request, _| match request.number % 50 {
+    let server = Server::start(|request, _| match request.number % 10 {
         0 => Reply::Answer(503, Vec::new()),
         _ => Reply::Store,
     });

@@ -131,7 +131,7 @@ pub(super) fn latency(counts: &Counts) -> Latency {
             (percentile, at_most_max(step.value_iterated_to()))
         })
         .collect();
-    if histogram.len() > 0 {
+    if !histogram.is_empty() {
         let named = NAMED_PERCENTILES.iter();
         spectrum.extend(named.map(|percentile| {
             let us = histogram.value_at_quantile(percentile / 100.0);

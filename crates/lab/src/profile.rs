@@ -127,7 +127,7 @@ pub(crate) fn under_load(
         let load = load::run(&plan, context.stop(), &mut |_| {});
         let answer = fetch
             .join()
-            .unwrap_or_else(|_| Err(Error::http(&url, "the thread that asked it panicked")));
+            .unwrap_or_else(|_| Err(Error::http(&url, &"the thread that asked it panicked")));
         (answer, load)
     });
     context.go_on()?;

@@ -166,7 +166,7 @@ fn read_all(context: &Context<'_>, node: &Node) -> Result<u64, Error> {
         match body.read(&mut buffer) {
             Ok(0) => return Ok(bytes),
             Ok(read) => bytes += read as u64,
-            Err(error) => return Err(Error::http(&*url, error)),
+            Err(error) => return Err(Error::http(&*url, &error)),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::measure::{self, Measured};
 use crate::nodes::{Cluster, Layout, Metrics};
 use crate::page::{Page, Table, text};
-use crate::profile::{self, Kind, Part, Profile};
+use crate::profile::{self, Kind, Profile};
 use crate::tell::{self, Beside, Better};
 use crate::{Error, Experiment};
 use load::Run;
@@ -198,9 +198,7 @@ fn describe(
             page,
             &format!("put-{}", kind.name()),
             &title,
-            profile,
-            PARTS,
-        );
+            profile);
     }
 
     page.section("What it shows");
@@ -226,16 +224,6 @@ fn describe(
     );
     page.data("runs", &[undisturbed, disturbed]);
 }
-
-/// Parts of the store whose share of a profile is told.
-const PARTS: &[Part] = &[
-    Part::thread("flush", "flush"),
-    Part::thread("compaction", "compaction"),
-    Part::thread("commit thread", "commit"),
-    Part::named("log", &["lsm::wal"]),
-    Part::named("memtable", &["memtable", "crossbeam_skiplist"]),
-    Part::named("HTTP", &["hyper::", "node::http"]),
-];
 
 fn findings(undisturbed: &Case, disturbed: &Case) -> Vec<String> {
     let mut found = vec![format!(

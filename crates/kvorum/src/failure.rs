@@ -27,6 +27,15 @@ impl Failure {
         }
     }
 
+    /// A signal ended the command before its time: `code` is the one that such
+    /// a process exits with.
+    pub(crate) fn stopped(code: u8, signal: &str) -> Self {
+        Self {
+            code,
+            line: format!("stopped by {signal}"),
+        }
+    }
+
     /// A refusal of the option parser, which writes paragraphs: the message,
     /// its list of possible values and its tips are kept, the usage is not.
     pub(crate) fn from_clap(error: &clap::Error) -> Self {

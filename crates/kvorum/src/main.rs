@@ -2,15 +2,17 @@
 //!
 //! [`options`] lists the commands and their options, [`layers`] gathers their
 //! values from the command line, the environment and a file; then [`serve`]
-//! runs a node, or [`dev`] a local cluster of child processes.
+//! runs a node, [`dev`] a local cluster of child processes, or [`load`] a load
+//! generator.
 //!
 //! Exit codes: 0 for a command that did what it should, 1 for one that failed,
-//! 2 for one that was given wrongly, 130 and 143 for one that a second SIGINT
-//! or SIGTERM ended. Whatever goes wrong is one line on stderr.
+//! 2 for one that was given wrongly, 130 and 143 for one that SIGINT or SIGTERM
+//! ended before it was done. Whatever goes wrong is one line on stderr.
 
 mod dev;
 mod failure;
 mod layers;
+mod load;
 mod logging;
 mod machine;
 mod options;
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         {
             Command::Serve(options) => Ok(serve::run(options, &parsed, &read_file)?),
             Command::Dev(options) => dev::run(options),
+            Command::Load(options) => Ok(load::run(options)?),
         });
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,6 +5,7 @@
 //! `[default: …]`; every other one is the node's own ([`NodeConfig`]).
 
 use crate::layers::ReadFile;
+use crate::load::{self, LoadOptions};
 use crate::machine;
 use crate::secret_file;
 use crate::values::{
@@ -40,6 +41,9 @@ pub(crate) enum Command {
     /// Run a local cluster to try things out; Ctrl-C stops it, its data is kept
     #[command(allow_negative_numbers = true)]
     Dev(DevOptions),
+    /// Make a load, and measure what becomes of it
+    #[command(after_help = load::AFTER_HELP, allow_negative_numbers = true)]
+    Load(Box<LoadOptions>),
 }
 
 const SERVE_AFTER_HELP: &str = "\

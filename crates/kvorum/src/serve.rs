@@ -73,7 +73,7 @@ async fn serve(config: NodeConfig, until_stdin_closes: bool) -> Result<(), Failu
         signal = signals.next() => {
             // Nothing is lost: the log is replayed at the next start.
             tracing::warn!("second {}: stopped at once", signal.name());
-            std::process::exit(signal.exit_code());
+            std::process::exit(signal.exit_code().into());
         }
     }
     Ok(())

@@ -14,7 +14,7 @@ pub(crate) enum StopSignal {
 
 impl StopSignal {
     /// The exit code of a process that such a signal ended.
-    pub(crate) fn exit_code(self) -> i32 {
+    pub(crate) fn exit_code(self) -> u8 {
         match self {
             Self::Interrupt => 130,
             Self::Terminate => 143,

@@ -4,6 +4,10 @@ use crate::Plan;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// What [`Run::failed`] calls an answer with a value that was never put under
+/// its key: the one failure that is never an overload.
+pub const WRONG_VALUE: &str = "wrong value";
+
 /// What a run measured.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Run {
@@ -30,7 +34,10 @@ pub struct Run {
     pub failed: BTreeMap<String, u64>,
     /// `GET`s among the succeeded that found nothing.
     pub missing: u64,
-    /// Bytes of request and response bodies.
+    /// Entities that ranges brought.
+    #[serde(default)]
+    pub entities: u64,
+    /// Bytes of the bodies of requests that succeeded and of their responses.
     pub body_bytes: u64,
     /// The latency of the requests that succeeded.
     pub latency: Latency,
@@ -52,6 +59,17 @@ pub struct Latency {
     /// Percentiles from 0 to 100 and their milliseconds, ascending, as
     /// HdrHistogram's spectrum gives them: finer the nearer to 100.
     pub spectrum: Vec<(f64, f64)>,
+}
+
+impl Latency {
+    /// The latency that `percentile` percent of the requests did not exceed, in
+    /// milliseconds: exact for 50, 75, 90, 99, 99.9, 99.99 and 99.999, else the
+    /// next that is known. [`None`] when nothing was recorded.
+    pub fn at(&self, percentile: f64) -> Option<f64> {
+        let mut steps = self.spectrum.iter();
+        let step = steps.find(|(upto, _)| *upto >= percentile);
+        step.map(|(_, ms)| *ms)
+    }
 }
 
 /// A second of a run.
@@ -108,6 +126,9 @@ pub struct BreakingPoint {
     pub probes: Vec<Probe>,
     /// The run at the highest rate that held.
     pub best: Option<Run>,
+    /// Why the search ended before its time, if it did.
+    #[serde(default)]
+    pub cut_short: Option<String>,
 }
 
 /// What a rate must keep up to hold.

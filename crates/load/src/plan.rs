@@ -1,5 +1,7 @@
 //! What a run is to do.
 
+mod check;
+
 use serde::{Deserialize, Serialize};
 
 /// What a run is to do; also the parameters that its outcome and reports show.
@@ -33,10 +35,44 @@ pub struct Plan {
     pub range_limit: u64,
     /// `ack` and `from` of each request; none for the store's own default.
     pub replicas: Option<(u8, u8)>,
-    /// Whether each value carries a checksum and its key, and those read are verified.
+    /// Whether values read are verified. Those put always carry a checksum over
+    /// themselves and their key.
     pub verify: bool,
     /// What all choices are derived from.
     pub seed: u64,
+}
+
+impl Plan {
+    /// A plan with the values that a quick look takes: 64 connections, a thread,
+    /// 10 s after 1 s of warm-up, 100,000 keys of 16 bytes chosen uniformly,
+    /// values of 64 bytes.
+    pub fn new(target: impl Into<String>, operation: Operation, rate: Rate) -> Self {
+        Self {
+            targets: vec![target.into()],
+            connections: 64,
+            threads: 1,
+            rate,
+            warmup_seconds: 1.0,
+            seconds: 10.0,
+            timeout_seconds: 10.0,
+            operations: vec![(operation, 1.0)],
+            keys: 100_000,
+            key_choice: KeyChoice::Uniform,
+            key_bytes: Size::Fixed(16),
+            value_bytes: Size::Fixed(64),
+            range_limit: 100,
+            replicas: None,
+            verify: true,
+            seed: 1,
+        }
+    }
+
+    /// The operations that it asks for, in a word or two.
+    pub fn operations_label(&self) -> String {
+        let used = self.operations.iter().filter(|(_, weight)| *weight > 0.0);
+        let names: Vec<&str> = used.map(|(operation, _)| operation.name()).collect();
+        names.join("+")
+    }
 }
 
 /// How fast requests are due.
@@ -68,6 +104,32 @@ pub enum Operation {
     ReadModifyWrite,
     /// A range from a chosen key.
     Range,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Put,
+        Self::Insert,
+        Self::Get,
+        Self::GetMissing,
+        Self::Delete,
+        Self::ReadModifyWrite,
+        Self::Range,
+    ];
+
+    /// Its name in options and labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::Insert => "insert",
+            Self::Get => "get",
+            Self::GetMissing => "get-missing",
+            Self::Delete => "delete",
+            Self::ReadModifyWrite => "read-modify-write",
+            Self::Range => "range",
+        }
+    }
 }
 
 /// Which key a request takes.

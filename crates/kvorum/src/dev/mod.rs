@@ -158,6 +158,6 @@ async fn stop(mut nodes: Vec<RunningNode<'_>>, signals: &mut StopSignals) {
         let _ = node.child.kill().await;
     }
     if let Some(signal) = impatient {
-        std::process::exit(signal.exit_code());
+        std::process::exit(signal.exit_code().into());
     }
 }

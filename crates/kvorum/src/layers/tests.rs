@@ -41,7 +41,7 @@ impl Written<'_> {
     fn options(self) -> ServeOptions {
         match self.parse().unwrap().cli.command {
             Command::Serve(options) => *options,
-            Command::Dev(_) => panic!("these words mean serve"),
+            _ => panic!("these words mean serve"),
         }
     }
 

@@ -8,6 +8,7 @@
 
 mod cluster;
 mod dev;
+mod generator;
 mod kills;
 mod ledger;
 mod load;

@@ -1,0 +1,220 @@
+//! `kvorum load`: makes a load, and tells what came of it.
+//!
+//! The load runs on threads of its own; here signals are awaited, lines are
+//! shown while it runs, and what it measured is written, also when it ended
+//! before its time.
+
+mod options;
+mod progress;
+mod values;
+mod verdict;
+
+pub(crate) use options::{AFTER_HELP, LoadOptions};
+
+use crate::failure::{Failure, tell};
+use crate::signals::{StopSignal, StopSignals};
+use load::outcome::Run;
+use load::{Error, Plan, summary};
+use options::Workload;
+use progress::Progress;
+use serde::Serialize;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use tokio::task::spawn_blocking;
+
+/// Makes the load that `options` describe.
+///
+/// # Errors
+/// Usage failures, those of reaching a node, of writing files, and loads that
+/// show something wrong.
+pub(crate) fn run(options: &LoadOptions) -> Result<(), Failure> {
+    let plan = options.plan()?;
+    if let Some(file) = &options.json {
+        check_writable(file)?;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
+    runtime.block_on(generate(options, plan))
+}
+
+async fn generate(options: &LoadOptions, plan: Plan) -> Result<(), Failure> {
+    let mut signals = StopSignals::install()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let load = Load {
+        options: options.clone(),
+        plan,
+        stop: Arc::clone(&stop),
+    };
+    let mut working = spawn_blocking(move || load.run());
+    let mut stopped_by: Option<StopSignal> = None;
+    let ended = loop {
+        tokio::select! {
+            ended = &mut working => break ended,
+            signal = signals.next() => {
+                if stopped_by.is_some() {
+                    std::process::exit(signal.exit_code().into());
+                }
+                stopped_by = Some(signal);
+                stop.store(true, Relaxed);
+            }
+        }
+    };
+    let result = ended.unwrap_or_else(|_| Err(Failure::failed("the load generator panicked")));
+    match (result, stopped_by) {
+        (Ok(()), None) => Ok(()),
+        (Err(failure), None) => Err(failure),
+        (Ok(()), Some(signal)) => Err(Failure::stopped(signal.exit_code(), signal.name())),
+        (Err(failure), Some(_)) => Err(failure),
+    }
+}
+
+/// A load to make.
+struct Load {
+    options: LoadOptions,
+    plan: Plan,
+    stop: Arc<AtomicBool>,
+}
+
+impl Load {
+    fn run(&self) -> Result<(), Failure> {
+        if self.options.workload == Workload::Fill {
+            let filled = self.fill()?;
+            return self.finish(
+                &filled,
+                &summary::of_run(&filled),
+                verdict::of_fill(&filled),
+            );
+        }
+        if self.options.fill {
+            let filled = self.fill()?;
+            tell(&format!(
+                "{} keys put in {:.1} s",
+                filled.succeeded, filled.measured_seconds
+            ));
+            if self.stop.load(Relaxed) {
+                return Ok(());
+            }
+            verdict::of_fill(&filled)?;
+        }
+        if self.options.find_breaking_point {
+            return self.search();
+        }
+        let mut progress = Progress::new();
+        let run = load::run(&self.plan, &self.stop, &mut |second| {
+            progress.show(&summary::of_second(second));
+        });
+        progress.clear();
+        let mut run = run.map_err(|error| failure(&error))?;
+        if let Some(label) = &self.options.label {
+            run.label.clone_from(label);
+        }
+        let mut text = summary::of_run(&run);
+        if self.options.spectrum {
+            text.push('\n');
+            text.push_str(&summary::spectrum(&run));
+        }
+        self.finish(&run, &text, verdict::of_run(&run))
+    }
+
+    fn fill(&self) -> Result<Run, Failure> {
+        let mut progress = Progress::new();
+        let mut done = 0;
+        let keys = self.plan.keys;
+        let filled = load::fill(&self.plan, &self.stop, &mut |second| {
+            done += second.succeeded;
+            progress.show(&format!("{done} of {keys} keys put"));
+        });
+        progress.clear();
+        filled.map_err(|error| failure(&error))
+    }
+
+    fn search(&self) -> Result<(), Failure> {
+        let mut progress = Progress::new();
+        let bound = self.options.bound();
+        let found = load::find_breaking_point(&self.plan, bound, &self.stop, &mut |probe| {
+            progress.add(&summary::of_probe(probe));
+        });
+        let mut found = found.map_err(|error| failure(&error))?;
+        if let Some(label) = &self.options.label {
+            found.label.clone_from(label);
+        }
+        let mut text = summary::of_search(&found);
+        if let Some(best) = &found.best {
+            text.push('\n');
+            text.push_str(&summary::of_run(best));
+        }
+        self.finish(&found, &text, verdict::of_search(&found))
+    }
+
+    /// Writes what was measured, then says what is wrong with it.
+    fn finish(
+        &self,
+        measured: &impl Serialize,
+        text: &str,
+        verdict: Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let json = self.options.json.as_deref();
+        let is_stdout_taken = json == Some(Path::new("-"));
+        // Who closed an output does not want to read it.
+        let _ = if is_stdout_taken {
+            io::stderr().write_all(text.as_bytes())
+        } else {
+            io::stdout().write_all(text.as_bytes())
+        };
+        if let Some(file) = json {
+            write_json(file, measured)?;
+        }
+        if self.stop.load(Relaxed) {
+            return Ok(());
+        }
+        verdict
+    }
+}
+
+/// Looks whether a file can be written before there is anything to lose.
+fn check_writable(file: &Path) -> Result<(), Failure> {
+    if file == Path::new("-") {
+        return Ok(());
+    }
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a file for people, which has nothing to do with a store's disk"
+    )]
+    let mut options = std::fs::OpenOptions::new();
+    let opened = options.create(true).append(true).open(file);
+    opened
+        .map(|_| ())
+        .map_err(|error| cannot_write(file, &error))
+}
+
+fn cannot_write(file: &Path, error: &io::Error) -> Failure {
+    Failure::failed(format!("cannot write {}: {error}", file.display()))
+}
+
+/// Writes JSON to a file, or to stdout for `-`.
+fn write_json(file: &Path, measured: &impl Serialize) -> Result<(), Failure> {
+    let mut json = serde_json::to_vec_pretty(measured)
+        .map_err(|error| Failure::failed(format!("cannot write JSON: {error}")))?;
+    json.push(b'\n');
+    let written = if file == Path::new("-") {
+        io::stdout().write_all(&json)
+    } else {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a file for people, which has nothing to do with a store's disk"
+        )]
+        std::fs::write(file, &json)
+    };
+    written.map_err(|error| cannot_write(file, &error))
+}
+
+fn failure(error: &Error) -> Failure {
+    match error {
+        Error::Plan(_) => Failure::usage(error.to_string()),
+        Error::Unreachable { .. } | Error::System(_) => Failure::failed(error.to_string()),
+    }
+}

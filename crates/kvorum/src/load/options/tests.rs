@@ -1,0 +1,107 @@
+use super::*;
+use crate::options::{Cli, Command};
+use clap::Parser;
+
+fn options(words: &str) -> LoadOptions {
+    let all = ["kvorum", "load"]
+        .into_iter()
+        .chain(words.split_whitespace());
+    match Cli::try_parse_from(all).unwrap().command {
+        Command::Load(options) => *options,
+        _ => panic!("these words mean load"),
+    }
+}
+
+#[test]
+fn a_plan_is_what_the_options_say() {
+    let plan = options(
+        "get --target http://a:1,http://b:2 --rate 30000 --connections 8 --threads 2 \
+         --duration 20s --warmup 0 --timeout 2s --keys 5000 --key-choice sequential \
+         --key-bytes 20 --value-bytes 64..1KiB --replicas 2/3 --verify off --seed 9",
+    )
+    .plan()
+    .unwrap();
+    let expected = Plan {
+        targets: vec!["http://a:1".to_owned(), "http://b:2".to_owned()],
+        connections: 8,
+        threads: 2,
+        rate: load::plan::Rate::PerSecond(30_000.0),
+        warmup_seconds: 0.0,
+        seconds: 20.0,
+        timeout_seconds: 2.0,
+        operations: vec![(Operation::Get, 1.0)],
+        keys: 5_000,
+        key_choice: KeyChoice::Sequential,
+        key_bytes: load::plan::Size::Fixed(20),
+        value_bytes: load::plan::Size::Uniform(64, 1024),
+        range_limit: 100,
+        replicas: Some((2, 3)),
+        verify: false,
+        seed: 9,
+    };
+    assert_eq!(plan, expected);
+}
+
+#[test]
+fn workloads_choose_operations_and_keys() {
+    let table = [
+        (
+            "",
+            vec![(Operation::Get, 50.0), (Operation::Put, 50.0)],
+            KeyChoice::Uniform,
+        ),
+        (
+            "mixed --mix delete=1",
+            vec![(Operation::Delete, 1.0)],
+            KeyChoice::Uniform,
+        ),
+        ("range", vec![(Operation::Range, 1.0)], KeyChoice::Uniform),
+        (
+            "ycsb-b",
+            vec![(Operation::Get, 95.0), (Operation::Put, 5.0)],
+            KeyChoice::Zipfian,
+        ),
+        (
+            "ycsb-d",
+            vec![(Operation::Get, 95.0), (Operation::Insert, 5.0)],
+            KeyChoice::Latest,
+        ),
+        (
+            "ycsb-c --key-choice uniform",
+            vec![(Operation::Get, 1.0)],
+            KeyChoice::Uniform,
+        ),
+    ];
+    for (words, operations, key_choice) in table {
+        let plan = options(words).plan().unwrap();
+        assert_eq!(
+            (plan.operations, plan.key_choice),
+            (operations, key_choice),
+            "{words}"
+        );
+    }
+}
+
+#[test]
+fn a_probe_is_shorter_than_a_run() {
+    assert_eq!(options("put").plan().unwrap().seconds, 10.0);
+    let search = options("put --find-breaking-point --p99 5ms");
+    assert_eq!(search.plan().unwrap().seconds, 5.0);
+    assert_eq!(search.bound().p99_ms, 5.0);
+    assert!(options("fill --find-breaking-point").plan().is_err());
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    for (words, part) in [
+        (
+            "put --connections 2 --threads 3",
+            "one connection for each thread",
+        ),
+        ("put --key-bytes 4 --keys 10000", "at least 5"),
+        ("put --value-bytes 5000000000", "values must have"),
+    ] {
+        let refusal = options(words).plan().unwrap_err();
+        assert!(refusal.line().contains(part), "{words}: {}", refusal.line());
+    }
+}

@@ -1,0 +1,181 @@
+//! How rates, mixes and distributions of sizes are written in options.
+
+use crate::values::{Size, Span};
+use load::plan::{self, Operation};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Requests a second, or `max`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Rate(pub(crate) plan::Rate);
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "max" {
+            return Ok(Self(plan::Rate::Max));
+        }
+        match text.parse::<f64>() {
+            Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(Self(plan::Rate::PerSecond(rate))),
+            _ => Err("write requests a second, such as 30000, or max".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            plan::Rate::Max => f.write_str("max"),
+            plan::Rate::PerSecond(rate) => write!(f, "{rate}"),
+        }
+    }
+}
+
+/// A span of time that may be nothing: `0`, `500ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pause(pub(crate) Duration);
+
+impl FromStr for Pause {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "0" | "0s" | "0ms" => Ok(Self(Duration::ZERO)),
+            text => Ok(Self(text.parse::<Span>()?.0)),
+        }
+    }
+}
+
+impl fmt::Display for Pause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_zero() {
+            f.write_str("0")
+        } else {
+            Span(self.0).fmt(f)
+        }
+    }
+}
+
+/// Operations with their weights: `get=95,put=5`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Mix(pub(crate) Vec<(Operation, f64)>);
+
+impl FromStr for Mix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut operations: Vec<(Operation, f64)> = Vec::new();
+        for part in text.split(',') {
+            let (name, weight) = part
+                .split_once('=')
+                .ok_or("write operations with their weights: get=95,put=5")?;
+            let known = Operation::ALL.into_iter();
+            let Some(operation) = known.clone().find(|operation| operation.name() == name) else {
+                let names: Vec<&str> = known.map(Operation::name).collect();
+                return Err(format!("{name} is none of {}", names.join(", ")));
+            };
+            if operations.iter().any(|(given, _)| *given == operation) {
+                return Err(format!("{name} is there twice"));
+            }
+            let weight = weight
+                .parse()
+                .ok()
+                .filter(|weight: &f64| weight.is_finite() && *weight >= 0.0);
+            let weight = weight.ok_or_else(|| format!("the weight of {name} is no number"))?;
+            operations.push((operation, weight));
+        }
+        if operations.iter().all(|(_, weight)| *weight == 0.0) {
+            return Err("one weight must be above 0".to_owned());
+        }
+        Ok(Self(operations))
+    }
+}
+
+/// Sizes, fixed or drawn: `64`, `64..1KiB`, `1KiB~64KiB`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Sizes(pub(crate) plan::Size);
+
+impl FromStr for Sizes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bytes = |text: &str| -> Result<usize, String> {
+            let size: Size = text.parse()?;
+            usize::try_from(size.0).map_err(|_| format!("this machine cannot address {size}"))
+        };
+        let size = if let Some((least, most)) = text.split_once("..") {
+            let (least, most) = (bytes(least)?, bytes(most)?);
+            if least > most {
+                return Err("write the lesser size first: 64..1KiB".to_owned());
+            }
+            plan::Size::Uniform(least, most)
+        } else if let Some((mean, most)) = text.split_once('~') {
+            let (mean, most) = (bytes(mean)?, bytes(most)?);
+            if mean > most {
+                return Err("write the mean first, then the greatest: 1KiB~64KiB".to_owned());
+            }
+            plan::Size::Exponential(mean, most)
+        } else {
+            plan::Size::Fixed(bytes(text)?)
+        };
+        Ok(Self(size))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates() {
+        assert_eq!("max".parse(), Ok(Rate(plan::Rate::Max)));
+        assert_eq!("30000".parse(), Ok(Rate(plan::Rate::PerSecond(30_000.0))));
+        assert_eq!("0.5".parse(), Ok(Rate(plan::Rate::PerSecond(0.5))));
+        for text in ["", "0", "-1", "fast", "inf", "NaN", "1k"] {
+            assert!(text.parse::<Rate>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn spans_of_nothing() {
+        for (text, ms) in [("0", 0), ("0s", 0), ("2s", 2_000)] {
+            assert_eq!(text.parse(), Ok(Pause(Duration::from_millis(ms))), "{text}");
+        }
+        assert!("1".parse::<Pause>().is_err());
+        assert_eq!(Pause(Duration::ZERO).to_string(), "0");
+    }
+
+    #[test]
+    fn mixes() {
+        let mix = Mix(vec![
+            (Operation::Get, 95.0),
+            (Operation::ReadModifyWrite, 5.0),
+        ]);
+        assert_eq!("get=95,read-modify-write=5".parse(), Ok(mix));
+        for (text, word) in [
+            ("", "get=95"),
+            ("get", "get=95"),
+            ("fetch=1", "fetch is none of put"),
+            ("get=1,get=2", "twice"),
+            ("get=-1", "no number"),
+            ("get=x", "no number"),
+            ("get=0,put=0", "above 0"),
+        ] {
+            let refusal = text.parse::<Mix>().unwrap_err();
+            assert!(refusal.contains(word), "{text}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!("64".parse(), Ok(Sizes(plan::Size::Fixed(64))));
+        assert_eq!("64..1KiB".parse(), Ok(Sizes(plan::Size::Uniform(64, 1024))));
+        let exponential = plan::Size::Exponential(1024, 65_536);
+        assert_eq!("1KiB~64KiB".parse(), Ok(Sizes(exponential)));
+        for text in ["", "x", "2..1", "..", "1..", "2~1", "~"] {
+            assert!(text.parse::<Sizes>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Which outcomes are failures of the command.
+//!
+//! A node that refuses under overload is a result, not a failure; a wrong
+//! value, a load that ended early and one that got nothing done are failures.
+
+use crate::failure::Failure;
+use load::outcome::{BreakingPoint, Run, WRONG_VALUE};
+
+/// What is wrong with a run, if anything.
+pub(super) fn of_run(run: &Run) -> Result<(), Failure> {
+    if let Some(wrong) = run.failed.get(WRONG_VALUE) {
+        return Err(Failure::failed(format!(
+            "{wrong} answers held a value that was never put under its key"
+        )));
+    }
+    if let Some(why) = &run.cut_short {
+        return Err(Failure::failed(format!("the load ended early: {why}")));
+    }
+    if run.succeeded == 0 {
+        let why = match run.failed.is_empty() {
+            false => reasons(run),
+            true => "no answer came".to_owned(),
+        };
+        return Err(Failure::failed(format!("no request succeeded: {why}")));
+    }
+    Ok(())
+}
+
+/// What is wrong with a fill, if anything.
+pub(super) fn of_fill(run: &Run) -> Result<(), Failure> {
+    let failed: u64 = run.failed.values().sum();
+    if failed > 0 {
+        let why = reasons(run);
+        return Err(Failure::failed(format!(
+            "{failed} keys could not be put: {why}"
+        )));
+    }
+    of_run(run)
+}
+
+/// What is wrong with a search, if anything.
+pub(super) fn of_search(found: &BreakingPoint) -> Result<(), Failure> {
+    match &found.cut_short {
+        Some(why) => Err(Failure::failed(format!("the search ended early: {why}"))),
+        None if found.rate.is_none() => Err(Failure::failed("no rate held")),
+        None => Ok(()),
+    }
+}
+
+fn reasons(run: &Run) -> String {
+    let failed = run.failed.iter();
+    let reasons: Vec<String> = failed
+        .map(|(why, count)| format!("{count} × {why}"))
+        .collect();
+    reasons.join(", ")
+}

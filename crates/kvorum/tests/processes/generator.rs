@@ -1,0 +1,172 @@
+//! `kvorum load` against a node: what it measures, and how it ends.
+
+use crate::support::{End, Process, free_port, kvorum, request, until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::path::Path;
+
+/// A node of its own for a test.
+struct Node {
+    process: Process,
+    port: u16,
+    folder: tempfile::TempDir,
+}
+
+impl Node {
+    fn start() -> Self {
+        let (port, folder) = (free_port(), tempfile::tempdir().unwrap());
+        let url = format!("http://127.0.0.1:{port}");
+        let data = folder.path().join("data");
+        let mut command = kvorum(&["serve", "--memory", "128MiB", "--log", "warn"]);
+        command
+            .args(["--durability", "os", "--url", &url])
+            .arg("--data")
+            .arg(data);
+        let mut process = Process::spawn(&mut command);
+        process.until_up(port);
+        Self {
+            process,
+            port,
+            folder,
+        }
+    }
+
+    /// `kvorum load` of this node; what it measures goes to a file.
+    fn load(&self, words: &str) -> Process {
+        let target = format!("http://127.0.0.1:{}", self.port);
+        let mut command = kvorum(&["load"]);
+        command.args(words.split_whitespace());
+        command.args(["--keys", "100", "--connections", "4", "--target", &target]);
+        command.arg("--json").arg(self.file());
+        Process::spawn(&mut command)
+    }
+
+    fn loaded(&self, words: &str) -> End {
+        self.load(words).end()
+    }
+
+    fn file(&self) -> std::path::PathBuf {
+        self.folder.path().join("run.json")
+    }
+
+    /// Waits until a load has put something.
+    fn until_put(&self) {
+        until("a key that was put", || {
+            let (status, body) = request(self.port, "GET", "/v0/entities?start=0&limit=1", b"")?;
+            (status == 200 && body.len() > 10).then_some(())
+        });
+    }
+
+    fn measured(&self) -> Value {
+        json(&self.file())
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file that the program wrote for people"
+)]
+fn json(file: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
+}
+
+#[test]
+fn what_was_filled_is_read_and_right() {
+    let node = Node::start();
+    let end = node.loaded("fill --value-bytes 10..5000");
+    assert_eq!((end.code, end.stderr.as_str()), (Some(0), ""));
+    assert_eq!(node.measured()["succeeded"], 100);
+
+    let end = node.loaded("get --duration 1s --warmup 0 --rate 500 --threads 2");
+    assert_eq!((end.code, end.stderr.as_str()), (Some(0), ""));
+    let run = node.measured();
+    assert_eq!(
+        (&run["due"], &run["missing"]),
+        (&Value::from(500), &Value::from(0))
+    );
+    assert!(run["succeeded"].as_u64().unwrap() > 0);
+    assert!(run["failed"].get("wrong value").is_none(), "{run}");
+
+    // Ranges bring what is there, and no more.
+    let end = node.loaded("range --range-limit 10 --duration 1s --warmup 0");
+    assert_eq!(end.code, Some(0), "{end:?}");
+    let run = node.measured();
+    let (entities, ranges) = (run["entities"].as_u64(), run["succeeded"].as_u64());
+    assert!(
+        entities > ranges && entities <= ranges.map(|ranges| ranges * 10),
+        "{run}"
+    );
+}
+
+#[test]
+fn a_value_that_nobody_put_there_is_told() {
+    let node = Node::start();
+    assert_eq!(node.loaded("fill").code, Some(0));
+    let target = "/v0/entity?id=000000000042k---";
+    assert_eq!(request(node.port, "GET", target, b"").unwrap().0, 200);
+    let wrong = [7; 64];
+    assert_eq!(request(node.port, "PUT", target, &wrong).unwrap().0, 201);
+
+    let words = "get --key-choice sequential --duration 1s --warmup 0";
+    let end = node.loaded(words);
+    assert_eq!(end.code, Some(1));
+    assert!(end.line().contains("never put"), "{end:?}");
+    let run = node.measured();
+    assert!(run["failed"]["wrong value"].as_u64().unwrap() > 0);
+    assert!(run["succeeded"].as_u64().unwrap() > 0);
+
+    let end = node.loaded(&format!("{words} --verify off"));
+    assert_eq!(end.code, Some(0), "{end:?}");
+}
+
+#[test]
+fn nobody_there_is_one_line() {
+    let url = format!("http://127.0.0.1:{}", free_port());
+    let end = Process::spawn(&mut kvorum(&["load", "put", "--target", &url])).end();
+    assert_eq!(end.code, Some(1));
+    assert!(end.line().contains(&url), "{end:?}");
+}
+
+#[test]
+fn a_load_that_is_interrupted_keeps_what_it_measured() {
+    let node = Node::start();
+    let mut load = node.load("put --duration 1h --warmup 0");
+    node.until_put();
+    load.signal(Signal::INT);
+    let end = load.end();
+    assert_eq!(end.code, Some(130));
+    assert!(end.line().contains("SIGINT"), "{end:?}");
+    let run = node.measured();
+    assert!(run["succeeded"].as_u64().unwrap() > 0);
+    assert!(run["cut_short"].is_string());
+}
+
+#[test]
+fn a_node_that_dies_ends_the_load_and_what_was_measured_is_kept() {
+    let node = Node::start();
+    let mut load = node.load("put --duration 1h --warmup 0");
+    node.until_put();
+    node.process.signal(Signal::KILL);
+    let end = load.end();
+    assert_eq!(end.code, Some(1));
+    assert!(end.line().contains("no target could be reached"), "{end:?}");
+    assert!(node.measured()["succeeded"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_breaking_point_comes_with_its_probes() {
+    let node = Node::start();
+    // So strict a bound ends the search soon.
+    let words = "put --find-breaking-point --rate 4 --p99 1ms --duration 300ms --warmup 0";
+    let end = node.loaded(&format!("{words} --replicas 1/1"));
+    let found = node.measured();
+    let probes = found["probes"].as_array().unwrap();
+    assert!(!probes.is_empty());
+    match found["rate"].as_f64() {
+        Some(rate) => {
+            assert_eq!(end.code, Some(0), "{end:?}");
+            assert_eq!(found["best"]["plan"]["rate"]["per_second"], rate);
+        }
+        None => assert!(end.line().contains("no rate held"), "{end:?}"),
+    }
+}

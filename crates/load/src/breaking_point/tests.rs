@@ -1,0 +1,87 @@
+use super::*;
+use crate::plan::Operation;
+use crate::testing::{Reply, Server};
+use std::time::Duration;
+
+/// A server that answers about 500 requests a second and no more.
+fn slow() -> Server {
+    Server::start(|_, _| {
+        std::thread::sleep(Duration::from_millis(2));
+        Reply::Store
+    })
+}
+
+fn plan(server: &Server) -> Plan {
+    Plan {
+        connections: 4,
+        warmup_seconds: 0.1,
+        seconds: 0.4,
+        ..Plan::new(server.url(), Operation::Put, Rate::PerSecond(50.0))
+    }
+}
+
+fn bound() -> Bound {
+    Bound {
+        p99_ms: 100.0,
+        ..Bound::default()
+    }
+}
+
+#[test]
+fn the_rate_that_a_server_can_do_is_near_its_breaking_point() {
+    let server = slow();
+    let mut told = Vec::new();
+    let stop = AtomicBool::new(false);
+    let found = find_breaking_point(&plan(&server), bound(), &stop, &mut |probe| {
+        told.push(*probe);
+    })
+    .unwrap();
+    assert_eq!(told, found.probes);
+    let rate = found.rate.unwrap();
+    // A loaded machine sleeps longer than it is told, never shorter.
+    assert!((20.0..=520.0).contains(&rate), "{found:?}");
+    assert_eq!(found.best.unwrap().plan.rate, Rate::PerSecond(rate));
+    let beyond = found.probes.iter().filter(|probe| probe.rate > rate);
+    assert!(beyond.clone().count() > 0 && beyond.into_iter().any(|probe| !probe.held));
+}
+
+#[test]
+fn refusals_are_no_way_to_hold_a_rate() {
+    let server = Server::start(|request, _| match request.number % 10 {
+        0 => Reply::Answer(503, Vec::new()),
+        _ => Reply::Store,
+    });
+    let plan = plan(&server);
+    let run = generator::run(&plan, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    let probe = Bound {
+        achieved_share: 0.9,
+        ..bound()
+    };
+    let strict = probe.judge(50.0, &run);
+    assert!(strict.failed_share > 0.01 && !strict.held, "{strict:?}");
+}
+
+#[test]
+fn a_wrong_value_ends_the_search() {
+    let server = Server::start(|_, _| Reply::Answer(200, b"anything".to_vec()));
+    let plan = Plan {
+        operations: vec![(Operation::Get, 1.0)],
+        ..plan(&server)
+    };
+    let found = find_breaking_point(&plan, bound(), &AtomicBool::new(false), &mut |_| {});
+    let found = found.unwrap();
+    assert_eq!((found.rate, found.probes.len()), (None, 1));
+    assert!(found.cut_short.unwrap().contains("never put"));
+}
+
+#[test]
+fn a_search_that_is_stopped_keeps_what_it_found() {
+    let server = Server::store();
+    let stop = AtomicBool::new(false);
+    let found = find_breaking_point(&plan(&server), bound(), &stop, &mut |_| {
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    let found = found.unwrap();
+    assert_eq!(found.probes.len(), 1);
+    assert!(found.cut_short.is_some());
+}

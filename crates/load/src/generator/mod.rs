@@ -1,0 +1,225 @@
+//! Makes the load: threads with an epoll loop each, and one that watches them.
+//!
+//! ```text
+//! source ──▶ worker ──▶ connection ──▶ a node
+//! (what)     (when:     (one request   │
+//!            schedule)   at a time)    │
+//!               ▲                      │
+//!               └── recorder ◀─────────┘
+//!                      │ an interval a second
+//!                      ▼
+//!                   collector ──▶ watch, Run
+//! ```
+
+mod collector;
+mod connection;
+mod poller;
+mod recorder;
+mod schedule;
+mod source;
+mod worker;
+
+#[cfg(test)]
+mod tests;
+
+use crate::outcome::{Machine, Run, Second};
+use crate::plan::{Plan, Rate};
+use crate::target::Target;
+use crate::workload::choice::Counters;
+use crate::workload::keys::KeySpace;
+use crate::{Error, files};
+use collector::Collector;
+use recorder::{Interval, Recorder};
+use source::Source;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Barrier, OnceLock};
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+use worker::{Ended, Shared};
+
+/// How long no target may be connected before the run is given up.
+const UNREACHED_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// How often the run is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How many intervals of a thread may wait to be gathered.
+const INTERVALS_MAX: usize = 64;
+
+/// How many emptied intervals a thread keeps.
+const SPARE_INTERVALS_MAX: usize = 2;
+
+/// The version of the format of [`Run`].
+const FORMAT: u32 = 1;
+
+/// Makes the load that `plan` describes and waits for its end; `watch` is told
+/// of each second after the warm-up. Once `stop` is set the run ends, and what
+/// it measured until then is kept.
+///
+/// # Errors
+/// [`Error::Plan`], and [`Error::Unreachable`] when a target takes no
+/// connection before the load. Whatever happens later is part of the run.
+pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Second)) -> Result<Run, Error> {
+    let warmup = Duration::from_secs_f64(plan.warmup_seconds);
+    let length = warmup + Duration::from_secs_f64(plan.seconds);
+    let counters = Counters::new(plan.keys);
+    let source = || Source::load(plan, &counters);
+    generate(plan, source, Some(length), stop, watch)
+}
+
+/// Puts each of the plan's keys once, as fast as its connections can, in
+/// sequence if that is its choice of keys, or else in a random order. A request
+/// that fails is repeated a few times. The plan's operations, rate and times
+/// do not matter.
+///
+/// # Errors
+/// As for [`run`].
+pub fn fill(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Second)) -> Result<Run, Error> {
+    let plan = Plan {
+        rate: Rate::Max,
+        warmup_seconds: 0.0,
+        operations: vec![(crate::plan::Operation::Put, 1.0)],
+        ..plan.clone()
+    };
+    let counters = Counters::new(plan.keys);
+    let source = || Source::fill(&plan, &counters);
+    generate(&plan, source, None, stop, watch)
+}
+
+fn generate<'a>(
+    plan: &'a Plan,
+    source: impl Fn() -> Source<'a>,
+    length: Option<Duration>,
+    stop: &AtomicBool,
+    watch: &mut dyn FnMut(&Second),
+) -> Result<Run, Error> {
+    plan.check()?;
+    files::allow(plan.connections)?;
+    let targets: Result<Vec<Target>, Error> =
+        plan.targets.iter().map(|url| Target::reach(url)).collect();
+    let targets = targets?;
+    let warmup = Duration::from_secs_f64(plan.warmup_seconds);
+    let shared = Shared {
+        plan,
+        targets: &targets,
+        keys: KeySpace::new(plan.key_bytes, plan.keys)?,
+        stop,
+        halt: AtomicBool::new(false),
+        open: AtomicUsize::new(0),
+        ready: Barrier::new(plan.threads + 1),
+        start: OnceLock::new(),
+        length,
+        warmup,
+    };
+    let (full, intervals) = sync_channel(plan.threads * INTERVALS_MAX);
+    let mut empty = Vec::new();
+    let mut workers = Vec::new();
+    for thread in 0..plan.threads {
+        let (sender, receiver) = sync_channel(SPARE_INTERVALS_MAX);
+        empty.push(sender);
+        let recorder = Recorder::new(thread, warmup, full.clone(), receiver);
+        workers.push((source(), recorder));
+    }
+    // The intervals end when the threads do.
+    drop(full);
+
+    let mut collector = Collector::new(warmup, empty);
+    let (ended, gave_up, started_unix_ms) = std::thread::scope(|scope| {
+        let threads: Vec<ScopedJoinHandle<'_, io::Result<Ended>>> = workers
+            .into_iter()
+            .enumerate()
+            .map(|(thread, (source, recorder))| {
+                let shared = &shared;
+                scope.spawn(move || worker::work(shared, thread, source, recorder))
+            })
+            .collect();
+        shared.ready.wait();
+        shared.start();
+        let started_unix_ms = unix_ms();
+        let gave_up = gather(&shared, &intervals, &mut collector, watch);
+        let ended: Vec<io::Result<Ended>> = threads
+            .into_iter()
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+            })
+            .collect();
+        (ended, gave_up, started_unix_ms)
+    });
+    let ended: Vec<Ended> = ended.into_iter().collect::<io::Result<_>>()?;
+    let end = ended.iter().map(|ended| ended.at).max().unwrap_or_default();
+    let was_stopped = stop.load(Relaxed) && length.is_none_or(|length| end < length);
+    let total = &collector.total;
+    Ok(Run {
+        format: FORMAT,
+        label: label(plan, length),
+        plan: plan.clone(),
+        machine: Machine::this(),
+        started_unix_ms,
+        measured_seconds: end.saturating_sub(warmup).as_secs_f64(),
+        cut_short: gave_up.or_else(|| was_stopped.then(|| "it was stopped".to_owned())),
+        due: ended.iter().map(|ended| ended.due).sum(),
+        succeeded: total.latency.len(),
+        failed: total
+            .failed
+            .iter()
+            .map(|(why, count)| (why.label(), *count))
+            .collect(),
+        missing: total.missing,
+        entities: total.entities,
+        body_bytes: total.body_bytes,
+        latency: collector::latency(total),
+        timeline: collector.timeline,
+        marks: Vec::new(),
+    })
+}
+
+/// Gathers until the threads end; gives why the run was given up, if it was.
+fn gather(
+    shared: &Shared<'_>,
+    intervals: &Receiver<Interval>,
+    collector: &mut Collector,
+    watch: &mut dyn FnMut(&Second),
+) -> Option<String> {
+    let mut unreached_since = None;
+    let mut gave_up = None;
+    loop {
+        match intervals.recv_timeout(LOOK_INTERVAL) {
+            Ok(interval) => collector.take(interval, &mut *watch),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if shared.open.load(Relaxed) > 0 {
+            unreached_since = None;
+            continue;
+        }
+        let since: &mut Instant = unreached_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= UNREACHED_TIME_MAX && gave_up.is_none() {
+            let seconds = UNREACHED_TIME_MAX.as_secs();
+            gave_up = Some(format!("no target could be reached for {seconds} s"));
+            shared.halt.store(true, Relaxed);
+        }
+    }
+    collector.finish(&mut *watch);
+    gave_up
+}
+
+/// What a run is called unless somebody calls it otherwise.
+fn label(plan: &Plan, length: Option<Duration>) -> String {
+    let operations = plan.operations_label();
+    match (length, plan.rate) {
+        (None, _) => "fill".to_owned(),
+        (Some(_), Rate::Max) => format!("{operations} at full speed"),
+        (Some(_), Rate::PerSecond(rate)) => format!("{operations} at {rate}/s"),
+    }
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}

@@ -1,0 +1,125 @@
+//! What a thread asks for next.
+
+use crate::plan::{KeyChoice, Operation, Plan};
+use crate::workload::choice::{Chooser, Counters};
+use crate::workload::operations::Mix;
+use crate::workload::permutation::Permutation;
+
+/// Where a thread's requests come from.
+pub(super) enum Source<'a> {
+    /// Operations and keys as the plan weighs them, without an end.
+    Load {
+        mix: Mix,
+        chooser: Chooser,
+        counters: &'a Counters,
+    },
+    /// Each key once.
+    Fill {
+        keys: u64,
+        /// The order; none for the keys' own.
+        order: Option<Permutation>,
+        counters: &'a Counters,
+    },
+}
+
+/// What to do when a request fails.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum OnFailure {
+    /// Count it and go on.
+    Count,
+    /// Send it again, so often.
+    Repeat { attempts_max: u32 },
+}
+
+/// How often a fill tries a key: with the pauses in between, for seconds.
+const FILL_ATTEMPTS_MAX: u32 = 10;
+
+impl<'a> Source<'a> {
+    pub(super) fn load(plan: &Plan, counters: &'a Counters) -> Self {
+        Self::Load {
+            mix: Mix::new(&plan.operations),
+            chooser: Chooser::new(plan),
+            counters,
+        }
+    }
+
+    pub(super) fn fill(plan: &Plan, counters: &'a Counters) -> Self {
+        Self::Fill {
+            keys: plan.keys,
+            order: match plan.key_choice {
+                KeyChoice::Sequential => None,
+                _ => Some(Permutation::new(plan.keys, plan.seed)),
+            },
+            counters,
+        }
+    }
+
+    /// The next operation and its key's number; [`None`] when all is asked for.
+    pub(super) fn next(&self, random: &mut fastrand::Rng) -> Option<(Operation, u64)> {
+        match self {
+            Self::Load {
+                mix,
+                chooser,
+                counters,
+            } => {
+                let operation = mix.draw(random);
+                let number = match operation {
+                    Operation::Insert => counters.insert(),
+                    _ => chooser.choose(counters, random),
+                };
+                Some((operation, number))
+            }
+            Self::Fill {
+                keys,
+                order,
+                counters,
+            } => {
+                let number = counters.next();
+                let number_of = |order: &Permutation| order.of(number);
+                (number < *keys).then(|| (Operation::Put, order.as_ref().map_or(number, number_of)))
+            }
+        }
+    }
+
+    pub(super) fn on_failure(&self) -> OnFailure {
+        match self {
+            Self::Load { .. } => OnFailure::Count,
+            Self::Fill { .. } => OnFailure::Repeat {
+                attempts_max: FILL_ATTEMPTS_MAX,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Rate;
+
+    #[test]
+    fn a_fill_takes_each_key_once() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for choice in [KeyChoice::Sequential, KeyChoice::Uniform] {
+            let plan = Plan {
+                keys: 1_000,
+                key_choice: choice,
+                ..Plan::new("http://h:1", Operation::Get, Rate::Max)
+            };
+            let counters = Counters::new(plan.keys);
+            let sources = [
+                Source::fill(&plan, &counters),
+                Source::fill(&plan, &counters),
+            ];
+            let mut turns = sources.iter().cycle();
+            let mut numbers: Vec<u64> = std::iter::from_fn(|| turns.next()?.next(&mut random))
+                .map(|(operation, number)| {
+                    assert_eq!(operation, Operation::Put);
+                    number
+                })
+                .collect();
+            assert_eq!(numbers.is_sorted(), choice == KeyChoice::Sequential);
+            numbers.sort_unstable();
+            assert!(numbers.into_iter().eq(0..1_000));
+        }
+    }
+}

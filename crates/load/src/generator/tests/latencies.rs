@@ -1,0 +1,106 @@
+//! Latencies count from when a request was due.
+
+use super::*;
+use crate::testing::Reply;
+
+const STALL: Duration = Duration::from_millis(300);
+
+/// A server that answers nobody for a while at its 100th request.
+fn stalling() -> Server {
+    Server::start(|request, _| {
+        if request.number == 100 {
+            // All others wait for the map, which this one has.
+            std::thread::sleep(STALL);
+        }
+        Reply::Store
+    })
+}
+
+/// How many of a run's requests took longer.
+fn slower_than(run: &Run, ms: f64) -> f64 {
+    let within = run.latency.spectrum.iter().filter(|(_, each)| *each <= ms);
+    let share = within
+        .map(|(percentile, _)| *percentile)
+        .fold(0.0, f64::max);
+    run.latency.count as f64 * (1.0 - share / 100.0)
+}
+
+#[test]
+fn a_stall_is_seen_by_all_requests_that_fell_due_in_it() {
+    let server = stalling();
+    let plan = Plan {
+        rate: Rate::PerSecond(1_000.0),
+        seconds: 1.0,
+        ..plan(&server, Operation::Put)
+    };
+    let run = run(&plan);
+    // 300 fell due in the stall, 250 of them 50 ms or more before its end.
+    assert!(slower_than(&run, 50.0) >= 200.0, "{:?}", run.latency);
+    assert_eq!(run.due, Some(1_000));
+    assert!(run.latency.max_ms >= 300.0);
+    let last = run.timeline.last().unwrap();
+    assert!(
+        (last.at_seconds, run.timeline.len()) == (1.0, 1),
+        "{last:?}"
+    );
+}
+
+#[test]
+fn a_closed_loop_sees_it_once_a_connection() {
+    let server = stalling();
+    let run = run(&Plan {
+        seconds: 1.0,
+        ..plan(&server, Operation::Put)
+    });
+    assert_eq!(run.due, None);
+    assert!(run.succeeded > 100);
+    assert!(run.latency.max_ms >= 300.0);
+    let slow = run.latency.spectrum.iter().filter(|(_, ms)| *ms >= 299.0);
+    let least = slow
+        .map(|(percentile, _)| *percentile)
+        .fold(100.0, f64::min);
+    // Four of all, unless the machine itself stalls: the spectrum does not
+    // tell four from five, but it does from a tenth of them.
+    assert!(least > 90.0, "{:?}", run.latency);
+}
+
+#[test]
+fn a_rate_is_kept_over_threads_and_connections() {
+    let server = Server::store();
+    let mut seconds = Vec::new();
+    let plan = Plan {
+        rate: Rate::PerSecond(500.0),
+        threads: 2,
+        seconds: 2.0,
+        warmup_seconds: 0.2,
+        ..plan(&server, Operation::Put)
+    };
+    let run = super::super::run(&plan, &AtomicBool::new(false), &mut |second| {
+        seconds.push(*second);
+    })
+    .unwrap();
+    assert_eq!(run.due, Some(1_000));
+    assert_eq!((run.measured_seconds, run.cut_short), (2.0, None));
+    assert_eq!(seconds, run.timeline);
+    let ends: Vec<f64> = seconds.iter().map(|second| second.at_seconds).collect();
+    assert_eq!(ends, [1.0, 2.0]);
+    let counted: u64 = seconds.iter().map(|second| second.succeeded).sum();
+    assert_eq!((counted, run.latency.count), (run.succeeded, run.succeeded));
+    // The warm-up is asked for, but not counted.
+    assert!(server.requests() > run.succeeded, "{}", run.succeeded);
+}
+
+#[test]
+fn a_server_that_cannot_keep_up_is_asked_for_no_more_than_was_due() {
+    let server = Server::start(|_, _| {
+        std::thread::sleep(Duration::from_millis(10));
+        Reply::Store
+    });
+    let plan = Plan {
+        rate: Rate::PerSecond(1_000.0),
+        ..plan(&server, Operation::Put)
+    };
+    let run = run(&plan);
+    assert_eq!(run.due, Some(300));
+    assert!((1..=30).contains(&run.succeeded), "{}", run.succeeded);
+}

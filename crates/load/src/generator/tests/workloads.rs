@@ -1,0 +1,93 @@
+//! What is asked is what the plan says.
+
+use super::*;
+
+#[test]
+fn a_fill_puts_each_key_once_and_all_are_found_right() {
+    let server = Server::store();
+    let plan = Plan {
+        threads: 2,
+        key_bytes: Size::Uniform(8, 30),
+        value_bytes: Size::Uniform(0, 5_000),
+        ..plan(&server, Operation::Get)
+    };
+    let filled = fill(&plan);
+    assert_eq!((filled.succeeded, server.requests()), (200, 200));
+    assert_eq!(filled.label, "fill");
+    let map = server.map();
+    assert_eq!(map.len(), 200);
+    let value_bytes: usize = map.values().map(Vec::len).sum();
+    assert_eq!(filled.body_bytes, value_bytes as u64);
+
+    for choice in [
+        KeyChoice::Sequential,
+        KeyChoice::Uniform,
+        KeyChoice::Zipfian,
+        KeyChoice::Latest,
+    ] {
+        let read = run(&Plan {
+            key_choice: choice,
+            ..plan.clone()
+        });
+        assert!(read.succeeded > 0);
+        assert_eq!((failed(&read), read.missing), (vec![], 0), "{choice:?}");
+    }
+    let missing = run(&Plan {
+        operations: vec![(Operation::GetMissing, 1.0)],
+        ..plan
+    });
+    assert!(missing.missing > 0);
+    assert_eq!(
+        (failed(&missing), missing.missing),
+        (vec![], missing.succeeded)
+    );
+}
+
+#[test]
+fn all_operations_do_what_they_are_called() {
+    let server = Server::store();
+    let base = plan(&server, Operation::Delete);
+    fill(&base);
+    let with = |operation| {
+        run(&Plan {
+            operations: vec![(operation, 1.0)],
+            range_limit: 7,
+            ..base.clone()
+        })
+    };
+
+    let ranges = with(Operation::Range);
+    assert!(ranges.entities > ranges.succeeded * 6, "{ranges:?}");
+    assert!(ranges.entities <= ranges.succeeded * 7);
+    assert_eq!(failed(&ranges), []);
+
+    let before = server.map();
+    let updates = with(Operation::ReadModifyWrite);
+    assert!(updates.succeeded > 0 && updates.missing == 0);
+    let after = server.map();
+    assert!(before.keys().eq(after.keys()) && before != after);
+
+    let inserts = with(Operation::Insert);
+    let added = server.map().len() as u64 - 200;
+    // What is answered, or still on its way, at the end is stored, but not counted.
+    assert!((inserts.succeeded..=inserts.succeeded + 8).contains(&added));
+
+    let deletes = with(Operation::Delete);
+    assert!(deletes.succeeded > 0);
+    assert!(server.map().len() < added as usize + 200);
+}
+
+#[test]
+fn requests_go_to_all_targets() {
+    let servers = [Server::store(), Server::store()];
+    let plan = Plan {
+        targets: servers.iter().map(Server::url).collect(),
+        replicas: Some((1, 2)),
+        ..plan(&servers[0], Operation::Put)
+    };
+    let filled = fill(&plan);
+    assert_eq!(filled.succeeded, 200);
+    let counts: Vec<usize> = servers.iter().map(|server| server.map().len()).collect();
+    assert_eq!(counts.iter().sum::<usize>(), 200);
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+}

@@ -1,0 +1,149 @@
+//! How requests get on their way.
+
+use super::Worker;
+use crate::generator::connection::{Exchange, State, Written};
+use crate::generator::poller::Interest;
+use crate::generator::recorder::Failed;
+use crate::plan::Operation;
+use crate::workload::keys::KeyKind;
+use crate::workload::values::{self, Verifier};
+use std::io;
+use std::time::Duration;
+
+impl Worker<'_> {
+    /// Gives requests that are due to free connections; says when the next one
+    /// is due, if a connection waits for it.
+    pub(super) fn give_due(&mut self, now: Duration) -> io::Result<Option<Duration>> {
+        while let Some(schedule) = &mut self.schedule {
+            let Some(&index) = self.free.front() else {
+                break;
+            };
+            if self.connections[index].state != State::Idle {
+                self.leave_queue();
+                continue;
+            }
+            let Some(due) = schedule.take(now) else {
+                return Ok(Some(schedule.next()));
+            };
+            self.leave_queue();
+            self.ask_next(index, due, now)?;
+        }
+        Ok(None)
+    }
+
+    pub(super) fn leave_queue(&mut self) {
+        if let Some(index) = self.free.pop_front() {
+            self.connections[index].is_queued = false;
+        }
+    }
+
+    /// An idle connection's next request: the one that is due, or, in a closed
+    /// loop, at once.
+    pub(super) fn go_on(&mut self, index: usize, now: Duration) -> io::Result<()> {
+        if let Some(exchange) = self.connections[index].exchange {
+            // A request of a fill that its connection was lost under.
+            return self.send(index, exchange, now);
+        }
+        let due = match &mut self.schedule {
+            None => Some(now),
+            // Those who wait longer come first.
+            Some(schedule) if self.free.is_empty() => schedule.take(now),
+            Some(_) => None,
+        };
+        if let Some(due) = due {
+            return self.ask_next(index, due, now);
+        }
+        let connection = &mut self.connections[index];
+        if !connection.is_queued {
+            connection.is_queued = true;
+            self.free.push_back(index);
+        }
+        Ok(())
+    }
+
+    pub(super) fn ask_next(
+        &mut self,
+        index: usize,
+        due: Duration,
+        now: Duration,
+    ) -> io::Result<()> {
+        let Some((operation, number)) = self.source.next(&mut self.random) else {
+            self.is_exhausted = true;
+            return Ok(());
+        };
+        let exchange = Exchange {
+            operation,
+            number,
+            due,
+            is_writing_back: false,
+            body_bytes: 0,
+            attempts: 0,
+        };
+        self.send(index, exchange, now)
+    }
+
+    /// Writes the request of an exchange and sends it.
+    pub(super) fn send(
+        &mut self,
+        index: usize,
+        mut exchange: Exchange,
+        now: Duration,
+    ) -> io::Result<()> {
+        let connection = &mut self.connections[index];
+        let writer = &self.writers[connection.target];
+        let plan = self.shared.plan;
+        connection.clear();
+        connection.state = State::Busy {
+            until: now + self.timeout,
+        };
+        let kind = match exchange.operation {
+            Operation::GetMissing => KeyKind::Missing,
+            _ => KeyKind::Present,
+        };
+        self.key.clear();
+        self.shared.keys.write(exchange.number, kind, &mut self.key);
+        let request = &mut connection.request;
+        match exchange.operation {
+            Operation::ReadModifyWrite if !exchange.is_writing_back => {
+                writer.get(&self.key, request);
+                connection.verifier = plan.verify.then(|| Verifier::new(&self.key));
+            }
+            Operation::Put | Operation::Insert | Operation::ReadModifyWrite => {
+                let bytes = plan.value_bytes.draw(&mut self.random);
+                writer.put(&self.key, bytes, request);
+                values::write(&self.key, bytes, &mut self.random, request);
+                exchange.body_bytes += bytes as u64;
+            }
+            Operation::Get => {
+                writer.get(&self.key, request);
+                connection.verifier = plan.verify.then(|| Verifier::new(&self.key));
+            }
+            Operation::GetMissing => writer.get(&self.key, request),
+            Operation::Delete => writer.delete(&self.key, request),
+            Operation::Range => writer.range(&self.key, request),
+        }
+        connection.exchange = Some(exchange);
+        self.write(index)
+    }
+
+    /// Writes on; what does not go now goes when there is room.
+    pub(super) fn write(&mut self, index: usize) -> io::Result<()> {
+        match self.connections[index].write() {
+            Ok(Written::All) => self.watch(index, Interest::Readable),
+            Ok(Written::Part) => self.watch(index, Interest::Writable),
+            Err(_) => self.lose(index, Failed::Connection),
+        }
+    }
+
+    /// Has a socket watched for `interest`, if it is not already.
+    pub(super) fn watch(&mut self, index: usize, interest: Interest) -> io::Result<()> {
+        let connection = &mut self.connections[index];
+        match &connection.stream {
+            Some(stream) if connection.interest != interest => {
+                connection.interest = interest;
+                self.poller.modify(stream, index, interest)
+            }
+            _ => Ok(()),
+        }
+    }
+}

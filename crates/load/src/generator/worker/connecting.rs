@@ -1,0 +1,94 @@
+//! How connections come about, and what sockets and times do to them.
+
+use super::Worker;
+use crate::generator::connection::State;
+use crate::generator::poller::{Interest, Ready};
+use crate::generator::recorder::Failed;
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+impl Worker<'_> {
+    /// Goes on with a connection whose socket can.
+    pub(super) fn handle(&mut self, ready: Ready) -> io::Result<()> {
+        let index = ready.index;
+        match self.connections[index].state {
+            State::Closed { .. } => Ok(()),
+            State::Connecting { .. } if ready.is_writable => {
+                match self.connections[index].finish_connecting() {
+                    Ok(()) => {
+                        self.shared.open.fetch_add(1, Relaxed);
+                        self.watch(index, Interest::Readable)?;
+                        self.begin_work(index)
+                    }
+                    Err(_) => {
+                        self.give_up_connecting(index);
+                        Ok(())
+                    }
+                }
+            }
+            State::Connecting { .. } => Ok(()),
+            State::Idle | State::Busy { .. } | State::Paused { .. } => {
+                if ready.is_writable && self.connections[index].has_to_write() {
+                    self.write(index)?;
+                }
+                if ready.is_readable && self.connections[index].stream.is_some() {
+                    self.read(index)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// A connection did not come about. What waited for it in a fill has tried in vain.
+    pub(super) fn give_up_connecting(&mut self, index: usize) {
+        let now = self.now();
+        let connection = &mut self.connections[index];
+        connection.close(now);
+        if let Some(exchange) = connection.exchange.take()
+            && !self.repeat(index, exchange, now)
+        {
+            self.recorder.counts.fail(Failed::Connection);
+        }
+    }
+
+    /// A connection is open: it gets a request if the load has begun.
+    pub(super) fn begin_work(&mut self, index: usize) -> io::Result<()> {
+        if self.shared.start.get().is_none() {
+            return Ok(());
+        }
+        let now = self.now();
+        self.go_on(index, now)
+    }
+
+    /// Does what connections wait for the time to do.
+    pub(super) fn look_at_times(&mut self, now: Duration) -> io::Result<()> {
+        for index in 0..self.connections.len() {
+            match self.connections[index].state {
+                State::Closed { until } if until <= now => self.connect(index, now)?,
+                State::Connecting { until } if until <= now => self.give_up_connecting(index),
+                State::Busy { until } if until <= now => self.lose(index, Failed::Timeout)?,
+                State::Paused { until } if until <= now => {
+                    self.connections[index].state = State::Idle;
+                    self.go_on(index, now)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn connect(&mut self, index: usize, now: Duration) -> io::Result<()> {
+        let connection = &mut self.connections[index];
+        let address = &self.shared.targets[connection.target].address;
+        if connection.begin(address, now + self.timeout).is_err() {
+            self.give_up_connecting(index);
+            return Ok(());
+        }
+        connection.interest = Interest::Writable;
+        match &connection.stream {
+            Some(stream) => self.poller.add(stream, index, connection.interest),
+            None => Ok(()),
+        }
+    }
+}

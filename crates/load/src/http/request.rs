@@ -1,0 +1,101 @@
+//! Writes requests.
+
+use crate::plan::Plan;
+use std::io::Write as _;
+
+/// Writes requests for one target.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestWriter {
+    /// What follows a key in an entity's URL: the replicas, and the head up to
+    /// where methods differ.
+    after_key: Vec<u8>,
+    /// The same for a range.
+    after_start: Vec<u8>,
+}
+
+impl RequestWriter {
+    /// For the node at `authority`.
+    pub(crate) fn new(plan: &Plan, authority: &str) -> Self {
+        let replicas = plan
+            .replicas
+            .map(|(ack, from)| format!("&ack={ack}&from={from}"))
+            .unwrap_or_default();
+        let limit = plan.range_limit;
+        let rest = format!(" HTTP/1.1\r\nHost: {authority}\r\n");
+        Self {
+            after_key: format!("{replicas}{rest}").into_bytes(),
+            after_start: format!("&limit={limit}{rest}").into_bytes(),
+        }
+    }
+
+    /// Appends the head of a `PUT` with a body of `bytes` bytes, which follows.
+    pub(crate) fn put(&self, key: &[u8], bytes: usize, to: &mut Vec<u8>) {
+        to.extend_from_slice(b"PUT /v0/entity?id=");
+        to.extend_from_slice(key);
+        to.extend_from_slice(&self.after_key);
+        // Writing to memory does not fail.
+        let _ = write!(to, "Content-Length: {bytes}\r\n\r\n");
+    }
+
+    /// Appends a `GET`.
+    pub(crate) fn get(&self, key: &[u8], to: &mut Vec<u8>) {
+        to.extend_from_slice(b"GET /v0/entity?id=");
+        to.extend_from_slice(key);
+        to.extend_from_slice(&self.after_key);
+        to.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends a `DELETE`.
+    pub(crate) fn delete(&self, key: &[u8], to: &mut Vec<u8>) {
+        to.extend_from_slice(b"DELETE /v0/entity?id=");
+        to.extend_from_slice(key);
+        to.extend_from_slice(&self.after_key);
+        to.extend_from_slice(b"\r\n");
+    }
+
+    /// Appends a `GET` of a range.
+    pub(crate) fn range(&self, start: &[u8], to: &mut Vec<u8>) {
+        to.extend_from_slice(b"GET /v0/entities?start=");
+        to.extend_from_slice(start);
+        to.extend_from_slice(&self.after_start);
+        to.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Operation, Rate};
+
+    #[test]
+    fn requests_are_what_a_node_expects() {
+        let plan = Plan {
+            replicas: Some((2, 3)),
+            range_limit: 10,
+            ..Plan::new("http://h:1", Operation::Get, Rate::Max)
+        };
+        let writer = RequestWriter::new(&plan, "h:1");
+        let written = |write: &dyn Fn(&mut Vec<u8>)| {
+            let mut to = Vec::new();
+            write(&mut to);
+            String::from_utf8(to).unwrap()
+        };
+        assert_eq!(
+            written(&|to| writer.put(b"key", 5, to)),
+            "PUT /v0/entity?id=key&ack=2&from=3 HTTP/1.1\r\nHost: h:1\r\nContent-Length: 5\r\n\r\n"
+        );
+        assert_eq!(
+            written(&|to| writer.delete(b"key", to)),
+            "DELETE /v0/entity?id=key&ack=2&from=3 HTTP/1.1\r\nHost: h:1\r\n\r\n"
+        );
+        assert_eq!(
+            written(&|to| writer.get(b"key", to)),
+            "GET /v0/entity?id=key&ack=2&from=3 HTTP/1.1\r\nHost: h:1\r\n\r\n"
+        );
+        // A range is of the node that is asked: it has no replicas.
+        assert_eq!(
+            written(&|to| writer.range(b"key", to)),
+            "GET /v0/entities?start=key&limit=10 HTTP/1.1\r\nHost: h:1\r\n\r\n"
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! Reads responses that come in pieces.
+//!
+//! A body is handed on piece by piece and never kept, so a response may be of
+//! any length. What [`Decoder::take`] leaves is part of a head or of a chunk's
+//! size: the caller gives it again with what follows it, and it is bounded.
+
+use std::mem::MaybeUninit;
+
+/// The longest head, in bytes.
+const HEAD_BYTES_MAX: usize = 32 << 10;
+
+/// The most headers, and the most trailers.
+const HEADERS_MAX: usize = 64;
+
+/// A response that breaks HTTP, or a limit above; its connection is of no more use.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct BadResponse;
+
+/// What a decoder made of some bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Taken {
+    /// How many it took.
+    pub(crate) bytes: usize,
+    /// Whether the response ended with them.
+    pub(crate) is_complete: bool,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    Head,
+    Body { bytes_left: u64 },
+    BodyUntilClose,
+    ChunkSize,
+    Chunk { bytes_left: u64 },
+    ChunkEnd,
+    Trailers,
+    Complete,
+}
+
+/// Reads one response after the other.
+#[derive(Clone, Debug)]
+pub(crate) struct Decoder {
+    state: State,
+    status: u16,
+    is_last: bool,
+    chunks: u64,
+}
+
+impl Decoder {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: State::Head,
+            status: 0,
+            is_last: false,
+            chunks: 0,
+        }
+    }
+
+    /// Begins the next response.
+    pub(crate) fn restart(&mut self) {
+        *self = Self::new();
+    }
+
+    /// The status; 0 before the head is there.
+    pub(crate) fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Whether the server takes no more requests on this connection.
+    pub(crate) fn is_last(&self) -> bool {
+        self.is_last
+    }
+
+    /// Chunks of the body so far, the last, empty one left out.
+    pub(crate) fn chunks(&self) -> u64 {
+        self.chunks
+    }
+
+    /// Whether the response is complete when the connection ends now.
+    pub(crate) fn may_end(&self) -> bool {
+        matches!(self.state, State::BodyUntilClose | State::Complete)
+    }
+
+    /// Takes what it can of `bytes`; pieces of the body go to `body`.
+    ///
+    /// # Errors
+    /// [`BadResponse`].
+    pub(crate) fn take(
+        &mut self,
+        bytes: &[u8],
+        mut body: impl FnMut(&[u8]),
+    ) -> Result<Taken, BadResponse> {
+        let mut rest = bytes;
+        loop {
+            let taken = match self.state {
+                State::Complete => break,
+                State::Head => self.take_head(rest)?,
+                State::Body { bytes_left } => {
+                    let (bytes_left, taken) = take_body(bytes_left, rest, &mut body);
+                    self.state = match bytes_left {
+                        0 => State::Complete,
+                        bytes_left => State::Body { bytes_left },
+                    };
+                    taken
+                }
+                State::BodyUntilClose => {
+                    body(rest);
+                    rest.len()
+                }
+                State::ChunkSize => self.take_chunk_size(rest)?,
+                State::Chunk { bytes_left } => {
+                    let (bytes_left, taken) = take_body(bytes_left, rest, &mut body);
+                    self.state = match bytes_left {
+                        0 => State::ChunkEnd,
+                        bytes_left => State::Chunk { bytes_left },
+                    };
+                    taken
+                }
+                State::ChunkEnd => self.take_chunk_end(rest)?,
+                State::Trailers => self.take_trailers(rest)?,
+            };
+            rest = &rest[taken..];
+            if taken == 0 && self.state != State::Complete {
+                break;
+            }
+        }
+        if rest.len() > HEAD_BYTES_MAX && self.state != State::Complete {
+            return Err(BadResponse);
+        }
+        Ok(Taken {
+            bytes: bytes.len() - rest.len(),
+            is_complete: self.state == State::Complete,
+        })
+    }
+
+    fn take_head(&mut self, bytes: &[u8]) -> Result<usize, BadResponse> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+        let mut response = httparse::Response::new(&mut []);
+        let parsed = httparse::ParserConfig::default()
+            .parse_response_with_uninit_headers(&mut response, bytes, &mut headers)
+            .map_err(|_| BadResponse)?;
+        let httparse::Status::Complete(taken) = parsed else {
+            return Ok(0);
+        };
+        let status = response.code.ok_or(BadResponse)?;
+        if (100..200).contains(&status) {
+            return Ok(taken);
+        }
+        self.status = status;
+        self.is_last = response.version == Some(0);
+        let mut length = None;
+        let mut is_chunked = false;
+        for header in response.headers.iter() {
+            if header.name.eq_ignore_ascii_case("content-length") {
+                length = Some(decimal(header.value).ok_or(BadResponse)?);
+            } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
+                is_chunked = header.value.eq_ignore_ascii_case(b"chunked");
+            } else if header.name.eq_ignore_ascii_case("connection") {
+                self.is_last = header.value.eq_ignore_ascii_case(b"close");
+            }
+        }
+        self.state = match length {
+            _ if matches!(status, 204 | 304) => State::Complete,
+            _ if is_chunked => State::ChunkSize,
+            Some(0) => State::Complete,
+            Some(bytes_left) => State::Body { bytes_left },
+            None => {
+                self.is_last = true;
+                State::BodyUntilClose
+            }
+        };
+        Ok(taken)
+    }
+
+    fn take_chunk_size(&mut self, bytes: &[u8]) -> Result<usize, BadResponse> {
+        let httparse::Status::Complete((taken, bytes_left)) =
+            httparse::parse_chunk_size(bytes).map_err(|_| BadResponse)?
+        else {
+            return Ok(0);
+        };
+        self.state = match bytes_left {
+            0 => State::Trailers,
+            bytes_left => {
+                self.chunks += 1;
+                State::Chunk { bytes_left }
+            }
+        };
+        Ok(taken)
+    }
+
+    fn take_chunk_end(&mut self, bytes: &[u8]) -> Result<usize, BadResponse> {
+        match bytes {
+            [b'\r', b'\n', ..] => {
+                self.state = State::ChunkSize;
+                Ok(2)
+            }
+            [] | [b'\r'] => Ok(0),
+            _ => Err(BadResponse),
+        }
+    }
+
+    fn take_trailers(&mut self, bytes: &[u8]) -> Result<usize, BadResponse> {
+        let mut trailers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        match httparse::parse_headers(bytes, &mut trailers).map_err(|_| BadResponse)? {
+            httparse::Status::Complete((taken, _)) => {
+                self.state = State::Complete;
+                Ok(taken)
+            }
+            httparse::Status::Partial => Ok(0),
+        }
+    }
+}
+
+/// Hands on what of `bytes` belongs to a body that lacks `bytes_left`; gives
+/// what it lacks then and what was taken.
+fn take_body(bytes_left: u64, bytes: &[u8], body: &mut impl FnMut(&[u8])) -> (u64, usize) {
+    let taken = usize::try_from(bytes_left).map_or(bytes.len(), |left| left.min(bytes.len()));
+    if taken > 0 {
+        body(&bytes[..taken]);
+    }
+    (bytes_left - taken as u64, taken)
+}
+
+fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |number, digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,32 @@
+//! The machine that a run was made on, as far as Linux tells.
+
+use crate::outcome::Machine;
+use std::fs;
+
+impl Machine {
+    /// This machine. What it does not tell stays empty.
+    pub fn this() -> Self {
+        let processor = value_of("/proc/cpuinfo", "model name").unwrap_or_default();
+        let memory_kib = value_of("/proc/meminfo", "MemTotal")
+            .and_then(|text| text.strip_suffix("kB")?.trim_end().parse::<u64>().ok());
+        let kernel = |name: &str| {
+            let text = fs::read_to_string(format!("/proc/sys/kernel/{name}"));
+            text.map(|text| text.trim().to_owned()).unwrap_or_default()
+        };
+        Self {
+            processor,
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: memory_kib.unwrap_or(0) << 10,
+            system: format!("{} {}", kernel("ostype"), kernel("osrelease")),
+        }
+    }
+}
+
+/// The value of the first line `name : value` of a file of the system.
+fn value_of(file: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim().to_owned())
+    })
+}

@@ -1,0 +1,132 @@
+//! What makes a plan one that can be carried out.
+
+use super::{Operation, Plan, Rate, Size};
+use crate::workload::keys::KeySpace;
+use crate::{Error, target};
+
+/// The longest key that a node takes, in bytes.
+const KEY_BYTES_MAX: usize = 4096;
+
+/// The longest value that any node takes, in bytes.
+const VALUE_BYTES_MAX: usize = 1 << 30;
+
+/// The most connections: as many as one address has ports for.
+const CONNECTIONS_MAX: usize = 60_000;
+
+/// The most threads.
+const THREADS_MAX: usize = 256;
+
+/// The highest rate, in requests a second.
+const RATE_MAX: f64 = 1e9;
+
+/// The longest run, in seconds: a week.
+const SECONDS_MAX: f64 = 7.0 * 24.0 * 3600.0;
+
+/// The most memory that requests on their way may take, in bytes.
+const REQUEST_BYTES_MAX: usize = 4 << 30;
+
+impl Plan {
+    /// Looks whether the plan can be carried out.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] says what to give instead.
+    pub fn check(&self) -> Result<(), Error> {
+        demand(
+            !self.targets.is_empty(),
+            "there is no target: name at least one",
+        )?;
+        for target in &self.targets {
+            target::authority(target)?;
+        }
+        within("connections", self.connections, 1, CONNECTIONS_MAX)?;
+        within("threads", self.threads, 1, THREADS_MAX)?;
+        demand(
+            self.connections >= self.threads && self.connections >= self.targets.len(),
+            "give at least one connection for each thread and for each target",
+        )?;
+        if let Rate::PerSecond(rate) = self.rate {
+            demand(
+                rate > 0.0 && rate <= RATE_MAX,
+                "the rate must be above 0 and at most 1000000000 a second",
+            )?;
+        }
+        for (name, seconds, least) in [
+            ("warm-up", self.warmup_seconds, 0.0),
+            ("run", self.seconds, 0.001),
+            ("timeout", self.timeout_seconds, 0.001),
+        ] {
+            demand(
+                (least..=SECONDS_MAX).contains(&seconds),
+                format!("the {name} must take from {least} to {SECONDS_MAX} seconds"),
+            )?;
+        }
+        self.check_operations()?;
+        demand(self.keys >= 1, "there must be at least one key")?;
+        size("keys", self.key_bytes, 1, KEY_BYTES_MAX)?;
+        size("values", self.value_bytes, 0, VALUE_BYTES_MAX)?;
+        KeySpace::new(self.key_bytes, self.keys)?;
+        demand(
+            self.value_bytes.bounds().1.saturating_mul(self.connections) <= REQUEST_BYTES_MAX,
+            "values on their way over all connections could take more than 4GiB: \
+             use fewer connections or shorter values",
+        )?;
+        demand(
+            self.range_limit >= 1,
+            "a range must ask for at least one entity",
+        )?;
+        match self.replicas {
+            Some((ack, from)) if ack < 1 || ack > from => Err(Error::plan(
+                "of FROM replicas at least one and at most FROM can answer: 2/3",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_operations(&self) -> Result<(), Error> {
+        let mut weights = self.operations.iter().map(|(_, weight)| *weight);
+        demand(
+            weights
+                .clone()
+                .all(|weight| weight.is_finite() && weight >= 0.0)
+                && weights.any(|weight| weight > 0.0),
+            "operations need weights of at least 0, and one of them more",
+        )
+    }
+
+    /// Whether any request reads values.
+    pub fn reads(&self) -> bool {
+        self.operations.iter().any(|(operation, weight)| {
+            *weight > 0.0 && matches!(operation, Operation::Get | Operation::ReadModifyWrite)
+        })
+    }
+}
+
+fn demand(is_so: bool, otherwise: impl Into<String>) -> Result<(), Error> {
+    if is_so {
+        Ok(())
+    } else {
+        Err(Error::plan(otherwise))
+    }
+}
+
+fn within(what: &str, number: usize, least: usize, most: usize) -> Result<(), Error> {
+    demand(
+        (least..=most).contains(&number),
+        format!("give from {least} to {most} {what}"),
+    )
+}
+
+fn size(what: &str, size: Size, least: usize, most: usize) -> Result<(), Error> {
+    let (from, to) = size.bounds();
+    demand(
+        from >= least && from <= to && to <= most,
+        format!("{what} must have from {least} to {most} bytes, the lesser bound first"),
+    )?;
+    if let Size::Exponential(mean, most) = size {
+        demand(
+            mean >= 1 && mean <= most,
+            format!("the mean length of {what} must be from 1 byte to their greatest"),
+        )?;
+    }
+    Ok(())
+}

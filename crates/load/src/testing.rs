@@ -1,0 +1,227 @@
+//! A server for tests: a map behind HTTP that misbehaves as it is told.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+/// A request as the server got it.
+pub(crate) struct Request {
+    /// 0 for the first that the server got.
+    pub(crate) number: u64,
+    pub(crate) method: String,
+    /// Path and query.
+    pub(crate) target: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Request {
+    /// The value of `id` or `start`.
+    pub(crate) fn key(&self) -> String {
+        let (_, query) = self.target.split_once('?').unwrap();
+        let (_, key) = query.split('&').next().unwrap().split_once('=').unwrap();
+        key.to_owned()
+    }
+}
+
+/// What the server does with a request.
+pub(crate) enum Reply {
+    /// What a store does.
+    Store,
+    /// This status with this body.
+    Answer(u16, Vec<u8>),
+    /// These bytes, whatever they are; the connection stays open.
+    Raw(Vec<u8>),
+    /// Nothing: the connection is closed.
+    Close,
+    /// Nothing: the connection stays open.
+    Silence,
+}
+
+/// The keys and values that a server has.
+pub(crate) type Map = BTreeMap<String, Vec<u8>>;
+
+type Handler = dyn Fn(&Request, &mut Map) -> Reply + Send + Sync;
+
+struct Inner {
+    handler: Box<Handler>,
+    map: Mutex<Map>,
+    requests: AtomicU64,
+    is_over: AtomicBool,
+    connections: Mutex<Vec<TcpStream>>,
+}
+
+/// A running server; it ends when dropped.
+pub(crate) struct Server {
+    address: SocketAddr,
+    inner: Arc<Inner>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// One that does what `handler` says, one request after the other.
+    pub(crate) fn start(
+        handler: impl Fn(&Request, &mut Map) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let inner = Arc::new(Inner {
+            handler: Box::new(handler),
+            map: Mutex::default(),
+            requests: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+            connections: Mutex::default(),
+        });
+        let address = listener.local_addr().unwrap();
+        let server = Arc::clone(&inner);
+        Self {
+            address,
+            inner,
+            acceptor: Some(std::thread::spawn(move || accept(&listener, &server))),
+        }
+    }
+
+    /// A well-behaved store.
+    pub(crate) fn store() -> Self {
+        Self::start(|_, _| Reply::Store)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// How many requests came.
+    pub(crate) fn requests(&self) -> u64 {
+        self.inner.requests.load(SeqCst)
+    }
+
+    /// What it has stored.
+    pub(crate) fn map(&self) -> Map {
+        self.inner.map.lock().unwrap().clone()
+    }
+
+    /// Closes the port and all connections.
+    pub(crate) fn kill(&mut self) {
+        self.inner.is_over.store(true, SeqCst);
+        // Wakes the acceptor, which then drops the listener.
+        let _ = TcpStream::connect(self.address);
+        if let Some(acceptor) = self.acceptor.take() {
+            acceptor.join().unwrap();
+        }
+        for stream in self.inner.connections.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn accept(listener: &TcpListener, inner: &Arc<Inner>) {
+    for stream in listener.incoming() {
+        if inner.is_over.load(SeqCst) {
+            return;
+        }
+        let stream = stream.unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut connections = inner.connections.lock().unwrap();
+        connections.push(stream.try_clone().unwrap());
+        let inner = Arc::clone(inner);
+        // It ends with its connection.
+        std::thread::spawn(move || serve(stream, &inner));
+    }
+}
+
+fn serve(stream: TcpStream, inner: &Inner) {
+    let mut stream = BufReader::new(stream);
+    while let Some(request) = read(&mut stream, inner) {
+        let reply = {
+            let mut map = inner.map.lock().unwrap();
+            match (inner.handler)(&request, &mut map) {
+                Reply::Store => store(&request, &mut map),
+                reply => reply,
+            }
+        };
+        let bytes = match reply {
+            Reply::Answer(status, body) => {
+                let head = format!(
+                    "HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n",
+                    body.len()
+                );
+                [head.into_bytes(), body].concat()
+            }
+            Reply::Raw(bytes) => bytes,
+            Reply::Silence => continue,
+            Reply::Store | Reply::Close => break,
+        };
+        if stream.get_mut().write_all(&bytes).is_err() {
+            break;
+        }
+    }
+    let _ = stream.get_mut().shutdown(std::net::Shutdown::Both);
+}
+
+fn read(stream: &mut BufReader<TcpStream>, inner: &Inner) -> Option<Request> {
+    let mut line = || {
+        let mut line = String::new();
+        stream.read_line(&mut line).ok()?;
+        line.strip_suffix("\r\n").map(str::to_owned)
+    };
+    let first = line()?;
+    let mut words = first.split(' ');
+    let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let mut length = 0;
+    loop {
+        let header = line()?;
+        if header.is_empty() {
+            break;
+        }
+        if let Some(value) = header.strip_prefix("Content-Length: ") {
+            length = value.parse().unwrap();
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).ok()?;
+    Some(Request {
+        number: inner.requests.fetch_add(1, SeqCst),
+        method,
+        target,
+        body,
+    })
+}
+
+/// What a store answers.
+fn store(request: &Request, map: &mut Map) -> Reply {
+    let key = request.key();
+    match request.method.as_str() {
+        "PUT" => {
+            map.insert(key, request.body.clone());
+            Reply::Answer(201, Vec::new())
+        }
+        "DELETE" => {
+            map.remove(&key);
+            Reply::Answer(202, Vec::new())
+        }
+        _ if request.target.starts_with("/v0/entities") => {
+            let (_, limit) = request.target.rsplit_once("limit=").unwrap();
+            let limit = limit.parse().unwrap();
+            let mut bytes = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+            for (key, value) in map.range(key..).take(limit) {
+                let entity = [key.as_bytes(), b"\n", value].concat();
+                bytes.extend_from_slice(format!("{:x}\r\n", entity.len()).as_bytes());
+                bytes.extend_from_slice(&entity);
+                bytes.extend_from_slice(b"\r\n");
+            }
+            bytes.extend_from_slice(b"0\r\n\r\n");
+            Reply::Raw(bytes)
+        }
+        _ => match map.get(&key) {
+            Some(value) => Reply::Answer(200, value.clone()),
+            None => Reply::Answer(404, Vec::new()),
+        },
+    }
+}

@@ -1,0 +1,131 @@
+//! How key numbers are written as keys.
+//!
+//! ```text
+//! 000000012345 k ----
+//! number, in   |  filler up to the key's length
+//! `digits`     k: a key that is put; m: one that never is
+//! ```
+//!
+//! The order of numbers is that of keys. A key that nobody puts stands beside
+//! one that is, so a store cannot tell from the ranges of its tables that it
+//! has no such key. All bytes stand in a URL as they are.
+
+use crate::Error;
+use crate::plan::Size;
+
+/// The most digits of a number: more keys than that nobody has.
+const DIGITS_MAX: usize = 12;
+
+/// Writes keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeySpace {
+    bytes: Size,
+    digits: usize,
+    numbers: u64,
+}
+
+/// Whether a key is one of those that are put.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum KeyKind {
+    /// It may be put.
+    Present,
+    /// Nobody ever puts it.
+    Missing,
+}
+
+impl KeySpace {
+    /// Keys of `bytes` for at least `keys` numbers.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] when the shortest of them do not hold so many numbers.
+    pub(crate) fn new(bytes: Size, keys: u64) -> Result<Self, Error> {
+        let (least, _) = bytes.bounds();
+        let digits = least.saturating_sub(1).min(DIGITS_MAX);
+        let numbers = 10u64.pow(digits as u32);
+        if numbers < keys || digits == 0 {
+            let needed = (1..).find(|digits| 10u64.saturating_pow(*digits) >= keys);
+            return Err(Error::plan(format!(
+                "keys of {least} bytes cannot tell {keys} keys apart: at least {} are needed",
+                needed.unwrap_or(1) + 1
+            )));
+        }
+        Ok(Self {
+            bytes,
+            digits,
+            numbers,
+        })
+    }
+
+    /// Appends the key with `number`. Numbers beyond those that the shortest
+    /// key holds begin anew.
+    pub(crate) fn write(&self, number: u64, kind: KeyKind, to: &mut Vec<u8>) {
+        let mut rest = number % self.numbers;
+        let mut digits = [b'0'; DIGITS_MAX];
+        for digit in digits[..self.digits].iter_mut().rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        to.extend_from_slice(&digits[..self.digits]);
+        to.push(match kind {
+            KeyKind::Present => b'k',
+            KeyKind::Missing => b'm',
+        });
+        let bytes = self.length_of(number);
+        let filler = bytes.saturating_sub(self.digits + 1);
+        to.resize(to.len() + filler, b'-');
+    }
+
+    /// A key has one length, so that its number names it.
+    fn length_of(&self, number: u64) -> usize {
+        match self.bytes {
+            Size::Fixed(bytes) => bytes,
+            drawn => drawn.draw(&mut fastrand::Rng::with_seed(number)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(space: &KeySpace, number: u64, kind: KeyKind) -> String {
+        let mut key = Vec::new();
+        space.write(number, kind, &mut key);
+        String::from_utf8(key).unwrap()
+    }
+
+    #[test]
+    fn keys_are_numbers_in_order() {
+        let space = KeySpace::new(Size::Fixed(16), 1_000_000).unwrap();
+        assert_eq!(key(&space, 12_345, KeyKind::Present), "000000012345k---");
+        assert_eq!(key(&space, 12_345, KeyKind::Missing), "000000012345m---");
+        let keys: Vec<String> = (95..105)
+            .map(|n| key(&space, n, KeyKind::Present))
+            .collect();
+        assert!(keys.is_sorted());
+    }
+
+    #[test]
+    fn short_keys_hold_as_many_as_they_can() {
+        let space = KeySpace::new(Size::Fixed(3), 100).unwrap();
+        assert_eq!(key(&space, 99, KeyKind::Present), "99k");
+        let refusal = KeySpace::new(Size::Fixed(3), 101).unwrap_err().to_string();
+        assert!(refusal.contains("at least 4"), "{refusal}");
+        assert!(KeySpace::new(Size::Fixed(1), 1).is_err());
+    }
+
+    #[test]
+    fn a_number_has_one_key_also_where_lengths_differ() {
+        let space = KeySpace::new(Size::Uniform(8, 40), 1_000).unwrap();
+        let mut lengths = Vec::new();
+        for number in 0..1_000 {
+            let written = key(&space, number, KeyKind::Present);
+            assert_eq!(written, key(&space, number, KeyKind::Present));
+            assert!((8..=40).contains(&written.len()), "{written}");
+            lengths.push(written.len());
+        }
+        lengths.sort_unstable();
+        lengths.dedup();
+        assert_eq!(lengths.len(), 33);
+    }
+}

@@ -1,0 +1,103 @@
+//! Values that can be told to be right or wrong.
+//!
+//! ```text
+//! crc32c (4 bytes, little endian) of key and rest | rest: random bytes
+//! ```
+//!
+//! The checksum covers the key, so that a whole value of another key is wrong
+//! too. An older value of the same key is not: the generator does not know
+//! which of its writes came first. Random bytes do not compress, so what a
+//! store keeps of them is their length. Values of less than four bytes are
+//! random and cannot be told wrong.
+
+/// The bytes of the checksum.
+const CHECKSUM_BYTES: usize = 4;
+
+/// Appends a value of `bytes` bytes for `key`.
+pub(crate) fn write(key: &[u8], bytes: usize, random: &mut fastrand::Rng, to: &mut Vec<u8>) {
+    let start = to.len();
+    to.resize(start + bytes, 0);
+    let value = &mut to[start..];
+    random.fill(value);
+    if let Some((checksum, rest)) = value.split_first_chunk_mut::<CHECKSUM_BYTES>() {
+        *checksum = crc32c::crc32c_append(crc32c::crc32c(key), rest).to_le_bytes();
+    }
+}
+
+/// Verifies a value that comes in pieces.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Verifier {
+    /// The value's first bytes, where it says what the checksum is.
+    claimed: [u8; CHECKSUM_BYTES],
+    /// How many of them there are.
+    claimed_bytes: usize,
+    checksum: u32,
+}
+
+impl Verifier {
+    /// For a value of `key`.
+    pub(crate) fn new(key: &[u8]) -> Self {
+        Self {
+            claimed: [0; CHECKSUM_BYTES],
+            claimed_bytes: 0,
+            checksum: crc32c::crc32c(key),
+        }
+    }
+
+    /// Takes the next piece.
+    pub(crate) fn take(&mut self, piece: &[u8]) {
+        let missing = CHECKSUM_BYTES - self.claimed_bytes;
+        let (claim, rest) = piece.split_at(missing.min(piece.len()));
+        self.claimed[self.claimed_bytes..][..claim.len()].copy_from_slice(claim);
+        self.claimed_bytes += claim.len();
+        if !rest.is_empty() {
+            self.checksum = crc32c::crc32c_append(self.checksum, rest);
+        }
+    }
+
+    /// Whether the whole value is one that was put under the key; `bytes_min`
+    /// is the length of the shortest.
+    pub(crate) fn is_right(&self, bytes_min: usize) -> bool {
+        if self.claimed_bytes < CHECKSUM_BYTES {
+            return self.claimed_bytes >= bytes_min;
+        }
+        u32::from_le_bytes(self.claimed) == self.checksum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_right(key: &[u8], value: &[u8], piece_bytes: usize) -> bool {
+        let mut verifier = Verifier::new(key);
+        for piece in value.chunks(piece_bytes) {
+            verifier.take(piece);
+        }
+        verifier.is_right(4)
+    }
+
+    #[test]
+    fn every_flipped_bit_is_found() {
+        let mut value = Vec::new();
+        write(b"key", 20, &mut fastrand::Rng::with_seed(1), &mut value);
+        for piece_bytes in [1, 3, 4, 7, 20] {
+            assert!(is_right(b"key", &value, piece_bytes));
+        }
+        for bit in 0..value.len() * 8 {
+            value[bit / 8] ^= 1 << (bit % 8);
+            assert!(!is_right(b"key", &value, 20), "bit {bit}");
+            value[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn another_keys_value_and_part_of_one_are_wrong() {
+        let mut value = Vec::new();
+        write(b"key", 20, &mut fastrand::Rng::with_seed(1), &mut value);
+        assert!(!is_right(b"kex", &value, 20));
+        for bytes in 0..20 {
+            assert!(!is_right(b"key", &value[..bytes], 20), "{bytes}");
+        }
+    }
+}

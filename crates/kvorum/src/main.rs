@@ -2,20 +2,23 @@
 //!
 //! [`options`] lists the commands and their options, [`layers`] gathers their
 //! values from the command line, the environment and a file; then [`serve`]
-//! runs a node, [`dev`] a local cluster of child processes, or [`load`] a load
-//! generator.
+//! runs a node, [`dev`] a local cluster of child processes, [`load`] a load
+//! generator, [`profiling`] asks a running node what it spends its time on, and
+//! [`lab`] makes experiments on clusters of its own.
 //!
 //! Exit codes: 0 for a command that did what it should, 1 for one that failed,
 //! 2 for one that was given wrongly, 130 and 143 for one that SIGINT or SIGTERM
-//! ended before it was done. Whatever goes wrong is one line on stderr.
+//! ended before its time. Whatever goes wrong is one line on stderr.
 
 mod dev;
 mod failure;
+mod lab;
 mod layers;
 mod load;
 mod logging;
 mod machine;
 mod options;
+mod profiling;
 mod secret_file;
 mod serve;
 mod signals;
@@ -27,7 +30,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: profile::Allocator<mimalloc::MiMalloc> =
+    profile::Allocator::new(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
@@ -39,6 +43,8 @@ fn main() -> ExitCode {
         {
             Command::Serve(options) => Ok(serve::run(options, &parsed, &read_file)?),
             Command::Dev(options) => dev::run(options),
+            Command::Lab(options) => Ok(lab::run(options)?),
+            Command::Profile(options) => Ok(profiling::run(options)?),
             Command::Load(options) => Ok(load::run(options)?),
         });
     match ended {

@@ -4,6 +4,7 @@
 //! A default that depends on the machine stands in the text as
 //! `[default: …]`; every other one is the node's own ([`NodeConfig`]).
 
+use crate::lab::LabOptions;
 use crate::layers::ReadFile;
 use crate::load::{self, LoadOptions};
 use crate::machine;
@@ -41,6 +42,11 @@ pub(crate) enum Command {
     /// Run a local cluster to try things out; Ctrl-C stops it, its data is kept
     #[command(allow_negative_numbers = true)]
     Dev(DevOptions),
+    /// Run an experiment on nodes of its own, and write a page of what it shows
+    Lab(LabOptions),
+    /// Record what a running node spends its time or memory on, as a flame graph
+    #[command(allow_negative_numbers = true)]
+    Profile(ProfileOptions),
     /// Make a load, and measure what becomes of it
     #[command(after_help = load::AFTER_HELP, allow_negative_numbers = true)]
     Load(Box<LoadOptions>),
@@ -168,6 +174,10 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_parser = span(bounds::DRAIN_TIMEOUT), value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().drain_timeout))]
     pub(crate) drain_timeout: Span,
 
+    /// Serve /debug/profile, by which anybody who reaches the node sees what goes on inside it and can slow it down
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Debugging", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().debug_endpoints))]
+    pub(crate) debug_endpoints: Switch,
+
     #[command(flatten)]
     pub(crate) log: LogOptions,
 
@@ -194,6 +204,49 @@ pub(crate) struct DevOptions {
     /// Options of 'serve' for every node, after '--'
     #[arg(last = true, value_name = "OPTIONS")]
     pub(crate) serve: Vec<OsString>,
+}
+
+/// The options of `profile`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ProfileOptions {
+    /// The node, which must have been started with --debug-endpoints
+    #[arg(long, value_parser = url, value_name = "URL")]
+    pub(crate) url: NodeUrl,
+    /// cpu: who uses the processor; alloc: who asks for memory; lock: what waits for locks, in queues, for disks and peers
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = ProfileKind::Cpu)]
+    pub(crate) kind: ProfileKind,
+    /// For how many seconds to record, up to 60
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = seconds)]
+    pub(crate) seconds: u64,
+    /// svg: a flame graph to look at in a browser; folded: a line a stack, for other tools
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ProfileFormat::Svg)]
+    pub(crate) format: ProfileFormat,
+    /// Where to keep it; - for stdout [default: profile-KIND.FORMAT]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// What a profile is of, in the words of the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProfileKind {
+    Cpu,
+    Alloc,
+    Lock,
+}
+
+/// How a profile is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProfileFormat {
+    Svg,
+    Folded,
+}
+
+/// Reads for how long a node may record.
+fn seconds(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(seconds @ 1..=60) => Ok(seconds),
+        _ => Err("write a whole number from 1 to 60".to_owned()),
+    }
 }
 
 /// What is logged to stderr, and how.
@@ -286,6 +339,8 @@ impl ServeOptions {
         config.body_timeout = self.body_timeout.0;
         config.scan_stall_timeout = self.scan_stall_timeout.0;
         config.drain_timeout = self.drain_timeout.0;
+
+        config.debug_endpoints = self.debug_endpoints == Switch::On;
 
         config.validate().map_err(|error| OptionError {
             option: option_of(error.field),

@@ -46,6 +46,7 @@ mod random;
 mod sync;
 mod table;
 mod timestamp;
+mod waits;
 mod wal;
 
 pub use clock::{Clock, ManualClock, SystemClock};

@@ -13,6 +13,8 @@
 //! Places are given back when their guards are dropped, whatever happened in
 //! between.
 
+use crate::waits;
+use profile::Stopwatch;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -55,6 +57,7 @@ struct Waiting {
     waker: Option<Waker>,
     deadline: Duration,
     state: WaitingState,
+    stopwatch: Stopwatch,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -131,6 +134,7 @@ impl Gate {
             waker: None,
             deadline,
             state: WaitingState::Queued,
+            stopwatch: Stopwatch::start(),
         });
         queue.order.push_back(number);
         Ok(Entrance::Queue(Queued {
@@ -214,10 +218,11 @@ impl Future for Queued {
 impl Drop for Queued {
     fn drop(&mut self) {
         let mut queue = self.gate.queue.borrow_mut();
-        let state = queue
-            .waiting
-            .try_remove(self.number)
-            .map(|waiting| waiting.state);
+        let waiting = queue.waiting.try_remove(self.number);
+        let state = waiting.map(|waiting| {
+            waiting.stopwatch.stop(&waits::ADMISSION);
+            waiting.state
+        });
         if state == Some(WaitingState::Queued) {
             queue.order.retain(|number| *number != self.number);
         }
@@ -417,7 +422,9 @@ impl TurnBudget {
     /// None in practice: the budget is never closed.
     pub(crate) async fn take(&self, bytes: usize) -> Result<Allotment, Refused> {
         let bytes = u32::try_from(bytes.min(self.max)).unwrap_or(u32::MAX);
+        let stopwatch = Stopwatch::start();
         let taken = Arc::clone(&self.free).acquire_many_owned(bytes).await;
+        stopwatch.stop(&waits::RANGE_MEMORY);
         taken.map(Allotment).map_err(|_| Refused)
     }
 }

@@ -203,6 +203,11 @@ impl Context {
         &self.shared.scans
     }
 
+    /// Whether `/debug/profile` is served.
+    pub(crate) fn has_debug_endpoints(&self) -> bool {
+        self.shared.config.debug_endpoints
+    }
+
     /// The longest value, in bytes.
     pub(crate) fn value_bytes_max(&self) -> usize {
         self.shared.config.value_bytes_max

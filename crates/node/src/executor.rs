@@ -13,15 +13,14 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Takes a lock. Nothing in this crate leaves what a lock guards half changed
-/// when it panics, so a poisoned lock is as good as any.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// when it panics, so a poisoned lock is as good as any. A profile of the waits
+/// shows who waited here.
+pub(crate) use profile::lock;
 
 /// Runs the engine's jobs on threads of its own, until [`ThreadExecutor::stop`].
 pub(crate) struct ThreadExecutor {

@@ -15,7 +15,8 @@
 //! - `hints` keeps writes that peers missed, and delivers them.
 //! - `executor` gives the store its threads.
 //! - `peer` is how nodes ask each other.
-//! - `metrics` counts.
+//! - `metrics` counts; `waits` names the places where requests wait, for
+//!   profiles of them.
 
 mod admission;
 mod config;
@@ -41,6 +42,7 @@ pub mod simulation;
 mod stamping;
 mod submissions;
 mod waiters;
+mod waits;
 
 pub use config::{ConfigError, MEMORY_BYTES_MIN, MemorySplit, NodeConfig, Secret, bounds};
 pub use node::{Node, Seams, StartError};

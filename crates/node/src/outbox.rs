@@ -7,7 +7,9 @@
 use crate::admission::{Allotment, Share};
 use crate::executor::lock;
 use crate::peer::PeerAnswer;
+use crate::waits;
 use lsm::{Applied, Entry, Error, Outcome, Scan};
+use profile::Stopwatch;
 use std::sync::Mutex;
 use tokio::sync::Notify;
 
@@ -25,10 +27,19 @@ pub(crate) enum Completion {
     HintKept,
 }
 
+/// An answer that was left.
+pub(crate) struct Delivery {
+    /// Whom it is for.
+    pub(crate) ticket: u64,
+    /// What it says.
+    pub(crate) completion: Completion,
+    stopwatch: Stopwatch,
+}
+
 /// Where other threads leave answers for one runtime.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    delivered: Mutex<Vec<(u64, Completion)>>,
+    delivered: Mutex<Vec<Delivery>>,
     arrived: Notify,
 }
 
@@ -41,7 +52,11 @@ impl Outbox {
     fn extend(&self, completions: impl Iterator<Item = (u64, Completion)>) {
         let mut delivered = lock(&self.delivered);
         let was_empty = delivered.is_empty();
-        delivered.extend(completions);
+        delivered.extend(completions.map(|(ticket, completion)| Delivery {
+            ticket,
+            completion,
+            stopwatch: Stopwatch::start(),
+        }));
         let wake = was_empty && !delivered.is_empty();
         drop(delivered);
         if wake {
@@ -52,9 +67,12 @@ impl Outbox {
 
 impl Outbox {
     /// Waits until something was left, and takes all of it into `answers`.
-    pub(crate) async fn take_all(&self, answers: &mut Vec<(u64, Completion)>) {
+    pub(crate) async fn take_all(&self, answers: &mut Vec<Delivery>) {
         self.arrived.notified().await;
         std::mem::swap(answers, &mut *lock(&self.delivered));
+        for answer in answers {
+            answer.stopwatch.stop(&waits::OUTBOX);
+        }
     }
 }
 

@@ -10,7 +10,9 @@
 use crate::admission::{Allotment, Budget, Refused};
 use crate::executor::lock;
 use crate::outbox::{Completion, Outbox};
+use crate::waits;
 use lsm::{Engine, Entry, Scan};
+use profile::Stopwatch;
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -59,7 +61,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<ReadJob>,
+    jobs: VecDeque<(ReadJob, Stopwatch)>,
     /// Threads that have nothing to do.
     idle: usize,
     stopped: bool,
@@ -124,7 +126,7 @@ impl ReadPool {
         if queue.stopped || queue.jobs.len() >= self.shared.queue_max.saturating_add(queue.idle) {
             return Err(PoolFull);
         }
-        queue.jobs.push_back(job);
+        queue.jobs.push_back((job, Stopwatch::start()));
         let wake = queue.idle > 0;
         drop(queue);
         if wake {
@@ -168,7 +170,8 @@ impl Shared {
             if queue.stopped {
                 return None;
             }
-            if let Some(job) = queue.jobs.pop_front() {
+            if let Some((job, stopwatch)) = queue.jobs.pop_front() {
+                stopwatch.stop(&waits::READ_POOL);
                 return Some(job);
             }
             queue.idle += 1;

@@ -7,7 +7,9 @@
 //! it, and a single write loses no time.
 
 use crate::stamping::Stamp;
+use crate::waits;
 use lsm::{Engine, Entry, Outbox};
+use profile::Stopwatch;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,6 +30,7 @@ struct Submission {
     /// Pending until the engine has the write: see `stamping`. None for a
     /// write that another node stamped.
     stamp: Option<Stamp>,
+    stopwatch: Stopwatch,
 }
 
 impl Submissions {
@@ -48,6 +51,7 @@ impl Submissions {
             entry,
             ticket,
             stamp,
+            stopwatch: Stopwatch::start(),
         });
         if noted.len() == 1 {
             self.arrived.notify_one();
@@ -62,6 +66,7 @@ impl Submissions {
             self.arrived.notified().await;
             std::mem::swap(&mut noted, &mut *self.noted.borrow_mut());
             let batch = noted.drain(..).map(|submission| {
+                submission.stopwatch.stop(&waits::TURN);
                 stamps.extend(submission.stamp);
                 (submission.entry, submission.ticket)
             });

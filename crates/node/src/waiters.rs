@@ -106,8 +106,8 @@ impl Waiters {
         let mut answers = Vec::new();
         loop {
             self.outbox.take_all(&mut answers).await;
-            for (ticket, completion) in answers.drain(..) {
-                self.complete(ticket, completion);
+            for answer in answers.drain(..) {
+                self.complete(answer.ticket, answer.completion);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{Disk, DiskFile};
 use crate::sync::lock;
+use crate::waits;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::any::Any;
@@ -14,6 +15,15 @@ use std::sync::{Arc, Mutex};
 
 /// How many zeros are written at once where the file system cannot allocate, in bytes.
 const ZEROS_BYTES: usize = 64 << 10;
+
+/// How much is allocated by one call, in bytes. On tmpfs, Linux 5 undoes all of
+/// a call that a signal interrupts: where signals come steadily, as those of a
+/// profiler do, a call that takes longer than their period would be begun again
+/// for ever. So the step is bounded, and shorter after each interruption.
+const ALLOCATION_BYTES_MAX: u64 = 16 << 20;
+
+/// The least of these steps, in bytes.
+const ALLOCATION_BYTES_MIN: u64 = 64 << 10;
 
 /// The machine's file system.
 #[derive(Debug, Default)]
@@ -105,7 +115,7 @@ impl Disk for RealDisk {
     }
 
     fn available_bytes(&self, folder: &Path) -> io::Result<u64> {
-        let system = rustix::fs::statvfs(folder)?;
+        let system = rustix::io::retry_on_intr(|| rustix::fs::statvfs(folder))?;
         Ok(system.f_bavail.saturating_mul(system.f_frsize))
     }
 
@@ -140,26 +150,19 @@ struct RealFile {
 
 impl DiskFile for RealFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
+        waits::READ.time(|| self.file.read_exact_at(buffer, offset))
     }
 
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+        waits::WRITE.time(|| self.file.write_all_at(bytes, offset))
     }
 
     fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        if bytes == 0 {
-            return Ok(());
-        }
-        loop {
-            match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), offset, bytes) {
-                Ok(()) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                    return write_zeros_from_end(&self.file, offset, bytes);
-                }
-                Err(error) => return Err(error.into()),
-            }
+        let allocate =
+            |at, count| rustix::fs::fallocate(&self.file, FallocateFlags::empty(), at, count);
+        match in_steps(offset, bytes, allocate) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros_from_end(&self.file, offset, bytes),
+            result => Ok(result?),
         }
     }
 
@@ -174,6 +177,26 @@ impl DiskFile for RealFile {
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
+}
+
+/// Calls `allocate` with consecutive offsets and lengths that cover `bytes`
+/// bytes from `offset`, and again with shorter ones where a signal interrupts it.
+fn in_steps(
+    offset: u64,
+    bytes: u64,
+    mut allocate: impl FnMut(u64, u64) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let end = offset.checked_add(bytes).ok_or(Errno::INVAL)?;
+    let (mut at, mut step) = (offset, ALLOCATION_BYTES_MAX);
+    while at < end {
+        let count = step.min(end - at);
+        match allocate(at, count) {
+            Ok(()) => at += count,
+            Err(Errno::INTR) => step = (step / 2).max(ALLOCATION_BYTES_MIN),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Allocation for file systems that know none: zeros from the file's end up to
@@ -209,6 +232,27 @@ mod tests {
             &opened,
             &disk.folder(temporary.path()).unwrap()
         ));
+    }
+
+    #[test]
+    fn space_is_allocated_however_often_that_is_interrupted() {
+        // Interrupted whenever it takes longer than the period of the signals.
+        let mut allocated = 3;
+        let mut calls = 0;
+        in_steps(3, 100 << 20, |offset, bytes| {
+            calls += 1;
+            if bytes > 1 << 20 {
+                return Err(Errno::INTR);
+            }
+            assert_eq!(offset, allocated);
+            allocated += bytes;
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(allocated, 3 + (100 << 20));
+        assert!(calls < 110, "{calls}");
+        assert_eq!(in_steps(0, 1, |_, _| Err(Errno::NOSPC)), Err(Errno::NOSPC));
+        assert_eq!(in_steps(u64::MAX, 1, |_, _| Ok(())), Err(Errno::INVAL));
     }
 
     #[test]

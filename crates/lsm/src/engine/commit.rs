@@ -23,6 +23,7 @@ use crate::executor::Lane;
 use crate::options::Durability;
 use crate::sync::lock;
 use crate::timestamp::Timestamp;
+use crate::waits;
 use crate::wal::LogWriter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -233,6 +234,7 @@ impl Inner {
         let mut greatest = Timestamp::ZERO;
         let mut deliveries = Deliveries::new(group.len());
         for pending in group {
+            pending.stopwatch.stop(&waits::COMMIT);
             let entry = pending.entry;
             bytes += entry.data_bytes() as u64;
             greatest = greatest.max(entry.timestamp());

@@ -7,6 +7,8 @@ use crate::error::Error;
 use crate::memtable::memory_bytes;
 use crate::sync::lock;
 use crate::timestamp::Timestamp;
+use crate::waits;
+use profile::Stopwatch;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
@@ -21,6 +23,8 @@ pub(super) struct Pending {
     pub(super) entry: Entry,
     pub(super) outbox: Arc<dyn Outbox>,
     pub(super) ticket: u64,
+    /// How long it waits: first for its group, then for the group's end.
+    pub(super) stopwatch: Stopwatch,
 }
 
 /// Writes that are committed together.
@@ -127,6 +131,7 @@ impl Inner {
             entry,
             outbox: Arc::clone(outbox),
             ticket,
+            stopwatch: Stopwatch::start(),
         });
         Ok(())
     }
@@ -159,6 +164,10 @@ impl Inner {
         group
             .make_contiguous()
             .sort_by_key(|pending| pending.entry.timestamp());
+        for pending in &mut group {
+            pending.stopwatch.stop(&waits::GATHER);
+            pending.stopwatch = Stopwatch::start();
+        }
         group
     }
 
@@ -176,6 +185,7 @@ impl Inner {
         }
         let mut deliveries = Deliveries::new(group.len());
         for pending in group {
+            pending.stopwatch.stop(&waits::COMMIT);
             deliveries.add(pending.outbox, pending.ticket, Err(error.clone()));
         }
         deliveries.send();

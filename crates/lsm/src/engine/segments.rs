@@ -8,6 +8,7 @@ use crate::executor::Lane;
 use crate::memtable::Memtable;
 use crate::options::Durability;
 use crate::sync::lock;
+use crate::waits;
 use crate::wal::LogWriter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -136,7 +137,7 @@ impl Inner {
         match filled {
             Ok(None) => {}
             Ok(Some((file, path))) => {
-                if let Err(error) = file.sync() {
+                if let Err(error) = waits::LOG_SYNC_ASIDE.time(|| file.sync()) {
                     self.poison(Error::sync(&path, error));
                 }
                 self.schedule_fill(FILL_PAUSE);
@@ -173,7 +174,7 @@ impl Inner {
             return;
         };
         self.counters.log_syncs.fetch_add(1, Relaxed);
-        match file.sync() {
+        match waits::LOG_SYNC_ASIDE.time(|| file.sync()) {
             Ok(()) => lock(&self.committer).log.synced_up_to(segment, position),
             Err(error) => {
                 self.poison(Error::sync(&path, error));

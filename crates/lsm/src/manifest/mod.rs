@@ -23,6 +23,7 @@ use crate::disk::{Disk, replace_file};
 use crate::error::Error;
 use crate::table::TableId;
 use crate::timestamp::Timestamp;
+use crate::waits;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
@@ -207,7 +208,7 @@ impl Manifest {
     /// [`Error::DiskFull`] and [`Error::Io`]: the manifest before stays in
     /// force. [`Error::Sync`]: which of the two is in force after a crash is unknown.
     pub(crate) fn store(&self, disk: &dyn Disk, folder: &Path) -> Result<(), Error> {
-        replace_file(disk, folder, MANIFEST_FILE, &self.encode())
+        waits::MANIFEST.time(|| replace_file(disk, folder, MANIFEST_FILE, &self.encode()))
     }
 }
 

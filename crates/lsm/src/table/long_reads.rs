@@ -8,6 +8,8 @@
 //! anything else while it has its turn, so each wait ends with the reads before.
 
 use crate::sync::lock;
+use crate::waits;
+use profile::Stopwatch;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// The memory of all reads of long blocks together, in bytes.
@@ -42,12 +44,14 @@ impl LongReads {
         let mut state = lock(&self.state);
         let number = state.last;
         state.last += 1;
+        let stopwatch = Stopwatch::start();
         while state.next != number || state.bytes > 0 && state.bytes + bytes > BYTES_MAX {
             state = self
                 .changed
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+        stopwatch.stop(&waits::LONG_READ);
         state.next += 1;
         state.bytes += bytes;
         drop(state);

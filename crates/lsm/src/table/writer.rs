@@ -13,6 +13,7 @@ use crate::disk::DiskFile;
 use crate::entry::{KEY_BYTES_MAX, Record, VALUE_BYTES_MAX};
 use crate::error::Error;
 use crate::options::Compression;
+use crate::waits;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -288,5 +289,7 @@ impl End {
 }
 
 fn sync(file: &dyn DiskFile, path: &Path) -> Result<(), Error> {
-    file.sync().map_err(|source| Error::sync(path, source))
+    waits::TABLE_SYNC
+        .time(|| file.sync())
+        .map_err(|source| Error::sync(path, source))
 }

@@ -17,6 +17,7 @@ use super::{
 use crate::disk::{Disk, DiskFile};
 use crate::entry::Entry;
 use crate::error::Error;
+use crate::waits;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -194,8 +195,8 @@ impl PendingSync {
     /// [`Error::Sync`]: nothing is known of the unsynced groups any more, and
     /// no later sync tells.
     pub fn run(&self) -> Result<(), Error> {
-        self.file
-            .sync()
+        waits::LOG_SYNC_ASIDE
+            .time(|| self.file.sync())
             .map_err(|error| Error::sync(&self.path, error))
     }
 }

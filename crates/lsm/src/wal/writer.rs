@@ -7,6 +7,7 @@ use super::{
 use crate::disk::{Disk, DiskFile};
 use crate::entry::{Entry, Expiry, Kind};
 use crate::error::Error;
+use crate::waits;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -202,8 +203,8 @@ impl LogWriter {
     /// # Errors
     /// [`Error::Sync`]: nothing is known of the unsynced groups any more.
     pub(crate) fn sync(&mut self) -> Result<(), Error> {
-        self.file
-            .sync()
+        waits::LOG_SYNC
+            .time(|| self.file.sync())
             .map_err(|error| Error::sync(&self.path, error))?;
         self.synced = self.position;
         Ok(())

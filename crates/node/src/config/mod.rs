@@ -105,6 +105,9 @@ pub struct NodeConfig {
     pub hint_bytes_max: u64,
     /// How long a hint is kept. Default: 3 h.
     pub hint_age_max: Duration,
+    /// Whether `/debug/profile` is served, which tells whoever asks what goes
+    /// on inside the node. Default: no.
+    pub debug_endpoints: bool,
 }
 
 /// Why a configuration cannot be.
@@ -167,6 +170,7 @@ impl NodeConfig {
             clock_drift_max: Duration::from_secs(3600),
             hint_bytes_max: 1 << 30,
             hint_age_max: Duration::from_secs(3 * 3600),
+            debug_endpoints: false,
         };
         config.set_memory_bytes(MEMORY_BYTES_MIN);
         config

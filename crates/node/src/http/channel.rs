@@ -94,6 +94,21 @@ impl Channel {
         Poll::Ready(Ok(bytes))
     }
 
+    /// Whether the client has closed its side, as far as that can be told
+    /// without reading. `cx` is woken when there is something to tell.
+    pub(crate) fn has_client_left(&self, cx: &mut task::Context<'_>) -> bool {
+        let mut next = [0];
+        let peeked = self
+            .stream
+            .borrow()
+            .poll_peek(cx, &mut ReadBuf::new(&mut next));
+        match peeked {
+            Poll::Ready(Ok(bytes)) => bytes == 0,
+            Poll::Ready(Err(_)) => true,
+            Poll::Pending => false,
+        }
+    }
+
     /// Gathers what is short, writes what is not.
     fn poll_write(
         &self,

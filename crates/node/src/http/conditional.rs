@@ -133,6 +133,35 @@ pub(crate) fn wants_open_metrics(headers: &HeaderMap) -> bool {
     open.exactness == 3 && open.weight > 0 && open.rank() >= plain.rank()
 }
 
+/// How a profile is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProfileFormat {
+    /// A flame graph, as SVG.
+    FlameGraph,
+    /// Folded stacks, as text.
+    Folded,
+}
+
+/// How `Accept` wants a profile. The flame graph is what is sent where nothing
+/// is asked for; text has to be preferred to it.
+pub(crate) fn profile_format(headers: &HeaderMap) -> ProfileFormat {
+    let mut text = Preference::default();
+    let mut svg = Preference::default();
+    for value in headers.get_all(ACCEPT) {
+        let Ok(list) = value.to_str() else { continue };
+        for element in list.split(',') {
+            let (media, weight) = weighted(element);
+            text.consider(media, "text/plain", weight);
+            svg.consider(media, "image/svg+xml", weight);
+        }
+    }
+    if text.weight > 0 && text.rank() > svg.rank() {
+        ProfileFormat::Folded
+    } else {
+        ProfileFormat::FlameGraph
+    }
+}
+
 /// What a list says of one media type: the most exact element counts.
 #[derive(Default)]
 struct Preference {
@@ -144,7 +173,7 @@ impl Preference {
     fn consider(&mut self, element: &str, media: &str, weight: u16) {
         let exactness = if element.eq_ignore_ascii_case(media) {
             3
-        } else if element.eq_ignore_ascii_case("application/*") {
+        } else if is_range_of(element, media) {
             2
         } else if element == "*/*" {
             1
@@ -159,6 +188,15 @@ impl Preference {
     fn rank(&self) -> (u16, u8) {
         (self.weight, self.exactness)
     }
+}
+
+/// Whether an element such as `text/*` stands for a media type such as `text/plain`.
+fn is_range_of(element: &str, media: &str) -> bool {
+    let group = media.split_once('/').map(|(group, _)| group);
+    element
+        .strip_suffix("/*")
+        .zip(group)
+        .is_some_and(|(named, group)| named.eq_ignore_ascii_case(group))
 }
 
 /// A weight from 0 to 1 with up to three decimals, in thousandths; what is no

@@ -4,7 +4,7 @@
 //! says of the rest: what HTTP asks of any head (`400`, `414`, `431`, `501`),
 //! path (`400`), method (`405`), parameters (`400`), conditions (`400`, `501`,
 //! `505`), body limit (`413`), admission (`503`). A body is read after all of
-//! them. Status and metrics are outside admission.
+//! them. Status, metrics and profiles are outside admission.
 
 mod body;
 pub(crate) mod channel;
@@ -20,6 +20,7 @@ mod peer_entrance;
 pub(crate) use parameters::ReplicaRules;
 mod parameters;
 mod problem;
+mod profile_page;
 pub(crate) mod progress;
 mod range_stream;
 mod route;
@@ -50,7 +51,7 @@ pub(crate) async fn answer(
     let (head, incoming) = request.into_parts();
     let mut body = RequestBody::new(incoming, &head.headers);
     let answered = match head::check(&head, body.is_chunked()) {
-        Ok(()) => dispatch(context, progress, &head, &mut body, began).await,
+        Ok(()) => dispatch(context, channel, &head, &mut body, began).await,
         Err(problem) => {
             // Whoever is wrong about the head may be so about the body's end.
             body.distrust();
@@ -67,21 +68,27 @@ pub(crate) async fn answer(
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
         channel.pause();
     }
-    let took = context.clock().monotonic().saturating_sub(began);
-    context
-        .metrics
-        .observe(&head.method, response.status(), took);
+    // A profile takes as long as it was asked to: that is no latency.
+    if Resource::at(head.uri.path()) != Some(Resource::Profile) {
+        let took = context.clock().monotonic().saturating_sub(began);
+        context
+            .metrics
+            .observe(&head.method, response.status(), took);
+    }
     response.map(|body| body.followed_by(Rc::clone(progress)))
 }
 
 async fn dispatch(
     context: &Rc<Context>,
-    progress: &Progress,
+    channel: &Channel,
     head: &Parts,
     body: &mut RequestBody,
     began: Duration,
 ) -> Result<Response<ResponseBody>, Problem> {
-    let resource = Resource::at(head.uri.path()).ok_or_else(Problem::unknown_path)?;
+    let progress = &*channel.progress;
+    let resource = Resource::at(head.uri.path())
+        .filter(|resource| *resource != Resource::Profile || context.has_debug_endpoints())
+        .ok_or_else(Problem::unknown_path)?;
     if progress.admits() == Admits::Peers && resource != Resource::Peer {
         return Err(Problem::overloaded());
     }
@@ -99,6 +106,7 @@ async fn dispatch(
         (Resource::Metrics, _) => node_pages::metrics(context, head, body),
         (Resource::Ring, _) => node_pages::ring(context, head, body),
         (Resource::Peer, _) => peer_entrance::upgrade(progress, head),
+        (Resource::Profile, _) => profile_page::get(context, channel, head, body, verb).await,
     }
 }
 

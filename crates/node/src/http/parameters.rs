@@ -9,12 +9,19 @@ use cluster::Replicas;
 use lsm::KEY_BYTES_MAX;
 use smallvec::SmallVec;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// A key, or another decoded value: short ones need no allocation.
 pub(crate) type KeyBytes = SmallVec<[u8; 64]>;
 
 /// The longest time to live, in seconds: the range of a timestamp.
 pub(crate) const TTL_SECONDS_MAX: u64 = (1 << 48) / 1000;
+
+/// For how many seconds a profile may be recorded.
+const PROFILE_SECONDS: RangeInclusive<u64> = 1..=60;
+
+/// For how many it is where nothing is said.
+const PROFILE_SECONDS_DEFAULT: u64 = 10;
 
 /// The parameters of `/v0/entity`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +43,15 @@ pub(crate) struct RangeParameters {
     pub(crate) end: Option<KeyBytes>,
     /// At most so many entities.
     pub(crate) limit: Option<u64>,
+}
+
+/// The parameters of `/debug/profile`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProfileParameters {
+    /// What to record.
+    pub(crate) kind: profile::Kind,
+    /// For how long.
+    pub(crate) seconds: u64,
 }
 
 /// What the cluster allows `ack` and `from` to be.
@@ -138,6 +154,47 @@ pub(crate) fn range(query: Option<&str>) -> Result<RangeParameters, ParameterErr
         ParameterError::new("start", "is missing: give the first key as start=KEY")
     })?;
     Ok(RangeParameters { start, end, limit })
+}
+
+/// Reads the query of `/debug/profile`.
+///
+/// # Errors
+/// The first parameter that cannot be.
+pub(crate) fn profile(query: Option<&str>) -> Result<ProfileParameters, ParameterError> {
+    let (mut kind, mut seconds) = (None, None);
+    for parameter in pairs(query) {
+        let (name, value) = parameter?;
+        match name.as_slice() {
+            b"kind" => set(&mut kind, "kind", kind_of(&value)?)?,
+            b"seconds" => set(&mut seconds, "seconds", seconds_of(&value)?)?,
+            _ => return Err(unknown(&name)),
+        }
+    }
+    Ok(ProfileParameters {
+        kind: kind.ok_or_else(|| {
+            ParameterError::new("kind", "is missing: give kind=cpu, alloc or lock")
+        })?,
+        seconds: seconds.unwrap_or(PROFILE_SECONDS_DEFAULT),
+    })
+}
+
+fn kind_of(value: &[u8]) -> Result<profile::Kind, ParameterError> {
+    std::str::from_utf8(value)
+        .ok()
+        .and_then(profile::Kind::of_word)
+        .ok_or_else(|| ParameterError::new("kind", "is unknown: give cpu, alloc or lock"))
+}
+
+fn seconds_of(value: &[u8]) -> Result<u64, ParameterError> {
+    let seconds = number_of("seconds", value)?;
+    if PROFILE_SECONDS.contains(&seconds) {
+        return Ok(seconds);
+    }
+    let (least, most) = (PROFILE_SECONDS.start(), PROFILE_SECONDS.end());
+    Err(ParameterError::new(
+        "seconds",
+        format_args!("is out of range: give {least} to {most}"),
+    ))
 }
 
 /// Checks that there are no parameters.

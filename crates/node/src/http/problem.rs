@@ -9,6 +9,7 @@ use bytes::Bytes;
 use cluster::Replicas;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
+use profile::StartError;
 use serde::Serialize;
 use std::borrow::Cow;
 
@@ -212,6 +213,44 @@ impl Problem {
             "upgrade-required",
             "Upgrade Required",
             "this is where the nodes of a cluster meet: clients use /v0/entity",
+        )
+    }
+
+    /// A profile that cannot be recorded.
+    pub(crate) fn of_recording(error: &StartError) -> Self {
+        let (status, kind, title) = match error {
+            StartError::Busy => (StatusCode::CONFLICT, "profile-running", "Profile Running"),
+            StartError::NoAllocator => (
+                StatusCode::NOT_IMPLEMENTED,
+                "profile-unavailable",
+                "Profile Unavailable",
+            ),
+            StartError::System(_) => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "profile-failed",
+                "Profile Failed",
+            ),
+        };
+        Self::new(status, kind, title, error.to_string())
+    }
+
+    /// A profile that came to nothing.
+    pub(crate) fn profile_failed() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "profile-failed",
+            "Profile Failed",
+            "the profile was lost: the node's log tells why",
+        )
+    }
+
+    /// Who asked for a profile does not wait for it.
+    pub(crate) fn client_left() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "client-left",
+            "Client Left",
+            "the client closed its side, which ends a profile: keep the connection open",
         )
     }
 

@@ -17,6 +17,9 @@ pub(crate) enum Resource {
     Ring,
     /// Where another node of the cluster enters: `/v0/peer`.
     Peer,
+    /// What the process does with its time and memory: `/debug/profile`,
+    /// where debug endpoints are served.
+    Profile,
 }
 
 /// The methods that some resource knows.
@@ -42,6 +45,7 @@ impl Resource {
             "/metrics" => Some(Self::Metrics),
             "/v0/ring" => Some(Self::Ring),
             "/v0/peer" => Some(Self::Peer),
+            "/debug/profile" => Some(Self::Profile),
             _ => None,
         }
     }
@@ -50,7 +54,9 @@ impl Resource {
     pub(crate) fn allow(self) -> &'static str {
         match self {
             Self::Entity => "GET, HEAD, PUT, DELETE",
-            Self::Entities | Self::Status | Self::Metrics | Self::Ring => "GET, HEAD",
+            Self::Entities | Self::Status | Self::Metrics | Self::Ring | Self::Profile => {
+                "GET, HEAD"
+            }
             Self::Peer => "GET",
         }
     }
@@ -102,6 +108,7 @@ mod tests {
             Resource::Metrics,
             Resource::Ring,
             Resource::Peer,
+            Resource::Profile,
         ] {
             let allowed: Vec<&str> = resource.allow().split(", ").collect();
             for method in ["GET", "HEAD", "PUT", "DELETE", "POST", "OPTIONS", "get"] {

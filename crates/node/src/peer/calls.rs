@@ -3,6 +3,7 @@
 //! A call's number is a place in a slab with a generation, so that an answer
 //! that comes too late finds nobody rather than somebody else.
 
+use profile::Stopwatch;
 use slab::Slab;
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub(super) struct Call {
     pub(super) deadline: Duration,
     /// When it could be sent.
     pub(super) began: Duration,
+    /// How long it waits.
+    pub(super) stopwatch: Stopwatch,
     generation: u32,
 }
 
@@ -56,6 +59,7 @@ impl Calls {
             asked,
             deadline,
             began: now,
+            stopwatch: Stopwatch::start(),
             generation: self.generation,
         });
         (u64::from(self.generation) << 32) | (place as u64 & u64::from(u32::MAX))

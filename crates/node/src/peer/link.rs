@@ -30,8 +30,10 @@ use super::health::Latency;
 use super::message;
 use super::outgoing::{Long, Outgoing, Purpose};
 use super::{CALLS_MAX, PeerAnswer, PeerEnvironment, PeerRequest, Transport};
+use crate::waits;
 use cluster::{Miss, NodeUrl};
 use lsm::Clock;
+use profile::Place;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -136,6 +138,9 @@ pub(crate) struct Link {
     /// of our wall clock shows at once, not with the next heartbeat.
     pub(super) ahead_of_monotonic_ms: Cell<Option<i64>>,
     counts: Cell<LinkCounts>,
+    /// Where calls that read wait, and where calls that write do.
+    read_place: Place,
+    write_place: Place,
     nudged: Notify,
     /// A nudge that a conversation has yet to see.
     pub(super) is_nudged: Cell<bool>,
@@ -163,6 +168,8 @@ impl Link {
         answers: Rc<dyn Answers>,
     ) -> Rc<Self> {
         Rc::new(Self {
+            read_place: waits::peer(&name, "read"),
+            write_place: waits::peer(&name, "write"),
             name,
             url,
             transport,
@@ -425,6 +432,7 @@ impl Link {
         let Some(call) = self.calls.borrow_mut().remove(call) else {
             return;
         };
+        self.stop(&call);
         let latency = match (&answer, call.asked) {
             // What is refused comes soon, and a long value late: neither says
             // how long to wait for an answer.
@@ -451,8 +459,17 @@ impl Link {
             _ => counts.lost += ended,
         });
         for call in calls {
+            self.stop(call);
             self.answers.answer(call.ticket, PeerAnswer::Missed(miss));
         }
+    }
+
+    /// A call waits no more.
+    fn stop(&self, call: &Call) {
+        call.stopwatch.stop(match call.asked {
+            Asked::Read => &self.read_place,
+            Asked::Write => &self.write_place,
+        });
     }
 
     fn count(&self, change: impl FnOnce(&mut LinkCounts)) {

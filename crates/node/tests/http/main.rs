@@ -12,6 +12,8 @@ mod lifecycle;
 #[cfg(test)]
 mod overload;
 #[cfg(test)]
+mod profiles;
+#[cfg(test)]
 mod ranges;
 #[cfg(test)]
 mod support;

@@ -1,0 +1,160 @@
+//! `kvorum lab`: runs experiments on clusters of its own, which write their pages.
+
+use crate::failure::{self, Failure};
+use crate::signals::{StopSignal, StopSignals};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use lab::{EXPERIMENTS, Effort, Experiment, Settings};
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use tokio::task::spawn_blocking;
+
+/// Asks for the list of experiments.
+const LIST: &str = "list";
+/// Asks for all of them.
+const ALL: &str = "all";
+
+/// The options of `lab`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabOptions {
+    /// The experiment; list shows what each asks, all runs one after another
+    #[arg(value_name = "EXPERIMENT", value_parser = names())]
+    pub(crate) experiment: String,
+    /// Take longer runs, over more data
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// The folder that the pages are written to
+    #[arg(long, value_name = "DIR", default_value = "docs/lab")]
+    pub(crate) output: PathBuf,
+    /// The program whose nodes are measured [default: this one]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) binary: Option<PathBuf>,
+}
+
+fn names() -> PossibleValuesParser {
+    let experiments = EXPERIMENTS.iter().map(|experiment| experiment.name);
+    PossibleValuesParser::new(experiments.chain([LIST, ALL]))
+}
+
+/// Runs the experiments that `options` name.
+///
+/// # Errors
+/// An experiment that could not be made. Of several, the others are made all the same.
+pub(crate) fn run(options: &LabOptions) -> Result<(), Failure> {
+    if options.experiment == LIST {
+        list();
+        return Ok(());
+    }
+    let chosen: Vec<&'static Experiment> = EXPERIMENTS
+        .iter()
+        .filter(|experiment| [experiment.name, ALL].contains(&&*options.experiment))
+        .collect();
+    let program = match &options.binary {
+        Some(program) => Ok(program.clone()),
+        None => std::env::current_exe(),
+    };
+    let program = program
+        .map_err(|error| Failure::failed(format!("cannot tell where this program is: {error}")))?;
+    let lab = Laboratory {
+        program,
+        effort: if options.full {
+            Effort::Full
+        } else {
+            Effort::Quick
+        },
+        output: options.output.clone(),
+        begun: Instant::now(),
+    };
+    // The laboratory has a thread of its own; this one waits for signals.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
+    runtime.block_on(until_done(lab, chosen))
+}
+
+async fn until_done(lab: Laboratory, chosen: Vec<&'static Experiment>) -> Result<(), Failure> {
+    let mut signals = StopSignals::install()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let is_to_stop = Arc::clone(&stop);
+    let mut working = spawn_blocking(move || lab.run(&chosen, &is_to_stop));
+    let mut stopped_by: Option<StopSignal> = None;
+    loop {
+        let signal = tokio::select! {
+            ended = &mut working => {
+                if let Some(signal) = stopped_by {
+                    std::process::exit(signal.exit_code());
+                }
+                return ended
+                    .unwrap_or_else(|_| Err(Failure::failed("the laboratory panicked")));
+            }
+            signal = signals.next() => signal,
+        };
+        if stopped_by.is_some() {
+            // The nodes end by themselves when this process is gone.
+            std::process::exit(signal.exit_code());
+        }
+        failure::tell(&format!("{}: ends its nodes", signal.name()));
+        stop.store(true, Ordering::Relaxed);
+        stopped_by = Some(signal);
+    }
+}
+
+/// Tells each experiment and its question.
+fn list() {
+    let mut stdout = io::stdout().lock();
+    for Experiment { name, question, .. } in EXPERIMENTS {
+        // Who closed stdout does not want to read it.
+        let _ = writeln!(stdout, "{name:12} {question}");
+    }
+}
+
+/// How the experiments are made.
+struct Laboratory {
+    program: PathBuf,
+    effort: Effort,
+    output: PathBuf,
+    begun: Instant,
+}
+
+impl Laboratory {
+    /// Makes one after another.
+    fn run(&self, chosen: &[&Experiment], stop: &AtomicBool) -> Result<(), Failure> {
+        let mut failed = None;
+        for experiment in chosen {
+            let name = experiment.name;
+            let full = if self.effort == Effort::Full {
+                " --full"
+            } else {
+                ""
+            };
+            let settings = Settings {
+                program: self.program.clone(),
+                effort: self.effort,
+                output: self.output.clone(),
+                command: format!("kvorum lab {name}{full}"),
+            };
+            let told = |line: &str| {
+                let seconds = self.begun.elapsed().as_secs();
+                // Who closed stderr does not want to read it.
+                let _ = writeln!(io::stderr(), "[{seconds:4} s] {name}: {line}");
+            };
+            match experiment.run(&settings, stop, &told) {
+                Ok(page) => told(&format!("{} is written", page.display())),
+                Err(error) => {
+                    let line = format!("lab {name}: {error}");
+                    if let Some(earlier) = failed.replace(line) {
+                        failure::tell(&earlier);
+                    }
+                }
+            }
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        failed.map_or(Ok(()), |line| Err(Failure::failed(line)))
+    }
+}

@@ -1,0 +1,90 @@
+//! The laboratory: its pages, its refusals, and that its nodes end with it.
+
+use crate::support::{PROGRAM, Process, kvorum, until};
+use lab::{EXPERIMENTS, Effort, Experiment, Settings};
+use rustix::process::Signal;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+fn experiment(name: &str) -> &'static Experiment {
+    let mut experiments = EXPERIMENTS.iter();
+    experiments
+        .find(|experiment| experiment.name == name)
+        .unwrap()
+}
+
+/// Runs an experiment for a moment and gives its page.
+fn glance(name: &str, output: &Path) -> String {
+    let settings = Settings {
+        program: PathBuf::from(PROGRAM),
+        effort: Effort::Glance,
+        output: output.to_owned(),
+        command: format!("kvorum lab {name}"),
+    };
+    let stop = AtomicBool::new(false);
+    let page = experiment(name).run(&settings, &stop, &|_| {}).unwrap();
+    std::fs::read_to_string(page).unwrap()
+}
+
+/// A node is killed, started, frozen and let go on, three nodes find each
+/// other, loads run, and a page with plots comes of it.
+#[test]
+fn an_experiment_writes_its_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = glance("outage", folder.path());
+    for text in [
+        "# A node killed, frozen and healed",
+        "## Machine",
+        "| killed ",
+        "| started again ",
+        "| frozen ",
+        "| goes on ",
+        "](outage/latency.svg)",
+        "kvorum lab outage",
+    ] {
+        assert!(page.contains(text), "{text} is not in:\n{page}");
+    }
+    assert!(!page.contains("Not measured"), "{page}");
+    for file in ["latency.svg", "throughput.svg", "run.json"] {
+        let file = folder.path().join("outage").join(file);
+        assert!(file.is_file(), "{}", file.display());
+    }
+}
+
+#[test]
+fn an_unknown_experiment_is_refused_with_the_list() {
+    let mut process = Process::spawn(&mut kvorum(&["lab", "nonsense"]));
+    let end = process.end();
+    assert_eq!(end.code, Some(2), "{end:?}");
+    for experiment in EXPERIMENTS {
+        assert!(end.line().contains(experiment.name), "{end:?}");
+    }
+}
+
+#[test]
+fn its_nodes_end_with_it() {
+    for (signal, code) in [(Signal::INT, Some(130)), (Signal::KILL, None)] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = kvorum(&["lab", "sharding", "--output"]);
+        command.arg(folder.path());
+        // Its own temporary folder is below this one, and named in the arguments of its nodes.
+        command.env("TMPDIR", folder.path());
+        let mut lab = Process::spawn(&mut command);
+        let nodes = || nodes_below(folder.path());
+        until("nodes of the laboratory", || (nodes() > 0).then_some(()));
+        lab.signal(signal);
+        assert_eq!(lab.child.wait().unwrap().code(), code);
+        until("the end of its nodes", || (nodes() == 0).then_some(()));
+        assert!(!folder.path().join("sharding.md").exists());
+    }
+}
+
+/// How many nodes run whose arguments name a folder below this one.
+fn nodes_below(folder: &Path) -> usize {
+    let folder = folder.to_str().unwrap().to_owned();
+    let processes = std::fs::read_dir("/proc").unwrap();
+    processes
+        .filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("cmdline")).ok())
+        .filter(|arguments| arguments.contains("\0serve\0") && arguments.contains(&folder))
+        .count()
+}

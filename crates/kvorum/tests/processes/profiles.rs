@@ -1,0 +1,119 @@
+//! `kvorum profile` and the node it asks, as processes.
+
+use crate::support::{Process, free_port, kvorum, request};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn serve(port: u16, data: &Path, debug: &str) -> Process {
+    let url = format!("http://127.0.0.1:{port}");
+    let debug = format!("--debug-endpoints={debug}");
+    let mut command = kvorum(&[
+        "serve", "--memory", "128MiB", "--log", "warn", "--url", &url, &debug,
+    ]);
+    let mut process = Process::spawn(command.arg("--data").arg(data));
+    process.until_up(port);
+    process
+}
+
+fn profile(port: u16, words: &[&str]) -> Command {
+    let url = format!("http://127.0.0.1:{port}");
+    kvorum(&[&["profile", "--url", &url], words].concat())
+}
+
+/// Runs something while a client puts and gets.
+fn under_load<T>(port: u16, meanwhile: impl FnOnce() -> T) -> T {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let put = request(port, "PUT", "/v0/entity?id=key", &[7; 50_000]);
+                assert_eq!(put.unwrap().0, 201);
+                assert_eq!(
+                    request(port, "GET", "/v0/entity?id=key", b"").unwrap().0,
+                    200
+                );
+            }
+        });
+        let result = meanwhile();
+        is_over.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+#[test]
+fn each_kind_of_profile_is_recorded_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let _node = serve(port, &folder.path().join("data"), "on");
+    for (kind, word) in [
+        ("cpu", "node::http::answer"),
+        ("alloc", "node::http"),
+        ("lock", "engine write"),
+    ] {
+        let mut command = profile(port, &["--kind", kind, "--seconds", "1"]);
+        let end = under_load(port, || Process::spawn(command.current_dir(&folder)).end());
+        assert_eq!(end.code, Some(0), "{end:?}");
+        let name = format!("profile-{kind}.svg");
+        assert!(end.line().contains(&name), "{end:?}");
+        let svg = std::fs::read_to_string(folder.path().join(name)).unwrap();
+        assert!(
+            svg.contains("</svg>") && svg.contains(word),
+            "{kind}: {svg}"
+        );
+    }
+    let words = ["--seconds", "1", "--format", "folded", "--output", "-"];
+    let output = under_load(port, || profile(port, &words).output().unwrap());
+    assert!(output.status.success(), "{output:?}");
+    let folded = String::from_utf8(output.stdout).unwrap();
+    assert!(folded.contains(";node::http::answer"), "{folded}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |port: u16, words: &[&str]| {
+        let mut command = profile(port, words);
+        Process::spawn(command.current_dir(&folder)).end()
+    };
+    for (words, line) in [
+        (&["--kind", "heap"][..], "cpu, alloc, lock"),
+        (&["--seconds", "0"], "1 to 60"),
+        (&["--seconds", "61"], "1 to 60"),
+        (&["--output", "."], "folder"),
+        (&["--output", "nowhere/a.svg"], "not there"),
+        (&["--url", "ftp://a"], "http://"),
+    ] {
+        let end = refused(1, words);
+        assert_eq!(end.code, Some(2), "{words:?}: {end:?}");
+        assert!(end.line().contains(line), "{words:?}: {end:?}");
+    }
+    // Nobody listens there.
+    let end = refused(free_port(), &[]);
+    assert_eq!(end.code, Some(1), "{end:?}");
+    assert!(end.line().contains("refuses connections"), "{end:?}");
+
+    // Somebody listens, and says something else.
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port();
+    let end = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut stream, _) = other.accept().unwrap();
+            let read = std::io::Read::read(&mut stream, &mut [0; 1000]).unwrap();
+            assert!(read > 0);
+            std::io::Write::write_all(&mut stream, b"SSH-2.0-Other\r\n").unwrap();
+        });
+        refused(port, &[])
+    });
+    assert_eq!(end.code, Some(1), "{end:?}");
+    assert!(end.line().contains("does not speak HTTP"), "{end:?}");
+
+    // A node that serves none.
+    let port = free_port();
+    let _node = serve(port, &folder.path().join("data"), "off");
+    let end = refused(port, &["--seconds", "1"]);
+    assert_eq!(end.code, Some(1), "{end:?}");
+    assert!(end.line().contains("--debug-endpoints"), "{end:?}");
+    assert!(!folder.path().join("profile-cpu.svg").exists());
+}

@@ -1,0 +1,73 @@
+//! What an experiment is, and how it comes to its page.
+
+use crate::context::Context;
+use crate::page::Page;
+use crate::{Error, Settings, machine};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+/// How much time an experiment takes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Effort {
+    /// Seconds: just enough to see that everything works. Its figures mean nothing.
+    Glance,
+    /// Two to four minutes on two cores.
+    Quick,
+    /// Longer runs over more data.
+    Full,
+}
+
+impl Effort {
+    /// One of three, by the effort.
+    pub(crate) fn pick<T>(self, glance: T, quick: T, full: T) -> T {
+        match self {
+            Self::Glance => glance,
+            Self::Quick => quick,
+            Self::Full => full,
+        }
+    }
+}
+
+/// A question, how it is put to the store, and how the answer is told.
+#[derive(Debug)]
+pub struct Experiment {
+    /// Its name on the command line, and that of its page.
+    pub name: &'static str,
+    /// The title of its page.
+    pub title: &'static str,
+    /// What it asks.
+    pub question: &'static str,
+    /// How it goes about it, a paragraph each.
+    pub(crate) method: &'static [&'static str],
+    /// Measures, and adds what was found to the page.
+    pub(crate) run: fn(&Context<'_>, &mut Page) -> Result<(), Error>,
+}
+
+impl Experiment {
+    /// Runs it and writes its page; gives the page's path. Blocks until it is
+    /// done, or `stop` is set. `tell` gets a line now and then of what goes on.
+    ///
+    /// # Errors
+    /// Why there is no page; one of an earlier run is left as it was.
+    pub fn run(
+        &self,
+        settings: &Settings,
+        stop: &AtomicBool,
+        tell: &dyn Fn(&str),
+    ) -> Result<PathBuf, Error> {
+        let context = Context::new(settings, stop, tell)?;
+        let mut page = Page::new(self.name, self.title);
+        page.paragraph(self.question);
+        page.section("Method");
+        for paragraph in self.method {
+            page.paragraph(paragraph);
+        }
+        page.section("Machine");
+        page.list(machine::lines(&context));
+        (self.run)(&context, &mut page)?;
+        context.go_on()?;
+        page.section("Written by");
+        page.code(&settings.command);
+        page.write(&settings.output)
+    }
+}

@@ -1,0 +1,276 @@
+//! What it costs to sync before a write is acknowledged, and what it costs not to.
+
+use crate::context::Context;
+use crate::measure::{self, Capacity, Load, Measured};
+use crate::nodes::{Cluster, Layout};
+use crate::page::{Page, Table, text};
+use crate::profile::{self, Kind, Part, Profile};
+use crate::tell;
+use crate::{Error, Experiment};
+use load::plan::{Operation, Plan, Rate};
+use load::report::plot;
+use load::report::plot::{Axis, Bars};
+use load::report::units::Unit;
+use serde::Serialize;
+use std::io::Write as _;
+use std::time::Instant;
+
+/// The modes, as `--durability` has them.
+const MODES: [&str; 3] = ["sync", "interval=100ms", "os"];
+
+/// How often the idle disk is synced.
+const SYNCS: usize = 200;
+/// How much is written before each.
+const SYNC_BYTES: usize = 4096;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "durability",
+    title: "Durability",
+    question: "What does it cost that a write is on stable storage before it is acknowledged?",
+    method: &[
+        "Three nodes that know nothing of each other, one for each mode: `sync` acknowledges a \
+         write once it is synced, `interval=100ms` at once, and syncs within 100 ms, `os` at once, \
+         and leaves it to the system. `PUT` of 64-byte values over 100,000 keys.",
+        "Each is saturated and searched for its breaking point over 64 connections. Then all are \
+         asked at one rate, half of the least breaking point, so that their latencies can be \
+         compared; and over a single connection that waits for each answer, where a sync cannot \
+         be shared with anybody.",
+    ],
+    run,
+};
+
+/// What was measured of a mode.
+#[derive(Debug, Serialize)]
+struct Case {
+    mode: &'static str,
+    capacity: Measured<Capacity>,
+    /// At the rate that all modes are asked at.
+    even: Measured<Load>,
+    /// Over one connection, in a closed loop.
+    alone: Measured<Load>,
+}
+
+fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
+    let sync_ms = idle_sync_ms()?;
+    let mut clusters = Vec::new();
+    let mut capacities = Vec::new();
+    for mode in MODES {
+        context.tell(mode);
+        let options = ["--durability", mode];
+        let cluster = Cluster::start(
+            context,
+            Layout {
+                nodes: 1,
+                memory: "1GiB",
+                options: &options,
+            },
+        )?;
+        let plan = measure::plan(context, &cluster, Operation::Put);
+        capacities.push(measure::capacity(context, &cluster, &plan)?);
+        clusters.push((mode, cluster, plan));
+    }
+    let rates = capacities.iter().flatten().map(Capacity::rate);
+    let least = rates.fold(f64::INFINITY, f64::min);
+    let rate = if least.is_finite() { least / 2.0 } else { 0.0 };
+    let mut cases = Vec::new();
+    let mut profiles = Vec::new();
+    for ((mode, cluster, plan), capacity) in clusters.iter().zip(capacities) {
+        context.tell(&format!("{mode} at an even rate, and alone"));
+        let even = Plan {
+            rate: Rate::PerSecond(rate.max(1.0)),
+            seconds: context.effort().pick(0.5, 8.0, 30.0),
+            ..plan.clone()
+        };
+        let alone = Plan {
+            connections: 1,
+            ..plan.clone()
+        };
+        cases.push(Case {
+            mode,
+            capacity,
+            even: measure::run(context, cluster, &even)?,
+            alone: measure::run(context, cluster, &alone)?,
+        });
+        if *mode == "sync" {
+            for kind in [Kind::Cpu, Kind::Lock] {
+                let node = &cluster.nodes[0];
+                profiles.push((kind, profile::under_load(context, node, &even, kind)?));
+            }
+        }
+    }
+    describe(page, sync_ms, &cases, &profiles);
+    Ok(())
+}
+
+/// The median time that a sync of 4 KiB takes on the idle disk, in milliseconds.
+fn idle_sync_ms() -> Result<f64, Error> {
+    let mut file = tempfile::tempfile().map_err(Error::system("a temporary file"))?;
+    let mut times = Vec::new();
+    for _ in 0..SYNCS {
+        file.write_all(&[1; SYNC_BYTES])
+            .map_err(Error::system("write to a temporary file"))?;
+        let begin = Instant::now();
+        file.sync_data()
+            .map_err(Error::system("sync a temporary file"))?;
+        times.push(begin.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(tell::median(times).unwrap_or(0.0))
+}
+
+fn describe(page: &mut Page, sync_ms: f64, cases: &[Case], profiles: &[(Kind, Measured<Profile>)]) {
+    page.section("Measured");
+    page.paragraph(&format!(
+        "To sync 4 KiB takes {} in the median while nobody else uses the disk.",
+        text::latency(Some(sync_ms))
+    ));
+    let mut table = tell::capacity_table("durability");
+    for case in cases {
+        table.row(tell::capacity_row(case.mode, &case.capacity));
+    }
+    page.table(&table);
+    let named = |case: &Case| case.mode.to_owned();
+    tell::troubles(page, cases.iter().map(|case| (named(case), &case.capacity)));
+    let axis = Axis::linear("requests", Unit::PerSecond);
+    let bars = Bars::new("PUT", cases.iter().map(named), axis);
+    let bars = bars.with(
+        "breaking point",
+        cases.iter().map(|case| case.rate().unwrap_or(f64::NAN)),
+    );
+    let bars = bars.with(
+        "closed loop",
+        cases.iter().map(|case| {
+            let capacity = case.capacity.as_ref();
+            capacity.map_or(f64::NAN, |capacity| capacity.saturated.rate())
+        }),
+    );
+    page.figure("rates", "What each mode holds", bars.draw());
+
+    page.part("At the same rate");
+    let mut table = Table::new(["durability", "rate"].into_iter().chain(tell::LATENCY_HEAD));
+    for case in cases {
+        let rate = case.even.as_ref().ok().map(Load::rate);
+        let head = [named(case), text::rate(rate)];
+        table.row(head.into_iter().chain(tell::latency_cells(&case.even)));
+    }
+    page.table(&table);
+    let runs = tell::labelled(cases.iter().map(|case| (named(case), &case.even)));
+    let curves = plot::percentiles(&runs.iter().collect::<Vec<_>>());
+    page.figure("latency", "Latency at the same rate, by percentile", curves);
+
+    page.part("One connection, waiting for each answer");
+    let mut table = Table::new(["durability", "rate"].into_iter().chain(tell::LATENCY_HEAD));
+    for case in cases {
+        let rate = case.alone.as_ref().ok().map(Load::rate);
+        let head = [named(case), text::rate(rate)];
+        table.row(head.into_iter().chain(tell::latency_cells(&case.alone)));
+    }
+    page.table(&table);
+
+    page.section("Where it goes");
+    for (kind, profile) in profiles {
+        let title = format!("PUT with sync: {}", kind.title());
+        tell::profile(
+            page,
+            &format!("put-{}", kind.name()),
+            &title,
+            profile,
+            PARTS,
+        );
+    }
+
+    page.section("What it shows");
+    page.list(findings(cases));
+    page.paragraph("The study has no figures of this kind: its store never synced.");
+    page.data("runs", &cases);
+}
+
+/// Parts of the store whose share of a profile is told.
+const PARTS: &[Part] = &[
+    Part::thread("commit thread", "commit"),
+    Part::thread("log thread", "log"),
+    Part::named("log", &["lsm::wal"]),
+    Part::named("memtable", &["memtable", "crossbeam_skiplist"]),
+    Part::named("HTTP", &["hyper::", "node::http"]),
+];
+
+impl Case {
+    fn rate(&self) -> Option<f64> {
+        self.capacity.as_ref().ok()?.search.rate
+    }
+
+    fn cpu_us(&self) -> Option<f64> {
+        self.capacity.as_ref().ok()?.saturated.cpu_us
+    }
+}
+
+fn findings(cases: &[Case]) -> Vec<String> {
+    let mut found = Vec::new();
+    let Some(os) = cases.iter().find(|case| case.mode == "os") else {
+        return found;
+    };
+    for case in cases.iter().filter(|case| case.mode != "os") {
+        if let Some(share) = tell::ratio(case.rate(), os.rate()) {
+            let cpu = tell::ratio(case.cpu_us(), os.cpu_us());
+            found.push(format!(
+                "Over 64 connections `{}` holds {} of what `os` holds{}.",
+                case.mode,
+                text::percent(share),
+                cpu.map_or_else(String::new, |times| format!(
+                    ", for {} times the CPU time a request",
+                    text::ratio(times)
+                ))
+            ));
+        }
+    }
+    let p50 = |mode: &str, load: fn(&Case) -> &Measured<Load>| {
+        let case = cases.iter().find(|case| case.mode == mode)?;
+        load(case).as_ref().ok()?.latency_ms(50.0)
+    };
+    let (one, many) = (
+        p50("sync", |case| &case.alone),
+        p50("sync", |case| &case.even),
+    );
+    if let (Some(one), Some(many)) = (one, many) {
+        found.push(format!(
+            "With `sync` a lone writer waits {} in the median, one of 64 at the even rate {}: \
+             writers that wait at the same moment share one sync.",
+            text::latency(Some(one)),
+            text::latency(Some(many))
+        ));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{capacity, holds, load, told};
+
+    #[test]
+    fn modes_are_held_against_the_one_that_never_syncs() {
+        let case = |mode, rate, cpu_us| Case {
+            mode,
+            capacity: Ok(capacity(rate, cpu_us)),
+            even: Ok(load(500, 4.0, cpu_us)),
+            alone: Ok(load(50, 8.0, cpu_us)),
+        };
+        let mut cases = vec![
+            case("sync", 8_000.0, 15.0),
+            case("interval=100ms", 9_500.0, 11.0),
+            case("os", 10_000.0, 10.0),
+        ];
+        holds(
+            &told(|page| describe(page, 0.12, &cases, &[])),
+            &[
+                "To sync 4 KiB takes 120 us in the median",
+                "`sync` holds 80% of what `os` holds, for 1.50 times the CPU time a request.",
+                "`interval=100ms` holds 95% of what `os` holds",
+                "a lone writer waits 1.00 ms",
+            ],
+        );
+        cases[2].capacity = Err("gone".to_owned());
+        let page = told(|page| describe(page, 0.12, &cases, &[]));
+        holds(&page, &["- os: gone"]);
+        assert!(!page.contains("of what `os` holds"), "{page}");
+    }
+}

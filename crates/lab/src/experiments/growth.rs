@@ -1,0 +1,424 @@
+//! How the cost of a request grows with its value and with the number of keys.
+
+use crate::context::Context;
+use crate::measure::{self, Load, Measured};
+use crate::nodes::{Cluster, Layout};
+use crate::page::{Page, Table, text};
+use crate::tell;
+use crate::{Error, Experiment};
+use load::plan::{Operation, Plan, Size};
+use load::report::plot::{Axis, Lines, Series, Style};
+use load::report::units::{self, Unit};
+use serde::Serialize;
+use std::time::Duration;
+
+/// The sizes of values, in bytes.
+const VALUE_BYTES: [usize; 5] = [64, 1 << 10, 16 << 10, 128 << 10, 1 << 20];
+
+/// All values of a size together have no more bytes than this.
+const DATA_BYTES_MAX: usize = 256 << 20;
+
+/// Values from this size on are asked for over fewer connections, so that the
+/// memory for their bodies does not refuse them.
+const LONG_BYTES: usize = 128 << 10;
+
+/// How many connections those are.
+const LONG_CONNECTIONS: usize = 16;
+
+/// The values of the runs over more and more keys.
+const KEYS_VALUE_BYTES: usize = 256;
+
+/// How long compaction may take to finish what a fill has left.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "growth",
+    title: "Larger values, more keys",
+    question: "How does the cost of a request grow with the size of its value, and with the \
+               amount of data in the store?",
+    method: &[
+        "Values: for each size a fresh node with `--durability os` and 1 GiB of memory, filled \
+         with up to 100,000 keys and at most 256 MiB; then `GET` and `PUT` of these keys in a \
+         closed loop, over 64 connections, or 16 for values of 128 KiB and more. The values \
+         cannot be compressed.",
+        "Keys: for each number of keys a fresh node with 192 MiB of memory, filled with 256-byte \
+         values in random order and left until its compactions are done; then `GET` and `PUT` of \
+         keys chosen uniformly, in a closed loop over 64 connections. The larger numbers do not fit into \
+         the cache of the node. What it reads again lies in the system's page cache, as far as \
+         the machine has memory.",
+    ],
+    run,
+};
+
+/// What was measured with values of one size.
+#[derive(Debug, Serialize)]
+struct Sized {
+    value_bytes: usize,
+    loads: Loads,
+}
+
+/// What was measured over a number of keys.
+#[derive(Debug, Serialize)]
+struct Stored {
+    keys: u64,
+    fill_seconds: f64,
+    table_bytes: f64,
+    write_amplification: f64,
+    space_amplification: f64,
+    resident_bytes: u64,
+    loads: Loads,
+}
+
+/// The operations, in the order in which tables and plots have them.
+const OPERATIONS: [Operation; 2] = [Operation::Put, Operation::Get];
+
+/// A load of either operation.
+#[derive(Debug, Serialize)]
+struct Loads {
+    put: Measured<Load>,
+    get: Measured<Load>,
+}
+
+impl Loads {
+    /// First reads, then overwrites what was read.
+    fn measure(context: &Context<'_>, cluster: &Cluster, plan: &Plan) -> Result<Self, Error> {
+        let load = |operation| {
+            let plan = Plan {
+                operations: vec![(operation, 1.0)],
+                ..plan.clone()
+            };
+            measure::run(context, cluster, &plan)
+        };
+        let get = load(Operation::Get)?;
+        let put = load(Operation::Put)?;
+        Ok(Self { put, get })
+    }
+
+    fn of(&self, operation: Operation) -> &Measured<Load> {
+        match operation {
+            Operation::Put => &self.put,
+            _ => &self.get,
+        }
+    }
+
+    fn cpu_us(&self, operation: Operation) -> Option<f64> {
+        self.of(operation).as_ref().ok()?.cpu_us
+    }
+}
+
+fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
+    let mut sized = Vec::new();
+    for value_bytes in VALUE_BYTES {
+        sized.push(with_values(context, value_bytes)?);
+    }
+    let numbers: &[u64] = context.effort().pick(
+        &[1_000, 2_000][..],
+        &[100_000, 1_000_000],
+        &[100_000, 1_000_000, 10_000_000],
+    );
+    let mut stored = Vec::new();
+    for keys in numbers {
+        stored.push(with_keys(context, *keys)?);
+    }
+    describe(page, &sized, &stored);
+    Ok(())
+}
+
+fn with_values(context: &Context<'_>, value_bytes: usize) -> Result<Sized, Error> {
+    context.tell(&format!("values of {}", units::bytes(value_bytes as f64)));
+    let cluster = Cluster::start(
+        context,
+        Layout {
+            nodes: 1,
+            memory: "1GiB",
+            options: &["--durability", "os"],
+        },
+    )?;
+    let mut plan = measure::plan(context, &cluster, Operation::Get);
+    plan.value_bytes = Size::Fixed(value_bytes);
+    plan.keys = plan.keys.min((DATA_BYTES_MAX / value_bytes) as u64);
+    plan.seconds = context.effort().pick(0.5, 4.0, 15.0);
+    if value_bytes >= LONG_BYTES {
+        plan.connections = LONG_CONNECTIONS;
+    }
+    measure::fill(context, &plan)?;
+    Ok(Sized {
+        value_bytes,
+        loads: Loads::measure(context, &cluster, &plan)?,
+    })
+}
+
+fn with_keys(context: &Context<'_>, keys: u64) -> Result<Stored, Error> {
+    let cluster = Cluster::start(
+        context,
+        Layout {
+            nodes: 1,
+            memory: "192MiB",
+            options: &["--durability", "os"],
+        },
+    )?;
+    let plan = Plan {
+        keys,
+        value_bytes: Size::Fixed(KEYS_VALUE_BYTES),
+        seconds: context.effort().pick(0.5, 6.0, 20.0),
+        ..measure::plan(context, &cluster, Operation::Get)
+    };
+    let filled = measure::fill(context, &plan)?;
+    context.tell("waits for compaction");
+    settle(context, &cluster)?;
+    let node = &cluster.nodes[0];
+    let metrics = node.metrics()?;
+    let loads = Loads::measure(context, &cluster, &plan)?;
+    Ok(Stored {
+        keys,
+        fill_seconds: filled.measured_seconds,
+        table_bytes: metrics.sum("kvorum_store_level_bytes", ""),
+        write_amplification: metrics.sum("kvorum_store_write_amplification", ""),
+        space_amplification: metrics.sum("kvorum_store_space_amplification", ""),
+        resident_bytes: node.usage().resident_bytes,
+        loads,
+    })
+}
+
+/// Waits until no compaction has written anything for a second, or as long as
+/// such a wait may take: a store that is still busy is a figure, too.
+fn settle(context: &Context<'_>, cluster: &Cluster) -> Result<(), Error> {
+    let written = || {
+        let metrics = cluster.nodes[0].metrics()?;
+        Ok::<f64, Error>(
+            metrics.sum("kvorum_store_compaction_written_bytes_total", "")
+                + metrics.sum("kvorum_store_flush_written_bytes_total", ""),
+        )
+    };
+    let mut before = written()?;
+    let mut since = std::time::Instant::now();
+    let settled = context.until("the end of compaction", SETTLE_PATIENCE, || {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = written()?;
+        if now != before {
+            before = now;
+            since = std::time::Instant::now();
+        }
+        Ok((since.elapsed() >= Duration::from_secs(1)).then_some(()))
+    });
+    match settled {
+        Err(Error::InVain(_)) => Ok(()),
+        settled => settled,
+    }
+}
+
+fn describe(page: &mut Page, sized: &[Sized], stored: &[Stored]) {
+    page.section("By the size of values");
+    let mut table = Table::new([
+        "value",
+        "PUT",
+        "PUT, bytes",
+        "PUT, CPU",
+        "PUT, p99",
+        "GET",
+        "GET, bytes",
+        "GET, CPU",
+        "GET, p99",
+    ]);
+    for row in sized {
+        let bytes = Some(row.value_bytes);
+        let cells = OPERATIONS.map(|operation| cells(row.loads.of(operation), bytes));
+        let name = units::bytes(row.value_bytes as f64);
+        table.row(std::iter::once(name).chain(cells.into_iter().flatten()));
+    }
+    page.table(&table);
+    tell::troubles(
+        page,
+        troubles(
+            sized
+                .iter()
+                .map(|row| (units::bytes(row.value_bytes as f64), &row.loads)),
+        ),
+    );
+    let x = Axis::logarithmic("value", Unit::Bytes);
+    let y = Axis::logarithmic("bytes of values a second", Unit::Bytes);
+    let mut lines = Lines::new("Values a second, by their size", x, y);
+    for operation in OPERATIONS {
+        let points = sized.iter().filter_map(|row| {
+            let rate = row.loads.of(operation).as_ref().ok()?.rate();
+            let bytes = row.value_bytes as f64;
+            Some((bytes, rate * bytes))
+        });
+        lines = lines.with(Series::new(tell::method(operation), points).style(Style::Dotted));
+    }
+    page.figure(
+        "values",
+        "Bytes of values a second, by their size",
+        lines.draw(),
+    );
+
+    page.section("By the number of keys");
+    let mut table = Table::new([
+        "keys",
+        "tables",
+        "fill",
+        "written over given",
+        "kept over live",
+        "resident",
+        "PUT",
+        "PUT, CPU",
+        "PUT, p99",
+        "GET",
+        "GET, CPU",
+        "GET, p99",
+    ]);
+    for row in stored {
+        let head = [
+            units::count(row.keys),
+            units::bytes(row.table_bytes),
+            units::seconds(row.fill_seconds),
+            text::ratio(row.write_amplification),
+            text::ratio(row.space_amplification),
+            units::bytes(row.resident_bytes as f64),
+        ];
+        let cells = OPERATIONS.map(|operation| cells(row.loads.of(operation), None));
+        table.row(head.into_iter().chain(cells.into_iter().flatten()));
+    }
+    page.table(&table);
+    tell::troubles(
+        page,
+        troubles(
+            stored
+                .iter()
+                .map(|row| (units::count(row.keys), &row.loads)),
+        ),
+    );
+    let x = Axis::logarithmic("keys", Unit::Count);
+    let y = Axis::linear("CPU time a request", Unit::Milliseconds);
+    let mut lines = Lines::new("CPU time a request, by the number of keys", x, y);
+    for operation in OPERATIONS {
+        let points = stored.iter().filter_map(|row| {
+            let cpu_us = row.loads.cpu_us(operation)?;
+            Some((row.keys as f64, cpu_us / 1e3))
+        });
+        lines = lines.with(Series::new(tell::method(operation), points).style(Style::Dotted));
+    }
+    page.figure(
+        "keys",
+        "CPU time a request, by the number of keys",
+        lines.draw(),
+    );
+
+    page.section("What it shows");
+    page.list(findings(sized, stored));
+    page.paragraph("The study has no figures of this kind.");
+    page.data("values", &sized);
+    page.data("keys", &stored);
+}
+
+/// Rate, bytes a second where the size of a value is given, CPU time and p99.
+fn cells(load: &Measured<Load>, value_bytes: Option<usize>) -> Vec<String> {
+    let load = load.as_ref().ok();
+    let rate = load.map(Load::rate);
+    let mut cells = vec![text::rate(rate)];
+    if let Some(bytes) = value_bytes {
+        let bytes = rate.unwrap_or(f64::NAN) * bytes as f64;
+        cells.push(format!("{}/s", units::bytes(bytes)));
+    }
+    cells.push(text::cpu(load.and_then(|load| load.cpu_us)));
+    cells.push(text::latency(load.and_then(|load| load.latency_ms(99.0))));
+    cells
+}
+
+fn troubles<'a>(
+    rows: impl Iterator<Item = (String, &'a Loads)>,
+) -> Vec<(String, &'a Measured<Load>)> {
+    rows.flat_map(|(name, loads)| {
+        OPERATIONS.map(|operation| {
+            let name = format!("{}, {name}", tell::method(operation));
+            (name, loads.of(operation))
+        })
+    })
+    .collect()
+}
+
+fn findings(sized: &[Sized], stored: &[Stored]) -> Vec<String> {
+    let mut found = Vec::new();
+    if let (Some(small), Some(large)) = (sized.first(), sized.last()) {
+        let times = large.value_bytes as f64 / small.value_bytes as f64;
+        for operation in OPERATIONS {
+            let (method, cpu) = (tell::method(operation), |row: &Sized| {
+                row.loads.cpu_us(operation)
+            });
+            if let Some(cost) = tell::ratio(cpu(large), cpu(small)) {
+                found.push(format!(
+                    "A {method} of {} costs {} times the CPU time of one of {}, for {} times \
+                     the bytes.",
+                    units::bytes(large.value_bytes as f64),
+                    text::ratio(cost),
+                    units::bytes(small.value_bytes as f64),
+                    text::ratio(times)
+                ));
+            }
+        }
+    }
+    if let (Some(few), Some(many)) = (stored.first(), stored.last()) {
+        let times = many.keys as f64 / few.keys as f64;
+        for operation in OPERATIONS {
+            let (method, cpu) = (tell::method(operation), |row: &Stored| {
+                row.loads.cpu_us(operation)
+            });
+            if let Some(cost) = tell::ratio(cpu(many), cpu(few)) {
+                found.push(format!(
+                    "With {} times the keys a {method} costs {} times the CPU time.",
+                    text::ratio(times),
+                    text::ratio(cost)
+                ));
+            }
+        }
+        found.push(format!(
+            "The process has {} of memory resident with {} of tables.",
+            units::bytes(many.resident_bytes as f64),
+            units::bytes(many.table_bytes)
+        ));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{holds, load, told};
+
+    fn loads(cpu_us: f64) -> Loads {
+        Loads {
+            put: Ok(load(1_000, 2.0, cpu_us)),
+            get: Ok(load(2_000, 1.0, cpu_us / 2.0)),
+        }
+    }
+
+    #[test]
+    fn costs_are_held_against_sizes_and_numbers() {
+        let sized = [(64, 10.0), (6_400, 25.0)].map(|(value_bytes, cpu_us)| Sized {
+            value_bytes,
+            loads: loads(cpu_us),
+        });
+        let mut stored = [(1_000, 10.0), (10_000, 12.0)].map(|(keys, cpu_us)| Stored {
+            keys,
+            fill_seconds: 1.0,
+            table_bytes: 1e6,
+            write_amplification: 2.5,
+            space_amplification: 1.1,
+            resident_bytes: 64 << 20,
+            loads: loads(cpu_us),
+        });
+        stored[0].loads.get = Err("no answer".to_owned());
+        let page = told(|page| describe(page, &sized, &stored));
+        holds(
+            &page,
+            &[
+                "A PUT of 6.25 KiB costs 2.50 times the CPU time of one of 64 B, for 100 times the bytes.",
+                "With 10.0 times the keys a PUT costs 1.20 times the CPU time.",
+                "- GET, 1,000: no answer",
+                "64.0 MiB of memory resident",
+                "| 10,000 ",
+            ],
+        );
+        assert!(!page.contains("times the keys a GET"), "{page}");
+    }
+}

@@ -1,0 +1,32 @@
+//! The experiments, each a file. They all have the same parts: `run` measures
+//! and hands over to functions that turn figures into tables, plots and
+//! sentences; those are tested on figures made by hand.
+
+mod durability;
+mod flush;
+mod growth;
+mod outage;
+mod overload;
+mod queue;
+mod range;
+mod replication;
+mod sharding;
+mod single;
+mod tables;
+
+use crate::Experiment;
+
+/// All of them, in the order in which they are best read.
+pub const EXPERIMENTS: &[Experiment] = &[
+    single::EXPERIMENT,
+    tables::EXPERIMENT,
+    queue::EXPERIMENT,
+    flush::EXPERIMENT,
+    durability::EXPERIMENT,
+    growth::EXPERIMENT,
+    sharding::EXPERIMENT,
+    replication::EXPERIMENT,
+    overload::EXPERIMENT,
+    outage::EXPERIMENT,
+    range::EXPERIMENT,
+];

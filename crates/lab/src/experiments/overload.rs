@@ -1,0 +1,362 @@
+//! More than the nodes can do.
+
+use crate::context::Context;
+use crate::measure::{self, Load, Measured};
+use crate::nodes::{Cluster, Layout};
+use crate::page::{Page, Table, text};
+use crate::tell::{self, Beside, Better};
+use crate::{Error, Experiment};
+use load::plan::{Operation, Plan};
+use load::report::plot::{self, Axis, Lines, Series, Style};
+use load::report::units::{self, Unit};
+use serde::Serialize;
+
+/// What is asked, as multiples of the breaking point.
+const MULTIPLES: [f64; 7] = [0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0];
+/// Over how many connections.
+const CONNECTIONS: [usize; 2] = [64, 4096];
+/// From this multiple on a node is overloaded.
+const OVERLOADED: f64 = 1.5;
+
+/// What the study's nodes were asked, a second: without admission control they
+/// collapsed, with it they held it.
+const STUDY_RATE: f64 = 20_000.0;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "overload",
+    title: "Overload",
+    question: "What is left of the throughput when a node, or a cluster, is asked for up to five \
+               times what it can do?",
+    method: &[
+        "One node, and three nodes with `ack=2`, `from=3`, with `--durability os` and \
+         `PUT` of 64-byte values. Each is searched for its breaking point over 64 connections. \
+         Then it is asked for multiples of that at a constant rate, over 64 connections and over \
+         4,096. Of the three nodes all are asked.",
+        "With 64 connections no more than 64 requests can be under way, whatever the rate: what \
+         is due waits in the generator, which a real crowd of clients would not do. With 4,096 \
+         the nodes themselves have to refuse. Only requests answered with success count as \
+         achieved. Latency counts from when a request was due, so beyond the breaking point it \
+         is that of the generator's own queue; beside it stands the mean that the nodes measured \
+         themselves, from the head of a request to the head of its answer, refusals included. \
+         The generator is on the same cores, and takes more of them the more it asks.",
+    ],
+    run,
+};
+
+/// Nodes that were overloaded.
+#[derive(Debug, Serialize)]
+struct Setup {
+    nodes: usize,
+    breaking_point: f64,
+    rows: Vec<Row>,
+}
+
+/// A rate that was asked.
+#[derive(Debug, Serialize)]
+struct Row {
+    connections: usize,
+    multiple: f64,
+    load: Measured<Load>,
+    /// Mean time that the nodes had a request, in milliseconds.
+    served_ms: Option<f64>,
+}
+
+fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
+    let setups = [setup(context, 1)?, setup(context, 3)?];
+    describe(page, &setups);
+    Ok(())
+}
+
+fn setup(context: &Context<'_>, nodes: usize) -> Result<Setup, Error> {
+    context.tell(&format!("{nodes} to be overloaded"));
+    let cluster = Cluster::start(
+        context,
+        Layout {
+            nodes,
+            memory: "1GiB",
+            options: &["--durability", "os"],
+        },
+    )?;
+    let mut plan = measure::plan(context, &cluster, Operation::Put);
+    plan.replicas = (nodes > 1).then_some((2, 3));
+    let capacity = measure::capacity(context, &cluster, &plan)?.map_err(Error::Load)?;
+    let breaking_point = match capacity.rate() {
+        // A machine on which no rate holds can still be overloaded.
+        0.0 => capacity.saturated.rate(),
+        rate => rate,
+    };
+    let mut rows = Vec::new();
+    for connections in context.effort().pick([8, 64], CONNECTIONS, CONNECTIONS) {
+        for multiple in MULTIPLES {
+            context.tell(&format!("{multiple} times, over {connections}"));
+            let plan = Plan {
+                connections,
+                rate: measure::share_of(breaking_point, multiple),
+                seconds: context.effort().pick(0.5, 4.0, 15.0),
+                warmup_seconds: context.effort().pick(0.2, 1.0, 2.0),
+                ..plan.clone()
+            };
+            rows.push(row(context, &cluster, &plan, multiple)?);
+        }
+    }
+    Ok(Setup {
+        nodes,
+        breaking_point,
+        rows,
+    })
+}
+
+fn row(context: &Context<'_>, cluster: &Cluster, plan: &Plan, multiple: f64) -> Result<Row, Error> {
+    let before = served(cluster)?;
+    let load = measure::run(context, cluster, plan)?;
+    let after = served(cluster)?;
+    let served_ms = tell::ratio(Some((after.0 - before.0) * 1e3), Some(after.1 - before.1));
+    Ok(Row {
+        connections: plan.connections,
+        multiple,
+        load,
+        served_ms,
+    })
+}
+
+/// Seconds that the nodes had puts, and how many puts those were.
+fn served(cluster: &Cluster) -> Result<(f64, f64), Error> {
+    let mut sums = (0.0, 0.0);
+    for node in &cluster.nodes {
+        let metrics = node.metrics()?;
+        let put = "method=\"PUT\"";
+        sums.0 += metrics.sum("kvorum_request_seconds_sum", put);
+        sums.1 += metrics.sum("kvorum_request_seconds_count", put);
+    }
+    Ok(sums)
+}
+
+impl Setup {
+    fn name(&self) -> String {
+        match self.nodes {
+            1 => "One node".to_owned(),
+            nodes => format!("{nodes} nodes, 2/3"),
+        }
+    }
+
+    /// The numbers of connections, in the order of the rows.
+    fn connections(&self) -> Vec<usize> {
+        let mut all: Vec<usize> = self.rows.iter().map(|row| row.connections).collect();
+        all.dedup();
+        all
+    }
+
+    fn over(&self, connections: usize) -> impl Iterator<Item = &Row> {
+        let rows = self.rows.iter();
+        rows.filter(move |row| row.connections == connections)
+    }
+
+    /// The least that was achieved while overloaded, as a share of the best
+    /// that was achieved over as many connections, and at which multiple.
+    fn kept(&self, connections: usize) -> Option<(f64, f64)> {
+        let best = self
+            .over(connections)
+            .filter_map(Row::rate)
+            .reduce(f64::max)
+            .filter(|best| *best > 0.0)?;
+        let overloaded = self
+            .over(connections)
+            .filter(|row| row.multiple >= OVERLOADED);
+        overloaded
+            .filter_map(|row| Some((row.rate()? / best, row.multiple)))
+            .min_by(|one, other| one.0.total_cmp(&other.0))
+    }
+}
+
+impl Row {
+    fn rate(&self) -> Option<f64> {
+        Some(self.load.as_ref().ok()?.rate())
+    }
+
+    fn failed(&self, kind: &str) -> u64 {
+        let load = self.load.as_ref().ok();
+        load.and_then(|load| load.run.failed.get(kind).copied())
+            .unwrap_or(0)
+    }
+}
+
+fn describe(page: &mut Page, setups: &[Setup]) {
+    for setup in setups {
+        page.section(&setup.name());
+        page.paragraph(&format!(
+            "Breaking point: {}.",
+            units::rate(setup.breaking_point)
+        ));
+        let mut table = Table::new([
+            "asked",
+            "connections",
+            "asked a second",
+            "achieved",
+            "refused (503)",
+            "other failures",
+            "p50",
+            "p99",
+            "mean at the node",
+        ]);
+        for row in &setup.rows {
+            let mut cells = vec![
+                format!("{} times", row.multiple),
+                units::count(row.connections as u64),
+            ];
+            if let Ok(load) = &row.load {
+                let refused = row.failed("503");
+                cells.extend([
+                    text::asked(&load.run),
+                    units::rate(load.rate()),
+                    units::count(refused),
+                    units::count(load.run.failures().saturating_sub(refused)),
+                    text::latency(load.latency_ms(50.0)),
+                    text::latency(load.latency_ms(99.0)),
+                    text::latency(row.served_ms),
+                ]);
+            }
+            table.row(cells);
+        }
+        page.table(&table);
+        let named = setup.rows.iter().map(|row| {
+            let name = format!("{} times, {} connections", row.multiple, row.connections);
+            (name, &row.load)
+        });
+        tell::troubles(page, named);
+        let curves: Vec<(String, Vec<(f64, f64)>)> = setup
+            .connections()
+            .into_iter()
+            .map(|connections| {
+                let points = setup
+                    .over(connections)
+                    .filter_map(|row| Some((row.multiple * setup.breaking_point, row.rate()?)));
+                let name = format!("{} connections", units::count(connections as u64));
+                (name, points.collect())
+            })
+            .collect();
+        let title = format!("{}: achieved against asked", setup.name());
+        let svg = plot::achieved_against_asked(&title, &curves);
+        page.figure(&format!("achieved-{}", setup.nodes), &title, svg);
+        let x = Axis::linear("times the breaking point", Unit::Count);
+        let y = Axis::logarithmic("mean at the node", Unit::Milliseconds);
+        let title = format!("{}: how long the nodes have a request", setup.name());
+        let mut lines = Lines::new(&*title, x, y);
+        for connections in setup.connections() {
+            let points = setup
+                .over(connections)
+                .filter_map(|row| Some((row.multiple, row.served_ms?)));
+            let name = format!("{} connections", units::count(connections as u64));
+            lines = lines.with(Series::new(name, points).style(Style::Dotted));
+        }
+        page.figure(&format!("served-{}", setup.nodes), &title, lines.draw());
+    }
+    page.section("What it shows");
+    page.list(findings(setups));
+    let kept = setups
+        .iter()
+        .find(|setup| setup.nodes > 1)
+        .and_then(|setup| Some(setup.kept(*setup.connections().first()?)?.0));
+    tell::beside_the_study(
+        page,
+        &[Beside {
+            what: "three nodes: achieved under the worst overload over 64 connections, over the \
+                   best achieved (the study's with admission control)"
+                .to_owned(),
+            study: format!("{0} / {0}", units::rate(STUDY_RATE)),
+            study_ratio: 1.0,
+            ours: kept.map_or_else(|| units::NONE.to_owned(), text::percent),
+            our_ratio: kept,
+            better: Better::Greater,
+        }],
+    );
+    page.data("runs", &setups);
+}
+
+fn findings(setups: &[Setup]) -> Vec<String> {
+    let mut found = Vec::new();
+    for setup in setups {
+        for connections in setup.connections() {
+            if let Some((kept, multiple)) = setup.kept(connections) {
+                found.push(format!(
+                    "{}, {} connections: from {OVERLOADED} times the breaking point on it does at \
+                     least {} of its best, the least at {multiple} times. {}",
+                    setup.name(),
+                    units::count(connections as u64),
+                    text::percent(kept),
+                    if kept >= 0.8 {
+                        "It refuses what it cannot do before it has cost anything."
+                    } else {
+                        "That is less than the 80% that it aims at: refusing, and the generator, \
+                         take the cores from the work."
+                    }
+                ));
+            }
+        }
+    }
+    found.push(
+        "In the study, nodes without admission control collapsed at 20,000 requests a second, and \
+         held them with it."
+            .to_owned(),
+    );
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::load;
+
+    fn setup(achieved: &[(usize, f64, u64)]) -> Setup {
+        let rows = achieved
+            .iter()
+            .map(|(connections, multiple, succeeded)| Row {
+                connections: *connections,
+                multiple: *multiple,
+                load: Ok(load(*succeeded, 5.0, 10.0)),
+                served_ms: Some(1.0),
+            });
+        Setup {
+            nodes: 1,
+            breaking_point: 1000.0,
+            rows: rows.collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_the_least_of_the_overloaded_over_the_best() {
+        let setup = setup(&[
+            (64, 0.5, 500),
+            (64, 1.0, 1000),
+            (64, 3.0, 900),
+            (64, 5.0, 950),
+            (4096, 1.0, 800),
+            (4096, 3.0, 240),
+        ]);
+        assert_eq!(setup.kept(64), Some((0.9, 3.0)));
+        assert_eq!(setup.kept(4096), Some((0.3, 3.0)));
+        let found = findings(&[setup]);
+        assert!(found[0].contains("at least 90%"), "{}", found[0]);
+        assert!(
+            found[0].contains("refuses what it cannot do"),
+            "{}",
+            found[0]
+        );
+        assert!(found[1].contains("at least 30%"), "{}", found[1]);
+        assert!(found[1].contains("less than the 80%"), "{}", found[1]);
+    }
+
+    #[test]
+    fn a_row_that_was_not_measured_is_told_and_does_not_count() {
+        let mut setup = setup(&[(64, 1.0, 1000), (64, 3.0, 900)]);
+        setup.rows[1].load = Err("cannot connect".to_owned());
+        assert_eq!(setup.kept(64), None);
+        let mut page = Page::new("overload", "Overload");
+        describe(&mut page, &[setup]);
+        let told = page.markdown();
+        assert!(
+            told.contains("3 times, 64 connections: cannot connect"),
+            "{told}"
+        );
+        assert!(told.contains("not measured"), "{told}");
+    }
+}

@@ -1,0 +1,381 @@
+//! How many workers, and how long a queue.
+
+use crate::context::Context;
+use crate::measure::{self, Load, Measured};
+use crate::nodes::{Cluster, Layout};
+use crate::page::{Page, Table, text};
+use crate::profile::{self, Kind, Profile};
+use crate::tell::{self, Beside, Better};
+use crate::{Error, Experiment};
+use load::plan::{Operation, Plan, Rate, Size};
+use load::report::plot::{Axis, Lines, Series, Style};
+use load::report::units::{self, Unit};
+use serde::Serialize;
+
+/// The study's p99 with its best pool of workers, in milliseconds.
+const STUDY_POOL_BEST_MS: f64 = 13.5;
+/// With its worst, of 64 threads.
+const STUDY_POOL_WORST_MS: f64 = 756.0;
+/// The study's p99 with its best queue.
+const STUDY_QUEUE_BEST_MS: f64 = 9.0;
+/// With its worst ones, of 32 and 512 places.
+const STUDY_QUEUE_WORST_MS: f64 = 3_600.0;
+
+/// Threads that serve connections.
+const THREADS: [&str; 6] = ["1", "2", "4", "8", "16", "64"];
+/// Requests that may wait, where few are worked on.
+const QUEUES: [&str; 6] = ["0", "32", "64", "128", "256", "512"];
+/// How many are worked on then: fewer than there are connections.
+const IN_FLIGHT: &str = "16";
+/// Threads for reads that go to the disk.
+const READ_THREADS: [&str; 5] = ["1", "2", "8", "32", "64"];
+
+/// What was asked of the nodes, as a share of the breaking point of the default.
+const SHARE: f64 = 0.7;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "queue",
+    title: "Workers and queues",
+    question: "Which numbers of workers and which lengths of queues collapse under load, and \
+               which do not matter?",
+    method: &[
+        "The study's server handed each request to a pool of threads through a queue; both sizes \
+         decided whether it kept up. Here a request is served by the thread that read it, one a \
+         core (`--threads`); admission lets a number of requests be worked on \
+         (`--requests-in-flight-max`) and a number more wait (`--requests-queued-max`); only a \
+         read that misses the cache goes to a pool (`--read-threads`).",
+        "`PUT` of 64-byte values with `--durability os` over 64 connections, at 70% of the \
+         breaking point of a node with its defaults, on a fresh node for each row. For the \
+         queues only 16 requests are worked on at a time, so that with 64 connections there is \
+         something to queue. For the read pool the node has 128 MiB of memory and 300 MB of data, \
+         and is read in a closed loop.",
+    ],
+    run,
+};
+
+/// A row of one of the tables.
+#[derive(Debug, Serialize)]
+struct Row {
+    size: &'static str,
+    load: Measured<Load>,
+}
+
+fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
+    context.tell("the defaults");
+    let defaults = cluster(context, &[])?;
+    let plan = measure::plan(context, &defaults, Operation::Put);
+    let capacity = measure::capacity(context, &defaults, &plan)?.map_err(Error::Load)?;
+    let plan = Plan {
+        rate: measure::share_of(capacity.rate(), SHARE),
+        seconds: context.effort().pick(0.5, 4.0, 15.0),
+        ..plan
+    };
+    let profile = profile::under_load(context, &defaults.nodes[0], &plan, Kind::Lock)?;
+    drop(defaults);
+    let sizes = |list: &[&'static str]| -> Vec<&'static str> {
+        let first = context.effort().pick(2, list.len(), list.len());
+        list.iter().copied().take(first).collect()
+    };
+
+    let mut threads = Vec::new();
+    for size in sizes(&THREADS) {
+        threads.push(row(context, &plan, size, &["--threads", size])?);
+    }
+    let mut queues = Vec::new();
+    for size in sizes(&QUEUES) {
+        let options = [
+            "--requests-in-flight-max",
+            IN_FLIGHT,
+            "--requests-queued-max",
+            size,
+        ];
+        queues.push(row(context, &plan, size, &options)?);
+    }
+    let reads = reads(context, &sizes(&READ_THREADS))?;
+    describe(page, &threads, &queues, &reads, &profile);
+    Ok(())
+}
+
+fn cluster(context: &Context<'_>, options: &[&str]) -> Result<Cluster, Error> {
+    Cluster::start(
+        context,
+        Layout {
+            nodes: 1,
+            memory: "1GiB",
+            options: &[&["--durability", "os"], options].concat(),
+        },
+    )
+}
+
+fn row(
+    context: &Context<'_>,
+    plan: &Plan,
+    size: &'static str,
+    options: &[&str],
+) -> Result<Row, Error> {
+    context.tell(&options.join(" "));
+    let cluster = cluster(context, options)?;
+    let plan = Plan {
+        targets: cluster.targets(),
+        ..plan.clone()
+    };
+    let load = measure::run(context, &cluster, &plan)?;
+    Ok(Row { size, load })
+}
+
+/// Reads of a node whose data does not fit into its cache, with more and more
+/// threads for them.
+fn reads(context: &Context<'_>, sizes: &[&'static str]) -> Result<Vec<Row>, Error> {
+    let mut cluster = Cluster::start(
+        context,
+        Layout {
+            nodes: 1,
+            memory: "128MiB",
+            options: &["--durability", "os"],
+        },
+    )?;
+    let plan = Plan {
+        keys: context.effort().pick(1_000, 300_000, 300_000),
+        value_bytes: Size::Fixed(1024),
+        rate: Rate::Max,
+        seconds: context.effort().pick(0.5, 4.0, 15.0),
+        ..measure::plan(context, &cluster, Operation::Get)
+    };
+    measure::fill(context, &plan)?;
+    let mut rows = Vec::new();
+    for size in sizes {
+        context.tell(&format!("--read-threads {size}"));
+        let node = &mut cluster.nodes[0];
+        node.stop(context)?;
+        node.set_option("--read-threads", size);
+        node.start()?;
+        node.until_up(context)?;
+        let load = measure::run(context, &cluster, &plan)?;
+        rows.push(Row { size, load });
+    }
+    Ok(rows)
+}
+
+fn describe(
+    page: &mut Page,
+    threads: &[Row],
+    queues: &[Row],
+    reads: &[Row],
+    profile: &Measured<Profile>,
+) {
+    page.section("Threads that serve connections");
+    rows(page, "threads", threads);
+    page.section("Places in the queue");
+    page.paragraph(&format!(
+        "Of 64 connections {IN_FLIGHT} requests are worked on at a time."
+    ));
+    rows(page, "places", queues);
+    page.section("Threads that read from the disk");
+    rows(page, "read threads", reads);
+
+    let x = Axis::logarithmic("threads or places", Unit::Count);
+    let y = Axis::logarithmic("p99", Unit::Milliseconds);
+    let mut lines = Lines::new("p99 by the size of pools and queues", x, y);
+    for (name, list) in [
+        ("threads", threads),
+        ("places in the queue", queues),
+        ("read threads", reads),
+    ] {
+        let points = list.iter().filter_map(|row| {
+            let size: f64 = row.size.parse().ok()?;
+            Some((size, row.p99_ms()?))
+        });
+        lines = lines.with(Series::new(name, points).style(Style::Dotted));
+    }
+    page.figure("sizes", "p99 by the size of pools and queues", lines.draw());
+
+    page.section("Where it waits");
+    tell::profile(
+        page,
+        "put-lock",
+        "PUT with the defaults: time waited",
+        profile,
+        &[],
+    );
+
+    page.section("What it shows");
+    page.list(findings(threads, queues, reads));
+    let rows = [
+        (
+            "the pool of workers",
+            threads,
+            STUDY_POOL_WORST_MS,
+            STUDY_POOL_BEST_MS,
+        ),
+        (
+            "the queue",
+            queues,
+            STUDY_QUEUE_WORST_MS,
+            STUDY_QUEUE_BEST_MS,
+        ),
+    ];
+    let rows = rows.map(|(what, list, worst, best)| {
+        let (our_worst, our_best) = (extreme(list, f64::max), extreme(list, f64::min));
+        Beside {
+            what: format!("p99 with the worst size of {what}, over the best"),
+            study: format!("{} / {}", units::latency(worst), units::latency(best)),
+            study_ratio: worst / best,
+            ours: format!("{} / {}", text::latency(our_worst), text::latency(our_best)),
+            our_ratio: tell::ratio(our_worst, our_best),
+            better: Better::Smaller,
+        }
+    });
+    tell::beside_the_study(page, &rows);
+    page.data("threads", &threads);
+    page.data("queues", &queues);
+    page.data("reads", &reads);
+}
+
+impl Row {
+    fn p99_ms(&self) -> Option<f64> {
+        self.load.as_ref().ok()?.latency_ms(99.0)
+    }
+
+    fn rate(&self) -> Option<f64> {
+        Some(self.load.as_ref().ok()?.rate())
+    }
+
+    fn refused(&self) -> u64 {
+        let failed = self.load.as_ref().ok().map(|load| &load.run.failed);
+        failed
+            .and_then(|failed| failed.get("503").copied())
+            .unwrap_or(0)
+    }
+}
+
+fn rows(page: &mut Page, first: &str, list: &[Row]) {
+    let head = [first, "asked", "achieved", "refused", "CPU a request"];
+    let mut table = Table::new(head.into_iter().chain(tell::LATENCY_HEAD));
+    for row in list {
+        let mut cells = vec![row.size.to_owned()];
+        if let Ok(load) = &row.load {
+            cells.extend([
+                text::asked(&load.run),
+                units::rate(load.rate()),
+                units::count(row.refused()),
+                text::cpu(load.cpu_us),
+            ]);
+        }
+        cells.resize(head.len(), units::NONE.to_owned());
+        table.row(cells.into_iter().chain(tell::latency_cells(&row.load)));
+    }
+    page.table(&table);
+    let named = list
+        .iter()
+        .map(|row| (format!("{first} {}", row.size), &row.load));
+    tell::troubles(page, named);
+}
+
+/// The greatest or the least p99 of a list.
+fn extreme(list: &[Row], of: fn(f64, f64) -> f64) -> Option<f64> {
+    list.iter().filter_map(Row::p99_ms).reduce(of)
+}
+
+fn findings(threads: &[Row], queues: &[Row], reads: &[Row]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (what, list, why) in [
+        (
+            "threads that serve connections",
+            threads,
+            "A thread serves its own connections and hands nothing over, so more threads than \
+             cores only take turns.",
+        ),
+        (
+            "places in the queue",
+            queues,
+            "A request that finds no place is answered 503 at once; one that does waits for no \
+             thread to wake, so a queue is only as long as the work before it.",
+        ),
+    ] {
+        let (worst, best) = (extreme(list, f64::max), extreme(list, f64::min));
+        if let Some(times) = tell::ratio(worst, best) {
+            let least = list.iter().filter_map(Row::rate).reduce(f64::min);
+            let most = list.iter().filter_map(Row::rate).reduce(f64::max);
+            let kept = tell::ratio(least, most).unwrap_or(0.0);
+            found.push(format!(
+                "Of the numbers of {what} the worst has {} times the p99 of the best, and \
+                 achieves at least {} of what the best does. {}",
+                text::ratio(times),
+                text::percent(kept),
+                if times < 5.0 && kept > 0.95 {
+                    why
+                } else {
+                    "So the number matters."
+                }
+            ));
+        }
+    }
+    let refused: u64 = queues.iter().map(Row::refused).sum();
+    found.push(match refused {
+        0 => "No queue was too short for this load: nothing was refused.".to_owned(),
+        some => format!(
+            "{} requests were refused, most of them with {} places.",
+            units::count(some),
+            queues
+                .iter()
+                .max_by_key(|row| row.refused())
+                .map_or("no", |row| row.size)
+        ),
+    });
+    let rate = |size: &str| reads.iter().find(|row| row.size == size)?.rate();
+    if let (Some(first), Some(last)) = (reads.first(), reads.last())
+        && let Some(times) = tell::ratio(rate(last.size), rate(first.size))
+    {
+        found.push(format!(
+            "{} threads for reads from the disk get {} times as much read as {}.",
+            last.size,
+            text::ratio(times),
+            first.size
+        ));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{holds, load, told};
+
+    fn rows(figures: &[(&'static str, u64, f64)]) -> Vec<Row> {
+        let rows = figures.iter().map(|(size, succeeded, p99_ms)| Row {
+            size,
+            load: Ok(load(*succeeded, *p99_ms, 10.0)),
+        });
+        rows.collect()
+    }
+
+    fn no_profile() -> Measured<Profile> {
+        Err("none was asked for".to_owned())
+    }
+
+    #[test]
+    fn sizes_that_do_not_matter_are_told_from_those_that_collapse() {
+        let alike = rows(&[("1", 1_000, 2.0), ("64", 990, 3.0)]);
+        let mut collapsed = rows(&[("0", 300, 90.0), ("64", 1_000, 3.0)]);
+        if let Ok(load) = &mut collapsed[0].load {
+            load.run.failed.insert("503".to_owned(), 700);
+        }
+        let reads = rows(&[("1", 100, 9.0), ("8", 400, 2.0)]);
+        holds(
+            &told(|page| describe(page, &alike, &collapsed, &reads, &no_profile())),
+            &[
+                "threads that serve connections the worst has 1.50 times the p99 of the best, and \
+                 achieves at least 99% of what the best does. A thread serves",
+                "places in the queue the worst has 30.0 times the p99 of the best, and achieves at \
+                 least 30% of what the best does. So the number matters.",
+                "700 requests were refused, most of them with 0 places.",
+                "8 threads for reads from the disk get 4.00 times as much read as 1.",
+                "90.0 ms / 3.00 ms",
+            ],
+        );
+        holds(
+            &told(|page| describe(page, &alike, &alike, &[], &no_profile())),
+            &["nothing was refused"],
+        );
+    }
+}

@@ -1,0 +1,388 @@
+//! A range over more data than the node has memory.
+
+use crate::context::Context;
+use crate::measure::{self, Load, Measured};
+use crate::nodes::{Cluster, Layout, Node};
+use crate::page::{Page, Table, text};
+use crate::profile::{self, Kind, Part, Profile};
+use crate::tell::{self, Beside, Better};
+use crate::{Error, Experiment, http};
+use load::plan::{KeyChoice, Operation, Plan, Rate, Size};
+use load::report::plot::{Axis, Lines, Series};
+use load::report::units::{self, Unit};
+use serde::Serialize;
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The memory of the node: the least that one can have.
+const MEMORY: &str = "128MiB";
+/// The same in bytes.
+const MEMORY_BYTES: usize = 128 << 20;
+/// How many times as much data it has.
+const DATA_TIMES: usize = 8;
+/// The bytes of a value, and of a key.
+const VALUE_BYTES: usize = 1024;
+const KEY_BYTES: usize = 16;
+/// An entity of the stream: the key, a line end, the value.
+const ENTITY_BYTES: u64 = (KEY_BYTES + 1 + VALUE_BYTES) as u64;
+
+/// The study's range: so many entities a request, so many requests a second.
+const STUDY_LIMIT: u64 = 10_000;
+const STUDY_REQUESTS: f64 = 100.0;
+
+/// How long the whole stream may take.
+const STREAM_PATIENCE: Duration = Duration::from_secs(600);
+/// How often the node's memory is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "range",
+    title: "A range larger than memory",
+    question: "How fast does one client read a set that is eight times as large as the node's \
+               memory, and how much memory does the node take meanwhile?",
+    method: &[
+        "A node with `--memory 128MiB` and `--durability os` is filled with 1 GiB of 1 KiB values \
+         that cannot be compressed. Then one HTTP client asks for all of it with a single \
+         `GET /v0/entities?start=%00` and reads as fast as it comes, as one `curl` would. The \
+         resident memory of the node is looked at every 50 ms.",
+        "Then one connection asks for ranges of 10,000 entities from random keys, one after \
+         another, as the study did.",
+    ],
+    run,
+};
+
+/// A look at the node's memory.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Look {
+    at_seconds: f64,
+    resident_bytes: u64,
+}
+
+/// The whole set, read at once.
+#[derive(Debug, Serialize)]
+struct Stream {
+    bytes: u64,
+    seconds: f64,
+    looks: Vec<Look>,
+}
+
+/// What was measured.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    keys: u64,
+    /// The most memory that was resident when the data had been written.
+    filled_bytes_max: u64,
+    /// The most when all was over.
+    resident_bytes_max: u64,
+    stream: Measured<Stream>,
+    ranges: Measured<Load>,
+}
+
+fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
+    let cluster = Cluster::start(
+        context,
+        Layout {
+            nodes: 1,
+            memory: MEMORY,
+            options: &["--durability", "os"],
+        },
+    )?;
+    let node = &cluster.nodes[0];
+    let all = (MEMORY_BYTES * DATA_TIMES / VALUE_BYTES) as u64;
+    let plan = Plan {
+        keys: context.effort().pick(2_000, all, all),
+        key_bytes: Size::Fixed(KEY_BYTES),
+        value_bytes: Size::Fixed(VALUE_BYTES),
+        ..measure::plan(context, &cluster, Operation::Put)
+    };
+    measure::fill(context, &plan)?;
+    let filled_bytes_max = node.usage().resident_bytes_max;
+    context.tell("streams all of it");
+    let stream = stream(context, node)?;
+    context.tell("ranges of 10,000");
+    let plan = Plan {
+        operations: vec![(Operation::Range, 1.0)],
+        range_limit: context.effort().pick(100, STUDY_LIMIT, STUDY_LIMIT),
+        key_choice: KeyChoice::Uniform,
+        connections: 1,
+        rate: Rate::Max,
+        seconds: context.effort().pick(0.5, 8.0, 30.0),
+        ..plan
+    };
+    let ranges = measure::run(context, &cluster, &plan)?;
+    let profile = profile::under_load(context, node, &plan, Kind::Cpu)?;
+    let outcome = Outcome {
+        keys: plan.keys,
+        filled_bytes_max,
+        resident_bytes_max: node.usage().resident_bytes_max,
+        stream,
+        ranges,
+    };
+    describe(page, &outcome, &profile);
+    Ok(())
+}
+
+/// Reads the whole set while another thread looks at the node's memory.
+fn stream(context: &Context<'_>, node: &Node) -> Result<Measured<Stream>, Error> {
+    let is_over = AtomicBool::new(false);
+    let begin = Instant::now();
+    let (read, looks) = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut looks = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                looks.push(Look {
+                    at_seconds: begin.elapsed().as_secs_f64(),
+                    resident_bytes: node.usage().resident_bytes,
+                });
+                std::thread::sleep(LOOK_INTERVAL);
+            }
+            looks
+        });
+        let read = read_all(context, node);
+        is_over.store(true, Ordering::Relaxed);
+        // A thread that panicked has seen nothing.
+        (read, looking.join().unwrap_or_default())
+    });
+    match read {
+        Ok(bytes) => Ok(Ok(Stream {
+            bytes,
+            seconds: begin.elapsed().as_secs_f64(),
+            looks,
+        })),
+        Err(Error::Stopped) => Err(Error::Stopped),
+        Err(error) => Ok(Err(error.to_string())),
+    }
+}
+
+/// Reads the whole set and gives its bytes.
+fn read_all(context: &Context<'_>, node: &Node) -> Result<u64, Error> {
+    let url = format!("{}/v0/entities?start=%00", node.url());
+    let mut body = http::stream(&url, STREAM_PATIENCE)?;
+    let mut buffer = vec![0; 256 << 10];
+    let mut bytes = 0;
+    loop {
+        context.go_on()?;
+        match body.read(&mut buffer) {
+            Ok(0) => return Ok(bytes),
+            Ok(read) => bytes += read as u64,
+            Err(error) => return Err(Error::http(&*url, error)),
+        }
+    }
+}
+
+impl Stream {
+    fn entities(&self) -> u64 {
+        self.bytes / ENTITY_BYTES
+    }
+
+    fn entities_per_second(&self) -> f64 {
+        self.entities() as f64 / self.seconds.max(f64::MIN_POSITIVE)
+    }
+
+    fn resident_bytes_max(&self) -> Option<u64> {
+        self.looks.iter().map(|look| look.resident_bytes).max()
+    }
+}
+
+fn entities_per_second(load: &Load) -> f64 {
+    load.run.entities as f64 / load.run.measured_seconds.max(f64::MIN_POSITIVE)
+}
+
+fn describe(page: &mut Page, outcome: &Outcome, profile: &Measured<Profile>) {
+    page.section("Measured");
+    let mut table = Table::new(["what", "figure"]);
+    let size = |bytes: u64| units::bytes(bytes as f64);
+    table.row([
+        "entities in the store".to_owned(),
+        units::count(outcome.keys),
+    ]);
+    table.row(["`--memory`".to_owned(), size(MEMORY_BYTES as u64)]);
+    table.row([
+        "most memory resident while it was filled".to_owned(),
+        size(outcome.filled_bytes_max),
+    ]);
+    if let Ok(stream) = &outcome.stream {
+        table.row(["one stream: bytes".to_owned(), size(stream.bytes)]);
+        table.row([
+            "one stream: time".to_owned(),
+            units::seconds(stream.seconds),
+        ]);
+        table.row([
+            "one stream: entities a second".to_owned(),
+            units::rate(stream.entities_per_second()),
+        ]);
+        table.row([
+            "one stream: bytes a second".to_owned(),
+            format!("{}/s", units::bytes(stream.bytes as f64 / stream.seconds)),
+        ]);
+        table.row([
+            "one stream: most memory resident".to_owned(),
+            size(stream.resident_bytes_max().unwrap_or(0)),
+        ]);
+    }
+    if let Ok(ranges) = &outcome.ranges {
+        table.row([
+            "ranges of 10,000: requests".to_owned(),
+            units::rate(ranges.rate()),
+        ]);
+        table.row([
+            "ranges of 10,000: entities".to_owned(),
+            units::rate(entities_per_second(ranges)),
+        ]);
+        table.row([
+            "ranges of 10,000: p99".to_owned(),
+            text::latency(ranges.latency_ms(99.0)),
+        ]);
+        table.row([
+            "ranges of 10,000: CPU time an entity".to_owned(),
+            text::cpu(tell::ratio(
+                ranges
+                    .cpu_us
+                    .map(|cpu_us| cpu_us * ranges.run.succeeded as f64),
+                Some(ranges.run.entities as f64),
+            )),
+        ]);
+    }
+    page.table(&table);
+    tell::troubles(page, [("one stream".to_owned(), &outcome.stream)]);
+    tell::troubles(page, [("ranges of 10,000".to_owned(), &outcome.ranges)]);
+    if let Ok(stream) = &outcome.stream {
+        let points = stream
+            .looks
+            .iter()
+            .map(|look| (look.at_seconds, look.resident_bytes as f64));
+        let svg = Lines::new(
+            "Resident memory of the node while one client reads it all",
+            Axis::linear("time", Unit::Seconds),
+            Axis::linear("resident", Unit::Bytes),
+        )
+        .with(Series::new("resident memory", points))
+        .level(MEMORY_BYTES as f64, "--memory")
+        .draw();
+        page.figure(
+            "memory",
+            "Resident memory of the node during the stream",
+            svg,
+        );
+    }
+
+    page.section("Where it goes");
+    tell::profile(page, "range-cpu", "Ranges: CPU time", profile, PARTS);
+
+    page.section("What it shows");
+    page.list(findings(outcome));
+    let ranges = outcome.ranges.as_ref().ok();
+    tell::beside_the_study(
+        page,
+        &[Beside {
+            what: "entities a second in ranges of 10,000, over the study's (another machine, so \
+                   only its order of magnitude says something)"
+                .to_owned(),
+            study: units::rate(STUDY_REQUESTS * STUDY_LIMIT as f64),
+            study_ratio: 1.0,
+            ours: text::rate(ranges.map(entities_per_second)),
+            our_ratio: tell::ratio(
+                ranges.map(entities_per_second),
+                Some(STUDY_REQUESTS * STUDY_LIMIT as f64),
+            ),
+            better: Better::Greater,
+        }],
+    );
+    page.data("run", outcome);
+}
+
+/// Parts of the store whose share of a profile is told.
+const PARTS: &[Part] = &[
+    Part::named("data blocks", &["table::block"]),
+    Part::named("merging", &["merge"]),
+    Part::named("decompression", &["lz4_flex"]),
+    Part::named("checksums", &["crc32c"]),
+    Part::named("HTTP", &["hyper::", "node::http"]),
+];
+
+fn findings(outcome: &Outcome) -> Vec<String> {
+    let mut found = Vec::new();
+    let Ok(stream) = &outcome.stream else {
+        return found;
+    };
+    let entities = stream.entities();
+    found.push(
+        if entities == outcome.keys && stream.bytes.is_multiple_of(ENTITY_BYTES) {
+            format!(
+                "The stream held each of the {} entities.",
+                units::count(entities)
+            )
+        } else {
+            format!(
+                "The stream held {} of {} entities: it is not whole.",
+                units::count(entities),
+                units::count(outcome.keys)
+            )
+        },
+    );
+    if let Some(most) = stream.resident_bytes_max() {
+        found.push(format!(
+            "While {} went by, the node had at most {} of memory resident, {} of `--memory`.",
+            units::bytes(stream.bytes as f64),
+            units::bytes(most as f64),
+            text::percent(most as f64 / MEMORY_BYTES as f64)
+        ));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(bytes: u64) -> Outcome {
+        Outcome {
+            keys: 1000,
+            filled_bytes_max: 1 << 20,
+            resident_bytes_max: 2 << 20,
+            stream: Ok(Stream {
+                bytes,
+                seconds: 0.5,
+                looks: vec![
+                    Look {
+                        at_seconds: 0.0,
+                        resident_bytes: 64 << 20,
+                    },
+                    Look {
+                        at_seconds: 0.1,
+                        resident_bytes: 32 << 20,
+                    },
+                ],
+            }),
+            ranges: Err("the node is gone".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_stream_that_lacks_something_is_not_called_whole() {
+        let whole = findings(&outcome(1000 * ENTITY_BYTES));
+        assert!(whole[0].contains("each of the 1,000"), "{}", whole[0]);
+        assert!(whole[1].contains("50% of `--memory`"), "{}", whole[1]);
+        let cut = findings(&outcome(1000 * ENTITY_BYTES - 1));
+        assert!(cut[0].contains("999 of 1,000"), "{}", cut[0]);
+        let long = findings(&outcome(1000 * ENTITY_BYTES + 1));
+        assert!(long[0].contains("not whole"), "{}", long[0]);
+    }
+
+    #[test]
+    fn the_page_tells_what_is_missing() {
+        let mut page = Page::new("range", "Ranges");
+        let profile = Err("this build of the nodes cannot be profiled".to_owned());
+        describe(&mut page, &outcome(1000 * ENTITY_BYTES), &profile);
+        let told = page.markdown();
+        for line in [
+            "ranges of 10,000: the node is gone",
+            "No profile: this build of the nodes cannot be profiled.",
+            "2,000/s",
+            "not measured",
+        ] {
+            assert!(told.contains(line), "{line} is not in:\n{told}");
+        }
+    }
+}

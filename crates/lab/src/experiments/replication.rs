@@ -1,0 +1,340 @@
+//! What each further copy, and each further acknowledgement, costs.
+
+use crate::context::Context;
+use crate::measure::{self, Capacity, Measured};
+use crate::nodes::{Cluster, Layout};
+use crate::page::{Page, text};
+use crate::profile::{self, Kind, Part, Profile};
+use crate::tell::{self, Beside, Better};
+use crate::{Error, Experiment};
+use load::plan::{Operation, Plan};
+use load::report::plot::{Axis, Bars};
+use load::report::units::{self, Unit};
+use serde::Serialize;
+
+/// How many of how many replicas must answer.
+const REPLICAS: [(u8, u8); 3] = [(1, 3), (2, 3), (3, 3)];
+/// The pair that the study measured, and that is profiled.
+const QUORUM: (u8, u8) = (2, 3);
+
+/// What 2/3 held in the study with blocking calls, as a share of what one node held.
+const STUDY_BLOCKING: [(Operation, f64); 2] = [(Operation::Put, 0.01), (Operation::Get, 0.004)];
+/// How many times as much `PUT` held once the calls were parallel and asynchronous.
+const STUDY_ASYNCHRONOUS: f64 = 3.0;
+/// What another study's 2/3 held, as a share of what three nodes with one copy held.
+const STUDY_OF_ONE_COPY: f64 = 0.40;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "replication",
+    title: "Replication",
+    question: "What does a request cost that three nodes keep, when one, two or all of them must \
+               answer, and where does the time go?",
+    method: &[
+        "One node alone, and three nodes on this machine, with `--durability os`. `PUT` and `GET` \
+         of 64-byte values over 100,000 keys, over 64 connections that are spread over all nodes; \
+         on the three with one copy of each key (1/1), and with three of which one, two or all \
+         must answer. The breaking point is the highest rate with 99% achieved and a p99 of at \
+         most 10 ms; the CPU time is that of all nodes together.",
+        "The profiles are those of one of the three nodes under 2/3, at 70% of the breaking \
+         point, in runs of their own.",
+    ],
+    run,
+};
+
+/// What was measured with some replicas.
+#[derive(Debug, Serialize)]
+struct Case {
+    operation: Operation,
+    /// How many of how many must answer; none for one node alone.
+    replicas: Option<(u8, u8)>,
+    capacity: Measured<Capacity>,
+}
+
+/// A profile under a quorum.
+struct Looked {
+    operation: Operation,
+    kind: Kind,
+    profile: Measured<Profile>,
+}
+
+fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
+    let mut cases = Vec::new();
+    let mut profiles = Vec::new();
+    let layout = |nodes| Layout {
+        nodes,
+        memory: "512MiB",
+        options: &["--durability", "os"],
+    };
+    let alone = Cluster::start(context, layout(1))?;
+    let plan = measure::plan(context, &alone, Operation::Put);
+    measure::fill(context, &plan)?;
+    for operation in [Operation::Put, Operation::Get] {
+        cases.push(case(context, &alone, &plan, operation, None)?);
+    }
+    drop(alone);
+
+    for replicas in std::iter::once((1, 1)).chain(REPLICAS) {
+        // Fresh nodes each time: copies of one pair are not read by another.
+        let cluster = Cluster::start(context, layout(3))?;
+        let plan = Plan {
+            targets: cluster.targets(),
+            replicas: Some(replicas),
+            ..plan.clone()
+        };
+        measure::fill(context, &plan)?;
+        for operation in [Operation::Put, Operation::Get] {
+            let case = case(context, &cluster, &plan, operation, Some(replicas))?;
+            if let (QUORUM, Ok(capacity)) = (replicas, &case.capacity) {
+                let plan = Plan {
+                    operations: vec![(operation, 1.0)],
+                    rate: measure::share_of(capacity.rate(), 0.7),
+                    ..plan.clone()
+                };
+                for kind in [Kind::Cpu, Kind::Alloc, Kind::Lock] {
+                    let node = &cluster.nodes[0];
+                    profiles.push(Looked {
+                        operation,
+                        kind,
+                        profile: profile::under_load(context, node, &plan, kind)?,
+                    });
+                }
+            }
+            cases.push(case);
+        }
+    }
+    describe(page, &cases, &profiles);
+    Ok(())
+}
+
+fn case(
+    context: &Context<'_>,
+    cluster: &Cluster,
+    plan: &Plan,
+    operation: Operation,
+    replicas: Option<(u8, u8)>,
+) -> Result<Case, Error> {
+    let plan = Plan {
+        operations: vec![(operation, 1.0)],
+        ..plan.clone()
+    };
+    let mut case = Case {
+        operation,
+        replicas,
+        capacity: Err(String::new()),
+    };
+    context.tell(&case.name());
+    case.capacity = measure::capacity(context, cluster, &plan)?;
+    Ok(case)
+}
+
+impl Case {
+    fn name(&self) -> String {
+        let method = tell::method(self.operation);
+        match self.replicas {
+            Some((ack, from)) => format!("{method} {ack}/{from}"),
+            None => format!("{method}, one node"),
+        }
+    }
+}
+
+fn describe(page: &mut Page, cases: &[Case], profiles: &[Looked]) {
+    page.section("Measured");
+    let mut table = tell::capacity_table("request");
+    table.column("of one node");
+    for case in cases {
+        let mut row = tell::capacity_row(&case.name(), &case.capacity);
+        let share = share_of_one(cases, case.operation, case.replicas);
+        row.push(text::percent(share.unwrap_or(f64::NAN)));
+        table.row(row);
+    }
+    page.table(&table);
+    tell::troubles(page, cases.iter().map(|case| (case.name(), &case.capacity)));
+    let kinds: Vec<Option<(u8, u8)>> = [None, Some((1, 1))]
+        .into_iter()
+        .chain(REPLICAS.map(Some))
+        .collect();
+    let names = kinds.iter().map(|replicas| match replicas {
+        Some((1, 1)) => "three nodes, 1/1".to_owned(),
+        Some((ack, from)) => format!("{ack}/{from}"),
+        None => "one node".to_owned(),
+    });
+    let names: Vec<String> = names.collect();
+    for (file, title, axis, value) in [
+        (
+            "breaking-points",
+            "Breaking points",
+            Axis::linear("requests", Unit::PerSecond),
+            rate_of as fn(&Capacity) -> Option<f64>,
+        ),
+        (
+            "cpu",
+            "CPU time of all nodes a request",
+            Axis::linear("CPU time", Unit::Milliseconds),
+            cpu_ms,
+        ),
+    ] {
+        let mut bars = Bars::new(title, names.clone(), axis);
+        for operation in [Operation::Put, Operation::Get] {
+            let values = kinds.iter().map(|replicas| {
+                let capacity = capacity(cases, operation, *replicas);
+                capacity.and_then(value).unwrap_or(f64::NAN)
+            });
+            bars = bars.with(tell::method(operation), values);
+        }
+        page.figure(file, title, bars.draw());
+    }
+
+    page.section("Where it goes");
+    for looked in profiles {
+        let (method, kind) = (tell::method(looked.operation), looked.kind);
+        let file = format!("{}-{}", method.to_lowercase(), kind.name());
+        let title = format!("{method} 2/3 on one of three nodes: {}", kind.title());
+        tell::profile(page, &file, &title, &looked.profile, PARTS);
+    }
+
+    page.section("What it shows");
+    page.list(findings(cases));
+    tell::beside_the_study(page, &compare(cases));
+    page.data("runs", &cases);
+}
+
+/// Parts of the store whose share of a profile is told.
+const PARTS: &[Part] = &[
+    Part::named("HTTP", &["hyper::", "node::http"]),
+    Part::named("peers", &["node::peer", "node::replica"]),
+    Part::named(
+        "coordination",
+        &["node::coordinator", "cluster::coordinator"],
+    ),
+    Part::named("the engine", &["lsm::"]),
+    Part::thread("commit thread", "commit"),
+];
+
+fn capacity(cases: &[Case], operation: Operation, replicas: Option<(u8, u8)>) -> Option<&Capacity> {
+    let mut cases = cases.iter();
+    let case = cases.find(|case| case.operation == operation && case.replicas == replicas)?;
+    case.capacity.as_ref().ok()
+}
+
+fn rate_of(capacity: &Capacity) -> Option<f64> {
+    capacity.search.rate
+}
+
+fn cpu_ms(capacity: &Capacity) -> Option<f64> {
+    Some(capacity.saturated.cpu_us? / 1e3)
+}
+
+fn rate(cases: &[Case], operation: Operation, replicas: Option<(u8, u8)>) -> Option<f64> {
+    rate_of(capacity(cases, operation, replicas)?)
+}
+
+fn share_of_one(cases: &[Case], operation: Operation, replicas: Option<(u8, u8)>) -> Option<f64> {
+    tell::ratio(
+        rate(cases, operation, replicas),
+        rate(cases, operation, None),
+    )
+}
+
+fn findings(cases: &[Case]) -> Vec<String> {
+    let mut found = Vec::new();
+    for operation in [Operation::Put, Operation::Get] {
+        let method = tell::method(operation);
+        let cpu = |replicas| cpu_ms(capacity(cases, operation, replicas)?);
+        if let (Some(share), Some(times)) = (
+            share_of_one(cases, operation, Some(QUORUM)),
+            tell::ratio(cpu(Some(QUORUM)), cpu(None)),
+        ) {
+            found.push(format!(
+                "{method} 2/3 holds {} of what one node alone holds on the same cores, for {} \
+                 times the CPU time.",
+                text::percent(share),
+                text::ratio(times)
+            ));
+        }
+        let rates = REPLICAS.map(|replicas| rate(cases, operation, Some(replicas)));
+        if let [Some(one), Some(_), Some(all)] = rates {
+            found.push(format!(
+                "{method} that waits for all three holds {} of {method} that waits for one.",
+                text::percent(all / one.max(f64::MIN_POSITIVE))
+            ));
+        }
+    }
+    found
+}
+
+fn compare(cases: &[Case]) -> Vec<Beside> {
+    let quorum = |operation| rate(cases, operation, Some(QUORUM));
+    let mut rows = Vec::new();
+    for (operation, share) in STUDY_BLOCKING {
+        let one = rate(cases, operation, None);
+        // What the study gained later counts for it.
+        let (calls, study) = match operation {
+            Operation::Put => ("parallel", share * STUDY_ASYNCHRONOUS),
+            _ => ("blocking", share),
+        };
+        rows.push(Beside {
+            what: format!(
+                "{}: breaking point of 2/3 over that of one node (the study's with {calls} calls)",
+                tell::method(operation)
+            ),
+            study: text::percent(study),
+            study_ratio: study,
+            ours: format!("{} / {}", text::rate(quorum(operation)), text::rate(one)),
+            our_ratio: tell::ratio(quorum(operation), one),
+            better: Better::Greater,
+        });
+    }
+    let one_copy = rate(cases, Operation::Put, Some((1, 1)));
+    rows.push(Beside {
+        what: "PUT: breaking point of 2/3 over that of three nodes with one copy (another study)"
+            .to_owned(),
+        study: text::percent(STUDY_OF_ONE_COPY),
+        study_ratio: STUDY_OF_ONE_COPY,
+        ours: format!(
+            "{} / {}",
+            text::rate(quorum(Operation::Put)),
+            one_copy.map_or_else(|| units::NONE.to_owned(), units::rate)
+        ),
+        our_ratio: tell::ratio(quorum(Operation::Put), one_copy),
+        better: Better::Greater,
+    });
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{capacity, holds, told};
+
+    #[test]
+    fn quorums_are_held_against_one_node() {
+        let case = |operation, replicas, rate, cpu_us| Case {
+            operation,
+            replicas,
+            capacity: Ok(capacity(rate, cpu_us)),
+        };
+        let mut cases = vec![
+            case(Operation::Put, None, 20_000.0, 10.0),
+            case(Operation::Get, None, 20_000.0, 10.0),
+            case(Operation::Put, Some((1, 1)), 12_000.0, 20.0),
+            case(Operation::Put, Some((1, 3)), 8_000.0, 40.0),
+            case(Operation::Put, Some((2, 3)), 6_000.0, 45.0),
+            case(Operation::Put, Some((3, 3)), 4_000.0, 50.0),
+            case(Operation::Get, Some((2, 3)), 10_000.0, 25.0),
+        ];
+        holds(
+            &told(|page| describe(page, &cases, &[])),
+            &[
+                "PUT 2/3 holds 30% of what one node alone holds on the same cores, for 4.50 times \
+                 the CPU time.",
+                "PUT that waits for all three holds 50% of PUT that waits for one.",
+                "GET 2/3 holds 50% of what one node alone holds",
+                "6,000/s / 12,000/s",
+            ],
+        );
+        cases[0].capacity = Err("refused".to_owned());
+        let page = told(|page| describe(page, &cases, &[]));
+        holds(&page, &["- PUT, one node: refused", "not measured"]);
+        assert!(!page.contains("PUT 2/3 holds"), "{page}");
+    }
+}

@@ -1,0 +1,310 @@
+//! Keys spread over nodes: how evenly, and at what price.
+
+use crate::context::Context;
+use crate::measure::{self, Capacity, Measured};
+use crate::nodes::{Cluster, Layout};
+use crate::page::{Page, Table, text};
+use crate::profile::{self, Kind, Part, Profile};
+use crate::tell::{self, Beside, Better};
+use crate::{Error, Experiment};
+use load::plan::{Operation, Plan, Rate};
+use load::report::plot::{Axis, Bars};
+use load::report::units::{self, Unit};
+use serde::Serialize;
+
+/// The least and the greatest size of a node of the study, in MB, after a
+/// random fill of ten.
+const STUDY_NODE_MB: (f64, f64) = (79.0, 81.0);
+/// What three nodes held in the study, as a share of what one held: `PUT`, `GET`.
+const STUDY_SHARES: [(Operation, f64); 2] = [(Operation::Put, 0.14), (Operation::Get, 0.17)];
+
+/// How many nodes the keys are spread over.
+const NODES: usize = 10;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "sharding",
+    title: "Sharding",
+    question: "How evenly do ten nodes share the keys, and how much of what one node holds do \
+               three nodes hold together, when each key is on one of them?",
+    method: &[
+        "Ten nodes are filled with random keys and 64-byte values, one copy each (`ack=1`, \
+         `from=1`), through all of them in turn. Then they are stopped, which writes everything \
+         to tables, and the tables of each are measured.",
+        "One node and three nodes with one copy of each key are searched for their breaking \
+         points, with `--durability os`, over 64 connections that are spread over all nodes. All \
+         nodes share the cores with the generator: three of them are not three machines, and two \
+         of three requests come to a node that has to ask another one. The CPU time is that of \
+         all nodes.",
+    ],
+    run,
+};
+
+/// What was measured of a number of nodes under an operation.
+#[derive(Debug, Serialize)]
+struct Case {
+    nodes: usize,
+    operation: Operation,
+    capacity: Measured<Capacity>,
+}
+
+fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
+    let spread = spread(context)?;
+    let mut cases = Vec::new();
+    let mut profiles = Vec::new();
+    for nodes in [1, 3] {
+        let cluster = Cluster::start(
+            context,
+            Layout {
+                nodes,
+                memory: "512MiB",
+                options: &["--durability", "os", "--replicas", "1/1"],
+            },
+        )?;
+        let plan = measure::plan(context, &cluster, Operation::Put);
+        measure::fill(context, &plan)?;
+        for operation in [Operation::Put, Operation::Get] {
+            context.tell(&format!("{} of {nodes}", tell::method(operation)));
+            let mut plan = Plan {
+                operations: vec![(operation, 1.0)],
+                ..plan.clone()
+            };
+            let capacity = measure::capacity(context, &cluster, &plan)?;
+            if let (3, Ok(capacity)) = (nodes, &capacity) {
+                plan.rate = measure::share_of(capacity.rate(), 0.7);
+                let node = &cluster.nodes[0];
+                let profile = profile::under_load(context, node, &plan, Kind::Cpu)?;
+                profiles.push((operation, profile));
+            }
+            cases.push(Case {
+                nodes,
+                operation,
+                capacity,
+            });
+        }
+    }
+    describe(page, &spread, &cases, &profiles);
+    Ok(())
+}
+
+/// The bytes of the tables of each of ten nodes, and how many keys they share.
+#[derive(Debug, Serialize)]
+struct Spread {
+    keys: u64,
+    bytes: Vec<u64>,
+}
+
+fn spread(context: &Context<'_>) -> Result<Spread, Error> {
+    let mut cluster = Cluster::start(
+        context,
+        Layout {
+            nodes: NODES,
+            memory: "128MiB",
+            options: &["--durability", "os", "--replicas", "1/1"],
+        },
+    )?;
+    let plan = Plan {
+        keys: context.effort().pick(10_000, 500_000, 5_000_000),
+        rate: Rate::Max,
+        ..measure::plan(context, &cluster, Operation::Put)
+    };
+    measure::fill(context, &plan)?;
+    let mut bytes = Vec::new();
+    for node in &mut cluster.nodes {
+        node.stop(context)?;
+        bytes.push(node.table_bytes()?);
+    }
+    Ok(Spread {
+        keys: plan.keys,
+        bytes,
+    })
+}
+
+impl Spread {
+    /// The smallest and the largest node, in bytes.
+    fn extremes(&self) -> Option<(f64, f64)> {
+        let least = self.bytes.iter().min()?;
+        let most = self.bytes.iter().max()?;
+        Some((*least as f64, *most as f64))
+    }
+}
+
+fn describe(
+    page: &mut Page,
+    spread: &Spread,
+    cases: &[Case],
+    profiles: &[(Operation, Measured<Profile>)],
+) {
+    page.section("Bytes a node");
+    let names = (1..=spread.bytes.len()).map(|number| format!("node-{number}"));
+    let mut table = Table::new(["node", "tables", "of the mean"]);
+    let mean = spread.bytes.iter().sum::<u64>() as f64 / spread.bytes.len().max(1) as f64;
+    for (name, bytes) in names.clone().zip(&spread.bytes) {
+        let bytes = *bytes as f64;
+        table.row([name, units::bytes(bytes), units::share(bytes / mean)]);
+    }
+    page.table(&table);
+    let axis = Axis::linear("tables", Unit::Bytes);
+    let values = spread.bytes.iter().map(|bytes| *bytes as f64);
+    let bars = Bars::new("Bytes of tables, by node", names, axis).with("", values);
+    page.figure("bytes", "Bytes of tables, by node", bars.draw());
+
+    page.section("One node and three");
+    let mut table = tell::capacity_table("nodes");
+    for case in cases {
+        table.row(tell::capacity_row(&case.name(), &case.capacity));
+    }
+    page.table(&table);
+    tell::troubles(page, cases.iter().map(|case| (case.name(), &case.capacity)));
+    let axis = Axis::linear("breaking point", Unit::PerSecond);
+    let mut bars = Bars::new("Breaking points", ["PUT", "GET"].map(str::to_owned), axis);
+    for nodes in [1, 3] {
+        let rates = [Operation::Put, Operation::Get]
+            .map(|operation| rate(cases, nodes, operation).unwrap_or(f64::NAN));
+        let plural = if nodes == 1 { "" } else { "s" };
+        bars = bars.with(format!("{nodes} node{plural}"), rates);
+    }
+    page.figure("breaking-points", "Breaking points", bars.draw());
+
+    page.section("Where it goes");
+    for (operation, profile) in profiles {
+        let method = tell::method(*operation);
+        let title = format!("{method} on one of three nodes: CPU time");
+        let file = format!("{}-cpu", method.to_lowercase());
+        tell::profile(page, &file, &title, profile, PARTS);
+    }
+
+    page.section("What it shows");
+    page.list(findings(spread, cases));
+    tell::beside_the_study(page, &compare(spread, cases));
+    page.data("bytes", spread);
+    page.data("runs", &cases);
+}
+
+/// Parts of the store whose share of a profile is told.
+const PARTS: &[Part] = &[
+    Part::named("HTTP", &["hyper::", "node::http"]),
+    Part::named("peers", &["node::peer", "node::replica"]),
+    Part::named(
+        "coordination",
+        &["node::coordinator", "cluster::coordinator"],
+    ),
+    Part::named("the engine", &["lsm::"]),
+];
+
+impl Case {
+    fn name(&self) -> String {
+        let plural = if self.nodes == 1 { "" } else { "s" };
+        format!(
+            "{}, {} node{plural}",
+            tell::method(self.operation),
+            self.nodes
+        )
+    }
+}
+
+fn capacity(cases: &[Case], nodes: usize, operation: Operation) -> Option<&Capacity> {
+    let mut cases = cases.iter();
+    let case = cases.find(|case| case.nodes == nodes && case.operation == operation)?;
+    case.capacity.as_ref().ok()
+}
+
+fn rate(cases: &[Case], nodes: usize, operation: Operation) -> Option<f64> {
+    capacity(cases, nodes, operation)?.search.rate
+}
+
+fn findings(spread: &Spread, cases: &[Case]) -> Vec<String> {
+    let mut found = Vec::new();
+    if let Some((least, most)) = spread.extremes() {
+        found.push(format!(
+            "{} keys on {} nodes: the largest has {} more than the smallest.",
+            units::count(spread.keys),
+            spread.bytes.len(),
+            text::percent(most / least.max(1.0) - 1.0)
+        ));
+    }
+    for (operation, _) in STUDY_SHARES {
+        let share = tell::ratio(rate(cases, 3, operation), rate(cases, 1, operation));
+        let cpu = |nodes| capacity(cases, nodes, operation)?.saturated.cpu_us;
+        if let Some(share) = share {
+            found.push(format!(
+                "Three nodes on this machine hold {} of the {} that one holds, for {} times the \
+                 CPU time a request.",
+                text::percent(share),
+                tell::method(operation),
+                text::ratio(tell::ratio(cpu(3), cpu(1)).unwrap_or(f64::NAN))
+            ));
+        }
+    }
+    found
+}
+
+fn compare(spread: &Spread, cases: &[Case]) -> Vec<Beside> {
+    let (least, most) = STUDY_NODE_MB;
+    let ours = spread.extremes();
+    let mut rows = vec![Beside {
+        what: "the largest of ten nodes over the smallest".to_owned(),
+        study: format!("{most:.0} MB / {least:.0} MB"),
+        study_ratio: most / least,
+        ours: ours.map_or_else(
+            || units::NONE.to_owned(),
+            |(least, most)| format!("{} / {}", units::bytes(most), units::bytes(least)),
+        ),
+        our_ratio: ours.and_then(|(least, most)| tell::ratio(Some(most), Some(least))),
+        better: Better::Smaller,
+    }];
+    rows.extend(STUDY_SHARES.map(|(operation, share)| {
+        let (three, one) = (rate(cases, 3, operation), rate(cases, 1, operation));
+        Beside {
+            what: format!(
+                "{}: breaking point of three nodes with one copy, over that of one node",
+                tell::method(operation)
+            ),
+            study: text::percent(share),
+            study_ratio: share,
+            ours: format!("{} / {}", text::rate(three), text::rate(one)),
+            our_ratio: tell::ratio(three, one),
+            better: Better::Greater,
+        }
+    }));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{capacity, holds, told};
+
+    #[test]
+    fn spread_and_shares_follow_from_the_run() {
+        let spread = Spread {
+            keys: 1_000,
+            bytes: vec![1 << 20, (1 << 20) + (1 << 16)],
+        };
+        let case = |nodes, operation, rate, cpu_us| Case {
+            nodes,
+            operation,
+            capacity: Ok(capacity(rate, cpu_us)),
+        };
+        let mut cases = vec![
+            case(1, Operation::Put, 10_000.0, 10.0),
+            case(1, Operation::Get, 20_000.0, 8.0),
+            case(3, Operation::Put, 4_000.0, 30.0),
+            case(3, Operation::Get, 9_000.0, 20.0),
+        ];
+        holds(
+            &told(|page| describe(page, &spread, &cases, &[])),
+            &[
+                "1,000 keys on 2 nodes: the largest has 6.2% more than the smallest.",
+                "hold 40% of the PUT that one holds, for 3.00 times the CPU time",
+                "hold 45% of the GET",
+                "4,000/s / 10,000/s",
+                "| node-2 ",
+            ],
+        );
+        cases.truncate(2);
+        holds(
+            &told(|page| describe(page, &spread, &cases, &[])),
+            &["not measured"],
+        );
+    }
+}

@@ -1,0 +1,318 @@
+//! One node, asked over one connection and over many.
+
+use crate::context::Context;
+use crate::measure::{self, Capacity, Load, Measured};
+use crate::nodes::{Cluster, Layout};
+use crate::page::{Page, Table, text};
+use crate::profile::{self, Frames, Kind, Part, Profile};
+use crate::tell::{self, Beside, Better};
+use crate::{Error, Experiment};
+use load::plan::{Operation, Rate};
+use load::report::{plot, units};
+use serde::Serialize;
+
+/// The study's breaking point of `PUT`: the middle of 40,000 to 45,000 requests a second.
+const STUDY_PUT_RATE: f64 = 42_500.0;
+/// The load that it called stable.
+const STUDY_STABLE_RATE: f64 = 30_000.0;
+/// Its mean latency under that load, in milliseconds.
+const STUDY_MEAN_MS: f64 = 0.81;
+/// Its greatest.
+const STUDY_MAX_MS: f64 = 32.0;
+/// The share of `GET`'s allocations that its filter's hashing made.
+const STUDY_FILTER_ALLOCATIONS: f64 = 0.80;
+
+/// The stable load as a share of the breaking point: the study's.
+const STABLE_SHARE: f64 = STUDY_STABLE_RATE / STUDY_PUT_RATE;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "single",
+    title: "One node, one connection",
+    question: "What is the highest rate that one node keeps up with over a single connection, \
+               how are the latencies below it, and where do CPU time and allocations go?",
+    method: &[
+        "One node with `--durability os`, which acknowledges a write once the system has it, as \
+         the study's store did. `PUT` of 64-byte values over 100,000 keys chosen uniformly, then \
+         `GET` of the same keys, all of which are there; over 1 connection, without pipelining, \
+         and over 64.",
+        "The breaking point is the highest constant rate of which at least 99% is achieved, with \
+         a p99 of at most 10 ms and fewer than 0.1% of failures. Latency counts from when a \
+         request was due. The stable load is 71% of the breaking point, as in the study \
+         (30,000 of 40,000 to 45,000 requests a second).",
+        "The profiles are taken under the stable load over 64 connections, in runs of their own.",
+    ],
+    run,
+};
+
+/// What was measured of one operation over some connections.
+#[derive(Debug, Serialize)]
+struct Case {
+    operation: Operation,
+    connections: usize,
+    capacity: Measured<Capacity>,
+    stable: Measured<Load>,
+}
+
+impl Case {
+    fn name(&self) -> String {
+        let (method, connections) = (tell::method(self.operation), self.connections);
+        let plural = if connections == 1 { "" } else { "s" };
+        format!("{method}, {connections} connection{plural}")
+    }
+}
+
+/// A profile under the stable load.
+struct Looked {
+    operation: Operation,
+    kind: Kind,
+    profile: Measured<Profile>,
+}
+
+fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
+    let cluster = Cluster::start(
+        context,
+        Layout {
+            nodes: 1,
+            memory: "1GiB",
+            options: &["--durability", "os"],
+        },
+    )?;
+    let mut cases = Vec::new();
+    let mut profiles = Vec::new();
+    for operation in [Operation::Put, Operation::Get] {
+        let mut plan = measure::plan(context, &cluster, operation);
+        measure::fill(context, &plan)?;
+        for connections in [1, 64] {
+            context.tell(&format!("{} over {connections}", tell::method(operation)));
+            plan.connections = connections;
+            plan.rate = Rate::Max;
+            let capacity = measure::capacity(context, &cluster, &plan)?;
+            let stable = match &capacity {
+                Ok(capacity) => {
+                    plan.rate = measure::share_of(capacity.rate(), STABLE_SHARE);
+                    let mut longer = plan.clone();
+                    longer.seconds = context.effort().pick(0.5, 8.0, 30.0);
+                    measure::run(context, &cluster, &longer)?
+                }
+                Err(problem) => Err(problem.clone()),
+            };
+            cases.push(Case {
+                operation,
+                connections,
+                capacity,
+                stable,
+            });
+        }
+        // The plan is now that of the stable load over 64 connections.
+        for kind in [Kind::Cpu, Kind::Alloc] {
+            let profile = profile::under_load(context, &cluster.nodes[0], &plan, kind)?;
+            profiles.push(Looked {
+                operation,
+                kind,
+                profile,
+            });
+        }
+    }
+    describe(page, &cases, &profiles);
+    Ok(())
+}
+
+fn describe(page: &mut Page, cases: &[Case], profiles: &[Looked]) {
+    page.section("Measured");
+    let mut table = tell::capacity_table("load");
+    for case in cases {
+        table.row(tell::capacity_row(&case.name(), &case.capacity));
+    }
+    page.table(&table);
+    tell::troubles(page, cases.iter().map(|case| (case.name(), &case.capacity)));
+
+    page.part("At the stable load");
+    let mut table = Table::new(["load", "rate"].into_iter().chain(tell::LATENCY_HEAD));
+    for case in cases {
+        let rate = case.stable.as_ref().ok().map(Load::rate);
+        let head = [case.name(), text::rate(rate)];
+        table.row(head.into_iter().chain(tell::latency_cells(&case.stable)));
+    }
+    page.table(&table);
+    let runs = tell::labelled(cases.iter().map(|case| (case.name(), &case.stable)));
+    let curves = plot::percentiles(&runs.iter().collect::<Vec<_>>());
+    page.figure(
+        "latency",
+        "Latency at the stable load, by percentile",
+        curves,
+    );
+
+    page.section("Where it goes");
+    for looked in profiles {
+        let (method, kind) = (tell::method(looked.operation), looked.kind);
+        let file = format!("{}-{}", method.to_lowercase(), kind.name());
+        let title = format!("{method}: {}", kind.title());
+        tell::profile(page, &file, &title, &looked.profile, PARTS);
+    }
+
+    page.section("What it shows");
+    page.list(findings(cases, profiles));
+    tell::beside_the_study(page, &compare(cases, profiles));
+    page.data("runs", &cases);
+}
+
+/// Parts of the store whose share of a profile is told.
+const PARTS: &[Part] = &[
+    Part::thread("commit thread", "commit"),
+    Part::thread("flush", "flush"),
+    Part::thread("compaction", "compaction"),
+    Part::named("log", &["lsm::wal"]),
+    Part::named("memtable", &["memtable", "crossbeam_skiplist"]),
+    Part::named("filters", FILTER),
+    Part::named("HTTP", &["hyper::", "node::http"]),
+];
+const FILTER: &[&str] = &["::filter"];
+
+fn findings(cases: &[Case], profiles: &[Looked]) -> Vec<String> {
+    let mut found = Vec::new();
+    for operation in [Operation::Put, Operation::Get] {
+        let rate = |connections| Some(find(cases, operation, connections)?.rate());
+        if let (Some(one), Some(many)) = (rate(1), rate(64)) {
+            found.push(format!(
+                "{} holds {} over one connection and {} over 64, {} times as much.",
+                tell::method(operation),
+                units::rate(one),
+                units::rate(many),
+                text::ratio(many / one.max(f64::MIN_POSITIVE)),
+            ));
+        }
+    }
+    if let Some(share) = share(profiles, Operation::Put, Kind::Cpu, Frames::Thread("flush")) {
+        found.push(format!(
+            "Flushes take {} of the CPU time under PUT. {}",
+            text::percent(share),
+            if share < 0.2 {
+                "In the study flush and the counting of paths dominated it. Here a memtable is \
+                 sorted already when it is flushed, by a job of its own, and which tables there \
+                 are is known in memory: nobody lists a folder."
+            } else {
+                "So flushes matter here as they did in the study."
+            }
+        ));
+    }
+    if let Some(share) = share(profiles, Operation::Get, Kind::Alloc, Frames::Named(FILTER)) {
+        found.push(format!(
+            "Filters make {} of the bytes that GET allocates. {}",
+            text::percent(share),
+            if share < 0.1 {
+                "In the study their hashing made 80%. Here a key is hashed once, to a number, \
+                 and to look into a filter allocates nothing."
+            } else {
+                "So the study's effect is still there."
+            }
+        ));
+    }
+    found
+}
+
+fn find(cases: &[Case], operation: Operation, connections: usize) -> Option<&Capacity> {
+    find_case(cases, operation, connections)?
+        .capacity
+        .as_ref()
+        .ok()
+}
+
+fn find_case(cases: &[Case], operation: Operation, connections: usize) -> Option<&Case> {
+    cases
+        .iter()
+        .find(|case| case.operation == operation && case.connections == connections)
+}
+
+fn share(profiles: &[Looked], operation: Operation, kind: Kind, frames: Frames) -> Option<f64> {
+    let looked = profiles
+        .iter()
+        .find(|looked| looked.operation == operation && looked.kind == kind)?;
+    Some(looked.profile.as_ref().ok()?.share(frames))
+}
+
+fn compare(cases: &[Case], profiles: &[Looked]) -> Vec<Beside> {
+    let stable = find_case(cases, Operation::Put, 1).and_then(|case| case.stable.as_ref().ok());
+    let (mean, max) = (
+        stable.map(|load| load.run.latency.mean_ms),
+        stable.map(|load| load.run.latency.max_ms),
+    );
+    let filters = share(profiles, Operation::Get, Kind::Alloc, Frames::Named(FILTER));
+    vec![
+        Beside {
+            what: "PUT over one connection at the stable load: greatest latency over the mean"
+                .to_owned(),
+            study: format!(
+                "{} / {}",
+                units::latency(STUDY_MAX_MS),
+                units::latency(STUDY_MEAN_MS)
+            ),
+            study_ratio: STUDY_MAX_MS / STUDY_MEAN_MS,
+            ours: format!("{} / {}", text::latency(max), text::latency(mean)),
+            our_ratio: tell::ratio(max, mean),
+            better: Better::Smaller,
+        },
+        Beside {
+            what: "GET: share of the bytes allocated that the filters make".to_owned(),
+            study: text::percent(STUDY_FILTER_ALLOCATIONS),
+            study_ratio: STUDY_FILTER_ALLOCATIONS,
+            ours: filters.map_or_else(|| units::NONE.to_owned(), text::percent),
+            our_ratio: filters,
+            better: Better::Smaller,
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{capacity, holds, load, told};
+
+    fn case(operation: Operation, connections: usize, rate: f64) -> Case {
+        Case {
+            operation,
+            connections,
+            capacity: Ok(capacity(rate, 20.0)),
+            stable: Ok(load(700, 10.0, 20.0)),
+        }
+    }
+
+    #[test]
+    fn what_a_profile_shows_decides_what_is_said() {
+        let cases = [
+            case(Operation::Put, 1, 1_000.0),
+            case(Operation::Put, 64, 4_000.0),
+            Case {
+                capacity: Err("cannot connect".to_owned()),
+                ..case(Operation::Get, 1, 1.0)
+            },
+        ];
+        let looked = |folded: &str, operation, kind| Looked {
+            operation,
+            kind,
+            profile: Profile::parse(kind, 1.0, folded),
+        };
+        let little = looked("flush;write 1\nruntime;read 9", Operation::Put, Kind::Cpu);
+        let much = looked("flush;write 9\nruntime;read 1", Operation::Put, Kind::Cpu);
+        let filters = looked(
+            "runtime;lsm::table::filter 1\nruntime;x 3",
+            Operation::Get,
+            Kind::Alloc,
+        );
+
+        let page = told(|page| describe(page, &cases, &[little, filters]));
+        holds(
+            &page,
+            &[
+                "PUT holds 1,000/s over one connection and 4,000/s over 64, 4.00 times as much.",
+                "Flushes take 10% of the CPU time under PUT. In the study",
+                "Filters make 25% of the bytes that GET allocates. So the study's effect",
+                "- GET, 1 connection: cannot connect",
+                "20.0 ms / 1.00 ms",
+            ],
+        );
+        holds(
+            &told(|page| describe(page, &cases, &[much])),
+            &["Flushes take 90% of the CPU time under PUT. So flushes matter"],
+        );
+    }
+}

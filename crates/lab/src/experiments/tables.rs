@@ -1,0 +1,287 @@
+//! Reads over a hundred tables, with and without filters.
+
+use crate::context::Context;
+use crate::measure::{self, Capacity, Measured};
+use crate::nodes::{Cluster, Layout};
+use crate::page::{Page, text};
+use crate::profile::{self, Kind, Part, Profile};
+use crate::tell::{self, Beside, Better};
+use crate::{Error, Experiment};
+use load::plan::Operation;
+use load::report::plot::{Axis, Bars};
+use load::report::units::{self, Unit};
+use serde::Serialize;
+
+/// The study's breaking points of `GET` over 100 tables, by filter.
+const STUDY: [(&str, f64); 3] = [("none", 7_300.0), ("0.5", 12_500.0), ("0.03", 25_000.0)];
+/// The filter that its others are held against.
+const STUDY_BEST: &str = "0.03";
+
+/// The filters that are tried, in the order of the table.
+const FILTERS: [&str; 4] = ["none", "0.5", "0.03", "0.01"];
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "tables",
+    title: "A hundred tables",
+    question: "What does a read cost when its key may be in any of a hundred tables, and how much \
+               of that does a filter save?",
+    method: &[
+        "A node for each filter, with compaction off and memtables so small that the keys, put \
+         once each in random order, end up in about a hundred tables, each over the whole range \
+         of keys. Beside them a node that has the same keys in one table. The nodes are stopped \
+         and started before they are read, so that nothing is answered from a memtable; all \
+         blocks fit into the cache.",
+        "`GET` of keys chosen uniformly, all of which are there, over 64 connections. Breaking \
+         point: at least 99% achieved with a p99 of at most 10 ms. The blocks are those that the \
+         node looked into, in the cache or on the disk, for each request.",
+    ],
+    run,
+};
+
+/// What was measured of a filter.
+#[derive(Debug, Serialize)]
+struct Case {
+    /// As `--filter` has it.
+    filter: &'static str,
+    tables: u64,
+    capacity: Measured<Capacity>,
+    /// Data blocks that were looked into for each `GET`.
+    blocks_a_get: f64,
+}
+
+fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
+    let mut cases = vec![case(context, "0.01", "64MiB", None)?.0];
+    let mut profiles = Vec::new();
+    for filter in FILTERS {
+        let kind = [FILTERS[0], FILTERS[3]]
+            .contains(&filter)
+            .then_some(Kind::Cpu);
+        let (case, profile) = case(context, filter, "384KiB", kind)?;
+        profiles.extend(profile.map(|profile| (filter, profile)));
+        cases.push(case);
+    }
+    describe(page, &cases, &profiles);
+    Ok(())
+}
+
+fn case(
+    context: &Context<'_>,
+    filter: &'static str,
+    memtable: &str,
+    kind: Option<Kind>,
+) -> Result<(Case, Option<Measured<Profile>>), Error> {
+    context.tell(&format!("filter {filter}, memtables of {memtable}"));
+    let mut cluster = Cluster::start(
+        context,
+        Layout {
+            nodes: 1,
+            memory: "2GiB",
+            options: &[
+                "--durability",
+                "os",
+                "--compaction",
+                "off",
+                "--filter",
+                filter,
+                "--memtable-bytes",
+                memtable,
+            ],
+        },
+    )?;
+    let mut plan = measure::plan(context, &cluster, Operation::Get);
+    plan.keys = context.effort().pick(2_000, 200_000, 200_000);
+    measure::fill(context, &plan)?;
+    let node = &mut cluster.nodes[0];
+    node.stop(context)?;
+    node.start()?;
+    node.until_up(context)?;
+    let before = cluster.nodes[0].metrics()?;
+    let capacity = measure::capacity(context, &cluster, &plan)?;
+    let after = cluster.nodes[0].metrics()?;
+    let gets = after.growth(&before, "kvorum_requests_total");
+    let blocks = after.growth(&before, "kvorum_store_data_blocks_fetched_total");
+    let case = Case {
+        filter,
+        // Counts are whole.
+        tables: after.sum("kvorum_store_level_tables", "") as u64,
+        capacity,
+        blocks_a_get: blocks / gets.max(1.0),
+    };
+    let profile = match (kind, &case.capacity) {
+        (Some(kind), Ok(capacity)) => {
+            plan.rate = measure::share_of(capacity.rate(), 0.7);
+            let node = &cluster.nodes[0];
+            Some(profile::under_load(context, node, &plan, kind)?)
+        }
+        _ => None,
+    };
+    Ok((case, profile))
+}
+
+impl Case {
+    fn name(&self) -> String {
+        let plural = if self.tables == 1 { "" } else { "s" };
+        format!("{} table{plural}, filter {}", self.tables, self.filter)
+    }
+
+    fn rate(&self) -> Option<f64> {
+        self.capacity.as_ref().ok()?.search.rate
+    }
+
+    fn cpu_us(&self) -> Option<f64> {
+        self.capacity.as_ref().ok()?.saturated.cpu_us
+    }
+}
+
+fn describe(page: &mut Page, cases: &[Case], profiles: &[(&'static str, Measured<Profile>)]) {
+    page.section("Measured");
+    let mut table = tell::capacity_table("tables");
+    table.column("blocks a GET");
+    for case in cases {
+        let mut row = tell::capacity_row(&case.name(), &case.capacity);
+        row.push(text::ratio(case.blocks_a_get));
+        table.row(row);
+    }
+    page.table(&table);
+    tell::troubles(page, cases.iter().map(|case| (case.name(), &case.capacity)));
+    let bars = |title, axis, value: fn(&Case) -> Option<f64>| {
+        let values = cases.iter().map(|case| value(case).unwrap_or(f64::NAN));
+        Bars::new(title, cases.iter().map(Case::name), axis)
+            .with("", values)
+            .draw()
+    };
+    let axis = Axis::linear("requests", Unit::PerSecond);
+    let svg = bars("Breaking point of GET", axis, Case::rate);
+    page.figure("breaking-points", "Breaking point of GET by filter", svg);
+    let axis = Axis::linear("CPU time a request", Unit::Milliseconds);
+    let svg = bars("CPU time of a GET", axis, |case| Some(case.cpu_us()? / 1e3));
+    page.figure("cpu", "CPU time of a GET by filter", svg);
+
+    page.section("Where it goes");
+    for (filter, profile) in profiles {
+        let title = format!("GET over a hundred tables, filter {filter}: CPU time");
+        tell::profile(page, &format!("get-{filter}-cpu"), &title, profile, PARTS);
+    }
+
+    page.section("What it shows");
+    page.list(findings(cases));
+    tell::beside_the_study(page, &compare(cases));
+    page.data("runs", &cases);
+}
+
+/// Parts of the store whose share of a profile is told.
+const PARTS: &[Part] = &[
+    Part::named("filters", &["::filter"]),
+    Part::named("indexes", &["table::index"]),
+    Part::named("data blocks", &["table::block"]),
+    Part::named("block cache", &["quick_cache", "lsm::cache"]),
+    Part::named("HTTP", &["hyper::", "node::http"]),
+];
+
+/// The one table, and those of a hundred.
+fn parts(cases: &[Case]) -> Option<(&Case, &[Case])> {
+    cases.split_first()
+}
+
+fn rate_of(cases: &[Case], filter: &str) -> Option<f64> {
+    let (_, hundred) = parts(cases)?;
+    hundred.iter().find(|case| case.filter == filter)?.rate()
+}
+
+fn findings(cases: &[Case]) -> Vec<String> {
+    let mut found = Vec::new();
+    let Some((one, hundred)) = parts(cases) else {
+        return found;
+    };
+    for case in hundred {
+        if let Some(share) = tell::ratio(case.rate(), one.rate()) {
+            found.push(format!(
+                "{} tables with filter {} hold {} of what one table holds, and a GET looks into \
+                 {} blocks.",
+                case.tables,
+                case.filter,
+                text::percent(share),
+                text::ratio(case.blocks_a_get),
+            ));
+        }
+    }
+    if let (Some(none), Some(best)) = (
+        rate_of(cases, "none").filter(|none| *none > 0.0),
+        rate_of(cases, STUDY_BEST),
+    ) {
+        let study = STUDY[2].1 / STUDY[0].1;
+        found.push(format!(
+            "A filter of {STUDY_BEST} multiplies the breaking point by {}; in the study by {}. {}",
+            text::ratio(best / none),
+            text::ratio(study),
+            if best / none < study {
+                "It matters less here because a table that the filter does not exclude costs \
+                 less: its index and its blocks are in memory, a block is searched in place, and \
+                 reading stops at the first table that can hold nothing newer."
+            } else {
+                "So it matters here at least as much."
+            }
+        ));
+    }
+    found
+}
+
+fn compare(cases: &[Case]) -> Vec<Beside> {
+    let best = rate_of(cases, STUDY_BEST);
+    let rows = STUDY.iter().filter(|(filter, _)| *filter != STUDY_BEST);
+    let rows = rows.map(|(filter, study)| {
+        let ours = rate_of(cases, filter);
+        Beside {
+            what: format!("GET over 100 tables: filter {filter} over {STUDY_BEST}"),
+            study: format!("{} / {}", units::rate(*study), units::rate(STUDY[2].1)),
+            study_ratio: study / STUDY[2].1,
+            ours: format!("{} / {}", text::rate(ours), text::rate(best)),
+            our_ratio: tell::ratio(ours, best),
+            better: Better::Greater,
+        }
+    });
+    rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{capacity, holds, told};
+
+    fn case(filter: &'static str, tables: u64, rate: f64) -> Case {
+        Case {
+            filter,
+            tables,
+            capacity: Ok(capacity(rate, 20.0)),
+            blocks_a_get: 1.5,
+        }
+    }
+
+    #[test]
+    fn filters_are_held_against_one_table_and_the_study() {
+        let mut cases = vec![
+            case("0.01", 1, 20_000.0),
+            case("none", 100, 5_000.0),
+            case("0.5", 100, 6_000.0),
+            case("0.03", 100, 10_000.0),
+        ];
+        holds(
+            &told(|page| describe(page, &cases, &[])),
+            &[
+                "100 tables with filter none hold 25% of what one table holds, and a GET looks \
+                 into 1.50 blocks.",
+                "A filter of 0.03 multiplies the breaking point by 2.00; in the study by 3.42. It \
+                 matters less here",
+                "5,000/s / 10,000/s",
+                "| 1 table, filter 0.01 ",
+            ],
+        );
+        cases[1].capacity = Err("no answer".to_owned());
+        let page = told(|page| describe(page, &cases, &[]));
+        holds(
+            &page,
+            &["- 100 tables, filter none: no answer", "not measured"],
+        );
+        assert!(!page.contains("multiplies"), "{page}");
+    }
+}

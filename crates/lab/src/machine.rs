@@ -1,0 +1,90 @@
+//! The machine that a page was measured on.
+
+use crate::context::Context;
+use load::outcome::Machine;
+use load::report::units;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What there is to know of the machine and of the program, a line each.
+pub(crate) fn lines(context: &Context<'_>) -> Vec<String> {
+    let machine = Machine::this();
+    let mut lines = vec![
+        format!(
+            "{}, {} core{}, which the nodes share with the load generator",
+            or_unknown(&machine.processor),
+            machine.cores,
+            if machine.cores == 1 { "" } else { "s" }
+        ),
+        format!("{} of memory", units::bytes(machine.memory_bytes as f64)),
+        or_unknown(&machine.system).to_owned(),
+    ];
+    let folder = std::env::temp_dir();
+    if let Some(system) = file_system(&folder) {
+        lines.push(format!("data of the nodes on {system}"));
+    }
+    lines.extend(version(context.program()));
+    lines
+}
+
+fn or_unknown(text: &str) -> &str {
+    if text.is_empty() { "unknown" } else { text }
+}
+
+/// The kind of the file system that holds a folder, such as `ext4`.
+fn file_system(folder: &Path) -> Option<String> {
+    let folder = folder.canonicalize().ok()?;
+    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+    kind_of(&mounts, &folder)
+}
+
+/// The kind of the last mount whose place is nearest above a folder. A line is
+/// `/dev/vda / ext4 rw 0 0`.
+fn kind_of(mounts: &str, folder: &Path) -> Option<String> {
+    let above = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let place = PathBuf::from(fields.next()?);
+        let kind = fields.next()?;
+        folder
+            .starts_with(&place)
+            .then(|| (place.components().count(), kind.to_owned()))
+    });
+    // Of two mounts in one place the later hides the earlier.
+    let nearest = above.max_by_key(|(depth, _)| *depth);
+    nearest.map(|(_, kind)| kind)
+}
+
+/// What the program calls itself.
+fn version(program: &Path) -> Option<String> {
+    let output = Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_and_latest_mount_counts() {
+        let mounts = "\
+/dev/vda / ext4 rw 0 0
+tmpfs /dev/shm tmpfs rw 0 0
+/dev/vdb /data xfs rw 0 0
+/dev/vdc /data btrfs rw 0 0
+";
+        for (folder, kind) in [
+            ("/tmp/kvorum", "ext4"),
+            ("/dev/shm/a", "tmpfs"),
+            ("/data", "btrfs"),
+            ("/database", "ext4"),
+        ] {
+            assert_eq!(kind_of(mounts, Path::new(folder)).as_deref(), Some(kind));
+        }
+        assert_eq!(kind_of("", Path::new("/")), None);
+    }
+}

@@ -1,0 +1,252 @@
+//! The load on an experiment's nodes, and what it costs them.
+//!
+//! Requests a second say little where generator and nodes share the cores, so
+//! the CPU time of the nodes for each request stands beside them. What goes
+//! wrong with a single measurement is kept as words, for the page to tell;
+//! only a stop ends the experiment.
+
+use crate::Error;
+use crate::context::Context;
+use crate::nodes::{Cluster, Usage};
+use load::Run;
+use load::outcome::{Bound, BreakingPoint, Mark, Second};
+use load::plan::{Operation, Plan, Rate};
+use load::report::units;
+use serde::Serialize;
+
+/// What was measured, or why there is nothing.
+pub(crate) type Measured<T> = Result<T, String>;
+
+/// What a rate must keep up to count as held, the studies' own measure.
+pub(crate) const BOUND: Bound = Bound {
+    achieved_share: 0.99,
+    p99_ms: 10.0,
+    failed_share: 0.001,
+};
+
+/// The keys that are put and asked for, where an experiment has no reason for
+/// another number.
+pub(crate) const KEYS: u64 = 100_000;
+
+/// A load of one operation on all nodes of a cluster, in a closed loop over 64
+/// connections: uniform keys of 16 bytes, values of 64 bytes that are verified.
+pub(crate) fn plan(context: &Context<'_>, cluster: &Cluster, operation: Operation) -> Plan {
+    Plan {
+        targets: cluster.targets(),
+        warmup_seconds: context.effort().pick(0.2, 0.5, 1.0),
+        seconds: context.effort().pick(0.5, 2.0, 5.0),
+        timeout_seconds: 5.0,
+        keys: context.effort().pick(1_000, KEYS, KEYS),
+        ..Plan::new("", operation, Rate::Max)
+    }
+}
+
+/// A run, and what it cost the nodes.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Load {
+    pub(crate) run: Run,
+    /// Microseconds of CPU time of all nodes for each request that succeeded;
+    /// none for a run that was too short to tell.
+    pub(crate) cpu_us: Option<f64>,
+}
+
+impl Load {
+    /// Requests that succeeded a second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.run.achieved()
+    }
+
+    /// The latency that so many percent of the requests did not exceed; none
+    /// where none succeeded.
+    pub(crate) fn latency_ms(&self, percentile: f64) -> Option<f64> {
+        self.run.latency.percentile_ms(percentile)
+    }
+}
+
+/// Puts each key of a plan once.
+///
+/// # Errors
+/// What kept it from being complete: nothing can be asked of such a store.
+pub(crate) fn fill(context: &Context<'_>, plan: &Plan) -> Result<Run, Error> {
+    context.tell(&format!("fills {} keys", units::count(plan.keys)));
+    let mut plan = plan.clone();
+    plan.rate = Rate::Max;
+    let run = load::fill(&plan, context.stop(), &mut |_| {});
+    context.go_on()?;
+    let run = run.map_err(|error| Error::Load(error.to_string()))?;
+    let failed = run.failures();
+    match &run.cut_short {
+        Some(reason) => Err(Error::Load(format!("the fill was cut short: {reason}"))),
+        None if failed > 0 => Err(Error::Load(format!("{failed} puts of the fill failed"))),
+        None => Ok(run),
+    }
+}
+
+/// Runs a load.
+///
+/// # Errors
+/// A stop.
+pub(crate) fn run(
+    context: &Context<'_>,
+    cluster: &Cluster,
+    plan: &Plan,
+) -> Result<Measured<Load>, Error> {
+    let mut costs = Costs::default();
+    let run = load::run(plan, context.stop(), &mut |second| {
+        costs.add(second, cluster.usage());
+    });
+    context.go_on()?;
+    Ok(run
+        .map(|run| Load {
+            run,
+            cpu_us: costs.cpu_us(),
+        })
+        .map_err(|error| error.to_string()))
+}
+
+/// Runs a load in which something happens: `happen` is called at the end of
+/// each second, and what it gives is marked.
+///
+/// # Errors
+/// A stop, and what `happen` gives: it ends the load.
+pub(crate) fn run_with(
+    context: &Context<'_>,
+    plan: &Plan,
+    mut happen: impl FnMut(f64) -> Result<Option<String>, Error>,
+) -> Result<Measured<Run>, Error> {
+    let mut marks = Vec::new();
+    let mut trouble = None;
+    let run = load::run(plan, context.stop(), &mut |second| {
+        if trouble.is_some() {
+            return;
+        }
+        match happen(second.at_seconds) {
+            Ok(Some(label)) => marks.push(Mark {
+                at_seconds: second.at_seconds,
+                label,
+            }),
+            Ok(None) => {}
+            Err(error) => trouble = Some(error),
+        }
+    });
+    context.go_on()?;
+    if let Some(error) = trouble {
+        return Err(error);
+    }
+    Ok(run
+        .map(|run| Run { marks, ..run })
+        .map_err(|error| error.to_string()))
+}
+
+/// What a cluster can do under a load.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Capacity {
+    /// What a closed loop gets out of it.
+    pub(crate) saturated: Load,
+    /// The search for the highest rate that holds.
+    pub(crate) search: BreakingPoint,
+}
+
+impl Capacity {
+    /// The breaking point, in requests a second; 0 where no rate held.
+    pub(crate) fn rate(&self) -> f64 {
+        self.search.rate.unwrap_or(0.0)
+    }
+}
+
+/// Finds what a cluster can do under a load, whatever its plan's rate.
+///
+/// # Errors
+/// A stop.
+pub(crate) fn capacity(
+    context: &Context<'_>,
+    cluster: &Cluster,
+    plan: &Plan,
+) -> Result<Measured<Capacity>, Error> {
+    let mut plan = plan.clone();
+    plan.rate = Rate::Max;
+    let saturated = match run(context, cluster, &plan)? {
+        Ok(saturated) => saturated,
+        Err(problem) => return Ok(Err(problem)),
+    };
+    // A closed loop shows about where the search should begin.
+    plan.rate = Rate::PerSecond((saturated.rate() / 2.0).max(10.0));
+    let search = load::find_breaking_point(&plan, BOUND, context.stop(), &mut |probe| {
+        context.tell(&format!(
+            "{} asked: {} achieved, p99 {}: {}",
+            units::rate(probe.rate),
+            units::rate(probe.achieved),
+            units::latency(probe.p99_ms),
+            if probe.held { "held" } else { "did not hold" }
+        ));
+    });
+    context.go_on()?;
+    Ok(match search {
+        Ok(search) => match search.cut_short {
+            Some(reason) => Err(format!("the search was cut short: {reason}")),
+            None => Ok(Capacity { saturated, search }),
+        },
+        Err(error) => Err(error.to_string()),
+    })
+}
+
+/// A share of a measured rate, as a plan has it.
+pub(crate) fn share_of(rate: f64, share: f64) -> Rate {
+    Rate::PerSecond((rate * share).max(1.0))
+}
+
+/// The CPU time of nodes over the requests of the same seconds.
+#[derive(Debug, Default)]
+struct Costs {
+    /// What the nodes had used when the first second ended, whose requests
+    /// are therefore not counted.
+    first: Option<Usage>,
+    last: Usage,
+    requests: u64,
+}
+
+impl Costs {
+    fn add(&mut self, second: &Second, usage: Usage) {
+        if self.first.is_none() {
+            self.first = Some(usage);
+        } else {
+            self.requests += second.succeeded;
+        }
+        self.last = usage;
+    }
+
+    fn cpu_us(&self) -> Option<f64> {
+        let used = self.last - self.first?;
+        (self.requests > 0).then(|| used.cpu_seconds * 1e6 / self.requests as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(cpu_seconds: f64) -> Usage {
+        Usage {
+            cpu_seconds,
+            ..Usage::default()
+        }
+    }
+
+    fn second(succeeded: u64) -> Second {
+        Second {
+            succeeded,
+            ..Second::default()
+        }
+    }
+
+    #[test]
+    fn costs_are_those_of_the_seconds_between_the_looks() {
+        let mut costs = Costs::default();
+        assert_eq!(costs.cpu_us(), None);
+        costs.add(&second(1_000_000), usage(7.0));
+        assert_eq!(costs.cpu_us(), None);
+        costs.add(&second(30_000), usage(7.5));
+        costs.add(&second(20_000), usage(8.0));
+        assert_eq!(costs.cpu_us(), Some(20.0));
+    }
+}

@@ -1,0 +1,125 @@
+//! The nodes of an experiment: child processes on free ports of this machine,
+//! with their data in a temporary folder. They never outlive the laboratory:
+//! it kills them when it is done with them, and each ends by itself when the
+//! pipe to its stdin closes, which the system sees to however the laboratory ends.
+
+mod metrics;
+mod node;
+mod ports;
+mod usage;
+
+pub(crate) use metrics::Metrics;
+pub(crate) use node::Node;
+pub(crate) use usage::Usage;
+
+use crate::Error;
+use crate::context::Context;
+use ports::free_ports;
+use std::ffi::OsString;
+use tempfile::TempDir;
+
+/// What the nodes of a cluster are to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout<'a> {
+    /// How many. At least one.
+    pub(crate) nodes: usize,
+    /// What each plans with, as `--memory` has it.
+    pub(crate) memory: &'a str,
+    /// More options of each. Without `--threads` the nodes share the cores, as
+    /// they do under `kvorum dev`.
+    pub(crate) options: &'a [&'a str],
+}
+
+/// A running cluster. Dropped, it is killed, and its data goes.
+pub(crate) struct Cluster {
+    // Dropped in this order: nobody writes into the folder while it is removed.
+    pub(crate) nodes: Vec<Node>,
+    _folder: TempDir,
+}
+
+impl Cluster {
+    /// Starts nodes with empty folders, and waits until each sees all of them.
+    ///
+    /// # Errors
+    /// A node that does not start.
+    pub(crate) fn start(context: &Context<'_>, layout: Layout<'_>) -> Result<Self, Error> {
+        let folder = tempfile::Builder::new()
+            .prefix("kvorum-lab-")
+            .tempdir()
+            .map_err(Error::system("a temporary folder"))?;
+        let ports = free_ports(layout.nodes)?;
+        let name = |index: usize| format!("node-{}", index + 1);
+        let url = |index: usize| format!("http://127.0.0.1:{}", ports[index]);
+        let members: Vec<String> = (0..layout.nodes)
+            .map(|index| format!("{}={}", name(index), url(index)))
+            .collect();
+        let nodes = (0..layout.nodes).map(|index| {
+            let data = folder.path().join(name(index));
+            let mut arguments: Vec<OsString> = vec![
+                "serve".into(),
+                "--until-stdin-closes".into(),
+                "--url".into(),
+                url(index).into(),
+                "--cluster".into(),
+                members.join(",").into(),
+                "--data".into(),
+                data.clone().into(),
+                "--memory".into(),
+                layout.memory.into(),
+                "--log".into(),
+                "warn".into(),
+            ];
+            if !layout.options.contains(&"--threads") {
+                let threads = (context.cores() / layout.nodes).max(1);
+                arguments.extend(["--threads".into(), threads.to_string().into()]);
+            }
+            if context.has_profiles() {
+                arguments.push("--debug-endpoints".into());
+            }
+            arguments.extend(layout.options.iter().map(OsString::from));
+            Node {
+                name: name(index),
+                url: url(index),
+                program: context.program().to_owned(),
+                arguments,
+                data,
+                log: folder.path().join(format!("{}.log", name(index))),
+                process: None,
+            }
+        });
+        let mut cluster = Self {
+            nodes: nodes.collect(),
+            _folder: folder,
+        };
+        for node in &mut cluster.nodes {
+            node.start()?;
+        }
+        for node in &mut cluster.nodes {
+            node.until_up(context)?;
+        }
+        for node in &mut cluster.nodes {
+            node.until_complete(context)?;
+        }
+        Ok(cluster)
+    }
+
+    /// Where all nodes are asked.
+    pub(crate) fn targets(&self) -> Vec<String> {
+        self.nodes
+            .iter()
+            .map(|node| node.url().to_owned())
+            .collect()
+    }
+
+    /// What all nodes have used together.
+    pub(crate) fn usage(&self) -> Usage {
+        let mut all = Usage::default();
+        for node in &self.nodes {
+            all += node.usage();
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests;

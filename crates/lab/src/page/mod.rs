@@ -1,0 +1,135 @@
+//! The page of an experiment: Markdown, with the plots, flame graphs and
+//! figures of its run in a folder of its name beside it.
+//!
+//! A page appears as a whole or not at all: its files are written to a folder
+//! beside the old one, which then takes its place, and the page follows last.
+
+mod table;
+pub(crate) mod text;
+
+pub(crate) use table::Table;
+
+use crate::Error;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// A page under way.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    /// The experiment's name: that of its file, and of the folder beside it.
+    name: &'static str,
+    markdown: String,
+    /// Names and contents.
+    files: Vec<(String, String)>,
+}
+
+impl Page {
+    /// A page that holds nothing but its title.
+    pub(crate) fn new(name: &'static str, title: &str) -> Self {
+        Self {
+            name,
+            markdown: format!("# {title}\n"),
+            files: Vec::new(),
+        }
+    }
+
+    /// Begins a section.
+    pub(crate) fn section(&mut self, title: &str) {
+        self.block(&format!("## {title}"));
+    }
+
+    /// Begins a part of a section.
+    pub(crate) fn part(&mut self, title: &str) {
+        self.block(&format!("### {title}"));
+    }
+
+    /// Adds a paragraph.
+    pub(crate) fn paragraph(&mut self, text: &str) {
+        self.block(text);
+    }
+
+    /// Adds a list; nothing where there are no items.
+    pub(crate) fn list<S: AsRef<str>>(&mut self, items: impl IntoIterator<Item = S>) {
+        let items = items.into_iter();
+        let lines: Vec<String> = items.map(|item| format!("- {}", item.as_ref())).collect();
+        if !lines.is_empty() {
+            self.block(&lines.join("\n"));
+        }
+    }
+
+    /// Adds a table.
+    pub(crate) fn table(&mut self, table: &Table) {
+        self.block(&table.markdown());
+    }
+
+    /// Adds lines as they stand.
+    pub(crate) fn code(&mut self, lines: &str) {
+        self.block(&format!("```\n{}\n```", lines.trim_end()));
+    }
+
+    /// Adds a picture, as the file `name.svg` beside the page. Who follows it
+    /// gets it alone, where a flame graph can be searched and zoomed.
+    pub(crate) fn figure(&mut self, name: &str, caption: &str, svg: String) {
+        let file = format!("{name}.svg");
+        let link = format!("{}/{file}", self.name);
+        let caption = caption.replace(['[', ']'], "");
+        self.block(&format!("[![{caption}]({link})]({link})"));
+        self.files.push((file, svg));
+    }
+
+    /// Keeps what was measured as the file `name.json` beside the page.
+    pub(crate) fn data(&mut self, name: &str, measured: &impl Serialize) {
+        // Maps with keys that are no text are all that has no JSON form.
+        if let Ok(json) = serde_json::to_string(measured) {
+            self.files.push((format!("{name}.json"), json + "\n"));
+        }
+    }
+
+    fn block(&mut self, text: &str) {
+        // Writing to a string does not fail.
+        let _ = writeln!(self.markdown, "\n{}", text.trim_end());
+    }
+
+    /// The text of the page.
+    #[cfg(test)]
+    pub(crate) fn markdown(&self) -> &str {
+        &self.markdown
+    }
+
+    /// Writes the page and its files into a folder, in place of those of an
+    /// earlier run; gives the page's path.
+    ///
+    /// # Errors
+    /// What cannot be written.
+    pub(crate) fn write(&self, folder: &Path) -> Result<PathBuf, Error> {
+        let beside = folder.join(self.name);
+        let fresh = folder.join(format!(".{}.new", self.name));
+        remove(&fresh)?;
+        std::fs::create_dir_all(&fresh).map_err(Error::file(&fresh))?;
+        for (name, content) in &self.files {
+            let file = fresh.join(name);
+            std::fs::write(&file, content).map_err(Error::file(&file))?;
+        }
+        remove(&beside)?;
+        std::fs::rename(&fresh, &beside).map_err(Error::file(&beside))?;
+        let page = folder.join(format!("{}.md", self.name));
+        let fresh_page = folder.join(format!(".{}.md.new", self.name));
+        std::fs::write(&fresh_page, &self.markdown).map_err(Error::file(&fresh_page))?;
+        std::fs::rename(&fresh_page, &page).map_err(Error::file(&page))?;
+        Ok(page)
+    }
+}
+
+/// Removes a folder, if it is there.
+fn remove(folder: &Path) -> Result<(), Error> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::file(folder)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! A table of a page.
+
+use std::fmt::Write as _;
+
+/// A table; the first column holds words, the others numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table without rows.
+    pub(crate) fn new<S: Into<String>>(head: impl IntoIterator<Item = S>) -> Self {
+        Self {
+            head: head.into_iter().map(Into::into).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a column on the right.
+    pub(crate) fn column(&mut self, head: impl Into<String>) {
+        self.head.push(head.into());
+    }
+
+    /// Adds a row; what it lacks behind its last cell stays empty.
+    pub(crate) fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    /// In Markdown, its columns as wide as their longest cell.
+    pub(crate) fn markdown(&self) -> String {
+        let cells = |row: &[String]| -> Vec<String> {
+            let escaped = row.iter().map(|cell| escape(cell));
+            let missing = self.head.len().saturating_sub(row.len());
+            escaped
+                .chain(std::iter::repeat_n(String::new(), missing))
+                .collect()
+        };
+        let head = cells(&self.head);
+        let rows: Vec<Vec<String>> = self.rows.iter().map(|row| cells(row)).collect();
+        let width = |column: usize| {
+            let all = std::iter::once(&head).chain(&rows);
+            let widths = all.filter_map(|row| Some(row.get(column)?.chars().count()));
+            widths.max().unwrap_or(0).max(3)
+        };
+        let mut text = String::new();
+        let mut line = |row: &[String]| {
+            for (column, cell) in row.iter().enumerate() {
+                let width = width(column);
+                // Writing to a string does not fail.
+                let _ = if column == 0 {
+                    write!(text, "| {cell:<width$} ")
+                } else {
+                    write!(text, "| {cell:>width$} ")
+                };
+            }
+            text.push_str("|\n");
+        };
+        line(&head);
+        let rule = (0..head.len()).map(|column| match column {
+            0 => "-".repeat(width(column)),
+            _ => format!("{}:", "-".repeat(width(column) - 1)),
+        });
+        line(&rule.collect::<Vec<_>>());
+        for row in &rows {
+            line(row);
+        }
+        text
+    }
+}
+
+/// A cell whose bars and line ends do not end it.
+fn escape(cell: &str) -> String {
+    cell.replace('|', "\\|").replace('\n', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_bars_escaped() {
+        let mut table = Table::new(["filter", "breaking point"]);
+        table.row(["none", "7.3k/s"]);
+        table.row(["a|b", "1"]);
+        table.row(["alone"]);
+        let expected = "\
+| filter | breaking point |
+| ------ | -------------: |
+| none   |         7.3k/s |
+| a\\|b   |              1 |
+| alone  |                |
+";
+        assert_eq!(table.markdown(), expected);
+    }
+}

@@ -1,0 +1,286 @@
+//! Where the nodes spend what they spend, while a load is on them.
+//!
+//! A profile is fetched as folded stacks, a line `outer;inner;innermost 42`
+//! for each stack and its weight. The flame graph is drawn here from the same
+//! stacks that the tables count, so that the two agree.
+
+use crate::context::Context;
+use crate::measure::Measured;
+use crate::nodes::Node;
+use crate::{Error, http};
+use inferno::flamegraph::color::{BasicPalette, Palette};
+use inferno::flamegraph::{Options, from_lines};
+use load::plan::Plan;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What is profiled.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Kind {
+    /// CPU time, by sampling.
+    Cpu,
+    /// Bytes allocated.
+    Alloc,
+    /// Time that was waited: for locks, in queues, for the disk and for peers.
+    Lock,
+}
+
+impl Kind {
+    /// Its name in a request.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Alloc => "alloc",
+            Self::Lock => "lock",
+        }
+    }
+
+    /// What is told by it.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPU time",
+            Self::Alloc => "bytes allocated",
+            Self::Lock => "time waited",
+        }
+    }
+}
+
+/// A profile of a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Profile {
+    kind: Kind,
+    seconds: f64,
+    /// Frames from the outermost in, and the weight: samples, bytes, or
+    /// nanoseconds. The outermost frame of CPU time and of allocations is the
+    /// kind of the thread; that of waits is what kind of thing was waited for.
+    stacks: Vec<(Vec<String>, u64)>,
+}
+
+/// A part of the store that a share of a profile is told of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// What a table calls it.
+    pub(crate) name: &'static str,
+    /// What is counted to it.
+    pub(crate) frames: Frames,
+}
+
+/// Which stacks are counted to a part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Frames {
+    /// All of a kind of thread.
+    Thread(&'static str),
+    /// Those with a frame whose name holds one of these words.
+    Named(&'static [&'static str]),
+}
+
+impl Part {
+    /// A kind of thread.
+    pub(crate) const fn thread(name: &'static str, thread: &'static str) -> Self {
+        let frames = Frames::Thread(thread);
+        Self { name, frames }
+    }
+
+    /// Functions, by words of their names.
+    pub(crate) const fn named(name: &'static str, words: &'static [&'static str]) -> Self {
+        let frames = Frames::Named(words);
+        Self { name, frames }
+    }
+}
+
+impl Frames {
+    fn hold(self, stack: &[String]) -> bool {
+        match self {
+            Self::Thread(thread) => stack.first().is_some_and(|frame| frame == thread),
+            Self::Named(words) => stack
+                .iter()
+                .any(|frame| words.iter().any(|word| frame.contains(word))),
+        }
+    }
+}
+
+/// Profiles a node for so many seconds while a load is on its cluster.
+///
+/// # Errors
+/// A stop.
+pub(crate) fn under_load(
+    context: &Context<'_>,
+    node: &Node,
+    plan: &Plan,
+    kind: Kind,
+) -> Result<Measured<Profile>, Error> {
+    if !context.has_profiles() {
+        return Ok(Err("this build of the nodes cannot be profiled".to_owned()));
+    }
+    let seconds: u32 = context.effort().pick(1, 4, 10);
+    context.tell(&format!("profiles {} for {seconds} s", kind.name()));
+    let mut plan = plan.clone();
+    plan.seconds = f64::from(seconds);
+    let url = format!(
+        "{}/debug/profile?kind={}&seconds={seconds}",
+        node.url(),
+        kind.name()
+    );
+    let patience = Duration::from_secs(u64::from(seconds) + 30);
+    let (answer, load) = std::thread::scope(|scope| {
+        let fetch = scope.spawn(|| http::get(&url, Some("text/plain"), patience));
+        let load = load::run(&plan, context.stop(), &mut |_| {});
+        let answer = fetch
+            .join()
+            .unwrap_or_else(|_| Err(Error::http(&url, "the thread that asked it panicked")));
+        (answer, load)
+    });
+    context.go_on()?;
+    if let Err(error) = load {
+        return Ok(Err(error.to_string()));
+    }
+    Ok(match answer {
+        Ok(answer) if answer.status == 200 => {
+            Profile::parse(kind, f64::from(seconds), &answer.body)
+        }
+        Ok(answer) => Err(format!("the node answered {}", answer.status)),
+        Err(error) => Err(error.to_string()),
+    })
+}
+
+impl Profile {
+    /// Reads folded stacks.
+    ///
+    /// # Errors
+    /// There are none.
+    pub(crate) fn parse(kind: Kind, seconds: f64, folded: &str) -> Measured<Self> {
+        let stacks = folded.lines().filter_map(|line| {
+            let (frames, weight) = line.rsplit_once(' ')?;
+            let frames = frames.split(';').map(str::to_owned).collect();
+            Some((frames, weight.parse().ok()?))
+        });
+        let stacks: Vec<(Vec<String>, u64)> = stacks.collect();
+        if stacks.is_empty() {
+            return Err("the node had nothing to tell".to_owned());
+        }
+        Ok(Self {
+            kind,
+            seconds,
+            stacks,
+        })
+    }
+
+    /// What it tells of.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The share of the weight that is counted to some frames. A stack counts once.
+    pub(crate) fn share(&self, frames: Frames) -> f64 {
+        let found = self.stacks.iter().filter(|(stack, _)| frames.hold(stack));
+        let found: u64 = found.map(|(_, weight)| weight).sum();
+        found as f64 / (self.weight() as f64).max(1.0)
+    }
+
+    /// What was waited for, and how many waited for it at a time on average,
+    /// the most first. A thread that waits for a lock counts under the lock,
+    /// wherever it wanted it.
+    pub(crate) fn waits(&self) -> Vec<(String, f64)> {
+        let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+        for (stack, weight) in &self.stacks {
+            let depth = match stack.first().map(String::as_str) {
+                // `lock;THREAD` and where it was wanted.
+                Some("lock") => 2,
+                _ => stack.len(),
+            };
+            let name = stack.iter().take(depth).cloned().collect::<Vec<_>>();
+            *sums.entry(name.join(", ")).or_default() += weight;
+        }
+        let seconds = self.seconds.max(f64::MIN_POSITIVE);
+        let mut waits: Vec<(String, f64)> = sums
+            .into_iter()
+            .map(|(name, nanoseconds)| (name, nanoseconds as f64 / 1e9 / seconds))
+            .collect();
+        waits.sort_by(|one, other| other.1.total_cmp(&one.1));
+        waits
+    }
+
+    /// The weight of all stacks.
+    fn weight(&self) -> u64 {
+        self.stacks.iter().map(|(_, weight)| weight).sum()
+    }
+
+    /// The flame graph as SVG text.
+    ///
+    /// # Errors
+    /// Why it cannot be drawn.
+    pub(crate) fn flame_graph(&self, title: &str) -> Measured<String> {
+        let (unit, unit_weight, palette) = match self.kind {
+            Kind::Cpu => ("samples", 1, BasicPalette::Hot),
+            Kind::Alloc => ("bytes", 1, BasicPalette::Mem),
+            Kind::Lock => ("microseconds", 1000, BasicPalette::Aqua),
+        };
+        let mut options = Options::default();
+        title.clone_into(&mut options.title);
+        unit.clone_into(&mut options.count_name);
+        options.colors = Palette::Basic(palette);
+        // The same profile is the same picture.
+        options.hash = true;
+        let lines: Vec<String> = self
+            .stacks
+            .iter()
+            .map(|(frames, weight)| {
+                format!("{} {}", frames.join(";"), weight.div_ceil(unit_weight))
+            })
+            .collect();
+        let mut svg = Vec::new();
+        from_lines(&mut options, lines.iter().map(String::as_str), &mut svg)
+            .map_err(|error| error.to_string())?;
+        String::from_utf8(svg).map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FOLDED: &str = "\
+runtime;http::put;lsm::engine::submit 30
+runtime;http::put;write 50
+flush;lsm::table::writer;std::io::flush 20
+not a stack
+";
+
+    #[test]
+    fn shares_count_a_stack_once() {
+        let profile = Profile::parse(Kind::Cpu, 1.0, FOLDED).unwrap();
+        for (frames, share) in [
+            (Frames::Named(&["http::put"]), 0.8),
+            (Frames::Named(&["lsm::"]), 0.5),
+            (Frames::Named(&["lsm::", "put"]), 1.0),
+            (Frames::Named(&["nothing"]), 0.0),
+            (Frames::Thread("flush"), 0.2),
+            (Frames::Thread("http::put"), 0.0),
+        ] {
+            assert_eq!(profile.share(frames), share, "{frames:?}");
+        }
+        assert!(Profile::parse(Kind::Cpu, 1.0, "nothing\n").is_err());
+    }
+
+    #[test]
+    fn waits_are_told_by_how_many_wait_at_a_time() {
+        let folded = "\
+queue;engine write;commit 4000000000
+lock;runtime;a;profile::lock 500000000
+lock;runtime;b;profile::lock 1500000000
+";
+        let profile = Profile::parse(Kind::Lock, 2.0, folded).unwrap();
+        let expected = [("queue, engine write, commit", 2.0), ("lock, runtime", 1.0)];
+        let expected = expected.map(|(name, at_a_time)| (name.to_owned(), at_a_time));
+        assert_eq!(profile.waits(), expected);
+    }
+
+    #[test]
+    fn the_flame_graph_holds_title_and_frames() {
+        let profile = Profile::parse(Kind::Alloc, 1.0, FOLDED).unwrap();
+        let svg = profile.flame_graph("PUT: bytes allocated").unwrap();
+        for word in ["PUT: bytes allocated", "lsm::table::writer", "</svg>"] {
+            assert!(svg.contains(word), "{word}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! How experiments are run.
+
+use crate::Effort;
+use std::path::PathBuf;
+
+/// How experiments are run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The program whose nodes are measured: `kvorum`.
+    pub program: PathBuf,
+    /// How much time there is.
+    pub effort: Effort,
+    /// The folder that pages are written to; made if it is not there.
+    pub output: PathBuf,
+    /// The command line that the page is said to be written by.
+    pub command: String,
+}

@@ -1,0 +1,289 @@
+//! Parts that the pages of several experiments share.
+
+use crate::measure::{Capacity, Load, Measured};
+use crate::page::{Page, Table, text};
+use crate::profile::{Kind, Part, Profile};
+use load::Run;
+use load::plan::Operation;
+use load::report::units;
+use std::fmt::Display;
+
+/// What is better of a figure.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Better {
+    Greater,
+    Smaller,
+}
+
+/// A figure of the study beside ours, each as a ratio within its own run:
+/// absolute figures do not carry over from one machine to another.
+#[derive(Clone, Debug)]
+pub(crate) struct Beside {
+    /// What the ratio is of.
+    pub(crate) what: String,
+    /// The study's figures, as it gave them.
+    pub(crate) study: String,
+    /// Their ratio.
+    pub(crate) study_ratio: f64,
+    /// Our figures.
+    pub(crate) ours: String,
+    /// Their ratio; none where a measurement failed.
+    pub(crate) our_ratio: Option<f64>,
+    pub(crate) better: Better,
+}
+
+/// How far two ratios may be apart to count as alike: what runs on a noisy
+/// machine differ by.
+const ALIKE: f64 = 0.1;
+
+impl Beside {
+    /// Ours against the study's, in a word.
+    fn verdict(&self) -> &'static str {
+        let Some(ours) = self.our_ratio else {
+            return "not measured";
+        };
+        let (worse, better) = match self.better {
+            Better::Greater => (self.study_ratio, ours),
+            Better::Smaller => (ours, self.study_ratio),
+        };
+        if (better - worse).abs() <= ALIKE * self.study_ratio.abs() {
+            "alike"
+        } else if better > worse {
+            "better"
+        } else {
+            "worse"
+        }
+    }
+}
+
+/// Adds the section that holds figures of the study beside ours.
+pub(crate) fn beside_the_study(page: &mut Page, rows: &[Beside]) {
+    page.section("Beside the study");
+    page.paragraph(
+        "The study ran on another machine, so only ratios within one run are compared. \
+         Ratios within a tenth of each other count as alike.",
+    );
+    let mut table = Table::new([
+        "ratio",
+        "study",
+        "its ratio",
+        "here",
+        "our ratio",
+        "ours is",
+    ]);
+    for row in rows {
+        table.row([
+            row.what.clone(),
+            row.study.clone(),
+            text::ratio(row.study_ratio),
+            row.ours.clone(),
+            text::ratio(row.our_ratio.unwrap_or(f64::NAN)),
+            row.verdict().to_owned(),
+        ]);
+    }
+    page.table(&table);
+}
+
+/// The HTTP method of an operation.
+pub(crate) fn method(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Put | Operation::Insert | Operation::ReadModifyWrite => "PUT",
+        Operation::Get | Operation::GetMissing | Operation::Range => "GET",
+        Operation::Delete => "DELETE",
+    }
+}
+
+/// One figure over another; none where the lower one is none or nothing.
+pub(crate) fn ratio(of: Option<f64>, over: Option<f64>) -> Option<f64> {
+    let (of, over) = (of?, over?);
+    (over > 0.0).then(|| of / over)
+}
+
+/// The value in the middle; none of none.
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// The head of a table of capacities, its first column named.
+pub(crate) fn capacity_table(first: &str) -> Table {
+    Table::new([
+        first,
+        "breaking point",
+        "p99 there",
+        "closed loop",
+        "CPU a request",
+    ])
+}
+
+/// The row of a capacity.
+pub(crate) fn capacity_row(name: &str, measured: &Measured<Capacity>) -> Vec<String> {
+    let mut row = vec![name.to_owned()];
+    match measured {
+        Ok(capacity) => {
+            let best = capacity.search.best.as_ref();
+            let p99 = best.and_then(|run| run.latency.percentile_ms(99.0));
+            row.extend([
+                match capacity.search.rate {
+                    Some(rate) => units::rate(rate),
+                    None => "none held".to_owned(),
+                },
+                text::latency(p99),
+                units::rate(capacity.saturated.rate()),
+                text::cpu(capacity.saturated.cpu_us),
+            ]);
+        }
+        Err(_) => row.extend(std::iter::repeat_n(units::NONE.to_owned(), 4)),
+    }
+    row
+}
+
+/// The columns of a load's latencies.
+pub(crate) const LATENCY_HEAD: [&str; 5] = ["mean", "p50", "p99", "p99.9", "max"];
+
+/// A load's latencies, for the columns of [`LATENCY_HEAD`].
+pub(crate) fn latency_cells(measured: &Measured<Load>) -> [String; 5] {
+    match measured {
+        Ok(load) => [
+            Some(load.run.latency.mean_ms),
+            load.latency_ms(50.0),
+            load.latency_ms(99.0),
+            load.latency_ms(99.9),
+            Some(load.run.latency.max_ms),
+        ]
+        .map(text::latency),
+        Err(_) => [(); 5].map(|()| units::NONE.to_owned()),
+    }
+}
+
+/// The runs of loads that succeeded, labelled for a plot.
+pub(crate) fn labelled<'a>(
+    loads: impl IntoIterator<Item = (String, &'a Measured<Load>)>,
+) -> Vec<Run> {
+    let runs = loads.into_iter().filter_map(|(label, load)| {
+        let run = load.as_ref().ok()?.run.clone();
+        Some(Run { label, ..run })
+    });
+    runs.collect()
+}
+
+/// What kept measurements from succeeding, told as a list under a line.
+pub(crate) fn troubles<'a, T: 'a>(
+    page: &mut Page,
+    measured: impl IntoIterator<Item = (String, &'a Measured<T>)>,
+) {
+    let found: Vec<String> = measured
+        .into_iter()
+        .filter_map(|(name, measured)| Some((name, measured.as_ref().err()?)))
+        .map(|(name, problem)| trouble(&name, problem))
+        .collect();
+    if !found.is_empty() {
+        page.paragraph("Not measured:");
+        page.list(found);
+    }
+}
+
+fn trouble(name: &str, problem: &impl Display) -> String {
+    format!("{name}: {problem}")
+}
+
+/// Adds a flame graph, and the shares of the profile that some parts of the
+/// store have; of waits, how many waited for what.
+pub(crate) fn profile(
+    page: &mut Page,
+    file: &str,
+    title: &str,
+    measured: &Measured<Profile>,
+    parts: &[Part],
+) {
+    page.part(title);
+    let drawn = measured
+        .as_ref()
+        .map_err(Clone::clone)
+        .and_then(|profile| Ok((profile, profile.flame_graph(title)?)));
+    let (profile, svg) = match drawn {
+        Ok(drawn) => drawn,
+        Err(problem) => {
+            page.paragraph(&format!("No profile: {problem}."));
+            return;
+        }
+    };
+    page.figure(file, title, svg);
+    if profile.kind() == Kind::Lock {
+        let mut table = Table::new(["what was waited for", "waiting at a time"]);
+        for (name, at_a_time) in profile.waits().into_iter().take(WAITS_MAX) {
+            table.row([name, text::ratio(at_a_time)]);
+        }
+        page.table(&table);
+    } else {
+        let mut table = Table::new(["part", "share"]);
+        for part in parts {
+            table.row([
+                part.name.to_owned(),
+                text::percent(profile.share(part.frames)),
+            ]);
+        }
+        page.table(&table);
+        page.paragraph("Parts may hold each other, and are not all that there is.");
+    }
+}
+
+/// How many of the things that were waited for are told; the picture has all.
+const WAITS_MAX: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn beside(study_ratio: f64, our_ratio: Option<f64>, better: Better) -> Beside {
+        Beside {
+            what: "what".to_owned(),
+            study: String::new(),
+            study_ratio,
+            ours: String::new(),
+            our_ratio,
+            better,
+        }
+    }
+
+    #[test]
+    fn a_verdict_follows_from_the_ratios() {
+        for (study, ours, better, verdict) in [
+            (0.14, Some(0.40), Better::Greater, "better"),
+            (0.14, Some(0.15), Better::Greater, "alike"),
+            (0.14, Some(0.05), Better::Greater, "worse"),
+            (3.4, Some(1.4), Better::Smaller, "better"),
+            (3.4, Some(3.2), Better::Smaller, "alike"),
+            (3.4, Some(9.0), Better::Smaller, "worse"),
+            (3.4, None, Better::Smaller, "not measured"),
+        ] {
+            assert_eq!(beside(study, ours, better).verdict(), verdict, "{ours:?}");
+        }
+    }
+
+    #[test]
+    fn a_ratio_needs_both_figures() {
+        assert_eq!(ratio(Some(1.0), Some(2.0)), Some(0.5));
+        assert_eq!(ratio(Some(1.0), Some(0.0)), None);
+        assert_eq!(ratio(None, Some(2.0)), None);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_told_once() {
+        let mut page = Page::new("a", "A");
+        let bad: Measured<u8> = Err("the node answered 404".to_owned());
+        troubles(
+            &mut page,
+            [("x".to_owned(), &Ok(1)), ("y".to_owned(), &bad)],
+        );
+        let told = page.markdown();
+        assert!(
+            told.contains("Not measured:\n\n- y: the node answered 404\n"),
+            "{told}"
+        );
+        let mut page = Page::new("a", "A");
+        troubles(&mut page, [("x".to_owned(), &Ok(1))]);
+        assert_eq!(page.markdown(), "# A\n");
+    }
+}

@@ -1,0 +1,90 @@
+//! Figures made by hand, for tests of what pages say of them.
+
+use crate::measure::{BOUND, Capacity, Load};
+use crate::page::Page;
+use load::Run;
+use load::outcome::{BreakingPoint, Latency, Machine, Second};
+use load::plan::{Operation, Plan, Rate};
+use std::collections::BTreeMap;
+
+/// A run of a second in which so many requests were asked and succeeded, half
+/// of them in a millisecond, 99% within `p99_ms`.
+pub(crate) fn run(asked: f64, succeeded: u64, p99_ms: f64) -> Run {
+    Run {
+        format: 1,
+        label: String::new(),
+        plan: Plan::new("http://127.0.0.1:1", Operation::Put, Rate::PerSecond(asked)),
+        machine: Machine::default(),
+        started_unix_ms: 0,
+        measured_seconds: 1.0,
+        cut_short: None,
+        due: None,
+        succeeded,
+        failed: BTreeMap::new(),
+        missing: 0,
+        entities: 0,
+        body_bytes: 0,
+        latency: Latency {
+            count: succeeded,
+            mean_ms: 1.0,
+            max_ms: p99_ms * 2.0,
+            spectrum: vec![(50.0, 1.0), (99.0, p99_ms), (99.9, p99_ms * 1.5)],
+        },
+        timeline: Vec::new(),
+        marks: Vec::new(),
+    }
+}
+
+/// A run with so many microseconds of CPU time a request.
+pub(crate) fn load(succeeded: u64, p99_ms: f64, cpu_us: f64) -> Load {
+    Load {
+        run: run(succeeded as f64, succeeded, p99_ms),
+        cpu_us: Some(cpu_us),
+    }
+}
+
+/// A capacity with its breaking point at a rate.
+pub(crate) fn capacity(rate: f64, cpu_us: f64) -> Capacity {
+    Capacity {
+        saturated: load((rate * 1.5) as u64, 20.0, cpu_us),
+        search: BreakingPoint {
+            format: 1,
+            label: String::new(),
+            bound: BOUND,
+            rate: Some(rate),
+            probes: Vec::new(),
+            best: Some(run(rate, rate as u64, 5.0)),
+            cut_short: None,
+        },
+    }
+}
+
+/// Seconds with these p99s.
+pub(crate) fn timeline(p99s_ms: &[f64]) -> Vec<Second> {
+    let seconds = p99s_ms.iter().zip(1..);
+    seconds
+        .map(|(p99_ms, at)| Second {
+            at_seconds: f64::from(at),
+            succeeded: 100,
+            failed: 0,
+            p50_ms: p99_ms / 2.0,
+            p99_ms: *p99_ms,
+            max_ms: p99_ms * 2.0,
+        })
+        .collect()
+}
+
+/// What a page says.
+pub(crate) fn told(describe: impl FnOnce(&mut Page)) -> String {
+    let mut page = Page::new("test", "Test");
+    describe(&mut page);
+    page.markdown().to_owned()
+}
+
+/// Fails unless a page holds all of these lines, or parts of them.
+#[track_caller]
+pub(crate) fn holds(told: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(told.contains(part), "{part:?} is not in:\n{told}");
+    }
+}

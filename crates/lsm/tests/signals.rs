@@ -1,0 +1,100 @@
+//! A store on a real disk in a storm of signals, as a profiler sends them, only
+//! more. Each may interrupt a system call; none may fail a write, poison the
+//! store, or keep a call from ever coming to its end.
+//!
+//! A signal for the process comes to the main thread while that can take it. So
+//! this is a program without the test harness, whose main thread does the work.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test that cannot go on panics, and this one is about the real world"
+)]
+
+mod common;
+
+use common::{World, put, read};
+use lsm::{Disk, Engine, Environment, RealDisk};
+use profile::{Kind, Recording};
+use rustix::process::{Signal, getpid, kill_process};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The pause between two signals. The kernel's timer knows no period as short.
+const PERIOD: Duration = Duration::from_micros(100);
+
+fn main() {
+    // It brings the handler, which is the real one.
+    let recording = Recording::start(Kind::Cpu).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                kill_process(getpid(), Signal::PROF).unwrap();
+                std::thread::sleep(PERIOD);
+            }
+        });
+        // Also when the work panics: else the scope would wait for ever.
+        let _end = End(&is_over);
+        space_is_allocated();
+        a_store_works();
+    });
+    let signals = recording.finish().total();
+    assert!(signals > 100, "only {signals} signals came");
+}
+
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// In memory, where a call that is interrupted undoes what it did.
+fn space_is_allocated() {
+    const BYTES: u64 = 64 << 20;
+    let memory = rustix::fs::memfd_create("space", rustix::fs::MemfdFlags::empty()).unwrap();
+    let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
+    let file = RealDisk::default().open(Path::new(&path)).unwrap();
+    file.allocate(0, BYTES).unwrap();
+    assert_eq!(file.len().unwrap(), BYTES);
+}
+
+fn a_store_works() {
+    let temporary = tempfile::tempdir().unwrap();
+    let world = World::new();
+    let open = || {
+        let environment = Environment {
+            folder: temporary.path().to_owned(),
+            disk: Arc::new(RealDisk::default()),
+            ..world.environment()
+        };
+        Engine::open(environment, world.options.clone())
+            .expect("the store opens")
+            .0
+    };
+    let key = |number: u64| format!("key-{number:04}");
+    let engine = open();
+    for number in 0..500 {
+        let value = number.to_string().repeat(50);
+        engine.write(put(&key(number), number + 1, &value)).unwrap();
+        world.executor.run_all_due();
+    }
+    engine.flush().unwrap();
+    world.executor.run_until_idle();
+    engine.compact().unwrap();
+    assert_eq!(engine.statistics().poisoned, None);
+    assert!(engine.statistics().flushes > 1);
+    engine.close().unwrap();
+    drop(engine);
+    let engine = open();
+    for number in 0..500 {
+        let value = number.to_string().repeat(50);
+        assert_eq!(read(&engine, &key(number)), Some(value));
+    }
+}

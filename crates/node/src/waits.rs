@@ -1,0 +1,24 @@
+//! The places where requests wait, as a profile of the waits names them; those
+//! of the engine are its own. What waits for a lock is told by its stack instead.
+
+use profile::Place;
+
+/// A request, for a place among those in flight.
+pub(crate) static ADMISSION: Place = Place::new("queue;admission");
+
+/// A write, until the runtime has done all that one poll brought.
+pub(crate) static TURN: Place = Place::new("queue;engine write;turn of the runtime");
+
+/// A read, for a thread that may block.
+pub(crate) static READ_POOL: Place = Place::new("queue;read pool");
+
+/// A range, for memory to read its next batch.
+pub(crate) static RANGE_MEMORY: Place = Place::new("queue;range memory");
+
+/// An answer of another thread, for the runtime.
+pub(crate) static OUTBOX: Place = Place::new("queue;outbox");
+
+/// A call, for the answer of the peer `name`.
+pub(crate) fn peer(name: &str, what: &str) -> Place {
+    Place::named(format!("peer;{};{what}", name.replace(';', ",")))
+}

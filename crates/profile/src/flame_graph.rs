@@ -1,0 +1,74 @@
+//! The picture of a profile.
+
+use crate::cpu::SAMPLES_PER_SECOND;
+use crate::recorder::Kind;
+use inferno::flamegraph::color::{BasicPalette, Palette};
+use inferno::flamegraph::{Options, from_lines};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Draws sums by stack.
+pub(crate) fn draw(kind: Kind, took: Duration, lines: &BTreeMap<String, u64>) -> String {
+    if lines.values().all(|weight| *weight == 0) {
+        return empty(kind, took);
+    }
+    let (title, unit, palette) = match kind {
+        Kind::Cpu => ("CPU time", "samples", BasicPalette::Hot),
+        Kind::Allocations => ("Allocated bytes", "bytes", BasicPalette::Mem),
+        Kind::Waits => ("Waits", "microseconds", BasicPalette::Aqua),
+    };
+    let mut options = Options::default();
+    options.title = title.to_owned();
+    options.subtitle = Some(subtitle(kind, took, lines.values().sum()));
+    options.count_name = unit.to_owned();
+    options.colors = Palette::Basic(palette);
+    // The same profile is the same picture.
+    options.hash = true;
+    // As wide as the window.
+    options.image_width = None;
+    let unit_weight = match kind {
+        Kind::Waits => 1000,
+        Kind::Cpu | Kind::Allocations => 1,
+    };
+    let folded: Vec<String> = lines
+        .iter()
+        .map(|(frames, weight)| format!("{frames} {}", weight.div_ceil(unit_weight)))
+        .collect();
+    let mut svg = Vec::new();
+    match from_lines(&mut options, folded.iter().map(String::as_str), &mut svg) {
+        Ok(()) => String::from_utf8_lossy(&svg).into_owned(),
+        // Nothing fails in memory but what no line of ours is.
+        Err(_) => empty(kind, took),
+    }
+}
+
+fn subtitle(kind: Kind, took: Duration, total: u64) -> String {
+    let seconds = took.as_secs_f64();
+    match kind {
+        Kind::Cpu => {
+            let cores = total as f64 / SAMPLES_PER_SECOND as f64 / seconds;
+            format!("{total} samples in {seconds:.1} s: {cores:.2} cores busy")
+        }
+        Kind::Allocations => {
+            let mebibytes = total as f64 / f64::from(1 << 20);
+            let rate = mebibytes / seconds;
+            format!("{mebibytes:.1} MiB in {seconds:.1} s: {rate:.1} MiB/s")
+        }
+        Kind::Waits => {
+            let waited = Duration::from_nanos(total).as_secs_f64();
+            let at_a_time = waited / seconds;
+            format!("{waited:.3} s waited in {seconds:.1} s: {at_a_time:.2} waiting at a time")
+        }
+    }
+}
+
+/// A picture that says that there is none.
+fn empty(kind: Kind, took: Duration) -> String {
+    let (word, seconds) = (kind.word(), took.as_secs_f64());
+    format!(
+        "<?xml version=\"1.0\" standalone=\"no\"?>\n\
+         <svg xmlns=\"http://www.w3.org/2000/svg\" width=\"800\" height=\"60\">\
+         <text x=\"20\" y=\"35\" font-family=\"sans-serif\" font-size=\"16\">\
+         Nothing was recorded ({word}, {seconds:.1} s).</text></svg>\n"
+    )
+}

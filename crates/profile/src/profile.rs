@@ -1,0 +1,48 @@
+//! What a recording comes to.
+
+use crate::flame_graph;
+use crate::recorder::Kind;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// Sums by stack, with names.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    kind: Kind,
+    took: Duration,
+    /// By the names of the frames, outermost first, with `;` between them.
+    lines: BTreeMap<String, u64>,
+}
+
+impl Profile {
+    pub(crate) fn new(kind: Kind, took: Duration, lines: BTreeMap<String, u64>) -> Self {
+        Self { kind, took, lines }
+    }
+
+    /// Folded stacks, as flame graph tools read them: a line a stack, its
+    /// frames outermost first with `;` between them, a space, and its sum.
+    /// Empty if nothing was recorded.
+    #[must_use]
+    pub fn folded(&self) -> String {
+        let mut text = String::new();
+        for (frames, weight) in &self.lines {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{frames} {weight}");
+        }
+        text
+    }
+
+    /// The flame graph, as an SVG document of its own that can be searched and
+    /// zoomed into in a browser.
+    #[must_use]
+    pub fn flame_graph(&self) -> String {
+        flame_graph::draw(self.kind, self.took, &self.lines)
+    }
+
+    /// The sum of all stacks: samples, bytes or nanoseconds.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.lines.values().sum()
+    }
+}

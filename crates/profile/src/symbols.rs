@@ -1,0 +1,107 @@
+//! From addresses to names.
+//!
+//! An address may stand for several frames: functions that the compiler put
+//! into their caller are told from the line tables. What is the same in all
+//! stacks and says nothing is left out: how a thread begins, and how this crate
+//! took the stack.
+
+use crate::recorder::Kind;
+use crate::stack_table::Sum;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::c_void;
+
+/// Outside of the frame with this name a stack is the same for all threads.
+const THREAD_BEGINS: &str = "__rust_begin_short_backtrace";
+
+/// The names of inner frames that are not the program's.
+const OWN_FRAMES: [&str; 7] = [
+    "backtrace::",
+    "profile::",
+    "<profile::",
+    "__rust_alloc",
+    "__rust_realloc",
+    "__rustc::__rust_alloc",
+    "__rustc::__rust_realloc",
+];
+
+/// Sums by the names of their frames, outermost first, with `;` between them.
+/// The thread is the outermost, without its number: threads of a kind are one.
+pub(crate) fn fold(kind: Kind, sums: &[Sum]) -> BTreeMap<String, u64> {
+    let mut names = Names::default();
+    let mut lines = BTreeMap::new();
+    for sum in sums.iter().filter(|sum| sum.weight > 0) {
+        *lines.entry(names.line(kind, sum)).or_default() += sum.weight;
+    }
+    // The debugging information that was read takes up memory.
+    backtrace::clear_symbol_cache();
+    lines
+}
+
+#[derive(Default)]
+struct Names {
+    /// The frames that an address stands for, innermost first.
+    known: HashMap<usize, Vec<String>>,
+}
+
+impl Names {
+    fn line(&mut self, kind: Kind, sum: &Sum) -> String {
+        let mut frames: Vec<String> = Vec::new();
+        for address in &sum.frames {
+            frames.extend_from_slice(self.of(*address));
+        }
+        let inner = match kind {
+            // The stack begins where the signal came.
+            Kind::Cpu => 0,
+            Kind::Allocations | Kind::Waits => {
+                frames.iter().take_while(|name| is_own(name)).count()
+            }
+        };
+        let begins = frames.iter().rposition(|name| name.contains(THREAD_BEGINS));
+        let outer = begins.unwrap_or(frames.len());
+        let frames = frames.get(inner..outer.max(inner)).unwrap_or_default();
+
+        let mut line = String::new();
+        if kind == Kind::Waits {
+            line.push_str("lock;");
+        }
+        line.push_str(kind_of_thread(&sum.thread));
+        if sum.is_cut {
+            line.push_str(";(deeper)");
+        }
+        for name in frames.iter().rev() {
+            line.push(';');
+            line.push_str(name);
+        }
+        line
+    }
+
+    fn of(&mut self, address: usize) -> &[String] {
+        self.known.entry(address).or_insert_with(|| {
+            let mut names = Vec::new();
+            backtrace::resolve(address as *mut c_void, |symbol| {
+                if let Some(name) = symbol.name() {
+                    // Without the hash; `;` is what stands between frames.
+                    names.push(format!("{name:#}").replace(';', ","));
+                }
+            });
+            if names.is_empty() {
+                names.push("(unknown)".to_owned());
+            }
+            names
+        })
+    }
+}
+
+fn is_own(name: &str) -> bool {
+    OWN_FRAMES.iter().any(|own| name.starts_with(own))
+}
+
+/// A thread's name without its number.
+fn kind_of_thread(name: &str) -> &str {
+    let kind = name.trim_end_matches(|last: char| last.is_ascii_digit());
+    match kind.strip_suffix('-') {
+        Some(kind) if kind.len() + 1 < name.len() => kind,
+        _ if name.is_empty() => "(no name)",
+        _ => name,
+    }
+}

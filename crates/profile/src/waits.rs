@@ -1,0 +1,162 @@
+//! Waits: for locks, in queues, for disks and peers.
+//!
+//! A lock that is taken is waited for by a thread, which has a stack that says
+//! who waits ([`lock`]). In a queue it is a request that waits and the thread
+//! does something else, so there the place is named ([`Place`]): `queue;admission`.
+//! Idle threads that wait for work wait for nothing in this sense.
+
+use crate::recorder::{self, Kind};
+use crate::stack::{Origin, Stack};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::Instant;
+
+/// Takes a lock, and the time if that takes any. A lock that a panicking
+/// thread held is not treated apart: a panic elsewhere is a bug and ends its
+/// program as a whole.
+#[inline]
+pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    match mutex.try_lock() {
+        Ok(guard) => guard,
+        Err(TryLockError::Poisoned(error)) => error.into_inner(),
+        Err(TryLockError::WouldBlock) => {
+            waited(|| mutex.lock().unwrap_or_else(PoisonError::into_inner))
+        }
+    }
+}
+
+/// Waits, and records by the stack for how long.
+#[cold]
+fn waited<G>(wait: impl FnOnce() -> G) -> G {
+    if !recorder::is_on(Kind::Waits) {
+        return wait();
+    }
+    let began = Instant::now();
+    // Before the wait, not after it: whoever has the lock is waited for.
+    let stack = Stack::take(Origin::Here);
+    let guard = wait();
+    let nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    recorder::record(Kind::Waits, nanoseconds, || stack);
+    guard
+}
+
+/// Where something waits.
+#[derive(Debug)]
+pub struct Place {
+    /// What it is called, outermost first, with `;` between the parts.
+    frames: Cow<'static, str>,
+    waited: OnceLock<Arc<AtomicU64>>,
+}
+
+/// The nanoseconds waited by place, of all places where anything ever waited
+/// while that was recorded. Places of one name share a sum.
+static PLACES: Mutex<BTreeMap<String, Arc<AtomicU64>>> = Mutex::new(BTreeMap::new());
+
+impl Place {
+    /// A place with a name in parts, outermost first: `queue;admission`.
+    #[must_use]
+    pub const fn new(frames: &'static str) -> Self {
+        Self {
+            frames: Cow::Borrowed(frames),
+            waited: OnceLock::new(),
+        }
+    }
+
+    /// A place whose name is known only when the program runs.
+    #[must_use]
+    pub fn named(frames: String) -> Self {
+        Self {
+            frames: Cow::Owned(frames),
+            waited: OnceLock::new(),
+        }
+    }
+
+    /// Does something that waits here.
+    #[inline]
+    pub fn time<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let stopwatch = Stopwatch::start();
+        let result = wait();
+        stopwatch.stop(self);
+        result
+    }
+
+    fn add(&self, nanoseconds: u64) {
+        let waited = self.waited.get_or_init(|| {
+            let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(places.entry(self.frames.clone().into_owned()).or_default())
+        });
+        waited.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+}
+
+/// Since when something waits, if waits are recorded.
+#[derive(Clone, Copy, Debug, Default)]
+#[must_use = "a wait whose stopwatch is not stopped is not recorded"]
+pub struct Stopwatch(Option<NonZeroU64>);
+
+/// When the clock of [`Stopwatch`] began.
+static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
+/// When the recording began: what waited before does not count.
+static BEGAN: AtomicU64 = AtomicU64::new(0);
+
+impl Stopwatch {
+    /// Something begins to wait.
+    #[inline]
+    pub fn start() -> Self {
+        match recorder::is_on(Kind::Waits) {
+            true => Self::start_now(),
+            false => Self(None),
+        }
+    }
+
+    /// It waits no more; it did so at `place`.
+    #[inline]
+    pub fn stop(self, place: &Place) {
+        if let Some(began) = self.0 {
+            stop_now(began, place);
+        }
+    }
+
+    #[cold]
+    fn start_now() -> Self {
+        Self(NonZeroU64::new(now()))
+    }
+}
+
+#[cold]
+fn stop_now(began: NonZeroU64, place: &Place) {
+    recorder::during(Kind::Waits, || {
+        if began.get() >= BEGAN.load(Ordering::Relaxed) {
+            place.add(now().saturating_sub(began.get()));
+        }
+    });
+}
+
+/// Nanoseconds since some moment; never 0.
+fn now() -> u64 {
+    u64::try_from(EPOCH.elapsed().as_nanos()).map_or(u64::MAX, |now| now.saturating_add(1))
+}
+
+/// Forgets all sums: a recording begins.
+pub(crate) fn clear() {
+    BEGAN.store(now(), Ordering::Relaxed);
+    for waited in places().values() {
+        waited.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The nanoseconds waited by place, without those where nothing waited.
+pub(crate) fn sums() -> Vec<(String, u64)> {
+    let places = places();
+    let sums = places
+        .iter()
+        .map(|(frames, waited)| (frames.clone(), waited.load(Ordering::Relaxed)));
+    sums.filter(|(_, waited)| *waited > 0).collect()
+}
+
+fn places() -> MutexGuard<'static, BTreeMap<String, Arc<AtomicU64>>> {
+    PLACES.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,213 @@
+//! Recordings of things whose profile is known beforehand. There is one
+//! recording at a time in a process, so the tests take turns.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "what only tests use fails them by panicking"
+)]
+
+use profile::{Allocator, Kind, Place, Profile, Recording, StartError, Stopwatch, lock};
+use std::alloc::System;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+#[global_allocator]
+static ALLOCATOR: Allocator<System> = Allocator::new(System);
+
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The sum of the stacks that have all these names, in this order.
+fn sum_of(profile: &Profile, names: &[&str]) -> u64 {
+    let has_all = |frames: &str| {
+        let mut rest = frames;
+        names.iter().all(|name| match rest.split_once(name) {
+            Some((_, behind)) => {
+                rest = behind;
+                true
+            }
+            None => false,
+        })
+    };
+    let folded = profile.folded();
+    let lines = folded.lines().map(|line| line.rsplit_once(' ').unwrap());
+    let weights = lines.filter(|(frames, _)| has_all(frames));
+    weights
+        .map(|(_, weight)| weight.parse::<u64>().unwrap())
+        .sum()
+}
+
+/// Works for so long, on the processor.
+#[inline(never)]
+fn grind(time: Duration) -> u64 {
+    let began = Instant::now();
+    let mut number = 1_u64;
+    while began.elapsed() < time {
+        for _ in 0..10_000 {
+            number = black_box(number.wrapping_mul(6_364_136_223_846_793_005) ^ 1);
+        }
+    }
+    number
+}
+
+#[inline(never)]
+fn grind_in_a_caller(time: Duration) -> u64 {
+    grind(time) ^ 1
+}
+
+#[test]
+fn cpu_time_is_found_where_it_is_used() {
+    let _turn = turn();
+    let recording = Recording::start(Kind::Cpu).unwrap();
+    let worker = std::thread::Builder::new().name("grinder-7".to_owned());
+    let worker = worker
+        .spawn(|| grind_in_a_caller(Duration::from_secs(1)))
+        .unwrap();
+    black_box(worker.join().unwrap());
+    let profile = recording.finish();
+    let found = sum_of(&profile, &["grinder;", "grind_in_a_caller", "grind"]);
+    // A machine that is busy with other things gives us fewer.
+    assert!(found >= 5, "{}", profile.folded());
+    assert!(found * 10 >= profile.total() * 8, "{}", profile.folded());
+    let svg = profile.flame_graph();
+    assert!(
+        svg.contains("<svg") && svg.contains("grind_in_a_caller"),
+        "{svg}"
+    );
+    // Nothing of how the stack was taken is left in it.
+    assert_eq!(
+        sum_of(&profile, &["backtrace::"]),
+        0,
+        "{}",
+        profile.folded()
+    );
+    assert_eq!(sum_of(&profile, &["profile::"]), 0, "{}", profile.folded());
+}
+
+#[inline(never)]
+fn ask_for_memory(times: usize, bytes: usize) {
+    for _ in 0..times {
+        black_box(Vec::<u8>::with_capacity(bytes));
+    }
+}
+
+#[test]
+fn allocated_bytes_are_counted_by_who_asks() {
+    let _turn = turn();
+    for (times, bytes) in [(1 << 20, 100), (1 << 16, 2000), (40, 4 << 20)] {
+        let recording = Recording::start(Kind::Allocations).unwrap();
+        ask_for_memory(times, bytes);
+        let profile = recording.finish();
+        let found = sum_of(&profile, &["ask_for_memory"]) as f64;
+        let asked = (times * bytes) as f64;
+        // Some 800 samples or more: a standard deviation is below 4%.
+        assert!(
+            (asked * 0.75..asked * 1.25).contains(&found),
+            "{found} of {asked} bytes\n{}",
+            profile.folded()
+        );
+    }
+}
+
+#[inline(never)]
+fn want(mutex: &Mutex<u64>) -> u64 {
+    *lock(mutex)
+}
+
+#[test]
+fn a_lock_that_is_waited_for_is_found() {
+    let _turn = turn();
+    let recording = Recording::start(Kind::Waits).unwrap();
+    let mutex = Mutex::new(3);
+    let ready = Barrier::new(2);
+    let held = Duration::from_millis(200);
+    std::thread::scope(|scope| {
+        let guard = mutex.lock().unwrap();
+        let waiter = scope.spawn(|| {
+            ready.wait();
+            want(&mutex)
+        });
+        ready.wait();
+        // Not to wait for anything: so long the other one has to wait.
+        std::thread::sleep(held);
+        drop(guard);
+        assert_eq!(waiter.join().unwrap(), 3);
+    });
+    // Nobody waits for a free one.
+    drop(lock(&mutex));
+    let profile = recording.finish();
+    let waited = Duration::from_nanos(sum_of(&profile, &["lock;", "want"]));
+    // The waiter may have come late, however ready it was.
+    assert!(waited > Duration::from_millis(1), "{}", profile.folded());
+    assert_eq!(profile.folded().lines().count(), 1, "{}", profile.folded());
+}
+
+#[test]
+fn a_wait_counts_at_its_place_and_in_its_recording() {
+    let _turn = turn();
+    static PLACE: Place = Place::new("queue;of the test");
+    let unrecorded = Stopwatch::start();
+    let recording = Recording::start(Kind::Waits).unwrap();
+    unrecorded.stop(&PLACE);
+    let earlier = Stopwatch::start();
+    assert_eq!(recording.finish().folded(), "");
+
+    let recording = Recording::start(Kind::Waits).unwrap();
+    earlier.stop(&PLACE);
+    let waiting = Stopwatch::start();
+    let other = Stopwatch::start();
+    waiting.stop(&PLACE);
+    other.stop(&Place::named("queue;of the test".to_owned()));
+    let profile = recording.finish();
+    assert!(profile.total() > 0);
+    assert_eq!(sum_of(&profile, &["queue;of the test"]), profile.total());
+    assert_eq!(profile.folded().lines().count(), 1, "{}", profile.folded());
+}
+
+#[test]
+fn there_is_one_recording_at_a_time() {
+    let _turn = turn();
+    let first = Recording::start(Kind::Waits).unwrap();
+    for kind in [Kind::Cpu, Kind::Allocations, Kind::Waits] {
+        assert!(matches!(Recording::start(kind), Err(StartError::Busy)));
+    }
+    drop(first);
+    let second = Recording::start(Kind::Cpu).unwrap();
+    assert!(matches!(
+        Recording::start(Kind::Waits),
+        Err(StartError::Busy)
+    ));
+    drop(second.finish());
+    // What nothing was recorded of has a picture too.
+    let nothing = Recording::start(Kind::Waits).unwrap().finish();
+    assert_eq!(nothing.folded(), "");
+    assert!(nothing.flame_graph().contains("Nothing was recorded"));
+}
+
+#[test]
+fn threads_that_end_are_recorded_to_their_end() {
+    let _turn = turn();
+    let recording = Recording::start(Kind::Allocations).unwrap();
+    let asked = AtomicUsize::new(0);
+    for _ in 0..64 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                ask_for_memory(1000, 1000);
+                asked.fetch_add(1_000_000, Ordering::Relaxed);
+            });
+        });
+    }
+    let profile = recording.finish();
+    let found = sum_of(&profile, &["ask_for_memory"]) as f64;
+    let asked = asked.into_inner() as f64;
+    // Each thread begins its countdown anew; that must not show.
+    assert!(
+        (asked * 0.75..asked * 1.25).contains(&found),
+        "{found} of {asked}"
+    );
+}

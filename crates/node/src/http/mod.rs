@@ -22,6 +22,7 @@ mod parameters;
 mod problem;
 pub(crate) mod progress;
 mod range_stream;
+pub(crate) mod refusals;
 mod route;
 
 use crate::admission::{Entrance, Place, Refused};
@@ -42,7 +43,7 @@ use std::time::Duration;
 pub(crate) async fn answer(
     context: &Rc<Context>,
     progress: &Rc<Progress>,
-    channel: &Channel,
+    channel: &Rc<Channel>,
     request: Request<Incoming>,
 ) -> Response<ResponseBody> {
     let began = context.clock().monotonic();
@@ -65,7 +66,7 @@ pub(crate) async fn answer(
         progress.linger();
     }
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
-        channel.pause();
+        context.refusals.add(channel);
     }
     let took = context.clock().monotonic().saturating_sub(began);
     context

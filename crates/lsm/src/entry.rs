@@ -256,8 +256,13 @@ impl Record {
         self.entry
             .key()
             .cmp(other.entry.key())
-            .then_with(|| other.entry.rank().cmp(&self.entry.rank()))
-            .then_with(|| self.arrival.cmp(&other.arrival))
+            .then_with(|| self.order_of_versions(other))
+    }
+
+    /// The order of two records of one key: the winner first.
+    pub(crate) fn order_of_versions(&self, other: &Self) -> std::cmp::Ordering {
+        let by_rank = other.entry.rank().cmp(&self.entry.rank());
+        by_rank.then_with(|| self.arrival.cmp(&other.arrival))
     }
 }
 

@@ -50,6 +50,70 @@ fn writes_that_wait_together_share_one_sync_and_one_delivery() {
     assert_eq!(read(&engine, "k9"), Some("v".into()));
 }
 
+/// After a group the next gathers until as many wait, or for a millisecond.
+#[test]
+fn a_group_gathers_under_load_until_it_is_as_large_as_the_one_before() {
+    let mut world = World::new();
+    world.options.memtable_bytes = 64 << 20;
+    world.options.write_queue_bytes_max = 64 << 20;
+    let engine = world.open();
+    let collected = Arc::new(Collected::default());
+    let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
+    let mut stamp = 0;
+    let mut submit = |count: usize| {
+        for _ in 0..count {
+            stamp += 1;
+            engine.submit(put("k", stamp, "v"), &outbox, 0).unwrap();
+        }
+        // What is due: time stands still.
+        world.executor.run_all_due();
+    };
+    let groups = || {
+        let mut deliveries = collected.deliveries.lock().unwrap();
+        std::mem::take(&mut *deliveries)
+            .iter()
+            .map(Vec::len)
+            .collect::<Vec<_>>()
+    };
+    let a_millisecond = Duration::from_millis(1);
+    // A few writers wait for nobody.
+    submit(1);
+    submit(3);
+    submit(1);
+    assert_eq!(groups(), [1, 3, 1]);
+    // The next group waits for five, and is told as soon as they are there.
+    submit(5);
+    submit(4);
+    assert_eq!(groups(), [5]);
+    submit(1);
+    assert_eq!(groups(), [5]);
+    // Its time ends with its millisecond, not with that of the one before.
+    world.executor.run_for(a_millisecond / 2);
+    submit(5);
+    submit(4);
+    world.executor.run_for(a_millisecond / 2);
+    assert_eq!(groups(), [5]);
+    world.executor.run_for(a_millisecond / 2);
+    assert_eq!(groups(), [4]);
+    // However large a group was: so many are enough.
+    submit(100);
+    submit(31);
+    assert_eq!(groups(), [100]);
+    submit(1);
+    assert_eq!(groups(), [32]);
+    // And so are few that are long.
+    let long = "v".repeat(3 << 20);
+    for stamp in [1_000, 1_001] {
+        engine.submit(put("k", stamp, &long), &outbox, 0).unwrap();
+    }
+    world.executor.run_all_due();
+    assert_eq!(groups().len(), 2, "of four mebibytes at most");
+    // Nobody comes back.
+    world.executor.run_for(a_millisecond);
+    submit(1);
+    assert_eq!(groups(), [1]);
+}
+
 /// A reader that meets a write while its sync is under way does not see it.
 #[test]
 fn a_write_is_invisible_until_it_is_synced() {

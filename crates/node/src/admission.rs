@@ -108,9 +108,15 @@ impl Gate {
         self.queue.borrow().waiting.len()
     }
 
+    /// How many more requests [`Gate::enter`] would take.
+    pub(crate) fn room(&self) -> usize {
+        let in_flight = self.in_flight_max.saturating_sub(self.in_flight.get());
+        in_flight + self.queued_max.saturating_sub(self.queued())
+    }
+
     /// Whether [`Gate::enter`] would refuse.
     pub(crate) fn is_full(&self) -> bool {
-        self.in_flight.get() >= self.in_flight_max && self.queued() >= self.queued_max
+        self.room() == 0
     }
 
     /// Asks for a place; one in the queue is void after `deadline`.

@@ -6,6 +6,7 @@ use crate::hints::Delivery;
 use crate::http::ReplicaRules;
 use crate::http::channel::SCRATCH_BYTES;
 use crate::http::progress::{Patience, Progress};
+use crate::http::refusals::Refusals;
 use crate::metrics::RuntimeMetrics;
 use crate::peer::{self, Answers, Introductions, Link, PeerEnvironment, Stream, Transport};
 use crate::peers::{Acquaintance, HintLink, Peers};
@@ -42,6 +43,8 @@ pub(crate) struct Context {
     replica: Rc<Replica>,
     /// Decides who comes in.
     pub(crate) gate: Rc<Gate>,
+    /// Those who were not let in.
+    pub(crate) refusals: Rc<Refusals>,
     /// What this runtime counts.
     pub(crate) metrics: Arc<RuntimeMetrics>,
     /// The monotonic clock as of the last sweep: cheap, and late by at most its period.
@@ -125,6 +128,7 @@ impl Context {
             peer_environment,
             replica,
             gate: Gate::new(in_flight_max, queued_max),
+            refusals: Rc::default(),
             metrics,
             now: Rc::new(Cell::new(shared.clock.monotonic())),
             scratch: Rc::new(RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice())),
@@ -141,6 +145,8 @@ impl Context {
         tokio::task::spawn_local(waiters.deliver_forever());
         let submissions = Rc::clone(&self.replica.submissions);
         tokio::task::spawn_local(submissions.submit_forever());
+        let refusals = Rc::clone(&self.refusals);
+        tokio::task::spawn_local(refusals.let_go_on_forever(Rc::clone(&self.gate)));
         tokio::task::spawn_local(Rc::clone(self).sweep_forever());
         for link in self.peers.links() {
             tokio::task::spawn_local(Rc::clone(link).run_forever());
@@ -247,6 +253,7 @@ impl Context {
     /// Lets connections end when their requests do, and waits for the last.
     pub(crate) async fn drain(&self) {
         self.is_stopping.set(true);
+        self.refusals.let_all_go_on();
         // Copied: waking a connection must find the list free.
         for connection in self.all_connections() {
             connection.wake();

@@ -35,6 +35,22 @@ pub(crate) type Tag = u16;
 /// What to do with the only answer, for a wait that is no future's.
 type Handler = Box<dyn FnOnce(Option<Completion>)>;
 
+/// What sees to the answers that still come once nobody awaits them: cheaper
+/// than a task of its own.
+pub(crate) trait Follower {
+    /// The next answer and its tag, or `None` at the deadline, which is the last.
+    fn follow(&mut self, answer: Option<(Tag, Completion)>) -> Follows;
+}
+
+/// Whether a [`Follower`] waits for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Follows {
+    /// It does.
+    On,
+    /// It does not.
+    Ended,
+}
+
 /// Those who wait.
 pub(crate) struct Waiters {
     slots: RefCell<Slab<Slot>>,
@@ -55,6 +71,20 @@ struct Slot {
 enum Listener {
     Future(Option<Waker>),
     Handler(Handler),
+    /// Taken out while it works: it may use the waiters itself.
+    Follower(Option<Box<dyn Follower>>),
+}
+
+/// Drops all waits with the task that would complete them: a follower may hold
+/// what holds the waiters.
+struct Clearing(Rc<Waiters>);
+
+impl Drop for Clearing {
+    fn drop(&mut self) {
+        // Outside the borrow: waits look for their place as they are dropped.
+        let slots = self.0.slots.take();
+        drop(slots);
+    }
 }
 
 impl Waiters {
@@ -82,11 +112,9 @@ impl Waiters {
     /// Takes a place for answers, to come before `deadline` on the monotonic
     /// clock. Dropping the result gives the place up.
     pub(crate) fn register(self: &Rc<Self>, deadline: Duration) -> Wait {
-        let (place, ticket) = self.insert(deadline, Listener::Future(None));
         Wait {
             waiters: Rc::clone(self),
-            place,
-            ticket,
+            ticket: self.insert(deadline, Listener::Future(None)),
         }
     }
 
@@ -98,16 +126,40 @@ impl Waiters {
         handler: impl FnOnce(Option<Completion>) + 'static,
     ) -> u64 {
         self.insert(deadline, Listener::Handler(Box::new(handler)))
-            .1
+    }
+
+    /// Has `follower` get what comes for a wait from now on, which it may hold.
+    pub(crate) fn follow(&self, ticket: u64, mut follower: Box<dyn Follower>) {
+        loop {
+            let mut slots = self.slots.borrow_mut();
+            let Some(slot) = slot_of(&mut slots, ticket) else {
+                return;
+            };
+            let next = if !slot.answers.is_empty() {
+                Some(slot.answers.remove(0))
+            } else if slot.is_expired {
+                None
+            } else {
+                slot.listener = Listener::Follower(Some(follower));
+                return;
+            };
+            drop(slots);
+            let is_last = next.is_none();
+            if follower.follow(next) == Follows::Ended || is_last {
+                return self.remove(ticket);
+            }
+        }
     }
 
     /// Hands out answers as they come, for as long as the runtime lives.
     pub(crate) async fn deliver_forever(self: Rc<Self>) {
+        let waiters = Clearing(self);
+        let waiters = &waiters.0;
         let mut answers = Vec::new();
         loop {
-            self.outbox.take_all(&mut answers).await;
+            waiters.outbox.take_all(&mut answers).await;
             for answer in answers.drain(..) {
-                self.complete(answer.ticket, answer.completion);
+                waiters.complete(answer.ticket, answer.completion);
             }
         }
     }
@@ -124,7 +176,7 @@ impl Waiters {
             slot.is_expired = true;
             match &mut slot.listener {
                 Listener::Future(waker) => wakers.extend(waker.take()),
-                Listener::Handler(_) => overdue.push(place),
+                Listener::Handler(_) | Listener::Follower(_) => overdue.push(place),
             }
         }
         let overdue: Vec<Slot> = overdue
@@ -137,13 +189,17 @@ impl Waiters {
             waker.wake();
         }
         for slot in overdue {
-            if let Listener::Handler(handler) = slot.listener {
-                handler(None);
+            match slot.listener {
+                Listener::Handler(handler) => handler(None),
+                Listener::Follower(Some(mut follower)) => {
+                    follower.follow(None);
+                }
+                Listener::Follower(None) | Listener::Future(_) => {}
             }
         }
     }
 
-    fn insert(&self, deadline: Duration, listener: Listener) -> (usize, u64) {
+    fn insert(&self, deadline: Duration, listener: Listener) -> u64 {
         let generation =
             self.generation.get().wrapping_add(1) & (u64::MAX >> (PLACE_BITS + TAG_BITS));
         self.generation.set(generation);
@@ -156,21 +212,16 @@ impl Waiters {
         });
         // Admission keeps the places far below their bound.
         debug_assert!(place < 1 << PLACE_BITS, "places are bounded by admission");
-        let ticket = (generation << (PLACE_BITS + TAG_BITS)) | place as u64;
-        (place, ticket)
+        (generation << (PLACE_BITS + TAG_BITS)) | place as u64
     }
 
     /// Hands an answer to whoever waits for it under `ticket`.
     pub(crate) fn complete(&self, ticket: u64, completion: Completion) {
-        let place = (ticket & ((1 << PLACE_BITS) - 1)) as usize;
         let tag = ((ticket >> PLACE_BITS) & ((1 << TAG_BITS) - 1)) as Tag;
         let mut slots = self.slots.borrow_mut();
-        let Some(slot) = slots.get_mut(place) else {
+        let Some(slot) = slot_of(&mut slots, ticket) else {
             return;
         };
-        if slot.generation != ticket >> (PLACE_BITS + TAG_BITS) {
-            return;
-        }
         match &mut slot.listener {
             Listener::Future(waker) => {
                 let waker = waker.take();
@@ -181,14 +232,53 @@ impl Waiters {
                 }
             }
             Listener::Handler(_) => {
-                let slot = slots.remove(place);
+                let slot = slots.remove(place_of(ticket));
                 drop(slots);
                 if let Listener::Handler(handler) = slot.listener {
                     handler(Some(completion));
                 }
             }
+            Listener::Follower(follower) => {
+                let Some(mut follower) = follower.take() else {
+                    return;
+                };
+                drop(slots);
+                if follower.follow(Some((tag, completion))) == Follows::On {
+                    self.put_follower(ticket, follower);
+                } else {
+                    self.remove(ticket);
+                }
+            }
         }
     }
+
+    /// Has a follower wait in the place of a ticket.
+    fn put_follower(&self, ticket: u64, follower: Box<dyn Follower>) {
+        if let Some(slot) = slot_of(&mut self.slots.borrow_mut(), ticket) {
+            slot.listener = Listener::Follower(Some(follower));
+        }
+    }
+
+    /// Gives up the place of a ticket, if it still is the ticket's.
+    fn remove(&self, ticket: u64) {
+        let mut slots = self.slots.borrow_mut();
+        let slot = slot_of(&mut slots, ticket)
+            .is_some()
+            .then(|| slots.remove(place_of(ticket)));
+        drop(slots);
+        // Outside the borrow: an answer nobody took may own more than memory.
+        drop(slot);
+    }
+}
+
+fn place_of(ticket: u64) -> usize {
+    (ticket & ((1 << PLACE_BITS) - 1)) as usize
+}
+
+/// The slot that a ticket is for, if that still is there.
+fn slot_of(slots: &mut Slab<Slot>, ticket: u64) -> Option<&mut Slot> {
+    let slot = slots.get_mut(place_of(ticket))?;
+    (slot.generation == ticket >> (PLACE_BITS + TAG_BITS)).then_some(slot)
 }
 
 impl Answers for Waiters {
@@ -200,7 +290,6 @@ impl Answers for Waiters {
 /// A place for answers, until it is dropped.
 pub(crate) struct Wait {
     waiters: Rc<Waiters>,
-    place: usize,
     ticket: u64,
 }
 
@@ -228,7 +317,7 @@ impl Wait {
 
     fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<(Tag, Completion)>> {
         let mut slots = self.waiters.slots.borrow_mut();
-        let Some(slot) = slots.get_mut(self.place) else {
+        let Some(slot) = slot_of(&mut slots, self.ticket) else {
             return Poll::Ready(None);
         };
         if !slot.answers.is_empty() {
@@ -249,9 +338,7 @@ impl Wait {
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        let slot = self.waiters.slots.borrow_mut().try_remove(self.place);
-        // Outside the borrow: an answer nobody took may own more than memory.
-        drop(slot);
+        self.waiters.remove(self.ticket);
     }
 }
 
@@ -259,6 +346,7 @@ impl Drop for Wait {
 mod tests {
     use super::*;
     use lsm::{Applied, Outcome};
+    use std::future::Future;
     use std::pin::pin;
 
     fn poll(wait: &Wait) -> Poll<Option<(Tag, Completion)>> {
@@ -301,7 +389,11 @@ mod tests {
         let late = gone.ticket();
         drop(gone);
         let next = waiters.register(Duration::MAX);
-        assert_eq!(next.place, 0, "the place is used again");
+        assert_eq!(
+            place_of(next.ticket),
+            place_of(late),
+            "the place is used again"
+        );
         waiters.complete(late, stored());
         assert!(poll(&next).is_pending());
     }
@@ -334,6 +426,91 @@ mod tests {
         waiters.expire(Duration::from_secs(1));
         waiters.complete(overdue, stored());
         assert_eq!(*calls.borrow(), [("answered", true), ("overdue", false)]);
+    }
+
+    /// Notes what it is told, holds its wait, and ends with the answer tagged 9.
+    struct Notes {
+        notes: Rc<RefCell<Vec<Option<Tag>>>>,
+        wait: Wait,
+    }
+
+    impl Follower for Notes {
+        fn follow(&mut self, answer: Option<(Tag, Completion)>) -> Follows {
+            let tag = answer.map(|(tag, _)| tag);
+            self.notes.borrow_mut().push(tag);
+            // As one does that has something to send.
+            drop(self.wait.waiters.register(Duration::MAX));
+            match tag {
+                Some(9) => Follows::Ended,
+                _ => Follows::On,
+            }
+        }
+    }
+
+    /// A wait for five seconds that has this answer already, and its follower's notes.
+    fn followed(waiters: &Rc<Waiters>, first: Tag) -> (u64, Rc<RefCell<Vec<Option<Tag>>>>) {
+        let wait = waiters.register(Duration::from_secs(5));
+        let (ticket, notes) = (wait.ticket(), Rc::default());
+        waiters.complete(wait.ticket_for(first), stored());
+        let follower = Notes {
+            notes: Rc::clone(&notes),
+            wait,
+        };
+        waiters.follow(ticket, Box::new(follower));
+        (ticket, notes)
+    }
+
+    fn tagged(ticket: u64, tag: Tag) -> u64 {
+        ticket | (u64::from(tag) << PLACE_BITS)
+    }
+
+    #[test]
+    fn a_follower_gets_all_answers_until_it_has_enough() {
+        let waiters = Waiters::new();
+        let (ticket, notes) = followed(&waiters, 1);
+        for tag in [2, 9, 3] {
+            waiters.complete(tagged(ticket, tag), stored());
+        }
+        assert_eq!(*notes.borrow(), [Some(1), Some(2), Some(9)]);
+        assert!(waiters.slots.borrow().is_empty());
+        let (_, notes) = followed(&waiters, 9);
+        assert_eq!(*notes.borrow(), [Some(9)]);
+        assert!(waiters.slots.borrow().is_empty());
+    }
+
+    #[test]
+    fn a_follower_is_told_of_the_deadline_once_also_where_it_has_passed() {
+        let waiters = Waiters::new();
+        let (ticket, notes) = followed(&waiters, 1);
+        for _ in 0..2 {
+            waiters.expire(Duration::from_secs(5));
+            waiters.complete(tagged(ticket, 2), stored());
+        }
+        assert_eq!(*notes.borrow(), [Some(1), None]);
+        let wait = waiters.register(Duration::from_secs(1));
+        waiters.expire(Duration::from_secs(1));
+        let (ticket, notes) = (wait.ticket(), Rc::default());
+        let follower = Notes {
+            notes: Rc::clone(&notes),
+            wait,
+        };
+        waiters.follow(ticket, Box::new(follower));
+        assert_eq!(*notes.borrow(), [None]);
+        assert!(waiters.slots.borrow().is_empty());
+    }
+
+    #[test]
+    fn followers_that_hold_their_wait_go_with_the_runtime() {
+        let waiters = Waiters::new();
+        let (_, notes) = followed(&waiters, 1);
+        drop(Rc::clone(&waiters).deliver_forever());
+        assert_eq!(Rc::strong_count(&notes), 2, "it had not begun");
+        let mut delivery = Box::pin(Rc::clone(&waiters).deliver_forever());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(delivery.as_mut().poll(&mut context).is_pending());
+        drop(delivery);
+        assert_eq!(Rc::strong_count(&notes), 1);
+        assert_eq!(Rc::strong_count(&waiters), 1);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! Invariants:
 //! - One recording at a time ([`Recording`]), in the whole process.
 //! - While none runs, what is left in the way of the process is one relaxed load
-//!   of an atomic ([`recorder::is_on`](recorder)) for an allocation and for a
+//!   of an atomic (`recorder::is_on`) for an allocation and for a
 //!   wait in a queue, and nothing at all for a lock that is free.
 //! - Taking and adding a stack neither allocates nor locks, so it may happen in
 //!   a signal handler and inside the allocator.

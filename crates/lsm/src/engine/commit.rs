@@ -9,13 +9,14 @@
 //! 5. Each outbox gets the outcomes of its writes, in one call.
 //!
 //! While a group syncs the next one gathers, so the groups grow with the load.
-//! Under load the next group is also given a moment to gather: each costs a
-//! sync and the wakes of the threads that wait, whatever its size.
+//! Under load the next group is also given a moment to gather, because each
+//! costs a sync and the wakes of the threads that wait, whatever its size: until
+//! as many wait as the last group had, which then may be all that there are.
 
 use super::Inner;
 use super::backpressure::Stall;
 use super::outbox::{Applied, Deliveries, Outbox, OutcomeCell};
-use super::queue::Group;
+use super::queue::{GROUP_BYTES_MAX, Group};
 use super::state::State;
 use crate::entry::{Entry, Record};
 use crate::error::Error;
@@ -30,14 +31,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// After a group of so many writes, the next is given time to gather.
-const LINGER_GROUP_MIN: usize = 8;
+const GATHER_GROUP_MIN: usize = 4;
 
-/// How long a group gathers under load. Short beside what the writers of a
-/// large group wait anyway.
-const LINGER: Duration = Duration::from_micros(200);
+/// A group of so many gathers no further: what it costs is spread enough, and
+/// the writers had better work on the next meanwhile.
+const GATHER_WRITES_MAX: usize = 32;
 
-/// As [`LINGER`], where each group costs a sync.
-const LINGER_BEFORE_SYNC: Duration = Duration::from_micros(600);
+/// How long a group gathers at most: where the writers do not come back.
+const GATHER_MAX: Duration = Duration::from_millis(1);
 
 /// Slowdowns below this are not worth a timer.
 const SLOWDOWN_MIN: Duration = Duration::from_micros(200);
@@ -105,11 +106,21 @@ impl Inner {
         });
     }
 
-    fn linger(&self) -> Duration {
-        match self.options.durability {
-            Durability::Sync => LINGER_BEFORE_SYNC,
-            Durability::Interval(_) | Durability::Os => LINGER,
-        }
+    /// Lets the next group gather after one of so many writes; `false` where
+    /// it need not, because as many wait already.
+    fn gather(self: &Arc<Self>, writes: usize) -> bool {
+        let writes = writes.min(GATHER_WRITES_MAX);
+        // Where values are long the queue fills, and would refuse meanwhile.
+        let bytes = GROUP_BYTES_MAX.min(self.options.write_queue_bytes_max / 2);
+        let Some(gathering) = lock(&self.queue).gather(writes, bytes) else {
+            return false;
+        };
+        self.spawn(Lane::Commit, GATHER_MAX, move |inner| {
+            if lock(&inner.queue).end_gathering(gathering) {
+                inner.run_commits(false);
+            }
+        });
+        true
     }
 
     /// The commit job: commits groups until none waits.
@@ -124,11 +135,13 @@ impl Inner {
             paid = false;
             let progress = self.commit_group(&mut lock(&self.committer));
             match progress {
-                Progress::Committed(writes) if writes >= LINGER_GROUP_MIN => {
-                    self.spawn_commits(self.linger().max(slowdown));
-                    return;
+                Progress::Committed(writes) => {
+                    // Where writers are slowed, a group gathers anyway.
+                    let is_slow = slowdown >= SLOWDOWN_MIN;
+                    if writes >= GATHER_GROUP_MIN && !is_slow && self.gather(writes) {
+                        return;
+                    }
                 }
-                Progress::Committed(_) => {}
                 Progress::Idle => {
                     let mut queue = lock(&self.queue);
                     if queue.is_empty() {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// The most memory that the entries of one group take, unless it is one entry.
 /// It bounds how long the writes of the next group wait.
-const GROUP_BYTES_MAX: usize = 4 << 20;
+pub(super) const GROUP_BYTES_MAX: usize = 4 << 20;
 
 /// A write that waits for its group, or is in one.
 pub(super) struct Pending {
@@ -30,6 +30,16 @@ pub(super) struct Pending {
 /// Writes that are committed together.
 pub(super) type Group = VecDeque<Pending>;
 
+/// A group that gathers.
+struct Gathering {
+    /// Which one it is: the job that ends it when its time is over may come late.
+    number: u64,
+    /// It ends once so many writes wait,
+    writes: usize,
+    /// or writes of so many bytes.
+    bytes: usize,
+}
+
 /// The writes that wait for the next group, and the state of the commit job.
 #[derive(Default)]
 pub(super) struct Queue {
@@ -40,6 +50,10 @@ pub(super) struct Queue {
     least_timestamp_under_way: Option<Timestamp>,
     /// Whether a commit job is on its way, or will be woken when a stall ends.
     pub(super) scheduled: bool,
+    /// What the commit job waits for while a group gathers.
+    gathering: Option<Gathering>,
+    /// How many groups have gathered so far.
+    gatherings: u64,
     /// Whether the commit job waits for a flush or a compaction to end.
     pub(super) stalled: bool,
     /// Whether writes are refused because the store is being closed.
@@ -50,6 +64,44 @@ impl Queue {
     /// Whether no write waits.
     pub(super) fn is_empty(&self) -> bool {
         self.pending.is_empty()
+    }
+
+    /// Has the commit job wait until so many writes, or bytes, wait; [`None`]
+    /// where they do. Gives the number for [`Queue::end_gathering`].
+    pub(super) fn gather(&mut self, writes: usize, bytes: usize) -> Option<u64> {
+        let gathering = Gathering {
+            number: self.gatherings + 1,
+            writes,
+            bytes,
+        };
+        if self.suffices(&gathering) {
+            return None;
+        }
+        self.gatherings = gathering.number;
+        self.gathering = Some(gathering);
+        Some(self.gatherings)
+    }
+
+    fn suffices(&self, gathering: &Gathering) -> bool {
+        self.pending.len() >= gathering.writes || self.bytes >= gathering.bytes
+    }
+
+    /// The time of a gathering is over; tells whether it still was under way.
+    pub(super) fn end_gathering(&mut self, number: u64) -> bool {
+        let ended = self
+            .gathering
+            .take_if(|under_way| under_way.number == number);
+        ended.is_some()
+    }
+
+    /// Whether the commit job has to be told that what it waits for is there.
+    fn has_gathered(&mut self) -> bool {
+        let is_enough = |gathering: &Gathering| self.suffices(gathering);
+        let has_gathered = self.gathering.as_ref().is_some_and(is_enough);
+        if has_gathered {
+            self.gathering = None;
+        }
+        has_gathered
     }
 
     /// The least timestamp of the writes that no memtable has yet; the
@@ -97,7 +149,8 @@ impl Inner {
 
     /// Makes sure that a commit job comes for what is in the queue.
     fn schedule_commits(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
-        let schedule = !queue.is_empty() && !std::mem::replace(&mut queue.scheduled, true);
+        let is_first = !queue.is_empty() && !std::mem::replace(&mut queue.scheduled, true);
+        let schedule = is_first || queue.has_gathered();
         drop(queue);
         if schedule {
             self.spawn_commits(Duration::ZERO);

@@ -6,7 +6,7 @@ use crate::outbox::Completion;
 use crate::peer::{PeerAnswer, PeerRequest};
 use crate::replica::answer_of;
 use crate::stamping::Stamp;
-use crate::waiters::{Tag, Wait};
+use crate::waiters::{Follower, Follows, Tag, Wait};
 use cluster::{
     Miss, Ranking, Replicas, Round, Verdict, Write, WriteAction, WriteActions, WriteEvent,
 };
@@ -161,11 +161,8 @@ impl Writing {
     /// Waits for what comes next, and does what follows from it. Once the
     /// deadline has passed that comes again and again, without a wait.
     async fn next(&mut self) -> Option<Verdict> {
-        let event = match self.wait.next().await {
-            Some((tag, completion)) => event_of(tag, completion),
-            None => WriteEvent::Deadline,
-        };
-        self.step(event)
+        let answer = self.wait.next().await;
+        self.step(event_of(answer))
     }
 
     fn step(&mut self, event: WriteEvent) -> Option<Verdict> {
@@ -253,27 +250,53 @@ impl Writing {
     /// time was over: the others get hints.
     fn finish(mut self) {
         let coordinator = Rc::clone(&self.coordinator);
-        let many = coordinator.stragglers.get() >= coordinator.stragglers_max;
-        coordinator.stragglers.set(coordinator.stragglers.get() + 1);
-        if many {
+        if coordinator.stragglers.get() >= coordinator.stragglers_max {
             self.step(WriteEvent::Deadline);
         }
-        tokio::task::spawn_local(async move {
-            while !self.is_done {
-                let Some((tag, completion)) = self.wait.next().await else {
-                    // Nothing is waited for any more but the hints that this
-                    // asks for, and nobody has to hear that they are kept.
-                    self.step(WriteEvent::Deadline);
-                    break;
-                };
-                self.step(event_of(tag, completion));
-            }
-            coordinator.stragglers.set(coordinator.stragglers.get() - 1);
-        });
+        if !self.is_done {
+            let ticket = self.wait.ticket();
+            let straggler = Straggler::new(self);
+            coordinator.waiters.follow(ticket, Box::new(straggler));
+        }
     }
 }
 
-fn event_of(tag: Tag, completion: Completion) -> WriteEvent {
+/// A write that was answered; it counts as a straggler until it is dropped.
+struct Straggler(Writing);
+
+impl Straggler {
+    fn new(writing: Writing) -> Self {
+        let stragglers = &writing.coordinator.stragglers;
+        stragglers.set(stragglers.get() + 1);
+        Self(writing)
+    }
+}
+
+impl Drop for Straggler {
+    fn drop(&mut self) {
+        let stragglers = &self.0.coordinator.stragglers;
+        stragglers.set(stragglers.get() - 1);
+    }
+}
+
+impl Follower for Straggler {
+    fn follow(&mut self, answer: Option<(Tag, Completion)>) -> Follows {
+        // After the deadline nothing is waited for any more but the hints that
+        // it asks for, and nobody has to hear that they are kept.
+        let is_over = answer.is_none();
+        self.0.step(event_of(answer));
+        match is_over || self.0.is_done {
+            true => Follows::Ended,
+            false => Follows::On,
+        }
+    }
+}
+
+/// What an answer says; the lack of one that the deadline has passed.
+fn event_of(answer: Option<(Tag, Completion)>) -> WriteEvent {
+    let Some((tag, completion)) = answer else {
+        return WriteEvent::Deadline;
+    };
     let round = if tag & SECOND_ROUND == 0 {
         Round::First
     } else {

@@ -2,23 +2,17 @@
 //! has done all it can for the moment, so answers to pipelined requests share
 //! a system call; what is gathered is bounded, and long values are written from
 //! where they are. After a refusal the channel neither reads nor lets hyper go
-//! on for a few milliseconds.
+//! on until it is told to: see `refusals`.
 
 use crate::http::progress::Progress;
 use hyper::rt::ReadBufCursor;
-use std::cell::RefCell;
-use std::future::Future;
+use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{self, Poll};
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::Sleep;
-
-/// How long a connection is not read after a refusal.
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// Up to so many bytes of answers are gathered before they are written.
 const GATHERED_BYTES_MAX: usize = 16 << 10;
@@ -33,8 +27,8 @@ pub(crate) struct Channel {
     gathered: RefCell<Vec<u8>>,
     /// The runtime's buffer to read into.
     scratch: Rc<RefCell<Box<[u8]>>>,
-    /// Runs out when the connection may go on after a refusal.
-    pause: RefCell<Option<Pin<Box<Sleep>>>>,
+    /// Whether it is left unread after a refusal.
+    is_unread: Cell<bool>,
     pub(crate) progress: Rc<Progress>,
 }
 
@@ -49,7 +43,7 @@ impl Channel {
             stream: RefCell::new(stream),
             gathered: RefCell::default(),
             scratch,
-            pause: RefCell::default(),
+            is_unread: Cell::new(false),
             progress,
         })
     }
@@ -59,19 +53,28 @@ impl Channel {
         self.stream.into_inner()
     }
 
-    /// Does not read the connection for a few milliseconds.
-    pub(crate) fn pause(&self) {
-        *self.pause.borrow_mut() = Some(Box::pin(tokio::time::sleep(PAUSE)));
+    /// Does not read the connection until [`Channel::read_again`].
+    pub(crate) fn leave_unread(&self) {
+        self.is_unread.set(true);
     }
 
-    /// Pending while the connection is paused.
-    fn poll_pause(&self, cx: &mut task::Context<'_>) -> Poll<()> {
-        let mut pause = self.pause.borrow_mut();
-        if let Some(sleep) = &mut *pause {
-            std::task::ready!(sleep.as_mut().poll(cx));
-            *pause = None;
+    /// Reads the connection again.
+    pub(crate) fn read_again(&self) {
+        self.is_unread.set(false);
+        self.progress.wake();
+    }
+
+    /// Whether it is read, as it is but after a refusal.
+    pub(crate) fn is_read(&self) -> bool {
+        !self.is_unread.get()
+    }
+
+    /// Pending while the connection is left unread; its task is woken afterwards.
+    fn poll_is_read(&self) -> Poll<()> {
+        match self.is_read() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
         }
-        Poll::Ready(())
     }
 
     /// Reads into `take`, at most `bytes_max`; gives the number of bytes, 0 at the end.
@@ -200,7 +203,7 @@ impl hyper::rt::Read for Socket {
         cx: &mut task::Context<'_>,
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        std::task::ready!(self.0.poll_pause(cx));
+        std::task::ready!(self.0.poll_is_read());
         let bytes_max = buffer.remaining();
         self.0
             .poll_read(cx, bytes_max, |bytes| buffer.put_slice(bytes))
@@ -229,11 +232,11 @@ impl hyper::rt::Write for Socket {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         // What is gathered is written when hyper has done all it can; see
-        // `serve`. A paused connection reads no further request, not even one
-        // that hyper has in its buffer, because hyper waits for this first.
-        self.0.poll_pause(cx).map(Ok)
+        // `serve`. One that is left unread takes no further request, not even
+        // one that hyper has in its buffer, because hyper waits for this first.
+        self.0.poll_is_read().map(Ok)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {

@@ -23,6 +23,7 @@ mod problem;
 mod profile_page;
 pub(crate) mod progress;
 mod range_stream;
+pub(crate) mod refusals;
 mod route;
 
 use crate::admission::{Entrance, Place, Refused};
@@ -43,7 +44,7 @@ use std::time::Duration;
 pub(crate) async fn answer(
     context: &Rc<Context>,
     progress: &Rc<Progress>,
-    channel: &Channel,
+    channel: &Rc<Channel>,
     request: Request<Incoming>,
 ) -> Response<ResponseBody> {
     let began = context.clock().monotonic();
@@ -66,7 +67,7 @@ pub(crate) async fn answer(
         progress.linger();
     }
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
-        channel.pause();
+        context.refusals.add(channel);
     }
     // A profile takes as long as it was asked to: that is no latency.
     if Resource::at(head.uri.path()) != Some(Resource::Profile) {

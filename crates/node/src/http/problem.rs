@@ -13,6 +13,9 @@ use profile::StartError;
 use serde::Serialize;
 use std::borrow::Cow;
 
+/// After how many seconds one who was refused may ask again.
+pub(super) const RETRY_AFTER_SECONDS: u16 = 1;
+
 /// Why a request is not answered as it wished.
 #[derive(Debug)]
 pub(crate) struct Problem {
@@ -327,7 +330,7 @@ impl Problem {
             set_acks(headers, acks, replicas);
         }
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
         }
         response
     }

@@ -190,12 +190,7 @@ fn trouble(name: &str, problem: &impl Display) -> String {
 
 /// Adds a flame graph, and the shares of the profile that some parts of the
 /// store have; of waits, how many waited for what.
-pub(crate) fn profile(
-    page: &mut Page,
-    file: &str,
-    title: &str,
-    measured: &Measured<Profile>,
-) {
+pub(crate) fn profile(page: &mut Page, file: &str, title: &str, measured: &Measured<Profile>) {
     page.part(title);
     let drawn = measured
         .as_ref()

@@ -169,11 +169,7 @@ fn describe(page: &mut Page, sync_ms: f64, cases: &[Case], profiles: &[(Kind, Me
     page.section("Where it goes");
     for (kind, profile) in profiles {
         let title = format!("PUT with sync: {}", kind.title());
-        tell::profile(
-            page,
-            &format!("put-{}", kind.name()),
-            &title,
-            profile);
+        tell::profile(page, &format!("put-{}", kind.name()), &title, profile);
     }
 
     page.section("What it shows");

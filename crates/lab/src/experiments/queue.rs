@@ -194,7 +194,8 @@ fn describe(
         page,
         "put-lock",
         "PUT with the defaults: time waited",
-        profile);
+        profile,
+    );
 
     page.section("What it shows");
     page.list(findings(threads, queues, reads));

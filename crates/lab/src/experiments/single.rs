@@ -183,7 +183,12 @@ fn findings(cases: &[Case], profiles: &[Looked]) -> Vec<String> {
             }
         ));
     }
-    if let Some(share) = share(profiles, Operation::Get, Kind::Alloc, Frames::Named(FILTERS)) {
+    if let Some(share) = share(
+        profiles,
+        Operation::Get,
+        Kind::Alloc,
+        Frames::Named(FILTERS),
+    ) {
         found.push(format!(
             "Filters make {} of the bytes that GET allocates. {}",
             text::percent(share),
@@ -224,7 +229,12 @@ fn compare(cases: &[Case], profiles: &[Looked]) -> Vec<Beside> {
         stable.map(|load| load.run.latency.mean_ms),
         stable.map(|load| load.run.latency.max_ms),
     );
-    let filters = share(profiles, Operation::Get, Kind::Alloc, Frames::Named(FILTERS));
+    let filters = share(
+        profiles,
+        Operation::Get,
+        Kind::Alloc,
+        Frames::Named(FILTERS),
+    );
     vec![
         Beside {
             what: "PUT over one connection at the stable load: greatest latency over the mean"

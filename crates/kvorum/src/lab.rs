@@ -26,6 +26,9 @@ pub(crate) struct LabOptions {
     /// Take longer runs, over more data
     #[arg(long)]
     pub(crate) full: bool,
+    /// Take seconds, to see that everything works; the figures mean nothing
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) glance: bool,
     /// The folder that the pages are written to
     #[arg(long, value_name = "DIR", default_value = "docs/lab")]
     pub(crate) output: PathBuf,
@@ -60,10 +63,10 @@ pub(crate) fn run(options: &LabOptions) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot tell where this program is: {error}")))?;
     let lab = Laboratory {
         program,
-        effort: if options.full {
-            Effort::Full
-        } else {
-            Effort::Quick
+        effort: match (options.full, options.glance) {
+            (true, _) => Effort::Full,
+            (false, true) => Effort::Glance,
+            (false, false) => Effort::Quick,
         },
         output: options.output.clone(),
         begun: Instant::now(),
@@ -126,16 +129,16 @@ impl Laboratory {
         let mut failed = None;
         for experiment in chosen {
             let name = experiment.name;
-            let full = if self.effort == Effort::Full {
-                " --full"
-            } else {
-                ""
+            let effort = match self.effort {
+                Effort::Glance => " --glance",
+                Effort::Quick => "",
+                Effort::Full => " --full",
             };
             let settings = Settings {
                 program: self.program.clone(),
                 effort: self.effort,
                 output: self.output.clone(),
-                command: format!("kvorum lab {name}{full}"),
+                command: format!("kvorum lab {name}{effort}"),
             };
             let told = |line: &str| {
                 let seconds = self.begun.elapsed().as_secs();

@@ -4,6 +4,7 @@
 
 pub mod outcome;
 pub mod plan;
+pub mod report;
 
 pub use outcome::Run;
 pub use plan::Plan;

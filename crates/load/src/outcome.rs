@@ -40,6 +40,45 @@ pub struct Run {
     pub marks: Vec<Mark>,
 }
 
+impl Run {
+    /// Requests a second that succeeded.
+    pub fn achieved(&self) -> f64 {
+        self.per_second(self.succeeded as f64)
+    }
+
+    /// Bytes of bodies a second.
+    pub fn body_bytes_per_second(&self) -> f64 {
+        self.per_second(self.body_bytes as f64)
+    }
+
+    /// The share of the requests due that succeeded; none in a closed loop.
+    pub fn achieved_share(&self) -> Option<f64> {
+        self.due
+            .filter(|due| *due > 0)
+            .map(|due| self.succeeded as f64 / due as f64)
+    }
+
+    /// Requests that did not succeed.
+    pub fn failures(&self) -> u64 {
+        self.failed.values().sum()
+    }
+
+    /// The share of the requests answered or given up that did not succeed.
+    pub fn failed_share(&self) -> f64 {
+        let failures = self.failures() as f64;
+        let all = self.succeeded as f64 + failures;
+        if all > 0.0 { failures / all } else { 0.0 }
+    }
+
+    fn per_second(&self, amount: f64) -> f64 {
+        if self.measured_seconds > 0.0 {
+            amount / self.measured_seconds
+        } else {
+            0.0
+        }
+    }
+}
+
 /// A distribution of latencies.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Latency {
@@ -52,6 +91,18 @@ pub struct Latency {
     /// Percentiles from 0 to 100 and their milliseconds, ascending, as
     /// HdrHistogram's spectrum gives them: finer the nearer to 100.
     pub spectrum: Vec<(f64, f64)>,
+}
+
+impl Latency {
+    /// The latency that so many percent of the requests did not exceed, in
+    /// milliseconds; none where nothing was recorded.
+    pub fn percentile_ms(&self, percentile: f64) -> Option<f64> {
+        if self.count == 0 {
+            return None;
+        }
+        let reached = self.spectrum.iter().find(|(share, _)| *share >= percentile);
+        Some(reached.map_or(self.max_ms, |(_, ms)| *ms))
+    }
 }
 
 /// A second of a run.

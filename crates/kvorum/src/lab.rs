@@ -82,24 +82,24 @@ async fn until_done(lab: Laboratory, chosen: Vec<&'static Experiment>) -> Result
     let is_to_stop = Arc::clone(&stop);
     let mut working = spawn_blocking(move || lab.run(&chosen, &is_to_stop));
     let mut stopped_by: Option<StopSignal> = None;
-    loop {
-        let signal = tokio::select! {
+    let result = loop {
+        tokio::select! {
             ended = &mut working => {
-                if let Some(signal) = stopped_by {
-                    std::process::exit(signal.exit_code());
-                }
-                return ended
-                    .unwrap_or_else(|_| Err(Failure::failed("the laboratory panicked")));
+                break ended.unwrap_or_else(|_| Err(Failure::failed("the laboratory panicked")));
             }
-            signal = signals.next() => signal,
-        };
-        if stopped_by.is_some() {
-            // The nodes end by themselves when this process is gone.
-            std::process::exit(signal.exit_code());
+            signal = signals.next() => {
+                if stopped_by.is_some() {
+                    // Its nodes end by themselves when this process is gone.
+                    std::process::exit(signal.exit_code().into());
+                }
+                stopped_by = Some(signal);
+                stop.store(true, Ordering::Relaxed);
+            }
         }
-        failure::tell(&format!("{}: ends its nodes", signal.name()));
-        stop.store(true, Ordering::Relaxed);
-        stopped_by = Some(signal);
+    };
+    match stopped_by {
+        Some(signal) => Err(Failure::stopped(signal.exit_code(), signal.name())),
+        None => result,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Why an experiment has no page.
 
+use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
 
@@ -62,7 +63,7 @@ impl Error {
         move |error| Self::System { what, error }
     }
 
-    pub(crate) fn http(url: impl Into<String>, problem: impl ToString) -> Self {
+    pub(crate) fn http(url: impl Into<String>, problem: &dyn Display) -> Self {
         Self::Http {
             url: url.into(),
             problem: problem.to_string(),

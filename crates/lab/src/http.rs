@@ -26,7 +26,7 @@ pub(crate) fn get(url: &str, accept: Option<&str>, patience: Duration) -> Result
     let body = response.body_mut().with_config().limit(PAGE_BYTES_MAX);
     let body = body
         .read_to_string()
-        .map_err(|error| Error::http(url, error))?;
+        .map_err(|error| Error::http(url, &error))?;
     Ok(Answer { status, body })
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn get_page(url: &str, patience: Duration) -> Result<String, Error> {
     let answer = get(url, None, patience)?;
     match answer.status {
         200 => Ok(answer.body),
-        status => Err(Error::http(url, format!("it answered {status}"))),
+        status => Err(Error::http(url, &format!("it answered {status}"))),
     }
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn stream(url: &str, patience: Duration) -> Result<impl Read, Error> 
     let response = call(url, None, patience)?;
     match response.status().as_u16() {
         200 => Ok(response.into_body().into_reader()),
-        status => Err(Error::http(url, format!("it answered {status}"))),
+        status => Err(Error::http(url, &format!("it answered {status}"))),
     }
 }
 
@@ -69,5 +69,5 @@ fn call(
     if let Some(accept) = accept {
         request = request.header("Accept", accept);
     }
-    request.call().map_err(|error| Error::http(url, error))
+    request.call().map_err(|error| Error::http(url, &error))
 }

@@ -28,6 +28,9 @@ pub(crate) const BOUND: Bound = Bound {
 /// another number.
 pub(crate) const KEYS: u64 = 100_000;
 
+/// How often it is told how far a fill is.
+const TELL_SECONDS: f64 = 10.0;
+
 /// A load of one operation on all nodes of a cluster, in a closed loop over 64
 /// connections: uniform keys of 16 bytes, values of 64 bytes that are verified.
 pub(crate) fn plan(context: &Context<'_>, cluster: &Cluster, operation: Operation) -> Plan {
@@ -71,7 +74,13 @@ pub(crate) fn fill(context: &Context<'_>, plan: &Plan) -> Result<Run, Error> {
     context.tell(&format!("fills {} keys", units::count(plan.keys)));
     let mut plan = plan.clone();
     plan.rate = Rate::Max;
-    let run = load::fill(&plan, context.stop(), &mut |_| {});
+    let mut filled = 0;
+    let run = load::fill(&plan, context.stop(), &mut |second| {
+        filled += second.succeeded;
+        if second.at_seconds % TELL_SECONDS < 1.0 {
+            context.tell(&format!("has filled {}", units::count(filled)));
+        }
+    });
     context.go_on()?;
     let run = run.map_err(|error| Error::Load(error.to_string()))?;
     let failed = run.failures();

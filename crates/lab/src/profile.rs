@@ -70,31 +70,61 @@ pub(crate) struct Part {
 pub(crate) enum Frames {
     /// All of a kind of thread.
     Thread(&'static str),
-    /// Those with a frame whose name holds one of these words.
+    /// Those with a frame whose path begins with one of these.
     Named(&'static [&'static str]),
 }
 
-impl Part {
-    /// A kind of thread.
-    pub(crate) const fn thread(name: &'static str, thread: &'static str) -> Self {
-        let frames = Frames::Thread(thread);
-        Self { name, frames }
-    }
+/// The parts that profiles are divided among. The first that names a frame has it.
+pub(crate) const PARTS: &[Part] = &[
+    Part::named("filters", FILTERS),
+    Part::named("data blocks", &["lsm::table::block"]),
+    Part::named("tables, all else", &["lsm::table"]),
+    Part::named("block cache", &["quick_cache::", "lsm::cache"]),
+    Part::named("memtable", &["lsm::memtable", "crossbeam_skiplist::"]),
+    Part::named("log", &["lsm::wal"]),
+    Part::named("disk", &["lsm::disk"]),
+    Part::named("merging", &["lsm::merge", "lsm::compaction"]),
+    Part::named("compression", &["lz4_flex::"]),
+    Part::named("checksums and hashes", &["crc32c::", "xxhash_rust::"]),
+    Part::named("engine, all else", &["lsm::"]),
+    Part::named("sockets", &["mio::net", "std::net", "socket2::"]),
+    Part::named("coordination", &["node::coordinator", "cluster::"]),
+    Part::named("peers", &["node::peer", "node::replica", "node::hints"]),
+    Part::named("HTTP", &["hyper::", "httparse::", "http::", "node::http"]),
+    Part::named("admission", &["node::admission"]),
+    Part::named("node, all else", &["node::"]),
+    Part::named("event loop", &["tokio::", "mio::"]),
+];
 
-    /// Functions, by words of their names.
-    pub(crate) const fn named(name: &'static str, words: &'static [&'static str]) -> Self {
-        let frames = Frames::Named(words);
+/// The frames of filters.
+pub(crate) const FILTERS: &[&str] = &["lsm::table::filter"];
+
+impl Part {
+    /// Functions, by how their paths begin.
+    pub(crate) const fn named(name: &'static str, paths: &'static [&'static str]) -> Self {
+        let frames = Frames::Named(paths);
         Self { name, frames }
     }
 }
 
 impl Frames {
+    /// Whether a stack is counted to them.
     fn hold(self, stack: &[String]) -> bool {
         match self {
             Self::Thread(thread) => stack.first().is_some_and(|frame| frame == thread),
-            Self::Named(words) => stack
-                .iter()
-                .any(|frame| words.iter().any(|word| frame.contains(word))),
+            Self::Named(_) => stack.iter().any(|frame| self.name(frame)),
+        }
+    }
+
+    /// Whether they name a frame.
+    fn name(self, frame: &str) -> bool {
+        match self {
+            Self::Thread(_) => false,
+            Self::Named(paths) => {
+                // `<&std::net::tcp::TcpStream as std::io::Write>::write`
+                let path = frame.trim_start_matches(['<', '&']);
+                paths.iter().any(|begin| path.starts_with(begin))
+            }
         }
     }
 }
@@ -127,7 +157,7 @@ pub(crate) fn under_load(
         let load = load::run(&plan, context.stop(), &mut |_| {});
         let answer = fetch
             .join()
-            .unwrap_or_else(|_| Err(Error::http(&url, "the thread that asked it panicked")));
+            .unwrap_or_else(|_| Err(Error::http(&url, &"the thread that asked it panicked")));
         (answer, load)
     });
     context.go_on()?;
@@ -175,6 +205,23 @@ impl Profile {
         let found = self.stacks.iter().filter(|(stack, _)| frames.hold(stack));
         let found: u64 = found.map(|(_, weight)| weight).sum();
         found as f64 / (self.weight() as f64).max(1.0)
+    }
+
+    /// How the weight divides among parts, as a share for each.
+    /// A stack belongs to the part of its innermost frame that belongs to any.
+    pub(crate) fn divided(&self, parts: &[Part]) -> Vec<f64> {
+        let mut weights = vec![0; parts.len()];
+        for (stack, weight) in &self.stacks {
+            let innermost = stack.iter().rev().find_map(|frame| {
+                let mut parts = parts.iter();
+                parts.position(|part| part.frames.name(frame))
+            });
+            if let Some(sum) = innermost.and_then(|part| weights.get_mut(part)) {
+                *sum += weight;
+            }
+        }
+        let all = (self.weight() as f64).max(1.0);
+        weights.iter().map(|weight| *weight as f64 / all).collect()
     }
 
     /// What was waited for, and how many waited for it at a time on average,
@@ -252,7 +299,8 @@ not a stack
         for (frames, share) in [
             (Frames::Named(&["http::put"]), 0.8),
             (Frames::Named(&["lsm::"]), 0.5),
-            (Frames::Named(&["lsm::", "put"]), 1.0),
+            (Frames::Named(&["lsm::", "write"]), 1.0),
+            (Frames::Named(&["engine"]), 0.0),
             (Frames::Named(&["nothing"]), 0.0),
             (Frames::Thread("flush"), 0.2),
             (Frames::Thread("http::put"), 0.0),
@@ -260,6 +308,18 @@ not a stack
             assert_eq!(profile.share(frames), share, "{frames:?}");
         }
         assert!(Profile::parse(Kind::Cpu, 1.0, "nothing\n").is_err());
+    }
+
+    #[test]
+    fn a_stack_belongs_to_its_innermost_part() {
+        let profile = Profile::parse(Kind::Cpu, 1.0, FOLDED).unwrap();
+        let parts = [
+            Part::named("HTTP", &["http::"]),
+            Part::named("the engine", &["lsm::"]),
+            Part::named("system", &["std::"]),
+        ];
+        assert_eq!(profile.divided(&parts), [0.5, 0.3, 0.2]);
+        assert_eq!(profile.divided(&parts[..1]), [0.8]);
     }
 
     #[test]

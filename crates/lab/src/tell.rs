@@ -2,7 +2,7 @@
 
 use crate::measure::{Capacity, Load, Measured};
 use crate::page::{Page, Table, text};
-use crate::profile::{Kind, Part, Profile};
+use crate::profile::{Kind, PARTS, Profile};
 use load::Run;
 use load::plan::Operation;
 use load::report::units;
@@ -190,13 +190,7 @@ fn trouble(name: &str, problem: &impl Display) -> String {
 
 /// Adds a flame graph, and the shares of the profile that some parts of the
 /// store have; of waits, how many waited for what.
-pub(crate) fn profile(
-    page: &mut Page,
-    file: &str,
-    title: &str,
-    measured: &Measured<Profile>,
-    parts: &[Part],
-) {
+pub(crate) fn profile(page: &mut Page, file: &str, title: &str, measured: &Measured<Profile>) {
     page.part(title);
     let drawn = measured
         .as_ref()
@@ -218,16 +212,21 @@ pub(crate) fn profile(
         page.table(&table);
     } else {
         let mut table = Table::new(["part", "share"]);
-        for part in parts {
-            table.row([
-                part.name.to_owned(),
-                text::percent(profile.share(part.frames)),
-            ]);
+        let shares = profile.divided(PARTS);
+        let named = PARTS.iter().map(|part| part.name).zip(shares);
+        let mut rows: Vec<(&str, f64)> = named.filter(|(_, share)| *share >= SHARE_MIN).collect();
+        rows.sort_by(|one, other| other.1.total_cmp(&one.1));
+        let told: f64 = rows.iter().map(|(_, share)| share).sum();
+        for (name, share) in rows {
+            table.row([name.to_owned(), text::percent(share)]);
         }
+        table.row(["all else".to_owned(), text::percent(1.0 - told)]);
         page.table(&table);
-        page.paragraph("Parts may hold each other, and are not all that there is.");
     }
 }
+
+/// The least share of a profile that a part is told with.
+const SHARE_MIN: f64 = 0.01;
 
 /// How many of the things that were waited for are told; the picture has all.
 const WAITS_MAX: usize = 10;

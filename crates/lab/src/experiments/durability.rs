@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::measure::{self, Capacity, Load, Measured};
 use crate::nodes::{Cluster, Layout};
 use crate::page::{Page, Table, text};
-use crate::profile::{self, Kind, Part, Profile};
+use crate::profile::{self, Kind, Profile};
 use crate::tell;
 use crate::{Error, Experiment};
 use load::plan::{Operation, Plan, Rate};
@@ -169,13 +169,7 @@ fn describe(page: &mut Page, sync_ms: f64, cases: &[Case], profiles: &[(Kind, Me
     page.section("Where it goes");
     for (kind, profile) in profiles {
         let title = format!("PUT with sync: {}", kind.title());
-        tell::profile(
-            page,
-            &format!("put-{}", kind.name()),
-            &title,
-            profile,
-            PARTS,
-        );
+        tell::profile(page, &format!("put-{}", kind.name()), &title, profile);
     }
 
     page.section("What it shows");
@@ -183,15 +177,6 @@ fn describe(page: &mut Page, sync_ms: f64, cases: &[Case], profiles: &[(Kind, Me
     page.paragraph("The study has no figures of this kind: its store never synced.");
     page.data("runs", &cases);
 }
-
-/// Parts of the store whose share of a profile is told.
-const PARTS: &[Part] = &[
-    Part::thread("commit thread", "commit"),
-    Part::thread("log thread", "log"),
-    Part::named("log", &["lsm::wal"]),
-    Part::named("memtable", &["memtable", "crossbeam_skiplist"]),
-    Part::named("HTTP", &["hyper::", "node::http"]),
-];
 
 impl Case {
     fn rate(&self) -> Option<f64> {

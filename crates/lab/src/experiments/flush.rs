@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::measure::{self, Measured};
 use crate::nodes::{Cluster, Layout, Metrics};
 use crate::page::{Page, Table, text};
-use crate::profile::{self, Kind, Part, Profile};
+use crate::profile::{self, Kind, Profile};
 use crate::tell::{self, Beside, Better};
 use crate::{Error, Experiment};
 use load::Run;
@@ -17,17 +17,23 @@ const STUDY_BLOCKING_MS: f64 = 1_000.0;
 /// The same once the flush had a thread of its own.
 const STUDY_BESIDE_MS: f64 = 3.0;
 
+/// What is asked, as a share of what a closed loop reached.
+const SHARE: f64 = 0.4;
+/// The most that is asked, in requests a second: more would not fit into one
+/// memtable of the node that is not to flush.
+const RATE_MAX: f64 = 5_000.0;
+
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "flush",
     title: "Writes through flush and compaction",
     question: "Do clients feel it when a memtable is written to a table, or tables are merged?",
     method: &[
-        "`PUT` of 1 KiB values with new keys at a constant rate, two fifths of what a closed loop \
-         reached, over 64 connections, on two nodes with `--durability os` one after the other. \
-         The first has memtables so large that nothing is flushed during the run. The second has \
-         memtables of 32 MiB, and compaction on.",
-        "Latency counts from when a request was due. The second node is asked once a second how \
-         many flushes and compactions it has finished, which the marks in its plot show. The \
+        "`PUT` of 1 KiB values with new keys at a constant rate over 64 connections, two fifths of \
+         what a closed loop reached and at most 5,000 a second, on two nodes with \
+         `--durability os` one after the other. One has memtables of 16 MiB, and compaction on. \
+         The other has memtables so large that nothing is flushed during the run.",
+        "Latency counts from when a request was due. The nodes are asked once a second how \
+         many flushes and compactions it has finished, which the marks in the plots show. The \
          seconds in which it finished one are told apart from those in which it finished none.",
     ],
     run,
@@ -44,35 +50,41 @@ struct Case {
 }
 
 fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
-    let durability = ["--durability", "os"];
-    let calm = [&durability[..], &["--memtable-bytes", "600MiB"]].concat();
-    let busy = [&durability[..], &["--memtable-bytes", "32MiB"]].concat();
-    let calm = Cluster::start(context, layout(&calm))?;
-    let mut plan = plan(context, &calm);
-    let saturated = measure::run(context, &calm, &plan)?.map_err(Error::Load)?;
-    plan.rate = measure::share_of(saturated.rate(), 0.4);
-    plan.seconds = context.effort().pick(2.0, 40.0, 180.0);
-    let undisturbed = watched(context, &calm, &plan)?;
-    drop(calm);
-
-    let busy = Cluster::start(context, layout(&busy))?;
-    plan.targets = busy.targets();
+    let busy = cluster(context, "16MiB")?;
+    let mut plan = plan(context, &busy);
+    let saturated = measure::run(context, &busy, &plan)?.map_err(Error::Load)?;
+    let rate = (saturated.rate() * SHARE).min(RATE_MAX);
+    plan.rate = Rate::PerSecond(rate.max(1.0));
+    // A new segment of the log is filled with zeros first, a large one longer.
+    plan.warmup_seconds = context.effort().pick(0.2, 8.0, 8.0);
+    plan.seconds = context.effort().pick(2.0, 40.0, 120.0);
     let disturbed = watched(context, &busy, &plan)?;
     let mut profiles = Vec::new();
     for kind in [Kind::Cpu, Kind::Lock] {
+        let mut plan = plan.clone();
+        plan.warmup_seconds = 0.0;
         let profile = profile::under_load(context, &busy.nodes[0], &plan, kind)?;
         profiles.push((kind, profile));
     }
+    drop(busy);
+
+    let calm = cluster(context, context.effort().pick("64MiB", "512MiB", "1GiB"))?;
+    plan.targets = calm.targets();
+    let undisturbed = watched(context, &calm, &plan)?;
     describe(page, &undisturbed, &disturbed, &profiles);
     Ok(())
 }
 
-fn layout<'a>(options: &'a [&'a str]) -> Layout<'a> {
-    Layout {
-        nodes: 1,
-        memory: "4GiB",
-        options,
-    }
+fn cluster(context: &Context<'_>, memtable: &str) -> Result<Cluster, Error> {
+    let options = ["--durability", "os", "--memtable-bytes", memtable];
+    Cluster::start(
+        context,
+        Layout {
+            nodes: 1,
+            memory: "6GiB",
+            options: &options,
+        },
+    )
 }
 
 fn plan(context: &Context<'_>, cluster: &Cluster) -> Plan {
@@ -194,13 +206,7 @@ fn describe(
     page.section("Where it goes");
     for (kind, profile) in profiles {
         let title = format!("PUT through flushes: {}", kind.title());
-        tell::profile(
-            page,
-            &format!("put-{}", kind.name()),
-            &title,
-            profile,
-            PARTS,
-        );
+        tell::profile(page, &format!("put-{}", kind.name()), &title, profile);
     }
 
     page.section("What it shows");
@@ -227,19 +233,9 @@ fn describe(
     page.data("runs", &[undisturbed, disturbed]);
 }
 
-/// Parts of the store whose share of a profile is told.
-const PARTS: &[Part] = &[
-    Part::thread("flush", "flush"),
-    Part::thread("compaction", "compaction"),
-    Part::thread("commit thread", "commit"),
-    Part::named("log", &["lsm::wal"]),
-    Part::named("memtable", &["memtable", "crossbeam_skiplist"]),
-    Part::named("HTTP", &["hyper::", "node::http"]),
-];
-
 fn findings(undisturbed: &Case, disturbed: &Case) -> Vec<String> {
     let mut found = vec![format!(
-        "{} flushes and {} compactions ended during the run of the second node.",
+        "{} flushes and {} compactions ended during the run of the node with small memtables.",
         disturbed.flushes, disturbed.compactions
     )];
     let (with, without) = (

@@ -30,3 +30,22 @@ pub const EXPERIMENTS: &[Experiment] = &[
     outage::EXPERIMENT,
     range::EXPERIMENT,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::EXPERIMENTS;
+
+    #[test]
+    fn each_is_in_the_index_once() {
+        let index = include_str!("../../../../docs/lab/README.md");
+        for experiment in EXPERIMENTS {
+            let row = format!("| [{0}]({0}.md) |", experiment.name);
+            assert_eq!(
+                index.matches(&row).count(),
+                1,
+                "{row} in docs/lab/README.md"
+            );
+        }
+        assert_eq!(index.matches(".md) |").count(), EXPERIMENTS.len());
+    }
+}

@@ -195,7 +195,6 @@ fn describe(
         "put-lock",
         "PUT with the defaults: time waited",
         profile,
-        &[],
     );
 
     page.section("What it shows");

@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::measure::{self, Load, Measured};
 use crate::nodes::{Cluster, Layout, Node};
 use crate::page::{Page, Table, text};
-use crate::profile::{self, Kind, Part, Profile};
+use crate::profile::{self, Kind, Profile};
 use crate::tell::{self, Beside, Better};
 use crate::{Error, Experiment, http};
 use load::plan::{KeyChoice, Operation, Plan, Rate, Size};
@@ -166,7 +166,7 @@ fn read_all(context: &Context<'_>, node: &Node) -> Result<u64, Error> {
         match body.read(&mut buffer) {
             Ok(0) => return Ok(bytes),
             Ok(read) => bytes += read as u64,
-            Err(error) => return Err(Error::http(&*url, error)),
+            Err(error) => return Err(Error::http(&*url, &error)),
         }
     }
 }
@@ -268,7 +268,7 @@ fn describe(page: &mut Page, outcome: &Outcome, profile: &Measured<Profile>) {
     }
 
     page.section("Where it goes");
-    tell::profile(page, "range-cpu", "Ranges: CPU time", profile, PARTS);
+    tell::profile(page, "range-cpu", "Ranges: CPU time", profile);
 
     page.section("What it shows");
     page.list(findings(outcome));
@@ -291,15 +291,6 @@ fn describe(page: &mut Page, outcome: &Outcome, profile: &Measured<Profile>) {
     );
     page.data("run", outcome);
 }
-
-/// Parts of the store whose share of a profile is told.
-const PARTS: &[Part] = &[
-    Part::named("data blocks", &["table::block"]),
-    Part::named("merging", &["merge"]),
-    Part::named("decompression", &["lz4_flex"]),
-    Part::named("checksums", &["crc32c"]),
-    Part::named("HTTP", &["hyper::", "node::http"]),
-];
 
 fn findings(outcome: &Outcome) -> Vec<String> {
     let mut found = Vec::new();

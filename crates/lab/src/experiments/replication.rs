@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::measure::{self, Capacity, Measured};
 use crate::nodes::{Cluster, Layout};
 use crate::page::{Page, text};
-use crate::profile::{self, Kind, Part, Profile};
+use crate::profile::{self, Kind, Profile};
 use crate::tell::{self, Beside, Better};
 use crate::{Error, Experiment};
 use load::plan::{Operation, Plan};
@@ -189,7 +189,7 @@ fn describe(page: &mut Page, cases: &[Case], profiles: &[Looked]) {
         let (method, kind) = (tell::method(looked.operation), looked.kind);
         let file = format!("{}-{}", method.to_lowercase(), kind.name());
         let title = format!("{method} 2/3 on one of three nodes: {}", kind.title());
-        tell::profile(page, &file, &title, &looked.profile, PARTS);
+        tell::profile(page, &file, &title, &looked.profile);
     }
 
     page.section("What it shows");
@@ -197,18 +197,6 @@ fn describe(page: &mut Page, cases: &[Case], profiles: &[Looked]) {
     tell::beside_the_study(page, &compare(cases));
     page.data("runs", &cases);
 }
-
-/// Parts of the store whose share of a profile is told.
-const PARTS: &[Part] = &[
-    Part::named("HTTP", &["hyper::", "node::http"]),
-    Part::named("peers", &["node::peer", "node::replica"]),
-    Part::named(
-        "coordination",
-        &["node::coordinator", "cluster::coordinator"],
-    ),
-    Part::named("the engine", &["lsm::"]),
-    Part::thread("commit thread", "commit"),
-];
 
 fn capacity(cases: &[Case], operation: Operation, replicas: Option<(u8, u8)>) -> Option<&Capacity> {
     let mut cases = cases.iter();

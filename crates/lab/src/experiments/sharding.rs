@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::measure::{self, Capacity, Measured};
 use crate::nodes::{Cluster, Layout};
 use crate::page::{Page, Table, text};
-use crate::profile::{self, Kind, Part, Profile};
+use crate::profile::{self, Kind, Profile};
 use crate::tell::{self, Beside, Better};
 use crate::{Error, Experiment};
 use load::plan::{Operation, Plan, Rate};
@@ -170,7 +170,7 @@ fn describe(
         let method = tell::method(*operation);
         let title = format!("{method} on one of three nodes: CPU time");
         let file = format!("{}-cpu", method.to_lowercase());
-        tell::profile(page, &file, &title, profile, PARTS);
+        tell::profile(page, &file, &title, profile);
     }
 
     page.section("What it shows");
@@ -179,17 +179,6 @@ fn describe(
     page.data("bytes", spread);
     page.data("runs", &cases);
 }
-
-/// Parts of the store whose share of a profile is told.
-const PARTS: &[Part] = &[
-    Part::named("HTTP", &["hyper::", "node::http"]),
-    Part::named("peers", &["node::peer", "node::replica"]),
-    Part::named(
-        "coordination",
-        &["node::coordinator", "cluster::coordinator"],
-    ),
-    Part::named("the engine", &["lsm::"]),
-];
 
 impl Case {
     fn name(&self) -> String {

@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::measure::{self, Capacity, Load, Measured};
 use crate::nodes::{Cluster, Layout};
 use crate::page::{Page, Table, text};
-use crate::profile::{self, Frames, Kind, Part, Profile};
+use crate::profile::{self, FILTERS, Frames, Kind, Profile};
 use crate::tell::{self, Beside, Better};
 use crate::{Error, Experiment};
 use load::plan::{Operation, Rate};
@@ -147,7 +147,7 @@ fn describe(page: &mut Page, cases: &[Case], profiles: &[Looked]) {
         let (method, kind) = (tell::method(looked.operation), looked.kind);
         let file = format!("{}-{}", method.to_lowercase(), kind.name());
         let title = format!("{method}: {}", kind.title());
-        tell::profile(page, &file, &title, &looked.profile, PARTS);
+        tell::profile(page, &file, &title, &looked.profile);
     }
 
     page.section("What it shows");
@@ -155,18 +155,6 @@ fn describe(page: &mut Page, cases: &[Case], profiles: &[Looked]) {
     tell::beside_the_study(page, &compare(cases, profiles));
     page.data("runs", &cases);
 }
-
-/// Parts of the store whose share of a profile is told.
-const PARTS: &[Part] = &[
-    Part::thread("commit thread", "commit"),
-    Part::thread("flush", "flush"),
-    Part::thread("compaction", "compaction"),
-    Part::named("log", &["lsm::wal"]),
-    Part::named("memtable", &["memtable", "crossbeam_skiplist"]),
-    Part::named("filters", FILTER),
-    Part::named("HTTP", &["hyper::", "node::http"]),
-];
-const FILTER: &[&str] = &["::filter"];
 
 fn findings(cases: &[Case], profiles: &[Looked]) -> Vec<String> {
     let mut found = Vec::new();
@@ -195,7 +183,12 @@ fn findings(cases: &[Case], profiles: &[Looked]) -> Vec<String> {
             }
         ));
     }
-    if let Some(share) = share(profiles, Operation::Get, Kind::Alloc, Frames::Named(FILTER)) {
+    if let Some(share) = share(
+        profiles,
+        Operation::Get,
+        Kind::Alloc,
+        Frames::Named(FILTERS),
+    ) {
         found.push(format!(
             "Filters make {} of the bytes that GET allocates. {}",
             text::percent(share),
@@ -236,7 +229,12 @@ fn compare(cases: &[Case], profiles: &[Looked]) -> Vec<Beside> {
         stable.map(|load| load.run.latency.mean_ms),
         stable.map(|load| load.run.latency.max_ms),
     );
-    let filters = share(profiles, Operation::Get, Kind::Alloc, Frames::Named(FILTER));
+    let filters = share(
+        profiles,
+        Operation::Get,
+        Kind::Alloc,
+        Frames::Named(FILTERS),
+    );
     vec![
         Beside {
             what: "PUT over one connection at the stable load: greatest latency over the mean"

@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::measure::{self, Capacity, Measured};
 use crate::nodes::{Cluster, Layout};
 use crate::page::{Page, text};
-use crate::profile::{self, Kind, Part, Profile};
+use crate::profile::{self, Kind, Profile};
 use crate::tell::{self, Beside, Better};
 use crate::{Error, Experiment};
 use load::plan::Operation;
@@ -56,7 +56,7 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
         let kind = [FILTERS[0], FILTERS[3]]
             .contains(&filter)
             .then_some(Kind::Cpu);
-        let (case, profile) = case(context, filter, "384KiB", kind)?;
+        let (case, profile) = case(context, filter, "512KiB", kind)?;
         profiles.extend(profile.map(|profile| (filter, profile)));
         cases.push(case);
     }
@@ -160,7 +160,7 @@ fn describe(page: &mut Page, cases: &[Case], profiles: &[(&'static str, Measured
     page.section("Where it goes");
     for (filter, profile) in profiles {
         let title = format!("GET over a hundred tables, filter {filter}: CPU time");
-        tell::profile(page, &format!("get-{filter}-cpu"), &title, profile, PARTS);
+        tell::profile(page, &format!("get-{filter}-cpu"), &title, profile);
     }
 
     page.section("What it shows");
@@ -168,15 +168,6 @@ fn describe(page: &mut Page, cases: &[Case], profiles: &[(&'static str, Measured
     tell::beside_the_study(page, &compare(cases));
     page.data("runs", &cases);
 }
-
-/// Parts of the store whose share of a profile is told.
-const PARTS: &[Part] = &[
-    Part::named("filters", &["::filter"]),
-    Part::named("indexes", &["table::index"]),
-    Part::named("data blocks", &["table::block"]),
-    Part::named("block cache", &["quick_cache", "lsm::cache"]),
-    Part::named("HTTP", &["hyper::", "node::http"]),
-];
 
 /// The one table, and those of a hundred.
 fn parts(cases: &[Case]) -> Option<(&Case, &[Case])> {

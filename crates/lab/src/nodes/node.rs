@@ -178,7 +178,7 @@ impl Node {
     pub(crate) fn status(&self) -> Result<Value, Error> {
         let url = format!("{}/v0/status", self.url);
         let page = http::get_page(&url, ANSWER_PATIENCE)?;
-        serde_json::from_str(&page).map_err(|error| Error::http(url, error))
+        serde_json::from_str(&page).map_err(|error| Error::http(url, &error))
     }
 
     /// Bytes of the tables in its folder.

@@ -89,6 +89,13 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: RunArguments) -> Result<(), Failure> {
+    if cfg!(all(target_arch = "x86_64", not(target_feature = "sse4.2"))) {
+        return Err(
+            "RocksDB was compiled without the processor's instructions and would be \
+                    measured below its worth: build in the folder bench/engines, without RUSTFLAGS"
+                .into(),
+        );
+    }
     let campaign = Campaign {
         effort: if arguments.full {
             Effort::Full

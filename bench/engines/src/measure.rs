@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 /// The longest latency that is told apart from longer ones, in nanoseconds.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
-/// Readers warm up for this share of their time.
-const WARM_UP_SHARE: f64 = 0.25;
+/// Readers warm up with so many values together: they fill the cache, and what
+/// a process does but once is over.
+const WARM_UP_VALUES: u64 = 100_000;
 
 /// Does the task.
 ///
@@ -23,6 +24,10 @@ const WARM_UP_SHARE: f64 = 0.25;
 /// Those of the engine, and a wrong answer of it.
 pub fn measure(task: Task) -> Result<Measurement, Failure> {
     let store = store::open(task.engine, &task.folder, task.durability, task.value_bytes)?;
+    if !task.workload.writes() {
+        // Some engines compact what is left over when they are opened.
+        store.settle()?;
+    }
     let (tally, started) = run(&*store, &task)?;
     let running = started.used()?;
     store.settle()?;
@@ -58,20 +63,13 @@ fn run(store: &dyn Store, task: &Task) -> Result<(Tally, Usage), Failure> {
             .map(|number| {
                 let (warm, begin) = (&warm, &begin);
                 scope.spawn(move || {
-                    let warmed_up = if task.workload.writes() {
-                        Ok(())
-                    } else {
-                        let seconds = task.seconds_max * WARM_UP_SHARE;
-                        Worker::new(store, task, number, seconds)
-                            .and_then(|mut worker| worker.run())
-                    };
-                    let worker = Worker::new(store, task, number, task.seconds_max);
+                    let worker = warm_up(store, task, number);
                     // Reached whatever happened: the others wait for it.
                     warm.wait();
                     begin.wait();
-                    warmed_up?;
                     let mut worker = worker?;
-                    worker.restart(task.seconds_max);
+                    let seconds = Duration::from_secs_f64(task.seconds_max);
+                    worker.until = Until::Time(Instant::now() + seconds);
                     worker.run()?;
                     Ok::<_, Failure>(worker.tally)
                 })
@@ -88,6 +86,19 @@ fn run(store: &dyn Store, task: &Task) -> Result<(Tally, Usage), Failure> {
         }
         Ok((all, started?))
     })
+}
+
+/// A worker that is ready to be measured; one that reads has read for a while.
+fn warm_up<'a>(store: &'a dyn Store, task: &'a Task, number: u64) -> Result<Worker<'a>, Failure> {
+    if !task.workload.writes() {
+        let values_per_call = match task.workload {
+            Workload::Range => Workload::RANGE as u64,
+            _ => 1,
+        };
+        let operations = WARM_UP_VALUES / values_per_call / task.threads;
+        Worker::new(store, task, number, Until::Operations(operations))?.run()?;
+    }
+    Worker::new(store, task, number, Until::Operations(0))
 }
 
 /// What was done, and how long each call took.
@@ -115,6 +126,14 @@ impl Tally {
     }
 }
 
+/// When a worker ends, unless it has written all its keys before.
+enum Until {
+    /// At the first call that returns then or later.
+    Time(Instant),
+    /// Once so many operations are done.
+    Operations(u64),
+}
+
 /// One thread's part of a task.
 struct Worker<'a> {
     store: &'a dyn Store,
@@ -123,7 +142,7 @@ struct Worker<'a> {
     random: fastrand::Rng,
     values: Values,
     tally: Tally,
-    end: Instant,
+    until: Until,
 }
 
 impl<'a> Worker<'a> {
@@ -131,7 +150,7 @@ impl<'a> Worker<'a> {
         store: &'a dyn Store,
         task: &'a Task,
         number: u64,
-        seconds: f64,
+        until: Until,
     ) -> Result<Self, Failure> {
         let seed = task.round * 1000 + number;
         Ok(Self {
@@ -141,13 +160,8 @@ impl<'a> Worker<'a> {
             random: fastrand::Rng::with_seed(seed),
             values: Values::new(task.value_bytes, seed),
             tally: Tally::new()?,
-            end: Instant::now() + Duration::from_secs_f64(seconds),
+            until,
         })
-    }
-
-    /// Lets its time begin now.
-    fn restart(&mut self, seconds: f64) {
-        self.end = Instant::now() + Duration::from_secs_f64(seconds);
     }
 
     fn run(&mut self) -> Result<(), Failure> {
@@ -179,7 +193,14 @@ impl<'a> Worker<'a> {
         let took = u64::try_from((now - from).as_nanos())?;
         self.tally.operations += operations;
         self.tally.histogram.saturating_record(took);
-        Ok(now < self.end)
+        Ok(!self.is_over(now))
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        match self.until {
+            Until::Time(end) => now >= end,
+            Until::Operations(operations) => self.tally.operations >= operations,
+        }
     }
 
     fn put_each(&mut self, indexes: impl Iterator<Item = u64>) -> Result<(), Failure> {
@@ -268,7 +289,7 @@ impl<'a> Worker<'a> {
         loop {
             self.scan_from(0, usize::MAX, self.task.keys)?;
             self.tally.operations += self.task.keys;
-            if Instant::now() >= self.end {
+            if self.is_over(Instant::now()) {
                 return Ok(());
             }
         }

@@ -81,7 +81,9 @@ do not store; what takes a write looks whether the key holds a newer version. A 
 blocking `Engine::write`; {batch} writes in one call are handed to the group commit, as a node does.
 
 CPU is the time of all threads of the process, those in the background included. *Settled* means \
-until flush and compaction had nothing to do any more.
+until flush and compaction had nothing to do any more of themselves; fjall compacts only after \
+flushes and when it is opened, so some of its work is put off until a read opens it, before \
+what is measured there.
 ",
         machine = machine::line(),
         cache = terms::CACHE_BYTES >> 20,

@@ -61,6 +61,11 @@ pub(crate) fn run(options: &LabOptions) -> Result<(), Failure> {
     };
     let program = program
         .map_err(|error| Failure::failed(format!("cannot tell where this program is: {error}")))?;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how long experiments take is told to people"
+    )]
+    let begun = Instant::now();
     let lab = Laboratory {
         program,
         effort: match (options.full, options.glance) {
@@ -69,7 +74,7 @@ pub(crate) fn run(options: &LabOptions) -> Result<(), Failure> {
             (false, false) => Effort::Quick,
         },
         output: options.output.clone(),
-        begun: Instant::now(),
+        begun,
     };
     // The laboratory has a thread of its own; this one waits for signals.
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -11,6 +11,7 @@
 
 pub mod outcome;
 pub mod plan;
+pub mod report;
 pub mod summary;
 
 mod breaking_point;

@@ -61,17 +61,6 @@ pub struct Latency {
     pub spectrum: Vec<(f64, f64)>,
 }
 
-impl Latency {
-    /// The latency that `percentile` percent of the requests did not exceed, in
-    /// milliseconds: exact for 50, 75, 90, 99, 99.9, 99.99 and 99.999, else the
-    /// next that is known. [`None`] when nothing was recorded.
-    pub fn at(&self, percentile: f64) -> Option<f64> {
-        let mut steps = self.spectrum.iter();
-        let step = steps.find(|(upto, _)| *upto >= percentile);
-        step.map(|(_, ms)| *ms)
-    }
-}
-
 /// A second of a run.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Second {
@@ -155,4 +144,55 @@ pub struct Probe {
     pub failed_share: f64,
     /// Whether the rate held.
     pub held: bool,
+}
+
+impl Run {
+    /// Requests a second that succeeded.
+    pub fn achieved(&self) -> f64 {
+        self.per_second(self.succeeded as f64)
+    }
+
+    /// Bytes of bodies a second.
+    pub fn body_bytes_per_second(&self) -> f64 {
+        self.per_second(self.body_bytes as f64)
+    }
+
+    /// The share of the requests due that succeeded; none in a closed loop.
+    pub fn achieved_share(&self) -> Option<f64> {
+        self.due
+            .filter(|due| *due > 0)
+            .map(|due| self.succeeded as f64 / due as f64)
+    }
+
+    /// Requests that did not succeed.
+    pub fn failures(&self) -> u64 {
+        self.failed.values().sum()
+    }
+
+    /// The share of the requests answered or given up that did not succeed.
+    pub fn failed_share(&self) -> f64 {
+        let failures = self.failures() as f64;
+        let all = self.succeeded as f64 + failures;
+        if all > 0.0 { failures / all } else { 0.0 }
+    }
+
+    fn per_second(&self, amount: f64) -> f64 {
+        if self.measured_seconds > 0.0 {
+            amount / self.measured_seconds
+        } else {
+            0.0
+        }
+    }
+}
+
+impl Latency {
+    /// The latency that so many percent of the requests did not exceed, in
+    /// milliseconds; none where nothing was recorded.
+    pub fn percentile_ms(&self, percentile: f64) -> Option<f64> {
+        if self.count == 0 {
+            return None;
+        }
+        let reached = self.spectrum.iter().find(|(share, _)| *share >= percentile);
+        Some(reached.map_or(self.max_ms, |(_, ms)| *ms))
+    }
 }

@@ -105,7 +105,7 @@ fn write_run(text: &mut String, run: &Run) -> std::fmt::Result {
     };
     writeln!(text, "\n  latency, {since}")?;
     for percentile in PERCENTILES {
-        if let Some(ms) = run.latency.at(percentile) {
+        if let Some(ms) = run.latency.percentile_ms(percentile) {
             writeln!(
                 text,
                 "  {:>10}  {:>10}",

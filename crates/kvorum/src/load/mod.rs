@@ -4,8 +4,10 @@
 //! shown while it runs, and what it measured is written, also when it ended
 //! before its time.
 
+mod compare;
 mod options;
 mod progress;
+mod report;
 mod values;
 mod verdict;
 
@@ -15,7 +17,7 @@ use crate::failure::{Failure, tell};
 use crate::signals::{StopSignal, StopSignals};
 use load::outcome::Run;
 use load::{Error, Plan, summary};
-use options::Workload;
+use options::{Instead, Workload};
 use progress::Progress;
 use serde::Serialize;
 use std::io::{self, Write as _};
@@ -30,7 +32,13 @@ use tokio::task::spawn_blocking;
 /// Usage failures, those of reaching a node, of writing files, and loads that
 /// show something wrong.
 pub(crate) fn run(options: &LoadOptions) -> Result<(), Failure> {
+    if let Some(Instead::Compare(options)) = &options.instead {
+        return compare::run(options);
+    }
     let plan = options.plan()?;
+    if let Some(directory) = &options.report {
+        report::make_folder(directory)?;
+    }
     if let Some(file) = &options.json {
         check_writable(file)?;
     }
@@ -83,11 +91,7 @@ impl Load {
     fn run(&self) -> Result<(), Failure> {
         if self.options.workload == Workload::Fill {
             let filled = self.fill()?;
-            return self.finish(
-                &filled,
-                &summary::of_run(&filled),
-                verdict::of_fill(&filled),
-            );
+            return self.finish_run(filled, verdict::of_fill);
         }
         if self.options.fill {
             let filled = self.fill()?;
@@ -108,7 +112,14 @@ impl Load {
             progress.show(&summary::of_second(second));
         });
         progress.clear();
-        let mut run = run.map_err(|error| failure(&error))?;
+        self.finish_run(run.map_err(|error| failure(&error))?, verdict::of_run)
+    }
+
+    fn finish_run(
+        &self,
+        mut run: Run,
+        verdict: fn(&Run) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         if let Some(label) = &self.options.label {
             run.label.clone_from(label);
         }
@@ -117,7 +128,9 @@ impl Load {
             text.push('\n');
             text.push_str(&summary::spectrum(&run));
         }
-        self.finish(&run, &text, verdict::of_run(&run))
+        let report =
+            |directory: &Path| report::write(directory, &run.label, std::slice::from_ref(&run));
+        self.finish(&run, &text, report, verdict(&run))
     }
 
     fn fill(&self) -> Result<Run, Failure> {
@@ -147,7 +160,8 @@ impl Load {
             text.push('\n');
             text.push_str(&summary::of_run(best));
         }
-        self.finish(&found, &text, verdict::of_search(&found))
+        let report = |directory: &Path| report::write_search(directory, &found);
+        self.finish(&found, &text, report, verdict::of_search(&found))
     }
 
     /// Writes what was measured, then says what is wrong with it.
@@ -155,6 +169,7 @@ impl Load {
         &self,
         measured: &impl Serialize,
         text: &str,
+        report: impl FnOnce(&Path) -> Result<(), Failure>,
         verdict: Result<(), Failure>,
     ) -> Result<(), Failure> {
         let json = self.options.json.as_deref();
@@ -167,6 +182,9 @@ impl Load {
         };
         if let Some(file) = json {
             write_json(file, measured)?;
+        }
+        if let Some(directory) = &self.options.report {
+            report(directory)?;
         }
         if self.stop.load(Relaxed) {
             return Ok(());

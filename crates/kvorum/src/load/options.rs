@@ -1,9 +1,10 @@
 //! The options of `kvorum load`, and the plan that they describe.
 
+use super::compare::CompareOptions;
 use super::values::{Mix, Pause, Rate, Sizes};
 use crate::failure::Failure;
 use crate::values::{Replicas, Span, Switch, count, url};
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use cluster::NodeUrl;
 use load::Plan;
 use load::outcome::Bound;
@@ -32,7 +33,11 @@ options; 130 after Ctrl-C. What was measured until then is written in any case."
 /// The options of `load`: what to ask of whom, how fast, and where to write
 /// what came of it.
 #[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct LoadOptions {
+    /// What to do instead of making a load.
+    #[command(subcommand)]
+    pub(crate) instead: Option<Instead>,
     /// What to ask
     #[arg(value_enum, value_name = "WORKLOAD", default_value_t = Workload::Mixed)]
     pub(crate) workload: Workload,
@@ -119,12 +124,22 @@ pub(crate) struct LoadOptions {
     /// Write what was measured as JSON; - for stdout, the summary then goes to stderr
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) json: Option<PathBuf>,
+    /// Write a page with tables and plots, and the plots as files beside it
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub(crate) report: Option<PathBuf>,
     /// What to call the run in JSON and reports [default: from the workload and the rate]
     #[arg(long, value_name = "TEXT", help_heading = "Output")]
     pub(crate) label: Option<String>,
     /// Write all steps of the percentiles, too
     #[arg(long, help_heading = "Output")]
     pub(crate) spectrum: bool,
+}
+
+/// What can be done with loads that were made.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Instead {
+    /// Lay runs side by side that were kept with --json
+    Compare(CompareOptions),
 }
 
 /// What to ask.

@@ -170,3 +170,29 @@ fn a_breaking_point_comes_with_its_probes() {
         None => assert!(end.line().contains("no rate held"), "{end:?}"),
     }
 }
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "files for people")]
+fn reports_show_a_run_and_runs_side_by_side() {
+    let node = Node::start();
+    let folder = tempfile::tempdir().unwrap();
+    let report = |name: &str| folder.path().join(name).display().to_string();
+    let page = |name: &str| std::fs::read_to_string(folder.path().join(name).join("index.html"));
+    let words = "put --duration 300ms --warmup 0 --label <first>";
+    let end = node.loaded(&format!("{words} --report {}", report("one")));
+    assert_eq!(end.code, Some(0), "{end:?}");
+    assert!(page("one").unwrap().contains("<th>&lt;first&gt;</th>"));
+
+    let kept = node.file().display().to_string();
+    let compared = report("two");
+    let arguments = ["load", "compare", &kept, &kept, "--report", &compared];
+    let end = Process::spawn(&mut kvorum(&arguments)).end();
+    assert_eq!(end.code, Some(0), "{end:?}");
+    let both = "<th>&lt;first&gt;</th><th>&lt;first&gt;</th>";
+    assert!(page("two").unwrap().contains(both));
+
+    std::fs::write(folder.path().join("other"), "{}").unwrap();
+    let end = Process::spawn(&mut kvorum(&["load", "compare", &report("other")])).end();
+    assert_eq!(end.code, Some(1));
+    assert!(end.line().contains("kvorum load --json"), "{end:?}");
+}

@@ -83,7 +83,6 @@ fn what_cannot_be_is_refused_in_a_line() {
         (&["--seconds", "61"], "1 to 60"),
         (&["--output", "."], "folder"),
         (&["--output", "nowhere/a.svg"], "not there"),
-        (&["--url", "ftp://a"], "http://"),
     ] {
         let end = refused(1, words);
         assert_eq!(end.code, Some(2), "{words:?}: {end:?}");

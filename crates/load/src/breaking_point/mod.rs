@@ -39,7 +39,7 @@ impl Bound {
         let answered = run.succeeded + failed;
         let share = |part: u64, of: u64| part as f64 / of.max(1) as f64;
         // With no answer at all every latency is beyond the bound.
-        let p99_ms = run.latency.at(99.0).unwrap_or(f64::MAX);
+        let p99_ms = run.latency.percentile_ms(99.0).unwrap_or(f64::MAX);
         let achieved_share = share(run.succeeded, run.due.unwrap_or(answered));
         let failed_share = share(failed, answered);
         Probe {

@@ -14,8 +14,8 @@ fn slow() -> Server {
 fn plan(server: &Server) -> Plan {
     Plan {
         connections: 4,
-        warmup_seconds: 0.1,
-        seconds: 0.4,
+        warmup_seconds: 0.05,
+        seconds: 0.2,
         ..Plan::new(server.url(), Operation::Put, Rate::PerSecond(50.0))
     }
 }

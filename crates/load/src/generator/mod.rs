@@ -46,7 +46,7 @@ const UNREACHED_TIME_MAX: Duration = Duration::from_secs(3);
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How many intervals of a thread may wait to be gathered.
-const INTERVALS_MAX: usize = 64;
+const INTERVALS_MAX: usize = 16;
 
 /// How many emptied intervals a thread keeps.
 const SPARE_INTERVALS_MAX: usize = 2;

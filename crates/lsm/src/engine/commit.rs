@@ -35,10 +35,10 @@ const GATHER_GROUP_MIN: usize = 4;
 
 /// A group of so many gathers no further: what it costs is spread enough, and
 /// the writers had better work on the next meanwhile.
-const GATHER_WRITES_MAX: usize = 32;
+const GATHER_WRITES_MAX: usize = 64;
 
 /// How long a group gathers at most: where the writers do not come back.
-const GATHER_MAX: Duration = Duration::from_millis(1);
+const GATHER_MAX: Duration = Duration::from_micros(1500);
 
 /// Slowdowns below this are not worth a timer.
 const SLOWDOWN_MIN: Duration = Duration::from_micros(200);

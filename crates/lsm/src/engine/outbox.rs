@@ -84,28 +84,45 @@ impl Deliveries {
 }
 
 /// The outbox of one blocking write.
+///
+/// A writer that leads its own group finds the outcome when it looks, and never
+/// waits: such a delivery must not cost the system call of a wake.
 #[derive(Default)]
 pub(super) struct OutcomeCell {
-    result: Mutex<Option<Result<Applied, Error>>>,
+    state: Mutex<CellState>,
     arrived: Condvar,
+}
+
+#[derive(Default)]
+enum CellState {
+    /// No outcome, and nobody waits for one.
+    #[default]
+    Empty,
+    /// The writer waits.
+    Awaited,
+    /// The outcome has come.
+    Arrived(Result<Applied, Error>),
 }
 
 impl OutcomeCell {
     /// The outcome, if it has come.
     pub(super) fn take(&self) -> Option<Result<Applied, Error>> {
-        lock(&self.result).take()
+        match std::mem::take(&mut *lock(&self.state)) {
+            CellState::Arrived(result) => Some(result),
+            CellState::Empty | CellState::Awaited => None,
+        }
     }
 
     /// Waits for the outcome.
     pub(super) fn wait(&self) -> Result<Applied, Error> {
-        let mut result = lock(&self.result);
+        let mut state = lock(&self.state);
         loop {
-            if let Some(result) = result.take() {
+            if let CellState::Arrived(result) = std::mem::replace(&mut *state, CellState::Awaited) {
                 return result;
             }
-            result = self
+            state = self
                 .arrived
-                .wait(result)
+                .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -114,8 +131,45 @@ impl OutcomeCell {
 impl Outbox for OutcomeCell {
     fn deliver(&self, outcomes: Vec<Outcome>) {
         if let Some(outcome) = outcomes.into_iter().next() {
-            *lock(&self.result) = Some(outcome.result);
-            self.arrived.notify_one();
+            let arrived = CellState::Arrived(outcome.result);
+            let before = std::mem::replace(&mut *lock(&self.state), arrived);
+            if let CellState::Awaited = before {
+                self.arrived.notify_one();
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deliver(cell: &OutcomeCell) {
+        let result = Ok(Applied { newest_held: None });
+        cell.deliver(vec![Outcome { ticket: 0, result }]);
+    }
+
+    #[test]
+    fn an_outcome_that_has_come_is_taken_once_and_without_waiting() {
+        let cell = OutcomeCell::default();
+        assert!(cell.take().is_none());
+        deliver(&cell);
+        assert!(cell.take().is_some());
+        assert!(cell.take().is_none());
+        deliver(&cell);
+        assert!(cell.wait().is_ok());
+    }
+
+    #[test]
+    fn a_writer_that_waits_is_woken() {
+        let cell = OutcomeCell::default();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| cell.wait());
+            while !matches!(*lock(&cell.state), CellState::Awaited) {
+                std::thread::yield_now();
+            }
+            deliver(&cell);
+            assert!(waiter.join().unwrap().is_ok());
+        });
     }
 }

@@ -107,28 +107,29 @@ impl Worker<'_> {
                 }
                 return self.send(index, exchange, now);
             }
-            Ok(answer) => {
-                if self.shared.length.is_none_or(|length| now < length) {
-                    let counts = &mut self.recorder.counts;
-                    counts.succeed(now.saturating_sub(exchange.due));
-                    counts.body_bytes += exchange.body_bytes;
-                    counts.missing += u64::from(answer == Answer::Missing);
-                    if exchange.operation == Operation::Range {
-                        counts.entities += chunks;
-                    }
-                }
-            }
-            Err(why) => {
-                if self.repeat(index, exchange, now) {
-                    return Ok(());
-                }
-                self.recorder.counts.fail(why);
-            }
+            Ok(answer) => self.succeed(exchange, answer, chunks, now),
+            Err(_) if self.repeat(index, exchange, now) => return Ok(()),
+            Err(why) => self.recorder.counts.fail(why),
         }
         if is_over {
             return Ok(());
         }
         self.go_on(index, now)
+    }
+
+    /// Counts a request that succeeded, unless it did so behind the end.
+    fn succeed(&mut self, exchange: Exchange, answer: Answer, chunks: u64, now: Duration) {
+        if self.shared.length.is_some_and(|length| now >= length) {
+            return;
+        }
+        let counts = &mut self.recorder.counts;
+        counts.succeed(now.saturating_sub(exchange.due));
+        counts.body_bytes += exchange.body_bytes;
+        counts.missing += u64::from(answer == Answer::Missing);
+        // A node sends each entity as a chunk of its own.
+        if exchange.operation == Operation::Range {
+            counts.entities += chunks;
+        }
     }
 
     /// Keeps a failed request to be sent again, if the source wants that.

@@ -106,8 +106,10 @@ struct Worker<'a> {
     /// What a read brings, before it is decoded.
     input: Vec<u8>,
     timeout: Duration,
+    /// What times count from: the opening of the connections, then the start of
+    /// the load.
     started: Instant,
-    /// How many connections still have something to ask, once the source has ended.
+    /// Whether the source has nothing more to ask.
     is_exhausted: bool,
 }
 

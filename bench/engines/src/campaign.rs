@@ -1,0 +1,223 @@
+//! The whole comparison: which tasks, in which order, each in a process of its own.
+//!
+//! The engines take turns within each workload, and another begins each round,
+//! so that a machine that drifts does so to all of them alike.
+
+use crate::results;
+use crate::store::{Durability, EngineName, Failure};
+use crate::task::{Measurement, Task, Workload};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A part of the comparison that is run on its own.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// Values of 100 bytes, no sync.
+    Small,
+    /// Values of 1 KiB, no sync.
+    Large,
+    /// Writes that are synced before they return.
+    Sync,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Small, Self::Large, Self::Sync];
+
+    /// Its name in files and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Large => "large",
+            Self::Sync => "sync",
+        }
+    }
+}
+
+/// How much is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Minutes for all parts together.
+    Quick,
+    /// Ten times as many keys, and longer reads.
+    Full,
+}
+
+/// What to run, and where.
+pub struct Campaign {
+    /// How much is done.
+    pub effort: Effort,
+    /// How often.
+    pub rounds: u64,
+    /// Where the stores are made. They are removed at the end.
+    pub folder: PathBuf,
+    /// Where the results go.
+    pub results: PathBuf,
+}
+
+/// Which of an engine's two stores a step works on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Made for the step and removed after it.
+    Scratch,
+    /// Made by the round's first step that uses it, and kept for the others.
+    Kept,
+}
+
+/// One workload, which every engine does in turn.
+struct Step {
+    place: Place,
+    workload: Workload,
+    durability: Durability,
+    value_bytes: usize,
+    keys: u64,
+    threads: u64,
+    seconds_max: f64,
+}
+
+impl Campaign {
+    /// Runs a part and keeps its results as they come, in place of earlier ones.
+    ///
+    /// # Errors
+    /// Those of a task, and of the file system.
+    pub fn run(&self, part: Part) -> Result<(), Failure> {
+        let mut results = results::Writer::create(&self.results, part)?;
+        for round in 0..self.rounds {
+            self.remove_stores()?;
+            for step in steps(part, self.effort) {
+                for turn in 0..EngineName::ALL.len() {
+                    let engine = EngineName::ALL[(turn + round as usize) % EngineName::ALL.len()];
+                    let task = self.task(&step, engine, round);
+                    let measured = measure_apart(&task)?;
+                    eprintln!("{part:?} round {}: {}", round + 1, measured.summary());
+                    results.add(&measured)?;
+                    if step.place == Place::Scratch {
+                        std::fs::remove_dir_all(&task.folder)?;
+                    }
+                }
+            }
+        }
+        self.remove_stores()
+    }
+
+    fn task(&self, step: &Step, engine: EngineName, round: u64) -> Task {
+        let place = match step.place {
+            Place::Scratch => "scratch",
+            Place::Kept => "kept",
+        };
+        Task {
+            engine,
+            workload: step.workload,
+            durability: step.durability,
+            value_bytes: step.value_bytes,
+            keys: step.keys,
+            threads: step.threads,
+            seconds_max: step.seconds_max,
+            round,
+            folder: self.store_folder().join(place).join(engine.to_string()),
+        }
+    }
+
+    /// A folder of our own: what else the given one holds is not ours to remove.
+    fn store_folder(&self) -> PathBuf {
+        self.folder.join("engines-stores")
+    }
+
+    fn remove_stores(&self) -> Result<(), Failure> {
+        let folder = self.store_folder();
+        match std::fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(format!("cannot remove {}: {error}", folder.display()).into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Does a task in a process of its own.
+fn measure_apart(task: &Task) -> Result<Measurement, Failure> {
+    let output = Command::new(std::env::current_exe()?)
+        .arg("task")
+        .arg(serde_json::to_string(task)?)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        let Task {
+            engine, workload, ..
+        } = task;
+        return Err(format!("{engine}: {workload:?} has failed: {}", output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The steps of a round.
+fn steps(part: Part, effort: Effort) -> Vec<Step> {
+    match part {
+        Part::Small => unsynced(100, 400_000, effort),
+        Part::Large => unsynced(1024, 100_000, effort),
+        Part::Sync => synced(effort),
+    }
+}
+
+fn unsynced(value_bytes: usize, keys: u64, effort: Effort) -> Vec<Step> {
+    let (keys, read_seconds) = match effort {
+        Effort::Quick => (keys, 0.5),
+        Effort::Full => (keys * 10, 5.0),
+    };
+    let step = |place, workload: Workload, threads| Step {
+        place,
+        workload,
+        durability: Durability::Os,
+        value_bytes,
+        keys,
+        threads,
+        seconds_max: if workload.writes() {
+            600.0
+        } else {
+            read_seconds
+        },
+    };
+    vec![
+        step(Place::Scratch, Workload::FillSequential, 1),
+        step(Place::Scratch, Workload::FillBatch, 1),
+        step(Place::Kept, Workload::FillRandom, 2),
+        step(Place::Kept, Workload::Overwrite, 2),
+        step(Place::Kept, Workload::Read, 2),
+        step(Place::Kept, Workload::ReadHot, 2),
+        step(Place::Kept, Workload::ReadMissing, 2),
+        step(Place::Kept, Workload::Range, 2),
+        step(Place::Kept, Workload::Scan, 1),
+    ]
+}
+
+fn synced(effort: Effort) -> Vec<Step> {
+    let seconds_max = match effort {
+        Effort::Quick => 2.0,
+        Effort::Full => 10.0,
+    };
+    let step = |value_bytes, threads| Step {
+        place: Place::Scratch,
+        workload: Workload::FillRandom,
+        durability: Durability::Sync,
+        value_bytes,
+        // More than can be written in that time.
+        keys: 10_000_000,
+        threads,
+        seconds_max,
+    };
+    vec![step(100, 1), step(100, 16), step(1024, 16)]
+}
+
+/// Whether `folder` can hold stores: made if it is not there.
+///
+/// # Errors
+/// One clear line.
+pub fn check_folder(folder: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(folder)
+        .map_err(|error| format!("cannot make the folder {}: {error}", folder.display()).into())
+}

@@ -1,0 +1,138 @@
+//! Kvorum's engine beside RocksDB and fjall, in one run and on equal terms.
+//!
+//! `engines run` measures and writes the page; each task runs in a process of
+//! its own, so that its memory and its processor time are its own. Reading
+//! order: `terms`, `store`, `task`, `measure`, `campaign`, `page`.
+
+mod campaign;
+mod data;
+mod measure;
+mod page;
+mod results;
+mod store;
+mod task;
+mod terms;
+mod usage;
+
+use campaign::{Campaign, Effort, Part};
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use store::Failure;
+
+/// For all three engines, RocksDB's C++ among them, whose allocator is replaced too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[derive(Parser)]
+#[command(about, arg_required_else_help = true)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measure, and write the page from all results
+    Run(RunArguments),
+    /// Write the page anew from the results of earlier runs
+    Page(PageArguments),
+    /// Do one task, given as JSON, in this process
+    #[command(hide = true)]
+    Task {
+        /// The task
+        task: String,
+    },
+}
+
+#[derive(Args)]
+struct RunArguments {
+    /// Only this part; may be given several times
+    #[arg(long = "part", value_name = "PART")]
+    parts: Vec<Part>,
+    /// How often each engine does each task; the page has the medians
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
+    rounds: u64,
+    /// Ten times as many keys, and longer reads
+    #[arg(long)]
+    full: bool,
+    /// Where the stores are made for a while: on the disk that is to be measured
+    #[arg(long, value_name = "FOLDER", default_value = "data")]
+    data: PathBuf,
+    #[command(flatten)]
+    page: PageArguments,
+}
+
+#[derive(Args)]
+struct PageArguments {
+    /// Where the results are kept
+    #[arg(long, value_name = "FOLDER", default_value = "results")]
+    results: PathBuf,
+    /// The page to write
+    #[arg(long, value_name = "FILE", default_value = "../../docs/lab/engines.md")]
+    page: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let done = match CommandLine::parse().command {
+        Command::Run(arguments) => run(arguments),
+        Command::Page(arguments) => write_page(&arguments),
+        Command::Task { task } => do_task(&task),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("engines: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: RunArguments) -> Result<(), Failure> {
+    if cfg!(all(target_arch = "x86_64", not(target_feature = "sse4.2"))) {
+        return Err(
+            "RocksDB was compiled without the processor's instructions and would be \
+                    measured below its worth: build in the folder bench/engines, without RUSTFLAGS"
+                .into(),
+        );
+    }
+    let campaign = Campaign {
+        effort: if arguments.full {
+            Effort::Full
+        } else {
+            Effort::Quick
+        },
+        rounds: arguments.rounds,
+        folder: arguments.data,
+        results: arguments.page.results.clone(),
+    };
+    campaign::check_folder(&campaign.folder)?;
+    let parts = if arguments.parts.is_empty() {
+        Part::ALL.to_vec()
+    } else {
+        arguments.parts
+    };
+    for part in parts {
+        campaign.run(part)?;
+    }
+    write_page(&arguments.page)
+}
+
+fn write_page(arguments: &PageArguments) -> Result<(), Failure> {
+    let parts = Part::ALL.map(|part| Ok((part, results::read(&arguments.results, part)?)));
+    let parts = parts.into_iter().collect::<Result<Vec<_>, Failure>>()?;
+    if parts
+        .iter()
+        .all(|(_, measurements)| measurements.is_empty())
+    {
+        let folder = arguments.results.display();
+        return Err(format!("{folder} holds no results: `engines run` makes them").into());
+    }
+    page::write(&arguments.page, &parts)
+}
+
+fn do_task(task: &str) -> Result<(), Failure> {
+    let measurement = measure::measure(serde_json::from_str(task)?)?;
+    println!("{}", serde_json::to_string(&measurement)?);
+    Ok(())
+}

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""The load generator beside wrk without a script: CPU time for each request.
+
+Both ask nginx (`return 201`) over 64 connections with one thread, in turn, the
+generator on one core and nginx on another. Usage: bench/generator.py BINARY [PAIRS]
+"""
+
+import json
+import re
+import resource
+import statistics
+import subprocess
+import sys
+
+from harness import CONNECTIONS, nginx, tree
+
+SECONDS = 3
+TARGET = "/v0/entity?id=000000012345k---"
+
+
+def measured(command):
+    """What a command prints, pinned to core 1, and the CPU seconds that it took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = ["taskset", "-c", "1", *command]
+    text = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return text, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def wrk(url):
+    text, cpu_seconds = measured(["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{SECONDS}s", url + TARGET])
+    return cpu_seconds, int(re.search(r"(\d+) requests in", text).group(1))
+
+
+def load(binary, workload, url):
+    options = ["--verify", "off", "--warmup", "0", "--duration", f"{SECONDS}s", "--json", "-", "--target", url]
+    text, cpu_seconds = measured([binary, "load", workload, *options])
+    return cpu_seconds, json.loads(text)["succeeded"]
+
+
+def main():
+    binary, pairs = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    server = nginx()
+    for process in tree(server.process.pid):
+        subprocess.run(["taskset", "-c", "-p", "0", str(process)], stdout=subprocess.DEVNULL, check=True)
+    url = f"http://127.0.0.1:{server.port}"
+    ratios = {"get": [], "put": []}
+    try:
+        for _ in range(pairs):
+            base_seconds, base = wrk(url)
+            print(f"wrk {base_seconds / base * 1e6:6.2f} us, {base / SECONDS:7.0f}/s", end="")
+            for workload, found in ratios.items():
+                cpu_seconds, requests = load(binary, workload, url)
+                found.append(cpu_seconds / requests / (base_seconds / base))
+                print(f"   {workload} {cpu_seconds / requests * 1e6:6.2f} us, {requests / SECONDS:7.0f}/s", end="")
+            print(flush=True)
+    finally:
+        server.stop()
+    for workload, found in ratios.items():
+        print(f"{workload}: {statistics.median(found):.2f} of wrk's CPU for a request")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,351 @@
+//! Axes: what a plot asks for, and what is laid out once its values are known.
+//!
+//! An [`Axis`] says what its values are and how they are spread. [`Laid`] is
+//! the axis fitted to values: its range, its ticks and where each value falls.
+//! All values that are laid out are numbers of a sane size, so that whatever a
+//! run measured, nothing divides by zero or overflows on its way to a pixel.
+
+use crate::report::units::Unit;
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use std::ops::Range;
+
+/// Greater values are drawn at this one: nothing that is measured comes near.
+const VALUE_MAX: f64 = 1e100;
+/// The finest percentile that has a place; beyond it lies one request in a hundred million.
+const PERCENTILE_MAX: f64 = 99.999_999;
+/// Decades with more ticks than this have none between them.
+const DECADES_WITH_MINORS_MAX: i32 = 8;
+
+/// How the values of an axis are spread.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Scale {
+    /// Equal steps have equal differences. Zero is always part of it.
+    Linear,
+    /// Equal steps have equal ratios; values that are not above zero have no place.
+    Logarithmic,
+    /// Percentiles, by how few requests lie beyond them: from 90% to 99% is as far
+    /// as from 99% to 99.9%.
+    Percentile,
+}
+
+/// An axis of a plot.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// What its values are, in a word or three.
+    pub label: String,
+    /// What the values are counted in.
+    pub unit: Unit,
+    /// How they are spread.
+    pub scale: Scale,
+    /// Where the ticks are; chosen by the range where there are none.
+    pub ticks: Vec<f64>,
+}
+
+impl Axis {
+    /// An axis with equal steps, from zero.
+    pub fn linear(label: impl Into<String>, unit: Unit) -> Self {
+        Self::new(label, unit, Scale::Linear)
+    }
+
+    /// An axis with equal ratios.
+    pub fn logarithmic(label: impl Into<String>, unit: Unit) -> Self {
+        Self::new(label, unit, Scale::Logarithmic)
+    }
+
+    /// An axis of percentiles from 0 to 100, the last ones drawn out.
+    pub fn percentile(label: impl Into<String>) -> Self {
+        Self::new(label, Unit::Percentile, Scale::Percentile)
+    }
+
+    /// With ticks at these values, and no others: for axes of few values, such as sizes of a pool.
+    #[must_use]
+    pub fn ticks_at(mut self, ticks: impl IntoIterator<Item = f64>) -> Self {
+        self.ticks = ticks.into_iter().collect();
+        self
+    }
+
+    fn new(label: impl Into<String>, unit: Unit, scale: Scale) -> Self {
+        Self {
+            label: label.into(),
+            unit,
+            scale,
+            ticks: Vec::new(),
+        }
+    }
+
+    /// The value as it can be drawn, if it has a place on this axis.
+    pub(super) fn place(&self, value: f64) -> Option<f64> {
+        match self.scale {
+            _ if value.is_nan() => None,
+            Scale::Linear => Some(value.clamp(-VALUE_MAX, VALUE_MAX)),
+            Scale::Logarithmic => (value > 0.0).then(|| value.clamp(1.0 / VALUE_MAX, VALUE_MAX)),
+            Scale::Percentile => (0.0..=100.0)
+                .contains(&value)
+                .then(|| value.min(PERCENTILE_MAX)),
+        }
+    }
+}
+
+/// How closely an axis is laid around its values.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Fit {
+    /// From the least value to the greatest.
+    Snug,
+    /// From tick to tick, so that the extremes have a line beside them.
+    ToTicks,
+}
+
+/// An axis laid out for some values.
+#[derive(Clone, Debug)]
+pub(super) struct Laid {
+    unit: Unit,
+    scale: Scale,
+    range: Range<f64>,
+    majors: Vec<f64>,
+    minors: Vec<f64>,
+}
+
+impl Laid {
+    /// Lays `axis` out around those of `values` that have a place on it, with
+    /// `ticks_max` labelled ticks or about as many.
+    pub(super) fn new(
+        axis: &Axis,
+        values: impl IntoIterator<Item = f64>,
+        fit: Fit,
+        ticks_max: usize,
+    ) -> Self {
+        let placed = values.into_iter().chain(axis.ticks.iter().copied());
+        let extent = placed
+            .filter_map(|value| axis.place(value))
+            .fold(None, |extent, value| {
+                Some(match extent {
+                    None => (value, value),
+                    Some((least, greatest)) => (value.min(least), value.max(greatest)),
+                })
+            });
+        let mut laid = match axis.scale {
+            Scale::Linear => Self::linear(axis.unit, extent.unwrap_or((0.0, 1.0)), fit, ticks_max),
+            Scale::Logarithmic => {
+                Self::logarithmic(axis.unit, extent.unwrap_or((1.0, 10.0)), fit, ticks_max)
+            }
+            Scale::Percentile => Self::percentile(extent.unwrap_or((0.0, 99.0))),
+        };
+        if !axis.ticks.is_empty() {
+            laid.majors = axis
+                .ticks
+                .iter()
+                .filter_map(|tick| axis.place(*tick))
+                .collect();
+            laid.minors.clear();
+        }
+        laid
+    }
+
+    fn linear(unit: Unit, (least, greatest): (f64, f64), fit: Fit, ticks_max: usize) -> Self {
+        let (mut low, mut high) = (least.min(0.0), greatest.max(0.0));
+        if high - low < 1.0 / VALUE_MAX {
+            (low, high) = (0.0, 1.0);
+        }
+        let step = step(unit, (high - low) / ticks_max as f64);
+        if fit == Fit::ToTicks {
+            (low, high) = ((low / step).floor() * step, (high / step).ceil() * step);
+        }
+        Self {
+            unit,
+            scale: Scale::Linear,
+            range: low..high,
+            majors: multiples(low..high, step),
+            minors: Vec::new(),
+        }
+    }
+
+    fn logarithmic(unit: Unit, (least, greatest): (f64, f64), fit: Fit, ticks_max: usize) -> Self {
+        let base = if unit == Unit::Bytes { 2.0 } else { 10.0 };
+        let (low, high) = match fit {
+            _ if greatest <= least => (least / 2.0, greatest * 2.0),
+            Fit::Snug => (least, greatest),
+            Fit::ToTicks => (round_down(least, base), round_up(greatest, base)),
+        };
+        let exponents = high.log(base).ceil() as i32 - low.log(base).floor() as i32;
+        let every = (exponents.unsigned_abs() as usize)
+            .div_ceil(ticks_max)
+            .max(1) as i32;
+        let mut majors = powers(&(low..high), base, &[1.0], every);
+        let mut minors = Vec::new();
+        if unit != Unit::Bytes && exponents <= DECADES_WITH_MINORS_MAX {
+            minors = powers(
+                &(low..high),
+                base,
+                &[2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
+                1,
+            );
+            let finer = powers(&(low..high), base, &[1.0, 2.0, 5.0], 1);
+            if finer.len() <= ticks_max + 2 {
+                majors = finer;
+            }
+        }
+        if majors.len() < 3 {
+            // Less than a decade or so: equal steps tell more than powers.
+            majors = multiples(low..high, step(unit, (high - low) / ticks_max as f64));
+        }
+        Self {
+            unit,
+            scale: Scale::Logarithmic,
+            range: low..high,
+            majors,
+            minors,
+        }
+    }
+
+    fn percentile((least, greatest): (f64, f64)) -> Self {
+        let majors = [
+            0.0,
+            50.0,
+            90.0,
+            99.0,
+            99.9,
+            99.99,
+            99.999,
+            99.999_9,
+            99.999_99,
+            PERCENTILE_MAX,
+        ];
+        // At least to the 90th percentile, so that there is something to read it by.
+        let range = least.min(0.0)..greatest.max(90.0);
+        Self {
+            unit: Unit::Percentile,
+            scale: Scale::Percentile,
+            majors: majors
+                .into_iter()
+                .filter(|tick| range.contains(tick) || *tick == range.end)
+                .collect(),
+            minors: [25.0, 75.0]
+                .into_iter()
+                .filter(|tick| range.contains(tick))
+                .collect(),
+            range,
+        }
+    }
+
+    /// The least value of the range.
+    pub(super) fn low(&self) -> f64 {
+        self.range.start
+    }
+
+    /// The greatest value of the range.
+    pub(super) fn high(&self) -> f64 {
+        self.range.end
+    }
+
+    /// The texts of the labelled ticks.
+    pub(super) fn tick_labels(&self) -> impl Iterator<Item = String> {
+        self.majors.iter().map(|tick| self.unit.tick(*tick))
+    }
+
+    /// How far along the axis a value lies: 0 at its low end, 1 at its high end.
+    fn share(&self, value: f64) -> f64 {
+        let along = |value: f64| match self.scale {
+            Scale::Linear => value,
+            Scale::Logarithmic => value.log10(),
+            Scale::Percentile => -(1.0 - value / 100.0).log10(),
+        };
+        let (low, high) = (along(self.range.start), along(self.range.end));
+        ((along(value) - low) / (high - low)).clamp(0.0, 1.0)
+    }
+}
+
+impl Ranged for Laid {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, (low, high): (i32, i32)) -> i32 {
+        low + (self.share(*value) * f64::from(high - low)).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        match hint.weight().allow_light_points() {
+            true => self.minors.clone(),
+            false => self.majors.clone(),
+        }
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.range.clone()
+    }
+}
+
+impl ValueFormatter<f64> for Laid {
+    fn format_ext(&self, value: &f64) -> String {
+        self.unit.tick(*value)
+    }
+}
+
+/// The least step of 1, 2 or 5 times a power of ten that is at least `least`;
+/// for bytes, of the unit they are written in.
+fn step(unit: Unit, least: f64) -> f64 {
+    let mut base = 1.0;
+    if unit == Unit::Bytes {
+        while least >= base * 1_024.0 {
+            base *= 1_024.0;
+        }
+    }
+    let whole_only = matches!(unit, Unit::Bytes | Unit::Count);
+    let step = round_up(least / base, 10.0);
+    base * if whole_only { step.max(1.0) } else { step }
+}
+
+/// The least of 1, 2 and 5 times a power of ten, or the least power of two, at or above `value`.
+fn round_up(value: f64, base: f64) -> f64 {
+    let power = base.powf(value.log(base).floor());
+    let mantissas: &[f64] = if base == 10.0 {
+        &[1.0, 2.0, 5.0, 10.0]
+    } else {
+        &[1.0, 2.0]
+    };
+    // A step that is a hair too small by rounding is none too small.
+    let at_least = value * (1.0 - 1e-9);
+    mantissas
+        .iter()
+        .map(|mantissa| mantissa * power)
+        .find(|step| *step >= at_least)
+        .unwrap_or(value)
+}
+
+/// As [`round_up`], the greatest at or below.
+fn round_down(value: f64, base: f64) -> f64 {
+    let power = base.powf(value.log(base).floor());
+    let mantissas: &[f64] = if base == 10.0 {
+        &[10.0, 5.0, 2.0, 1.0]
+    } else {
+        &[2.0, 1.0]
+    };
+    let at_most = value * (1.0 + 1e-9);
+    mantissas
+        .iter()
+        .map(|mantissa| mantissa * power)
+        .find(|step| *step <= at_most)
+        .unwrap_or(value)
+}
+
+/// The multiples of `step` in `range`, both ends included.
+fn multiples(range: Range<f64>, step: f64) -> Vec<f64> {
+    let first = (range.start / step - 1e-9).ceil() as i64;
+    let last = (range.end / step + 1e-9).floor() as i64;
+    (first..=last).map(|index| index as f64 * step).collect()
+}
+
+/// `mantissas` times powers of `base` in `range`, both ends included; of the powers each `every`-th.
+fn powers(range: &Range<f64>, base: f64, mantissas: &[f64], every: i32) -> Vec<f64> {
+    let (low, high) = (range.start * (1.0 - 1e-9), range.end * (1.0 + 1e-9));
+    let first = low.log(base).floor() as i32;
+    let last = high.log(base).ceil() as i32;
+    (first..=last)
+        .filter(|exponent| exponent.rem_euclid(every) == 0)
+        .flat_map(|exponent| {
+            mantissas
+                .iter()
+                .map(move |mantissa| mantissa * base.powi(exponent))
+        })
+        .filter(|value| (low..=high).contains(value))
+        .collect()
+}

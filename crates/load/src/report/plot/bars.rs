@@ -1,0 +1,195 @@
+//! Bars side by side, in groups.
+
+use super::axis::{Axis, Fit, Laid, Scale};
+use super::frame::{self, Area, DrawError, Entry, NAME, NOTE, Swatch, px};
+use super::grid::{self, Bottom, Level, Plane, Y_TICKS_MAX};
+use crate::report::units::Unit;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, VPos};
+
+/// How much of a group's width its bars take.
+const GROUP_SHARE: f64 = 0.76;
+/// A lone bar is no wider than this.
+const BAR_WIDTH_MAX: i32 = px(72);
+/// The name of a group takes so many rows at most.
+const NAME_ROWS_MAX: usize = 3;
+const ROW: i32 = px(16);
+
+/// Bars side by side, in groups. One series makes plain bars.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bars {
+    /// What the plot shows.
+    pub title: String,
+    /// The names under the groups, from left to right.
+    pub groups: Vec<String>,
+    /// The axis along the left.
+    pub y: Axis,
+    /// A bar in each group for each of these.
+    pub series: Vec<BarSeries>,
+    /// Bounds: horizontal lines with labels.
+    pub levels: Vec<Level>,
+}
+
+/// The bars of one colour, one a group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BarSeries {
+    /// What the legend calls them; no line there where it is empty.
+    pub name: String,
+    /// How high they are, from group to group. Where one has no place on the axis, being no
+    /// number or not above zero on a logarithmic axis, there is no bar.
+    pub values: Vec<f64>,
+}
+
+impl Bars {
+    /// A plot without bars yet.
+    pub fn new(
+        title: impl Into<String>,
+        groups: impl IntoIterator<Item = impl Into<String>>,
+        y: Axis,
+    ) -> Self {
+        let groups = groups.into_iter().map(Into::into).collect();
+        Self {
+            title: title.into(),
+            groups,
+            y,
+            series: Vec::new(),
+            levels: Vec::new(),
+        }
+    }
+
+    /// With one series more.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
+        self.series.push(BarSeries {
+            name: name.into(),
+            values: values.into_iter().collect(),
+        });
+        self
+    }
+
+    /// With a bound more.
+    #[must_use]
+    pub fn level(mut self, y: f64, label: impl Into<String>) -> Self {
+        self.levels.push(Level {
+            y,
+            label: label.into(),
+        });
+        self
+    }
+
+    /// The plot as the text of an SVG, the same for the same plot.
+    pub fn draw(&self) -> String {
+        let legend: Vec<Entry<'_>> = self
+            .series
+            .iter()
+            .enumerate()
+            .map(|(index, series)| Entry {
+                name: &series.name,
+                color: frame::color(index),
+                swatch: Swatch::Block,
+            })
+            .collect();
+        frame::draw(&self.title, &legend, |area| self.draw_content(area))
+    }
+
+    fn draw_content(&self, area: &Area<'_>) -> Result<(), DrawError> {
+        let values = self
+            .series
+            .iter()
+            .flat_map(|series| series.values.iter().copied());
+        let y = Laid::new(
+            &self.y,
+            values.chain(self.levels.iter().map(|level| level.y)),
+            Fit::ToTicks,
+            Y_TICKS_MAX,
+        );
+        // Each group takes one unit of an axis that nobody sees.
+        let groups = Axis::linear("", Unit::Count);
+        let x = Laid::new(&groups, [self.groups.len().max(1) as f64], Fit::Snug, 1);
+
+        let width = frame::WIDTH / self.groups.len().max(1) as i32 - px(8);
+        let names: Vec<_> = self
+            .groups
+            .iter()
+            .map(|name| wrapped(name, width))
+            .collect();
+        let rows = names.iter().map(Vec::len).max().unwrap_or_default().max(1) as i32;
+        let chart = grid::draw(area, (x, &self.y, y), Bottom::Room(rows * ROW + px(14)))?;
+        let plane = chart.plotting_area();
+        for (group, name) in names.iter().enumerate() {
+            self.draw_group(plane, group)?;
+            draw_name(plane, group, name)?;
+        }
+        self.levels
+            .iter()
+            .try_for_each(|level| grid::draw_level(plane, &self.y, level))
+    }
+
+    fn draw_group(&self, plane: &Plane<'_>, group: usize) -> Result<(), DrawError> {
+        let y = plane.as_coord_spec().y_spec();
+        let floor = if self.y.scale == Scale::Logarithmic {
+            y.low()
+        } else {
+            0.0
+        };
+        let at = |x: f64, y: f64| plane.map_coordinate(&(x, y));
+        let (left, ground) = at(group as f64, floor);
+        let (right, _) = at(group as f64 + 1.0, floor);
+        let count = self.series.len().max(1) as i32;
+        let bar = (((right - left) as f64 * GROUP_SHARE) as i32 / count).min(BAR_WIDTH_MAX);
+        let first = (left + right - bar * count) / 2;
+        let (base_x, base_y) = plane.get_base_pixel();
+        let screen = plane.strip_coord_spec();
+        for (index, series) in self.series.iter().enumerate() {
+            let value = series
+                .values
+                .get(group)
+                .and_then(|value| self.y.place(*value));
+            let Some(value) = value else { continue };
+            let x = first + bar * index as i32 - base_x;
+            let top = at(group as f64, value).1 - base_y;
+            let ground = ground - base_y;
+            let gap = (bar / 12).min(px(2));
+            let corners = [(x + gap, top.min(ground)), (x + bar - gap, top.max(ground))];
+            screen.draw(&Rectangle::new(corners, frame::color(index).filled()))?;
+            let text = self.y.unit.figure(value);
+            if NOTE.width(&text) <= bar + px(14) / count {
+                let style = NOTE.style(HPos::Center, VPos::Bottom);
+                screen.draw_text(&text, &style, (x + bar / 2, top.min(ground) - px(2)))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes the name of a group under it.
+fn draw_name(plane: &Plane<'_>, group: usize, rows: &[String]) -> Result<(), DrawError> {
+    let y = plane.as_coord_spec().y_spec().low();
+    let (x, bottom) = plane.map_coordinate(&(group as f64 + 0.5, y));
+    let (left, top) = plane.get_base_pixel();
+    let style = NAME.style(HPos::Center, VPos::Top);
+    for (row, text) in rows.iter().enumerate() {
+        let below = px(9) + row as i32 * ROW;
+        plane
+            .strip_coord_spec()
+            .draw_text(text, &style, (x - left, bottom - top + below))?;
+    }
+    Ok(())
+}
+
+/// A name in rows that fit under its group, as far as its words allow.
+fn wrapped(name: &str, width: i32) -> Vec<String> {
+    let name = frame::shortened(name);
+    let mut rows: Vec<String> = Vec::new();
+    for word in name.split_whitespace() {
+        let full = rows.len() == NAME_ROWS_MAX;
+        match rows.last_mut() {
+            Some(row) if full || NAME.width(row) + NAME.width(word) < width => {
+                row.push(' ');
+                row.push_str(word);
+            }
+            _ => rows.push(word.to_owned()),
+        }
+    }
+    rows
+}

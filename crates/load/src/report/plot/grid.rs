@@ -1,0 +1,103 @@
+//! The grid and the axes that lines and bars stand on.
+
+use super::axis::{Axis, Laid};
+use super::frame::{self, Area, DrawError, NOTE, TICK, px};
+use plotters::element::DashedPathElement;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, VPos};
+
+/// A plot's inner part, with its axes.
+pub(super) type Chart<'area, 'svg> = ChartContext<'area, SVGBackend<'svg>, Cartesian2d<Laid, Laid>>;
+/// The space that values are drawn in.
+pub(super) type Plane<'svg> = DrawingArea<SVGBackend<'svg>, Cartesian2d<Laid, Laid>>;
+
+/// About so many labels stand along an axis.
+pub(super) const X_TICKS_MAX: usize = 10;
+pub(super) const Y_TICKS_MAX: usize = 7;
+
+/// What stands along the bottom of a plot.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bottom<'a> {
+    /// The ticks of an axis, and what it shows.
+    Ticks(&'a Axis),
+    /// Room for what the plot writes there itself.
+    Room(i32),
+}
+
+/// Draws the axes and their grid into `area`.
+pub(super) fn draw<'svg>(
+    area: &Area<'svg>,
+    (x, y_axis, y): (Laid, &Axis, Laid),
+    bottom: Bottom<'_>,
+) -> Result<Chart<'static, 'svg>, DrawError> {
+    // The label of the y axis stands above it, where it is read without turning the head.
+    let label = frame::printable(&y_axis.label);
+    area.draw_text(
+        &label,
+        &TICK.style(HPos::Left, VPos::Top),
+        (frame::MARGIN, px(4)),
+    )?;
+    let widest = y
+        .tick_labels()
+        .map(|label| TICK.width(&label))
+        .max()
+        .unwrap_or_default();
+    let below = match bottom {
+        Bottom::Ticks(_) => px(46),
+        Bottom::Room(height) => height,
+    };
+    let mut chart = ChartBuilder::on(area)
+        .margin_top(px(26))
+        .x_label_area_size(below)
+        .y_label_area_size(frame::MARGIN.max(widest + px(14)))
+        .build_cartesian_2d(x, y)?;
+    let mut mesh = chart.configure_mesh();
+    mesh.bold_line_style(frame::GRID.stroke_width(px(1) as u32))
+        .light_line_style(frame::FAINT_GRID.stroke_width(px(1) as u32))
+        .axis_style(frame::AXIS_LINE.stroke_width(px(1) as u32))
+        .label_style(TICK.style(HPos::Center, VPos::Center))
+        .set_all_tick_mark_size(px(4))
+        .disable_y_axis();
+    match bottom {
+        Bottom::Ticks(axis) => {
+            mesh.axis_desc_style(TICK.style(HPos::Center, VPos::Center));
+            mesh.x_desc(frame::printable(&axis.label));
+        }
+        Bottom::Room(_) => {
+            mesh.disable_x_mesh();
+        }
+    }
+    mesh.draw()?;
+    Ok(chart)
+}
+
+/// A bound that a plot shows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Level {
+    /// Where on the y axis.
+    pub y: f64,
+    /// What it is, in a word or three.
+    pub label: String,
+}
+
+/// Draws a bound over the whole width, with its label above the right end.
+pub(super) fn draw_level(plane: &Plane<'_>, axis: &Axis, level: &Level) -> Result<(), DrawError> {
+    let Some(y) = axis.place(level.y) else {
+        return Ok(());
+    };
+    let x = plane.as_coord_spec().x_spec();
+    let ends = [(x.low(), y), (x.high(), y)];
+    plane.draw(&DashedPathElement::new(ends, px(3), px(4), note_stroke()))?;
+    let (right, height) = plane.map_coordinate(&(x.high(), y));
+    let (left, top) = plane.get_base_pixel();
+    let style = NOTE.style(HPos::Right, VPos::Bottom);
+    let point = (right - left - px(4), height - top - px(2));
+    plane
+        .strip_coord_spec()
+        .draw_text(&frame::shortened(&level.label), &style, point)
+}
+
+/// The lines of marks and bounds.
+pub(super) fn note_stroke() -> ShapeStyle {
+    frame::MUTED.stroke_width(px(12) as u32 / 10)
+}

@@ -1,0 +1,297 @@
+//! Lines and points over two axes.
+
+use super::axis::{Axis, Fit, Laid};
+use super::frame::{self, Area, DrawError, Entry, NOTE, Swatch, px};
+use super::grid::{self, Bottom, Level, Plane, X_TICKS_MAX, Y_TICKS_MAX};
+use plotters::element::DashedPathElement;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, VPos};
+
+/// A series with more points is thinned to this many, the extremes kept: more
+/// than the plot has pixels would only make it large.
+const POINTS_MAX: usize = 1_600;
+/// Labels of marks that would overlap move down, by so many rows at most.
+const MARK_ROWS: usize = 4;
+
+/// Lines and points over two axes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lines {
+    /// What the plot shows.
+    pub title: String,
+    /// The axis along the bottom.
+    pub x: Axis,
+    /// The axis along the left.
+    pub y: Axis,
+    /// What is drawn, the last on top.
+    pub series: Vec<Series>,
+    /// Moments: vertical lines with labels.
+    pub marks: Vec<Mark>,
+    /// Bounds: horizontal lines with labels.
+    pub levels: Vec<Level>,
+}
+
+/// A series of points.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// What the legend calls it; no line there where it is empty.
+    pub name: String,
+    /// The points, from left to right. One that has no place on the axes, being no number
+    /// or not above zero on a logarithmic axis, is a gap in the line.
+    pub points: Vec<(f64, f64)>,
+    /// How it is drawn.
+    pub style: Style,
+    /// Which of the colours it takes: series that belong together may share one.
+    /// None takes that of its place in the plot.
+    pub color: Option<usize>,
+}
+
+/// How a series is drawn.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Style {
+    /// A line.
+    #[default]
+    Line,
+    /// A line of dashes.
+    Dashed,
+    /// A line with a dot at each point, for few points.
+    Dotted,
+    /// Dots alone.
+    Dots,
+    /// Crosses alone.
+    Crosses,
+}
+
+/// A moment that the plot shows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// Where on the x axis.
+    pub x: f64,
+    /// What happened, in a word or three.
+    pub label: String,
+}
+
+impl Series {
+    /// A line through these points.
+    pub fn new(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        Self {
+            name: name.into(),
+            points: points.into_iter().collect(),
+            style: Style::Line,
+            color: None,
+        }
+    }
+
+    /// Drawn in this way.
+    #[must_use]
+    pub fn style(mut self, style: Style) -> Self {
+        self.style = style;
+        self
+    }
+
+    /// In the `index`-th colour, as the series at that place would have it.
+    #[must_use]
+    pub fn color(mut self, index: usize) -> Self {
+        self.color = Some(index);
+        self
+    }
+
+    fn swatch(&self) -> Swatch {
+        match self.style {
+            Style::Line | Style::Dotted => Swatch::Line,
+            Style::Dashed => Swatch::Dashes,
+            Style::Dots => Swatch::Dot,
+            Style::Crosses => Swatch::Cross,
+        }
+    }
+}
+
+impl Lines {
+    /// A plot without anything on it yet.
+    pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
+        Self {
+            title: title.into(),
+            x,
+            y,
+            series: Vec::new(),
+            marks: Vec::new(),
+            levels: Vec::new(),
+        }
+    }
+
+    /// With one series more.
+    #[must_use]
+    pub fn with(mut self, series: Series) -> Self {
+        self.series.push(series);
+        self
+    }
+
+    /// With a moment more.
+    #[must_use]
+    pub fn mark(mut self, x: f64, label: impl Into<String>) -> Self {
+        self.marks.push(Mark {
+            x,
+            label: label.into(),
+        });
+        self
+    }
+
+    /// With a bound more.
+    #[must_use]
+    pub fn level(mut self, y: f64, label: impl Into<String>) -> Self {
+        self.levels.push(Level {
+            y,
+            label: label.into(),
+        });
+        self
+    }
+
+    /// The plot as the text of an SVG, the same for the same plot.
+    pub fn draw(&self) -> String {
+        let legend: Vec<Entry<'_>> = self
+            .series
+            .iter()
+            .enumerate()
+            .map(|(index, series)| Entry {
+                name: &series.name,
+                color: frame::color(series.color.unwrap_or(index)),
+                swatch: series.swatch(),
+            })
+            .collect();
+        frame::draw(&self.title, &legend, |area| self.draw_content(area))
+    }
+
+    fn draw_content(&self, area: &Area<'_>) -> Result<(), DrawError> {
+        let points = || self.series.iter().flat_map(|series| series.points.iter());
+        let xs = points()
+            .map(|point| point.0)
+            .chain(self.marks.iter().map(|mark| mark.x));
+        let ys = points()
+            .map(|point| point.1)
+            .chain(self.levels.iter().map(|level| level.y));
+        let x = Laid::new(&self.x, xs, Fit::Snug, X_TICKS_MAX);
+        let y = Laid::new(&self.y, ys, Fit::ToTicks, Y_TICKS_MAX);
+
+        let chart = grid::draw(area, (x, &self.y, y), Bottom::Ticks(&self.x))?;
+        let plane = chart.plotting_area();
+        for (index, series) in self.series.iter().enumerate() {
+            self.draw_series(plane, series, frame::color(series.color.unwrap_or(index)))?;
+        }
+        for level in &self.levels {
+            grid::draw_level(plane, &self.y, level)?;
+        }
+        self.draw_marks(plane)
+    }
+
+    fn draw_series(
+        &self,
+        plane: &Plane<'_>,
+        series: &Series,
+        color: RGBColor,
+    ) -> Result<(), DrawError> {
+        let line = color.stroke_width(px(2) as u32);
+        for run in self.runs(&series.points) {
+            let points = thinned(&run);
+            // A line needs two points; a lone one is a dot.
+            let lone = points.len() == 1;
+            match series.style {
+                Style::Crosses => draw_crosses(plane, &points, color)?,
+                Style::Dots => draw_dots(plane, &points, color)?,
+                _ if lone => draw_dots(plane, &points, color)?,
+                Style::Line => plane.draw(&PathElement::new(points, line))?,
+                Style::Dashed => plane.draw(&DashedPathElement::new(points, px(7), px(5), line))?,
+                Style::Dotted => {
+                    draw_dots(plane, &points, color)?;
+                    plane.draw(&PathElement::new(points, line))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The points as they can be drawn, cut where there is a gap.
+    fn runs(&self, points: &[(f64, f64)]) -> Vec<Vec<(f64, f64)>> {
+        let mut runs = vec![Vec::new()];
+        for (x, y) in points {
+            match (self.x.place(*x), self.y.place(*y), runs.last_mut()) {
+                (Some(x), Some(y), Some(run)) => run.push((x, y)),
+                _ => runs.push(Vec::new()),
+            }
+        }
+        runs.retain(|run| !run.is_empty());
+        runs
+    }
+
+    fn draw_marks(&self, plane: &Plane<'_>) -> Result<(), DrawError> {
+        let y = plane.as_coord_spec().y_spec();
+        let (across, _) = plane.get_pixel_range();
+        let texts = plane.strip_coord_spec();
+        // Where the last label of each row ends.
+        let mut ends = [i32::MIN; MARK_ROWS];
+        let mut marks: Vec<_> = self
+            .marks
+            .iter()
+            .filter_map(|mark| Some((self.x.place(mark.x)?, frame::shortened(&mark.label))))
+            .collect();
+        marks.sort_by(|one, other| one.0.total_cmp(&other.0));
+        for (x, label) in marks {
+            let line = [(x, y.high()), (x, y.low())];
+            plane.draw(&DashedPathElement::new(
+                line,
+                px(3),
+                px(4),
+                grid::note_stroke(),
+            ))?;
+            let at = plane.map_coordinate(&(x, y.high())).0;
+            let width = NOTE.width(&label) + px(8);
+            let (start, anchor, aside) = match at + width <= across.end {
+                true => (at, HPos::Left, px(4)),
+                false => (at - width, HPos::Right, -px(4)),
+            };
+            // Where all rows are taken, the line alone has to do.
+            let Some(row) = ends.iter().position(|end| *end <= start) else {
+                continue;
+            };
+            ends[row] = start + width;
+            let point = (at - across.start + aside, px(4) + row as i32 * px(15));
+            texts.draw_text(&label, &NOTE.style(anchor, VPos::Top), point)?;
+        }
+        Ok(())
+    }
+}
+
+fn draw_dots(plane: &Plane<'_>, points: &[(f64, f64)], color: RGBColor) -> Result<(), DrawError> {
+    points
+        .iter()
+        .try_for_each(|point| plane.draw(&Circle::new(*point, px(4), color.filled())))
+}
+
+fn draw_crosses(
+    plane: &Plane<'_>,
+    points: &[(f64, f64)],
+    color: RGBColor,
+) -> Result<(), DrawError> {
+    let stroke = color.stroke_width(px(25) as u32 / 10);
+    points
+        .iter()
+        .try_for_each(|point| plane.draw(&Cross::new(*point, px(4), stroke)))
+}
+
+/// The points themselves, or of each of as many stretches as fit the lowest and
+/// the highest, in their order: a spike stays a spike.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    if points.len() <= POINTS_MAX {
+        return points.to_vec();
+    }
+    let by_height = |one: &usize, other: &usize| points[*one].1.total_cmp(&points[*other].1);
+    let stretch = points.len().div_ceil(POINTS_MAX / 2);
+    let mut kept = Vec::with_capacity(POINTS_MAX);
+    for start in (0..points.len()).step_by(stretch) {
+        let range = start..points.len().min(start + stretch);
+        let (lowest, highest) = (range.clone().min_by(by_height), range.max_by(by_height));
+        let mut extremes: Vec<_> = lowest.into_iter().chain(highest).collect();
+        extremes.sort_unstable();
+        extremes.dedup();
+        kept.extend(extremes.into_iter().map(|index| points[index]));
+    }
+    kept
+}

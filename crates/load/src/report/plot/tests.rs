@@ -1,0 +1,118 @@
+use super::*;
+use crate::outcome::BreakingPoint;
+use crate::report::samples;
+use crate::report::units::Unit;
+use crate::{Plan, Run};
+use roxmltree::Document;
+
+/// Every plot of the given runs and search, by name.
+fn all(runs: &[&Run], search: &BreakingPoint) -> Vec<(&'static str, String)> {
+    let curve = search
+        .probes
+        .iter()
+        .map(|probe| (probe.rate, probe.achieved));
+    let curves = [(search.label.clone(), curve.collect())];
+    vec![
+        ("percentiles", percentiles(runs)),
+        ("timeline", timeline(runs)),
+        ("throughput", throughput(runs)),
+        ("failures", failures(runs)),
+        ("achieved", achieved_against_asked("Overload", &curves)),
+        ("probes", probes(search)),
+        ("probe latencies", probe_latencies(search)),
+    ]
+}
+
+/// The texts of an SVG, which has to be one whose figures are all numbers.
+fn texts(name: &str, svg: &str) -> Vec<String> {
+    let document = Document::parse(svg).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(document.root_element().tag_name().name(), "svg", "{name}");
+    for node in document.descendants() {
+        for attribute in node.attributes() {
+            let value = attribute.value();
+            assert!(
+                !value.contains("NaN") && !value.contains("inf"),
+                "{name}: {value}"
+            );
+        }
+    }
+    let texts = document.descendants().filter_map(|node| node.text());
+    let texts: Vec<String> = texts.map(|text| text.trim().to_owned()).collect();
+    texts.into_iter().filter(|text| !text.is_empty()).collect()
+}
+
+#[test]
+fn plots_name_what_they_show() {
+    let one = samples::run("put", 1.0);
+    let two = samples::run("put <slow> & \"late\"", 3.0);
+    let plots = all(&[&one, &two], &samples::search());
+    let named = |plot: &str, text: &str| {
+        let (name, svg) = plots.iter().find(|(name, _)| *name == plot).unwrap();
+        let texts = texts(name, svg);
+        assert!(texts.iter().any(|shown| shown == text), "{name}: {texts:?}");
+    };
+    for plot in ["percentiles", "timeline", "throughput", "failures"] {
+        named(plot, "put");
+        named(plot, "put <slow> & \"late\"");
+    }
+    named("percentiles", "99.9%");
+    named("timeline", "node killed");
+    named("failures", "503");
+    named("achieved", "one node, PUT");
+    named("probes", "held");
+    named("probe latencies", "bound: 10.0 ms");
+}
+
+#[test]
+fn whatever_was_measured_can_be_drawn() {
+    let usual = samples::run("usual", 1.0);
+    let one_second = Run {
+        timeline: usual.timeline[..1].to_vec(),
+        ..usual.clone()
+    };
+    let mut absurd = usual.clone();
+    absurd.latency.spectrum = vec![(0.0, 0.0), (50.0, 1e300), (100.0, f64::INFINITY)];
+    absurd.timeline[3].p99_ms = f64::NAN;
+    absurd.timeline[4].at_seconds = f64::INFINITY;
+    absurd.plan = Plan {
+        rate: crate::plan::Rate::PerSecond(0.0),
+        ..absurd.plan
+    };
+    let mut nothing = samples::search();
+    nothing.probes.clear();
+    nothing.rate = None;
+    let empty = samples::empty();
+    let cases: [&[&Run]; 5] = [
+        &[],
+        &[&empty],
+        &[&one_second],
+        &[&absurd],
+        &[&usual, &empty, &absurd],
+    ];
+    for runs in cases {
+        for search in [&samples::search(), &nothing] {
+            for (name, svg) in all(runs, search) {
+                texts(name, &svg);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_figures_make_the_same_text() {
+    let run = samples::run("put", 1.0);
+    let search = samples::search();
+    assert_eq!(all(&[&run], &search), all(&[&run], &search));
+}
+
+#[test]
+fn bars_show_their_groups_and_their_values() {
+    let axis = Axis::linear("bytes", Unit::Bytes);
+    let bars = Bars::new("Bytes of each node", ["node 1", "node 2"], axis)
+        .with("", [79e6, f64::NAN])
+        .level(80e6, "mean");
+    let texts = texts("bars", &bars.draw());
+    for shown in ["Bytes of each node", "node 1", "node 2", "mean"] {
+        assert!(texts.iter().any(|text| text == shown), "{shown}: {texts:?}");
+    }
+}

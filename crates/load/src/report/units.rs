@@ -1,0 +1,306 @@
+//! Figures as people read them: `812 us`, `29,997/s`, `99.99%`, `12.3 MiB`.
+//!
+//! One way to write each kind of figure, for the terminal, the page and the
+//! plots alike. Figures of text and tables keep three digits; those of an axis
+//! drop the zeros that say nothing. What is no number is written as a dash.
+
+/// What stands where there is no figure.
+pub const NONE: &str = "–";
+
+/// A latency, given in milliseconds: `0.8 us`, `812 us`, `1.63 ms`, `32.1 ms`, `3.60 s`.
+pub fn latency(ms: f64) -> String {
+    let (value, unit) = in_unit_of_time(ms);
+    match three_digits(value) {
+        Some(digits) => format!("{digits} {unit}"),
+        None => NONE.to_owned(),
+    }
+}
+
+/// A whole number with its thousands apart: `1,234,567`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.char_indices() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// A rate a second: `29,997/s`, and `0.40/s` where it is that low.
+pub fn rate(per_second: f64) -> String {
+    if !per_second.is_finite() {
+        return NONE.to_owned();
+    }
+    if per_second.abs() < 100.0 {
+        return format!("{}/s", trimmed(&format!("{per_second:.2}")));
+    }
+    // A cast from a float saturates, so an absurd rate is only written as absurdly large.
+    format!("{}/s", count(per_second.round() as u64))
+}
+
+/// Bytes: `512 B`, `12.3 MiB`.
+pub fn bytes(bytes: f64) -> String {
+    let (value, unit) = in_unit_of_bytes(bytes);
+    if unit == "B" && value.fract() == 0.0 {
+        return format!("{value} B");
+    }
+    match three_digits(value) {
+        Some(digits) => format!("{digits} {unit}"),
+        None => NONE.to_owned(),
+    }
+}
+
+/// A share of one as a percentage, with as many digits as the part that is
+/// missing to all or nothing needs: `12.3%`, `99.99%`, `0.0098%`.
+pub fn share(share: f64) -> String {
+    if !share.is_finite() {
+        return NONE.to_owned();
+    }
+    let to_the_edge = share.abs().min((1.0 - share).abs());
+    let decimals = match to_the_edge {
+        0.0 => 0,
+        edge if edge < 0.000_1 => 4,
+        edge if edge < 0.01 => 2,
+        _ => 1,
+    };
+    format!("{}%", trimmed(&format!("{:.decimals$}", share * 100.0)))
+}
+
+/// A percentile, given from 0 to 100, as it is spoken of: `50%`, `99.9%`.
+pub fn percentile(percentile: f64) -> String {
+    if !percentile.is_finite() {
+        return NONE.to_owned();
+    }
+    format!("{}%", trimmed(&format!("{percentile:.6}")))
+}
+
+/// Seconds of a run: `30 s`, `2.5 s`.
+pub fn seconds(seconds: f64) -> String {
+    if !seconds.is_finite() {
+        return NONE.to_owned();
+    }
+    format!("{} s", trimmed(&format!("{seconds:.1}")))
+}
+
+/// What the values of an axis are, and so how its ticks are written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Unit {
+    /// Plain numbers: `64`, `10k`.
+    Count,
+    /// Events a second: `10k/s`.
+    PerSecond,
+    /// Latencies, in milliseconds: `10 us`, `1 ms`, `1 s`.
+    Milliseconds,
+    /// A time or a duration, in seconds: `30 s`.
+    Seconds,
+    /// Bytes, counted in powers of 1,024: `64 KiB`.
+    Bytes,
+    /// A share of one: `99%`.
+    Share,
+    /// A percentile, from 0 to 100: `99.9%`.
+    Percentile,
+}
+
+impl Unit {
+    /// The text of a tick, with no more digits than the value has.
+    pub fn tick(self, value: f64) -> String {
+        match self {
+            _ if value == 0.0 => "0".to_owned(),
+            Self::Count => compact(value),
+            Self::PerSecond => format!("{}/s", compact(value)),
+            Self::Milliseconds => {
+                let (value, unit) = in_unit_of_time(value);
+                format!("{} {unit}", compact(value))
+            }
+            Self::Seconds => format!("{} s", compact(value)),
+            Self::Bytes => {
+                let (value, unit) = in_unit_of_bytes(value);
+                format!("{} {unit}", compact(value))
+            }
+            Self::Share => format!("{}%", compact(value * 100.0)),
+            Self::Percentile => percentile(value),
+        }
+    }
+
+    /// The text of a measured value, with three digits.
+    pub fn figure(self, value: f64) -> String {
+        match self {
+            Self::Count => rounded(value),
+            Self::PerSecond => format!("{}/s", rounded(value)),
+            Self::Milliseconds => latency(value),
+            Self::Seconds => format!("{} s", rounded(value)),
+            Self::Bytes => bytes(value),
+            Self::Share => share(value),
+            Self::Percentile => percentile(value),
+        }
+    }
+}
+
+/// A number in few characters and at most three digits: `0.5`, `64`, `29.9k`.
+fn rounded(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() || value.abs() >= 1e18 {
+        return compact(value);
+    }
+    let digits = 10f64.powf(value.abs().log10().floor() - 2.0);
+    compact((value / digits).round() * digits)
+}
+
+/// A number in few characters: `0.5`, `64`, `10k`, `2.5M`.
+fn compact(value: f64) -> String {
+    const PREFIXES: [(f64, &str); 5] =
+        [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    let size = value.abs();
+    if !value.is_finite() {
+        return NONE.to_owned();
+    }
+    if size >= 1e18 || (size < 1e-3 && size > 0.0) {
+        return format!("{value:.0e}");
+    }
+    // Below ten thousand the plain number is as short, and easier.
+    let (scaled, prefix) = PREFIXES
+        .into_iter()
+        .find(|(least, _)| size >= *least && size >= 1e4)
+        .map_or((value, ""), |(least, prefix)| (value / least, prefix));
+    format!("{}{prefix}", trimmed(&format!("{scaled:.4}")))
+}
+
+fn in_unit_of_time(ms: f64) -> (f64, &'static str) {
+    match ms.abs() {
+        0.0 => (0.0, "ms"),
+        // What would be rounded up to 1,000 of a unit belongs to the next one.
+        size if size < 0.999_5 => (ms * 1_000.0, "us"),
+        size if size < 999.5 => (ms, "ms"),
+        _ => (ms / 1_000.0, "s"),
+    }
+}
+
+fn in_unit_of_bytes(bytes: f64) -> (f64, &'static str) {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes;
+    let mut unit = 0;
+    while value.abs() >= 1_024.0 && unit + 1 < UNITS.len() {
+        value /= 1_024.0;
+        unit += 1;
+    }
+    (value, UNITS[unit])
+}
+
+/// Three digits, or all that stand before the point; none of what is no number.
+fn three_digits(value: f64) -> Option<String> {
+    let text = match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size < 9.995 => format!("{value:.2}"),
+        size if size < 99.95 => format!("{value:.1}"),
+        size if size < 1e15 => format!(
+            "{}{}",
+            if value < 0.0 { "-" } else { "" },
+            count(size.round() as u64)
+        ),
+        size if size.is_finite() => format!("{value:.2e}"),
+        _ => return None,
+    };
+    Some(text)
+}
+
+/// Without the zeros at the end of a fraction.
+fn trimmed(number: &str) -> &str {
+    match number.contains('.') {
+        true => number.trim_end_matches('0').trim_end_matches('.'),
+        false => number,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_keep_three_digits() {
+        let cases = [
+            (0.0, "0 ms"),
+            (0.000_8, "0.80 us"),
+            (0.812, "812 us"),
+            (0.999_6, "1.00 ms"),
+            (1.634, "1.63 ms"),
+            (32.06, "32.1 ms"),
+            (999.7, "1.00 s"),
+            (3_600.0, "3.60 s"),
+            (1e9, "1,000,000 s"),
+            (f64::MAX, "1.80e305 s"),
+            (f64::NAN, NONE),
+            (f64::INFINITY, NONE),
+        ];
+        for (ms, text) in cases {
+            assert_eq!(latency(ms), text, "{ms} ms");
+        }
+        assert_eq!(bytes(512.0), "512 B");
+        assert_eq!(bytes(0.0), "0 B");
+        assert_eq!(bytes(8_589_934_592.0), "8.00 GiB");
+        assert_eq!(bytes(12_345_678.0), "11.8 MiB");
+        assert_eq!(bytes(f64::NAN), NONE);
+    }
+
+    #[test]
+    fn counts_and_rates_have_their_thousands_apart() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1_000), "1,000");
+        assert_eq!(count(u64::MAX), "18,446,744,073,709,551,615");
+        assert_eq!(rate(29_996.7), "29,997/s");
+        assert_eq!(rate(0.4), "0.4/s");
+        assert_eq!(rate(f64::NAN), NONE);
+    }
+
+    #[test]
+    fn shares_are_as_fine_as_what_is_missing() {
+        let cases = [
+            (0.0, "0%"),
+            (1.0, "100%"),
+            (0.123_4, "12.3%"),
+            (0.999_9, "99.99%"),
+            (0.000_098, "0.0098%"),
+            (1.02, "102%"),
+            (f64::NAN, NONE),
+        ];
+        for (value, text) in cases {
+            assert_eq!(share(value), text, "{value}");
+        }
+        assert_eq!(percentile(50.0), "50%");
+        assert_eq!(percentile(99.999), "99.999%");
+    }
+
+    #[test]
+    fn ticks_drop_the_zeros_that_say_nothing() {
+        let cases = [
+            (Unit::Milliseconds, 0.01, "10 us"),
+            (Unit::Milliseconds, 1.0, "1 ms"),
+            (Unit::Milliseconds, 1_000.0, "1 s"),
+            (Unit::Milliseconds, 2.5, "2.5 ms"),
+            (Unit::PerSecond, 10_000.0, "10k/s"),
+            (Unit::PerSecond, 2_500.0, "2500/s"),
+            (Unit::Count, 2_500_000.0, "2.5M"),
+            (Unit::Count, 1e20, "1e20"),
+            (Unit::Bytes, 65_536.0, "64 KiB"),
+            (Unit::Seconds, 30.0, "30 s"),
+            (Unit::Share, 0.99, "99%"),
+            (Unit::Percentile, 99.9, "99.9%"),
+            (Unit::Count, 0.0, "0"),
+        ];
+        for (unit, value, text) in cases {
+            assert_eq!(unit.tick(value), text, "{unit:?} {value}");
+        }
+    }
+
+    #[test]
+    fn figures_of_bars_are_short() {
+        assert_eq!(Unit::PerSecond.figure(29_946.3), "29.9k/s");
+        assert_eq!(Unit::Count.figure(1_234_567.0), "1.23M");
+        assert_eq!(Unit::Count.figure(0.0), "0");
+        assert_eq!(Unit::Count.figure(0.123_45), "0.123");
+        assert_eq!(Unit::Seconds.figure(9.876), "9.88 s");
+        assert_eq!(Unit::Milliseconds.figure(0.68), "680 us");
+    }
+}

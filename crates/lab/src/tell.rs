@@ -99,6 +99,13 @@ pub(crate) fn ratio(of: Option<f64>, over: Option<f64>) -> Option<f64> {
     (over > 0.0).then(|| of / over)
 }
 
+/// `, for 1.52 times the CPU time a request`; nothing where that was not measured.
+pub(crate) fn for_times_the_cpu(times: Option<f64>) -> String {
+    times.map_or_else(String::new, |times| {
+        format!(", for {} times the CPU time a request", text::ratio(times))
+    })
+}
+
 /// The value in the middle; none of none.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();

@@ -195,15 +195,11 @@ fn findings(cases: &[Case]) -> Vec<String> {
     };
     for case in cases.iter().filter(|case| case.mode != "os") {
         if let Some(share) = tell::ratio(case.rate(), os.rate()) {
-            let cpu = tell::ratio(case.cpu_us(), os.cpu_us());
             found.push(format!(
                 "Over 64 connections `{}` holds {} of what `os` holds{}.",
                 case.mode,
                 text::percent(share),
-                cpu.map_or_else(String::new, |times| format!(
-                    ", for {} times the CPU time a request",
-                    text::ratio(times)
-                ))
+                tell::for_times_the_cpu(tell::ratio(case.cpu_us(), os.cpu_us()))
             ));
         }
     }

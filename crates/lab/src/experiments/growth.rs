@@ -64,7 +64,8 @@ struct Stored {
     fill_seconds: f64,
     table_bytes: f64,
     write_amplification: f64,
-    space_amplification: f64,
+    /// None while there are no tables.
+    space_amplification: Option<f64>,
     resident_bytes: u64,
     loads: Loads,
 }
@@ -168,13 +169,15 @@ fn with_keys(context: &Context<'_>, keys: u64) -> Result<Stored, Error> {
     settle(context, &cluster)?;
     let node = &cluster.nodes[0];
     let metrics = node.metrics()?;
+    let table_bytes = metrics.sum("kvorum_store_level_bytes", "");
     let loads = Loads::measure(context, &cluster, &plan)?;
     Ok(Stored {
         keys,
         fill_seconds: filled.measured_seconds,
-        table_bytes: metrics.sum("kvorum_store_level_bytes", ""),
+        table_bytes,
         write_amplification: metrics.sum("kvorum_store_write_amplification", ""),
-        space_amplification: metrics.sum("kvorum_store_space_amplification", ""),
+        space_amplification: (table_bytes > 0.0)
+            .then(|| metrics.sum("kvorum_store_space_amplification", "")),
         resident_bytes: node.usage().resident_bytes,
         loads,
     })
@@ -273,7 +276,7 @@ fn describe(page: &mut Page, sized: &[Sized], stored: &[Stored]) {
             units::bytes(row.table_bytes),
             units::seconds(row.fill_seconds),
             text::ratio(row.write_amplification),
-            text::ratio(row.space_amplification),
+            text::ratio(row.space_amplification.unwrap_or(f64::NAN)),
             units::bytes(row.resident_bytes as f64),
         ];
         let cells = OPERATIONS.map(|operation| cells(row.loads.of(operation), None));
@@ -403,7 +406,7 @@ mod tests {
             fill_seconds: 1.0,
             table_bytes: 1e6,
             write_amplification: 2.5,
-            space_amplification: 1.1,
+            space_amplification: Some(1.1),
             resident_bytes: 64 << 20,
             loads: loads(cpu_us),
         });

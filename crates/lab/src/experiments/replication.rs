@@ -228,15 +228,11 @@ fn findings(cases: &[Case]) -> Vec<String> {
     for operation in [Operation::Put, Operation::Get] {
         let method = tell::method(operation);
         let cpu = |replicas| cpu_ms(capacity(cases, operation, replicas)?);
-        if let (Some(share), Some(times)) = (
-            share_of_one(cases, operation, Some(QUORUM)),
-            tell::ratio(cpu(Some(QUORUM)), cpu(None)),
-        ) {
+        if let Some(share) = share_of_one(cases, operation, Some(QUORUM)) {
             found.push(format!(
-                "{method} 2/3 holds {} of what one node alone holds on the same cores, for {} \
-                 times the CPU time.",
+                "{method} 2/3 holds {} of what one node alone holds on the same cores{}.",
                 text::percent(share),
-                text::ratio(times)
+                tell::for_times_the_cpu(tell::ratio(cpu(Some(QUORUM)), cpu(None)))
             ));
         }
         let rates = REPLICAS.map(|replicas| rate(cases, operation, Some(replicas)));
@@ -314,7 +310,7 @@ mod tests {
             &told(|page| describe(page, &cases, &[])),
             &[
                 "PUT 2/3 holds 30% of what one node alone holds on the same cores, for 4.50 times \
-                 the CPU time.",
+                 the CPU time a request.",
                 "PUT that waits for all three holds 50% of PUT that waits for one.",
                 "GET 2/3 holds 50% of what one node alone holds",
                 "6,000/s / 12,000/s",

@@ -216,11 +216,10 @@ fn findings(spread: &Spread, cases: &[Case]) -> Vec<String> {
         let cpu = |nodes| capacity(cases, nodes, operation)?.saturated.cpu_us;
         if let Some(share) = share {
             found.push(format!(
-                "Three nodes on this machine hold {} of the {} that one holds, for {} times the \
-                 CPU time a request.",
+                "Three nodes on this machine hold {} of the {} that one holds{}.",
                 text::percent(share),
                 tell::method(operation),
-                text::ratio(tell::ratio(cpu(3), cpu(1)).unwrap_or(f64::NAN))
+                tell::for_times_the_cpu(tell::ratio(cpu(3), cpu(1)))
             ));
         }
     }

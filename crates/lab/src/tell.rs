@@ -213,7 +213,8 @@ pub(crate) fn profile(page: &mut Page, file: &str, title: &str, measured: &Measu
     page.figure(file, title, svg);
     if profile.kind() == Kind::Lock {
         let mut table = Table::new(["what was waited for", "waiting at a time"]);
-        for (name, at_a_time) in profile.waits().into_iter().take(WAITS_MAX) {
+        let waits = profile.waits().into_iter();
+        for (name, at_a_time) in waits.take_while(|(_, waiting)| *waiting >= WAITING_MIN) {
             table.row([name, text::ratio(at_a_time)]);
         }
         page.table(&table);
@@ -235,8 +236,8 @@ pub(crate) fn profile(page: &mut Page, file: &str, title: &str, measured: &Measu
 /// The least share of a profile that a part is told with.
 const SHARE_MIN: f64 = 0.01;
 
-/// How many of the things that were waited for are told; the picture has all.
-const WAITS_MAX: usize = 10;
+/// From how many that wait at a time on average something is told; the picture has all.
+const WAITING_MIN: f64 = 0.005;
 
 #[cfg(test)]
 mod tests {

@@ -269,15 +269,17 @@ fn findings(outcome: &Outcome, run: &Run) -> Vec<String> {
     for phase in after {
         let times = tell::ratio(phase.p99_ms(), before.p99_ms());
         found.push(format!(
-            "{}: {} requests failed; in the first second the slowest took {}, after it p99 is {} \
-             times what it was with all three up.",
+            "{}: {} requests failed; in the first second the slowest took {}{}.",
             phase.name,
             match phase.failed() {
                 0 => "no".to_owned(),
                 some => units::count(some),
             },
             text::latency(phase.first().map(|second| second.max_ms)),
-            text::ratio(times.unwrap_or(f64::NAN))
+            times.map_or_else(String::new, |times| format!(
+                ", after it p99 is {} times what it was with all three up",
+                text::ratio(times)
+            ))
         ));
     }
     found.push(match outcome.heal_seconds {

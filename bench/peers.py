@@ -104,11 +104,14 @@ def profile(found, running, case):
     generator = measured_generator(found, running, case, perf.SECONDS)
     generator.wait_for("begin")
     try:
-        counted = perf.count(running.pids())
-        sampled = perf.sample(running.pids(), WORK / "perf.data")
-    finally:
-        generator.wait_for("end")
+        counted, sampled = perf.count(running.pids()), perf.sample(running.pids(), WORK / "perf.data")
+    except subprocess.CalledProcessError:
+        # As when a process ends just then.
+        counted = None
+    generator.wait_for("end")
     report = json.loads(generator.report())
+    if counted is None:
+        return None
     rate = report["requests"] / report["seconds"]
     return {"counts": {name: count / rate for name, count in counted.items()}, "shares": sampled}
 
@@ -147,7 +150,8 @@ class Results:
                 flush=True,
             )
             if case.profiled and number == 0 and perf.available():
-                self.profiles.append({**name, **profile(found, running, case)})
+                if seen := profile(found, running, case):
+                    self.profiles.append({**name, **seen})
 
 
 def file_system(folder):

@@ -58,7 +58,7 @@ REASONS = {
 }
 REPLICATED = (
     "Three nodes cost more than one because each request is one over HTTP from the client and one to each other replica over a link of its own, "
-    "with its frames and its wake-ups; all three share these two or so cores here."
+    "with its frames and its wake-ups."
 )
 
 
@@ -72,12 +72,12 @@ def write(page, results):
     rest = {name: value for name, value in results.items() if name != "samples"}
     (folder / "samples.json").write_text(json.dumps(rest, indent=1)[:-2] + ',\n "samples": [\n' + samples + "\n]}\n")
     rows = rows_of(results["samples"])
-    parts = [head(results, rows), summary(rows), machine(results), method(results, rows)]
+    parts = [head(results), summary(rows), machine(results), method(results, rows)]
     for group, (title, words) in GROUPS.items():
         if members := [row for row in rows if row["group"] == group]:
             (folder / f"{group}.svg").write_text(plot(title, members))
             parts.append(f"## {title}\n\n{words}\n\n{table(members)}\n![{title}]({folder.name}/{group}.svg)\n\n{compared(members)}")
-    parts += [worse(rows, results["profiles"]), evidence(results["profiles"]), left_out(results)]
+    parts += [copies(rows), worse(rows, results["profiles"]), evidence(results["profiles"]), left_out(results)]
     page.write_text("\n".join(part for part in parts if part))
 
 
@@ -94,7 +94,8 @@ def rows_of(samples):
             row[figure] = statistics.median(values)
             row[f"{figure}_range"] = (min(values), max(values))
         rows.append(row)
-    return rows
+    # Each group begins with Kvorum; the others stay in the order in which they were asked.
+    return sorted(rows, key=lambda row: row["store"] != "Kvorum")
 
 
 def name(row):
@@ -106,6 +107,24 @@ def amount(value):
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def copies(rows):
+    """What a write to three copies costs beside one to one copy, for each store that has both alike."""
+    lines = []
+    for kind, words in (("synced", "synced before the answer"), ("second", "synced about each second"), ("system", "no sync asked for")):
+        one, three = f"put-1-{kind}", f"put-3-{kind}"
+        for single in (row for row in rows if row["group"] == one):
+            for replicated in (row for row in rows if row["group"] == three and row["store"] == single["store"]):
+                ratio = replicated["cpu_us"] / single["cpu_us"]
+                lines.append(f"| {single['store']} | {words} | {amount(single['cpu_us'])} | {amount(replicated['cpu_us'])} | {ratio:.2f} |")
+    if not lines:
+        return ""
+    return (
+        "## What three copies cost\n\nCPU us a write.\n\n| store | durability | one copy | three, two acknowledged | ratio |\n|---|---|--:|--:|--:|\n"
+        + "\n".join(lines)
+        + "\n"
+    )
 
 
 def table(rows):
@@ -171,7 +190,7 @@ def summary(rows):
     )
 
 
-def head(results, rows):
+def head(results):
     versions = ", ".join(f"{store} {version}" for store, version in results["versions"].items())
     return (
         "# Beside other stores\n\n"
@@ -208,7 +227,7 @@ def method(results, rows):
 
 The figure to look at is the CPU time, user and system, that all processes of a store together used while they answered, over the answers: it holds on a machine whose cores the generator shares. Requests/s and latency are those of a machine that is saturated by servers and generator together, so a generator that costs more leaves its store less; what it took a request is the last column. `wire` asks HTTP, Redis and memcached by epoll on one thread (`bench/peers/wire`); etcd and NATS are asked with their own Go clients, a connection each. Where a cluster has no primary, connections go to all its nodes in turn.
 
-Settings are the stores' own except for what the labels say, save that Kvorum's three nodes have `--memory 512MiB --threads 1` each, as `kvorum dev` gives them, and that Redis makes no snapshots (`save ""`). Memory is what the processes hold at the end of a run.
+Settings are the stores' own except for what the labels say, save that Kvorum's three nodes have `--memory 512MiB --threads 1` each, as `kvorum dev` gives them, and that Redis makes no snapshots (`save ""`). etcd and NATS have a Go thread for each core on each node. Memory is what the processes hold at the end of a run.
 
 {PROMISES}
 {told} Rounds differ: the CPU a request of `{name(widest).replace('`', '')}` ({GROUPS.get(widest['group'], ('floor',))[0].lower()}) most, by {spread(widest):.0%} of its median.
@@ -235,6 +254,8 @@ def compared(members):
 
 def worse(rows, profiles):
     """Where Kvorum is worse, and why."""
+    if not any(pairs(rows)):
+        return ""
     lines = []
     for ours, theirs in pairs(rows):
         figures = [what for figure, (what, _) in COMPARED.items() if verdict(ours, theirs, figure) == "worse"]
@@ -255,7 +276,8 @@ def more(ours, theirs):
 def because(ours, theirs, profiles):
     """What was counted of the difference in CPU."""
     if not more(ours, theirs):
-        return "Not by its CPU a request, which is " + ("less." if verdict(ours, theirs, "cpu_us") == "better" else "no different.")
+        return "Not by its CPU a request, which is " + (
+            "less" if verdict(ours, theirs, "cpu_us") == "better" else "no different") + "; this run does not show by what."
     user, kernel = (theirs["cpu_us"] - theirs["kernel_us"], theirs["kernel_us"])
     told = (
         f"Of {amount(ours['cpu_us'])} us, {amount(ours['kernel_us'])} are in the kernel ({amount(kernel)} of {theirs['store']}'s) "
@@ -269,6 +291,10 @@ def because(ours, theirs, profiles):
             if what in theirs_profile["counts"]
         ]
         told += f" {' and '.join(counted)}." if counted else ""
+    if ours_profile:
+        program = sorted(((share, part) for part, share in ours_profile["shares"].items() if part != "kernel"), reverse=True)
+        spent = ", ".join(f"{part} {amount(share * ours['cpu_us'])} us" for share, part in program)
+        told += f" By the samples Kvorum's program spends its time so: {spent}."
     return told
 
 

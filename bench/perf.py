@@ -16,7 +16,7 @@ PARTS = (
     ("peers and coordination", r"node::(peer|coordinator|replica|hints|stamping)|cluster::"),
     ("engine", r"lsm::|crossbeam|quick_cache|xxh|crc32|lz4"),
     ("scheduling", r"tokio|mio::|std::thread|parking|futures|park"),
-    ("memory", r"mi_|malloc|free|memcpy|memmove|memset|memcmp|alloc"),
+    ("memory", r"mi_|malloc|free|memcpy|memmove|memset|memcmp|alloc|bytes::|smallvec"),
 )
 
 
@@ -47,7 +47,7 @@ def sample(pids, file):
 def shares(report):
     found = {}
     for line in report.splitlines():
-        if match := re.match(r"\s*([\d.]+)%;\[(.)\] (.*)", line):
+        if match := re.match(r"\s*([\d.]+)%\s*;\[(.)\] (.*)", line):
             share, space, symbol = match.groups()
             part = "kernel" if space == "k" else next((part for part, pattern in PARTS if re.search(pattern, symbol)), "other")
             found[part] = found.get(part, 0) + float(share) / 100

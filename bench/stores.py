@@ -16,7 +16,7 @@ import subprocess
 import time
 import urllib.request
 
-from harness import KEYS, TICKS, WORK, Cluster, free_port, kvorum, nginx, tree
+from harness import TICKS, WORK, Cluster, free_port, kvorum, nginx, tree
 
 PEERS = pathlib.Path(__file__).parent / "peers"
 QUORUM = "&ack=2&from=3"
@@ -60,16 +60,23 @@ class Running:
         self.processes, self.ports = processes, ports
 
     def pids(self):
-        return [pid for process in self.processes for pid in tree(process.pid)]
+        """All processes, also those that a server has forked to rewrite a file."""
+        for _ in range(100):
+            try:
+                return [pid for process in self.processes for pid in tree(process.pid)]
+            except FileNotFoundError:
+                # One has ended meanwhile.
+                continue
+        raise StoreFailed(f"{self.processes[0].args[0]} comes and goes")
 
     def cpu_seconds(self):
         """User and system time."""
         return cpu_seconds(self.pids())
 
     def resident_mib(self):
-        """What the processes hold now; pages of files that they map and share count for each."""
-        texts = [pathlib.Path(f"/proc/{pid}/status").read_text() for pid in self.pids()]
-        return sum(int(re.search(r"VmRSS:\s+(\d+)", text).group(1)) for text in texts) / 1024
+        """What the servers hold now, without those that they have forked and share pages with."""
+        pages = sum(int(pathlib.Path(f"/proc/{process.pid}/statm").read_text().split()[1]) for process in self.processes)
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
     def stop(self):
         for process in self.processes:
@@ -83,10 +90,14 @@ class Running:
 
 
 def cpu_seconds(pids):
+    """User and system time of the processes, and of those that they had forked and that have ended."""
     user = system = 0
     for pid in pids:
-        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        user, system = user + int(fields[11]), system + int(fields[12])
+        try:
+            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        except FileNotFoundError:
+            continue
+        user, system = user + int(fields[11]) + int(fields[13]), system + int(fields[12]) + int(fields[14])
     return user / TICKS, system / TICKS
 
 
@@ -94,18 +105,27 @@ def started(commands, ports, ready):
     """Starts the commands, and waits until `ready()`; stops them where that does not come."""
     log = open(WORK / "log", "a")
     running = Running([subprocess.Popen(command, stdout=log, stderr=log) for command in commands], ports)
-    deadline = time.monotonic() + START_SECONDS_MAX
-    while True:
-        try:
-            if ready():
-                return running
-        except OSError:
-            pass
-        gone = [process.args[0] for process in running.processes if process.poll() is not None]
-        if gone or time.monotonic() > deadline:
-            running.stop()
-            raise StoreFailed(f"{gone[0] if gone else commands[0][0]} {'has ended' if gone else 'does not answer'}")
-        time.sleep(0.02)
+    try:
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while not answers(ready):
+            gone = [process.args[0] for process in running.processes if process.poll() is not None]
+            if gone:
+                raise StoreFailed(f"{gone[0]} has ended")
+            if time.monotonic() > deadline:
+                raise StoreFailed(f"{commands[0][0]} does not answer")
+            time.sleep(0.02)
+    except BaseException:
+        running.stop()
+        raise
+    return running
+
+
+def answers(ready):
+    """Whether it is there, and ready."""
+    try:
+        return ready()
+    except OSError:
+        return False
 
 
 def says(port, request, expected, count=1):

@@ -1,6 +1,7 @@
 //! What an experiment has to work with.
 
 use crate::{Effort, Error, Settings};
+use load::outcome::Bound;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,6 +49,14 @@ impl<'a> Context<'a> {
     /// How much time there is.
     pub(crate) fn effort(&self) -> Effort {
         self.settings.effort
+    }
+
+    /// What a rate must keep up to count as held.
+    pub(crate) fn bound(&self) -> Bound {
+        Bound {
+            p99_ms: self.settings.p99_ms_max,
+            ..Bound::default()
+        }
     }
 
     /// Whether its nodes can be profiled.

@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::page::Page;
 use crate::{Error, Settings, machine};
+use load::report::units;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -62,6 +63,14 @@ impl Experiment {
         for paragraph in self.method {
             page.paragraph(paragraph);
         }
+        let bound = context.bound();
+        page.paragraph(&format!(
+            "A breaking point is the highest constant rate of which at least {} succeeds in time, \
+             with a p99 of at most {} and at most {} of failures.",
+            units::share(bound.achieved_share),
+            units::latency(bound.p99_ms),
+            units::share(bound.failed_share),
+        ));
         page.section("Machine");
         page.list(machine::lines(&context));
         (self.run)(&context, &mut page)?;

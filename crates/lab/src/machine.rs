@@ -1,10 +1,12 @@
 //! The machine that a page was measured on.
 
+use crate::Effort;
 use crate::context::Context;
 use load::outcome::Machine;
 use load::report::units;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// What there is to know of the machine and of the program, a line each.
 pub(crate) fn lines(context: &Context<'_>) -> Vec<String> {
@@ -24,7 +26,33 @@ pub(crate) fn lines(context: &Context<'_>) -> Vec<String> {
         lines.push(format!("data of the nodes on {system}"));
     }
     lines.extend(version(context.program()));
+    lines.push(unrest(context.effort()));
     lines
+}
+
+/// How late a thread wakes that has slept for a millisecond, while the machine
+/// has nothing else to do. No latency below is better than that.
+fn unrest(effort: Effort) -> String {
+    let nap = Duration::from_millis(1);
+    let mut late: Vec<Duration> = (0..effort.pick(20, 2_000, 2_000))
+        .map(|_| {
+            let begun = Instant::now();
+            std::thread::sleep(nap);
+            begun.elapsed().saturating_sub(nap)
+        })
+        .collect();
+    late.sort_unstable();
+    let ms = |share: usize| {
+        let late = late.get((late.len() - 1) * share / 1_000);
+        units::latency(late.map_or(f64::NAN, |late| late.as_secs_f64() * 1e3))
+    };
+    format!(
+        "its own unrest, with nothing else to do: a thread that has slept for 1 ms wakes {} late \
+         at the median, {} at the 99th percentile, {} at worst",
+        ms(500),
+        ms(990),
+        ms(1_000)
+    )
 }
 
 fn or_unknown(text: &str) -> &str {

@@ -9,20 +9,13 @@ use crate::Error;
 use crate::context::Context;
 use crate::nodes::{Cluster, Usage};
 use load::Run;
-use load::outcome::{Bound, BreakingPoint, Mark, Second};
+use load::outcome::{BreakingPoint, Mark, Second};
 use load::plan::{Operation, Plan, Rate};
 use load::report::units;
 use serde::Serialize;
 
 /// What was measured, or why there is nothing.
 pub(crate) type Measured<T> = Result<T, String>;
-
-/// What a rate must keep up to count as held, the studies' own measure.
-pub(crate) const BOUND: Bound = Bound {
-    achieved_share: 0.99,
-    p99_ms: 10.0,
-    failed_share: 0.001,
-};
 
 /// The keys that are put and asked for, where an experiment has no reason for
 /// another number.
@@ -180,7 +173,8 @@ pub(crate) fn capacity(
     };
     // A closed loop shows about where the search should begin.
     plan.rate = Rate::PerSecond((saturated.rate() / 2.0).max(10.0));
-    let search = load::find_breaking_point(&plan, BOUND, context.stop(), &mut |probe| {
+    let bound = context.bound();
+    let search = load::find_breaking_point(&plan, bound, context.stop(), &mut |probe| {
         context.tell(&format!(
             "{} asked: {} achieved, p99 {}: {}",
             units::rate(probe.rate),

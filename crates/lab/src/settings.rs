@@ -10,6 +10,8 @@ pub struct Settings {
     pub program: PathBuf,
     /// How much time there is.
     pub effort: Effort,
+    /// The longest 99th percentile of a rate that counts as held, in milliseconds.
+    pub p99_ms_max: f64,
     /// The folder that pages are written to; made if it is not there.
     pub output: PathBuf,
     /// The command line that the page is said to be written by.

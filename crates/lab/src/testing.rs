@@ -1,9 +1,9 @@
 //! Figures made by hand, for tests of what pages say of them.
 
-use crate::measure::{BOUND, Capacity, Load};
+use crate::measure::{Capacity, Load};
 use crate::page::Page;
 use load::Run;
-use load::outcome::{BreakingPoint, Latency, Machine, Second};
+use load::outcome::{Bound, BreakingPoint, Latency, Machine, Second};
 use load::plan::{Operation, Plan, Rate};
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ pub(crate) fn capacity(rate: f64, cpu_us: f64) -> Capacity {
         search: BreakingPoint {
             format: 1,
             label: String::new(),
-            bound: BOUND,
+            bound: Bound::default(),
             rate: Some(rate),
             probes: Vec::new(),
             best: Some(run(rate, rate as u64, 5.0)),

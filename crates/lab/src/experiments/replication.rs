@@ -33,8 +33,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "One node alone, and three nodes on this machine, with `--durability os`. `PUT` and `GET` \
          of 64-byte values over 100,000 keys, over 64 connections that are spread over all nodes; \
          on the three with one copy of each key (1/1), and with three of which one, two or all \
-         must answer. The breaking point is the highest rate with 99% achieved and a p99 of at \
-         most 10 ms; the CPU time is that of all nodes together.",
+         must answer. The CPU time is that of all nodes together.",
         "The profiles are those of one of the three nodes under 2/3, at 70% of the breaking \
          point, in runs of their own.",
     ],

@@ -24,6 +24,7 @@ fn program(folder: &Path, script: &str) -> Settings {
     Settings {
         program,
         effort: Effort::Glance,
+        p99_ms_max: 10.0,
         output: folder.to_owned(),
         command: String::new(),
     }
@@ -58,6 +59,7 @@ fn a_program_that_is_not_there_is_told() {
     let settings = Settings {
         program: "/nowhere/kvorum".into(),
         effort: Effort::Glance,
+        p99_ms_max: 10.0,
         output: "/nowhere".into(),
         command: String::new(),
     };

@@ -1,0 +1,57 @@
+"""Horizontal bars as SVG: one row a thing measured, one panel a figure."""
+
+import dataclasses
+import html
+
+ROW, BAR, HEAD, FOOT, GAP = 26, 16, 44, 10, 28
+LABEL_WIDTH, PANEL_WIDTH, VALUE_WIDTH = 330, 190, 70
+OURS, THEIRS = ("#c2410c", "#fdba74"), ("#475569", "#cbd5e1")
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    title: str
+    values: list  # one a row
+    written: list  # the same as texts
+    parts: list | None = None  # how much of each value is drawn pale, at its end
+    note: str = ""
+
+
+def svg(title, labels, ours, panels):
+    """A picture with a panel beside the other; rows in `ours` stand out."""
+    width = LABEL_WIDTH + len(panels) * (PANEL_WIDTH + VALUE_WIDTH + GAP)
+    height = HEAD + len(labels) * ROW + FOOT
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        'font-family="system-ui, sans-serif" font-size="13">',
+        f"<title>{html.escape(title)}</title>",
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+    ]
+    for row, label in enumerate(labels):
+        weight = ' font-weight="600"' if row in ours else ""
+        lines.append(text(LABEL_WIDTH - 10, middle(row), label, f'text-anchor="end"{weight}'))
+    for number, panel in enumerate(panels):
+        left = LABEL_WIDTH + number * (PANEL_WIDTH + VALUE_WIDTH + GAP)
+        lines.append(text(left, 18, panel.title, 'font-weight="600"'))
+        lines.append(text(left, 34, panel.note, 'font-size="11" fill="#64748b"'))
+        # A bar that is none still shows where it begins.
+        scale = PANEL_WIDTH / (max(panel.values) or 1)
+        for row, value in enumerate(panel.values):
+            dark, pale = OURS if row in ours else THEIRS
+            part = panel.parts[row] if panel.parts else 0
+            lines.append(bar(left, row, (value - part) * scale, dark))
+            lines.append(bar(left + (value - part) * scale, row, part * scale, pale))
+            lines.append(text(left + value * scale + 6, middle(row), panel.written[row]))
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def middle(row):
+    return HEAD + row * ROW + BAR / 2 + 5
+
+
+def bar(left, row, width, colour):
+    return f'<rect x="{left:.1f}" y="{HEAD + row * ROW}" width="{width:.1f}" height="{BAR}" fill="{colour}"/>'
+
+
+def text(x, y, words, attributes=""):
+    return f'<text x="{x:.1f}" y="{y:.1f}" {attributes}>{html.escape(words)}</text>'

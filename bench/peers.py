@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""Kvorum beside other stores, in one run on this machine; writes docs/lab/peers.md.
+
+    cargo build --release
+    python3 bench/peers.py [--kvorum target/release/kvorum] [--seconds 3] [--rounds 3] [--only TEXT] [--page FILE]
+    python3 bench/peers.py --from-samples docs/lab/peers/samples.json
+
+Takes about ten minutes, and some more at first, when Go builds etcd and NATS.
+Needs Go (https://go.dev/dl) for the load generators; a store that is not
+installed is left out, and the page says how to get it. Each round starts each
+store afresh and asks it what `stores.py` lists, so that a machine that drifts
+does so for all; the page has the medians. `--seconds 30 --rounds 5` takes
+about two hours, and shows what a short run hides: flushes, compactions,
+rewrites of logs. `--only Kvorum` runs what has that in its name, for trying
+things out; with `--from-samples` the page is written anew from an earlier run.
+"""
+
+import argparse
+import datetime
+import json
+import pathlib
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import peers_page
+import perf
+from harness import CONNECTIONS, KEYS, WORK, machine_ticks, sync_milliseconds
+from stores import StoreFailed, cpu_seconds, deployments, programs, versions
+
+PAGE = pathlib.Path(__file__).parents[1] / "docs" / "lab" / "peers.md"
+WARM_UP_SECONDS = 0.5
+
+
+class Generator:
+    """A load generator that runs: what it prints tells when it measures."""
+
+    def __init__(self, found, running, case_generator, nodes, *options):
+        name, *own = case_generator
+        addresses = ",".join(f"127.0.0.1:{port}" for port in running.ports[slice(*nodes)])
+        command = [found[name], "-addresses", addresses, "-keys", str(KEYS), *own, *options]
+        self.errors = open(WORK / "generator.log", "w+")
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.errors, text=True)
+
+    def wait_for(self, word):
+        if self.process.stdout.readline().strip() != word:
+            self.report()
+            raise StoreFailed(f"{self.process.args[0]} does not say {word!r}")
+
+    def report(self):
+        """The rest of what it prints, once it has ended."""
+        text = self.process.stdout.read()
+        if self.process.wait():
+            self.errors.seek(0)
+            raise StoreFailed(self.errors.read().strip())
+        return text
+
+
+def measured_generator(found, running, case, seconds):
+    return Generator(
+        found, running, case.generator, case.nodes,
+        "-connections", str(CONNECTIONS), "-method", case.method, "-warm-up", f"{WARM_UP_SECONDS}s", "-duration", f"{seconds}s",
+    )  # fmt: skip
+
+
+def fill(found, running, deployment):
+    """Puts every key, over more connections than are measured with: it only has to be done."""
+    Generator(found, running, deployment.fill, deployment.filled, "-fill", "-connections", "192").report()
+
+
+def measure(found, running, case, seconds):
+    """One run of a case: requests, latencies, CPU of the servers and of the generator."""
+    generator = measured_generator(found, running, case, seconds)
+    generator.wait_for("begin")
+    before, generator_before, machine_before = running.cpu_seconds(), sum(cpu_seconds([generator.process.pid])), machine_ticks()
+    generator.wait_for("end")
+    after, generator_after, machine_after = running.cpu_seconds(), sum(cpu_seconds([generator.process.pid])), machine_ticks()
+    resident_mib = running.resident_mib()
+    report = json.loads(generator.report())
+    if not report["requests"]:
+        raise StoreFailed(report.get("first_error", "no request was answered"))
+    user, system = (now - then for now, then in zip(after, before))
+    stolen, total = (now - then for now, then in zip(machine_after, machine_before))
+    return {
+        "rate": report["requests"] / report["seconds"],
+        "cpu_us": (user + system) / report["requests"] * 1e6,
+        "kernel_us": system / report["requests"] * 1e6,
+        "generator_us": (generator_after - generator_before) / report["requests"] * 1e6,
+        "p50": report["p50"],
+        "p99": report["p99"],
+        "p999": report["p999"],
+        "max": report["max"],
+        "errors": report["errors"],
+        "resident_mib": resident_mib,
+        "stolen": stolen / max(total, 1),
+    }
+
+
+def profile(found, running, case):
+    """What the servers do for a request, by counting and sampling: a run of its own, which that slows."""
+    generator = measured_generator(found, running, case, perf.SECONDS)
+    generator.wait_for("begin")
+    try:
+        counted, sampled = perf.count(running.pids()), perf.sample(running.pids(), WORK / "perf.data")
+    except subprocess.CalledProcessError:
+        # As when a process ends just then.
+        counted = None
+    generator.wait_for("end")
+    report = json.loads(generator.report())
+    if counted is None:
+        return None
+    rate = report["requests"] / report["seconds"]
+    return {"counts": {name: count / rate for name, count in counted.items()}, "shares": sampled}
+
+
+class Results:
+    """What a run gathers, and what the page is made of."""
+
+    def __init__(self):
+        self.samples, self.profiles, self.failed = [], [], {}
+
+    def take_round(self, number, chosen, found, arguments):
+        # Every other round the other way round, so that no store is always the one behind another.
+        for deployment in chosen if number % 2 == 0 else reversed(chosen):
+            folder = WORK / f"{deployment.name}-{number}"
+            try:
+                running = deployment.start(found, folder)
+                try:
+                    self.take(number, deployment, running, found, arguments)
+                finally:
+                    running.stop()
+            except StoreFailed as failure:
+                self.failed[deployment.name] = str(failure)
+                print(f"{deployment.name} failed: {failure}", flush=True)
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def take(self, number, deployment, running, found, arguments):
+        if deployment.fill:
+            fill(found, running, deployment)
+        for case in deployment.cases:
+            name = {"group": case.group, "store": deployment.store, "label": case.label, "method": case.method}
+            sample = measure(found, running, case, arguments.seconds)
+            self.samples.append({**name, "generator": case.generator[0], "round": number, **sample})
+            print(
+                f"  {deployment.store:9} {case.group:13} {case.label:40} {sample['rate']:8.0f}/s  {sample['cpu_us']:6.1f} us"
+                f"  p99 {sample['p99']:7.2f} ms{'  errors ' + str(sample['errors']) if sample['errors'] else ''}",
+                flush=True,
+            )
+            if case.profiled and number == 0 and perf.available():
+                if seen := profile(found, running, case):
+                    self.profiles.append({**name, **seen})
+
+
+def file_system(folder):
+    """The type of the file system that has the folder."""
+    mounts = [line.split() for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
+    holding = [mount for mount in mounts if folder.is_relative_to(mount[1])]
+    return max(holding, key=lambda mount: len(mount[1]))[2]
+
+
+def machine():
+    """What the figures depend on, in words."""
+    information = pathlib.Path("/proc/cpuinfo").read_text()
+    model = re.search(r"model name\s*: (.*)", information)
+    memory = int(re.search(r"MemTotal:\s+(\d+)", pathlib.Path("/proc/meminfo").read_text()).group(1))
+    return {
+        "processor": model.group(1) if model else platform.machine(),
+        "cores": len(re.findall(r"^processor", information, re.M)),
+        "virtual": "hypervisor" in information,
+        "memory_gib": memory / 2**20,
+        "kernel": platform.release(),
+        "file_system": file_system(WORK.resolve()),
+        "sync": sync_milliseconds(),
+    }
+
+
+def run(arguments):
+    chosen = [deployment for deployment in deployments() if arguments.only in deployment.name + deployment.store]
+    if not chosen:
+        sys.exit(f"--only {arguments.only} names none of: {' '.join(deployment.name for deployment in deployments())}")
+    found, missing = programs(arguments.kvorum, {"wire", *(need for deployment in chosen for need in deployment.needs)})
+    for needed in ("wire", "kvorum"):
+        if needed in missing:
+            sys.exit(f"{needed} is missing: {missing[needed]}")
+    left_out = {
+        f"{deployment.store} (`{need}`)": missing[need] for deployment in chosen for need in deployment.needs if need in missing
+    }
+    chosen = [deployment for deployment in chosen if not any(need in missing for need in deployment.needs)]
+    results, before, began = Results(), machine_ticks(), datetime.datetime.now(datetime.timezone.utc)
+    for number in range(arguments.rounds):
+        print(f"round {number + 1} of {arguments.rounds}", flush=True)
+        results.take_round(number, chosen, found, arguments)
+    stolen, total = (now - then for now, then in zip(machine_ticks(), before))
+    return {
+        "command": shlex.join(["python3", "bench/peers.py", *sys.argv[1:]]),
+        "began": began.strftime("%Y-%m-%d %H:%M UTC"),
+        "seconds": arguments.seconds,
+        "rounds": arguments.rounds,
+        "machine": {**machine(), "stolen": stolen / max(total, 1)},
+        "versions": versions(found),
+        "left_out": left_out,
+        "failed": results.failed,
+        "profiles": results.profiles,
+        "samples": results.samples,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kvorum", default="target/release/kvorum")
+    parser.add_argument("--seconds", type=float, default=3, help="measured for each case and round, after a warm-up of half a second")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="only deployments with this in their name")
+    parser.add_argument("--page", type=pathlib.Path, default=PAGE, help="its plots and samples go to a folder beside it")
+    parser.add_argument("--from-samples", type=pathlib.Path, help="write the page anew from an earlier run")
+    arguments = parser.parse_args()
+    if arguments.seconds <= 0 or arguments.rounds < 1:
+        sys.exit("--seconds must be above 0 and --rounds at least 1")
+    try:
+        results = json.loads(arguments.from_samples.read_text()) if arguments.from_samples else run(arguments)
+    finally:
+        shutil.rmtree(WORK, ignore_errors=True)
+    if not results["samples"]:
+        sys.exit("nothing was measured: " + "; ".join(f"{name}: {why}" for name, why in results["failed"].items()))
+    peers_page.write(arguments.page, results)
+    print(f"wrote {arguments.page}")
+
+
+main()

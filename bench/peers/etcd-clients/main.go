@@ -1,0 +1,64 @@
+// etcd-clients asks etcd with its own client, over gRPC: one client and one
+// connection for each that -connections asks for.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"kvorum.invalid/peers/figures"
+)
+
+// How long a request may take, an election included.
+const timeout = 10 * time.Second
+
+func main() {
+	serializable := flag.Bool("serializable", false, "read what the asked node has, which may be old")
+	options := figures.ParseOptions()
+	var reading []clientv3.OpOption
+	if *serializable {
+		reading = append(reading, clientv3.WithSerializable())
+	}
+	asks := make([]figures.Ask, options.Connections)
+	for number := range asks {
+		client, err := clientv3.New(clientv3.Config{
+			Endpoints:   []string{options.Addresses[number%len(options.Addresses)]},
+			DialTimeout: timeout,
+			Logger:      zap.NewNop(),
+		})
+		if err != nil {
+			figures.Fail("%v", err)
+		}
+		asks[number] = get(client, reading)
+		if options.Put {
+			asks[number] = put(client)
+		}
+	}
+	figures.Run(options, asks)
+}
+
+func put(client *clientv3.Client) figures.Ask {
+	return func(key, value []byte) error {
+		within, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		_, err := client.Put(within, string(key), string(value))
+		return err
+	}
+}
+
+func get(client *clientv3.Client, reading []clientv3.OpOption) figures.Ask {
+	return func(key, _ []byte) error {
+		within, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		found, err := client.Get(within, string(key), reading...)
+		if err == nil && (len(found.Kvs) != 1 || len(found.Kvs[0].Value) != figures.ValueBytes) {
+			err = fmt.Errorf("%s has no value, or not the one that was put", key)
+		}
+		return err
+	}
+}

@@ -1,0 +1,54 @@
+"""What processes do, as perf sees it: system calls and switches counted, code sampled.
+
+Without perf, or the right to use it, a run goes on without.
+"""
+
+import re
+import shutil
+import subprocess
+
+# Of one run: a second to count, a second to sample, and room for perf to start.
+SECONDS = 4
+COUNTED = {"raw_syscalls:sys_enter": "system calls", "context-switches": "switches"}
+# The first that fits a symbol counts. Code that the compiler has inlined counts for where it is.
+PARTS = (
+    ("HTTP", r"hyper|httparse|http_body|node::http|http::"),
+    ("peers and coordination", r"node::(peer|coordinator|replica|hints|stamping)|cluster::"),
+    ("engine", r"lsm::|crossbeam|quick_cache|xxh|crc32|lz4"),
+    ("scheduling", r"tokio|mio::|std::thread|parking|futures|park"),
+    ("memory", r"mi_|malloc|free|memcpy|memmove|memset|memcmp|alloc|bytes::|smallvec"),
+)
+
+
+def available():
+    """Whether perf may count what a process does."""
+    command = ["perf", "stat", "-e", ",".join(COUNTED), "true"]
+    return bool(shutil.which("perf")) and subprocess.run(command, capture_output=True).returncode == 0
+
+
+def count(pids):
+    """How many of each within a second, all processes together."""
+    command = ["perf", "stat", "-x", ";", "-e", ",".join(COUNTED), "-p", ",".join(map(str, pids)), "sleep", "1"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    fields = [line.split(";") for line in text.splitlines() if ";" in line]
+    counts = {COUNTED[name]: float(count) for count, _, name, *_ in fields if name in COUNTED and count.isdigit()}
+    return counts
+
+
+def sample(pids, file):
+    """The shares of the time of all processes: in the kernel, and in the parts of the program."""
+    record = ["perf", "record", "-q", "-F", "999", "-o", str(file), "-p", ",".join(map(str, pids)), "sleep", "1"]
+    subprocess.run(record, capture_output=True, check=True)
+    report = ["perf", "report", "-i", str(file), "--stdio", "--no-children", "-F", "overhead,sym", "-t", ";"]
+    text = subprocess.run(report, capture_output=True, text=True, check=True).stdout
+    return shares(text)
+
+
+def shares(report):
+    found = {}
+    for line in report.splitlines():
+        if match := re.match(r"\s*([\d.]+)%\s*;\[(.)\] (.*)", line):
+            share, space, symbol = match.groups()
+            part = "kernel" if space == "k" else next((part for part, pattern in PARTS if re.search(pattern, symbol)), "other")
+            found[part] = found.get(part, 0) + float(share) / 100
+    return found

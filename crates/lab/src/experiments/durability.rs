@@ -174,7 +174,7 @@ fn describe(page: &mut Page, sync_ms: f64, cases: &[Case], profiles: &[(Kind, Me
 
     page.section("What it shows");
     page.list(findings(cases));
-    page.paragraph("The study has no figures of this kind: its store never synced.");
+    page.paragraph("The studies have no figures of this kind.");
     page.data("runs", &cases);
 }
 

@@ -309,7 +309,7 @@ fn describe(page: &mut Page, sized: &[Sized], stored: &[Stored]) {
 
     page.section("What it shows");
     page.list(findings(sized, stored));
-    page.paragraph("The study has no figures of this kind.");
+    page.paragraph("The studies have no figures of this kind.");
     page.data("values", &sized);
     page.data("keys", &stored);
 }

@@ -254,9 +254,7 @@ fn describe(page: &mut Page, outcome: &Outcome) {
 
     page.section("What it shows");
     page.list(findings(outcome, run));
-    page.paragraph(
-        "The study has no figure for an outage: there a dead node cost each request the time limit of its calls.",
-    );
+    page.paragraph("The studies have no figures of this kind.");
     page.data("run", outcome);
 }
 

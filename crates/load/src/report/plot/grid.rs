@@ -56,8 +56,7 @@ pub(super) fn draw<'svg>(
         .light_line_style(frame::FAINT_GRID.stroke_width(px(1) as u32))
         .axis_style(frame::AXIS_LINE.stroke_width(px(1) as u32))
         .label_style(TICK.style(HPos::Center, VPos::Center))
-        .set_all_tick_mark_size(px(4))
-        .disable_y_axis();
+        .set_all_tick_mark_size(px(4));
     match bottom {
         Bottom::Ticks(axis) => {
             mesh.axis_desc_style(TICK.style(HPos::Center, VPos::Center));
@@ -65,6 +64,7 @@ pub(super) fn draw<'svg>(
         }
         Bottom::Room(_) => {
             mesh.disable_x_mesh();
+            mesh.x_label_formatter(&|_| String::new());
         }
     }
     mesh.draw()?;

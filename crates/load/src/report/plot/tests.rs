@@ -116,3 +116,23 @@ fn bars_show_their_groups_and_their_values() {
         assert!(texts.iter().any(|text| text == shown), "{shown}: {texts:?}");
     }
 }
+
+#[test]
+fn axes_tell_their_ticks() {
+    let latency = Axis::linear("latency", Unit::Milliseconds);
+    let lines = Lines::new(
+        "lines",
+        Axis::linear("time", Unit::Seconds),
+        latency.clone(),
+    )
+    .with(Series::new("put", [(0.0, 0.0), (10.0, 4.0)]));
+    let shown = texts("lines", &lines.draw());
+    for tick in ["5 s", "2 ms", "4 ms"] {
+        assert!(shown.iter().any(|text| text == tick), "{tick}: {shown:?}");
+    }
+    // Bars have an axis on the left alone: their groups have names.
+    let bars = Bars::new("bars", ["a".to_owned(), "b".to_owned()], latency).with("", [1.0, 4.0]);
+    let shown = texts("bars", &bars.draw());
+    assert!(shown.iter().any(|text| text == "2 ms"), "{shown:?}");
+    assert!(!shown.iter().any(|text| text == "1"), "{shown:?}");
+}

@@ -22,6 +22,16 @@ pub enum Durability {
     Os,
 }
 
+impl Durability {
+    /// Whether a sync is part of each commit.
+    pub(crate) fn syncs_commits(self) -> bool {
+        match self {
+            Self::Sync => true,
+            Self::Interval(_) | Self::Os => false,
+        }
+    }
+}
+
 /// How data blocks are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {

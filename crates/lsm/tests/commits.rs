@@ -114,6 +114,77 @@ fn a_group_gathers_under_load_until_it_is_as_large_as_the_one_before() {
     assert_eq!(groups(), [1]);
 }
 
+/// Where a commit costs no sync, whoever submits makes it, unless it is long or
+/// somebody else is about to.
+#[test]
+fn without_a_sync_a_small_write_is_committed_in_place() {
+    for durability in [
+        Durability::Os,
+        Durability::Interval(Duration::from_millis(10)),
+    ] {
+        let mut world = World::new();
+        world.options.durability = durability;
+        world.options.memtable_bytes = 1 << 20;
+        let engine = world.open();
+        let collected = Arc::new(Collected::default());
+        let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
+        let groups = || {
+            let mut deliveries = collected.deliveries.lock().unwrap();
+            std::mem::take(&mut *deliveries)
+                .iter()
+                .map(Vec::len)
+                .collect::<Vec<_>>()
+        };
+        engine.submit(put("a", 1, "v"), &outbox, 0).unwrap();
+        assert_eq!(groups(), [1], "at once");
+        assert_eq!(read(&engine, "a"), Some("v".into()));
+        engine.submit_batch((2..5).map(|stamp| (put("b", stamp, "v"), stamp)), &outbox);
+        assert_eq!(groups(), [3], "together");
+
+        let long = "v".repeat(100_000);
+        engine.submit(put("c", 5, &long), &outbox, 0).unwrap();
+        engine.submit(put("d", 6, "v"), &outbox, 0).unwrap();
+        assert!(groups().is_empty(), "what comes later does not overtake");
+        world.executor.run_lane(lsm::Lane::Commit);
+        assert_eq!(groups(), [2]);
+        engine.submit(put("e", 7, "v"), &outbox, 0).unwrap();
+        assert_eq!(groups(), [1], "nothing is left of the long one");
+
+        // The log's sync, which an interval brings, leaves the way free again.
+        world.executor.run_for(Duration::from_millis(10));
+        engine.submit(put("f", 8, "v"), &outbox, 0).unwrap();
+        assert_eq!(groups(), [1]);
+
+        engine.close().unwrap();
+        let refused = engine.submit(put("g", 9, "v"), &outbox, 0);
+        assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
+        assert!(groups().is_empty());
+        drop(engine);
+        let kept = common::scan_all(&world.open(), "", None);
+        assert_eq!(kept.len(), 6);
+    }
+}
+
+/// A full memtable is left to the commit job: to freeze it is to sync its log.
+#[test]
+fn a_write_that_needs_a_fresh_memtable_is_not_committed_in_place() {
+    let mut world = World::new();
+    world.options.durability = Durability::Os;
+    let engine = world.open();
+    let collected = Arc::new(Collected::default());
+    let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
+    let mut stamp = 0;
+    while collected.deliveries.lock().unwrap().len() == stamp as usize {
+        stamp += 1;
+        engine.submit(put("k", stamp, "v"), &outbox, stamp).unwrap();
+        assert!(stamp < 1_000, "the memtable takes 8 KiB");
+    }
+    assert_eq!(engine.statistics().memtables_frozen, 0);
+    world.executor.run_lane(lsm::Lane::Commit);
+    assert_eq!(engine.statistics().memtables_frozen, 1);
+    assert_eq!(collected.deliveries.lock().unwrap().len(), stamp as usize);
+}
+
 /// A reader that meets a write while its sync is under way does not see it.
 #[test]
 fn a_write_is_invisible_until_it_is_synced() {

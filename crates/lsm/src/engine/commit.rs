@@ -9,9 +9,14 @@
 //! 5. Each outbox gets the outcomes of its writes, in one call.
 //!
 //! While a group syncs the next one gathers, so the groups grow with the load.
-//! Under load the next group is also given a moment to gather, because each
-//! costs a sync and the wakes of the threads that wait, whatever its size: until
-//! as many wait as the last group had, which then may be all that there are.
+//! With [`Durability::Sync`] and under load the next group is also given a moment
+//! to gather, because each costs a sync and the wakes of the threads that wait,
+//! whatever its size: until as many wait as the last group had, which then may be
+//! all that there are.
+//!
+//! Otherwise a commit is a write to the system's memory, and the thread that
+//! submits makes it in place, as long as it is alone and nothing is in the way:
+//! two wakes of threads cost several times as much.
 
 use super::Inner;
 use super::backpressure::Stall;
@@ -22,7 +27,7 @@ use crate::entry::{Entry, Record};
 use crate::error::Error;
 use crate::executor::Lane;
 use crate::options::Durability;
-use crate::sync::lock;
+use crate::sync::{lock, try_lock};
 use crate::timestamp::Timestamp;
 use crate::waits;
 use crate::wal::LogWriter;
@@ -40,6 +45,14 @@ const GATHER_WRITES_MAX: usize = 64;
 /// How long a group gathers at most: where the writers do not come back.
 const GATHER_MAX: Duration = Duration::from_micros(1500);
 
+/// More than this is not written to the log in place, in bytes: it would hold
+/// the submitting thread up for longer than a wake of the commit job's.
+const IN_PLACE_BYTES_MAX: usize = 64 << 10;
+
+/// So many groups at most are committed in place by one submission. Those after
+/// the first are of writers who came meanwhile.
+const IN_PLACE_GROUPS_MAX: usize = 4;
+
 /// Slowdowns below this are not worth a timer.
 const SLOWDOWN_MIN: Duration = Duration::from_micros(200);
 
@@ -53,8 +66,10 @@ pub(super) struct Committer {
     pub(super) log: LogWriter,
     /// The arrival of the next record.
     pub(super) next_arrival: u64,
-    /// Whether a sync aside from the commits is on its way.
+    /// Whether a sync aside from the commits will begin.
     pub(super) sync_scheduled: bool,
+    /// Whether one is under way.
+    pub(super) is_syncing_aside: bool,
 }
 
 impl Committer {
@@ -63,6 +78,7 @@ impl Committer {
             log,
             next_arrival,
             sync_scheduled: false,
+            is_syncing_aside: false,
         }
     }
 }
@@ -107,8 +123,11 @@ impl Inner {
     }
 
     /// Lets the next group gather after one of so many writes; `false` where
-    /// it need not, because as many wait already.
+    /// it need not, because as many wait already or because it costs no sync.
     fn gather(self: &Arc<Self>, writes: usize) -> bool {
+        if !self.options.durability.syncs_commits() {
+            return false;
+        }
         let writes = writes.min(GATHER_WRITES_MAX);
         // Where values are long the queue fills, and would refuse meanwhile.
         let bytes = GROUP_BYTES_MAX.min(self.options.write_queue_bytes_max / 2);
@@ -156,6 +175,49 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// Commits what waits on the thread of who has submitted it, who acts as
+    /// the commit job meanwhile. Returns whether that was all: else a commit
+    /// job has to go on.
+    pub(super) fn commit_in_place(self: &Arc<Self>) -> bool {
+        if self.options.durability.syncs_commits() {
+            return false;
+        }
+        let Ok(_tenure) = self.tenure.hold() else {
+            return false;
+        };
+        for _ in 0..IN_PLACE_GROUPS_MAX {
+            {
+                let mut queue = lock(&self.queue);
+                if queue.is_empty() {
+                    queue.scheduled = false;
+                    return true;
+                }
+                if queue.bytes() > IN_PLACE_BYTES_MAX {
+                    return false;
+                }
+            }
+            // Whoever has it may be about to sync.
+            let Some(mut committer) = try_lock(&self.committer) else {
+                return false;
+            };
+            if !self.is_commit_brief(&committer) {
+                return false;
+            }
+            self.commit_group(&mut committer);
+        }
+        false
+    }
+
+    /// Whether a small group would be committed by a write to the system's
+    /// memory and nothing else.
+    fn is_commit_brief(&self, committer: &Committer) -> bool {
+        // A write beside the log's sync may wait for it in the file system.
+        !committer.is_syncing_aside
+            && !self.is_memtable_full(committer, &self.state.load())
+            && !self.space.is_full()
+            && self.slowdown() < SLOWDOWN_MIN
     }
 
     /// Commits the writes that wait now, as one group.

@@ -140,7 +140,8 @@ impl Engine {
     }
 
     /// Hands a write to the next group commit, without waiting; its end comes
-    /// to `outbox` under `ticket`.
+    /// to `outbox` under `ticket`. Unless each commit is synced, a small one may
+    /// be done here, so that the end has come when this returns.
     ///
     /// # Errors
     /// [`Error::Overloaded`], [`Error::DiskFull`] (puts only),

@@ -48,7 +48,8 @@ pub(super) struct Queue {
     /// The least timestamp of the group under way, which is neither here nor
     /// in a memtable yet.
     least_timestamp_under_way: Option<Timestamp>,
-    /// Whether a commit job is on its way, or will be woken when a stall ends.
+    /// Whether somebody is committing or will: a commit job that is on its way
+    /// or will be woken when a stall ends, or a writer in place.
     pub(super) scheduled: bool,
     /// What the commit job waits for while a group gathers.
     gathering: Option<Gathering>,
@@ -64,6 +65,11 @@ impl Queue {
     /// Whether no write waits.
     pub(super) fn is_empty(&self) -> bool {
         self.pending.is_empty()
+    }
+
+    /// What the writes that wait take, in bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Has the commit job wait until so many writes, or bytes, wait; [`None`]
@@ -114,7 +120,7 @@ impl Queue {
 }
 
 impl Inner {
-    /// Puts a write in the queue and makes sure that a commit job comes for it.
+    /// Puts a write in the queue and makes sure that it is committed.
     pub(super) fn submit(
         self: &Arc<Self>,
         entry: Entry,
@@ -123,7 +129,7 @@ impl Inner {
     ) -> Result<(), Error> {
         let mut queue = lock(&self.queue);
         self.enqueue(&mut queue, entry, outbox, ticket)?;
-        self.schedule_commits(queue);
+        self.begin_commits(queue);
         Ok(())
     }
 
@@ -141,18 +147,19 @@ impl Inner {
                 refused.push(Outcome { ticket, result });
             }
         }
-        self.schedule_commits(queue);
+        self.begin_commits(queue);
         if !refused.is_empty() {
             outbox.deliver(refused);
         }
     }
 
-    /// Makes sure that a commit job comes for what is in the queue.
-    fn schedule_commits(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
+    /// Commits what is in the queue if nobody is about to and it takes but
+    /// microseconds, or else makes sure that a commit job comes for it.
+    fn begin_commits(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
         let is_first = !queue.is_empty() && !std::mem::replace(&mut queue.scheduled, true);
-        let schedule = is_first || queue.has_gathered();
+        let is_due = is_first || queue.has_gathered();
         drop(queue);
-        if schedule {
+        if is_due && !(is_first && self.commit_in_place()) {
             self.spawn_commits(Duration::ZERO);
         }
     }

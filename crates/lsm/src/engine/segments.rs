@@ -168,14 +168,19 @@ impl Inner {
         let unsynced = {
             let mut committer = lock(&self.committer);
             committer.sync_scheduled = false;
-            committer.log.unsynced()
+            let unsynced = committer.log.unsynced();
+            committer.is_syncing_aside = unsynced.is_some();
+            unsynced
         };
         let Some((segment, file, path, position)) = unsynced else {
             return;
         };
         self.counters.log_syncs.fetch_add(1, Relaxed);
-        match waits::LOG_SYNC_ASIDE.time(|| file.sync()) {
-            Ok(()) => lock(&self.committer).log.synced_up_to(segment, position),
+        let result = waits::LOG_SYNC_ASIDE.time(|| file.sync());
+        let mut committer = lock(&self.committer);
+        committer.is_syncing_aside = false;
+        match result {
+            Ok(()) => committer.log.synced_up_to(segment, position),
             Err(error) => {
                 self.poison(Error::sync(&path, error));
             }

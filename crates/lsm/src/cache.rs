@@ -5,14 +5,20 @@
 //! verified once, when they were read. The blocks of a table that is gone are
 //! never asked for again and age out.
 //!
+//! A part of that bound is for filters that tables hold whole for as long as
+//! they live (see [`Table::hold_filter`](crate::table::Table::hold_filter)):
+//! what they take, the blocks do not have.
+//!
 //! The cache also counts reads, and hands out turns for the long ones, since
 //! every read of a table goes through it.
 
+use crate::sync::lock;
 use crate::table::{Block, LongReads, TableId};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// What the cache takes for a block besides its payload, in bytes: the key, two
 /// pointers, the links of the eviction queue, the slot of the hash table, the
@@ -38,6 +44,10 @@ const BLOCK_BYTES_USUAL: usize = 4 << 10;
 pub(crate) struct BlockCache {
     blocks: Cache<BlockId, Block, BlockWeight, BuildHasherDefault<BlockHasher>>,
     block_bytes_max: usize,
+    /// What blocks and tables have together, in bytes.
+    capacity_bytes: usize,
+    /// What tables have of it, in bytes.
+    held_bytes: Mutex<usize>,
     counters: ReadCounters,
     long_reads: LongReads,
 }
@@ -66,6 +76,8 @@ impl BlockCache {
                 DefaultLifecycle::default(),
             ),
             block_bytes_max: (capacity_bytes / CAPACITY_SHARE).min(capacity_bytes / shards / 2),
+            capacity_bytes,
+            held_bytes: Mutex::default(),
             counters: ReadCounters::default(),
             long_reads: LongReads::default(),
         }
@@ -83,9 +95,30 @@ impl BlockCache {
         }
     }
 
-    /// The memory that the cached blocks take, in bytes.
+    /// The memory that the cached blocks and the tables take, in bytes.
     pub(crate) fn used_bytes(&self) -> u64 {
-        self.blocks.weight()
+        self.blocks.weight() + *lock(&self.held_bytes) as u64
+    }
+
+    /// Takes memory from the blocks, for a table to hold, unless the tables
+    /// would then have more than one `share`-th of the cache.
+    pub(crate) fn hold(self: &Arc<Self>, bytes: usize, share: usize) -> Option<HeldMemory> {
+        let mut held_bytes = lock(&self.held_bytes);
+        let sum = held_bytes.checked_add(bytes)?;
+        if sum > self.capacity_bytes / share {
+            return None;
+        }
+        self.set_held(&mut held_bytes, sum);
+        Some(HeldMemory {
+            cache: Arc::clone(self),
+            bytes,
+        })
+    }
+
+    fn set_held(&self, held_bytes: &mut usize, bytes: usize) {
+        *held_bytes = bytes;
+        let left = self.capacity_bytes - bytes;
+        self.blocks.set_capacity(left as u64);
     }
 
     /// The turns to read long blocks.
@@ -96,6 +129,20 @@ impl BlockCache {
     /// The counters of reads.
     pub(crate) fn counters(&self) -> &ReadCounters {
         &self.counters
+    }
+}
+
+/// Memory that a table holds; the blocks have it back when this is dropped.
+pub(crate) struct HeldMemory {
+    cache: Arc<BlockCache>,
+    bytes: usize,
+}
+
+impl Drop for HeldMemory {
+    fn drop(&mut self) {
+        let mut held_bytes = lock(&self.cache.held_bytes);
+        let rest = *held_bytes - self.bytes;
+        self.cache.set_held(&mut held_bytes, rest);
     }
 }
 
@@ -293,6 +340,34 @@ mod tests {
         cache.insert(TableId(1), 1, &block((1 << 17) + 1));
         assert!(cache.get(TableId(1), 0).is_some());
         assert!(cache.get(TableId(1), 1).is_none());
+    }
+
+    #[test]
+    fn what_tables_hold_the_blocks_do_not_have() {
+        let capacity = 8 << 20;
+        let cache = Arc::new(BlockCache::new(capacity));
+        let fill = || {
+            for offset in 0..20_000 {
+                cache.insert(TableId(1), offset * 4096, &block(4096));
+            }
+        };
+        fill();
+        assert!(
+            cache.hold((2 << 20) + 1, 4).is_none(),
+            "more than a quarter"
+        );
+        let held = cache.hold(1 << 20, 4).unwrap();
+        assert!(cache.hold(1, 8).is_none(), "more than an eighth");
+        let more = cache.hold(1 << 20, 4).unwrap();
+        assert!(cache.hold(1, 4).is_none());
+        for _ in 0..2 {
+            assert!(cache.used_bytes() <= capacity as u64);
+            assert!(cache.blocks.weight() <= 6 << 20);
+            fill();
+        }
+        drop((held, more));
+        fill();
+        assert!(cache.blocks.weight() > 7 << 20, "they have it again");
     }
 
     #[test]

@@ -395,7 +395,8 @@ impl Inner {
                 Advance::Passed => continue,
                 Advance::Ended => {
                     if let Some(output) = compaction.output.take() {
-                        compaction.outputs.push(self.finish_table(output)?);
+                        let table = self.finish_table(output, compaction.pick.output_level)?;
+                        compaction.outputs.push(table);
                     }
                     return Ok(None);
                 }
@@ -410,7 +411,8 @@ impl Inner {
                 && *key != *compaction.last_key
                 && let Some(output) = compaction.output.take()
             {
-                compaction.outputs.push(self.finish_table(output)?);
+                let table = self.finish_table(output, compaction.pick.output_level)?;
+                compaction.outputs.push(table);
             }
             if compaction.output.is_none() {
                 self.check_room(compaction)?;

@@ -226,7 +226,7 @@ impl Inner {
         let Flush {
             memtable, output, ..
         } = flush;
-        let table = self.finish_table(output)?;
+        let table = self.finish_table(output, 0)?;
         let written = table.file_bytes();
         self.install(Change {
             added: vec![(0, table)],
@@ -316,8 +316,8 @@ impl Inner {
         })
     }
 
-    /// Completes a table, durably, and opens it. Its file is removed on an error.
-    pub(super) fn finish_table(&self, output: Output) -> Result<Arc<Table>, Error> {
+    /// Completes a table of a level, durably, and opens it. Its file is removed on an error.
+    pub(super) fn finish_table(&self, output: Output, level: usize) -> Result<Arc<Table>, Error> {
         let id = output.id;
         let finish = || {
             output.writer.finish()?;
@@ -326,7 +326,7 @@ impl Inner {
                 .disk
                 .sync_folder(folder)
                 .map_err(|error| Error::sync(folder, error))?;
-            self.open_table(id)
+            self.open_table(id, level)
         };
         finish().inspect_err(|_| self.remove_table_file(id))
     }
@@ -336,15 +336,17 @@ impl Inner {
         self.remove_table_file(output.id);
     }
 
-    /// Opens a table's file.
-    pub(super) fn open_table(&self, id: TableId) -> Result<Arc<Table>, Error> {
+    /// Opens the file of a table of a level.
+    fn open_table(&self, id: TableId, level: usize) -> Result<Arc<Table>, Error> {
         let path = self.environment.folder.join(table_file_name(id));
         let file = self
             .environment
             .disk
             .open(&path)
             .map_err(|error| Error::io("open", &path, error))?;
-        Table::open(file, &path, id, Arc::clone(&self.cache)).map(Arc::new)
+        let mut table = Table::open(file, &path, id, Arc::clone(&self.cache))?;
+        table.hold_filter(level);
+        Ok(Arc::new(table))
     }
 
     pub(super) fn remove_table_file(&self, id: TableId) {

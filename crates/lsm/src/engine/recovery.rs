@@ -257,7 +257,7 @@ fn open_tables(
             }
             _ => Error::io("open", &path, error),
         })?;
-        let table = Table::open(file, &path, live.id, Arc::clone(cache))?;
+        let mut table = Table::open(file, &path, live.id, Arc::clone(cache))?;
         if table.file_bytes() != live.bytes {
             return Err(Error::corrupt(
                 &path,
@@ -265,7 +265,9 @@ fn open_tables(
                 format!("the manifest says that the file has {} bytes", live.bytes),
             ));
         }
-        tables.push((usize::from(live.level), Arc::new(table)));
+        let level = usize::from(live.level);
+        table.hold_filter(level);
+        tables.push((level, Arc::new(table)));
     }
     Ok(Tables::new(tables.into_iter()))
 }

@@ -22,6 +22,8 @@ pub struct Scan {
     snapshot: u64,
     start: Bound<Vec<u8>>,
     end: Option<Vec<u8>>,
+    /// Whether it has given nothing yet.
+    is_fresh: bool,
 }
 
 impl Scan {
@@ -32,6 +34,7 @@ impl Scan {
             snapshot,
             start: Bound::Included(start.to_vec()),
             end: end.map(<[u8]>::to_vec),
+            is_fresh: true,
         }
     }
 
@@ -63,6 +66,7 @@ impl Scan {
         }
         if let Some(last) = batch.last() {
             self.start = Bound::Excluded(last.key().to_vec());
+            self.is_fresh = false;
         }
         Ok(batch)
     }
@@ -71,6 +75,9 @@ impl Scan {
     fn merge(&self) -> Merge {
         let state = self.inner.state.load();
         let start = self.start.as_ref().map(Vec::as_slice);
+        let purpose = Purpose::Scan {
+            keep_data: self.is_fresh,
+        };
         let mut sources: Vec<Box<dyn RecordSource>> = Vec::new();
         for memtable in state.frozen.iter().chain([&state.active]) {
             sources.push(Box::new(memtable.source(start)));
@@ -79,12 +86,12 @@ impl Scan {
             let from_start = tables.iter().filter(|table| self.reaches(table));
             if level == 0 {
                 for table in from_start {
-                    sources.push(Box::new(table.iter(start, Purpose::Scan)));
+                    sources.push(Box::new(table.iter(start, purpose)));
                 }
             } else {
                 let tables: Vec<_> = from_start.cloned().collect();
                 if !tables.is_empty() {
-                    sources.push(Box::new(LevelSource::new(tables, start, Purpose::Scan)));
+                    sources.push(Box::new(LevelSource::new(tables, start, purpose)));
                 }
             }
         }

@@ -11,11 +11,16 @@ use crate::error::Error;
 use std::ops::Bound;
 use std::sync::Arc;
 
+/// So many data blocks a walk keeps in the cache at most.
+const DATA_BLOCKS_KEPT: u32 = 16;
+
 /// The records of a table from some key on. Holds the table, and at most one
 /// block of each level; none of a record that has its block to itself.
 pub(crate) struct TableIterator {
     table: Arc<Table>,
     purpose: Purpose,
+    /// The data blocks that were asked for.
+    data_blocks: u32,
     /// Keys below this one are passed over; emptied once that is done.
     from: Vec<u8>,
     state: State,
@@ -48,6 +53,7 @@ impl TableIterator {
         Self {
             table,
             purpose,
+            data_blocks: 0,
             from,
             state: State::Fresh,
             given: None,
@@ -56,6 +62,11 @@ impl TableIterator {
 
     fn advance(&mut self) -> Result<Option<Record>, Error> {
         self.given = None;
+        if self.data_blocks >= DATA_BLOCKS_KEPT
+            && let Purpose::Scan { keep_data } = &mut self.purpose
+        {
+            *keep_data = false;
+        }
         let (table, purpose, from) = (&*self.table, self.purpose, &self.from);
         if let State::Fresh = self.state {
             let handle = table.top_index();
@@ -80,6 +91,7 @@ impl TableIterator {
             if let Some(handles) = index
                 && let Some((_, handle)) = handles.next::<Handle>(table)?
             {
+                self.data_blocks = self.data_blocks.saturating_add(1);
                 let block = match table.data_block_for(purpose, handle)? {
                     Lone::Not(block) => block,
                     Lone::Record(record) => {

@@ -26,8 +26,9 @@
 //! error that names the file and the offset of the part, never an answer.
 //!
 //! The index has two levels so that a lookup needs a few kilobytes of it; all
-//! blocks and filter pages are read through the [cache](crate::cache), only
-//! the properties stay in memory. Since an index names the *last* key of each
+//! blocks and filter pages are read through the [cache](crate::cache). Only the
+//! properties stay in memory, and the filter where the cache has room for it
+//! ([`held_filter`]). Since an index names the *last* key of each
 //! block, the first block whose last key is not below the one looked for holds
 //! its first record, if the table has it: a get reads exactly one data block.
 
@@ -37,6 +38,7 @@ mod filter;
 mod format;
 mod frame;
 mod fuzz;
+mod held_filter;
 mod iterator;
 mod long_reads;
 mod reader;
@@ -106,9 +108,13 @@ pub(crate) enum Access {
 /// What a table is walked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// For a reader. Index blocks are kept in the cache, data blocks are not:
-    /// one long scan would push out what gets have gathered.
-    Scan,
+    /// For a reader. Index blocks are kept in the cache. Of data blocks a walk
+    /// keeps its first few if it is to: short scans may come again, but one
+    /// long scan would push out what gets have gathered.
+    Scan {
+        /// Whether it keeps those.
+        keep_data: bool,
+    },
     /// For a merge into other tables: this one will soon be gone, so that
     /// nothing is kept and nothing counts as read.
     Compaction,

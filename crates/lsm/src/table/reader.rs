@@ -2,9 +2,10 @@
 
 use super::block::{Body, Found, SortedBlock};
 use super::codec::Malformed;
-use super::filter::KeyHash;
+use super::filter::{FilterShape, KeyHash};
 use super::format::{FOOTER_BYTES, Footer, FooterError, TableProperties, VERSION};
 use super::frame::{self, Block, Handle, Role, TRAILER_BYTES};
+use super::held_filter::HeldFilter;
 use super::iterator::TableIterator;
 use super::long_reads::Turn;
 use super::record::{Lone, RecordBody};
@@ -18,14 +19,15 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-/// An open table. Of the file only the properties are in memory; all else
-/// comes through the cache.
+/// An open table. Of the file only the properties are in memory, and maybe the
+/// filter; all else comes through the cache.
 pub(crate) struct Table {
     id: TableId,
     file: Arc<dyn DiskFile>,
     path: Arc<Path>,
     footer: Footer,
     properties: TableProperties,
+    held_filter: Option<HeldFilter>,
     cache: Arc<BlockCache>,
 }
 
@@ -78,12 +80,34 @@ impl Table {
             path: path.into(),
             footer,
             properties: TableProperties::empty(),
+            held_filter: None,
             cache,
         };
         let block = table.read_block(footer.properties, Role::Properties)?;
         table.properties = TableProperties::decode(block.payload())
             .map_err(|malformed| table.corrupt(footer.properties.offset, malformed))?;
         Ok(table)
+    }
+
+    /// Reads the filter, to have it in memory from now on, if the cache has
+    /// room for it as one of a table of this level. Where it cannot be read,
+    /// the gets will tell.
+    pub(crate) fn hold_filter(&mut self, level: usize) {
+        let Some(shape) = self.properties.filter else {
+            return;
+        };
+        let bytes = shape.pages as usize * shape.page_bytes as usize;
+        let memory = self.cache.hold(bytes, HeldFilter::share(level));
+        self.held_filter = memory.and_then(|memory| {
+            let mut pages = Vec::with_capacity(bytes);
+            for page in 0..shape.pages {
+                let handle = self.footer.filter_page(shape, page)?;
+                let page = self.read_block(handle, Role::Filter).ok()?;
+                pages.extend_from_slice(page.payload());
+            }
+            // A page of another length than the shape says would shift the rest.
+            (pages.len() == bytes).then(|| HeldFilter::new(pages.into_boxed_slice(), memory))
+        });
     }
 
     /// What tells it apart from other tables.
@@ -133,13 +157,11 @@ impl Table {
         let Some(shape) = self.properties.filter else {
             return self.find(key, fetch);
         };
-        let handle = self.footer.filter_page(shape, shape.page(hash));
-        let handle = handle.ok_or_else(|| {
-            let what = Malformed("the filter is shorter than its shape says");
-            self.corrupt(self.footer.properties.offset, what)
-        })?;
-        let page = self.block(handle, Role::Filter, fetch)?;
-        if !shape.admits(page.payload(), hash) {
+        let admits = match &self.held_filter {
+            Some(filter) => filter.admits(shape, hash),
+            None => self.filter_admits(shape, hash, fetch)?,
+        };
+        if !admits {
             counts.count_filter_negative();
             return Ok(None);
         }
@@ -149,6 +171,22 @@ impl Table {
             None => counts.count_filter_false_positive(),
         }
         Ok(found)
+    }
+
+    /// Whether the filter admits a key, by its page in the cache.
+    fn filter_admits(
+        &self,
+        shape: FilterShape,
+        hash: KeyHash,
+        fetch: Fetch<'_>,
+    ) -> Result<bool, Interrupt> {
+        let handle = self.footer.filter_page(shape, shape.page(hash));
+        let handle = handle.ok_or_else(|| {
+            let what = Malformed("the filter is shorter than its shape says");
+            self.corrupt(self.footer.properties.offset, what)
+        })?;
+        let page = self.block(handle, Role::Filter, fetch)?;
+        Ok(shape.admits(page.payload(), hash))
     }
 
     /// [`Table::get`] by index alone.
@@ -210,9 +248,9 @@ impl Table {
         role: Role,
     ) -> Result<Block, Error> {
         let fetch = match purpose {
-            Purpose::Scan => Fetch {
+            Purpose::Scan { keep_data } => Fetch {
                 access: Access::MayRead,
-                keep: role != Role::Data,
+                keep: keep_data || role != Role::Data,
                 takes_turns: true,
                 counts: Some(self.cache.counters().stripe(self.id.0)),
             },

@@ -12,7 +12,7 @@ fn each_failing_read_is_an_error_that_names_the_file() {
         let file = TestFile::failing_after(left + 1);
         file.write_all_at(&bytes, 0).unwrap();
         let table = open(&file, &cache())?;
-        walk(&table, Bound::Unbounded, Purpose::Scan).map(drop)
+        walk(&table, Bound::Unbounded, SCAN).map(drop)
     };
     let mut left = 0;
     while let Err(error) = walk_after(left) {
@@ -45,6 +45,34 @@ fn each_corrupted_byte_is_an_error_that_names_file_and_block() {
             other => panic!("byte {at} of {}: {other:?}", bytes.len()),
         }
     }
+}
+
+/// The store opens, and the gets tell: only those that need the page fail.
+#[test]
+fn a_damaged_filter_page_is_not_held() {
+    let records = even_records(100);
+    let (sound, _) = table(&SETTINGS, &records);
+    let bytes = sound.to_vec();
+    let mut not_held = 0;
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        let file: Arc<dyn DiskFile> = TestFile::holding(&damaged);
+        let cache = cache();
+        let Ok(mut table) = Table::open(file, Path::new(PATH), ID, Arc::clone(&cache)) else {
+            continue;
+        };
+        table.hold_filter(0);
+        let is_held = cache.used_bytes() > 0;
+        not_held += usize::from(!is_held);
+        let found = get(&table, records[7].entry.key(), Access::MayRead);
+        match found {
+            Ok(found) => assert!(is_held && found.as_ref() == Some(&records[7].entry)),
+            Err(Interrupt::Failed(Error::Corrupt { .. })) => {}
+            Err(other) => panic!("byte {at}: {other:?}"),
+        }
+    }
+    assert!(not_held > 100, "as long as the filter");
 }
 
 #[test]

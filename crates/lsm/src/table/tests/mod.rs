@@ -33,6 +33,8 @@ const SETTINGS: TableSettings = TableSettings {
     filter_false_positive_rate: Some(0.01),
 };
 
+const SCAN: Purpose = Purpose::Scan { keep_data: false };
+
 fn cache() -> Arc<BlockCache> {
     Arc::new(BlockCache::new(8 << 20))
 }
@@ -49,6 +51,14 @@ fn write(file: &Arc<TestFile>, settings: &TableSettings, records: &[Record]) -> 
 fn open(file: &Arc<TestFile>, cache: &Arc<BlockCache>) -> Result<Arc<Table>, Error> {
     let file: Arc<dyn DiskFile> = Arc::<TestFile>::clone(file);
     Table::open(file, Path::new(PATH), ID, Arc::clone(cache)).map(Arc::new)
+}
+
+/// A table of this level that holds its filter if it may.
+fn open_holding(file: &Arc<TestFile>, cache: &Arc<BlockCache>, level: usize) -> Table {
+    let file: Arc<dyn DiskFile> = Arc::<TestFile>::clone(file);
+    let mut table = Table::open(file, Path::new(PATH), ID, Arc::clone(cache)).unwrap();
+    table.hold_filter(level);
+    table
 }
 
 fn table(settings: &TableSettings, records: &[Record]) -> (Arc<TestFile>, Arc<Table>) {
@@ -171,7 +181,7 @@ fn check(table: &Arc<Table>, records: &[Record]) {
             let from = records.partition_point(|record| {
                 record.entry.key() < key || below && record.entry.key() == key
             });
-            assert_eq!(walk(table, bound, Purpose::Scan).unwrap(), records[from..]);
+            assert_eq!(walk(table, bound, SCAN).unwrap(), records[from..]);
         }
     }
 }
@@ -180,7 +190,7 @@ fn check(table: &Arc<Table>, records: &[Record]) {
 fn read_all(file: &Arc<TestFile>, records: &[Record]) -> Result<(), Error> {
     let table = open(file, &cache())?;
     // The walk reads data and index, the gets also the filter.
-    assert_eq!(walk(&table, Bound::Unbounded, Purpose::Scan)?, records);
+    assert_eq!(walk(&table, Bound::Unbounded, SCAN)?, records);
     for record in records {
         let key = record.entry.key();
         match get(&table, key, Access::MayRead) {

@@ -176,15 +176,95 @@ fn walks_use_the_cache_but_leave_no_data_blocks_in_it() {
         (cache.used_bytes(), cache.counters().sum()),
         (0, ReadCounts::default())
     );
-    assert_eq!(reads_of(Purpose::Scan), all);
+    assert_eq!(reads_of(SCAN), all);
     assert_eq!(
         cache.counters().sum().data_blocks_fetched,
         properties.data_blocks
     );
-    assert_eq!(reads_of(Purpose::Scan), properties.data_blocks);
+    assert_eq!(reads_of(SCAN), properties.data_blocks);
     get(&table, key(0).as_bytes(), Access::MayRead).unwrap();
-    assert_eq!(reads_of(Purpose::Scan), properties.data_blocks - 1);
+    assert_eq!(reads_of(SCAN), properties.data_blocks - 1);
     assert_eq!(reads_of(Purpose::Compaction), properties.data_blocks - 1);
+}
+
+#[test]
+fn a_walk_that_keeps_data_keeps_only_its_first_blocks() {
+    let file = Arc::new(TestFile::default());
+    let properties = write(&file, &SETTINGS, &even_records(10_000));
+    let cache = cache();
+    let table = open(&file, &cache).unwrap();
+    let reads_of = |keep_data| {
+        let before = file.reads();
+        walk(&table, Bound::Unbounded, Purpose::Scan { keep_data }).unwrap();
+        file.reads() - before
+    };
+    assert!(properties.data_blocks > 40);
+    reads_of(true);
+    assert_eq!(reads_of(true), properties.data_blocks - 16);
+    assert_eq!(reads_of(false), properties.data_blocks - 16);
+}
+
+#[test]
+fn a_held_filter_answers_as_its_pages_do_and_without_the_cache() {
+    let records = even_records(40_000);
+    let file = Arc::new(TestFile::default());
+    write(&file, &SETTINGS, &records);
+    let (paged_cache, held_cache) = (cache(), cache());
+    let paged = open(&file, &paged_cache).unwrap();
+    let held = open_holding(&file, &held_cache, 0);
+    let held_bytes = held_cache.used_bytes();
+    assert!(held_bytes > 40_000, "more than a byte a key");
+    assert!(paged_cache.used_bytes() < 1000);
+    let opened = file.reads();
+    for number in 0..2_000 {
+        let absent = key(2 * number + 1);
+        let hash = KeyHash::of(absent.as_bytes());
+        let asks = |table: &Table| table.get(absent.as_bytes(), hash, Access::MayRead);
+        assert_eq!(asks(&held).unwrap(), None);
+        assert_eq!(asks(&paged).unwrap(), None);
+    }
+    let (of_held, of_paged) = (held_cache.counters().sum(), paged_cache.counters().sum());
+    assert!(of_held.filter_negatives > 1_900);
+    assert_eq!(of_held.filter_negatives, of_paged.filter_negatives);
+    assert_eq!(
+        of_held.filter_false_positives,
+        of_paged.filter_false_positives
+    );
+    let lookups = |counts: ReadCounts| counts.cache_hits + counts.cache_misses;
+    assert_eq!(
+        lookups(of_held),
+        3 * of_held.filter_false_positives,
+        "two of the index and one of the data"
+    );
+    assert_eq!(lookups(of_paged), 2_000 + lookups(of_held));
+    assert!(file.reads() > opened);
+    for record in &records[..500] {
+        let found = get(&held, record.entry.key(), Access::MayRead).unwrap();
+        assert_eq!(found.as_ref(), Some(&record.entry));
+    }
+    let blocks = held_cache.used_bytes() - held_bytes;
+    drop(held);
+    assert_eq!(held_cache.used_bytes(), blocks, "given back");
+}
+
+#[test]
+fn filters_are_held_while_they_take_a_small_part_of_the_cache() {
+    let file = Arc::new(TestFile::default());
+    write(&file, &SETTINGS, &even_records(40_000));
+    let needed = {
+        let ample = cache();
+        let _table = open_holding(&file, &ample, 0);
+        usize::try_from(ample.used_bytes()).unwrap()
+    };
+    for (level, share) in [(0, 4), (1, 8), (6, 8)] {
+        for (bytes, is_held) in [(needed * share, true), (needed * share - 1, false)] {
+            let cache = Arc::new(BlockCache::new(bytes));
+            let table = open_holding(&file, &cache, level);
+            assert_eq!(cache.used_bytes() > 0, is_held, "level {level}");
+            let found = get(&table, key(2).as_bytes(), Access::MayRead);
+            assert!(found.unwrap().is_some());
+        }
+    }
 }
 
 #[test]

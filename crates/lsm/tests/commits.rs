@@ -450,41 +450,37 @@ fn what_is_impossible_is_refused() {
 /// something newer.
 #[test]
 fn an_old_write_reads_no_disk_and_is_told_of_what_may_be_newer() {
-    let mut world = World::new();
-    let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
-    world.disk = Arc::clone(&faulty) as _;
-    let engine = world.open();
-    for (key, timestamp) in [("a", 40), ("k", 50), ("z", 60)] {
-        engine.write(put(key, timestamp, "v")).unwrap();
+    // Without a filter, what may be there is told by its bound.
+    for (rate, expected) in [(None, Some(60)), (Some(0.01), None)] {
+        let mut world = World::new();
+        let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+        world.disk = Arc::clone(&faulty) as _;
+        world.options.filter_false_positive_rate = rate;
+        let engine = world.open();
+        for (key, timestamp) in [("a", 40), ("k", 50), ("z", 60)] {
+            engine.write(put(key, timestamp, "v")).unwrap();
+        }
+        engine.close().unwrap();
+        // Opened anew: no block of the table is cached.
+        let engine = world.open();
+        let held = |key: &str, timestamp| {
+            let applied = engine.write(put(key, timestamp, "w")).unwrap();
+            applied.newest_held.map(lsm::Timestamp::as_u64)
+        };
+        faulty.arm(
+            Fault::at(0, io::ErrorKind::Other)
+                .only(|call, _| call == Call::Read)
+                .lasting(),
+        );
+        assert!(held("k", 45) >= Some(50), "what is there is told");
+        assert_eq!(held("b", 45), expected);
+        assert_eq!(held("zz", 45), None, "no table has keys so great");
+        assert_eq!(held("k", 61), None, "no table is so new");
+        assert_eq!(faulty.calls(), 0, "a write has read the disk");
+        faulty.heal();
+        assert_eq!(engine.get(b"c").unwrap(), None);
+        assert_eq!(held("c", 45), None, "what rules it out is cached now");
     }
-    engine.close().unwrap();
-    // Opened anew: nothing of the table is cached.
-    let engine = world.open();
-    let held = |key: &str, timestamp| {
-        let applied = engine.write(put(key, timestamp, "w")).unwrap();
-        applied.newest_held.map(lsm::Timestamp::as_u64)
-    };
-    faulty.arm(
-        Fault::at(0, io::ErrorKind::Other)
-            .only(|call, _| call == Call::Read)
-            .lasting(),
-    );
-    assert!(held("k", 45) >= Some(50), "what is there is told");
-    assert_eq!(
-        held("b", 45),
-        Some(60),
-        "what may be there is told by its bound"
-    );
-    assert_eq!(held("zz", 45), None, "no table has keys so great");
-    assert_eq!(held("k", 61), None, "no table is so new");
-    assert_eq!(faulty.calls(), 0, "a write has read the disk");
-    faulty.heal();
-    assert_eq!(engine.get(b"c").unwrap(), None);
-    assert_eq!(
-        held("c", 45),
-        None,
-        "the filter is cached now, and rules it out"
-    );
 }
 
 /// Else the end of a segment would hold the writers up for all of it.

@@ -20,9 +20,10 @@
 
 use super::Inner;
 use super::backpressure::Stall;
-use super::outbox::{Applied, Deliveries, Outbox, OutcomeCell};
+use super::outbox::{Applied, Deliveries, Outbox};
 use super::queue::{GROUP_BYTES_MAX, Group};
 use super::state::State;
+use super::writers::{OutcomeCell, Turn};
 use crate::entry::{Entry, Record};
 use crate::error::Error;
 use crate::executor::Lane;
@@ -94,25 +95,41 @@ enum Progress {
 }
 
 impl Inner {
-    /// Writes on the caller's thread, as the leader of a group or by another's lead.
+    /// Writes on the caller's thread, as the leader of a group or in another's.
+    /// One writer leads at a time, as in LevelDB: those who come meanwhile sleep
+    /// until they are told of their end, or that the lead is theirs.
     pub(super) fn write(self: &Arc<Self>, entry: Entry) -> Result<Applied, Error> {
         let _tenure = self.tenure.hold()?;
         let cell = Arc::new(OutcomeCell::default());
         let outbox: Arc<dyn Outbox> = Arc::clone(&cell) as _;
-        self.enqueue(&mut lock(&self.queue), entry, &outbox, 0)?;
-        loop {
+        {
+            let mut queue = lock(&self.queue);
+            self.enqueue(&mut queue, entry, &outbox, 0)?;
+            queue.writers.join(&cell);
+        }
+        match cell.wait() {
+            Turn::Ended(result) => result,
+            Turn::Leads => self.lead(&cell),
+        }
+    }
+
+    /// Commits groups until the leader's own write has ended.
+    fn lead(self: &Arc<Self>, cell: &OutcomeCell) -> Result<Applied, Error> {
+        let ended = loop {
             if let Some(result) = cell.take() {
-                return result;
+                break Some(result);
             }
             let progress = self.commit_group(&mut lock(&self.committer));
             match progress {
                 Progress::Committed(_) => {}
                 Progress::Stalled(stall) => self.relieve_or_refuse(stall),
-                // Another leader has taken the write, and delivers it before
+                // The commit job has taken the write, and delivers it before
                 // it lets go of the commit lock or soon after.
-                Progress::Idle => return cell.wait(),
+                Progress::Idle => break None,
             }
-        }
+        };
+        lock(&self.queue).writers.pass_lead();
+        ended.unwrap_or_else(|| cell.wait_for_end())
     }
 
     pub(super) fn spawn_commits(self: &Arc<Self>, delay: Duration) {

@@ -29,6 +29,7 @@ mod space;
 mod state;
 mod statistics;
 mod tenure;
+mod writers;
 
 pub use outbox::{Applied, Outbox, Outcome};
 pub use recovery::RecoveryReport;

@@ -1,9 +1,8 @@
 //! The ends of writes, and how they get back to the writers.
 
 use crate::error::Error;
-use crate::sync::lock;
 use crate::timestamp::Timestamp;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// What a write found when it was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,96 +80,5 @@ impl Deliveries {
         for (outbox, outcomes) in self.outboxes {
             outbox.deliver(outcomes);
         }
-    }
-}
-
-/// The outbox of one blocking write.
-///
-/// A writer that leads its own group finds the outcome when it looks, and never
-/// waits: such a delivery must not cost the system call of a wake.
-#[derive(Default)]
-pub(super) struct OutcomeCell {
-    state: Mutex<CellState>,
-    arrived: Condvar,
-}
-
-#[derive(Default)]
-enum CellState {
-    /// No outcome, and nobody waits for one.
-    #[default]
-    Empty,
-    /// The writer waits.
-    Awaited,
-    /// The outcome has come.
-    Arrived(Result<Applied, Error>),
-}
-
-impl OutcomeCell {
-    /// The outcome, if it has come.
-    pub(super) fn take(&self) -> Option<Result<Applied, Error>> {
-        match std::mem::take(&mut *lock(&self.state)) {
-            CellState::Arrived(result) => Some(result),
-            CellState::Empty | CellState::Awaited => None,
-        }
-    }
-
-    /// Waits for the outcome.
-    pub(super) fn wait(&self) -> Result<Applied, Error> {
-        let mut state = lock(&self.state);
-        loop {
-            if let CellState::Arrived(result) = std::mem::replace(&mut *state, CellState::Awaited) {
-                return result;
-            }
-            state = self
-                .arrived
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
-impl Outbox for OutcomeCell {
-    fn deliver(&self, outcomes: Vec<Outcome>) {
-        if let Some(outcome) = outcomes.into_iter().next() {
-            let arrived = CellState::Arrived(outcome.result);
-            let before = std::mem::replace(&mut *lock(&self.state), arrived);
-            if let CellState::Awaited = before {
-                self.arrived.notify_one();
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn deliver(cell: &OutcomeCell) {
-        let result = Ok(Applied { newest_held: None });
-        cell.deliver(vec![Outcome { ticket: 0, result }]);
-    }
-
-    #[test]
-    fn an_outcome_that_has_come_is_taken_once_and_without_waiting() {
-        let cell = OutcomeCell::default();
-        assert!(cell.take().is_none());
-        deliver(&cell);
-        assert!(cell.take().is_some());
-        assert!(cell.take().is_none());
-        deliver(&cell);
-        assert!(cell.wait().is_ok());
-    }
-
-    #[test]
-    fn a_writer_that_waits_is_woken() {
-        let cell = OutcomeCell::default();
-        std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| cell.wait());
-            while !matches!(*lock(&cell.state), CellState::Awaited) {
-                std::thread::yield_now();
-            }
-            deliver(&cell);
-            assert!(waiter.join().unwrap().is_ok());
-        });
     }
 }

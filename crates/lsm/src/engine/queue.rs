@@ -2,6 +2,7 @@
 
 use super::Inner;
 use super::outbox::{Deliveries, Outbox, Outcome};
+use super::writers::Writers;
 use crate::entry::{Entry, KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX};
 use crate::error::Error;
 use crate::memtable::memory_bytes;
@@ -51,6 +52,8 @@ pub(super) struct Queue {
     /// Whether somebody is committing or will: a commit job that is on its way
     /// or will be woken when a stall ends, or a writer in place.
     pub(super) scheduled: bool,
+    /// Those who block for their writes.
+    pub(super) writers: Writers,
     /// What the commit job waits for while a group gathers.
     gathering: Option<Gathering>,
     /// How many groups have gathered so far.

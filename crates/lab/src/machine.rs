@@ -4,6 +4,8 @@ use crate::Effort;
 use crate::context::Context;
 use load::outcome::Machine;
 use load::report::units;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -27,7 +29,52 @@ pub(crate) fn lines(context: &Context<'_>) -> Vec<String> {
     }
     lines.extend(version(context.program()));
     lines.push(unrest(context.effort()));
+    lines.extend(echo(context.effort()).map(|echo| {
+        format!(
+            "a byte that goes to another thread over TCP and back takes {} at the median: so much \
+             of each answer over one connection is the machine's, and {} the most that one can ask",
+            units::latency(echo.as_secs_f64() * 1e3),
+            units::rate(1.0 / echo.as_secs_f64().max(f64::MIN_POSITIVE)),
+        )
+    }));
     lines
+}
+
+/// How long a byte takes to another thread and back over the loopback, at the
+/// median: an answer of a server that does nothing.
+fn echo(effort: Effort) -> Option<Duration> {
+    let rounds = effort.pick(20, 5_000, 5_000);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok()?;
+    let address = listener.local_addr().ok()?;
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        let mut byte = [0];
+        // Until the other side hangs up.
+        while stream.read_exact(&mut byte).is_ok() {
+            stream.write_all(&byte)?;
+        }
+        std::io::Result::Ok(())
+    });
+    let ask = || {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        let mut took = Vec::with_capacity(rounds);
+        for _ in 0..rounds {
+            let begun = Instant::now();
+            stream.write_all(&[0])?;
+            stream.read_exact(&mut [0])?;
+            took.push(begun.elapsed());
+        }
+        std::io::Result::Ok(took)
+    };
+    let asked = ask();
+    if asked.is_ok() {
+        server.join().ok()?.ok()?;
+    }
+    let mut took = asked.ok()?;
+    took.sort_unstable();
+    took.get(took.len() / 2).copied()
 }
 
 /// How late a thread wakes that has slept for a millisecond, while the machine
@@ -96,6 +143,12 @@ fn version(program: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_echo_takes_some_time() {
+        let took = echo(Effort::Glance).unwrap();
+        assert!(took > Duration::ZERO);
+    }
 
     #[test]
     fn the_nearest_and_latest_mount_counts() {

@@ -4,9 +4,9 @@
 //! of a lane at a time, delayed ones aside, so the queues need no bound of
 //! their own.
 //!
-//! A job that panics ends the process: the lane would be dead, every writer
-//! would wait for it in vain, and what is in memory could not be trusted. The
-//! log restores all that was acknowledged.
+//! A job that panics ends the process, as does a runtime that commits a write
+//! in the lane's stead: every writer would wait for it in vain, and what is in
+//! memory could not be trusted. The log restores all that was acknowledged.
 
 use lsm::{Clock, Executor, Job, Lane};
 use std::cmp::Reverse;
@@ -158,6 +158,14 @@ impl Executor for ThreadExecutor {
     }
 }
 
+/// Does work of the store, and ends the process if that panics.
+pub(crate) fn or_abort(work: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        tracing::error!("the store panicked: ending the process");
+        std::process::abort();
+    }
+}
+
 impl Drop for ThreadExecutor {
     fn drop(&mut self) {
         self.stop();
@@ -187,10 +195,7 @@ impl LaneQueue {
 
     fn run(&self) {
         while let Some(job) = self.take() {
-            if catch_unwind(AssertUnwindSafe(job)).is_err() {
-                tracing::error!("a job of the store panicked: ending the process");
-                std::process::abort();
-            }
+            or_abort(job);
         }
     }
 

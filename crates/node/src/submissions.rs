@@ -6,6 +6,7 @@
 //! runs after all that were woken before it. The group commits are larger for
 //! it, and a single write loses no time.
 
+use crate::executor::or_abort;
 use crate::stamping::Stamp;
 use crate::waits;
 use lsm::{Engine, Entry, Outbox};
@@ -70,7 +71,8 @@ impl Submissions {
                 stamps.extend(submission.stamp);
                 (submission.entry, submission.ticket)
             });
-            self.engine.submit_batch(batch, &self.outbox);
+            // The runtime would outlive a panic of its task, and the store would not.
+            or_abort(|| self.engine.submit_batch(batch, &self.outbox));
             // Not before: until now nobody else knew of these writes.
             Stamp::end_all(stamps.drain(..));
         }

@@ -7,6 +7,7 @@ use crate::page::{Page, Table, text};
 use crate::profile::{self, Kind, Profile};
 use crate::tell::{self, Beside, Better};
 use crate::{Error, Experiment};
+use load::outcome::Machine;
 use load::plan::{Operation, Plan, Rate, Size};
 use load::report::plot::{Axis, Lines, Series, Style};
 use load::report::units::{self, Unit};
@@ -29,6 +30,11 @@ const QUEUES: [&str; 6] = ["0", "32", "64", "128", "256", "512"];
 const IN_FLIGHT: &str = "16";
 /// Threads for reads that go to the disk.
 const READ_THREADS: [&str; 5] = ["1", "2", "8", "32", "64"];
+
+/// The study's machine had eight cores or more and at most 64 threads: so many a core.
+const STUDY_THREADS_A_CORE: usize = 8;
+/// The study's shortest queue.
+const STUDY_QUEUE_LEAST: usize = 32;
 
 /// What was asked of the nodes, as a share of the breaking point of the default.
 const SHARE: f64 = 0.7;
@@ -92,7 +98,14 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
         queues.push(row(context, &plan, size, &options)?);
     }
     let reads = reads(context, &sizes(&READ_THREADS))?;
-    describe(page, &threads, &queues, &reads, &profile);
+    describe(
+        page,
+        &threads,
+        &queues,
+        &reads,
+        &profile,
+        Machine::this().cores,
+    );
     Ok(())
 }
 
@@ -162,6 +175,7 @@ fn describe(
     queues: &[Row],
     reads: &[Row],
     profile: &Measured<Profile>,
+    cores: usize,
 ) {
     page.section("Threads that serve connections");
     rows(page, "threads", threads);
@@ -198,17 +212,17 @@ fn describe(
     );
 
     page.section("What it shows");
-    page.list(findings(threads, queues, reads));
+    page.list(findings(threads, queues, reads, cores));
     let rows = [
         (
-            "the pool of workers",
-            threads,
+            "number of workers, up to 8 a core",
+            threads_like_study(threads, cores),
             STUDY_POOL_WORST_MS,
             STUDY_POOL_BEST_MS,
         ),
         (
-            "the queue",
-            queues,
+            "queue of 32 to 512 places",
+            queues_like_study(queues),
             STUDY_QUEUE_WORST_MS,
             STUDY_QUEUE_BEST_MS,
         ),
@@ -216,7 +230,7 @@ fn describe(
     let rows = rows.map(|(what, list, worst, best)| {
         let (our_worst, our_best) = (extreme(list, f64::max), extreme(list, f64::min));
         Beside {
-            what: format!("p99 with the worst size of {what}, over the best"),
+            what: format!("p99 with the worst {what}, over the best"),
             study: format!("{} / {}", units::latency(worst), units::latency(best)),
             study_ratio: worst / best,
             ours: format!("{} / {}", text::latency(our_worst), text::latency(our_best)),
@@ -231,6 +245,10 @@ fn describe(
 }
 
 impl Row {
+    fn number(&self) -> usize {
+        self.size.parse().unwrap_or(0)
+    }
+
     fn p99_ms(&self) -> Option<f64> {
         self.load.as_ref().ok()?.latency_ms(99.0)
     }
@@ -270,23 +288,34 @@ fn rows(page: &mut Page, first: &str, list: &[Row]) {
     tell::troubles(page, named);
 }
 
+/// The rows with as many threads a core as the study's.
+fn threads_like_study(threads: &[Row], cores: usize) -> &[Row] {
+    let most = cores * STUDY_THREADS_A_CORE;
+    &threads[..threads.partition_point(|row| row.number() <= most)]
+}
+
+/// The rows with as many places as the study's.
+fn queues_like_study(queues: &[Row]) -> &[Row] {
+    &queues[queues.partition_point(|row| row.number() < STUDY_QUEUE_LEAST)..]
+}
+
 /// The greatest or the least p99 of a list.
 fn extreme(list: &[Row], of: fn(f64, f64) -> f64) -> Option<f64> {
     list.iter().filter_map(Row::p99_ms).reduce(of)
 }
 
-fn findings(threads: &[Row], queues: &[Row], reads: &[Row]) -> Vec<String> {
+fn findings(threads: &[Row], queues: &[Row], reads: &[Row], cores: usize) -> Vec<String> {
     let mut found = Vec::new();
     for (what, list, why) in [
         (
-            "threads that serve connections",
-            threads,
+            "threads that serve connections, up to eight a core,",
+            threads_like_study(threads, cores),
             "A thread serves its own connections and hands nothing over, so more threads than \
              cores only take turns.",
         ),
         (
-            "places in the queue",
-            queues,
+            "places in the queue, from 32 on,",
+            queues_like_study(queues),
             "A request that finds no place is answered 503 at once; one that does waits for no \
              thread to wake, so a queue is only as long as the work before it.",
         ),
@@ -308,6 +337,20 @@ fn findings(threads: &[Row], queues: &[Row], reads: &[Row]) -> Vec<String> {
                 }
             ));
         }
+    }
+    if let Some(most) = threads.last()
+        && most.number()
+            > threads_like_study(threads, cores)
+                .last()
+                .map_or(0, Row::number)
+        && let Some(times) = tell::ratio(most.p99_ms(), extreme(threads, f64::min))
+    {
+        found.push(format!(
+            "{} threads have {} times the p99 of the best: with a connection each, nearly every \
+             request costs a wake and a change of threads.",
+            most.size,
+            text::ratio(times),
+        ));
     }
     let refused: u64 = queues.iter().map(Row::refused).sum();
     found.push(match refused {
@@ -355,26 +398,29 @@ mod tests {
     #[test]
     fn sizes_that_do_not_matter_are_told_from_those_that_collapse() {
         let alike = rows(&[("1", 1_000, 2.0), ("64", 990, 3.0)]);
-        let mut collapsed = rows(&[("0", 300, 90.0), ("64", 1_000, 3.0)]);
+        let mut collapsed = rows(&[("0", 200, 95.0), ("32", 300, 90.0), ("64", 1_000, 3.0)]);
         if let Ok(load) = &mut collapsed[0].load {
-            load.run.failed.insert("503".to_owned(), 700);
+            load.run.failed.insert("503".to_owned(), 800);
         }
         let reads = rows(&[("1", 100, 9.0), ("8", 400, 2.0)]);
         holds(
-            &told(|page| describe(page, &alike, &collapsed, &reads, &no_profile())),
+            &told(|page| describe(page, &alike, &collapsed, &reads, &no_profile(), 8)),
             &[
-                "threads that serve connections the worst has 1.50 times the p99 of the best, and \
+                "threads that serve connections, up to eight a core, the worst has 1.50 times the p99 of the best, and \
                  achieves at least 99% of what the best does. A thread serves",
-                "places in the queue the worst has 30.0 times the p99 of the best, and achieves at \
+                "places in the queue, from 32 on, the worst has 30.0 times the p99 of the best, and achieves at \
                  least 30% of what the best does. So the number matters.",
-                "700 requests were refused, most of them with 0 places.",
+                "800 requests were refused, most of them with 0 places.",
                 "8 threads for reads from the disk get 4.00 times as much read as 1.",
                 "90.0 ms / 3.00 ms",
             ],
         );
         holds(
-            &told(|page| describe(page, &alike, &alike, &[], &no_profile())),
-            &["nothing was refused"],
+            &told(|page| describe(page, &alike, &alike, &[], &no_profile(), 1)),
+            &[
+                "64 threads have 1.50 times the p99 of the best",
+                "nothing was refused",
+            ],
         );
     }
 }

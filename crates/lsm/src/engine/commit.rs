@@ -119,12 +119,12 @@ impl Inner {
             if let Some(result) = cell.take() {
                 break Some(result);
             }
-            let progress = self.commit_group(&mut lock(&self.committer));
+            let progress = self.commit_group(&mut lock(&self.committer), GROUP_BYTES_MAX);
             match progress {
                 Progress::Committed(_) => {}
                 Progress::Stalled(stall) => self.relieve_or_refuse(stall),
-                // The commit job has taken the write, and delivers it before
-                // it lets go of the commit lock or soon after.
+                // Somebody else has taken the write, and delivers it before he
+                // lets go of the commit lock or soon after.
                 Progress::Idle => break None,
             }
         };
@@ -169,7 +169,7 @@ impl Inner {
                 return;
             }
             paid = false;
-            let progress = self.commit_group(&mut lock(&self.committer));
+            let progress = self.commit_group(&mut lock(&self.committer), GROUP_BYTES_MAX);
             match progress {
                 Progress::Committed(writes) => {
                     // Where writers are slowed, a group gathers anyway.
@@ -205,40 +205,41 @@ impl Inner {
             return false;
         };
         for _ in 0..IN_PLACE_GROUPS_MAX {
-            {
+            let bytes = {
                 let mut queue = lock(&self.queue);
                 if queue.is_empty() {
                     queue.scheduled = false;
                     return true;
                 }
-                if queue.bytes() > IN_PLACE_BYTES_MAX {
-                    return false;
-                }
-            }
+                queue.bytes()
+            };
             // Whoever has it may be about to sync.
             let Some(mut committer) = try_lock(&self.committer) else {
                 return false;
             };
-            if !self.is_commit_brief(&committer) {
+            if bytes > IN_PLACE_BYTES_MAX || !self.is_commit_brief(&committer, bytes) {
                 return false;
             }
-            self.commit_group(&mut committer);
+            self.commit_group(&mut committer, IN_PLACE_BYTES_MAX);
         }
         false
     }
 
-    /// Whether a small group would be committed by a write to the system's
-    /// memory and nothing else.
-    fn is_commit_brief(&self, committer: &Committer) -> bool {
-        // A write beside the log's sync may wait for it in the file system.
+    /// Whether a group that takes so many bytes of memory would be committed by
+    /// a write to the system's memory and nothing else.
+    fn is_commit_brief(&self, committer: &Committer, bytes: usize) -> bool {
+        // A write beside the log's sync may wait for it in the file system. What
+        // the entries take in memory is more than they do in the log.
         !committer.is_syncing_aside
+            && committer.log.has_room(bytes)
             && !self.is_memtable_full(committer, &self.state.load())
             && !self.space.is_full()
             && self.slowdown() < SLOWDOWN_MIN
     }
 
-    /// Commits the writes that wait now, as one group.
-    fn commit_group(self: &Arc<Self>, committer: &mut Committer) -> Progress {
+    /// Commits the writes that wait now, or those of them that fit so many
+    /// bytes of memory, as one group.
+    fn commit_group(self: &Arc<Self>, committer: &mut Committer, bytes_max: usize) -> Progress {
         if lock(&self.queue).is_empty() {
             return Progress::Idle;
         }
@@ -250,7 +251,7 @@ impl Inner {
             self.counters.stalls.fetch_add(1, Relaxed);
             return Progress::Stalled(stall);
         }
-        let mut group = self.take_group();
+        let mut group = self.take_group(bytes_max);
         let writes = group.len();
         let logged = prepared.and_then(|_| self.log_group(committer, &mut group));
         match logged {
@@ -351,7 +352,7 @@ impl Inner {
     pub(super) fn drain(self: &Arc<Self>) {
         lock(&self.queue).closed = true;
         loop {
-            let progress = self.commit_group(&mut lock(&self.committer));
+            let progress = self.commit_group(&mut lock(&self.committer), GROUP_BYTES_MAX);
             match progress {
                 Progress::Idle => return,
                 Progress::Committed(_) => {}

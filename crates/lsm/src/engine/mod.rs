@@ -1,6 +1,7 @@
 //! The engine: what ties memtables, log, tables and compaction together.
 //!
-//! - `queue`, `commit`, `outbox`: the life of a write; `segments`: upkeep of the log;
+//! - `queue`, `commit`, `outbox`: the life of a write; `writers`: those who block
+//!   for theirs; `segments`: upkeep of the log;
 //! - `backpressure`: how writers are slowed when flush or compaction is behind;
 //! - `state`: what readers see, one immutable value;
 //! - `flush`, `compact`: the jobs that move records down, and how the set of

@@ -32,8 +32,8 @@ pub struct Outcome {
 /// own, so that a group commit wakes each of them once.
 pub trait Outbox: Send + Sync {
     /// Takes the outcomes of this outbox's writes in one group commit. Called
-    /// on the commit lane or on the thread of whoever submits, before that
-    /// returns; must not block, nor submit itself.
+    /// by whoever commits: the commit lane, a thread that submits, before that
+    /// returns, or one that closes the store. Must not block, nor submit itself.
     fn deliver(&self, outcomes: Vec<Outcome>);
 }
 

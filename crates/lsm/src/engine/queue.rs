@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-/// The most memory that the entries of one group take, unless it is one entry.
+/// The most memory that the entries of any group take, unless it is one entry.
 /// It bounds how long the writes of the next group wait.
 pub(super) const GROUP_BYTES_MAX: usize = 4 << 20;
 
@@ -199,9 +199,10 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes the next group. Until [`Inner::end_group`] it counts as under way.
-    pub(super) fn take_group(&self) -> Group {
-        let bytes_max = GROUP_BYTES_MAX.min(self.options.memtable_bytes / 2);
+    /// Takes the next group, of at most so many bytes of memory unless it is one
+    /// entry. Until [`Inner::end_group`] it counts as under way.
+    pub(super) fn take_group(&self, bytes_max: usize) -> Group {
+        let bytes_max = bytes_max.min(self.options.memtable_bytes / 2);
         let mut queue = lock(&self.queue);
         let mut bytes = 0;
         let mut count = 0;

@@ -250,7 +250,8 @@ impl Table {
         let fetch = match purpose {
             Purpose::Scan { keep_data } => Fetch {
                 access: Access::MayRead,
-                keep: keep_data || role != Role::Data,
+                // A long block would push out as much as a long scan.
+                keep: role != Role::Data || keep_data && (handle.bytes as usize) < LONG_FRAME_BYTES,
                 takes_turns: true,
                 counts: Some(self.cache.counters().stripe(self.id.0)),
             },

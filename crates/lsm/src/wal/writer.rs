@@ -269,6 +269,13 @@ impl LogWriter {
         }
     }
 
+    /// Whether a group with records of so many bytes can be appended without
+    /// more space being allocated.
+    pub(crate) fn has_room(&self, record_bytes: usize) -> bool {
+        let room = self.allocated.saturating_sub(self.position);
+        room >= (GROUP_HEADER_BYTES + record_bytes) as u64
+    }
+
     /// The number of the segment.
     pub(crate) fn segment(&self) -> u64 {
         self.segment

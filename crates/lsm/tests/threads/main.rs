@@ -19,8 +19,8 @@ use lanes::Lanes;
 use ledger::{Floor, Ledger, MARCHERS, SCATTERED_KEYS, SCATTERERS};
 use lsm::disk::{MemoryDisk, Unsynced};
 use lsm::{
-    Applied, Disk, Engine, Entry, Environment, Error, Lookup, Options, Outbox, Outcome, RealDisk,
-    Scan, SeededRandom, SystemClock, Timestamp,
+    Applied, Disk, Durability, Engine, Entry, Environment, Error, Lookup, Options, Outbox, Outcome,
+    RealDisk, Scan, SeededRandom, SystemClock, Timestamp,
 };
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -65,8 +65,9 @@ impl Drop for Stops<'_> {
 }
 
 /// A store so small that flush and compaction never rest.
-fn options() -> Options {
+fn options(durability: Durability) -> Options {
     Options {
+        durability,
         memtable_bytes: 8 << 10,
         cache_bytes: 256 << 10,
         block_bytes: 512,
@@ -76,7 +77,13 @@ fn options() -> Options {
     }
 }
 
-fn open(disk: &Arc<dyn Disk>, folder: &Path, lanes: &Arc<Lanes>, ledger: &Arc<Ledger>) -> Engine {
+fn open(
+    disk: &Arc<dyn Disk>,
+    folder: &Path,
+    lanes: &Arc<Lanes>,
+    ledger: &Arc<Ledger>,
+    durability: Durability,
+) -> Engine {
     let ledger = Arc::clone(ledger);
     let environment = Environment {
         folder: folder.to_owned(),
@@ -86,14 +93,14 @@ fn open(disk: &Arc<dyn Disk>, folder: &Path, lanes: &Arc<Lanes>, ledger: &Arc<Le
         executor: Arc::clone(lanes) as _,
         drop_bound: Arc::new(move || ledger.drop_bound()),
     };
-    Engine::open(environment, options()).unwrap().0
+    Engine::open(environment, options(durability)).unwrap().0
 }
 
 /// Opens a store that nothing else runs on, and checks all it holds.
 fn check_reopened(disk: &Arc<dyn Disk>, folder: &Path, ledger: &Arc<Ledger>, floor: &Floor) {
     let ceiling = ledger.ceiling();
     let idle = Arc::new(Lanes::default());
-    let engine = open(disk, folder, &idle, ledger);
+    let engine = open(disk, folder, &idle, ledger, Durability::Sync);
     let all = read_out(engine.scan(b"", None), || 1_000);
     ledger.check_all(&all, floor, &ceiling);
     for entry in &all {
@@ -171,10 +178,11 @@ impl Run {
         folder: &Path,
         lanes: &Arc<Lanes>,
         ledger: &Arc<Ledger>,
+        durability: Durability,
         batches: usize,
     ) -> Self {
         Self {
-            engine: open(disk, folder, lanes, ledger),
+            engine: open(disk, folder, lanes, ledger, durability),
             ledger: Arc::clone(ledger),
             batches,
             written: AtomicBool::new(false),
@@ -308,13 +316,19 @@ impl Run {
     }
 }
 
-/// Two runs on the same store: the first closes it, the second just lets go of
-/// it, as a process that dies does. All of it must be there again.
-fn run_twice(disk: &Arc<dyn Disk>, folder: &Path, batches: usize) {
+/// Runs on the same store, by the commit job and in place: the first two close
+/// it, the others just let go of it, as a process that dies does. All of it must
+/// be there again.
+fn run_again_and_again(disk: &Arc<dyn Disk>, folder: &Path, batches: usize) {
     let ledger = Arc::new(Ledger::new());
-    for closes in [true, false] {
+    for (closes, durability) in [
+        (true, Durability::Sync),
+        (true, Durability::Os),
+        (false, Durability::Sync),
+        (false, Durability::Os),
+    ] {
         let lanes = Arc::new(Lanes::default());
-        let run = Run::new(disk, folder, &lanes, &ledger, batches);
+        let run = Run::new(disk, folder, &lanes, &ledger, durability, batches);
         run.run(&lanes, closes, |_| {});
         let statistics = run.engine.statistics();
         assert!(
@@ -333,7 +347,7 @@ fn run_twice(disk: &Arc<dyn Disk>, folder: &Path, batches: usize) {
 fn reads_and_scans_keep_up_with_what_is_acknowledged() {
     guarded(|| {
         let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
-        run_twice(&disk, Path::new("/store"), 120);
+        run_again_and_again(&disk, Path::new("/store"), 80);
     });
 }
 
@@ -342,7 +356,7 @@ fn the_machines_disk_is_no_other() {
     guarded(|| {
         let folder = tempfile::tempdir().unwrap();
         let disk: Arc<dyn Disk> = Arc::new(RealDisk::default());
-        run_twice(&disk, folder.path(), 40);
+        run_again_and_again(&disk, folder.path(), 30);
     });
 }
 
@@ -354,7 +368,7 @@ fn what_is_acknowledged_survives_a_power_cut_at_any_moment() {
         let folder = Path::new("/store");
         let ledger = Arc::new(Ledger::new());
         let lanes = Arc::new(Lanes::default());
-        let run = Run::new(&disk, folder, &lanes, &ledger, 120);
+        let run = Run::new(&disk, folder, &lanes, &ledger, Durability::Sync, 120);
         run.run(&lanes, true, |run| {
             let mut random = fastrand::Rng::with_seed(3);
             while !run.written.load(SeqCst) {

@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::measure::{self, Load, Measured};
 use crate::nodes::{Cluster, Layout};
 use crate::page::{Page, Table, text};
+use crate::profile::{self, Kind, Profile};
 use crate::tell;
 use crate::{Error, Experiment};
 use load::plan::{Operation, Plan, Size};
@@ -45,7 +46,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
          values in random order and left until its compactions are done; then `GET` and `PUT` of \
          keys chosen uniformly, in a closed loop over 64 connections. The larger numbers do not fit into \
          the cache of the node. What it reads again lies in the system's page cache, as far as \
-         the machine has memory.",
+         the machine has memory. The profile is of `GET` with the most keys, in a run of its own.",
     ],
     run,
 };
@@ -68,6 +69,9 @@ struct Stored {
     space_amplification: Option<f64>,
     resident_bytes: u64,
     loads: Loads,
+    /// Of `GET`, by CPU time.
+    #[serde(skip)]
+    profile: Option<Measured<Profile>>,
 }
 
 /// The operations, in the order in which tables and plots have them.
@@ -119,7 +123,8 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
     );
     let mut stored = Vec::new();
     for keys in numbers {
-        stored.push(with_keys(context, *keys)?);
+        let profiled = Some(keys) == numbers.last();
+        stored.push(with_keys(context, *keys, profiled)?);
     }
     describe(page, &sized, &stored);
     Ok(())
@@ -149,7 +154,7 @@ fn with_values(context: &Context<'_>, value_bytes: usize) -> Result<Sized, Error
     })
 }
 
-fn with_keys(context: &Context<'_>, keys: u64) -> Result<Stored, Error> {
+fn with_keys(context: &Context<'_>, keys: u64, profiled: bool) -> Result<Stored, Error> {
     let cluster = Cluster::start(
         context,
         Layout {
@@ -171,6 +176,10 @@ fn with_keys(context: &Context<'_>, keys: u64) -> Result<Stored, Error> {
     let metrics = node.metrics()?;
     let table_bytes = metrics.sum("kvorum_store_level_bytes", "");
     let loads = Loads::measure(context, &cluster, &plan)?;
+    let profile = match profiled {
+        true => Some(profile::under_load(context, node, &plan, Kind::Cpu)?),
+        false => None,
+    };
     Ok(Stored {
         keys,
         fill_seconds: filled.measured_seconds,
@@ -180,6 +189,7 @@ fn with_keys(context: &Context<'_>, keys: u64) -> Result<Stored, Error> {
             .then(|| metrics.sum("kvorum_store_space_amplification", "")),
         resident_bytes: node.usage().resident_bytes,
         loads,
+        profile,
     })
 }
 
@@ -307,6 +317,15 @@ fn describe(page: &mut Page, sized: &[Sized], stored: &[Stored]) {
         lines.draw(),
     );
 
+    let profiled = stored
+        .iter()
+        .filter_map(|row| Some((row.keys, row.profile.as_ref()?)));
+    for (keys, profile) in profiled {
+        page.section("Where it goes");
+        let title = format!("GET, {} keys: {}", units::count(keys), Kind::Cpu.title());
+        tell::profile(page, "get-cpu", &title, profile);
+    }
+
     page.section("What it shows");
     page.list(findings(sized, stored));
     page.paragraph("The studies have no figures of this kind.");
@@ -409,7 +428,13 @@ mod tests {
             space_amplification: Some(1.1),
             resident_bytes: 64 << 20,
             loads: loads(cpu_us),
+            profile: None,
         });
+        stored[1].profile = Some(Profile::parse(
+            Kind::Cpu,
+            1.0,
+            "read;lz4_flex::block 3\nread;x 1",
+        ));
         stored[0].loads.get = Err("no answer".to_owned());
         let page = told(|page| describe(page, &sized, &stored));
         holds(
@@ -420,6 +445,8 @@ mod tests {
                 "- GET, 1,000: no answer",
                 "64.0 MiB of memory resident",
                 "| 10,000 ",
+                "### GET, 10,000 keys: CPU time",
+                "| compression |   75% |",
             ],
         );
         assert!(!page.contains("times the keys a GET"), "{page}");

@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::measure::{self, Measured};
 use crate::nodes::{Cluster, Layout, Node};
 use crate::page::{Page, Table, text};
+use crate::profile::{self, Kind, Profile};
 use crate::{Error, Experiment, tell};
 use load::Run;
 use load::outcome::Second;
@@ -33,6 +34,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "One after another, evenly over the run: the third node is killed with SIGKILL and \
          started again, then frozen with SIGSTOP and let go on with SIGCONT. After the load it is \
          measured how long it takes until the other two have handed over all that it missed.",
+        "The profile is that of the first node, by time waited, under the same load while the third \
+         node is frozen, in a run of its own after all that.",
     ],
     run,
 };
@@ -80,6 +83,9 @@ struct Outcome {
     hints: u64,
     /// Seconds from then until all were handed over; none if they never were.
     heal_seconds: Option<f64>,
+    /// What the first node waits for while the third is frozen.
+    #[serde(skip)]
+    frozen: Measured<Profile>,
 }
 
 fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
@@ -130,12 +136,16 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
         Err(Error::InVain(_)) => None,
         Err(error) => return Err(error),
     };
+    cluster.nodes[2].freeze();
+    let frozen = profile::under_load(context, &cluster.nodes[0], &plan, Kind::Lock)?;
+    cluster.nodes[2].thaw();
     describe(
         page,
         &Outcome {
             run,
             hints,
             heal_seconds,
+            frozen,
         },
     );
     Ok(())
@@ -252,6 +262,10 @@ fn describe(page: &mut Page, outcome: &Outcome) {
     page.figure("latency", "Latency over time", plot::timeline(&[run]));
     page.figure("throughput", "Requests over time", plot::throughput(&[run]));
 
+    page.section("Where it waits");
+    let title = format!("The third node frozen: {}", Kind::Lock.title());
+    tell::profile(page, "frozen-lock", &title, &outcome.frozen);
+
     page.section("What it shows");
     page.list(findings(outcome, run));
     page.paragraph("The studies have no figures of this kind.");
@@ -318,6 +332,7 @@ mod tests {
             run: Ok(run),
             hints: 0,
             heal_seconds: Some(0.0),
+            frozen: Profile::parse(Kind::Lock, 1.0, "queue;peers;answer 2000000000"),
         }
     }
 
@@ -344,6 +359,8 @@ mod tests {
                 "frozen: no requests failed; in the first second the slowest took 800 ms, after \
                  it p99 is 1.00 times",
                 "had been given all that it missed",
+                "### The third node frozen: time waited",
+                "| queue, peers, answer |              2.00 |",
             ],
         );
         outcome.hints = 9;

@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::measure::{self, Load, Measured};
 use crate::nodes::{Cluster, Layout};
 use crate::page::{Page, Table, text};
+use crate::profile::{self, Kind, Profile};
 use crate::tell::{self, Beside, Better};
 use crate::{Error, Experiment};
 use load::plan::{Operation, Plan};
@@ -17,6 +18,8 @@ const MULTIPLES: [f64; 7] = [0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0];
 const CONNECTIONS: [usize; 2] = [64, 4096];
 /// From this multiple on a node is overloaded.
 const OVERLOADED: f64 = 1.5;
+/// At this multiple a node is profiled.
+const PROFILED: f64 = 3.0;
 
 /// The least share of its best that a node should do under overload.
 const KEPT_MIN: f64 = 0.8;
@@ -43,6 +46,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
          is that of the generator's own queue; beside it stands the mean that the nodes measured \
          themselves, from the head of a request to the head of its answer, refusals included. \
          The generator is on the same cores, and takes more of them the more it asks.",
+        "The profile is that of a node asked for three times the best, over the most connections, \
+         in a run of its own.",
     ],
     run,
 };
@@ -56,6 +61,9 @@ struct Setup {
     /// asked are multiples of it.
     best: f64,
     rows: Vec<Row>,
+    /// Of the first node's CPU time while overloaded.
+    #[serde(skip)]
+    profile: Measured<Profile>,
 }
 
 /// A rate that was asked.
@@ -92,21 +100,22 @@ fn setup(context: &Context<'_>, nodes: usize) -> Result<Setup, Error> {
     for connections in context.effort().pick([8, 64], CONNECTIONS, CONNECTIONS) {
         for multiple in MULTIPLES {
             context.tell(&format!("{multiple} times, over {connections}"));
-            let plan = Plan {
-                connections,
-                rate: measure::share_of(best, multiple),
-                seconds: context.effort().pick(0.5, 4.0, 15.0),
-                warmup_seconds: context.effort().pick(0.2, 1.0, 2.0),
-                ..plan.clone()
-            };
+            plan.connections = connections;
+            plan.rate = measure::share_of(best, multiple);
+            plan.seconds = context.effort().pick(0.5, 4.0, 15.0);
+            plan.warmup_seconds = context.effort().pick(0.2, 1.0, 2.0);
             rows.push(row(context, &cluster, &plan, multiple)?);
         }
     }
+    // The plan is now that of the last row, over the most connections.
+    plan.rate = measure::share_of(best, PROFILED);
+    let profile = profile::under_load(context, &cluster.nodes[0], &plan, Kind::Cpu)?;
     Ok(Setup {
         nodes,
         breaking_point: capacity.rate(),
         best,
         rows,
+        profile,
     })
 }
 
@@ -266,6 +275,9 @@ fn describe(page: &mut Page, setups: &[Setup]) {
             lines = lines.with(Series::new(name, points).style(Style::Dotted));
         }
         page.figure(&format!("served-{}", setup.nodes), &title, lines.draw());
+        let title = format!("{}, overloaded: {}", setup.name(), Kind::Cpu.title());
+        let file = format!("cpu-{}", setup.nodes);
+        tell::profile(page, &file, &title, &setup.profile);
     }
     page.section("What it shows");
     page.list(findings(setups));
@@ -346,6 +358,7 @@ mod tests {
             breaking_point: 700.0,
             best: 1000.0,
             rows: rows.collect(),
+            profile: Profile::parse(Kind::Cpu, 1.0, "runtime;hyper::read 1\nruntime;x 1"),
         }
     }
 
@@ -385,5 +398,10 @@ mod tests {
             "{told}"
         );
         assert!(told.contains("not measured"), "{told}");
+        assert!(
+            told.contains("### One node, overloaded: CPU time"),
+            "{told}"
+        );
+        assert!(told.contains("| HTTP     |   50% |"), "{told}");
     }
 }

@@ -3,6 +3,7 @@
 //! The engines take turns within each workload, and another begins each round,
 //! so that a machine that drifts does so to all of them alike.
 
+use crate::profiles;
 use crate::results;
 use crate::store::{Durability, EngineName, Failure};
 use crate::task::{Measurement, Task, Workload};
@@ -92,7 +93,7 @@ impl Campaign {
                 for turn in 0..EngineName::ALL.len() {
                     let engine = EngineName::ALL[(turn + round as usize) % EngineName::ALL.len()];
                     let task = self.task(&step, engine, round);
-                    let measured = measure_apart(&task)?;
+                    let measured = measure_apart(&task, None)?;
                     eprintln!("{part:?} round {}: {}", round + 1, measured.summary());
                     results.add(&measured)?;
                     if step.place == Place::Scratch {
@@ -100,6 +101,12 @@ impl Campaign {
                     }
                 }
             }
+        }
+        self.remove_stores()?;
+        for profiled in profiles::of(part) {
+            eprintln!("{part:?}: profiles {}", profiled.title);
+            let task = profiled.task(&self.store_folder());
+            measure_apart(&task, Some(&profiled.path(&self.results)))?;
         }
         self.remove_stores()
     }
@@ -138,11 +145,14 @@ impl Campaign {
     }
 }
 
-/// Does a task in a process of its own.
-fn measure_apart(task: &Task) -> Result<Measurement, Failure> {
-    let output = Command::new(std::env::current_exe()?)
-        .arg("task")
-        .arg(serde_json::to_string(task)?)
+/// Does a task in a process of its own, which may write its flame graph.
+fn measure_apart(task: &Task, flame_graph: Option<&Path>) -> Result<Measurement, Failure> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("task").arg(serde_json::to_string(task)?);
+    if let Some(file) = flame_graph {
+        command.arg("--flame-graph").arg(file);
+    }
+    let output = command
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()?;

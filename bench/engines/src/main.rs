@@ -2,12 +2,13 @@
 //!
 //! `engines run` measures and writes the page; each task runs in a process of
 //! its own, so that its memory and its processor time are its own. Reading
-//! order: `terms`, `store`, `task`, `measure`, `campaign`, `page`.
+//! order: `terms`, `store`, `task`, `measure`, `campaign`, `profiles`, `page`.
 
 mod campaign;
 mod data;
 mod measure;
 mod page;
+mod profiles;
 mod results;
 mod store;
 mod task;
@@ -16,7 +17,7 @@ mod usage;
 
 use campaign::{Campaign, Effort, Part};
 use clap::{Args, Parser, Subcommand};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use store::Failure;
 
@@ -42,6 +43,9 @@ enum Command {
     Task {
         /// The task
         task: String,
+        /// Where the flame graph of its processor time goes
+        #[arg(long, value_name = "FILE")]
+        flame_graph: Option<PathBuf>,
     },
 }
 
@@ -77,7 +81,7 @@ fn main() -> ExitCode {
     let done = match CommandLine::parse().command {
         Command::Run(arguments) => run(arguments),
         Command::Page(arguments) => write_page(&arguments),
-        Command::Task { task } => do_task(&task),
+        Command::Task { task, flame_graph } => do_task(&task, flame_graph.as_deref()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -128,11 +132,11 @@ fn write_page(arguments: &PageArguments) -> Result<(), Failure> {
         let folder = arguments.results.display();
         return Err(format!("{folder} holds no results: `engines run` makes them").into());
     }
-    page::write(&arguments.page, &parts)
+    page::write(&arguments.page, &arguments.results, &parts)
 }
 
-fn do_task(task: &str) -> Result<(), Failure> {
-    let measurement = measure::measure(serde_json::from_str(task)?)?;
+fn do_task(task: &str, flame_graph: Option<&Path>) -> Result<(), Failure> {
+    let measurement = measure::measure(serde_json::from_str(task)?, flame_graph)?;
     println!("{}", serde_json::to_string(&measurement)?);
     Ok(())
 }

@@ -8,6 +8,8 @@ use crate::store::{self, Failure, Store};
 use crate::task::{Latency, Measurement, Task, Workload};
 use crate::usage::{self, Usage};
 use hdrhistogram::Histogram;
+use profile::{Kind, Recording};
+use std::path::Path;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -18,20 +20,28 @@ const LATENCY_MAX_NS: u64 = 60_000_000_000;
 /// a process does but once is over.
 const WARM_UP_VALUES: u64 = 100_000;
 
-/// Does the task.
+/// Does the task, and writes the flame graph of its processor time into a file,
+/// background work included, if one is given.
 ///
 /// # Errors
-/// Those of the engine, and a wrong answer of it.
-pub fn measure(task: Task) -> Result<Measurement, Failure> {
+/// Those of the engine, a wrong answer of it, and a profile that cannot be had.
+pub fn measure(task: Task, flame_graph: Option<&Path>) -> Result<Measurement, Failure> {
     let store = store::open(task.engine, &task.folder, task.durability, task.value_bytes)?;
     if !task.workload.writes() {
         // Some engines compact what is left over when they are opened.
         store.settle()?;
     }
+    let recording = match flame_graph {
+        Some(_) => Some(Recording::start(Kind::Cpu)?),
+        None => None,
+    };
     let (tally, started) = run(&*store, &task)?;
     let running = started.used()?;
     store.settle()?;
     let settled = started.used()?;
+    if let (Some(recording), Some(file)) = (recording, flame_graph) {
+        std::fs::write(file, recording.finish().flame_graph())?;
+    }
     let memory_bytes_peak = usage::memory_bytes_peak()?;
     store.close()?;
     let written = if task.workload.writes() {

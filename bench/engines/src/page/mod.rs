@@ -1,13 +1,15 @@
 //! The page: what was compared, on which terms, and the medians.
 
 mod machine;
+mod plots;
 mod table;
 
 use crate::campaign::Part;
+use crate::profiles;
 use crate::store::{EngineName, Failure};
 use crate::task::{Latency, Measurement};
 use crate::terms;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use table::{Better, Row};
 
 /// What the figures show and why, found with profiles and written by hand.
@@ -16,28 +18,116 @@ const FINDINGS: &str = include_str!("findings.md");
 /// The versions that `Cargo.lock` holds.
 const ROCKSDB_VERSION: &str = "11.8.1";
 
-/// Writes the page.
+/// The page's text, and its pictures by the names of their files.
+struct Page {
+    text: String,
+    pictures: Vec<(String, String)>,
+}
+
+/// Writes the page, and its pictures into a folder beside it that has its name.
+/// Flame graphs are taken from the folder of the results, as far as it has them.
 ///
 /// # Errors
 /// Those of the file system.
-pub fn write(page: &Path, parts: &[(Part, Vec<Measurement>)]) -> Result<(), Failure> {
-    if let Some(folder) = page.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    std::fs::write(page, markdown(parts))
-        .map_err(|error| format!("cannot write {}: {error}", page.display()).into())
+pub fn write(
+    path: &Path,
+    results: &Path,
+    parts: &[(Part, Vec<Measurement>)],
+) -> Result<(), Failure> {
+    let beside = beside(path);
+    let page = Page::new(&folder_name(path), results, parts);
+    let written = std::fs::create_dir_all(&beside).and_then(|()| {
+        for (file, svg) in &page.pictures {
+            std::fs::write(beside.join(file), svg)?;
+        }
+        std::fs::write(path, &page.text)
+    });
+    written.map_err(|error| format!("cannot write {}: {error}", path.display()).into())
 }
 
-fn markdown(parts: &[(Part, Vec<Measurement>)]) -> String {
-    let mut text = introduction(parts);
-    for (part, measurements) in parts {
-        if !measurements.is_empty() {
-            text.push_str(&section(*part, measurements));
+/// The folder of a page's pictures.
+fn beside(path: &Path) -> PathBuf {
+    path.with_file_name(folder_name(path))
+}
+
+fn folder_name(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default();
+    stem.to_string_lossy().into_owned()
+}
+
+impl Page {
+    fn new(folder: &str, results: &Path, parts: &[(Part, Vec<Measurement>)]) -> Self {
+        let mut page = Self {
+            text: introduction(parts),
+            pictures: Vec::new(),
+        };
+        for (part, measurements) in parts {
+            if !measurements.is_empty() {
+                page.section(folder, *part, measurements);
+            }
+        }
+        page.profiles(folder, results);
+        page.text.push_str("\n## What it shows\n\n");
+        page.text.push_str(FINDINGS);
+        page
+    }
+
+    /// Adds a picture, which who follows it gets alone.
+    fn picture(&mut self, folder: &str, file: String, caption: &str, svg: String) {
+        let link = format!("{folder}/{file}");
+        self.text
+            .push_str(&format!("\n[![{caption}]({link})]({link})\n"));
+        self.pictures.push((file, svg));
+    }
+
+    /// Adds the flame graphs that a run has left.
+    fn profiles(&mut self, folder: &str, results: &Path) {
+        let mut drawn = Part::ALL
+            .into_iter()
+            .flat_map(profiles::of)
+            .filter_map(|profiled| {
+                let svg = std::fs::read_to_string(profiled.path(results)).ok()?;
+                Some((profiled, svg))
+            })
+            .peekable();
+        if drawn.peek().is_none() {
+            return;
+        }
+        self.text.push_str(
+            "\n## Where Kvorum's time goes\n\nProcessor time by sampling, background work included, \
+             taken after the comparison in processes of their own, with four times as many keys of \
+             100 bytes. A flame graph opened alone can be searched and zoomed.\n",
+        );
+        for (profiled, svg) in drawn {
+            self.text.push_str(&format!("\n### {}\n", profiled.title));
+            let caption = profiled.title.replace('`', "");
+            self.picture(folder, profiled.file_name(), &caption, svg);
         }
     }
-    text.push_str("\n## What it shows\n\n");
-    text.push_str(FINDINGS);
-    text
+
+    fn section(&mut self, folder: &str, part: Part, measurements: &[Measurement]) {
+        let rows = table::rows(measurements);
+        let all: Vec<&Row<'_>> = rows.iter().collect();
+        self.text
+            .push_str(&format!("\n## {}\n", title(part, &rows)));
+        let rates = plots::beside_the_best(
+            "Operations a second, the best is 1",
+            &all,
+            Better::Higher,
+            Measurement::rate,
+        );
+        let file = format!("{}-rate.svg", part.name());
+        self.picture(folder, file, "Operations a second, the best is 1", rates);
+        let cpu = plots::beside_the_best(
+            "CPU of an operation, the best is 1",
+            &all,
+            Better::Lower,
+            Measurement::cpu_us,
+        );
+        let file = format!("{}-cpu.svg", part.name());
+        self.picture(folder, file, "CPU of an operation, the best is 1", cpu);
+        self.text.push_str(&tables(&all));
+    }
 }
 
 fn introduction(parts: &[(Part, Vec<Measurement>)]) -> String {
@@ -98,27 +188,31 @@ what is measured there.
     )
 }
 
-fn section(part: Part, measurements: &[Measurement]) -> String {
-    let rows = table::rows(measurements);
-    let all: Vec<&Row<'_>> = rows.iter().collect();
-    let writing: Vec<&Row<'_>> = rows.iter().filter(|row| row.writes()).collect();
-    let timed: Vec<&Row<'_>> = rows.iter().filter(|row| row.has_latencies()).collect();
+fn title(part: Part, rows: &[Row<'_>]) -> String {
     let keys = rows.first().map_or(0, Row::keys);
-    let title = match part {
+    match part {
         Part::Small => format!("Values of 100 bytes, {keys} keys, durability `os`"),
         Part::Large => format!("Values of 1 KiB, {keys} keys, durability `os`"),
         Part::Sync => "Durability `sync`".to_owned(),
-    };
+    }
+}
+
+fn tables(all: &[&Row<'_>]) -> String {
+    let writing: Vec<&Row<'_>> = all.iter().copied().filter(|row| row.writes()).collect();
+    let timed: Vec<&Row<'_>> = all
+        .iter()
+        .copied()
+        .filter(|row| row.has_latencies())
+        .collect();
     let figure = |title: &str, table: String| format!("\n{title}:\n\n{table}");
     [
-        format!("\n## {title}\n"),
         figure(
             "Operations a second (values; ranges in the row of ranges)",
-            table::of_figure(&all, Better::Higher, Measurement::rate, thousands),
+            table::of_figure(all, Better::Higher, Measurement::rate, thousands),
         ),
         figure(
             "CPU of an operation until the last has returned, us",
-            table::of_figure(&all, Better::Lower, Measurement::cpu_us, microseconds),
+            table::of_figure(all, Better::Lower, Measurement::cpu_us, microseconds),
         ),
         figure(
             "CPU of a write until all is settled, us",
@@ -154,7 +248,7 @@ fn section(part: Part, measurements: &[Measurement]) -> String {
         figure(
             "Peak memory of the process, MiB",
             table::of_figure(
-                &all,
+                all,
                 Better::Lower,
                 |one| one.memory_bytes_peak as f64,
                 mebibytes,
@@ -226,8 +320,30 @@ mod tests {
 
     #[test]
     fn a_part_that_was_not_run_has_no_section() {
-        let text = markdown(&[(Part::Small, Vec::new())]);
-        assert!(text.starts_with("# The engine beside RocksDB and fjall\n"));
-        assert!(!text.contains("## Values of"));
+        let results = tempfile::tempdir().unwrap();
+        let page = Page::new("engines", results.path(), &[(Part::Small, Vec::new())]);
+        assert!(
+            page.text
+                .starts_with("# The engine beside RocksDB and fjall\n")
+        );
+        assert!(!page.text.contains("## Values of"));
+        assert!(!page.text.contains("## Where"));
+        assert!(page.pictures.is_empty());
+    }
+
+    #[test]
+    fn flame_graphs_of_a_run_are_part_of_the_page() {
+        let results = tempfile::tempdir().unwrap();
+        std::fs::write(results.path().join("read.svg"), "<svg/>").unwrap();
+        let docs = tempfile::tempdir().unwrap();
+        let path = docs.path().join("engines.md");
+        write(&path, results.path(), &[]).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(
+            text.contains("](engines/read.svg)](engines/read.svg)"),
+            "{text}"
+        );
+        let svg = std::fs::read_to_string(docs.path().join("engines/read.svg")).unwrap();
+        assert_eq!(svg, "<svg/>");
     }
 }

@@ -12,6 +12,16 @@ pub enum Better {
     Lower,
 }
 
+impl Better {
+    /// The best of some figures.
+    pub fn best(self, figures: impl Iterator<Item = f64>) -> Option<f64> {
+        match self {
+            Self::Higher => figures.max_by(f64::total_cmp),
+            Self::Lower => figures.min_by(f64::total_cmp),
+        }
+    }
+}
+
 /// The measurements of one workload on the same terms.
 pub struct Row<'a> {
     /// What it is called.
@@ -135,12 +145,8 @@ pub fn of_text(rows: &[&Row<'_>], cell: impl Fn(&Row<'_>, EngineName) -> String)
 /// Kvorum's figure over the better of the others.
 fn ratio(medians: [Option<f64>; 3], better: Better) -> Option<f64> {
     let [ours, others @ ..] = medians;
-    let others = others.into_iter().flatten();
-    let best = match better {
-        Better::Higher => others.max_by(f64::total_cmp),
-        Better::Lower => others.min_by(f64::total_cmp),
-    };
-    Some(ours? / best?)
+    let best = better.best(others.into_iter().flatten())?;
+    Some(ours? / best)
 }
 
 fn markdown<'a>(more: &[&str], rows: impl Iterator<Item = (&'a str, Vec<String>)>) -> String {

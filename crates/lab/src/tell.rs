@@ -228,7 +228,7 @@ pub(crate) fn profile(page: &mut Page, file: &str, title: &str, measured: &Measu
         for (name, share) in rows {
             table.row([name.to_owned(), text::percent(share)]);
         }
-        table.row(["all else".to_owned(), text::percent(1.0 - told)]);
+        table.row(["all else".to_owned(), text::percent((1.0 - told).max(0.0))]);
         page.table(&table);
     }
 }

@@ -31,7 +31,7 @@ fn every_workload_finds_on_every_engine_what_was_written() {
             Workload::Scan,
             Workload::Range,
         ] {
-            let measured = measure(task(engine, workload, folder.path())).unwrap();
+            let measured = measure(task(engine, workload, folder.path()), None).unwrap();
             if workload.writes() {
                 assert_eq!(measured.operations, 1000);
                 assert_eq!(measured.data_bytes, 1000 * 116);
@@ -47,9 +47,9 @@ fn both_other_fills_write_every_key() {
     for engine in EngineName::ALL {
         for workload in [Workload::FillSequential, Workload::FillBatch] {
             let folder = tempfile::tempdir().unwrap();
-            measure(task(engine, workload, folder.path())).unwrap();
+            measure(task(engine, workload, folder.path()), None).unwrap();
             // A scan checks that every key is there.
-            measure(task(engine, Workload::Scan, folder.path())).unwrap();
+            measure(task(engine, Workload::Scan, folder.path()), None).unwrap();
         }
     }
 }
@@ -58,12 +58,12 @@ fn both_other_fills_write_every_key() {
 fn a_missing_value_ends_a_task() {
     let folder = tempfile::tempdir().unwrap();
     let filled = task(EngineName::Kvorum, Workload::FillRandom, folder.path());
-    measure(filled).unwrap();
+    measure(filled, None).unwrap();
     for workload in [Workload::Read, Workload::Scan] {
         let more_keys = Task {
             keys: 2000,
             ..task(EngineName::Kvorum, workload, folder.path())
         };
-        assert!(measure(more_keys).is_err(), "{workload:?} saw no gap");
+        assert!(measure(more_keys, None).is_err(), "{workload:?} saw no gap");
     }
 }

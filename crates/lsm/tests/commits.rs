@@ -475,7 +475,7 @@ fn an_old_write_reads_no_disk_and_is_told_of_what_may_be_newer() {
         assert!(held("k", 45) >= Some(50), "what is there is told");
         assert_eq!(held("b", 45), expected);
         assert_eq!(held("zz", 45), None, "no table has keys so great");
-        assert_eq!(held("k", 61), None, "no table is so new");
+        assert_eq!(held("m", 61), None, "no table is so new");
         assert_eq!(faulty.calls(), 0, "a write has read the disk");
         faulty.heal();
         assert_eq!(engine.get(b"c").unwrap(), None);

@@ -149,7 +149,7 @@ fn compaction_is_held_to_its_rate() {
     let mut world = World::new();
     world.options.compression = lsm::Compression::None;
     world.options.compaction_bytes_per_second = 1 << 20;
-    world.options.memtable_bytes = 1 << 20;
+    world.options.memtable_bytes = 1200 << 10;
     world.options.table_bytes = 8 << 20;
     world.options.compaction = false;
     let engine = world.open();

@@ -88,7 +88,7 @@ impl Inner {
             if segment.entries.is_empty() {
                 continue;
             }
-            let memtable = Memtable::new(number);
+            let memtable = Memtable::new(number, options.memtable_bytes);
             report.entries_replayed += segment.entries.len() as u64;
             for entry in segment.entries {
                 greatest_timestamp = greatest_timestamp.max(entry.timestamp());
@@ -102,7 +102,7 @@ impl Inner {
         }
 
         let state = State {
-            active: Arc::new(Memtable::new(log.next)),
+            active: Arc::new(Memtable::new(log.next, options.memtable_bytes)),
             frozen,
             tables: Arc::new(tables),
         };

@@ -46,7 +46,10 @@ impl Inner {
             sealed_segments.insert(sealed.segment(), sealed.allocated_bytes());
             let mut state = State::clone(&self.state.load());
             state.frozen.push(state.active);
-            state.active = Arc::new(Memtable::new(committer.log.segment()));
+            state.active = Arc::new(Memtable::new(
+                committer.log.segment(),
+                self.options.memtable_bytes,
+            ));
             self.state.store(Arc::new(state));
         }
         self.log_bytes

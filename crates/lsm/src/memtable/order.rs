@@ -1,0 +1,177 @@
+//! The order of a memtable's records, so that most comparisons of a search
+//! stay within the skip list's nodes.
+
+use crate::entry::Record;
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// A record as the skip list orders it.
+pub(super) struct Slot {
+    /// The key's first bytes: most comparisons of a search are decided by them,
+    /// without following the record's pointer.
+    prefix: u128,
+    pub(super) record: Arc<Record>,
+}
+
+impl Slot {
+    pub(super) fn new(record: Arc<Record>) -> Self {
+        Self {
+            prefix: prefix(record.entry.key()),
+            record,
+        }
+    }
+}
+
+/// How many bytes of a key its prefix holds.
+const PREFIX_BYTES: usize = size_of::<u128>();
+
+/// The first sixteen bytes of a key, filled up with zeros, as a number. Where
+/// two differ they are ordered as the keys are.
+fn prefix(key: &[u8]) -> u128 {
+    let mut bytes = [0; PREFIX_BYTES];
+    let length = key.len().min(bytes.len());
+    bytes[..length].copy_from_slice(&key[..length]);
+    u128::from_be_bytes(bytes)
+}
+
+/// The order of two keys with the same prefix. Where that holds both whole,
+/// one is the other with zeros behind it, and nothing has to be looked up.
+fn order_of_keys(left: &[u8], right: &[u8]) -> Ordering {
+    if left.len() <= PREFIX_BYTES && right.len() <= PREFIX_BYTES {
+        left.len().cmp(&right.len())
+    } else {
+        left.cmp(right)
+    }
+}
+
+/// A place to seek in the skip list.
+pub(super) struct Seek<'a> {
+    prefix: u128,
+    place: Place<'a>,
+}
+
+impl<'a> Seek<'a> {
+    pub(super) fn to(place: Place<'a>) -> Self {
+        Self {
+            prefix: prefix(place.key()),
+            place,
+        }
+    }
+}
+
+/// A place in the order of records.
+#[derive(Clone, Copy)]
+pub(super) enum Place<'a> {
+    /// Before every record of the key.
+    Before(&'a [u8]),
+    /// At the record.
+    At(&'a Record),
+    /// After every record of the key.
+    After(&'a [u8]),
+}
+
+impl<'a> Place<'a> {
+    fn key(self) -> &'a [u8] {
+        match self {
+            Self::Before(key) | Self::After(key) => key,
+            Self::At(record) => record.entry.key(),
+        }
+    }
+
+    /// On which side of its key's records it is.
+    fn side(self) -> i8 {
+        match self {
+            Self::Before(_) => -1,
+            Self::At(_) => 0,
+            Self::After(_) => 1,
+        }
+    }
+
+    /// The order of two places whose keys have the same prefix.
+    fn order(self, other: Self) -> Ordering {
+        order_of_keys(self.key(), other.key()).then_with(|| match (self, other) {
+            (Self::At(left), Self::At(right)) => left.order_of_versions(right),
+            (left, right) => left.side().cmp(&right.side()),
+        })
+    }
+}
+
+/// What has a place: lets the list be searched by a borrowed key, without
+/// making a record for it.
+pub(super) trait Placed {
+    fn prefix(&self) -> u128;
+    fn place(&self) -> Place<'_>;
+}
+
+impl Placed for Slot {
+    fn prefix(&self) -> u128 {
+        self.prefix
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place::At(&self.record)
+    }
+}
+
+impl Placed for Seek<'_> {
+    fn prefix(&self) -> u128 {
+        self.prefix
+    }
+
+    fn place(&self) -> Place<'_> {
+        self.place
+    }
+}
+
+fn compare<L: Placed + ?Sized, R: Placed + ?Sized>(left: &L, right: &R) -> Ordering {
+    left.prefix()
+        .cmp(&right.prefix())
+        .then_with(|| left.place().order(right.place()))
+}
+
+impl PartialEq for Slot {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Slot {}
+
+impl PartialOrd for Slot {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Slot {
+    fn cmp(&self, other: &Self) -> Ordering {
+        compare(self, other)
+    }
+}
+
+impl<'a> Borrow<dyn Placed + 'a> for Slot {
+    fn borrow(&self) -> &(dyn Placed + 'a) {
+        self
+    }
+}
+
+impl PartialEq for dyn Placed + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        compare(self, other) == Ordering::Equal
+    }
+}
+
+impl Eq for dyn Placed + '_ {}
+
+impl PartialOrd for dyn Placed + '_ {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for dyn Placed + '_ {
+    fn cmp(&self, other: &Self) -> Ordering {
+        compare(self, other)
+    }
+}

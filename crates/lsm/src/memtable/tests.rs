@@ -1,0 +1,203 @@
+use super::*;
+use crate::entry::Expiry;
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+fn put(key: &str, timestamp: u64, value: &str) -> Entry {
+    Entry::value(
+        key.as_bytes(),
+        Timestamp::from_u64(timestamp),
+        value.as_bytes(),
+        Expiry::NEVER,
+        1,
+    )
+}
+
+fn insert(memtable: &Memtable, arrival: u64, entry: Entry) -> Option<u64> {
+    memtable
+        .insert(Record { arrival, entry })
+        .map(Timestamp::as_u64)
+}
+
+fn drain(mut source: MemtableSource) -> Vec<(String, u64)> {
+    let mut all = Vec::new();
+    while let Some(record) = source.next().unwrap() {
+        all.push((
+            String::from_utf8(record.entry.key().to_vec()).unwrap(),
+            record.entry.timestamp().as_u64(),
+        ));
+    }
+    all
+}
+
+#[test]
+fn the_highest_timestamp_wins_in_any_order_of_arrival() {
+    let memtable = Memtable::new(1, 1 << 20);
+    assert_eq!(insert(&memtable, 1, put("b", 20, "new")), None);
+    assert_eq!(insert(&memtable, 2, put("b", 10, "old")), Some(20));
+    assert_eq!(insert(&memtable, 3, put("b", 30, "newest")), Some(20));
+    assert_eq!(insert(&memtable, 4, put("a", 99, "other key")), None);
+    assert_eq!(memtable.newest(b"b").unwrap().value_bytes(), b"newest");
+    assert_eq!(memtable.newest(b"ab"), None);
+    assert_eq!(memtable.newest(b"c"), None);
+    assert_eq!(memtable.least_timestamp().as_u64(), 10);
+    assert_eq!(memtable.greatest_timestamp().as_u64(), 99);
+}
+
+#[test]
+fn the_same_entry_again_is_told_only_of_the_others() {
+    let memtable = Memtable::new(1, 1 << 20);
+    assert_eq!(insert(&memtable, 1, put("k", 10, "v")), None);
+    let bytes = memtable.bytes();
+    assert_eq!(insert(&memtable, 2, put("k", 10, "v")), None);
+    assert_eq!(memtable.bytes(), bytes, "not stored twice");
+    assert_eq!(insert(&memtable, 3, put("k", 10, "w")), Some(10));
+    assert_eq!(insert(&memtable, 4, put("k", 10, "v")), Some(10));
+    assert_eq!(insert(&memtable, 5, put("k", 10, "w")), Some(10));
+    assert_eq!(insert(&memtable, 6, put("k", 12, "x")), Some(10));
+    assert_eq!(insert(&memtable, 7, put("k", 10, "v")), Some(12));
+}
+
+#[test]
+fn more_keys_than_were_expected_are_found_and_told_of_all_the_same() {
+    let memtable = Memtable::new(1, 1024);
+    let keys = || (0..2_000_u64).map(|number| (number, number.to_string()));
+    for (number, key) in keys() {
+        assert_eq!(insert(&memtable, number, put(&key, 10 + number, "v")), None);
+    }
+    for (number, key) in keys() {
+        let entry = put(&key, 9 + number, "older");
+        let newest = 10 + number;
+        assert_eq!(insert(&memtable, number, entry), Some(newest), "{key}");
+        let found = memtable.newest(key.as_bytes()).unwrap();
+        assert_eq!(
+            (found.key(), found.timestamp().as_u64()),
+            (key.as_bytes(), newest)
+        );
+    }
+    assert_eq!(memtable.newest(b"none of them"), None);
+}
+
+#[test]
+fn keys_are_in_the_order_of_their_bytes_also_where_their_prefixes_are_equal() {
+    let memtable = Arc::new(Memtable::new(1, 1 << 20));
+    let keys = ["a", "a\0", "a\0\0", "a\0b", "ab"]
+        .into_iter()
+        .map(str::to_owned)
+        .chain((14..20).map(|length| "c".repeat(length)))
+        .chain((14..20).map(|length| "c".repeat(13) + &"\0".repeat(length - 13)));
+    let mut keys: Vec<String> = keys.collect();
+    for (number, key) in (0..).zip(keys.iter().rev()) {
+        for version in [1, 2] {
+            insert(&memtable, number, put(key, version, "v"));
+        }
+    }
+    keys.sort();
+    let sorted = keys
+        .iter()
+        .flat_map(|key| [(key.clone(), 2), (key.clone(), 1)]);
+    assert!(
+        drain(memtable.source(Bound::Unbounded))
+            .into_iter()
+            .eq(sorted)
+    );
+    for key in &keys {
+        let newest = memtable.newest(key.as_bytes()).unwrap();
+        assert_eq!(newest.timestamp().as_u64(), 2);
+        assert_eq!(newest.key(), key.as_bytes());
+    }
+}
+
+#[test]
+fn a_source_gives_every_record_in_order_from_its_start() {
+    let memtable = Arc::new(Memtable::new(1, 1 << 20));
+    for number in 0..1000_u64 {
+        insert(
+            &memtable,
+            number,
+            put(&format!("{:03}", number % 500), number, "v"),
+        );
+    }
+    let all = drain(memtable.source(Bound::Unbounded));
+    assert_eq!(all.len(), 1000);
+    assert_eq!(all[0], ("000".into(), 500), "the winner comes first");
+    assert_eq!(all[1], ("000".into(), 0));
+    assert!(all.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+    let included = drain(memtable.source(Bound::Included(b"498")));
+    assert_eq!(included.len(), 4);
+    let excluded = drain(memtable.source(Bound::Excluded(b"498")));
+    assert_eq!(excluded, [("499".into(), 999), ("499".into(), 499)]);
+}
+
+/// Each writer's versions, the i-th with a timestamp that no other has.
+#[test]
+fn threads_that_write_and_read_at_once_miss_nothing() {
+    const WRITERS: u64 = 3;
+    const VERSIONS: u64 = 1_500;
+    const KEYS: u64 = 50;
+    let timestamp = |writer, version| version * WRITERS + writer + 1;
+    let key = |timestamp: u64| format!("{:02}", timestamp % KEYS);
+    let memtable = Arc::new(Memtable::new(1, 1 << 20));
+    let written: [AtomicU64; WRITERS as usize] = Default::default();
+    let floor = || {
+        written
+            .each_ref()
+            .map(|count| count.load(Ordering::Acquire))
+    };
+    // The greatest timestamp of a key among the first versions of each writer.
+    let newest = |floor: &[u64; WRITERS as usize], key: u64| {
+        let last = (0..).zip(floor).filter_map(|(writer, count)| {
+            let mut timestamps = (0..*count).rev().map(|version| timestamp(writer, version));
+            timestamps.find(|timestamp| timestamp % KEYS == key)
+        });
+        last.max()
+    };
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (memtable, written) = (&memtable, &written[writer as usize]);
+            scope.spawn(move || {
+                for version in 0..VERSIONS {
+                    let own = timestamp(writer, version);
+                    let known = newest(&floor(), own % KEYS).filter(|known| *known > own);
+                    let found = insert(memtable, own, put(&key(own), own, "v"));
+                    assert!(found >= known, "{known:?} was there, {found:?} was found");
+                    written.store(version + 1, Ordering::Release);
+                }
+            });
+        }
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let floor = floor();
+                    let all = drain(memtable.source(Bound::Unbounded));
+                    assert!(
+                        all.is_sorted_by_key(|(key, timestamp)| (
+                            key.clone(),
+                            u64::MAX - timestamp
+                        ))
+                    );
+                    let held: BTreeSet<u64> = all.iter().map(|(_, timestamp)| *timestamp).collect();
+                    assert_eq!(held.len(), all.len(), "a record came twice");
+                    for (writer, count) in (0..).zip(floor) {
+                        assert!(
+                            (0..count).all(|version| held.contains(&timestamp(writer, version)))
+                        );
+                    }
+                    for number in 0..KEYS {
+                        let found = memtable.newest(format!("{number:02}").as_bytes());
+                        let found = found.map(|entry| entry.timestamp().as_u64());
+                        assert!(found >= newest(&floor, number), "key {number}");
+                    }
+                    if floor == [VERSIONS; WRITERS as usize] {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    let record_bytes = memory_bytes(&put("00", 1, "v"));
+    assert_eq!(
+        memtable.bytes(),
+        record_bytes * (WRITERS * VERSIONS) as usize
+    );
+}

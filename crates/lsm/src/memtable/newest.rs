@@ -1,5 +1,5 @@
 //! The newest version of each key, by the key's hash. A point read looks here
-//! rather than into the list, each of whose steps is a cache miss, and a write
+//! rather than into a B-tree, most of whose steps are cache misses, and a write
 //! learns here whether there is an older version than its own, or a newer one.
 
 use crate::entry::Record;
@@ -19,7 +19,7 @@ const STRETCH_PLACES: usize = 512;
 const BYTES_TO_A_PLACE: usize = 128;
 
 /// How many places a key may be at. Where others have all of them, be it by
-/// chance or by somebody's choice of keys, the list has to be searched.
+/// chance or by somebody's choice of keys, the B-tree has to be searched.
 const PROBES_MAX: usize = 32;
 
 /// A place is 0 where it is empty; else these low bits are the number of a
@@ -58,8 +58,8 @@ impl Newest {
     }
 
     /// The newest version of a key that was added.
-    pub(super) fn find(&self, key: &[u8]) -> Found<'_> {
-        let hash = KeyHash::of(key).as_u64();
+    pub(super) fn find(&self, key: &[u8], hash: KeyHash) -> Found<'_> {
+        let hash = hash.as_u64();
         let Some(stretch) = self.stretch(hash).get() else {
             return Found::Nothing;
         };
@@ -77,9 +77,8 @@ impl Newest {
     }
 
     /// Adds a version, unless a newer one is there.
-    pub(super) fn add(&self, record: &Arc<Record>) {
-        let key = record.entry.key();
-        let hash = KeyHash::of(key).as_u64();
+    pub(super) fn add(&self, record: &Arc<Record>, hash: KeyHash) {
+        let (key, hash) = (record.entry.key(), hash.as_u64());
         let stretch = self
             .stretch(hash)
             .get_or_init(|| Box::new([const { AtomicU64::new(0) }; STRETCH_PLACES]));
@@ -147,6 +146,14 @@ mod tests {
         })
     }
 
+    fn add(newest: &Newest, key: &str, timestamp: u64) {
+        newest.add(&record(key, timestamp), KeyHash::of(key.as_bytes()));
+    }
+
+    fn find<'a>(newest: &'a Newest, key: &str) -> Found<'a> {
+        newest.find(key.as_bytes(), KeyHash::of(key.as_bytes()))
+    }
+
     fn timestamp_of(found: Found<'_>) -> Option<u64> {
         match found {
             Found::Newest(record) => Some(record.entry.timestamp().as_u64()),
@@ -157,12 +164,12 @@ mod tests {
     #[test]
     fn the_newest_version_stays_whatever_comes_after_it() {
         let newest = Newest::new(0);
-        assert!(matches!(newest.find(b"a"), Found::Nothing));
+        assert!(matches!(find(&newest, "a"), Found::Nothing));
         for (timestamp, expected) in [(20, 20), (10, 20), (30, 30), (30, 30), (29, 30)] {
-            newest.add(&record("a", timestamp));
-            assert_eq!(timestamp_of(newest.find(b"a")), Some(expected));
+            add(&newest, "a", timestamp);
+            assert_eq!(timestamp_of(find(&newest, "a")), Some(expected));
         }
-        assert!(matches!(newest.find(b"b"), Found::Nothing));
+        assert!(matches!(find(&newest, "b"), Found::Nothing));
     }
 
     #[test]
@@ -171,11 +178,11 @@ mod tests {
         let keys: Vec<String> = (0..2 * STRETCH_PLACES).map(|n| n.to_string()).collect();
         let mut placed = 0;
         for key in &keys {
-            newest.add(&record(key, 1));
+            add(&newest, key, 1);
         }
         for key in &keys {
-            newest.add(&record(key, 2));
-            match newest.find(key.as_bytes()) {
+            add(&newest, key, 2);
+            match find(&newest, key) {
                 Found::Newest(record) => {
                     assert_eq!(record.entry.key(), key.as_bytes());
                     assert_eq!(record.entry.timestamp().as_u64(), 2);
@@ -186,7 +193,7 @@ mod tests {
             }
         }
         assert_eq!(placed, STRETCH_PLACES, "all places are taken");
-        assert!(matches!(newest.find(b"none of them"), Found::Unknown));
+        assert!(matches!(find(&newest, "none of them"), Found::Unknown));
     }
 
     #[test]
@@ -201,15 +208,15 @@ mod tests {
                 scope.spawn(move || {
                     barrier.wait();
                     for key in 0..KEYS {
-                        newest.add(&record(&key.to_string(), thread));
-                        let found = timestamp_of(newest.find(key.to_string().as_bytes()));
+                        add(newest, &key.to_string(), thread);
+                        let found = timestamp_of(find(newest, &key.to_string()));
                         assert!(found >= Some(thread), "{found:?} after {thread}");
                     }
                 });
             }
         });
         for key in 0..KEYS {
-            let found = timestamp_of(newest.find(key.to_string().as_bytes()));
+            let found = timestamp_of(find(&newest, &key.to_string()));
             assert_eq!(found, Some(THREADS), "key {key}");
         }
     }

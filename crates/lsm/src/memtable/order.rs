@@ -1,12 +1,15 @@
 //! The order of a memtable's records, so that most comparisons of a search
-//! stay within the skip list's nodes.
+//! stay within a B-tree's nodes.
 
 use crate::entry::Record;
 use std::borrow::Borrow;
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 
-/// A record as the skip list orders it.
+/// A record as the B-trees order it.
+#[derive(Clone)]
 pub(super) struct Slot {
     /// The key's first bytes: most comparisons of a search are decided by them,
     /// without following the record's pointer.
@@ -21,6 +24,16 @@ impl Slot {
             record,
         }
     }
+}
+
+/// The versions of a key in a B-tree, the winner first.
+pub(super) fn versions<'a>(
+    slots: &'a BTreeSet<Slot>,
+    key: &[u8],
+) -> impl Iterator<Item = &'a Slot> {
+    let first: &dyn Placed = &Seek::to(Place::Before(key));
+    let past: &dyn Placed = &Seek::to(Place::After(key));
+    slots.range::<dyn Placed, _>((Bound::Excluded(first), Bound::Excluded(past)))
 }
 
 /// How many bytes of a key its prefix holds.
@@ -45,7 +58,7 @@ fn order_of_keys(left: &[u8], right: &[u8]) -> Ordering {
     }
 }
 
-/// A place to seek in the skip list.
+/// A place to seek in a B-tree.
 pub(super) struct Seek<'a> {
     prefix: u128,
     place: Place<'a>,
@@ -97,7 +110,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What has a place: lets the list be searched by a borrowed key, without
+/// What has a place: lets a B-tree be searched by a borrowed key, without
 /// making a record for it.
 pub(super) trait Placed {
     fn prefix(&self) -> u128;

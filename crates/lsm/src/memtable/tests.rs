@@ -1,6 +1,5 @@
 use super::*;
-use crate::entry::Expiry;
-use std::collections::BTreeSet;
+use crate::entry::{Expiry, RecordSource};
 use std::sync::atomic::Ordering;
 
 fn put(key: &str, timestamp: u64, value: &str) -> Entry {

@@ -76,11 +76,12 @@ pub(crate) enum Frames {
 
 /// The parts that profiles are divided among. The first that names a frame has it.
 pub(crate) const PARTS: &[Part] = &[
+    // Before filters, whose hash of a key it shares.
+    Part::named("memtable", &["lsm::memtable", "boxcar::"]),
     Part::named("filters", FILTERS),
     Part::named("data blocks", &["lsm::table::block"]),
     Part::named("tables, all else", &["lsm::table"]),
     Part::named("block cache", &["quick_cache::", "lsm::cache"]),
-    Part::named("memtable", &["lsm::memtable", "crossbeam_skiplist::"]),
     Part::named("log", &["lsm::wal"]),
     Part::named("disk", &["lsm::disk"]),
     Part::named("merging", &["lsm::merge", "lsm::compaction"]),

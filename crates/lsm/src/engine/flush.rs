@@ -224,8 +224,12 @@ impl Inner {
 
     fn complete_flush(self: &Arc<Self>, flush: Flush) -> Result<(), Error> {
         let Flush {
-            memtable, output, ..
+            memtable,
+            output,
+            records,
         } = flush;
+        // It holds the memtable as well, which is to be freed below.
+        drop(records);
         let table = self.finish_table(output, 0)?;
         let written = table.file_bytes();
         self.install(Change {
@@ -367,5 +371,31 @@ impl Inner {
     /// Frees the flushed memtables that no reader holds any more.
     pub(super) fn free_retired(&self) {
         lock(&self.retired).retain(|memtable| Arc::strong_count(memtable) > 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Engine, Entry, Environment, Expiry, ManualClock, MemoryDisk, Options};
+    use crate::{SeededRandom, StepExecutor};
+
+    #[test]
+    fn a_flushed_memtable_is_freed_with_its_flush() {
+        let clock = Arc::new(ManualClock::new(0));
+        let environment = Environment {
+            folder: "/store".into(),
+            disk: Arc::new(MemoryDisk::new()),
+            clock: clock.clone(),
+            random: Arc::new(SeededRandom::new(1)),
+            executor: Arc::new(StepExecutor::new(clock)),
+            drop_bound: Arc::new(|| Timestamp::ZERO),
+        };
+        let (engine, _) = Engine::open(environment, Options::default()).unwrap();
+        let entry = Entry::value(b"k", Timestamp::from_u64(1), b"v", Expiry::NEVER, 1);
+        engine.write(entry).unwrap();
+        let memtable = Arc::downgrade(&engine.inner.state.load().active);
+        engine.flush().unwrap();
+        assert_eq!(memtable.strong_count(), 0);
     }
 }

@@ -13,7 +13,8 @@
 //! # Locks, in the order in which they are taken
 //!
 //! `tenure`, for as long as a job or a call may write; `flushing` or `compacting`; `committer`; `spare_segment`; `manifest`;
-//! `sealed_segments`; `queue`. Readers take none: they load the state.
+//! `sealed_segments`; `queue`; a memtable's. Readers take none but the last: they
+//! load the state.
 
 mod backpressure;
 mod commit;

@@ -22,15 +22,15 @@ use crate::sync::lock;
 use crate::table::KeyHash;
 use crate::timestamp::Timestamp;
 use newest::{Found, Newest};
-use order::{Slot, versions};
+use order::{Slot, holds, versions};
 pub(crate) use source::MemtableSource;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// Memory that a record takes beside the bytes of its key and value: itself,
-/// its share of a B-tree's nodes and of the hash table, and the allocator's.
+/// Memory that a record takes beside the bytes of its key and value: itself, its
+/// share of a B-tree's nodes and of the hash table, and the allocator's.
 const RECORD_OVERHEAD_BYTES: usize = 208;
 
 /// How many B-trees there are. Enough that writers and scans seldom meet, few
@@ -63,7 +63,9 @@ impl Memtable {
     }
 
     /// Adds a record and returns the greatest timestamp among the other
-    /// versions of its key here. A version that is here already is not added again.
+    /// versions of its key here. A version that is here already is not added
+    /// again. Of a key that another thread adds at the same moment that may be
+    /// missed; records come in the order of their arrivals.
     pub(crate) fn insert(&self, record: Record) -> Option<Timestamp> {
         let entry = &record.entry;
         let hash = KeyHash::of(entry.key());
@@ -73,7 +75,7 @@ impl Memtable {
                 has_same: false,
                 newest: Some(held.entry.timestamp()),
             },
-            Found::Newest(_) | Found::Unknown => self.rivals_of(entry, hash),
+            Found::Newest(_) | Found::Unknown => self.rivals_of(&record, hash),
         };
         if rivals.has_same {
             return rivals.newest;
@@ -91,22 +93,18 @@ impl Memtable {
         rivals.newest
     }
 
-    /// What is here of an entry's key. Walks from the winner down to the first
-    /// version that the entry beats.
-    fn rivals_of(&self, entry: &Entry, hash: KeyHash) -> Rivals {
-        let mut rivals = Rivals::default();
-        for held in versions(&lock(self.shard(hash)), entry.key()) {
-            let other = &held.record.entry;
-            if other.rank() == entry.rank() {
-                rivals.has_same = true;
-            } else {
-                rivals.newest = rivals.newest.or(Some(other.timestamp()));
-            }
-            if other.rank() < entry.rank() {
-                break;
-            }
+    /// What is here of a record's key. It looks at the winner, at what comes
+    /// after it, and at where the record itself would be: a hot key may have
+    /// any number of versions between them.
+    fn rivals_of(&self, record: &Record, hash: KeyHash) -> Rivals {
+        let shard = lock(self.shard(hash));
+        let mut others = versions(&shard, record.entry.key())
+            .map(|slot| &slot.record.entry)
+            .filter(|other| other.rank() != record.entry.rank());
+        Rivals {
+            has_same: holds(&shard, record),
+            newest: others.next().map(Entry::timestamp),
         }
-        rivals
     }
 
     /// The winning version of a key here.
@@ -132,7 +130,7 @@ impl Memtable {
         &self.shards[hash.as_u64() as usize % SHARDS]
     }
 
-    /// Its memory, in bytes: an estimate from above.
+    /// Its memory, in bytes: an estimate.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }

@@ -14,8 +14,8 @@ use std::sync::{Arc, OnceLock};
 /// memtable holds up nobody.
 const STRETCH_PLACES: usize = 512;
 
-/// So many of a memtable's bytes to a place. Records take more, so that at
-/// most about half of the places are taken and few have to be looked at.
+/// So many of a memtable's bytes to a place. Records take more, so that most
+/// often a half of the places is free and few have to be looked at.
 const BYTES_TO_A_PLACE: usize = 128;
 
 /// How many places a key may be at. Where others have all of them, be it by
@@ -32,7 +32,7 @@ type Stretch = [AtomicU64; STRETCH_PLACES];
 /// from empty to a version of a key, and from there to newer ones of it.
 pub(super) struct Newest {
     stretches: Box<[OnceLock<Box<Stretch>>]>,
-    /// All records that were ever the newest of their keys.
+    /// All records that were ever the newest of their keys, or all but that.
     records: boxcar::Vec<Arc<Record>>,
 }
 
@@ -82,9 +82,7 @@ impl Newest {
         let stretch = self
             .stretch(hash)
             .get_or_init(|| Box::new([const { AtomicU64::new(0) }; STRETCH_PLACES]));
-        // More than fit into the bits would take more memory than there is.
-        let number = self.records.push(Arc::clone(record)) as u64 + 1;
-        let own = tag(hash) << NUMBER_BITS | number;
+        let mut own = None;
         for place in places(stretch, hash) {
             let mut held = place.load(Acquire);
             loop {
@@ -95,6 +93,11 @@ impl Newest {
                         Some(_) => {}
                     }
                 }
+                let own = *own.get_or_insert_with(|| {
+                    // More than fit into the bits would take more memory than there is.
+                    let number = self.records.push(Arc::clone(record)) as u64 + 1;
+                    tag(hash) << NUMBER_BITS | number
+                });
                 match place.compare_exchange(held, own, AcqRel, Acquire) {
                     Ok(_) => return,
                     Err(now) => held = now,

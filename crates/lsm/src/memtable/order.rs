@@ -5,6 +5,7 @@ use crate::entry::Record;
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
+use std::collections::btree_set::Range;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use std::sync::Arc;
 pub(super) struct Slot {
     /// The key's first bytes: most comparisons of a search are decided by them,
     /// without following the record's pointer.
-    prefix: u128,
+    prefix: Prefix,
     pub(super) record: Arc<Record>,
 }
 
@@ -27,25 +28,38 @@ impl Slot {
 }
 
 /// The versions of a key in a B-tree, the winner first.
-pub(super) fn versions<'a>(
-    slots: &'a BTreeSet<Slot>,
-    key: &[u8],
-) -> impl Iterator<Item = &'a Slot> {
-    let first: &dyn Placed = &Seek::to(Place::Before(key));
-    let past: &dyn Placed = &Seek::to(Place::After(key));
-    slots.range::<dyn Placed, _>((Bound::Excluded(first), Bound::Excluded(past)))
+pub(super) fn versions<'a>(slots: &'a BTreeSet<Slot>, key: &[u8]) -> Range<'a, Slot> {
+    between(slots, Place::Before(key), Place::After(key))
 }
 
-/// How many bytes of a key its prefix holds.
-const PREFIX_BYTES: usize = size_of::<u128>();
+/// Whether a B-tree holds this very version, whenever it arrived. `record` came
+/// later than all in the tree.
+pub(super) fn holds(slots: &BTreeSet<Slot>, record: &Record) -> bool {
+    let key = record.entry.key();
+    let last = between(slots, Place::Before(key), Place::At(record)).next_back();
+    last.is_some_and(|slot| slot.record.entry.rank() == record.entry.rank())
+}
 
-/// The first sixteen bytes of a key, filled up with zeros, as a number. Where
-/// two differ they are ordered as the keys are.
-fn prefix(key: &[u8]) -> u128 {
+fn between<'a>(slots: &'a BTreeSet<Slot>, after: Place<'_>, before: Place<'_>) -> Range<'a, Slot> {
+    let after: &dyn Placed = &Seek::to(after);
+    let before: &dyn Placed = &Seek::to(before);
+    slots.range::<dyn Placed, _>((Bound::Excluded(after), Bound::Excluded(before)))
+}
+
+/// The first sixteen bytes of a key, filled up with zeros, as the halves of a
+/// number: whole it would make a slot a third larger. Where two differ they
+/// are ordered as the keys are.
+type Prefix = (u64, u64);
+
+/// How many bytes of a key its prefix holds.
+const PREFIX_BYTES: usize = size_of::<Prefix>();
+
+fn prefix(key: &[u8]) -> Prefix {
     let mut bytes = [0; PREFIX_BYTES];
     let length = key.len().min(bytes.len());
     bytes[..length].copy_from_slice(&key[..length]);
-    u128::from_be_bytes(bytes)
+    let number = u128::from_be_bytes(bytes);
+    ((number >> 64) as u64, number as u64)
 }
 
 /// The order of two keys with the same prefix. Where that holds both whole,
@@ -60,7 +74,7 @@ fn order_of_keys(left: &[u8], right: &[u8]) -> Ordering {
 
 /// A place to seek in a B-tree.
 pub(super) struct Seek<'a> {
-    prefix: u128,
+    prefix: Prefix,
     place: Place<'a>,
 }
 
@@ -113,12 +127,12 @@ impl<'a> Place<'a> {
 /// What has a place: lets a B-tree be searched by a borrowed key, without
 /// making a record for it.
 pub(super) trait Placed {
-    fn prefix(&self) -> u128;
+    fn prefix(&self) -> Prefix;
     fn place(&self) -> Place<'_>;
 }
 
 impl Placed for Slot {
-    fn prefix(&self) -> u128 {
+    fn prefix(&self) -> Prefix {
         self.prefix
     }
 
@@ -128,7 +142,7 @@ impl Placed for Slot {
 }
 
 impl Placed for Seek<'_> {
-    fn prefix(&self) -> u128 {
+    fn prefix(&self) -> Prefix {
         self.prefix
     }
 

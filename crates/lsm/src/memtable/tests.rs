@@ -58,6 +58,22 @@ fn the_same_entry_again_is_told_only_of_the_others() {
 }
 
 #[test]
+fn an_old_version_is_known_among_all_that_are_newer() {
+    let memtable = Memtable::new(1, 1 << 20);
+    for version in 1..=100 {
+        insert(&memtable, version, put("k", 2 * version, "v"));
+    }
+    let bytes = memtable.bytes();
+    for version in 1..100 {
+        let again = insert(&memtable, 100 + version, put("k", 2 * version, "v"));
+        assert_eq!(again, Some(200));
+    }
+    assert_eq!(memtable.bytes(), bytes, "not stored twice");
+    assert_eq!(insert(&memtable, 200, put("k", 101, "between")), Some(200));
+    assert!(memtable.bytes() > bytes);
+}
+
+#[test]
 fn more_keys_than_were_expected_are_found_and_told_of_all_the_same() {
     let memtable = Memtable::new(1, 1024);
     let keys = || (0..2_000_u64).map(|number| (number, number.to_string()));

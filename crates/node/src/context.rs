@@ -4,7 +4,7 @@ use crate::admission::{Budget, Gate, Uploads};
 use crate::coordinator::{Coordinator, HedgeBudget};
 use crate::hints::Delivery;
 use crate::http::ReplicaRules;
-use crate::http::channel::SCRATCH_BYTES;
+use crate::http::channel::Buffers;
 use crate::http::progress::{Patience, Progress};
 use crate::http::refusals::Refusals;
 use crate::metrics::RuntimeMetrics;
@@ -49,8 +49,8 @@ pub(crate) struct Context {
     pub(crate) metrics: Arc<RuntimeMetrics>,
     /// The monotonic clock as of the last sweep: cheap, and late by at most its period.
     pub(crate) now: Rc<Cell<Duration>>,
-    /// The buffer into which all connections read.
-    pub(crate) scratch: Rc<RefCell<Box<[u8]>>>,
+    /// The buffers that all connections share.
+    pub(crate) buffers: Rc<Buffers>,
     connections: RefCell<Slab<Rc<Progress>>>,
     /// Told when the last connection has ended.
     emptied: Notify,
@@ -131,7 +131,7 @@ impl Context {
             refusals: Rc::default(),
             metrics,
             now: Rc::new(Cell::new(shared.clock.monotonic())),
-            scratch: Rc::new(RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice())),
+            buffers: Rc::new(Buffers::new()),
             connections: RefCell::default(),
             emptied: Notify::new(),
             is_stopping: Cell::new(false),

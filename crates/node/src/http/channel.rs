@@ -20,29 +20,43 @@ const GATHERED_BYTES_MAX: usize = 16 << 10;
 /// The size of the buffer into which a runtime reads, in bytes.
 pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
 
+/// The buffers of a runtime. Its connections share them, so that an idle one
+/// holds no memory for what it may read or write.
+pub(crate) struct Buffers {
+    /// What is read goes through it.
+    scratch: RefCell<Box<[u8]>>,
+    /// Empty, with room for answers, unless a connection has it.
+    spare: Cell<Vec<u8>>,
+}
+
+impl Buffers {
+    /// Those of a runtime that begins.
+    pub(crate) fn new() -> Self {
+        Self {
+            scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
+            spare: Cell::default(),
+        }
+    }
+}
+
 /// The socket of a connection.
 pub(crate) struct Channel {
     pub(crate) stream: RefCell<TcpStream>,
     /// Answers that are gathered and not yet written.
     gathered: RefCell<Vec<u8>>,
-    /// The runtime's buffer to read into.
-    scratch: Rc<RefCell<Box<[u8]>>>,
+    buffers: Rc<Buffers>,
     /// Whether it is left unread after a refusal.
     is_unread: Cell<bool>,
     pub(crate) progress: Rc<Progress>,
 }
 
 impl Channel {
-    /// The channel over a socket, which reads into the runtime's `scratch`.
-    pub(crate) fn new(
-        stream: TcpStream,
-        scratch: Rc<RefCell<Box<[u8]>>>,
-        progress: Rc<Progress>,
-    ) -> Rc<Self> {
+    /// The channel over a socket, with the `buffers` of its runtime.
+    pub(crate) fn new(stream: TcpStream, buffers: Rc<Buffers>, progress: Rc<Progress>) -> Rc<Self> {
         Rc::new(Self {
             stream: RefCell::new(stream),
             gathered: RefCell::default(),
-            scratch,
+            buffers,
             is_unread: Cell::new(false),
             progress,
         })
@@ -84,7 +98,7 @@ impl Channel {
         bytes_max: usize,
         take: impl FnOnce(&[u8]),
     ) -> Poll<io::Result<usize>> {
-        let mut scratch = self.scratch.borrow_mut();
+        let mut scratch = self.buffers.scratch.borrow_mut();
         let bytes_max = bytes_max.min(scratch.len());
         let mut buffer = ReadBuf::new(&mut scratch[..bytes_max]);
         let mut stream = self.stream.borrow_mut();
@@ -126,6 +140,9 @@ impl Channel {
             gathered = self.gathered.borrow_mut();
         }
         if bytes <= GATHERED_BYTES_MAX {
+            if gathered.capacity() == 0 {
+                *gathered = self.buffers.spare.take();
+            }
             gathered.reserve(bytes);
             for slice in slices {
                 gathered.extend_from_slice(slice);
@@ -150,8 +167,11 @@ impl Channel {
             }
         };
         if written == gathered.len() {
-            // Idle connections hold no memory for this.
-            *gathered = Vec::new();
+            let mut spare = std::mem::take(&mut *gathered);
+            if spare.capacity() > 0 {
+                spare.clear();
+                self.buffers.spare.set(spare);
+            }
         } else {
             gathered.drain(..written);
         }

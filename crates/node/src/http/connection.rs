@@ -42,7 +42,7 @@ enum End {
 pub(crate) async fn serve(context: Rc<Context>, stream: TcpStream, admits: Admits) {
     let progress = Rc::new(Progress::new(Rc::clone(&context.now), admits));
     let registered = context.register(&progress);
-    let channel = Channel::new(stream, Rc::clone(&context.scratch), Rc::clone(&progress));
+    let channel = Channel::new(stream, Rc::clone(&context.buffers), Rc::clone(&progress));
     match drive(&context, &channel).await {
         End::Closed if progress.lingers() => linger(&channel).await,
         End::Failed(error) if error.is_parse() => linger(&channel).await,

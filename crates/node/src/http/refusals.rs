@@ -116,6 +116,7 @@ impl Unread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::channel::Buffers;
     use crate::http::progress::{Admits, Progress};
     use tokio::net::{TcpListener, TcpStream};
 
@@ -124,7 +125,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let stream = TcpStream::connect(address).await.unwrap();
         let progress = Progress::new(Rc::default(), Admits::All);
-        Channel::new(stream, Rc::default(), Rc::new(progress))
+        Channel::new(stream, Rc::new(Buffers::new()), Rc::new(progress))
     }
 
     /// A line of so many, and the channel that all its entries are of.

@@ -1,7 +1,5 @@
 use super::*;
 use crate::{Effort, Settings};
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -11,18 +9,13 @@ const ONE: Layout<'static> = Layout {
     options: &[],
 };
 
-/// A program that is no node.
-fn program(folder: &Path, script: &str) -> Settings {
-    let program = folder.join("program");
-    let mut file = std::fs::OpenOptions::new()
-        .create_new(true)
-        .write(true)
-        .mode(0o755)
-        .open(&program)
-        .unwrap();
-    file.write_all(script.as_bytes()).unwrap();
+/// A program that is no node. It lies in the source: one that a test has just
+/// written may be open for writing in another test's child, and is busy then.
+fn program(name: &str, folder: &Path) -> Settings {
     Settings {
-        program,
+        program: Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("src/nodes/programs")
+            .join(name),
         effort: Effort::Glance,
         p99_ms_max: 10.0,
         output: folder.to_owned(),
@@ -33,8 +26,7 @@ fn program(folder: &Path, script: &str) -> Settings {
 #[test]
 fn a_node_that_ends_at_once_is_told_with_its_last_line() {
     let folder = tempfile::tempdir().unwrap();
-    let script = "#!/bin/sh\necho 'kvorum: first' >&2\necho 'kvorum: no room' >&2\nexit 3\n";
-    let settings = program(folder.path(), script);
+    let settings = program("ends.sh", folder.path());
     let stop = AtomicBool::new(false);
     let context = Context::new(&settings, &stop, &|_| {}).unwrap();
     let error = Cluster::start(&context, ONE).err().unwrap().to_string();
@@ -46,8 +38,7 @@ fn a_node_that_ends_at_once_is_told_with_its_last_line() {
 #[test]
 fn a_stop_ends_the_wait_for_a_node() {
     let folder = tempfile::tempdir().unwrap();
-    let script = "#!/bin/sh\ntest \"$2\" = --help || exec sleep 600\n";
-    let settings = program(folder.path(), script);
+    let settings = program("sleeps.sh", folder.path());
     let stop = AtomicBool::new(true);
     let context = Context::new(&settings, &stop, &|_| {}).unwrap();
     let error = Cluster::start(&context, ONE).err().unwrap();

@@ -3,6 +3,8 @@
 use super::*;
 use crate::outcome::WRONG_VALUE;
 use crate::testing::Reply;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 #[test]
 fn a_flipped_bit_and_anothers_value_are_wrong() {
@@ -92,10 +94,17 @@ fn what_has_no_answer_times_out() {
 
 #[test]
 fn a_fill_repeats_what_fails_and_tells_what_it_gave_up() {
-    let server = Server::start(|request, _| match request.number % 3 {
-        0 => Reply::Store,
-        1 => Reply::Answer(503, Vec::new()),
-        _ => Reply::Close,
+    // Each key fails twice, so that none runs out of attempts by chance.
+    let asked: Mutex<BTreeMap<String, u32>> = Mutex::default();
+    let server = Server::start(move |request, _| {
+        let mut asked = asked.lock().unwrap();
+        let times = asked.entry(request.key()).or_default();
+        *times += 1;
+        match times {
+            1 => Reply::Answer(503, Vec::new()),
+            2 => Reply::Close,
+            _ => Reply::Store,
+        }
     });
     let plan = Plan {
         keys: 20,

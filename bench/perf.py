@@ -14,7 +14,7 @@ COUNTED = {"raw_syscalls:sys_enter": "system calls", "context-switches": "switch
 PARTS = (
     ("HTTP", r"hyper|httparse|http_body|node::http|http::"),
     ("peers and coordination", r"node::(peer|coordinator|replica|hints|stamping)|cluster::"),
-    ("engine", r"lsm::|crossbeam|quick_cache|xxh|crc32|lz4"),
+    ("engine", r"lsm::|boxcar|quick_cache|xxh|crc32|lz4"),
     ("scheduling", r"tokio|mio::|std::thread|parking|futures|park"),
     ("memory", r"mi_|malloc|free|memcpy|memmove|memset|memcmp|alloc|bytes::|smallvec"),
 )

@@ -8,7 +8,7 @@
 //!
 //! One skip list would serve them all, but each step of a search in it is a
 //! cache miss: with 100,000 records a point read took three times as long, and
-//! so did an insertion.
+//! an insertion twice.
 //!
 //! Records are only added; a memtable goes as a whole, after its flush. Any
 //! number of threads may read and write at a time.

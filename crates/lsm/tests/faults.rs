@@ -100,6 +100,113 @@ fn deleting_and_compacting_makes_room_on_a_full_disk() {
     assert!(fill(&engine, 200_000) > 100);
 }
 
+/// A world with a reserve that is small beside the store.
+fn with_small_reserve() -> World {
+    let mut world = uncompressed();
+    world.options.disk_reserve_bytes = 32 << 10;
+    world
+}
+
+/// The tombstones of all these fit a memtable, and what they hide does not fit
+/// the reserve.
+#[test]
+fn deletes_alone_bring_a_full_store_back() {
+    let world = with_small_reserve();
+    let engine = world.open();
+    let value = "x".repeat(200);
+    let mut number = 0;
+    // Long values among many short ones.
+    let mut put_one = |engine: &Engine, key: String, value: &str| {
+        number += 1;
+        engine.write(put(&key, number, value)).unwrap();
+        world.executor.run_for(Duration::from_millis(50));
+    };
+    for long in 0..20 {
+        for short in 0..50 {
+            put_one(&engine, format!("{short:02}-short-{long:02}"), &value);
+        }
+        put_one(&engine, format!("long-{long:02}"), &"y".repeat(10_000));
+    }
+    engine.compact().unwrap();
+    world.memory.set_capacity(world.memory.used_bytes());
+    assert!(fill(&engine, number + 1) < 100);
+    world.executor.run_for(Duration::from_secs(600));
+    assert!(engine.statistics().disk_full, "nothing was deleted");
+    for long in 0..20 {
+        let key = format!("long-{long:02}");
+        engine.write(delete(&key, 100_000 + long)).unwrap();
+    }
+    world.executor.run_for(Duration::from_secs(60));
+    assert!(!engine.statistics().disk_full, "{:?}", engine.statistics());
+    engine.write(put("after", 200_000, "v")).unwrap();
+    // What was deleted stays so, and what was not is there, after a power cut too.
+    let after = World::on(Arc::new(world.memory.clone_synced()));
+    for engine in [engine, after.open()] {
+        for long in 0..20 {
+            assert_eq!(read(&engine, &format!("long-{long:02}")), None);
+            for short in 0..50 {
+                let key = format!("{short:02}-short-{long:02}");
+                assert_eq!(read(&engine, &key).as_ref(), Some(&value));
+            }
+        }
+    }
+}
+
+/// To write a table again for each delete would wear the disk out.
+#[test]
+fn a_delete_that_frees_little_rewrites_no_table() {
+    let world = with_small_reserve();
+    let engine = world.open();
+    for number in 1..=1500 {
+        let entry = put(&format!("fill-{number:05}"), number, &"x".repeat(200));
+        engine.write(entry).unwrap();
+        world.executor.run_for(Duration::from_millis(50));
+    }
+    engine.compact().unwrap();
+    world.memory.set_capacity(world.memory.used_bytes());
+    fill(&engine, 2000);
+    world.executor.run_for(Duration::from_secs(60));
+    let before = engine.statistics();
+    assert!(before.disk_full);
+    for number in 0..2 {
+        let key = format!("fill-{:05}", 1 + number * 500);
+        engine.write(delete(&key, 100_000 + number)).unwrap();
+        world.executor.run_for(Duration::from_secs(60));
+    }
+    let after = engine.statistics();
+    assert_eq!(after.flushes, before.flushes + 2);
+    assert_eq!(after.compactions, before.compactions);
+}
+
+/// A scan goes on to see what was there when it began, on a full disk too.
+#[test]
+fn deletes_make_room_once_no_scan_sees_what_they_hide() {
+    let world = with_small_reserve();
+    let engine = world.open();
+    world.memory.set_capacity(400 << 10);
+    let taken = fill(&engine, 1);
+    let mut scan = engine.scan(b"", None);
+    let mut seen = scan.next_batch(1).unwrap().len() as u64;
+    for number in 1..=taken {
+        let key = format!("fill-{number:05}");
+        engine.write(delete(&key, 100_000 + number)).unwrap();
+        world.executor.run_for(Duration::from_millis(50));
+    }
+    world.executor.run_for(Duration::from_secs(60));
+    assert!(engine.statistics().disk_full);
+    loop {
+        let batch = scan.next_batch(1000).unwrap();
+        if batch.is_empty() {
+            break;
+        }
+        seen += batch.len() as u64;
+    }
+    assert_eq!(seen, taken);
+    drop(scan);
+    world.executor.run_for(Duration::from_secs(60));
+    assert!(!engine.statistics().disk_full);
+}
+
 #[test]
 fn a_start_without_room_for_the_reserve_reads_and_deletes() {
     let world = World::new();

@@ -7,8 +7,9 @@ mod common;
 
 use common::World;
 use fastrand::Rng;
-use lsm::{Engine, Entry, Expiry, Lookup, Scan, Timestamp};
+use lsm::{Engine, Entry, Error, Expiry, Lookup, Scan, Timestamp};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 const KEYS: u64 = 60;
 
@@ -46,8 +47,21 @@ fn apply(model: &mut Model, entry: &Entry) {
     }
 }
 
+/// Whether it was done; a full disk may refuse it.
+fn unless_full<T>(result: Result<T, Error>) -> Option<T> {
+    match result {
+        Ok(done) => Some(done),
+        Err(error) => {
+            assert!(matches!(error, Error::DiskFull), "{error}");
+            None
+        }
+    }
+}
+
 fn check_write(engine: &Engine, model: &mut Model, entry: &Entry) {
-    let applied = engine.write(entry.clone()).unwrap();
+    let Some(applied) = unless_full(engine.write(entry.clone())) else {
+        return;
+    };
     let held = model.get(entry.key()).cloned();
     match held {
         // Anything at or above the write's own timestamp must be told.
@@ -137,8 +151,8 @@ fn run(seed: u64) {
             75..85 => {
                 world.executor.run_one(|jobs| rng.usize(0..jobs));
             }
-            85..88 => engine.flush().unwrap(),
-            88 => engine.compact().unwrap(),
+            85..88 => drop(unless_full(engine.flush())),
+            88 => drop(unless_full(engine.compact())),
             89..93 => scans.push(start_scan(&engine, &model, &mut rng)),
             93..98 => {
                 if !scans.is_empty() {
@@ -148,14 +162,24 @@ fn run(seed: u64) {
                     }
                 }
             }
-            98 => world.executor.run_for(std::time::Duration::from_secs(5)),
+            98 => match rng.u8(0..4) {
+                0 => world.memory.set_capacity(world.memory.used_bytes()),
+                1 => world.memory.set_capacity(u64::MAX),
+                _ => world.executor.run_for(Duration::from_secs(40)),
+            },
             _ => {
                 scans.clear();
                 if rng.bool() {
-                    engine.close().unwrap();
+                    unless_full(engine.close());
                 }
                 drop(engine);
-                engine = world.open();
+                engine = match unless_full(world.try_open()) {
+                    Some((engine, _)) => engine,
+                    None => {
+                        world.memory.set_capacity(u64::MAX);
+                        world.open()
+                    }
+                };
             }
         }
     }

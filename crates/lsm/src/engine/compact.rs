@@ -10,7 +10,9 @@
 
 use super::Inner;
 use super::flush::{Change, Output, REST_MAX};
+use super::reclaim::{Reclaim, newer_in};
 use super::scan::LevelSource;
+use super::state::Tables;
 use crate::compaction::LEVELS;
 use crate::compaction::pick::{Pick, PickSettings, Reason, may_become_due, pick, pick_all};
 use crate::compaction::retention::{Advance, Retained, Retention};
@@ -52,6 +54,7 @@ pub(super) struct Compacting {
     paced_until: Duration,
     /// For each level the key after which the next pick starts.
     cursors: [Option<Bytes>; LEVELS],
+    reclaim: Reclaim,
 }
 
 /// A compaction under way.
@@ -62,6 +65,8 @@ struct Compaction {
     last_key: Vec<u8>,
     outputs: Vec<Arc<Table>>,
     read_bytes: u64,
+    /// What it may write, in bytes, as far as can be told.
+    write_bytes_max: u64,
 }
 
 impl Compaction {
@@ -77,7 +82,7 @@ impl Compaction {
 enum Step {
     /// There is nothing to compact.
     Idle,
-    /// So many bytes were merged; more are to come.
+    /// So many bytes were merged or surveyed; more are to come.
     Merged(u64),
     /// A compaction is complete.
     Finished,
@@ -216,7 +221,7 @@ impl Inner {
         }
         self.check_closing()?;
         if let Some(pick) = pick_all(&self.state.load().tables.summaries()) {
-            compacting.current = Some(self.start(pick));
+            compacting.current = Some(self.start(pick, None));
             while let Step::Merged(_) = self.compact_step(&mut compacting)? {
                 self.check_closing()?;
             }
@@ -246,18 +251,27 @@ impl Inner {
     fn compact_step(self: &Arc<Self>, compacting: &mut Compacting) -> Result<Step, Error> {
         let mut compaction = match compacting.current.take() {
             Some(current) => current,
-            None => match self.pick(&compacting.cursors) {
-                Some(pick) => self.start(pick),
-                None => return Ok(Step::Idle),
-            },
+            None => {
+                if let Some(bytes) = self.survey_some(&mut compacting.reclaim) {
+                    return Ok(Step::Merged(bytes));
+                }
+                match self.begin(compacting) {
+                    Some(compaction) => compaction,
+                    None => return Ok(Step::Idle),
+                }
+            }
         };
         let result = match self.merge_some(&mut compaction) {
             Ok(Some(bytes)) => {
                 compacting.current = Some(compaction);
                 return Ok(Step::Merged(bytes));
             }
-            Ok(None) => self.complete(compaction, &mut compacting.cursors),
+            Ok(None) => self.complete(compaction, compacting),
             Err(error) => {
+                // Where the room was short there may be more the next time.
+                if !matches!(error, Error::DiskFull) {
+                    compacting.reclaim.give_up(&compaction.pick.inputs);
+                }
                 self.abandon(compaction);
                 Err(error)
             }
@@ -268,6 +282,16 @@ impl Inner {
         }
     }
 
+    /// Begins the compaction that is due, if one is.
+    fn begin(&self, compacting: &Compacting) -> Option<Compaction> {
+        if let Some((pick, left)) = self.pick_hidden(&compacting.reclaim) {
+            return Some(self.start(pick, Some(left)));
+        }
+        let pick = self.pick(&compacting.cursors)?;
+        Some(self.start(pick, None))
+    }
+
+    /// What is due, room or not.
     fn pick(&self, cursors: &[Option<Bytes>; LEVELS]) -> Option<Pick> {
         let settings = PickSettings {
             level_zero_tables: LEVEL_0_TABLES_DUE,
@@ -303,7 +327,9 @@ impl Inner {
             .fold(waiting, Timestamp::min)
     }
 
-    fn start(&self, pick: Pick) -> Compaction {
+    /// Starts a compaction, of which so many bytes will be `left`; as many as
+    /// it reads where nothing is known.
+    fn start(&self, pick: Pick, left: Option<u64>) -> Compaction {
         // In this order: what is older than the bound was handed to the engine
         // before the bound was given, so it is found in memory or in a table.
         let drop_bound = (self.environment.drop_bound)();
@@ -317,7 +343,7 @@ impl Inner {
         for (level, tables) in state.tables.levels().iter().enumerate() {
             let (inputs, rest): (Vec<_>, Vec<_>) =
                 tables.iter().cloned().partition(|table| is_input(table));
-            others.extend(rest);
+            others.extend(rest.into_iter().map(|table| (level, table)));
             read_bytes += inputs.iter().map(|table| table.file_bytes()).sum::<u64>();
             if level == 0 {
                 for table in inputs {
@@ -331,9 +357,12 @@ impl Inner {
                 )));
             }
         }
+        let others = Arc::new(Tables::new(others.into_iter()));
+        let newer_elsewhere =
+            (pick.reason == Reason::Hidden).then(|| newer_in(Arc::clone(&others)));
         let older_elsewhere = move |key: &[u8], timestamp: Timestamp| {
             memory_least <= timestamp
-                || others.iter().any(|table| {
+                || others.iter().any(|(_, table)| {
                     table.properties().timestamp_least <= timestamp && table.admits(key)
                 })
         };
@@ -342,6 +371,7 @@ impl Inner {
             now_unix_ms: self.environment.clock.unix_ms(),
             drop_bound,
             older_elsewhere: Box::new(older_elsewhere),
+            newer_elsewhere,
         };
         tracing::debug!(?pick, read_bytes, "compaction starts");
         Compaction {
@@ -351,6 +381,7 @@ impl Inner {
             last_key: Vec::new(),
             outputs: Vec::new(),
             read_bytes,
+            write_bytes_max: left.unwrap_or(read_bytes),
         }
     }
 
@@ -360,7 +391,7 @@ impl Inner {
     /// [`Error::DiskFull`].
     fn check_room(&self, compaction: &Compaction) -> Result<(), Error> {
         let left = compaction
-            .read_bytes
+            .write_bytes_max
             .saturating_sub(compaction.written_bytes());
         let wanted = match (self.space.is_full(), compaction.pick.reason) {
             // Who asks for it makes room himself, with the reserve to help.
@@ -377,7 +408,7 @@ impl Inner {
     }
 
     /// The room that a compaction may take, in bytes.
-    fn room_bytes(&self) -> u64 {
+    pub(super) fn room_bytes(&self) -> u64 {
         let environment = &self.environment;
         self.space
             .compaction_bytes_max(&*environment.disk, &environment.folder)
@@ -432,10 +463,11 @@ impl Inner {
     fn complete(
         self: &Arc<Self>,
         compaction: Compaction,
-        cursors: &mut [Option<Bytes>; LEVELS],
+        compacting: &mut Compacting,
     ) -> Result<(), Error> {
         let Compaction { pick, outputs, .. } = compaction;
         let written: u64 = outputs.iter().map(|table| table.file_bytes()).sum();
+        let output_ids: Vec<_> = outputs.iter().map(|table| table.id()).collect();
         self.install(Change {
             added: outputs
                 .into_iter()
@@ -444,8 +476,11 @@ impl Inner {
             removed: pick.inputs.iter().map(|(_, id)| *id).collect(),
             flushed: None,
         })?;
+        compacting
+            .reclaim
+            .replace(&pick.inputs, output_ids.into_iter());
         if let Some((level, key)) = pick.cursor {
-            cursors[level] = Some(key);
+            compacting.cursors[level] = Some(key);
         }
         self.counters.compactions.fetch_add(1, Relaxed);
         self.counters

@@ -214,6 +214,7 @@ impl Inner {
             now_unix_ms: 0,
             drop_bound: Timestamp::ZERO,
             older_elsewhere: Box::new(|_, _| true),
+            newer_elsewhere: None,
         };
         Ok(Some(Flush {
             records: Retained::new(memtable.source(Bound::Unbounded), retention),

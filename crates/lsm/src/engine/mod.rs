@@ -7,7 +7,8 @@
 //! - `flush`, `compact`: the jobs that move records down, and how the set of
 //!   live tables changes; `retry`: when compaction wakes by itself;
 //! - `scan`, `snapshots`: reads of ranges;
-//! - `space`: the full disk, and the poisoned store;
+//! - `space`: the full disk, and the poisoned store; `reclaim`: what deletes
+//!   hide, on a full disk;
 //! - `recovery`: opening; `tenure`: until when the folder is this engine's.
 //!
 //! # Locks, in the order in which they are taken
@@ -22,6 +23,7 @@ mod compact;
 mod flush;
 mod outbox;
 mod queue;
+mod reclaim;
 mod recovery;
 mod retry;
 mod scan;

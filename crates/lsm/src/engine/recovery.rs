@@ -172,7 +172,7 @@ impl Inner {
                 folder = %self.environment.folder.display(),
                 "the disk has no room for the reserve: puts are refused until it has"
             );
-            self.watch_for_room(RETRY_DELAY);
+            self.watch_for_room(RETRY_DELAY, Duration::ZERO);
         } else {
             self.spawn(crate::Lane::Log, Duration::ZERO, Self::prepare_segment);
         }

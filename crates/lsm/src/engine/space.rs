@@ -28,6 +28,10 @@ pub(super) const RESERVE_FILE: &str = "RESERVE";
 /// The longest that a full store waits before it looks for room again.
 const PROBE_DELAY_MAX: Duration = Duration::from_secs(10);
 
+/// How long a full store lets deletes gather between two flushes: each is a
+/// table, and may have others rewritten.
+const DELETES_GATHER: Duration = Duration::from_secs(30);
+
 /// The reserve, and whether it is spent.
 pub(super) struct Space {
     full: AtomicBool,
@@ -153,13 +157,16 @@ impl Inner {
         if let Err(error) = self.space.release() {
             tracing::error!(%error, "could not give the reserve back");
         }
-        self.watch_for_room(RETRY_DELAY);
+        self.watch_for_room(RETRY_DELAY, Duration::ZERO);
+        // Something in the tables may be hidden already.
+        self.schedule_compaction(Duration::ZERO);
         true
     }
 
     /// Tries to leave the full state after `delay`, and less and less often
-    /// from then on, until there is room.
-    pub(super) fn watch_for_room(self: &Arc<Self>, delay: Duration) {
+    /// from then on, until there is room. Deletes are flushed meanwhile, not
+    /// before `flush_due` of the monotonic clock, for the room that they make.
+    pub(super) fn watch_for_room(self: &Arc<Self>, delay: Duration, flush_due: Duration) {
         self.spawn(Lane::Log, delay, move |inner| {
             if !inner.space.is_full() || inner.is_closing() || inner.check_poison().is_err() {
                 return;
@@ -174,7 +181,12 @@ impl Inner {
                 Ok(false) => {}
                 Err(error) => tracing::warn!(%error, "could not make the reserve"),
             }
-            inner.watch_for_room((delay * 2).min(PROBE_DELAY_MAX));
+            let now = inner.environment.clock.monotonic();
+            let flush_due = match now >= flush_due && inner.freeze_deletes() {
+                true => now.saturating_add(DELETES_GATHER),
+                false => flush_due,
+            };
+            inner.watch_for_room((delay * 2).min(PROBE_DELAY_MAX), flush_due);
         });
     }
 

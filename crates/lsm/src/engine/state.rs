@@ -198,6 +198,7 @@ fn summary(table: &Table) -> TableSummary {
     TableSummary {
         id: table.id(),
         bytes: table.file_bytes(),
+        data_bytes: properties.key_bytes + properties.value_bytes,
         least_key: Bytes::copy_from_slice(&properties.key_least),
         greatest_key: Bytes::copy_from_slice(&properties.key_greatest),
         least_timestamp: properties.timestamp_least,

@@ -26,12 +26,16 @@
 //! no level is due, a table that is mostly tombstones which may go, or whose
 //! every entry has expired, is rewritten where it is, on level 0 as on others:
 //! a store that nobody writes to any more must not keep what has expired.
+//!
+//! On a full disk none of this may fit. There [`pick_hidden`] comes first: it
+//! rewrites a table where it is, without what versions in other tables hide.
 
 use super::LEVELS;
 use crate::entry::Expiry;
 use crate::table::TableId;
 use crate::timestamp::Timestamp;
 use bytes::Bytes;
+use std::collections::BTreeMap;
 
 #[cfg(test)]
 mod simulation;
@@ -41,6 +45,10 @@ mod tests;
 /// How many times larger each level may be than the one above.
 const FANOUT: u64 = 10;
 
+/// A table is rewritten for what is hidden in it once that is one part in so
+/// many: no more bytes are written for each that is freed.
+const HIDDEN_PART_LEAST: u64 = 16;
+
 /// What a choice needs to know of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct TableSummary {
@@ -48,6 +56,8 @@ pub(crate) struct TableSummary {
     pub(crate) id: TableId,
     /// The length of its file in bytes.
     pub(crate) bytes: u64,
+    /// The bytes of its keys and values, before compression.
+    pub(crate) data_bytes: u64,
     /// Its first key.
     pub(crate) least_key: Bytes,
     /// Its last key.
@@ -105,6 +115,8 @@ pub(crate) enum Reason {
     Droppable,
     /// What is due does not fit the room, and this makes it smaller.
     Room,
+    /// The disk is full, and newer versions elsewhere hide a part of the table.
+    Hidden,
     /// Somebody asked for it.
     Manual,
 }
@@ -185,6 +197,44 @@ pub(crate) fn pick_all(levels: &Levels) -> Option<Pick> {
         reason: Reason::Manual,
         cursor: None,
     })
+}
+
+/// A table to rewrite where it is, without what newer versions in other tables
+/// hide, and the bytes that will be left of it: the one of which the greatest
+/// part is hidden, among those whose rest fits the room.
+///
+/// `hidden_bytes` has for each table the bytes of the keys and values in it
+/// that are hidden, as far as known.
+pub(crate) fn pick_hidden(
+    levels: &Levels,
+    hidden_bytes: &BTreeMap<TableId, u64>,
+    room_bytes: u64,
+) -> Option<(Pick, u64)> {
+    let hidden_part = |table: &TableSummary| {
+        let hidden = hidden_bytes.get(&table.id).copied().unwrap_or(0);
+        (hidden as f64 / table.data_bytes.max(1) as f64).min(1.0)
+    };
+    let tables = levels
+        .iter()
+        .enumerate()
+        .flat_map(|(level, tables)| tables.iter().map(move |table| (level, table)));
+    tables
+        .map(|(level, table)| {
+            let part = hidden_part(table);
+            let left = (table.bytes as f64 * (1.0 - part)) as u64;
+            (level, table, part, left)
+        })
+        .filter(|(_, _, part, left)| *part * HIDDEN_PART_LEAST as f64 >= 1.0 && *left <= room_bytes)
+        .max_by(|(.., left, _), (.., right, _)| left.total_cmp(right))
+        .map(|(level, table, _, left)| {
+            let pick = Pick {
+                inputs: vec![(level, table.id)],
+                output_level: level,
+                reason: Reason::Hidden,
+                cursor: None,
+            };
+            (pick, left)
+        })
 }
 
 /// The sizes that the levels should have.

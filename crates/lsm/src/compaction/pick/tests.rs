@@ -18,6 +18,8 @@ fn table(word: &str) -> TableSummary {
     TableSummary {
         id: TableId(id),
         bytes: bytes.parse().unwrap(),
+        // As if it were compressed to half.
+        data_bytes: 2 * bytes.parse::<u64>().unwrap(),
         least_key: Bytes::copy_from_slice(least.as_bytes()),
         greatest_key: Bytes::copy_from_slice(greatest.as_bytes()),
         least_timestamp: Timestamp::from_u64(60),
@@ -35,6 +37,8 @@ fn tables(line: &str) -> Vec<TableSummary> {
         match letter {
             "e" => tables.last_mut().unwrap().entries = figures.parse().unwrap(),
             "t" => tables.last_mut().unwrap().tombstones = figures.parse().unwrap(),
+            // Of which [`hidden_bytes`] is told.
+            "h" => {}
             "x" => {
                 let unix_ms = figures.parse().unwrap();
                 tables.last_mut().unwrap().expiry_latest = Expiry::at_unix_ms(unix_ms);
@@ -49,6 +53,22 @@ fn tables(line: &str) -> Vec<TableSummary> {
         }
     }
     tables
+}
+
+/// What is hidden in the tables of a line.
+fn hidden_bytes(line: &str) -> BTreeMap<TableId, u64> {
+    let mut hidden = BTreeMap::new();
+    let mut last = 0;
+    for word in line.split_whitespace() {
+        match word.strip_prefix('h') {
+            Some(bytes) => {
+                hidden.insert(TableId(last), bytes.parse().unwrap());
+            }
+            None if word.starts_with(|c: char| c.is_ascii_digit()) => last = number(word).0,
+            None => {}
+        }
+    }
+    hidden
 }
 
 fn written(pick: Option<&Pick>) -> String {
@@ -80,11 +100,15 @@ fn picks_are_those_of_the_golden_cases() {
     for case in golden.split("\n\n").filter(|case| !case.starts_with('#')) {
         let mut levels: Levels = Default::default();
         let mut cursors: [Option<Bytes>; LEVELS] = Default::default();
+        let mut hidden: BTreeMap<TableId, u64> = BTreeMap::new();
         let mut settings = settings;
         let (name, lines) = case.split_once('\n').unwrap();
         for line in lines.lines() {
             if let Some(expected) = line.strip_prefix("=> ") {
-                let pick = pick(&levels, &settings, &cursors, 500, Timestamp::from_u64(50));
+                let bound = Timestamp::from_u64(50);
+                let pick = pick_hidden(&levels, &hidden, settings.room_bytes)
+                    .map(|(pick, _)| pick)
+                    .or_else(|| pick(&levels, &settings, &cursors, 500, bound));
                 assert_eq!(written(pick.as_ref()), expected, "{name}");
                 cases += 1;
             } else if let Some(room) = line.strip_prefix("room ") {
@@ -96,6 +120,7 @@ fn picks_are_those_of_the_golden_cases() {
             } else {
                 let (level, rest) = line.split_once(": ").unwrap();
                 levels[level.parse::<usize>().unwrap()] = tables(rest);
+                hidden.extend(hidden_bytes(rest));
             }
         }
     }

@@ -28,6 +28,10 @@
 //! and whoever saw nothing, being older than it, still does. Only the winner of
 //! its key is dropped so; a lower tombstone is kept for a snapshot, and goes
 //! with it.
+//!
+//! A compaction for room asks a third question first: **does a newer version
+//! elsewhere hide the key?** Where no snapshot lives, nobody sees what does not
+//! win its key, and whatever is taken later sees the winner.
 
 use crate::entry::{Entry, Record, RecordSource};
 use crate::error::Error;
@@ -41,6 +45,10 @@ mod tests;
 /// waits for its commit. May say yes wrongly, never no.
 pub(crate) type OlderElsewhere = Box<dyn Fn(&[u8], Timestamp) -> bool + Send>;
 
+/// Tells whether a version that outranks this one lies in a table outside the
+/// inputs. May say no wrongly, never yes.
+pub(crate) type NewerElsewhere = Box<dyn Fn(&Entry) -> bool + Send>;
+
 /// What decides which records are kept.
 pub(crate) struct Retention {
     /// The arrivals up to which the living snapshots see, ascending. Snapshots
@@ -52,6 +60,8 @@ pub(crate) struct Retention {
     pub(crate) drop_bound: Timestamp,
     /// Whether what a tombstone hides may lie elsewhere.
     pub(crate) older_elsewhere: OlderElsewhere,
+    /// Whether a key is hidden from elsewhere; `None` where nobody looks.
+    pub(crate) newer_elsewhere: Option<NewerElsewhere>,
 }
 
 impl Retention {
@@ -64,6 +74,12 @@ impl Retention {
         self.snapshots
             .get(first)
             .is_some_and(|&snapshot| snapshot < above)
+    }
+
+    /// Whether nobody can see the winner of a key, because of what lies elsewhere.
+    fn is_hidden(&self, entry: &Entry) -> bool {
+        let newer_elsewhere = self.newer_elsewhere.as_ref();
+        self.snapshots.is_empty() && newer_elsewhere.is_some_and(|newer| newer(entry))
     }
 
     /// Forgets when a record came, if no living snapshot came before it.
@@ -209,6 +225,11 @@ impl<S: RecordSource> Retained<S> {
                     bytes,
                     arrival_least: record.arrival,
                 });
+                if self.retention.is_hidden(&record.entry) {
+                    // So are the versions of the key that it outranks.
+                    self.dropped_versions += 1;
+                    return previous;
+                }
                 self.retention.settle(&mut record);
                 if self.retention.may_drop(&record.entry) {
                     self.held = Some(record);

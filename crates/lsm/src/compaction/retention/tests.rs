@@ -26,14 +26,20 @@ struct Output {
     tombstones: u64,
 }
 
-fn retain(
+/// What a compaction keeps that is not for room.
+fn retain(records: Vec<Record>, snapshots: &[u64], drop_bound: u64, outside: &[Record]) -> Output {
+    retain_what_is_not_hidden(records, snapshots, drop_bound, outside, &[])
+}
+
+fn retain_what_is_not_hidden(
     mut records: Vec<Record>,
     snapshots: &[u64],
     drop_bound: u64,
     outside: &[Record],
+    hiding: &[Record],
 ) -> Output {
     records.sort_by(Record::order);
-    let outside = outside.to_vec();
+    let (outside, hiding) = (outside.to_vec(), hiding.to_vec());
     let mut retained = Retained::new(
         Listed(records.into_iter()),
         Retention {
@@ -45,6 +51,11 @@ fn retain(
                     record.entry.key() == key && record.entry.timestamp() <= timestamp
                 })
             }),
+            newer_elsewhere: Some(Box::new(move |entry| {
+                hiding.iter().any(|record| {
+                    record.entry.key() == entry.key() && record.entry.rank() > entry.rank()
+                })
+            })),
         },
     );
     let mut kept = Vec::new();
@@ -166,8 +177,17 @@ fn no_snapshot_can_tell_in_any_small_case() {
                     let inside: Vec<Record> = inside.into_iter().map(|(_, r)| r.clone()).collect();
                     let outside: Vec<Record> =
                         outside.into_iter().map(|(_, r)| r.clone()).collect();
-                    for drop_bound in 2..=3 {
-                        let output = retain(inside.clone(), &snapshots, drop_bound, &outside);
+                    let hidings: [&[Record]; 2] = [&[], &outside];
+                    for (drop_bound, hiding) in
+                        (2..=3).flat_map(|bound| hidings.map(|hiding| (bound, hiding)))
+                    {
+                        let output = retain_what_is_not_hidden(
+                            inside.clone(),
+                            &snapshots,
+                            drop_bound,
+                            &outside,
+                            hiding,
+                        );
                         let after: Vec<_> = output.records.iter().chain(&outside).collect();
                         for &reader in &readers {
                             assert_eq!(
@@ -182,6 +202,20 @@ fn no_snapshot_can_tell_in_any_small_case() {
             }
         }
     }
+}
+
+#[test]
+fn what_a_newer_version_elsewhere_hides_goes_unless_a_snapshot_lives() {
+    let list = vec![version(1, 0, 1), version(2, 0, 2)];
+    let newer = [version(3, 1, 3)];
+    let kept = |snapshots: &[u64], hiding: &[Record]| {
+        retain_what_is_not_hidden(list.clone(), snapshots, 0, &newer, hiding)
+            .records
+            .len()
+    };
+    assert_eq!(kept(&[], &newer), 0);
+    assert_eq!(kept(&[], &[version(2, 0, 2)]), 1, "the same is not newer");
+    assert_eq!(kept(&[1], &newer), 2);
 }
 
 /// Snapshots end, and compactions follow one another: what the second makes of

@@ -6,7 +6,7 @@ mod common;
 
 use common::{World, delete, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::{Disk, Engine, Entry, Expiry, Lane, Timestamp};
+use lsm::{Disk, Engine, Entry, Error, Expiry, Lane, Timestamp};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -97,6 +97,67 @@ fn a_compaction_without_room_gives_up_before_the_store_is_full() {
     let after = engine.statistics();
     assert!(after.compactions > before.compactions);
     assert!(after.levels[0].tables < 4, "{after:?}");
+}
+
+/// What is deleted compresses to next to nothing, so that a table that should
+/// get smaller by nine tenths does not. It is tried once, and not to the end.
+#[test]
+fn a_rewrite_that_needs_more_than_was_thought_leaves_room_for_deletes() {
+    let mut world = World::new();
+    world.options.table_bytes = 1 << 20;
+    world.options.compaction = false;
+    let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+    world.disk = Arc::clone(&faulty) as _;
+    let engine = world.open();
+    let mut rng = fastrand::Rng::with_seed(1);
+    for number in 1..=150 {
+        let noise: String = std::iter::repeat_with(|| rng.alphanumeric())
+            .take(1000)
+            .collect();
+        engine
+            .write(put(&format!("hard-{number}"), number, &noise))
+            .unwrap();
+        let soft = "x".repeat(10_000);
+        engine
+            .write(put(&format!("soft-{number}"), number, &soft))
+            .unwrap();
+    }
+    engine.compact().unwrap();
+    drop(engine);
+    world.options.compaction = true;
+    let engine = world.open();
+    world.memory.set_capacity(world.memory.used_bytes());
+    for number in 1..=150 {
+        engine
+            .write(delete(&format!("soft-{number}"), 1000 + number))
+            .unwrap();
+        let full = engine.write(put("long", 1, &"x".repeat(20_000)));
+        assert_eq!(full.unwrap_err().to_string(), Error::DiskFull.to_string());
+    }
+    let before = engine.statistics();
+    let least_available = Arc::new(AtomicU64::new(u64::MAX));
+    let (memory, least) = (Arc::clone(&world.memory), Arc::clone(&least_available));
+    let tables = Arc::new(AtomicU64::new(0));
+    let created = Arc::clone(&tables);
+    faulty.arm(
+        Fault::at(u64::MAX, ErrorKind::Other).only(move |call, path| {
+            least.fetch_min(memory.available_bytes(path).unwrap(), Relaxed);
+            let is_table = path.extension().is_some_and(|kind| kind == "sst");
+            created.fetch_add(u64::from(call == Call::Create && is_table), Relaxed);
+            false
+        }),
+    );
+    world.executor.run_for(Duration::from_secs(600));
+    let after = engine.statistics();
+    assert_eq!(after.compactions, 0);
+    let flushed = after.flushes - before.flushes;
+    assert_eq!(
+        tables.load(Relaxed) - flushed,
+        1,
+        "one try beside the flushes"
+    );
+    let least = least_available.load(Relaxed);
+    assert!(least >= 32 << 10, "{least}");
 }
 
 fn is_read_of_a_table(call: Call, path: &Path) -> bool {

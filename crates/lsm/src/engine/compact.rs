@@ -64,8 +64,11 @@ struct Compaction {
     output: Option<Output>,
     last_key: Vec<u8>,
     outputs: Vec<Arc<Table>>,
+    /// The bytes of its inputs' files.
     read_bytes: u64,
-    /// What it may write, in bytes, as far as can be told.
+    /// The bytes of the keys and values in them.
+    entry_bytes: u64,
+    /// What it is thought to write at most, in bytes.
     write_bytes_max: u64,
 }
 
@@ -75,6 +78,16 @@ impl Compaction {
         let complete: u64 = self.outputs.iter().map(|table| table.file_bytes()).sum();
         let current = self.output.as_ref();
         complete + current.map_or(0, |output| output.writer.file_bytes())
+    }
+
+    /// What it may still write, in bytes: as much as it has not read once it
+    /// has turned out that less is dropped than was thought.
+    fn left_bytes(&self) -> u64 {
+        let written = self.written_bytes();
+        match self.write_bytes_max.checked_sub(written) {
+            Some(left) => left,
+            None => self.read_bytes.saturating_sub(written),
+        }
     }
 }
 
@@ -220,6 +233,8 @@ impl Inner {
             self.compact_step(&mut compacting)?;
         }
         self.check_closing()?;
+        // What it learned is of tables that are about to go.
+        compacting.reclaim = Reclaim::default();
         if let Some(pick) = pick_all(&self.state.load().tables.summaries()) {
             compacting.current = Some(self.start(pick, None));
             while let Step::Merged(_) = self.compact_step(&mut compacting)? {
@@ -243,7 +258,9 @@ impl Inner {
 
     /// Gives up a compaction that is under way; its files go.
     pub(super) fn abandon_compaction(&self) {
-        if let Some(compaction) = lock(&self.compacting).current.take() {
+        let mut compacting = lock(&self.compacting);
+        compacting.reclaim = Reclaim::default();
+        if let Some(compaction) = compacting.current.take() {
             self.abandon(compaction);
         }
     }
@@ -252,12 +269,14 @@ impl Inner {
         let mut compaction = match compacting.current.take() {
             Some(current) => current,
             None => {
-                if let Some(bytes) = self.survey_some(&mut compacting.reclaim) {
+                if let Some(compaction) = self.begin_hidden(&compacting.reclaim) {
+                    compaction
+                } else if let Some(bytes) = self.survey_some(&mut compacting.reclaim) {
                     return Ok(Step::Merged(bytes));
-                }
-                match self.begin(compacting) {
-                    Some(compaction) => compaction,
-                    None => return Ok(Step::Idle),
+                } else if let Some(pick) = self.pick(&compacting.cursors) {
+                    self.start(pick, None)
+                } else {
+                    return Ok(Step::Idle);
                 }
             }
         };
@@ -268,8 +287,9 @@ impl Inner {
             }
             Ok(None) => self.complete(compaction, compacting),
             Err(error) => {
-                // Where the room was short there may be more the next time.
-                if !matches!(error, Error::DiskFull) {
+                // Where only the room was short there may be more the next time.
+                let has_tried = compaction.written_bytes() > compaction.write_bytes_max;
+                if has_tried || !matches!(error, Error::DiskFull) {
                     compacting.reclaim.give_up(&compaction.pick.inputs);
                 }
                 self.abandon(compaction);
@@ -282,13 +302,13 @@ impl Inner {
         }
     }
 
-    /// Begins the compaction that is due, if one is.
-    fn begin(&self, compacting: &Compacting) -> Option<Compaction> {
-        if let Some((pick, left)) = self.pick_hidden(&compacting.reclaim) {
-            return Some(self.start(pick, Some(left)));
-        }
-        let pick = self.pick(&compacting.cursors)?;
-        Some(self.start(pick, None))
+    /// On a full disk, begins to rewrite a table without what is hidden in it,
+    /// if one is worth it.
+    fn begin_hidden(&self, reclaim: &Reclaim) -> Option<Compaction> {
+        let (pick, left) = self.pick_hidden(reclaim)?;
+        let compaction = self.start(pick, Some(left));
+        // A scan that has begun since the pick sees what was to go.
+        (!compaction.records.has_snapshots()).then_some(compaction)
     }
 
     /// What is due, room or not.
@@ -334,17 +354,22 @@ impl Inner {
         // before the bound was given, so it is found in memory or in a table.
         let drop_bound = (self.environment.drop_bound)();
         let memory_least = self.least_timestamp_in_memory();
+        // Before the snapshots are asked for below: one taken later sees all
+        // that these tables hold, so it misses nothing that they outrank.
         let state = self.state.load_full();
 
         let is_input = |table: &Table| pick.inputs.iter().any(|(_, id)| *id == table.id());
         let mut sources: Vec<Box<dyn RecordSource>> = Vec::new();
-        let mut read_bytes = 0;
+        let (mut read_bytes, mut entry_bytes) = (0, 0);
         let mut others = Vec::new();
         for (level, tables) in state.tables.levels().iter().enumerate() {
             let (inputs, rest): (Vec<_>, Vec<_>) =
                 tables.iter().cloned().partition(|table| is_input(table));
             others.extend(rest.into_iter().map(|table| (level, table)));
-            read_bytes += inputs.iter().map(|table| table.file_bytes()).sum::<u64>();
+            for table in &inputs {
+                read_bytes += table.file_bytes();
+                entry_bytes += table.properties().entry_bytes();
+            }
             if level == 0 {
                 for table in inputs {
                     sources.push(Box::new(table.iter(Bound::Unbounded, Purpose::Compaction)));
@@ -381,6 +406,7 @@ impl Inner {
             last_key: Vec::new(),
             outputs: Vec::new(),
             read_bytes,
+            entry_bytes,
             write_bytes_max: left.unwrap_or(read_bytes),
         }
     }
@@ -390,9 +416,7 @@ impl Inner {
     /// # Errors
     /// [`Error::DiskFull`].
     fn check_room(&self, compaction: &Compaction) -> Result<(), Error> {
-        let left = compaction
-            .write_bytes_max
-            .saturating_sub(compaction.written_bytes());
+        let left = compaction.left_bytes();
         let wanted = match (self.space.is_full(), compaction.pick.reason) {
             // Who asks for it makes room himself, with the reserve to help.
             (true, Reason::Manual) => return Ok(()),
@@ -467,7 +491,8 @@ impl Inner {
     ) -> Result<(), Error> {
         let Compaction { pick, outputs, .. } = compaction;
         let written: u64 = outputs.iter().map(|table| table.file_bytes()).sum();
-        let output_ids: Vec<_> = outputs.iter().map(|table| table.id()).collect();
+        let entry_bytes = |table: &Arc<Table>| (table.id(), table.properties().entry_bytes());
+        let replacing: Vec<_> = outputs.iter().map(entry_bytes).collect();
         self.install(Change {
             added: outputs
                 .into_iter()
@@ -478,7 +503,7 @@ impl Inner {
         })?;
         compacting
             .reclaim
-            .replace(&pick.inputs, output_ids.into_iter());
+            .replace(&pick, compaction.entry_bytes, &replacing);
         if let Some((level, key)) = pick.cursor {
             compacting.cursors[level] = Some(key);
         }

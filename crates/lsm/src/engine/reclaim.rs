@@ -9,15 +9,17 @@
 //! - it rewrites, where they are, the tables of which enough is hidden; see
 //!   [`pick_hidden`].
 //!
-//! The last level is not surveyed: what its tombstones hide has gone into them.
-//! What memtables hold is not looked at: it could be lost in a power cut that
-//! what it hides would have survived. So a full store flushes its deletes once
-//! in a while.
+//! The last level is not surveyed: most of what its tombstones hide has gone
+//! into them. What memtables hold is not looked at: a power cut could take a
+//! delete that is not synced yet, and would have left what it hides. So a full
+//! store flushes its deletes once in a while.
+//!
+//! All of this is forgotten once the disk is no longer full.
 
 use super::Inner;
 use super::state::Tables;
 use crate::compaction::LEVELS;
-use crate::compaction::pick::{Pick, pick_hidden};
+use crate::compaction::pick::{Pick, Reason, pick_hidden};
 use crate::compaction::retention::NewerElsewhere;
 use crate::entry::{Entry, Kind, RecordSource};
 use crate::error::Error;
@@ -47,24 +49,44 @@ pub(super) struct Reclaim {
 struct Survey {
     table: Arc<Table>,
     records: TableIterator,
+    /// The key of the last record.
+    key: Vec<u8>,
     /// The tables of when it began.
     tables: Arc<Tables>,
+    /// What it has found so far, for each table.
+    hidden_bytes: BTreeMap<TableId, u64>,
 }
 
 impl Reclaim {
-    /// Takes note that a compaction has replaced tables by others.
+    /// Takes note that a compaction has replaced tables, with so many bytes of
+    /// keys and values, by others: each with its own bytes of them.
     pub(super) fn replace(
         &mut self,
-        inputs: &[(usize, TableId)],
-        outputs: impl Iterator<Item = TableId>,
+        pick: &Pick,
+        input_entry_bytes: u64,
+        outputs: &[(TableId, u64)],
     ) {
+        let mut hidden = 0;
         let mut are_surveyed = true;
-        for (_, input) in inputs {
-            self.hidden_bytes.remove(input);
+        for (_, input) in &pick.inputs {
+            hidden += self.hidden_bytes.remove(input).unwrap_or(0);
             are_surveyed &= self.surveyed.remove(input);
         }
         if are_surveyed {
-            self.surveyed.extend(outputs);
+            self.surveyed.extend(outputs.iter().map(|(id, _)| *id));
+        }
+        if pick.reason == Reason::Hidden {
+            return;
+        }
+        // What was not dropped is taken to be spread evenly.
+        let kept: u64 = outputs.iter().map(|(_, bytes)| bytes).sum();
+        let hidden = hidden.saturating_sub(input_entry_bytes.saturating_sub(kept));
+        if hidden > 0 {
+            let share = hidden as f64 / kept.max(1) as f64;
+            let shares = outputs
+                .iter()
+                .map(|(id, bytes)| (*id, (*bytes as f64 * share) as u64));
+            self.hidden_bytes.extend(shares);
         }
     }
 
@@ -83,24 +105,28 @@ impl Reclaim {
             Some(survey) => survey,
             None => self.begin(tables)?,
         };
-        match survey.look_some_up(&mut self.hidden_bytes) {
+        match survey.look_some_up(&self.surveyed) {
             Ok((bytes, true)) => {
                 self.survey = Some(survey);
-                Some(bytes)
+                return Some(bytes);
             }
             Ok((bytes, false)) => {
                 self.surveyed.insert(survey.table.id());
-                Some(bytes)
+                for (table, hidden) in survey.hidden_bytes {
+                    *self.hidden_bytes.entry(table).or_default() += hidden;
+                }
+                return Some(bytes);
             }
             Err(error) => {
                 tracing::warn!(%error, "what a table's deletes hide could not be told");
                 self.surveyed.insert(survey.table.id());
-                Some(0)
             }
         }
+        Some(0)
     }
 
-    /// Begins with the first table that was not surveyed.
+    /// Begins with the first table that was not surveyed: those that flushes
+    /// have written come first.
     fn begin(&mut self, tables: &Arc<Tables>) -> Option<Survey> {
         for (level, table) in tables.iter() {
             if self.surveyed.contains(&table.id()) {
@@ -113,7 +139,9 @@ impl Reclaim {
             return Some(Survey {
                 table: Arc::clone(table),
                 records: table.iter(Bound::Unbounded, Purpose::Compaction),
+                key: Vec::new(),
                 tables: Arc::clone(tables),
+                hidden_bytes: BTreeMap::new(),
             });
         }
         None
@@ -121,46 +149,64 @@ impl Reclaim {
 }
 
 impl Survey {
-    /// Goes on for a step. Returns about how many bytes that read, and whether
-    /// there is more.
-    fn look_some_up(
-        &mut self,
-        hidden_bytes: &mut BTreeMap<TableId, u64>,
-    ) -> Result<(u64, bool), Error> {
+    /// Goes on for a step, with what was `surveyed` before. Returns about how
+    /// many bytes that read, and whether there is more.
+    fn look_some_up(&mut self, surveyed: &BTreeSet<TableId>) -> Result<(u64, bool), Error> {
         let mut bytes = 0;
         let mut tombstones = 0;
         while tombstones < STEP_TOMBSTONES && bytes < STEP_BYTES {
             let Some(record) = self.records.next()? else {
                 return Ok((bytes as u64, false));
             };
-            bytes += record.entry.data_bytes();
-            if record.entry.kind() == Kind::Tombstone {
+            let entry = &record.entry;
+            bytes += entry.data_bytes();
+            if entry.key() == self.key {
+                // A flush has kept it for a scan that has ended, or will.
+                self.count(self.table.id(), entry.data_bytes());
+                continue;
+            }
+            self.key.clear();
+            self.key.extend_from_slice(entry.key());
+            if entry.kind() == Kind::Tombstone {
                 tombstones += 1;
-                for (table, hidden) in self.hidden_by(&record.entry) {
-                    bytes += hidden;
-                    *hidden_bytes.entry(table).or_default() += hidden as u64;
-                }
+                bytes += self.look_up(entry, surveyed);
             }
         }
         Ok((bytes as u64, true))
     }
 
-    /// The other tables that hold a version which `tombstone` outranks, and the
-    /// bytes of it. A table that cannot be read counts as one that holds none.
-    fn hidden_by<'a>(
-        &'a self,
-        tombstone: &'a Entry,
-    ) -> impl Iterator<Item = (TableId, usize)> + use<'a> {
+    /// Counts what `tombstone` hides in other tables, unless another survey
+    /// has counted it. Returns how many bytes that read. A table that cannot be
+    /// read counts as one that holds nothing.
+    fn look_up(&mut self, tombstone: &Entry, surveyed: &BTreeSet<TableId>) -> usize {
         let hash = KeyHash::of(tombstone.key());
-        self.tables.iter().filter_map(move |(_, table)| {
-            let may_hold = table.id() != self.table.id()
-                && table.properties().timestamp_least <= tombstone.timestamp();
-            if !may_hold {
-                return None;
+        let held: Vec<(TableId, Entry)> = self
+            .tables
+            .candidates(tombstone.key())
+            .filter(|table| table.id() != self.table.id())
+            .filter_map(|table| {
+                let held = table.get(tombstone.key(), hash, Access::Compaction);
+                Some((table.id(), held.ok()??))
+            })
+            .collect();
+        // The newest of those whose survey has found what it hides.
+        let counted_below = held
+            .iter()
+            .filter(|(id, entry)| entry.kind() == Kind::Tombstone && surveyed.contains(id))
+            .map(|(_, entry)| entry.rank())
+            .max();
+        let mut bytes = 0;
+        for (id, entry) in &held {
+            bytes += entry.data_bytes();
+            if entry.rank() < tombstone.rank() && Some(entry.rank()) >= counted_below {
+                self.count(*id, entry.data_bytes());
             }
-            let held = table.get(tombstone.key(), hash, Access::MayRead).ok()??;
-            (held.rank() < tombstone.rank()).then(|| (table.id(), held.data_bytes()))
-        })
+        }
+        bytes
+    }
+
+    fn count(&mut self, table: TableId, hidden: usize) {
+        *self.hidden_bytes.entry(table).or_default() += hidden as u64;
     }
 }
 
@@ -168,7 +214,7 @@ impl Survey {
 /// cannot be read counts as one that does not.
 pub(super) fn newer_in(tables: Arc<Tables>) -> NewerElsewhere {
     Box::new(move |entry| {
-        let newest = tables.newest(entry.key(), Some(entry.clone()), Access::MayRead);
+        let newest = tables.newest(entry.key(), Some(entry.clone()), Access::Compaction);
         matches!(newest, Ok(Some(newest)) if newest.rank() > entry.rank())
     })
 }
@@ -178,6 +224,8 @@ impl Inner {
     /// read; `None` where there is nothing to survey.
     pub(super) fn survey_some(&self, reclaim: &mut Reclaim) -> Option<u64> {
         if !self.space.is_full() {
+            // A survey holds tables that others may have replaced.
+            *reclaim = Reclaim::default();
             return None;
         }
         let tables = Arc::clone(&self.state.load().tables);
@@ -187,25 +235,142 @@ impl Inner {
     /// On a full disk, the table that is to be rewritten without what is
     /// hidden in it, and the bytes that will be left of it.
     pub(super) fn pick_hidden(&self, reclaim: &Reclaim) -> Option<(Pick, u64)> {
-        // What is hidden from a reader may not be from a snapshot.
-        if !self.space.is_full() || self.snapshots.hold_compaction_back() {
+        if !self.space.is_full() {
             return None;
         }
         let levels = self.state.load().tables.summaries();
-        pick_hidden(&levels, &reclaim.hidden_bytes, self.room_bytes())
+        let pick = pick_hidden(&levels, &reclaim.hidden_bytes, self.room_bytes())?;
+        // What is hidden from a reader may not be from a snapshot.
+        (!self.snapshots.hold_compaction_back()).then_some(pick)
     }
 
-    /// Ends the active memtable so that the deletes in it reach a table, unless
-    /// another waits for its flush already. Returns whether there was anything to end.
+    /// Ends the active memtable so that the deletes in it reach a table, if
+    /// there are any and compaction can make room of them. Returns whether it
+    /// has tried; not while another memtable waits for its flush.
     pub(super) fn freeze_deletes(self: &Arc<Self>) -> bool {
         let mut committer = lock(&self.committer);
         let state = self.state.load();
-        if state.active.is_empty() || !state.frozen.is_empty() {
+        let is_of_use = self.options.compaction && state.active.has_tombstones();
+        if !is_of_use || !state.frozen.is_empty() {
             return false;
         }
         if let Err(error) = self.freeze(&mut committer) {
             tracing::debug!(%error, "could not flush for room");
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Engine, Environment, Error, Expiry, ManualClock, MemoryDisk, Options};
+    use crate::{SeededRandom, StepExecutor, Timestamp};
+
+    /// A store with a table for each of these entries, on a disk that is full.
+    fn full_store(entries: &[Entry]) -> (Engine, Arc<MemoryDisk>) {
+        let clock = Arc::new(ManualClock::new(0));
+        let disk = Arc::new(MemoryDisk::new());
+        let environment = Environment {
+            folder: "/store".into(),
+            disk: Arc::clone(&disk) as _,
+            clock: Arc::clone(&clock) as _,
+            random: Arc::new(SeededRandom::new(1)),
+            executor: Arc::new(StepExecutor::new(clock)),
+            drop_bound: Arc::new(|| Timestamp::ZERO),
+        };
+        let options = Options {
+            compaction: false,
+            ..Options::default()
+        };
+        let (engine, _) = Engine::open(environment, options).unwrap();
+        for entry in entries {
+            engine.write(entry.clone()).unwrap();
+            engine.flush().unwrap();
+        }
+        disk.set_capacity(disk.used_bytes());
+        let long = value("long", 1, 9 << 20);
+        assert!(matches!(engine.write(long), Err(Error::DiskFull)));
+        (engine, disk)
+    }
+
+    fn value(key: &str, timestamp: u64, bytes: usize) -> Entry {
+        let value = vec![7; bytes];
+        let timestamp = Timestamp::from_u64(timestamp);
+        Entry::value(key.as_bytes(), timestamp, &value, Expiry::NEVER, 1)
+    }
+
+    fn tombstone(key: &str, timestamp: u64) -> Entry {
+        Entry::tombstone(key.as_bytes(), Timestamp::from_u64(timestamp), 1)
+    }
+
+    /// The bytes that are hidden in the tables, the oldest first.
+    fn hidden(engine: &Engine, reclaim: &Reclaim) -> Vec<u64> {
+        let state = engine.inner.state.load();
+        let ids: BTreeSet<_> = state.tables.iter().map(|(_, table)| table.id()).collect();
+        ids.iter()
+            .map(|id| reclaim.hidden_bytes.get(id).copied().unwrap_or(0))
+            .collect()
+    }
+
+    #[test]
+    fn a_survey_finds_what_is_hidden_once() {
+        let (engine, _) = full_store(&[
+            value("a", 1, 1000),
+            value("b", 2, 500),
+            value("c", 9, 100),
+            tombstone("a", 3),
+            tombstone("a", 4),
+            tombstone("b", 5),
+            tombstone("c", 6),
+        ]);
+        let mut reclaim = Reclaim::default();
+        while engine.inner.survey_some(&mut reclaim).is_some() {}
+        // The older of two tombstones is hidden as well, a newer value is not.
+        assert_eq!(hidden(&engine, &reclaim), [1001, 501, 0, 1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn nothing_is_held_once_the_disk_is_not_full() {
+        let (engine, disk) = full_store(&[value("a", 1, 200_000), tombstone("a", 3)]);
+        let mut reclaim = Reclaim::default();
+        assert!(engine.inner.survey_some(&mut reclaim).is_some());
+        let tables = Arc::downgrade(&engine.inner.state.load().tables);
+        assert_eq!(tables.strong_count(), 2);
+        disk.set_capacity(u64::MAX);
+        let reserved = engine.inner.space.try_reserve(&*disk, "/store".as_ref());
+        assert!(reserved.unwrap());
+        assert_eq!(engine.inner.survey_some(&mut reclaim), None);
+        assert_eq!(tables.strong_count(), 1);
+    }
+
+    #[test]
+    fn what_a_compaction_does_not_drop_stays_hidden() {
+        let id = TableId;
+        let pick = |reason| Pick {
+            inputs: vec![(0, id(1)), (6, id(2))],
+            output_level: 6,
+            reason,
+            cursor: None,
+        };
+        let reclaim = || Reclaim {
+            hidden_bytes: [(id(1), 100), (id(2), 300), (id(3), 7)].into(),
+            surveyed: [id(1), id(2), id(3)].into(),
+            survey: None,
+        };
+        // 1000 bytes become 600 and 200.
+        let mut moved = reclaim();
+        moved.replace(
+            &pick(Reason::LevelZero),
+            1000,
+            &[(id(4), 600), (id(5), 200)],
+        );
+        let left = [(id(3), 7), (id(4), 150), (id(5), 50)];
+        assert_eq!(moved.hidden_bytes, left.into());
+        assert_eq!(moved.surveyed, [id(3), id(4), id(5)].into());
+        // Whatever was thought, a table is not rewritten for it again.
+        let mut rewritten = reclaim();
+        rewritten.replace(&pick(Reason::Hidden), 1000, &[(id(4), 900)]);
+        assert_eq!(rewritten.hidden_bytes, [(id(3), 7)].into());
     }
 }

@@ -28,8 +28,9 @@ pub(super) const RESERVE_FILE: &str = "RESERVE";
 /// The longest that a full store waits before it looks for room again.
 const PROBE_DELAY_MAX: Duration = Duration::from_secs(10);
 
-/// How long a full store lets deletes gather between two flushes: each is a
-/// table, and may have others rewritten.
+/// How long a full store lets deletes gather between two flushes, for each
+/// table on level 0: where compaction finds no room for those, a flush is to
+/// add few more.
 const DELETES_GATHER: Duration = Duration::from_secs(30);
 
 /// The reserve, and whether it is spent.
@@ -176,6 +177,7 @@ impl Inner {
                 Ok(true) => {
                     tracing::info!("the disk has room again: puts are taken");
                     inner.prepare_segment();
+                    inner.schedule_compaction(Duration::ZERO);
                     return;
                 }
                 Ok(false) => {}
@@ -183,11 +185,19 @@ impl Inner {
             }
             let now = inner.environment.clock.monotonic();
             let flush_due = match now >= flush_due && inner.freeze_deletes() {
-                true => now.saturating_add(DELETES_GATHER),
+                true => now.saturating_add(inner.deletes_gather()),
                 false => flush_due,
             };
+            // There may be room for one that did not fit.
+            inner.schedule_compaction(Duration::ZERO);
             inner.watch_for_room((delay * 2).min(PROBE_DELAY_MAX), flush_due);
         });
+    }
+
+    /// How long deletes gather after a flush before the next.
+    fn deletes_gather(&self) -> Duration {
+        let tables = self.state.load().tables.levels()[0].len().max(1);
+        DELETES_GATHER.saturating_mul(u32::try_from(tables).unwrap_or(u32::MAX))
     }
 
     /// The error that a poisoned store answers writes with.

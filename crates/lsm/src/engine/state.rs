@@ -157,7 +157,7 @@ impl Tables {
     }
 
     /// The tables whose key range admits `key`, by descending greatest timestamp.
-    fn candidates<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<Table>> {
+    pub(super) fn candidates<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<Table>> {
         let mut sorted: SmallVec<[&Arc<Table>; LEVELS]> = self.levels[1..]
             .iter()
             .filter_map(|tables| {
@@ -198,7 +198,7 @@ fn summary(table: &Table) -> TableSummary {
     TableSummary {
         id: table.id(),
         bytes: table.file_bytes(),
-        data_bytes: properties.key_bytes + properties.value_bytes,
+        entry_bytes: properties.entry_bytes(),
         least_key: Bytes::copy_from_slice(&properties.key_least),
         greatest_key: Bytes::copy_from_slice(&properties.key_greatest),
         least_timestamp: properties.timestamp_least,

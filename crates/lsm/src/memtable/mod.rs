@@ -17,7 +17,7 @@ mod newest;
 mod order;
 mod source;
 
-use crate::entry::{Entry, Record};
+use crate::entry::{Entry, Kind, Record};
 use crate::sync::lock;
 use crate::table::KeyHash;
 use crate::timestamp::Timestamp;
@@ -26,7 +26,7 @@ use order::{Slot, holds, versions};
 pub(crate) use source::MemtableSource;
 use std::collections::BTreeSet;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// Memory that a record takes beside the bytes of its key and value: itself, its
@@ -46,6 +46,7 @@ pub(crate) struct Memtable {
     bytes: AtomicUsize,
     least_timestamp: AtomicU64,
     greatest_timestamp: AtomicU64,
+    has_tombstones: AtomicBool,
 }
 
 impl Memtable {
@@ -59,6 +60,7 @@ impl Memtable {
             bytes: AtomicUsize::new(0),
             least_timestamp: AtomicU64::new(u64::MAX),
             greatest_timestamp: AtomicU64::new(0),
+            has_tombstones: AtomicBool::new(false),
         }
     }
 
@@ -84,6 +86,9 @@ impl Memtable {
         self.least_timestamp.fetch_min(timestamp, Relaxed);
         self.greatest_timestamp.fetch_max(timestamp, Relaxed);
         self.bytes.fetch_add(memory_bytes(entry), Relaxed);
+        if entry.kind() == Kind::Tombstone {
+            self.has_tombstones.store(true, Relaxed);
+        }
         let record = Arc::new(record);
         // First into the B-tree: whoever finds it by its hash and looks for its
         // rivals must not miss it there.
@@ -138,6 +143,11 @@ impl Memtable {
     /// Whether it holds no record.
     pub(crate) fn is_empty(&self) -> bool {
         self.shards.iter().all(|shard| lock(shard).is_empty())
+    }
+
+    /// Whether there is a tombstone among its records.
+    pub(crate) fn has_tombstones(&self) -> bool {
+        self.has_tombstones.load(Relaxed)
     }
 
     /// The log segment that holds its records.

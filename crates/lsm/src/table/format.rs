@@ -176,6 +176,11 @@ pub(crate) struct TableProperties {
 }
 
 impl TableProperties {
+    /// The bytes of all keys and values, before compression.
+    pub(crate) fn entry_bytes(&self) -> u64 {
+        self.key_bytes.saturating_add(self.value_bytes)
+    }
+
     /// The properties of a table that holds nothing yet.
     pub(super) fn empty() -> Self {
         Self {

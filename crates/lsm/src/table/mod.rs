@@ -103,6 +103,9 @@ pub(crate) enum Access {
     Cached,
     /// The disk too; the call may block.
     MayRead,
+    /// The same for compaction: nothing is kept in the cache and nothing
+    /// counts as read.
+    Compaction,
 }
 
 /// What a table is walked for.

@@ -147,12 +147,13 @@ impl Table {
         if !self.admits(key) {
             return Ok(None);
         }
-        let counts = self.cache.counters().stripe(hash.as_u64());
+        let is_for_reader = access != Access::Compaction;
+        let counts = is_for_reader.then(|| self.cache.counters().stripe(hash.as_u64()));
         let fetch = Fetch {
             access,
-            keep: true,
-            takes_turns: true,
-            counts: Some(counts),
+            keep: is_for_reader,
+            takes_turns: is_for_reader,
+            counts,
         };
         let Some(shape) = self.properties.filter else {
             return self.find(key, fetch);
@@ -162,13 +163,16 @@ impl Table {
             None => self.filter_admits(shape, hash, fetch)?,
         };
         if !admits {
-            counts.count_filter_negative();
+            if let Some(counts) = counts {
+                counts.count_filter_negative();
+            }
             return Ok(None);
         }
         let found = self.find(key, fetch)?;
-        match found {
-            Some(_) => counts.count_filter_true_positive(),
-            None => counts.count_filter_false_positive(),
+        match (counts, &found) {
+            (Some(counts), Some(_)) => counts.count_filter_true_positive(),
+            (Some(counts), None) => counts.count_filter_false_positive(),
+            (None, _) => {}
         }
         Ok(found)
     }
@@ -256,7 +260,7 @@ impl Table {
                 counts: Some(self.cache.counters().stripe(self.id.0)),
             },
             Purpose::Compaction => Fetch {
-                access: Access::MayRead,
+                access: Access::Compaction,
                 keep: false,
                 takes_turns: false,
                 counts: None,

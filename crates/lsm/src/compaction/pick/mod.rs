@@ -57,7 +57,7 @@ pub(crate) struct TableSummary {
     /// The length of its file in bytes.
     pub(crate) bytes: u64,
     /// The bytes of its keys and values, before compression.
-    pub(crate) data_bytes: u64,
+    pub(crate) entry_bytes: u64,
     /// Its first key.
     pub(crate) least_key: Bytes,
     /// Its last key.
@@ -210,9 +210,12 @@ pub(crate) fn pick_hidden(
     hidden_bytes: &BTreeMap<TableId, u64>,
     room_bytes: u64,
 ) -> Option<(Pick, u64)> {
+    if hidden_bytes.is_empty() {
+        return None;
+    }
     let hidden_part = |table: &TableSummary| {
         let hidden = hidden_bytes.get(&table.id).copied().unwrap_or(0);
-        (hidden as f64 / table.data_bytes.max(1) as f64).min(1.0)
+        (hidden as f64 / table.entry_bytes.max(1) as f64).min(1.0)
     };
     let tables = levels
         .iter()

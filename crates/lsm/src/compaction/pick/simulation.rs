@@ -56,7 +56,7 @@ impl Model {
         let table = TableSummary {
             id: TableId(self.keys.len() as u64),
             bytes: keys.len() as u64,
-            data_bytes: keys.len() as u64,
+            entry_bytes: keys.len() as u64,
             least_key: keys.first().map(key).unwrap(),
             greatest_key: keys.last().map(key).unwrap(),
             least_timestamp: Timestamp::ZERO,

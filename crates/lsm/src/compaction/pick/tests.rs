@@ -19,7 +19,7 @@ fn table(word: &str) -> TableSummary {
         id: TableId(id),
         bytes: bytes.parse().unwrap(),
         // As if it were compressed to half.
-        data_bytes: 2 * bytes.parse::<u64>().unwrap(),
+        entry_bytes: 2 * bytes.parse::<u64>().unwrap(),
         least_key: Bytes::copy_from_slice(least.as_bytes()),
         greatest_key: Bytes::copy_from_slice(greatest.as_bytes()),
         least_timestamp: Timestamp::from_u64(60),

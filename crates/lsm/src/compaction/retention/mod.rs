@@ -76,12 +76,6 @@ impl Retention {
             .is_some_and(|&snapshot| snapshot < above)
     }
 
-    /// Whether nobody can see the winner of a key, because of what lies elsewhere.
-    fn is_hidden(&self, entry: &Entry) -> bool {
-        let newer_elsewhere = self.newer_elsewhere.as_ref();
-        self.snapshots.is_empty() && newer_elsewhere.is_some_and(|newer| newer(entry))
-    }
-
     /// Forgets when a record came, if no living snapshot came before it.
     fn settle(&self, record: &mut Record) {
         if self
@@ -111,6 +105,9 @@ pub(crate) enum Advance {
 
 /// What a record costs to read on top of its key and value, in bytes.
 const RECORD_BYTES: u64 = 16;
+
+/// What it costs to look elsewhere for a newer version, in bytes.
+const LOOKUP_BYTES: u64 = 512;
 
 /// The records of a source that are worth writing, in their order.
 pub(crate) struct Retained<S> {
@@ -154,7 +151,7 @@ impl<S: RecordSource> Retained<S> {
         }
     }
 
-    /// What was read of the source so far, in bytes.
+    /// What was read of the source so far, in bytes, and what cost as much.
     pub(crate) fn read_bytes(&self) -> u64 {
         self.read_bytes
     }
@@ -174,6 +171,22 @@ impl<S: RecordSource> Retained<S> {
             }
             None => self.decide_held().map_or(Advance::Ended, Advance::Kept),
         })
+    }
+
+    /// Whether snapshots lived that may see more than the winners.
+    pub(crate) fn has_snapshots(&self) -> bool {
+        !self.retention.snapshots.is_empty()
+    }
+
+    /// Whether nobody can see the winner of a key, because of what lies elsewhere.
+    fn is_hidden(&mut self, entry: &Entry) -> bool {
+        match &self.retention.newer_elsewhere {
+            Some(newer_elsewhere) if self.retention.snapshots.is_empty() => {
+                self.read_bytes += LOOKUP_BYTES;
+                newer_elsewhere(entry)
+            }
+            _ => false,
+        }
     }
 
     /// How many versions went because nobody can see them.
@@ -225,7 +238,7 @@ impl<S: RecordSource> Retained<S> {
                     bytes,
                     arrival_least: record.arrival,
                 });
-                if self.retention.is_hidden(&record.entry) {
+                if self.is_hidden(&record.entry) {
                     // So are the versions of the key that it outranks.
                     self.dropped_versions += 1;
                     return previous;

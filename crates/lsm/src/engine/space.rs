@@ -28,10 +28,11 @@ pub(super) const RESERVE_FILE: &str = "RESERVE";
 /// The longest that a full store waits before it looks for room again.
 const PROBE_DELAY_MAX: Duration = Duration::from_secs(10);
 
-/// How long a full store lets deletes gather between two flushes, for each
-/// table on level 0: where compaction finds no room for those, a flush is to
-/// add few more.
-const DELETES_GATHER: Duration = Duration::from_secs(30);
+/// How long a full store lets deletes gather between two flushes, times the
+/// square of the tables on level 0. A few flushes may follow one another, but
+/// where compaction finds no room for them, deletes that trickle in must not
+/// add many: at this rate they are a hundred in a week.
+const DELETES_GATHER: Duration = Duration::from_secs(2);
 
 /// The reserve, and whether it is spent.
 pub(super) struct Space {
@@ -197,7 +198,8 @@ impl Inner {
     /// How long deletes gather after a flush before the next.
     fn deletes_gather(&self) -> Duration {
         let tables = self.state.load().tables.levels()[0].len().max(1);
-        DELETES_GATHER.saturating_mul(u32::try_from(tables).unwrap_or(u32::MAX))
+        let tables = u32::try_from(tables).unwrap_or(u32::MAX);
+        DELETES_GATHER.saturating_mul(tables.saturating_mul(tables))
     }
 
     /// The error that a poisoned store answers writes with.

@@ -1,4 +1,4 @@
-//! Compaction: merges tables down the levels, a step at a time.
+//! The compaction job: what is merged when, a step at a time.
 //!
 //! What to merge is decided by a pure function, [`pick`]. A compaction is a
 //! row of short jobs, each of which reads some blocks: between them it can be
@@ -9,29 +9,19 @@
 //! tried again, less and less often. Writers do not wait for one that cannot work.
 
 use super::Inner;
-use super::flush::{Change, Output, REST_MAX};
-use super::reclaim::{Reclaim, newer_in};
-use super::scan::LevelSource;
-use super::state::Tables;
+use super::flush::REST_MAX;
+use super::merging::{Compaction, Replaced};
+use super::reclaim::Reclaim;
 use crate::compaction::LEVELS;
-use crate::compaction::pick::{Pick, PickSettings, Reason, may_become_due, pick, pick_all};
-use crate::compaction::retention::{Advance, Retained, Retention};
-use crate::entry::RecordSource;
+use crate::compaction::pick::{Pick, PickSettings, may_become_due, pick, pick_all};
 use crate::error::Error;
 use crate::executor::Lane;
-use crate::merge::Merge;
 use crate::sync::lock;
-use crate::table::{Purpose, Table};
 use crate::timestamp::Timestamp;
 use bytes::Bytes;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-
-/// How many bytes a step reads before it gives the lane back.
-/// About a millisecond's work: a core is not kept from a request for longer.
-const STEP_BYTES: u64 = 128 << 10;
 
 /// With so many level-0 tables their compaction is due.
 const LEVEL_0_TABLES_DUE: usize = 4;
@@ -57,36 +47,12 @@ pub(super) struct Compacting {
     reclaim: Reclaim,
 }
 
-/// A compaction under way.
-struct Compaction {
-    pick: Pick,
-    records: Retained<Merge>,
-    output: Option<Output>,
-    last_key: Vec<u8>,
-    outputs: Vec<Arc<Table>>,
-    /// The bytes of its inputs' files.
-    read_bytes: u64,
-    /// The bytes of the keys and values in them.
-    entry_bytes: u64,
-    /// What it is thought to write at most, in bytes.
-    write_bytes_max: u64,
-}
-
-impl Compaction {
-    /// What it has written so far, in bytes.
-    fn written_bytes(&self) -> u64 {
-        let complete: u64 = self.outputs.iter().map(|table| table.file_bytes()).sum();
-        let current = self.output.as_ref();
-        complete + current.map_or(0, |output| output.writer.file_bytes())
-    }
-
-    /// What it may still write, in bytes: as much as it has not read once it
-    /// has turned out that less is dropped than was thought.
-    fn left_bytes(&self) -> u64 {
-        let written = self.written_bytes();
-        match self.write_bytes_max.checked_sub(written) {
-            Some(left) => left,
-            None => self.read_bytes.saturating_sub(written),
+impl Compacting {
+    /// Takes note of what a compaction has replaced.
+    fn note(&mut self, replaced: Replaced) {
+        self.reclaim.replace(&replaced);
+        if let Some((level, key)) = replaced.pick.cursor {
+            self.cursors[level] = Some(key);
         }
     }
 }
@@ -236,7 +202,7 @@ impl Inner {
         // What it learned is of tables that are about to go.
         compacting.reclaim = Reclaim::default();
         if let Some(pick) = pick_all(&self.state.load().tables.summaries()) {
-            compacting.current = Some(self.start(pick, None));
+            compacting.current = Some(self.start_compaction(pick, None));
             while let Step::Merged(_) = self.compact_step(&mut compacting)? {
                 self.check_closing()?;
             }
@@ -274,7 +240,7 @@ impl Inner {
                 } else if let Some(bytes) = self.survey_some(&mut compacting.reclaim) {
                     return Ok(Step::Merged(bytes));
                 } else if let Some(pick) = self.pick(&compacting.cursors) {
-                    self.start(pick, None)
+                    self.start_compaction(pick, None)
                 } else {
                     return Ok(Step::Idle);
                 }
@@ -285,11 +251,12 @@ impl Inner {
                 compacting.current = Some(compaction);
                 return Ok(Step::Merged(bytes));
             }
-            Ok(None) => self.complete(compaction, compacting),
+            Ok(None) => self
+                .complete(compaction)
+                .map(|replaced| compacting.note(replaced)),
             Err(error) => {
                 // Where only the room was short there may be more the next time.
-                let has_tried = compaction.written_bytes() > compaction.write_bytes_max;
-                if has_tried || !matches!(error, Error::DiskFull) {
+                if compaction.is_larger_than_thought() || !matches!(error, Error::DiskFull) {
                     compacting.reclaim.give_up(&compaction.pick.inputs);
                 }
                 self.abandon(compaction);
@@ -306,9 +273,9 @@ impl Inner {
     /// if one is worth it.
     fn begin_hidden(&self, reclaim: &Reclaim) -> Option<Compaction> {
         let (pick, left) = self.pick_hidden(reclaim)?;
-        let compaction = self.start(pick, Some(left));
+        let compaction = self.start_compaction(pick, Some(left));
         // A scan that has begun since the pick sees what was to go.
-        (!compaction.records.has_snapshots()).then_some(compaction)
+        (!compaction.has_snapshots()).then_some(compaction)
     }
 
     /// What is due, room or not.
@@ -332,203 +299,5 @@ impl Inner {
             self.environment.clock.unix_ms(),
             bound,
         )
-    }
-
-    /// The least timestamp of all that no table has yet: what waits for its
-    /// commit or is under way to a memtable, and the memtables. A write that was
-    /// handed to the engine before this is called is in it, or in a table.
-    fn least_timestamp_in_memory(&self) -> Timestamp {
-        let waiting = lock(&self.queue).least_timestamp();
-        // Loaded after: what has left the queue by then is in a memtable.
-        let state = self.state.load();
-        let memtables = state.frozen.iter().chain([&state.active]);
-        memtables
-            .map(|memtable| memtable.least_timestamp())
-            .fold(waiting, Timestamp::min)
-    }
-
-    /// Starts a compaction, of which so many bytes will be `left`; as many as
-    /// it reads where nothing is known.
-    fn start(&self, pick: Pick, left: Option<u64>) -> Compaction {
-        // In this order: what is older than the bound was handed to the engine
-        // before the bound was given, so it is found in memory or in a table.
-        let drop_bound = (self.environment.drop_bound)();
-        let memory_least = self.least_timestamp_in_memory();
-        // Before the snapshots are asked for below: one taken later sees all
-        // that these tables hold, so it misses nothing that they outrank.
-        let state = self.state.load_full();
-
-        let is_input = |table: &Table| pick.inputs.iter().any(|(_, id)| *id == table.id());
-        let mut sources: Vec<Box<dyn RecordSource>> = Vec::new();
-        let (mut read_bytes, mut entry_bytes) = (0, 0);
-        let mut others = Vec::new();
-        for (level, tables) in state.tables.levels().iter().enumerate() {
-            let (inputs, rest): (Vec<_>, Vec<_>) =
-                tables.iter().cloned().partition(|table| is_input(table));
-            others.extend(rest.into_iter().map(|table| (level, table)));
-            for table in &inputs {
-                read_bytes += table.file_bytes();
-                entry_bytes += table.properties().entry_bytes();
-            }
-            if level == 0 {
-                for table in inputs {
-                    sources.push(Box::new(table.iter(Bound::Unbounded, Purpose::Compaction)));
-                }
-            } else if !inputs.is_empty() {
-                sources.push(Box::new(LevelSource::new(
-                    inputs,
-                    Bound::Unbounded,
-                    Purpose::Compaction,
-                )));
-            }
-        }
-        let others = Arc::new(Tables::new(others.into_iter()));
-        let newer_elsewhere =
-            (pick.reason == Reason::Hidden).then(|| newer_in(Arc::clone(&others)));
-        let older_elsewhere = move |key: &[u8], timestamp: Timestamp| {
-            memory_least <= timestamp
-                || others.iter().any(|(_, table)| {
-                    table.properties().timestamp_least <= timestamp && table.admits(key)
-                })
-        };
-        let retention = Retention {
-            snapshots: self.snapshots.living(),
-            now_unix_ms: self.environment.clock.unix_ms(),
-            drop_bound,
-            older_elsewhere: Box::new(older_elsewhere),
-            newer_elsewhere,
-        };
-        tracing::debug!(?pick, read_bytes, "compaction starts");
-        Compaction {
-            records: Retained::new(Merge::new(sources), retention),
-            pick,
-            output: None,
-            last_key: Vec::new(),
-            outputs: Vec::new(),
-            read_bytes,
-            entry_bytes,
-            write_bytes_max: left.unwrap_or(read_bytes),
-        }
-    }
-
-    /// Checks that a compaction leaves to the log and the flushes what they need.
-    ///
-    /// # Errors
-    /// [`Error::DiskFull`].
-    fn check_room(&self, compaction: &Compaction) -> Result<(), Error> {
-        let left = compaction.left_bytes();
-        let wanted = match (self.space.is_full(), compaction.pick.reason) {
-            // Who asks for it makes room himself, with the reserve to help.
-            (true, Reason::Manual) => return Ok(()),
-            (true, _) => left,
-            // It may keep less than it reads, so it goes on as long as it can.
-            (false, _) => left.min(self.options.table_bytes),
-        };
-        if wanted <= self.room_bytes() {
-            Ok(())
-        } else {
-            Err(Error::DiskFull)
-        }
-    }
-
-    /// The room that a compaction may take, in bytes.
-    pub(super) fn room_bytes(&self) -> u64 {
-        let environment = &self.environment;
-        self.space
-            .compaction_bytes_max(&*environment.disk, &environment.folder)
-    }
-
-    /// Reads about [`STEP_BYTES`] and merges them. Returns how many bytes it
-    /// kept; `None` when all is merged.
-    fn merge_some(&self, compaction: &mut Compaction) -> Result<Option<u64>, Error> {
-        self.check_room(compaction)?;
-        let end = compaction.records.read_bytes() + STEP_BYTES;
-        let mut bytes = 0;
-        while compaction.records.read_bytes() < end {
-            let record = match compaction.records.advance()? {
-                Advance::Kept(record) => record,
-                Advance::Passed => continue,
-                Advance::Ended => {
-                    if let Some(output) = compaction.output.take() {
-                        let table = self.finish_table(output, compaction.pick.output_level)?;
-                        compaction.outputs.push(table);
-                    }
-                    return Ok(None);
-                }
-            };
-            let key = record.entry.key();
-            // The versions of a key stay in one table: tables of a level do not overlap.
-            let full = compaction
-                .output
-                .as_ref()
-                .is_some_and(|output| output.writer.file_bytes() >= self.options.table_bytes);
-            if full
-                && *key != *compaction.last_key
-                && let Some(output) = compaction.output.take()
-            {
-                let table = self.finish_table(output, compaction.pick.output_level)?;
-                compaction.outputs.push(table);
-            }
-            if compaction.output.is_none() {
-                self.check_room(compaction)?;
-            }
-            let output = match &mut compaction.output {
-                Some(output) => output,
-                None => compaction.output.insert(self.create_table()?),
-            };
-            output.writer.add(&record)?;
-            compaction.last_key.clear();
-            compaction.last_key.extend_from_slice(key);
-            bytes += record.entry.data_bytes() as u64;
-        }
-        Ok(Some(bytes))
-    }
-
-    fn complete(
-        self: &Arc<Self>,
-        compaction: Compaction,
-        compacting: &mut Compacting,
-    ) -> Result<(), Error> {
-        let Compaction { pick, outputs, .. } = compaction;
-        let written: u64 = outputs.iter().map(|table| table.file_bytes()).sum();
-        let entry_bytes = |table: &Arc<Table>| (table.id(), table.properties().entry_bytes());
-        let replacing: Vec<_> = outputs.iter().map(entry_bytes).collect();
-        self.install(Change {
-            added: outputs
-                .into_iter()
-                .map(|table| (pick.output_level, table))
-                .collect(),
-            removed: pick.inputs.iter().map(|(_, id)| *id).collect(),
-            flushed: None,
-        })?;
-        compacting
-            .reclaim
-            .replace(&pick, compaction.entry_bytes, &replacing);
-        if let Some((level, key)) = pick.cursor {
-            compacting.cursors[level] = Some(key);
-        }
-        self.counters.compactions.fetch_add(1, Relaxed);
-        self.counters
-            .compaction_read_bytes
-            .fetch_add(compaction.read_bytes, Relaxed);
-        self.counters
-            .compaction_written_bytes
-            .fetch_add(written, Relaxed);
-        tracing::debug!(
-            written,
-            dropped_versions = compaction.records.dropped_versions(),
-            dropped_tombstones = compaction.records.dropped_tombstones(),
-            "compaction ends"
-        );
-        Ok(())
-    }
-
-    fn abandon(&self, compaction: Compaction) {
-        if let Some(output) = &compaction.output {
-            self.abandon_table(output);
-        }
-        for table in compaction.outputs {
-            self.remove_table_file(table.id());
-        }
     }
 }

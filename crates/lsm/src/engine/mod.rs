@@ -5,7 +5,8 @@
 //! - `backpressure`: how writers are slowed when flush or compaction is behind;
 //! - `state`: what readers see, one immutable value;
 //! - `flush`, `compact`: the jobs that move records down, and how the set of
-//!   live tables changes; `retry`: when compaction wakes by itself;
+//!   live tables changes; `merging`: a compaction under way; `retry`: when
+//!   compaction wakes by itself;
 //! - `scan`, `snapshots`: reads of ranges;
 //! - `space`: the full disk, and the poisoned store; `reclaim`: what deletes
 //!   hide, on a full disk;
@@ -21,6 +22,7 @@ mod backpressure;
 mod commit;
 mod compact;
 mod flush;
+mod merging;
 mod outbox;
 mod queue;
 mod reclaim;

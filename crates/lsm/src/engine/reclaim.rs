@@ -17,6 +17,7 @@
 //! All of this is forgotten once the disk is no longer full.
 
 use super::Inner;
+use super::merging::Replaced;
 use super::state::Tables;
 use crate::compaction::LEVELS;
 use crate::compaction::pick::{Pick, Reason, pick_hidden};
@@ -58,14 +59,9 @@ struct Survey {
 }
 
 impl Reclaim {
-    /// Takes note that a compaction has replaced tables, with so many bytes of
-    /// keys and values, by others: each with its own bytes of them.
-    pub(super) fn replace(
-        &mut self,
-        pick: &Pick,
-        input_entry_bytes: u64,
-        outputs: &[(TableId, u64)],
-    ) {
+    /// Takes note of what a compaction has replaced.
+    pub(super) fn replace(&mut self, replaced: &Replaced) {
+        let Replaced { pick, outputs, .. } = replaced;
         let mut hidden = 0;
         let mut are_surveyed = true;
         for (_, input) in &pick.inputs {
@@ -80,7 +76,7 @@ impl Reclaim {
         }
         // What was not dropped is taken to be spread evenly.
         let kept: u64 = outputs.iter().map(|(_, bytes)| bytes).sum();
-        let hidden = hidden.saturating_sub(input_entry_bytes.saturating_sub(kept));
+        let hidden = hidden.saturating_sub(replaced.input_entry_bytes.saturating_sub(kept));
         if hidden > 0 {
             let share = hidden as f64 / kept.max(1) as f64;
             let shares = outputs
@@ -347,11 +343,15 @@ mod tests {
     #[test]
     fn what_a_compaction_does_not_drop_stays_hidden() {
         let id = TableId;
-        let pick = |reason| Pick {
-            inputs: vec![(0, id(1)), (6, id(2))],
-            output_level: 6,
-            reason,
-            cursor: None,
+        let replaced = |reason, outputs: &[(TableId, u64)]| Replaced {
+            input_entry_bytes: 1000,
+            outputs: outputs.to_vec(),
+            pick: Pick {
+                inputs: vec![(0, id(1)), (6, id(2))],
+                output_level: 6,
+                reason,
+                cursor: None,
+            },
         };
         let reclaim = || Reclaim {
             hidden_bytes: [(id(1), 100), (id(2), 300), (id(3), 7)].into(),
@@ -360,17 +360,14 @@ mod tests {
         };
         // 1000 bytes become 600 and 200.
         let mut moved = reclaim();
-        moved.replace(
-            &pick(Reason::LevelZero),
-            1000,
-            &[(id(4), 600), (id(5), 200)],
-        );
+        let outputs = [(id(4), 600), (id(5), 200)];
+        moved.replace(&replaced(Reason::LevelZero, &outputs));
         let left = [(id(3), 7), (id(4), 150), (id(5), 50)];
         assert_eq!(moved.hidden_bytes, left.into());
         assert_eq!(moved.surveyed, [id(3), id(4), id(5)].into());
         // Whatever was thought, a table is not rewritten for it again.
         let mut rewritten = reclaim();
-        rewritten.replace(&pick(Reason::Hidden), 1000, &[(id(4), 900)]);
+        rewritten.replace(&replaced(Reason::Hidden, &[(id(4), 900)]));
         assert_eq!(rewritten.hidden_bytes, [(id(3), 7)].into());
     }
 }

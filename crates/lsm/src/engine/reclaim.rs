@@ -26,6 +26,8 @@ use crate::entry::{Entry, Kind, RecordSource};
 use crate::error::Error;
 use crate::sync::lock;
 use crate::table::{Access, KeyHash, Purpose, Table, TableId, TableIterator};
+use crate::timestamp::Timestamp;
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -176,29 +178,32 @@ impl Survey {
     /// read counts as one that holds nothing.
     fn look_up(&mut self, tombstone: &Entry, surveyed: &BTreeSet<TableId>) -> usize {
         let hash = KeyHash::of(tombstone.key());
-        let held: Vec<(TableId, Entry)> = self
-            .tables
-            .candidates(tombstone.key())
-            .filter(|table| table.id() != self.table.id())
-            .filter_map(|table| {
-                let held = table.get(tombstone.key(), hash, Access::Compaction);
-                Some((table.id(), held.ok()??))
-            })
-            .collect();
-        // The newest of those whose survey has found what it hides.
-        let counted_below = held
-            .iter()
-            .filter(|(id, entry)| entry.kind() == Kind::Tombstone && surveyed.contains(id))
-            .map(|(_, entry)| entry.rank())
-            .max();
-        let mut bytes = 0;
-        for (id, entry) in &held {
-            bytes += entry.data_bytes();
-            if entry.rank() < tombstone.rank() && Some(entry.rank()) >= counted_below {
-                self.count(*id, entry.data_bytes());
+        let mut read_bytes = 0;
+        // Of the versions only what is asked below: their values may be long.
+        let mut older: SmallVec<[(TableId, Timestamp, usize); LEVELS]> = SmallVec::new();
+        // Below the newest tombstone whose survey is over all is counted.
+        let mut counted_below = Timestamp::ZERO;
+        for table in self.tables.candidates(tombstone.key()) {
+            if table.id() == self.table.id() {
+                continue;
+            }
+            let Ok(Some(held)) = table.get(tombstone.key(), hash, Access::Compaction) else {
+                continue;
+            };
+            read_bytes += held.data_bytes();
+            if held.timestamp() < tombstone.timestamp() {
+                older.push((table.id(), held.timestamp(), held.data_bytes()));
+            }
+            if held.kind() == Kind::Tombstone && surveyed.contains(&table.id()) {
+                counted_below = counted_below.max(held.timestamp());
             }
         }
-        bytes
+        for (table, timestamp, bytes) in older {
+            if timestamp >= counted_below {
+                self.count(table, bytes);
+            }
+        }
+        read_bytes
     }
 
     fn count(&mut self, table: TableId, hidden: usize) {

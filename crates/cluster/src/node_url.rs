@@ -84,6 +84,9 @@ impl FromStr for NodeUrl {
             _ => return Err(wrong("does not begin with http://")),
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
+        if authority.contains(['/', '?', '#']) {
+            return Err(wrong("has something behind its port"));
+        }
         let (host, port) = authority
             .rsplit_once(':')
             .ok_or_else(|| wrong("has no port"))?;
@@ -192,8 +195,9 @@ mod tests {
             ("http://localhost:", "no number"),
             ("http://localhost:65536", "65535"),
             ("http://localhost:+80", "no number"),
-            ("http://localhost:80/path", "no number"),
-            ("http://localhost:80//", "no number"),
+            ("http://localhost:80/path", "behind its port"),
+            ("http://localhost:80?a=b", "behind its port"),
+            ("http://localhost:80//", "behind its port"),
         ] {
             let error = text.parse::<NodeUrl>().unwrap_err().to_string();
             assert!(error.contains(problem), "{text}: {error}");

@@ -50,7 +50,8 @@ impl Failure {
         for part in lines.filter(|line| !line.is_empty()) {
             let part = part.strip_prefix("error: ").unwrap_or(part);
             if !line.is_empty() {
-                line.push_str(if part.starts_with('[') { " " } else { "; " });
+                let goes_on = part.starts_with('[') || line.ends_with(':');
+                line.push_str(if goes_on { " " } else { "; " });
             }
             line.push_str(part);
         }
@@ -85,4 +86,21 @@ impl Failure {
 /// Writes a line to stderr. Who closed that does not want to read it.
 pub(crate) fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "kvorum: {line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Cli;
+    use clap::Parser;
+
+    #[test]
+    fn a_refusal_of_the_parser_is_one_line_that_reads_well() {
+        let error = Cli::try_parse_from(["kvorum", "profile"]).unwrap_err();
+        let failure = Failure::from_clap(&error);
+        assert_eq!(
+            failure.line(),
+            "the following required arguments were not provided: --url <URL>"
+        );
+    }
 }

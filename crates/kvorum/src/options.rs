@@ -199,8 +199,12 @@ pub(crate) struct DevOptions {
     /// The folder that holds a folder for each node
     #[arg(long, value_name = "DIR", default_value = "./kvorum-dev")]
     pub(crate) data: PathBuf,
-    #[command(flatten)]
-    pub(crate) log: LogOptions,
+    /// The least level that the nodes log [default: info]
+    #[arg(long, value_enum, value_name = "LEVEL", help_heading = "Log")]
+    pub(crate) log: Option<Level>,
+    /// text for people, json for machines: one object a line [default: text]
+    #[arg(long, value_enum, value_name = "FORMAT", help_heading = "Log")]
+    pub(crate) log_format: Option<LogFormat>,
     /// Options of 'serve' for every node, after '--'
     #[arg(last = true, value_name = "OPTIONS")]
     pub(crate) serve: Vec<OsString>,

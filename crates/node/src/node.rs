@@ -63,7 +63,7 @@ pub enum StartError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {source}; is another node running there?")]
+    #[error("cannot listen on {address}: {source}; {}", what_to_do(source))]
     Address {
         /// The address.
         address: SocketAddr,
@@ -79,6 +79,14 @@ pub enum StartError {
     /// The system refused a thread or a socket.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
+}
+
+fn what_to_do(error: &io::Error) -> &'static str {
+    if is_no_such_address(error) {
+        "choose an address of this machine with --listen"
+    } else {
+        "is another node running there?"
+    }
 }
 
 impl From<MembershipError> for StartError {

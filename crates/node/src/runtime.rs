@@ -149,7 +149,12 @@ pub(crate) fn start(
     threads.push(spawn(
         "acceptor".to_owned(),
         move || {
-            let listen = |socket: TcpSocket| socket.listen(LISTEN_QUEUE);
+            let listen = |socket: TcpSocket| {
+                let address = socket.local_addr()?;
+                socket.listen(LISTEN_QUEUE).map_err(|error| {
+                    io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
+                })
+            };
             sockets.into_iter().map(listen).collect()
         },
         move |scheduler, listeners| {

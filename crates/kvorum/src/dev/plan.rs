@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::layers::{self, Parsed, Stop};
 use crate::machine;
-use crate::options::{Command, DevOptions, LogOptions, ServeOptions};
+use crate::options::{Command, DevOptions, Level, LogFormat, ServeOptions};
 use crate::values::Size;
 use clap::ValueEnum;
 use std::ffi::OsString;
@@ -27,7 +27,8 @@ pub(super) struct Plan {
     pub(super) nodes: Vec<NodePlan>,
     /// The folder of all nodes' folders.
     data: PathBuf,
-    log: LogOptions,
+    log: Option<Level>,
+    log_format: Option<LogFormat>,
     /// What the user wants every node to have.
     serve: Vec<OsString>,
     /// The memory of each node, unless the user has set it.
@@ -59,6 +60,7 @@ impl Plan {
             nodes,
             data: options.data.clone(),
             log: options.log,
+            log_format: options.log_format,
             serve: options.serve.clone(),
             memory: None,
             threads: None,
@@ -157,8 +159,11 @@ impl Plan {
         if let Some(threads) = self.threads {
             arguments.extend(["--threads".into(), threads.to_string().into()]);
         }
-        let level = self.log.level.to_possible_value();
-        let format = self.log.format.to_possible_value();
+        // What is not given here may come from the environment.
+        let level = self.log.and_then(|level| level.to_possible_value());
+        let format = self
+            .log_format
+            .and_then(|format| format.to_possible_value());
         for (name, value) in [("--log", level), ("--log-format", format)] {
             if let Some(value) = value {
                 arguments.extend([name.into(), value.get_name().into()]);
@@ -306,6 +311,17 @@ mod tests {
         let arguments = arguments(&[&["--nodes", "2", "--"], &set[..]].concat());
         assert_eq!(value_of(&arguments, "--memory"), "1GiB");
         assert_eq!(value_of(&arguments, "--threads"), "7");
+    }
+
+    #[test]
+    fn what_is_logged_is_left_to_the_nodes_unless_it_is_said() {
+        let silent = arguments(&[]);
+        assert!(!silent.iter().any(|argument| argument.starts_with("--log")));
+        let said = arguments(&["--log", "debug", "--log-format", "json"]);
+        assert_eq!(value_of(&said, "--log"), "debug");
+        assert_eq!(value_of(&said, "--log-format"), "json");
+        let behind = arguments(&["--", "--log", "debug"]);
+        assert_eq!(value_of(&behind, "--log"), "debug");
     }
 
     #[test]

@@ -27,8 +27,9 @@ Keys are numbers; --fill, or 'kvorum load fill', puts each of them once. Values 
 checksum. What is read and is no value that was put there is counted as 'wrong value'.
 
 Exit codes: 0 when the load was made, whatever the node refused; 1 when a value was wrong,
-nothing succeeded, a fill was not complete, or no node could be reached; 2 for wrong
-options; 130 after Ctrl-C. What was measured until then is written in any case.";
+nothing succeeded, a fill was not complete, no rate held, or no node could be reached; 2 for
+wrong options; 130 after Ctrl-C, 143 after SIGTERM. What was measured until then is written
+in any case.";
 
 /// The options of `load`: what to ask of whom, how fast, and where to write
 /// what came of it.
@@ -63,14 +64,9 @@ pub(crate) struct LoadOptions {
     #[arg(long, value_name = "TIME", default_value_t = Span(Duration::from_secs(10)))]
     pub(crate) timeout: Span,
 
-    /// Operations and their weights for the workload mixed: put, insert, get, get-missing, delete, read-modify-write, range
-    #[arg(
-        long,
-        value_name = "NAME=WEIGHT,…",
-        default_value = "get=50,put=50",
-        help_heading = "Requests"
-    )]
-    pub(crate) mix: Mix,
+    /// Operations and their weights for the workload mixed: put, insert, get, get-missing, delete, read-modify-write, range [default: get=50,put=50]
+    #[arg(long, value_name = "NAME=WEIGHT,…", help_heading = "Requests")]
+    pub(crate) mix: Option<Mix>,
     /// How many keys there are
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000), value_name = "COUNT", default_value_t = 100_000, help_heading = "Requests")]
     pub(crate) keys: u64,
@@ -241,6 +237,14 @@ impl LoadOptions {
             let line = "a fill has no rate: choose another workload for --find-breaking-point";
             return Err(Failure::usage(line));
         }
+        if self.workload == Workload::Fill && self.rate.0 != load::plan::Rate::Max {
+            let line = "a fill has no rate: leave --rate out, or choose another workload";
+            return Err(Failure::usage(line));
+        }
+        if self.workload != Workload::Mixed && self.mix.is_some() {
+            let line = "--mix is for the workload mixed: leave it out, or choose that";
+            return Err(Failure::usage(line));
+        }
         let default = if self.find_breaking_point {
             PROBE_TIME
         } else {
@@ -256,7 +260,11 @@ impl LoadOptions {
             warmup_seconds: self.warmup.0.as_secs_f64(),
             seconds: self.duration.map_or(default, |span| span.0).as_secs_f64(),
             timeout_seconds: self.timeout.0.as_secs_f64(),
-            operations: operations.unwrap_or_else(|| self.mix.0.clone()),
+            operations: match (operations, &self.mix) {
+                (Some(operations), _) => operations,
+                (None, Some(mix)) => mix.0.clone(),
+                (None, None) => vec![(Operation::Get, 50.0), (Operation::Put, 50.0)],
+            },
             keys: self.keys,
             key_choice: key_choice.unwrap_or_else(|| self.workload.key_choice()),
             key_bytes: self.key_bytes.0,

@@ -213,6 +213,10 @@ fn label(plan: &Plan, length: Option<Duration>) -> String {
     match (length, plan.rate) {
         (None, _) => "fill".to_owned(),
         (Some(_), Rate::Max) => format!("{operations} at full speed"),
+        // A search takes rates of any number of digits.
+        (Some(_), Rate::PerSecond(rate)) if rate >= 100.0 => {
+            format!("{operations} at {}/s", rate.round())
+        }
         (Some(_), Rate::PerSecond(rate)) => format!("{operations} at {rate}/s"),
     }
 }

@@ -254,7 +254,7 @@ impl NodeConfig {
                 ConfigError::new(
                     "url",
                     format!(
-                        "cannot resolve {host} of {url}: {error}; give the addresses to listen on"
+                        "cannot resolve {host} of {url}: {error}; give the addresses to listen on with --listen"
                     ),
                 )
             })?

@@ -1,8 +1,8 @@
-//! Entity tags and what requests say about representations: `If-None-Match`,
-//! `Accept`, `TE`.
+//! Entity tags and what requests say about representations: `If-Match`,
+//! `If-None-Match`, `Accept`, `TE`.
 
 use hyper::HeaderMap;
-use hyper::header::{ACCEPT, HeaderValue, IF_NONE_MATCH, TE};
+use hyper::header::{ACCEPT, HeaderValue, IF_MATCH, IF_NONE_MATCH, TE};
 use lsm::Timestamp;
 
 /// The entity tag of a version: `"<timestamp>-<xxh3 of the value>"`, both in
@@ -11,6 +11,13 @@ use lsm::Timestamp;
 pub(crate) struct EntityTag {
     /// Quotes, 16 digits, a hyphen, 16 digits.
     text: [u8; 35],
+}
+
+/// What tags that are marked as weak count for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Weak {
+    AreEqual,
+    Differ,
 }
 
 impl EntityTag {
@@ -40,10 +47,18 @@ impl EntityTag {
         headers
             .get_all(IF_NONE_MATCH)
             .iter()
-            .any(|value| self.is_in_list(value.as_bytes()))
+            .any(|list| self.is_in_list(list.as_bytes(), Weak::AreEqual))
     }
 
-    fn is_in_list(&self, list: &[u8]) -> bool {
+    /// Whether the request may be answered with this tag's version: it has no
+    /// `If-Match`, or one that names this tag, or any. Strong comparison, as
+    /// RFC 9110, 13.1.1 has it.
+    pub(crate) fn is_wanted_by(&self, headers: &HeaderMap) -> bool {
+        let mut lists = headers.get_all(IF_MATCH).iter().peekable();
+        lists.peek().is_none() || lists.any(|list| self.is_in_list(list.as_bytes(), Weak::Differ))
+    }
+
+    fn is_in_list(&self, list: &[u8], weak: Weak) -> bool {
         if list.trim_ascii() == b"*" {
             return true;
         }
@@ -56,13 +71,14 @@ impl EntityTag {
                 continue;
             }
             let opaque = rest.strip_prefix(b"W/").unwrap_or(rest);
+            let counts = opaque.len() == rest.len() || weak == Weak::AreEqual;
             let Some(inner) = opaque.strip_prefix(b"\"") else {
                 return false;
             };
             let Some(length) = inner.iter().position(|byte| *byte == b'"') else {
                 return false;
             };
-            if opaque[..length + 2] == self.text {
+            if counts && opaque[..length + 2] == self.text {
                 return true;
             }
             rest = &inner[length + 1..];
@@ -282,6 +298,24 @@ mod tests {
         }
         assert!(!tag.is_named_by(&HeaderMap::new()));
         assert!(tag.is_named_by(&headers("if-none-match", &["\"a\"", "*"])));
+    }
+
+    #[test]
+    fn if_match_is_a_list_compared_strongly() {
+        let tag = EntityTag::of(Timestamp::from_u64(0xabc), b"");
+        for (value, wanted) in [
+            ("*", true),
+            ("\"0000000000000abc-2d06800538d394c2\"", true),
+            ("\"a\", \"0000000000000abc-2d06800538d394c2\"", true),
+            ("W/\"0000000000000abc-2d06800538d394c2\"", false),
+            ("\"a\"", false),
+            ("", false),
+        ] {
+            let headers = headers("if-match", &[value]);
+            assert_eq!(tag.is_wanted_by(&headers), wanted, "{value}");
+        }
+        assert!(tag.is_wanted_by(&HeaderMap::new()));
+        assert!(tag.is_wanted_by(&headers("if-match", &["\"a\"", "*"])));
     }
 
     #[test]

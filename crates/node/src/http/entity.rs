@@ -50,7 +50,9 @@ pub(crate) async fn get(
     };
     let mut response = if is_live(context, &entry) {
         let tag = EntityTag::of(entry.timestamp(), entry.value_bytes());
-        let mut response = if tag.is_named_by(&head.headers) {
+        let mut response = if !tag.is_wanted_by(&head.headers) {
+            Problem::other_version().into_response()
+        } else if tag.is_named_by(&head.headers) {
             not_modified()
         } else {
             value_response(&entry, verb, found.share)

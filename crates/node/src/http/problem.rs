@@ -159,6 +159,16 @@ impl Problem {
         )
     }
 
+    /// An `If-Match` that does not name the version which a read found.
+    pub(crate) fn other_version() -> Self {
+        Self::new(
+            StatusCode::PRECONDITION_FAILED,
+            "other-version",
+            "Other Version",
+            "the entity's ETag is not one of those in If-Match: read it without",
+        )
+    }
+
     /// The body is longer than a value may be.
     pub(crate) fn value_too_long(value_bytes_max: usize) -> Self {
         Self::new(
@@ -195,7 +205,8 @@ impl Problem {
             StatusCode::SERVICE_UNAVAILABLE,
             "overloaded",
             "Overloaded",
-            "the node has as many requests as it can serve: try again later, or another node",
+            "the node has as many requests, or as much of their data, as it can serve: \
+             try again later, or another node",
         )
     }
 

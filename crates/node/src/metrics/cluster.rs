@@ -28,7 +28,8 @@ pub(crate) struct CoordinationMetrics {
     pub(crate) repairs: Cell,
     /// Reads that asked one replica more because one was slow.
     pub(crate) hedges: Cell,
-    /// Requests that too few replicas answered, by what the first of the others did.
+    /// Requests that too few replicas answered, by what the first of the others
+    /// did that did not just keep it waiting.
     not_enough: [Cell; MISSES.len()],
 }
 
@@ -198,7 +199,7 @@ impl ClusterSnapshot {
         encode_counters(
             encoder,
             "not_enough_replicas",
-            "Requests that too few replicas answered, by what the first of the others did",
+            "Requests that too few replicas answered, by what the first of the others did that did not just keep it waiting",
             &counts,
         )?;
         self.encode_peers(encoder)

@@ -102,6 +102,25 @@ fn a_version_that_the_client_has_is_not_sent_again() {
 }
 
 #[test]
+fn a_version_that_the_client_does_not_want_is_not_sent() {
+    let node = start();
+    let mut client = Client::connect(&node);
+    let put = client.put("/v0/entity?id=a", b"value");
+    let tag = put.header("etag").unwrap();
+    for (condition, status) in [(tag, 200), ("*", 200), ("\"other\"", 412)] {
+        for method in ["GET", "HEAD"] {
+            let header = format!("if-match: {condition}\r\n");
+            let reply = client.request(method, "/v0/entity?id=a", &header, b"");
+            assert_eq!(reply.status, status, "{method} {condition}");
+            assert_eq!(reply.header("etag"), Some(tag));
+            assert_eq!(reply.version(), put.version());
+        }
+    }
+    let absent = client.request("GET", "/v0/entity?id=b", "if-match: *\r\n", b"");
+    assert_eq!(absent.status, 404);
+}
+
+#[test]
 fn bodies_may_come_in_chunks_up_to_the_limit() {
     let mut config = config();
     config.value_bytes_max = 8;

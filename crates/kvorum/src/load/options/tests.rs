@@ -100,6 +100,8 @@ fn what_cannot_be_is_refused() {
         ),
         ("put --key-bytes 4 --keys 10000", "at least 5"),
         ("put --value-bytes 5000000000", "values must have"),
+        ("fill --rate 1000", "a fill has no rate"),
+        ("get --mix get=1,put=1", "for the workload mixed"),
     ] {
         let refusal = options(words).plan().unwrap_err();
         assert!(refusal.line().contains(part), "{words}: {}", refusal.line());

@@ -2,7 +2,7 @@
 
 use crate::admission::{Budget, Gate, Uploads};
 use crate::coordinator::{Coordinator, HedgeBudget};
-use crate::hints::Delivery;
+use crate::hints::{Delivery, HintReceiver};
 use crate::http::ReplicaRules;
 use crate::http::channel::Buffers;
 use crate::http::progress::{Patience, Progress};
@@ -10,11 +10,12 @@ use crate::http::refusals::Refusals;
 use crate::metrics::RuntimeMetrics;
 use crate::peer::{self, Answers, Introductions, Link, PeerEnvironment, Stream, Transport};
 use crate::peers::{Acquaintance, HintLink, Peers};
-use crate::replica::Replica;
+use crate::replica::{OwnHints, Replica};
 use crate::shared::Shared;
 use crate::submissions::Submissions;
 use crate::waiters::Waiters;
 use bytes::Bytes;
+use cluster::NodeNumber;
 use lsm::Clock;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
@@ -159,7 +160,8 @@ impl Context {
     /// The first runtime hands over the hints of all.
     fn spawn_hint_deliveries(&self) {
         let reading = Arc::new(Semaphore::new(1));
-        for node in self.shared.config.members.peers() {
+        let members = &self.shared.config.members;
+        for node in members.peers() {
             let receiver = HintLink {
                 node,
                 peers: Rc::clone(&self.peers),
@@ -167,15 +169,30 @@ impl Context {
                 clock: Arc::clone(&self.shared.clock),
                 timeout: self.shared.config.timeout,
             };
-            let delivery = Delivery::new(
-                self.shared.hints.clone(),
-                node,
-                Rc::new(receiver),
-                Arc::clone(&reading),
-                Arc::clone(&self.shared.random),
-            );
-            tokio::task::spawn_local(delivery.run());
+            self.spawn_hint_delivery(node, receiver, &reading);
         }
+        let own = OwnHints {
+            replica: Rc::clone(&self.replica),
+            clock: Arc::clone(&self.shared.clock),
+            timeout: self.shared.config.timeout,
+        };
+        self.spawn_hint_delivery(members.own(), own, &reading);
+    }
+
+    fn spawn_hint_delivery(
+        &self,
+        node: NodeNumber,
+        receiver: impl HintReceiver,
+        reading: &Arc<Semaphore>,
+    ) {
+        let delivery = Delivery::new(
+            self.shared.hints.clone(),
+            node,
+            Rc::new(receiver),
+            Arc::clone(reading),
+            Arc::clone(&self.shared.random),
+        );
+        tokio::task::spawn_local(delivery.run());
     }
 
     /// Serves a peer's connection until it ends; `received` came behind the upgrade.

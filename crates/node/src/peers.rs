@@ -4,9 +4,9 @@ use crate::config::Secret;
 use crate::hints::HintReceiver;
 use crate::membership::Introduced;
 use crate::peer::{
-    Identity, Introduction, Introductions, Link, LinkStatus, PeerAnswer, PeerRequest, own_ahead_ms,
+    Identity, Introduction, Introductions, Link, LinkStatus, PeerRequest, own_ahead_ms,
 };
-use crate::replica::answer_of;
+use crate::replica::{answer_of, stored};
 use crate::shared::Shared;
 use crate::waiters::Waiters;
 use cluster::{ClockBound, Miss, NodeNumber, NodeUrl, Ranking};
@@ -246,10 +246,6 @@ impl HintReceiver for HintLink {
         let request = PeerRequest::Write(hint);
         self.peers
             .call(self.node, request, deadline, wait.ticket())?;
-        match answer_of(wait.only().await) {
-            PeerAnswer::Stored { .. } => Ok(()),
-            PeerAnswer::Missed(why) => Err(why),
-            PeerAnswer::Found(_) => Err(Miss::Failed),
-        }
+        stored(&answer_of(wait.only().await))
     }
 }

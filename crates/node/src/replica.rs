@@ -2,6 +2,7 @@
 //! those of its peers use it.
 
 use crate::admission::{Budget, Refused};
+use crate::hints::HintReceiver;
 use crate::membership::Membership;
 use crate::outbox::Completion;
 use crate::peer::{self, PeerAnswer, PeerRequest, Reply};
@@ -11,9 +12,10 @@ use crate::submissions::Submissions;
 use crate::waiters::Waiters;
 use bytes::Bytes;
 use cluster::Miss;
-use lsm::{Applied, Engine, Entry, Lookup};
+use lsm::{Applied, Clock, Engine, Entry, Lookup};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The local replica, for one runtime.
 pub(crate) struct Replica {
@@ -124,6 +126,39 @@ impl peer::Replica for Replica {
             PeerRequest::Write(entry) => self.write_for_peer(entry, reply),
             PeerRequest::Read(key) => self.read_for_peer(&key, reply),
         }
+    }
+}
+
+/// The local replica as the delivery of hints uses it: it, too, misses writes,
+/// those for which its store had too much to do.
+pub(crate) struct OwnHints {
+    /// The receiver.
+    pub(crate) replica: Rc<Replica>,
+    /// The time.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// How long a hint may take.
+    pub(crate) timeout: Duration,
+}
+
+impl HintReceiver for OwnHints {
+    fn is_up(&self) -> bool {
+        self.replica.engine.takes_puts()
+    }
+
+    async fn store(&self, hint: Entry) -> Result<(), Miss> {
+        let deadline = self.clock.monotonic().saturating_add(self.timeout);
+        let wait = self.replica.waiters.register(deadline);
+        self.replica.write(hint, None, wait.ticket());
+        stored(&answer_of(wait.only().await))
+    }
+}
+
+/// Whether a replica has stored what it was sent.
+pub(crate) fn stored(answer: &PeerAnswer) -> Result<(), Miss> {
+    match answer {
+        PeerAnswer::Stored { .. } => Ok(()),
+        PeerAnswer::Missed(why) => Err(*why),
+        PeerAnswer::Found(_) => Err(Miss::Failed),
     }
 }
 

@@ -235,6 +235,13 @@ impl Engine {
         self.inner.statistics()
     }
 
+    /// Whether puts are taken now: the disk has room, and no sync has failed.
+    /// Looks at nothing but memory.
+    #[must_use]
+    pub fn takes_puts(&self) -> bool {
+        !self.inner.space.is_full() && self.inner.check_poison().is_ok()
+    }
+
     /// The greatest timestamp that was ever written to this store.
     #[must_use]
     pub fn greatest_timestamp(&self) -> Timestamp {

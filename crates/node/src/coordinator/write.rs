@@ -219,7 +219,12 @@ impl Writing {
         let ticket = self.wait.ticket_for(HINT | tag_of(round, place));
         let outbox = Arc::clone(self.coordinator.waiters.outbox());
         let done = Box::new(move |_kept| outbox.complete(ticket, Completion::HintKept));
-        self.coordinator.hints.keep(*node, self.entry.clone(), done);
+        let coordinator = &self.coordinator;
+        // A hint for a store without room would take the room itself.
+        if coordinator.peers.is_own(*node) && !coordinator.replica.engine.takes_puts() {
+            return coordinator.hints.refuse(done);
+        }
+        coordinator.hints.keep(*node, self.entry.clone(), done);
     }
 
     /// Stamps the write once more, above what the replicas held: what was

@@ -1,7 +1,7 @@
 //! Hints: writes that a peer missed, kept for it until it can take them.
 //!
-//! A coordinator keeps a hint for each replica that missed a write, and hands
-//! it over when that replica is back. Hints are best effort: none is an
+//! A coordinator keeps a hint for each replica that missed a write, its own
+//! included, and hands it over when that replica is back. Hints are best effort: none is an
 //! acknowledgement, none is ever served, and one that is lost costs a read
 //! repair, no data. So what cannot be kept is dropped and counted, and never
 //! fails the write.
@@ -160,6 +160,12 @@ impl HintStore {
             return;
         };
         self.shared.counters.dropped_from_queue(1);
+        done(false);
+    }
+
+    /// Keeps no hint: there would be no use in it now.
+    pub(crate) fn refuse(&self, done: Kept) {
+        self.shared.counters.dropped_unwritten(1);
         done(false);
     }
 

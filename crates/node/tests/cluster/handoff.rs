@@ -85,6 +85,62 @@ fn a_write_that_a_slow_replica_missed_is_handed_over() {
 }
 
 #[test]
+fn what_the_coordinator_itself_missed_is_handed_over() {
+    let (disk, gate) = GatedDisk::new();
+    let cluster = Cluster::start_on(
+        3,
+        |config| config.timeout = Duration::from_millis(500),
+        |node| match node {
+            0 => Arc::clone(&disk) as Arc<dyn Disk>,
+            _ => Arc::new(lsm::MemoryDisk::new()),
+        },
+    );
+    let _opens = OpensAtLast(Arc::clone(&gate));
+    gate.close();
+    let mut client = cluster.client(0);
+    let put = client.put(&target("k", "2/3"), b"v");
+    assert_eq!(put.status, 201);
+    // Its deadline has passed when that of a later write has.
+    assert_eq!(client.put(&target("later", "3/3"), b"v").status, 504);
+    gate.open();
+    until("the hints are taken", || {
+        cluster.metric(0, "kvorum_hints_delivered_total ") == 2.0
+    });
+    assert_eq!(cluster.hints_at(0, 0), 0);
+    assert_eq!(
+        cluster.held_by(0, "k"),
+        Some(("v".to_owned(), put.version()))
+    );
+}
+
+/// A hint for a store without room would take the room itself.
+#[test]
+fn a_full_node_keeps_no_hints_for_itself() {
+    let disks: Vec<_> = (0..3).map(|_| Arc::new(lsm::MemoryDisk::new())).collect();
+    let cluster = Cluster::start_on(
+        3,
+        |config| config.disk_reserve_bytes = 1 << 20,
+        |node| Arc::clone(&disks[node]) as Arc<dyn Disk>,
+    );
+    disks[0].set_capacity(disks[0].used_bytes());
+    let mut client = cluster.client(0);
+    let value = vec![b'v'; 1 << 20];
+    let full = (0..256).any(|number| {
+        let put = client.put(&target(&number.to_string(), "3/3"), &value);
+        put.status == 504
+    });
+    assert!(full, "the disk is full at last");
+    let dropped = || cluster.metric(0, "kvorum_hints_dropped_total{reason=\"unwritten\"}");
+    until("its hint is given up", || dropped() >= 1.0);
+    // Room for hints, and none for puts.
+    disks[0].set_capacity(disks[0].used_bytes() + (8 << 20));
+    let before = dropped();
+    assert_eq!(client.put(&target("more", "2/3"), b"v").status, 201);
+    until("its hint is given up", || dropped() > before);
+    assert_eq!(cluster.metric(0, "kvorum_hints_kept_total "), 0.0);
+}
+
+#[test]
 fn hints_keep_the_number_of_copies() {
     let mut cluster = Cluster::start(3);
     let key = cluster.key_on(&[0, 2, 1]);

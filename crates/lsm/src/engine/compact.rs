@@ -283,6 +283,7 @@ impl Inner {
         let settings = PickSettings {
             level_zero_tables: LEVEL_0_TABLES_DUE,
             base_bytes: (LEVEL_0_TABLES_DUE * self.options.memtable_bytes) as u64,
+            table_bytes: self.options.table_bytes,
             room_bytes: self.room_bytes(),
         };
         // What a compaction could not drop now must not be picked for it.

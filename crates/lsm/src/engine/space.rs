@@ -28,11 +28,9 @@ pub(super) const RESERVE_FILE: &str = "RESERVE";
 /// The longest that a full store waits before it looks for room again.
 const PROBE_DELAY_MAX: Duration = Duration::from_secs(10);
 
-/// How long a full store lets deletes gather between two flushes, times the
-/// square of the tables on level 0. A few flushes may follow one another, but
-/// where compaction finds no room for them, deletes that trickle in must not
-/// add many: at this rate they are a hundred in a week.
-const DELETES_GATHER: Duration = Duration::from_secs(2);
+/// How long a full store lets deletes gather between two flushes: each is a
+/// table, and may have others rewritten.
+const DELETES_GATHER: Duration = Duration::from_secs(15);
 
 /// The reserve, and whether it is spent.
 pub(super) struct Space {
@@ -186,20 +184,13 @@ impl Inner {
             }
             let now = inner.environment.clock.monotonic();
             let flush_due = match now >= flush_due && inner.freeze_deletes() {
-                true => now.saturating_add(inner.deletes_gather()),
+                true => now.saturating_add(DELETES_GATHER),
                 false => flush_due,
             };
             // There may be room for one that did not fit.
             inner.schedule_compaction(Duration::ZERO);
             inner.watch_for_room((delay * 2).min(PROBE_DELAY_MAX), flush_due);
         });
-    }
-
-    /// How long deletes gather after a flush before the next.
-    fn deletes_gather(&self) -> Duration {
-        let tables = self.state.load().tables.levels()[0].len().max(1);
-        let tables = u32::try_from(tables).unwrap_or(u32::MAX);
-        DELETES_GATHER.saturating_mul(tables.saturating_mul(tables))
     }
 
     /// The error that a poisoned store answers writes with.

@@ -20,6 +20,8 @@
 //! the room for that is short, a smaller compaction takes the turn of a larger:
 //! with fewer tables of level 0, of another table, of another level, be it due
 //! or not: the fewer the upper levels hold, the less a compaction into them needs.
+//! Where not even that fits, small tables of level 0 are merged where they are,
+//! so that they do not become ever more.
 //!
 //! Level 0 is taken as a whole with all that it overlaps on the base level; of
 //! other levels one table, in turn by key, with what it overlaps below. Where
@@ -85,6 +87,8 @@ pub(crate) struct PickSettings {
     /// The least target of the base level, in bytes: about what level 0 holds
     /// when its compaction is due. At least 1.
     pub(crate) base_bytes: u64,
+    /// The size at which a compaction starts the next table, in bytes.
+    pub(crate) table_bytes: u64,
     /// The room for what a compaction writes, in bytes.
     pub(crate) room_bytes: u64,
 }
@@ -181,6 +185,7 @@ pub(crate) fn pick(
         .into_iter()
         .chain(smaller())
         .find(fits)
+        .or_else(|| pick_within_level_zero(levels, settings))
         .or(Some(too_large))
 }
 
@@ -312,6 +317,31 @@ fn pick_level_zero(levels: &Levels, base: usize, room_bytes: u64) -> Pick {
             cursor: None,
         };
     }
+}
+
+/// As many of the smallest tables of level 0 as make one table, if those are
+/// so many as would be due. One that is half as large as a table may be counts
+/// as done: it is not written again and again for a few small ones.
+fn pick_within_level_zero(levels: &Levels, settings: &PickSettings) -> Option<Pick> {
+    let mut tables: Vec<&TableSummary> = levels[0]
+        .iter()
+        .filter(|table| table.bytes <= settings.table_bytes / 2)
+        .collect();
+    tables.sort_by_key(|table| table.bytes);
+    let mut left = settings.table_bytes.min(settings.room_bytes);
+    let inputs: Vec<_> = tables
+        .into_iter()
+        .map_while(|table| {
+            left = left.checked_sub(table.bytes)?;
+            Some((0, table.id))
+        })
+        .collect();
+    (inputs.len() >= settings.level_zero_tables.max(2)).then_some(Pick {
+        inputs,
+        output_level: 0,
+        reason: Reason::Room,
+        cursor: None,
+    })
 }
 
 /// The next table of a level by key whose compaction fits the room; the next

@@ -10,6 +10,7 @@ const TABLE_ENTRIES: usize = 4 * MEMTABLE_ENTRIES;
 const SETTINGS: PickSettings = PickSettings {
     level_zero_tables: 4,
     base_bytes: 4 * MEMTABLE_ENTRIES as u64,
+    table_bytes: TABLE_ENTRIES as u64,
     room_bytes: u64::MAX,
 };
 

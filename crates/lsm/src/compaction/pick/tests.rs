@@ -94,6 +94,7 @@ fn picks_are_those_of_the_golden_cases() {
     let settings = PickSettings {
         level_zero_tables: 4,
         base_bytes: 100,
+        table_bytes: 100,
         room_bytes: u64::MAX,
     };
     let mut cases = 0;
@@ -138,6 +139,7 @@ fn a_pick_moves_the_cursor_past_its_table() {
     let settings = PickSettings {
         level_zero_tables: 4,
         base_bytes: 100,
+        table_bytes: 100,
         room_bytes: u64::MAX,
     };
     let pick = pick(&levels, &settings, &Default::default(), 0, Timestamp::ZERO).unwrap();

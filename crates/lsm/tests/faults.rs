@@ -183,18 +183,19 @@ fn a_delete_that_frees_little_rewrites_no_table() {
 fn deletes_that_trickle_in_leave_few_tables_and_hold_up_no_others() {
     let world = with_small_reserve();
     let engine = world.open();
-    for number in 1..=1500 {
+    for number in 1..=1200 {
         let entry = put(&format!("fill-{number:05}"), number, &"x".repeat(200));
         engine.write(entry).unwrap();
         world.executor.run_for(Duration::from_millis(50));
     }
+    // Into the last level, which a compaction of level 0 has to read whole.
     engine.compact().unwrap();
     world.memory.set_capacity(world.memory.used_bytes());
     fill(&engine, 2000);
     let mut most = 0;
     for number in 0..60 {
         // One in each table, so that none is worth it.
-        let key = format!("fill-{:05}", 1 + number % 20 * 75 + number / 20);
+        let key = format!("fill-{:05}", 1 + number % 20 * 60 + number / 20);
         engine.write(delete(&key, 100_000 + number)).unwrap();
         world.executor.run_for(Duration::from_secs(40));
         most = most.max(engine.statistics().levels[0].tables);
@@ -202,7 +203,7 @@ fn deletes_that_trickle_in_leave_few_tables_and_hold_up_no_others() {
     let trickled = engine.statistics();
     assert!(trickled.disk_full && trickled.flushes >= 60, "{trickled:?}");
     assert!(most < 12, "{most}");
-    for number in 1..=1500 {
+    for number in 1..=1200 {
         let key = format!("fill-{number:05}");
         engine.write(delete(&key, 200_000 + number)).unwrap();
         world.executor.run_for(Duration::from_millis(5));

@@ -85,7 +85,7 @@ impl FromStr for NodeUrl {
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '?', '#']) {
-            return Err(wrong("has something behind its port"));
+            return Err(wrong("has more than a host and a port"));
         }
         let (host, port) = authority
             .rsplit_once(':')
@@ -195,9 +195,10 @@ mod tests {
             ("http://localhost:", "no number"),
             ("http://localhost:65536", "65535"),
             ("http://localhost:+80", "no number"),
-            ("http://localhost:80/path", "behind its port"),
-            ("http://localhost:80?a=b", "behind its port"),
-            ("http://localhost:80//", "behind its port"),
+            ("http://localhost:80/path", "more than a host"),
+            ("http://localhost:80?a=b", "more than a host"),
+            ("http://localhost/path", "more than a host"),
+            ("http://localhost:80//", "more than a host"),
         ] {
             let error = text.parse::<NodeUrl>().unwrap_err().to_string();
             assert!(error.contains(problem), "{text}: {error}");

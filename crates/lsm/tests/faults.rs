@@ -152,12 +152,12 @@ fn deletes_alone_bring_a_full_store_back() {
     }
 }
 
-/// To write a table again for each delete would wear the disk out.
-#[test]
-fn a_delete_that_frees_little_rewrites_no_table() {
+/// A full store of 1200 entries, all in the last level, which a compaction of
+/// level 0 has to read whole.
+fn full_and_compacted() -> (World, Engine) {
     let world = with_small_reserve();
     let engine = world.open();
-    for number in 1..=1500 {
+    for number in 1..=1200 {
         let entry = put(&format!("fill-{number:05}"), number, &"x".repeat(200));
         engine.write(entry).unwrap();
         world.executor.run_for(Duration::from_millis(50));
@@ -165,11 +165,18 @@ fn a_delete_that_frees_little_rewrites_no_table() {
     engine.compact().unwrap();
     world.memory.set_capacity(world.memory.used_bytes());
     fill(&engine, 2000);
+    (world, engine)
+}
+
+/// To write a table again for each delete would wear the disk out.
+#[test]
+fn a_delete_that_frees_little_rewrites_no_table() {
+    let (world, engine) = full_and_compacted();
     world.executor.run_for(Duration::from_secs(60));
     let before = engine.statistics();
     assert!(before.disk_full);
     for number in 0..2 {
-        let key = format!("fill-{:05}", 1 + number * 500);
+        let key = format!("fill-{:05}", 1 + number * 400);
         engine.write(delete(&key, 100_000 + number)).unwrap();
         world.executor.run_for(Duration::from_secs(60));
     }
@@ -181,17 +188,7 @@ fn a_delete_that_frees_little_rewrites_no_table() {
 /// Each flush of them is a table, for whose compaction there is no room.
 #[test]
 fn deletes_that_trickle_in_leave_few_tables_and_hold_up_no_others() {
-    let world = with_small_reserve();
-    let engine = world.open();
-    for number in 1..=1200 {
-        let entry = put(&format!("fill-{number:05}"), number, &"x".repeat(200));
-        engine.write(entry).unwrap();
-        world.executor.run_for(Duration::from_millis(50));
-    }
-    // Into the last level, which a compaction of level 0 has to read whole.
-    engine.compact().unwrap();
-    world.memory.set_capacity(world.memory.used_bytes());
-    fill(&engine, 2000);
+    let (world, engine) = full_and_compacted();
     let mut most = 0;
     for number in 0..60 {
         // One in each table, so that none is worth it.

@@ -84,6 +84,8 @@ pub enum StartError {
 fn what_to_do(error: &io::Error) -> &'static str {
     if is_no_such_address(error) {
         "choose an address of this machine with --listen"
+    } else if error.kind() == io::ErrorKind::PermissionDenied {
+        "choose a port from 1024 on"
     } else {
         "is another node running there?"
     }

@@ -36,10 +36,17 @@ pub(crate) fn draw(kind: Kind, took: Duration, lines: &BTreeMap<String, u64>) ->
         .collect();
     let mut svg = Vec::new();
     match from_lines(&mut options, folded.iter().map(String::as_str), &mut svg) {
-        Ok(()) => String::from_utf8_lossy(&svg).into_owned(),
+        Ok(()) => without_comments(&String::from_utf8_lossy(&svg)),
         // Nothing fails in memory but what no line of ours is.
         Err(_) => empty(kind, took),
     }
+}
+
+/// A picture without the comments of its script, which are for its authors.
+fn without_comments(svg: &str) -> String {
+    svg.split_inclusive('\n')
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect()
 }
 
 fn subtitle(kind: Kind, took: Duration, total: u64) -> String {
@@ -71,4 +78,20 @@ fn empty(kind: Kind, took: Duration) -> String {
          <text x=\"20\" y=\"35\" font-family=\"sans-serif\" font-size=\"16\">\
          Nothing was recorded ({word}, {seconds:.1} s).</text></svg>\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_has_its_script_and_not_the_comments_in_it() {
+        let lines = [("main;work".to_owned(), 7)].into();
+        let svg = draw(Kind::Cpu, Duration::from_secs(1), &lines);
+        assert!(svg.contains("function search("), "{svg}");
+        let comments = svg
+            .lines()
+            .filter(|line| line.trim_start().starts_with("//"));
+        assert_eq!(comments.count(), 0);
+    }
 }

@@ -236,7 +236,7 @@ impl Inner {
     /// On a full disk, the table that is to be rewritten without what is
     /// hidden in it, and the bytes that will be left of it.
     pub(super) fn pick_hidden(&self, reclaim: &Reclaim) -> Option<(Pick, u64)> {
-        if !self.space.is_full() {
+        if !self.space.is_full() || reclaim.hidden_bytes.is_empty() {
             return None;
         }
         let levels = self.state.load().tables.summaries();

@@ -220,7 +220,8 @@ impl Writing {
         let outbox = Arc::clone(self.coordinator.waiters.outbox());
         let done = Box::new(move |_kept| outbox.complete(ticket, Completion::HintKept));
         let coordinator = &self.coordinator;
-        // A hint for a store without room would take the room itself.
+        // On a full disk the hint would take the room that the store needs; and
+        // where a sync has failed, nothing is to be kept.
         if coordinator.peers.is_own(*node) && !coordinator.replica.engine.takes_puts() {
             return coordinator.hints.refuse(done);
         }

@@ -1,9 +1,9 @@
 //! Hints: writes that a peer missed, kept for it until it can take them.
 //!
 //! A coordinator keeps a hint for each replica that missed a write, its own
-//! included, and hands it over when that replica is back. Hints are best effort: none is an
-//! acknowledgement, none is ever served, and one that is lost costs a read
-//! repair, no data. So what cannot be kept is dropped and counted, and never
+//! included, and hands it over when that replica is back. Hints are best
+//! effort: none is an acknowledgement, none is ever served, and one that is
+//! lost costs a read repair, no data. So what cannot be kept is dropped and counted, and never
 //! fails the write.
 //!
 //! - [`HintStore`] (here) takes hints from all runtimes into one bounded queue

@@ -1,7 +1,7 @@
 //! Nodes that come back: hints, and reads that mend what is stale.
 
 use crate::support::{Cluster, OpensAtLast, until};
-use crate::wire::GatedDisk;
+use crate::wire::{Gate, GatedDisk};
 use lsm::Disk;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,19 +58,25 @@ fn a_node_that_comes_back_gets_what_it_missed_without_a_read() {
     assert_eq!(cluster.metric(0, "kvorum_repairs_total "), 0.0);
 }
 
-#[test]
-fn a_write_that_a_slow_replica_missed_is_handed_over() {
+/// A cluster one of whose nodes syncs nothing until the gate opens.
+fn with_a_slow_disk(slow: usize) -> (Cluster, Arc<Gate>) {
     let (disk, gate) = GatedDisk::new();
     let cluster = Cluster::start_on(
         3,
         |config| config.timeout = Duration::from_millis(500),
-        |node| match node {
-            1 => Arc::clone(&disk) as Arc<dyn Disk>,
-            _ => Arc::new(lsm::MemoryDisk::new()),
+        |node| match node == slow {
+            true => Arc::clone(&disk) as Arc<dyn Disk>,
+            false => Arc::new(lsm::MemoryDisk::new()),
         },
     );
-    let _opens = OpensAtLast(Arc::clone(&gate));
     gate.close();
+    (cluster, gate)
+}
+
+#[test]
+fn a_write_that_a_slow_replica_missed_is_handed_over() {
+    let (cluster, gate) = with_a_slow_disk(1);
+    let _opens = OpensAtLast(Arc::clone(&gate));
     let put = cluster.client(0).put(&target("k", "2/3"), b"v");
     assert_eq!(put.status, 201);
     until("its deadline has passed", || {
@@ -86,17 +92,8 @@ fn a_write_that_a_slow_replica_missed_is_handed_over() {
 
 #[test]
 fn what_the_coordinator_itself_missed_is_handed_over() {
-    let (disk, gate) = GatedDisk::new();
-    let cluster = Cluster::start_on(
-        3,
-        |config| config.timeout = Duration::from_millis(500),
-        |node| match node {
-            0 => Arc::clone(&disk) as Arc<dyn Disk>,
-            _ => Arc::new(lsm::MemoryDisk::new()),
-        },
-    );
+    let (cluster, gate) = with_a_slow_disk(0);
     let _opens = OpensAtLast(Arc::clone(&gate));
-    gate.close();
     let mut client = cluster.client(0);
     let put = client.put(&target("k", "2/3"), b"v");
     assert_eq!(put.status, 201);

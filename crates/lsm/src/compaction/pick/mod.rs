@@ -215,9 +215,6 @@ pub(crate) fn pick_hidden(
     hidden_bytes: &BTreeMap<TableId, u64>,
     room_bytes: u64,
 ) -> Option<(Pick, u64)> {
-    if hidden_bytes.is_empty() {
-        return None;
-    }
     let hidden_part = |table: &TableSummary| {
         let hidden = hidden_bytes.get(&table.id).copied().unwrap_or(0);
         (hidden as f64 / table.entry_bytes.max(1) as f64).min(1.0)

@@ -45,7 +45,7 @@ impl Replica {
     /// The newest version of a key, be it a tombstone or expired, if no disk
     /// has to be asked for it.
     pub(crate) fn read_cached(&self, key: &[u8]) -> Option<Result<Option<Entry>, Miss>> {
-        if !self.membership.serves_reads() {
+        if !self.membership.is_witness() {
             // What was lost with an older store must not be taken for absent.
             return Some(Err(Miss::Failed));
         }

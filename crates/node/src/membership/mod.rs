@@ -116,7 +116,7 @@ struct Shared {
     environment: MembershipEnvironment,
     members: Members,
     store_id: u64,
-    serves_reads: AtomicBool,
+    is_witness: AtomicBool,
     state: Mutex<State>,
     /// Held while the file is written; true once it must not be any more.
     file: Mutex<bool>,
@@ -202,7 +202,7 @@ impl Membership {
             environment,
             members,
             store_id,
-            serves_reads: AtomicBool::new(state.standing.serves_reads()),
+            is_witness: AtomicBool::new(state.standing.is_witness()),
             state: Mutex::new(state),
             file: Mutex::new(false),
         };
@@ -215,10 +215,10 @@ impl Membership {
         })
     }
 
-    /// Whether this node's store may answer reads, those of its own coordinator
-    /// too. Writes it takes in any case.
-    pub(crate) fn serves_reads(&self) -> bool {
-        self.shared.serves_reads.load(Ordering::Relaxed)
+    /// Whether this node's store is a witness: whether its reads and its acks
+    /// count, for its own coordinator too. What it is sent it keeps in any case.
+    pub(crate) fn is_witness(&self) -> bool {
+        self.shared.is_witness.load(Ordering::Relaxed)
     }
 
     /// How this node's store stands with its peers.
@@ -275,11 +275,11 @@ impl Shared {
     fn update_standing(&self, state: &mut State, peer: NodeNumber, remembered: Option<u64>) {
         let nodes = self.members.count();
         let before = state.standing.at_next_start(nodes);
-        let served_before = state.standing.serves_reads();
+        let served_before = state.standing.is_witness();
         let remembered = Remembered::of(remembered, self.store_id);
         state.standing.meet(peer, remembered, nodes);
-        let serves = state.standing.serves_reads();
-        self.serves_reads.store(serves, Ordering::Relaxed);
+        let serves = state.standing.is_witness();
+        self.is_witness.store(serves, Ordering::Relaxed);
         let peer = self.members.name(peer);
         let replaced = state.standing == Standing::Replaced;
         match (served_before, serves) {

@@ -119,7 +119,7 @@ impl Standing {
     }
 
     /// Whether reads of this store count.
-    pub(crate) fn serves_reads(&self) -> bool {
+    pub(crate) fn is_witness(&self) -> bool {
         matches!(self, Self::Confirmed | Self::Accepted { .. })
     }
 

@@ -105,13 +105,13 @@ fn introduced(store_id: u64, remembered: Option<u64>) -> Introduced {
 fn in_a_clusters_first_start_a_majority_confirms_each_store() {
     let folder = Folder::new();
     let node = folder.open(1);
-    assert!(!node.serves_reads());
+    assert!(!node.is_witness());
     assert_eq!(node.standing().word(), "unconfirmed");
     assert_eq!(folder.meet(&node, "b", introduced(2, None)), Some(true));
-    assert!(node.serves_reads(), "two of three have met");
+    assert!(node.is_witness(), "two of three have met");
     assert_eq!(node.standing().word(), "confirmed");
     // Later starts need not wait.
-    assert!(folder.after_crash().open(1).serves_reads());
+    assert!(folder.after_crash().open(1).is_witness());
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn of_five_nodes_two_are_no_majority() {
     let mut standing = Standing::new(5);
     for peer in [1, 1, 1] {
         standing.meet(NodeNumber::new(peer), Remembered::Nothing, 5);
-        assert!(!standing.serves_reads(), "one peer is not two");
+        assert!(!standing.is_witness(), "one peer is not two");
     }
     standing.meet(NodeNumber::new(2), Remembered::ThisStore, 5);
     assert_eq!(standing, Standing::Confirmed);
@@ -132,13 +132,13 @@ fn a_lone_node_asks_nobody() {
         |name| Members::alone(Member::named(name, "http://[::1]:1".parse().unwrap()).unwrap());
     let accepted = Acceptance::default();
     let node = folder.open_as(alone("a"), 1, accepted).unwrap();
-    assert!(node.serves_reads());
+    assert!(node.is_witness());
     // Nor does its name place a key.
     assert!(
         folder
             .open_as(alone("z"), 1, accepted)
             .unwrap()
-            .serves_reads()
+            .is_witness()
     );
 }
 
@@ -159,15 +159,15 @@ fn a_store_in_the_place_of_another_takes_no_reads_until_accepted() {
     assert_eq!(node_a.standing(), Standing::Replaced);
     // Those who know nothing outweigh nobody who does.
     a.meet(&node_a, "c", introduced(3, None));
-    assert!(!node_a.serves_reads());
+    assert!(!node_a.is_witness());
     let a = a.after_crash();
     let node_a = a.open(9);
     a.meet(&node_a, "c", introduced(3, None));
-    assert!(!node_a.serves_reads(), "a restart forgets nothing");
+    assert!(!node_a.is_witness(), "a restart forgets nothing");
 
     // An operator accepts.
     let node_a = a.open_accepting_empty(9);
-    assert!(node_a.serves_reads() && node_a.is_accepted());
+    assert!(node_a.is_witness() && node_a.is_accepted());
     let a = a.after_crash();
     let node_a = a.open(9);
     assert!(
@@ -175,7 +175,7 @@ fn a_store_in_the_place_of_another_takes_no_reads_until_accepted() {
         "it was durable before anybody was told"
     );
     a.meet(&node_a, "b", introduced(2, Some(1)));
-    assert!(node_a.serves_reads(), "what `b` remembers is as accepted");
+    assert!(node_a.is_witness(), "what `b` remembers is as accepted");
     let accepted = Introduced {
         is_accepted: true,
         ..introduced(9, Some(2))
@@ -197,7 +197,7 @@ fn what_was_accepted_is_confirmed_once_all_peers_know() {
     folder.meet(&node, "c", introduced(3, Some(9)));
     // An introduction from before may still come.
     folder.meet(&node, "b", introduced(2, Some(1)));
-    assert!(node.serves_reads());
+    assert!(node.is_witness());
     let after = folder.after_crash();
     let node = after.open(9);
     assert_eq!(node.standing(), Standing::Confirmed);
@@ -324,7 +324,7 @@ fn another_name_or_list_is_refused_unless_accepted() {
     let nodes = (0..3).map(NodeNumber::new);
     let remembered: Vec<_> = nodes.map(|other| node.remembered(other)).collect();
     assert_eq!(remembered, [None, Some(3), None], "`c` is still the same");
-    assert!(node.serves_reads());
+    assert!(node.is_witness());
     // It is the new list now.
     folder
         .open_as(members("a", &["a", "c", "d"]), 1, none)
@@ -334,7 +334,7 @@ fn another_name_or_list_is_refused_unless_accepted() {
     let node = folder
         .open_as(members("d", &["a", "c", "d"]), 1, accepted)
         .unwrap();
-    assert!(!node.serves_reads());
+    assert!(!node.is_witness());
 }
 
 #[test]

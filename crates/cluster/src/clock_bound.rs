@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_replica_refuses_what_is_more_than_twice_the_bound_ahead() {
-        let now_unix_ms = 50_000;
+        let now_unix_ms = Timestamp::EPOCH_UNIX_MS + 50_000;
         let at = |unix_ms| BOUND.takes(Timestamp::from_unix_ms(unix_ms), now_unix_ms);
         assert!(at(now_unix_ms));
         assert!(at(now_unix_ms + 2_000));

@@ -5,21 +5,27 @@ use lsm::Timestamp;
 
 /// A hybrid logical clock (Kulkarni et al., "Logical Physical Clocks", 2014):
 /// as near to the wall clock as it can be while every stamp is above all
-/// stamps given or seen before.
+/// stamps given or seen before. Each stamp carries the node's number, so it
+/// differs from those of all other nodes, too.
 ///
 /// A counter that overflows carries into the milliseconds, so a clock that
-/// gives more than 65,536 stamps in a millisecond runs ahead of the wall for a moment.
+/// gives more than 4,096 stamps in a millisecond runs ahead of the wall for a moment.
 #[derive(Clone, Debug)]
 pub struct HybridClock {
+    node: u8,
     greatest: Timestamp,
 }
 
 impl HybridClock {
-    /// A clock whose stamps are all above `greatest_seen`: the greatest
-    /// timestamp that the node has stored.
+    /// The clock of the node with this number ([`Members::stamp_number`]),
+    /// whose stamps are all above `greatest_seen`: the greatest timestamp
+    /// that the node has stored.
+    ///
+    /// [`Members::stamp_number`]: crate::Members::stamp_number
     #[must_use]
-    pub fn new(greatest_seen: Timestamp) -> Self {
+    pub fn new(node: u8, greatest_seen: Timestamp) -> Self {
         Self {
+            node,
             greatest: greatest_seen,
         }
     }
@@ -29,8 +35,8 @@ impl HybridClock {
     /// millisecond was seen, and nothing can be above it.
     #[must_use = "a stamp that is dropped is gone"]
     pub fn stamp(&mut self, now_unix_ms: u64) -> Option<Timestamp> {
-        let after = Timestamp::from_u64(self.greatest.as_u64().checked_add(1)?);
-        self.greatest = after.max(Timestamp::from_unix_ms(now_unix_ms));
+        let after = self.greatest.next_of(self.node)?;
+        self.greatest = after.max(Timestamp::new(now_unix_ms, 0, self.node));
         Some(self.greatest)
     }
 
@@ -62,50 +68,81 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    const NODE: u8 = 3;
+
+    fn clock(greatest_seen: Timestamp) -> HybridClock {
+        HybridClock::new(NODE, greatest_seen)
+    }
+
+    /// A moment, in milliseconds since the Unix epoch.
+    fn at(ms: u64) -> u64 {
+        Timestamp::EPOCH_UNIX_MS + ms
+    }
+
+    fn seen(ms: u64) -> Timestamp {
+        Timestamp::from_unix_ms(at(ms))
+    }
+
     #[test]
     fn stamps_follow_the_wall_clock_and_never_go_back() {
-        let mut clock = HybridClock::new(Timestamp::ZERO);
-        let first = clock.stamp(1_000).unwrap();
-        assert_eq!(first, Timestamp::from_unix_ms(1_000));
-        let second = clock.stamp(1_000).unwrap();
-        assert_eq!((second.unix_ms(), second.counter()), (1_000, 1));
-        let after_a_step_back = clock.stamp(10).unwrap();
+        let mut clock = clock(Timestamp::ZERO);
+        let first = clock.stamp(at(1_000)).unwrap();
+        assert_eq!(first, Timestamp::new(at(1_000), 0, NODE));
+        let second = clock.stamp(at(1_000)).unwrap();
+        assert_eq!(second, Timestamp::new(at(1_000), 1, NODE));
+        let after_a_step_back = clock.stamp(at(10)).unwrap();
         assert!(after_a_step_back > second);
-        assert_eq!(clock.stamp(2_000), Some(Timestamp::from_unix_ms(2_000)));
+        assert_eq!(after_a_step_back.node(), NODE);
+        let later = Timestamp::new(at(2_000), 0, NODE);
+        assert_eq!(clock.stamp(at(2_000)), Some(later));
     }
 
     #[test]
     fn stamps_are_above_what_was_seen() {
-        let mut clock = HybridClock::new(Timestamp::from_unix_ms(5_000));
-        assert!(clock.stamp(1).unwrap() > Timestamp::from_unix_ms(5_000));
-        clock.observe(Timestamp::from_unix_ms(9_000));
-        assert!(clock.stamp(1).unwrap() > Timestamp::from_unix_ms(9_000));
+        let mut clock = clock(seen(5_000));
+        assert!(clock.stamp(at(1)).unwrap() > seen(5_000));
+        clock.observe(seen(9_000));
+        assert!(clock.stamp(at(1)).unwrap() > seen(9_000));
         clock.observe(Timestamp::ZERO);
-        assert!(clock.stamp(1).unwrap() > Timestamp::from_unix_ms(9_000));
+        assert!(clock.stamp(at(1)).unwrap() > seen(9_000));
+    }
+
+    #[test]
+    fn no_two_nodes_give_the_same_stamp() {
+        let mut clocks: Vec<_> = (1..=3)
+            .map(|node| HybridClock::new(node, seen(7)))
+            .collect();
+        let mut given = std::collections::BTreeSet::new();
+        for round in 0..50 {
+            for number in 0..clocks.len() {
+                let stamp = clocks[number].stamp(at(7)).unwrap();
+                assert!(given.insert(stamp), "{stamp}");
+                clocks[(number + round) % 3].observe(stamp);
+            }
+        }
     }
 
     #[test]
     fn a_broken_clock_elsewhere_does_not_drag_this_one_along() {
         let bound = ClockBound::new(Duration::from_millis(100));
-        let mut clock = HybridClock::new(Timestamp::ZERO);
-        assert!(clock.observe_within(Timestamp::from_unix_ms(1_200), bound, 1_000));
-        assert!(clock.stamp(1_000).unwrap() > Timestamp::from_unix_ms(1_200));
+        let mut clock = clock(Timestamp::ZERO);
+        assert!(clock.observe_within(seen(1_200), bound, at(1_000)));
+        assert!(clock.stamp(at(1_000)).unwrap() > seen(1_200));
         let greatest = clock.greatest();
-        assert!(!clock.observe_within(Timestamp::from_unix_ms(1_201), bound, 1_000));
-        assert!(!clock.observe_within(Timestamp::MAX, bound, 1_000));
+        assert!(!clock.observe_within(seen(1_201), bound, at(1_000)));
+        assert!(!clock.observe_within(Timestamp::MAX, bound, at(1_000)));
         assert_eq!(clock.greatest(), greatest);
     }
 
     #[test]
     fn a_full_counter_carries_into_the_milliseconds() {
-        let last = Timestamp::from_u64(Timestamp::from_unix_ms(8).as_u64() - 1);
-        let mut clock = HybridClock::new(last);
-        assert_eq!(clock.stamp(7), Some(Timestamp::from_unix_ms(8)));
+        let last = Timestamp::new(at(7), Timestamp::COUNTER_MAX, NODE);
+        let first = Timestamp::new(at(8), 0, NODE);
+        assert_eq!(clock(last).stamp(at(7)), Some(first));
     }
 
     #[test]
     fn the_end_of_time_is_no_panic() {
-        let mut clock = HybridClock::new(Timestamp::MAX);
-        assert_eq!(clock.stamp(1), None);
+        assert_eq!(clock(Timestamp::MAX).stamp(1), None);
     }
 }

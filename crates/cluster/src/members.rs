@@ -207,6 +207,17 @@ impl Members {
         self.own
     }
 
+    /// The number that this node puts into its timestamps: 0 for a node alone,
+    /// from 1 in a cluster, by the order of names. It fits: a cluster has at
+    /// most [`NODES_MAX`] nodes.
+    #[must_use]
+    pub fn stamp_number(&self) -> u8 {
+        if self.is_alone() {
+            return 0;
+        }
+        u8::try_from(self.own.index() + 1).unwrap_or(u8::MAX)
+    }
+
     /// The name of this node.
     #[must_use]
     pub fn own_name(&self) -> &str {

@@ -20,7 +20,7 @@
 //!     drop_bound: Arc::new(|| Timestamp::ZERO),
 //! };
 //! let (engine, _) = Engine::open(environment, Options::default())?;
-//! let at = |ms| Timestamp::from_unix_ms(ms);
+//! let at = |number| Timestamp::from_u64(number);
 //! engine.write(Entry::value(b"key", at(2), b"newer", Expiry::NEVER, 1))?;
 //! engine.write(Entry::value(b"key", at(1), b"older", Expiry::NEVER, 1))?;
 //! let found = engine.get(b"key")?.map(|entry| entry.value_handle());

@@ -69,7 +69,8 @@ impl Shared {
         let clock = seams.clock;
         let started = clock.monotonic();
         let clock_bound = ClockBound::new(config.clock_drift_max);
-        let stamping = Arc::new(Stamping::new(Arc::clone(&clock), clock_bound));
+        let number = config.members.stamp_number();
+        let stamping = Arc::new(Stamping::new(Arc::clone(&clock), clock_bound, number));
         let drop_bound = Arc::clone(&stamping);
         let is_alone = config.members.is_alone();
         let environment = lsm::Environment {

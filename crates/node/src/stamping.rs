@@ -15,6 +15,8 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct Stamping {
     clock: Arc<dyn Clock>,
     bound: ClockBound,
+    /// This node's number, which all its stamps carry.
+    node: u8,
     state: Mutex<State>,
 }
 
@@ -35,18 +37,20 @@ pub(crate) struct Stamp {
 }
 
 impl Stamping {
-    /// A clock that gives no stamps before [`Stamping::begin`].
-    pub(crate) fn new(clock: Arc<dyn Clock>, bound: ClockBound) -> Self {
+    /// The clock of the node with this number. It gives no stamps before
+    /// [`Stamping::begin`].
+    pub(crate) fn new(clock: Arc<dyn Clock>, bound: ClockBound, node: u8) -> Self {
         Self {
             clock,
             bound,
+            node,
             state: Mutex::default(),
         }
     }
 
     /// Starts to give stamps, all above the greatest timestamp that the store holds.
     pub(crate) fn begin(&self, greatest_stored: Timestamp) {
-        lock(&self.state).hybrid = Some(HybridClock::new(greatest_stored));
+        lock(&self.state).hybrid = Some(HybridClock::new(self.node, greatest_stored));
     }
 
     /// The next stamp, above all given or observed; `None` before
@@ -146,10 +150,17 @@ mod tests {
         }
     }
 
+    const NODE: u8 = 3;
+
+    fn seen(ms: u64) -> Timestamp {
+        Timestamp::from_unix_ms(Timestamp::EPOCH_UNIX_MS + ms)
+    }
+
     fn at(unix_ms: u64) -> Arc<Stamping> {
         Arc::new(Stamping::new(
-            Arc::new(Stopped(unix_ms)),
+            Arc::new(Stopped(Timestamp::EPOCH_UNIX_MS + unix_ms)),
             ClockBound::new(Duration::from_secs(3600)),
+            NODE,
         ))
     }
 
@@ -157,16 +168,16 @@ mod tests {
     fn nothing_is_stamped_or_dropped_before_the_store_is_open() {
         let stamping = at(1_000);
         assert!(stamping.stamp().is_none());
-        assert!(!stamping.observe(Timestamp::from_unix_ms(5)));
+        assert!(!stamping.observe(seen(5)));
         assert_eq!(stamping.drop_bound(), Timestamp::ZERO);
     }
 
     #[test]
     fn stamps_are_above_what_the_store_holds() {
         let stamping = at(1_000);
-        stamping.begin(Timestamp::from_unix_ms(2_000));
+        stamping.begin(seen(2_000));
         let stamp = stamping.stamp().unwrap();
-        assert!(stamp.timestamp() > Timestamp::from_unix_ms(2_000));
+        assert!(stamp.timestamp() > seen(2_000));
     }
 
     #[test]

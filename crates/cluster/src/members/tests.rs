@@ -162,3 +162,22 @@ fn a_lone_node_learns_its_port() {
         ("north", &url("http://h:7"))
     );
 }
+
+#[test]
+fn the_number_in_stamps_is_the_place_from_1_and_0_alone() {
+    let list = "c=http://c:1,a=http://a:1,b=http://b:1";
+    for (own, number) in [("http://a:1", 1), ("http://b:1", 2), ("http://c:1", 3)] {
+        assert_eq!(members(list, own).unwrap().stamp_number(), number);
+    }
+    let alone = members("a=http://a:1", "http://a:1").unwrap();
+    assert_eq!(alone.stamp_number(), 0);
+    let all: Vec<String> = (0..255).map(|node| format!("http://n{node}:1")).collect();
+    let numbers: std::collections::BTreeSet<u8> = all
+        .iter()
+        .map(|own| members(&all.join(","), own).unwrap().stamp_number())
+        .collect();
+    assert_eq!(
+        numbers.into_iter().collect::<Vec<_>>(),
+        (1..=255).collect::<Vec<_>>()
+    );
+}

@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 pub(crate) const KEY: &[u8] = b"key";
 
 /// The wall clock of a node without skew at the first moment.
-const BEGIN_UNIX_MS: u64 = 1_000_000_000;
+const BEGIN_UNIX_MS: u64 = Timestamp::EPOCH_UNIX_MS + 1_000_000_000;
 
 pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
@@ -74,8 +74,8 @@ pub(crate) enum Event {
 
 impl World {
     pub(crate) fn new(nodes: u8) -> Self {
-        let node = |_| Node {
-            clock: HybridClock::new(Timestamp::ZERO),
+        let node = |number| Node {
+            clock: HybridClock::new(number + 1, Timestamp::ZERO),
             skew_ms: 0,
             is_down: false,
             versions: Vec::new(),

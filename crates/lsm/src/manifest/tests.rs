@@ -10,7 +10,7 @@ fn example() -> Manifest {
         store_id: 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10,
         next_table: TableId(9),
         log_segment_least: 4,
-        greatest_timestamp: Timestamp::from_unix_ms(1_700_000_000_000),
+        greatest_timestamp: Timestamp::from_u64(1_700_000_000_000 << 16),
         tables: vec![
             LiveTable {
                 level: 0,

@@ -208,7 +208,7 @@ def fill(server, keys, length=64, suffix=""):
             batch = range(start, min(start + 256, keys))
             connection.sendall(
                 b"".join(
-                    b"PUT /v0/entity?id=key%08d%s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (key, suffix.encode(), length, value)
+                    b"PUT /v0/entity?id=key%08d%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s" % (key, suffix.encode(), length, value)
                     for key in batch
                 )
             )

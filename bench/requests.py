@@ -61,7 +61,7 @@ def fill_part(server, part, parts, per_table):
         reader = connection.makefile("rb")
         connection.sendall(
             b"".join(
-                b"PUT /v0/entity?id=key%08d HTTP/1.1\r\nHost: x\r\nContent-Length: 64\r\n\r\n%s" % (number * parts + part, value)
+                b"PUT /v0/entity?id=key%08d HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 64\r\n\r\n%s" % (number * parts + part, value)
                 for number in range(per_table)
             )
         )
@@ -158,7 +158,7 @@ def memory_long(arguments):
 
     def put(key, value):
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
-            head = f"PUT /v0/entity?id=key{key} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(value)}\r\n\r\n"
+            head = f"PUT /v0/entity?id=key{key} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(value)}\r\n\r\n"
             connection.sendall(head.encode() + value)
             return connection.recv(100).split()[1] == b"201"
 
@@ -169,7 +169,7 @@ def memory_long(arguments):
             reader = socket.socket()
             reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
             reader.connect(("127.0.0.1", server.port))
-            reader.sendall(f"GET {path.format(number % 6)} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            reader.sendall(f"GET {path.format(number % 6)} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
             readers.append(reader)
         time.sleep(3)
         for reader in readers:

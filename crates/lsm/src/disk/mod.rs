@@ -5,7 +5,9 @@
 //! - a file that was created, renamed or removed has surely done so after a
 //!   crash only once [`Disk::sync_folder`] returned for its folder;
 //! - after a crash each page (4 KiB) written since the last sync is either as
-//!   it was before or as it was written.
+//!   it was before or as it was written;
+//! - what the system fails to write back by itself it tells the next sync of
+//!   each handle that was open then, and each only once.
 
 mod faulty;
 mod memory;

@@ -28,20 +28,40 @@ const ALLOCATION_BYTES_MIN: u64 = 64 << 10;
 /// The machine's file system.
 #[derive(Debug, Default)]
 pub struct RealDisk {
-    /// The folders that were synced once, open: a sync must not fail for want
-    /// of a file descriptor, since a failed sync costs a store its writes. A
-    /// store has one folder, so there are few.
-    folders: Mutex<BTreeMap<PathBuf, Arc<File>>>,
+    /// The folders that were synced once. A store has one folder, so there are few.
+    folders: Mutex<BTreeMap<PathBuf, Arc<Mutex<RealFolder>>>>,
+}
+
+/// A folder that stays open: a sync must not fail for want of a file
+/// descriptor, since a failed sync costs a store its writes.
+#[derive(Debug)]
+struct RealFolder {
+    file: File,
+    /// The first failure of a sync. The system tells of it once, to whoever
+    /// syncs next: the others, whose changes are as lost, get it from here.
+    failure: Option<io::ErrorKind>,
+}
+
+impl RealFolder {
+    fn sync(&mut self, sync: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+        if let Some(kind) = self.failure {
+            return Err(io::Error::new(kind, "an earlier sync of the folder failed"));
+        }
+        sync(&self.file).inspect_err(|error| self.failure = Some(error.kind()))
+    }
 }
 
 impl RealDisk {
     #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
-    fn folder(&self, path: &Path) -> io::Result<Arc<File>> {
+    fn folder(&self, path: &Path) -> io::Result<Arc<Mutex<RealFolder>>> {
         let mut folders = lock(&self.folders);
         if let Some(folder) = folders.get(path) {
             return Ok(Arc::clone(folder));
         }
-        let folder = Arc::new(File::open(path)?);
+        let folder = Arc::new(Mutex::new(RealFolder {
+            file: File::open(path)?,
+            failure: None,
+        }));
         folders.insert(path.to_owned(), Arc::clone(&folder));
         Ok(folder)
     }
@@ -111,7 +131,8 @@ impl Disk for RealDisk {
     /// The folder stays open from its first sync on, so it must not be
     /// replaced by another of the same name.
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        self.folder(folder)?.sync_all()
+        let folder = self.folder(folder)?;
+        lock(&folder).sync(File::sync_all)
     }
 
     fn available_bytes(&self, folder: &Path) -> io::Result<u64> {
@@ -232,6 +253,17 @@ mod tests {
             &opened,
             &disk.folder(temporary.path()).unwrap()
         ));
+    }
+
+    #[test]
+    fn a_failed_sync_of_a_folder_is_told_to_all_who_come_after() {
+        let temporary = tempfile::tempdir().unwrap();
+        let disk = RealDisk::default();
+        let folder = disk.folder(temporary.path()).unwrap();
+        let failed = lock(&folder).sync(|_| Err(io::ErrorKind::QuotaExceeded.into()));
+        for result in [failed, disk.sync_folder(temporary.path())] {
+            assert_eq!(result.unwrap_err().kind(), io::ErrorKind::QuotaExceeded);
+        }
     }
 
     #[test]

@@ -292,6 +292,30 @@ fn a_failed_sync_leaves_its_pages_in_doubt() {
 }
 
 #[test]
+fn a_failed_writeback_is_told_once_to_each_handle() {
+    let (disk, file) = disk_with_a();
+    let other = disk.open(&path("a")).unwrap();
+    file.write_all_at(b"unsynced", 0).unwrap();
+    disk.fail_writeback(&path("a")).unwrap();
+    let before_told = disk.open(&path("a")).unwrap();
+    for handle in [&other, &file, &before_told] {
+        assert!(handle.sync().is_err());
+        handle.sync().unwrap();
+    }
+    disk.open(&path("a")).unwrap().sync().unwrap();
+    assert_ne!(content(&disk.clone_synced(), "a")[..8], *b"unsynced");
+
+    // A sync that fails is such a failure.
+    file.write_all_at(b"again", 0).unwrap();
+    disk.fail_syncs(true);
+    assert!(file.sync().is_err());
+    disk.fail_syncs(false);
+    file.sync().unwrap();
+    assert!(other.sync().is_err());
+    other.sync().unwrap();
+}
+
+#[test]
 fn a_full_disk_takes_what_fits_and_gets_room_by_removals() {
     let (disk, file) = disk_with_a();
     disk.set_capacity(8192 + 10);

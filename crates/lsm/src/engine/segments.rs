@@ -131,7 +131,7 @@ impl Inner {
         if self.is_closing() || self.check_poison().is_err() {
             return;
         }
-        let fill = |log: &mut LogWriter| log.fill_some().map(|more| more.then(|| log.file()));
+        let fill = |log: &mut LogWriter| log.fill_some().map(|more| more.then(|| log.aside()));
         let mut filled = fill(&mut lock(&self.committer).log);
         if matches!(filled, Ok(None)) {
             // The lock keeps the segment from being taken meanwhile.

@@ -1,10 +1,11 @@
 //! The log's formats, torn tails and damage.
 
 use super::*;
-use crate::disk::MemoryDisk;
+use crate::disk::{DiskFile, MemoryDisk};
 use crate::entry::{Entry, Expiry};
 use crate::timestamp::Timestamp;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 const SECRET: u64 = 0x5ec2e7;
 
@@ -31,6 +32,26 @@ fn entries() -> Vec<Entry> {
         put("d", 4, &[7; 300]),
         put("e", 5, b"last"),
     ]
+}
+
+/// The kernel tells each handle of a failed writeback once.
+#[test]
+fn a_sync_aside_takes_no_error_away_from_the_logs_own() {
+    let disk = MemoryDisk::new();
+    disk.create_folder(&folder()).unwrap();
+    let mut writer = LogWriter::create(&disk, &folder(), SECRET, 1, 4096).unwrap();
+    let syncs_aside: [fn(&LogWriter) -> Arc<dyn DiskFile>; 2] = [
+        |writer| writer.aside().0,
+        |writer| writer.unsynced().unwrap().1,
+    ];
+    for aside in syncs_aside {
+        writer.append(entries().iter()).unwrap();
+        disk.fail_writeback(&folder().join(segment_file_name(1)))
+            .unwrap();
+        assert!(aside(&writer).sync().is_err());
+        assert!(writer.sync().is_err());
+        writer.sync().unwrap();
+    }
 }
 
 /// The file after the groups `entries()[0..2]`, `[2..4]` (synced), `[4..5]`

@@ -24,6 +24,11 @@ const BUFFER_BYTES_KEPT: usize = 1 << 20;
 /// Appends groups to one segment.
 pub(crate) struct LogWriter {
     file: Arc<dyn DiskFile>,
+    /// The same file, opened once more, for syncs aside from the commits. The
+    /// system tells of a failed writeback once for each time that the file was
+    /// opened: a sync aside through `file` would be told in a commit's stead,
+    /// whose own sync would then succeed.
+    aside: Arc<dyn DiskFile>,
     path: PathBuf,
     segment: u64,
     tag: u64,
@@ -75,6 +80,9 @@ impl LogWriter {
         let file = disk
             .create(&path)
             .map_err(|error| Error::io("create", &path, error))?;
+        let aside = disk
+            .open(&path)
+            .map_err(|error| Error::io("open", &path, error))?;
         let allocated = bytes.max(SEGMENT_HEADER_BYTES as u64);
         file.allocate(0, allocated)
             .map_err(|error| Error::io("allocate", &path, error))?;
@@ -85,6 +93,7 @@ impl LogWriter {
             .map_err(|error| Error::sync(folder, error))?;
         Ok(Self {
             file,
+            aside,
             path,
             segment,
             tag,
@@ -126,6 +135,8 @@ impl LogWriter {
         file.write_all_at(bytes, 0)
             .map_err(|error| Error::io("write", &path, error))?;
         let mut writer = Self {
+            // Nobody else has it.
+            aside: Arc::clone(&file),
             file,
             path,
             segment,
@@ -239,18 +250,19 @@ impl LogWriter {
         Ok(true)
     }
 
-    /// The file and its path, to sync it without holding the writer up.
-    pub(crate) fn file(&self) -> (Arc<dyn DiskFile>, PathBuf) {
-        (Arc::clone(&self.file), self.path.clone())
+    /// The file and its path, to sync it without holding the writer up and
+    /// without taking an error away from the writer's own syncs.
+    pub(crate) fn aside(&self) -> (Arc<dyn DiskFile>, PathBuf) {
+        (Arc::clone(&self.aside), self.path.clone())
     }
 
-    /// The file and how much of it is written: to sync it without holding the
-    /// writer up. [`LogWriter::synced_up_to`] takes note of it afterwards.
+    /// As [`LogWriter::aside`], with how much of the file is written.
+    /// [`LogWriter::synced_up_to`] takes note of the sync afterwards.
     pub(crate) fn unsynced(&self) -> Option<(u64, Arc<dyn DiskFile>, PathBuf, u64)> {
         (self.synced < self.position).then(|| {
             (
                 self.segment,
-                Arc::clone(&self.file),
+                Arc::clone(&self.aside),
                 self.path.clone(),
                 self.position,
             )

@@ -19,6 +19,7 @@ use std::any::Any;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Something that was not yet durable when the power went.
@@ -76,9 +77,24 @@ impl MemoryDisk {
 
     /// Makes all syncs fail from now on, or work again. What a failed sync
     /// was to make durable stays in doubt until it is written once more: a
-    /// later sync does not help it, as on Linux.
+    /// later sync does not help it, as on Linux. Each other handle of the file
+    /// is told of the failure once, as by [`MemoryDisk::fail_writeback`].
     pub fn fail_syncs(&self, fail: bool) {
         lock(&self.state).fail_syncs = fail;
+    }
+
+    /// Lets the system fail to write back by itself what was written to a file
+    /// and not synced. As on Linux, the next sync of each handle that is open
+    /// tells of it, and no further one; so does that of a handle that is opened
+    /// before anybody was told.
+    ///
+    /// # Errors
+    /// `NotFound` without such a file.
+    pub fn fail_writeback(&self, file: &Path) -> io::Result<()> {
+        let mut state = lock(&self.state);
+        let number = state.find(file)?;
+        state.inode_mut(number)?.fail_writeback();
+        Ok(())
     }
 
     /// Changes the byte at `offset` of a file by exclusive or, durably: bit rot.
@@ -159,12 +175,15 @@ impl MemoryDisk {
     }
 
     fn handle(&self, state: &mut State, number: u64) -> Arc<dyn DiskFile> {
+        let mut failures_told = 0;
         if let Some(inode) = state.inodes.get_mut(&number) {
             inode.handles += 1;
+            failures_told = inode.failures_told;
         }
         Arc::new(MemoryFile {
             state: Arc::clone(&self.state),
             number,
+            failures_told: AtomicU64::new(failures_told),
         })
     }
 }
@@ -286,6 +305,8 @@ impl Drop for MemoryLock {
 struct MemoryFile {
     state: Arc<Mutex<State>>,
     number: u64,
+    /// How many of the file's failed writebacks this handle was told of.
+    failures_told: AtomicU64,
 }
 
 impl DiskFile for MemoryFile {
@@ -357,11 +378,16 @@ impl DiskFile for MemoryFile {
         let fail = state.fail_syncs;
         let inode = state.inode_mut(self.number)?;
         if fail {
-            inode.doubtful.append(&mut inode.dirty);
-            return Err(sync_failure());
+            inode.fail_writeback();
+        } else {
+            inode.sync();
         }
-        inode.sync();
-        Ok(())
+        if self.failures_told.load(Relaxed) == inode.failures {
+            return Ok(());
+        }
+        self.failures_told.store(inode.failures, Relaxed);
+        inode.failures_told = inode.failures;
+        Err(sync_failure())
     }
 }
 
@@ -404,7 +430,7 @@ fn end_of(offset: u64, bytes: u64) -> io::Result<u64> {
 }
 
 fn sync_failure() -> io::Error {
-    io::Error::other("the disk was told to fail syncs")
+    io::Error::other("the disk was told to fail")
 }
 
 /// The state holds no half-made changes when a test panics with it locked.

@@ -167,12 +167,23 @@ pub(super) struct Inode {
     pub(super) doubtful: BTreeSet<u64>,
     pub(super) named: bool,
     pub(super) handles: usize,
+    /// How often pages could not be written back.
+    pub(super) failures: u64,
+    /// How many of these failures some handle was told of.
+    pub(super) failures_told: u64,
 }
 
 impl Inode {
     pub(super) fn touch(&mut self, page: u64) {
         self.doubtful.remove(&page);
         self.dirty.insert(page);
+    }
+
+    /// Gives up the pages that are to be written back, as the system does when
+    /// the disk does not take them.
+    pub(super) fn fail_writeback(&mut self) {
+        self.doubtful.append(&mut self.dirty);
+        self.failures += 1;
     }
 
     pub(super) fn sync(&mut self) {

@@ -11,7 +11,7 @@ use crate::peer::Complaints;
 use crate::read_pool::ReadPool;
 use crate::stamping::Stamping;
 use cluster::{ClockBound, Placement};
-use lsm::{Clock, Engine, Executor, Random, Timestamp};
+use lsm::{Clock, Disk, Engine, Executor, Random, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) placement: Arc<Placement>,
     /// The store.
     pub(crate) engine: Engine,
+    /// The disk that the store lies on.
+    pub(crate) disk: Arc<dyn Disk>,
     /// The time.
     pub(crate) clock: Arc<dyn Clock>,
     /// Random numbers.
@@ -109,7 +111,7 @@ impl Shared {
         let hints = HintStore::open(
             HintEnvironment {
                 folder: config.data.join("hints"),
-                disk: seams.disk,
+                disk: Arc::clone(&seams.disk),
                 clock: Arc::clone(&clock),
                 executor: Arc::clone(executor),
                 secret: engine.derive_secret("hints"),
@@ -128,6 +130,7 @@ impl Shared {
         Ok(Self {
             placement: Arc::new(Placement::new(config.members.names())),
             engine,
+            disk: seams.disk,
             clock,
             random: seams.random,
             started,

@@ -138,8 +138,8 @@ fn served(cluster: &Cluster) -> Result<(f64, f64), Error> {
     for node in &cluster.nodes {
         let metrics = node.metrics()?;
         let put = "method=\"PUT\"";
-        sums.0 += metrics.sum("kvorum_request_seconds_sum", put);
-        sums.1 += metrics.sum("kvorum_request_seconds_count", put);
+        sums.0 += metrics.sum("kvorum_request_duration_seconds_sum", put);
+        sums.1 += metrics.sum("kvorum_request_duration_seconds_count", put);
     }
     Ok(sums)
 }

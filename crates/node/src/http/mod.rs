@@ -28,6 +28,7 @@ mod route;
 
 use crate::admission::{Entrance, Place, Refused};
 use crate::context::Context;
+use crate::metrics::Route;
 use body::{RequestBody, ResponseBody};
 use channel::Channel;
 use hyper::body::Incoming;
@@ -69,14 +70,31 @@ pub(crate) async fn answer(
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
         context.refusals.add(channel);
     }
-    // A profile takes as long as it was asked to: that is no latency.
-    if Resource::at(head.uri.path()) != Some(Resource::Profile) {
-        let took = context.clock().monotonic().saturating_sub(began);
-        context
-            .metrics
-            .observe(&head.method, response.status(), took);
-    }
+    count(context, &head, response.status(), began);
     response.map(|body| body.followed_by(Rc::clone(progress)))
+}
+
+/// Counts an answer, that to a peer's upgrade apart from those to clients.
+fn count(context: &Context, head: &Parts, status: StatusCode, began: Duration) {
+    let route = match resource_at(context, head) {
+        Some(Resource::Peer) => return context.metrics.requests.answered_peer(status),
+        Some(Resource::Entity) => Route::Entity,
+        Some(Resource::Entities) => Route::Range,
+        Some(Resource::Status) => Route::Status,
+        Some(Resource::Metrics) => Route::Metrics,
+        Some(Resource::Ring) => Route::Ring,
+        Some(Resource::Profile) => Route::Profile,
+        None => Route::Other,
+    };
+    let took = context.clock().monotonic().saturating_sub(began);
+    let requests = &context.metrics.requests;
+    requests.answered(route, &head.method, status, took);
+}
+
+/// What a request is for, if it is for anything that this node serves.
+fn resource_at(context: &Context, head: &Parts) -> Option<Resource> {
+    Resource::at(head.uri.path())
+        .filter(|resource| *resource != Resource::Profile || context.has_debug_endpoints())
 }
 
 async fn dispatch(
@@ -87,9 +105,7 @@ async fn dispatch(
     began: Duration,
 ) -> Result<Response<ResponseBody>, Problem> {
     let progress = &*channel.progress;
-    let resource = Resource::at(head.uri.path())
-        .filter(|resource| *resource != Resource::Profile || context.has_debug_endpoints())
-        .ok_or_else(Problem::unknown_path)?;
+    let resource = resource_at(context, head).ok_or_else(Problem::unknown_path)?;
     if progress.admits() == Admits::Peers && resource != Resource::Peer {
         return Err(Problem::overloaded());
     }

@@ -137,9 +137,7 @@ pub(crate) fn status(
             poisoned: statistics.poisoned,
         },
     };
-    // Strings and numbers always have a JSON form.
-    let json = serde_json::to_vec(&status).unwrap_or_default();
-    Ok(page("application/json", Bytes::from(json)))
+    Ok(json_page(&status))
 }
 
 /// The nodes of the cluster, in the order of their names.
@@ -183,9 +181,7 @@ pub(crate) fn ring(
     let ring = Ring {
         replicas: places.collect(),
     };
-    // Strings always have a JSON form.
-    let json = serde_json::to_vec(&ring).unwrap_or_default();
-    Ok(page("application/json", Bytes::from(json)))
+    Ok(json_page(&ring))
 }
 
 /// `GET` and `HEAD` of the metrics.
@@ -209,6 +205,14 @@ pub(crate) fn metrics(
         )
     };
     Ok(page(content_type, Bytes::from(text)))
+}
+
+/// A page of JSON; its line ends, so that a prompt does not stand behind it.
+fn json_page(content: &impl Serialize) -> Response<ResponseBody> {
+    // Strings and numbers always have a JSON form.
+    let mut json = serde_json::to_vec(content).unwrap_or_default();
+    json.push(b'\n');
+    page("application/json", Bytes::from(json))
 }
 
 fn page(content_type: &'static str, body: Bytes) -> Response<ResponseBody> {

@@ -1,15 +1,10 @@
 //! What a node counts of its dealings with the others.
 
-use super::{Cell, Metrics, RuntimeMetrics};
-use crate::hints::{HintStatistics, HintsWaiting};
-use crate::peer::{LinkState, LinkStatus};
+use super::family::{Family, Labels};
+use super::{Cell, Metrics};
+use crate::peer::{CALLS_MAX, LinkState, LinkStatus};
 use crate::shared::Shared;
-use cluster::Miss;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use std::fmt;
+use cluster::{Miss, NodeNumber};
 
 const MISSES: [Miss; 5] = [
     Miss::Timeout,
@@ -18,6 +13,9 @@ const MISSES: [Miss; 5] = [
     Miss::Full,
     Miss::Failed,
 ];
+
+/// The words for how a store stands with its peers.
+const STANDINGS: [&str; 4] = ["unconfirmed", "confirmed", "accepted", "replaced"];
 
 /// What one runtime counts of the requests that it coordinates.
 #[derive(Default)]
@@ -57,6 +55,8 @@ pub(crate) struct LinkMetrics {
     suspicions: Cell,
     read_us: Cell,
     write_us: Cell,
+    /// The bits of how far the peer's clock is ahead, in milliseconds.
+    clock_ahead_ms: Cell,
 }
 
 impl LinkMetrics {
@@ -78,216 +78,198 @@ impl LinkMetrics {
             let micros = latency.unwrap_or_default().as_micros();
             cell.set(u64::try_from(micros).unwrap_or(u64::MAX));
         }
+        let ahead_ms = status.drift_ms.unwrap_or_default();
+        self.clock_ahead_ms.set(ahead_ms.cast_unsigned());
     }
 }
 
-/// The numbers of one scrape.
-#[derive(Debug)]
-pub(super) struct ClusterSnapshot {
-    restamps: u64,
-    repairs: u64,
-    hedges: u64,
-    not_enough: Vec<(&'static str, u64)>,
-    hints: HintStatistics,
-    peers: Vec<PeerSnapshot>,
+/// What the node counts of the requests that it coordinates, of its hints and
+/// of its peers.
+pub(super) fn families(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
+    let mut families = coordination(metrics);
+    families.extend(hints(shared));
+    families.extend(own(shared));
+    families.extend(peers(metrics, shared));
+    families
 }
 
-#[derive(Debug)]
-struct PeerSnapshot {
-    name: String,
-    up: f64,
-    in_flight: u64,
-    calls: [(&'static str, u64); 4],
-    connects: u64,
-    suspicions: u64,
-    latencies: [(&'static str, f64); 2],
-    hints: HintsWaiting,
-}
-
-impl ClusterSnapshot {
-    pub(super) fn of(metrics: &Metrics, shared: &Shared) -> Self {
-        let sum = |of: fn(&CoordinationMetrics) -> &Cell| {
-            metrics.sum(|runtime| of(&runtime.coordination).get())
-        };
-        let not_enough = MISSES.iter().enumerate().map(|(number, miss)| {
-            let count = metrics.sum(|runtime| runtime.coordination.not_enough[number].get());
-            (cluster::Fate::Missed(*miss).word(), count)
-        });
-        let members = &shared.config.members;
-        let peers = members.peers().map(|node| {
-            let link = |of: fn(&LinkMetrics) -> &Cell| {
-                metrics.sum(|runtime: &RuntimeMetrics| {
-                    runtime
-                        .links
-                        .get(node.index())
-                        .map_or(0, |link| of(link).get())
-                })
-            };
-            let runtimes = metrics.runtimes.len().max(1) as f64;
-            let seconds = |micros: u64| micros as f64 / 1e6 / runtimes;
-            PeerSnapshot {
-                name: members.name(node).to_owned(),
-                up: link(|link| &link.is_up) as f64 / runtimes,
-                in_flight: link(|link| &link.in_flight),
-                calls: [
-                    ("answered", link(|link| &link.answered)),
-                    ("timeout", link(|link| &link.timeouts)),
-                    ("lost", link(|link| &link.lost)),
-                    ("overloaded", link(|link| &link.overloaded)),
-                ],
-                connects: link(|link| &link.connects),
-                suspicions: link(|link| &link.suspicions),
-                latencies: [
-                    ("read", seconds(link(|link| &link.read_us))),
-                    ("write", seconds(link(|link| &link.write_us))),
-                ],
-                hints: shared.hints.waiting(node),
-            }
-        });
-        Self {
-            restamps: sum(|counts| &counts.restamps),
-            repairs: sum(|counts| &counts.repairs),
-            hedges: sum(|counts| &counts.hedges),
-            not_enough: not_enough.collect(),
-            hints: shared.hints.statistics(),
-            peers: peers.collect(),
-        }
-    }
-
-    pub(super) fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        for (name, help, count) in [
-            (
-                "restamps",
-                "Writes that were stamped once more",
-                self.restamps,
-            ),
-            (
-                "repairs",
-                "Versions that reads wrote to stale replicas",
-                self.repairs,
-            ),
-            ("hedges", "Reads that asked one replica more", self.hedges),
-            ("hints_kept", "Hints written to the log", self.hints.kept),
-            (
-                "hints_delivered",
-                "Hints taken by their peer",
-                self.hints.delivered,
-            ),
-        ] {
-            let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            ConstCounter::new(count).encode(metric)?;
-        }
-        let dropped = [
-            ("queue", self.hints.dropped_from_queue),
-            ("unwritten", self.hints.dropped_unwritten),
-            ("room", self.hints.dropped_for_room),
-            ("age", self.hints.dropped_for_age),
-            ("damaged", self.hints.dropped_damaged),
-        ];
-        let counts = dropped.map(|(reason, count)| ([("reason", reason)], count));
-        encode_counters(
-            encoder,
-            "hints_dropped",
-            "Hints given up, by reason",
-            &counts,
-        )?;
-        let counts: Vec<_> = self
-            .not_enough
-            .iter()
-            .map(|(reason, count)| ([("reason", *reason)], *count))
-            .collect();
-        encode_counters(
-            encoder,
-            "not_enough_replicas",
+fn coordination(metrics: &Metrics) -> Vec<Family> {
+    let sum = |of: fn(&CoordinationMetrics) -> &Cell| {
+        metrics.sum(|runtime| of(&runtime.coordination).get())
+    };
+    let not_enough = MISSES.iter().enumerate().map(|(number, miss)| {
+        let reason = cluster::Fate::Missed(*miss).word();
+        let count = metrics.sum(|runtime| runtime.coordination.not_enough[number].get());
+        (vec![("reason", reason.to_owned())], count)
+    });
+    vec![
+        Family::counter(
+            "kvorum_restamps",
+            "Writes that were stamped once more",
+            sum(|counts| &counts.restamps),
+        ),
+        Family::counter(
+            "kvorum_repairs",
+            "Versions that reads wrote to stale replicas",
+            sum(|counts| &counts.repairs),
+        ),
+        Family::counter(
+            "kvorum_hedges",
+            "Reads that asked one replica more",
+            sum(|counts| &counts.hedges),
+        ),
+        Family::counters(
+            "kvorum_not_enough_replicas",
             "Requests that too few replicas answered, by what the first of the others did that did not just keep it waiting",
-            &counts,
-        )?;
-        self.encode_peers(encoder)
-    }
-
-    fn encode_peers(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let calls: Vec<_> = self
-            .peers
-            .iter()
-            .flat_map(|peer| {
-                let name = peer.name.as_str();
-                let calls = peer.calls.iter();
-                calls.map(move |(end, count)| ([("peer", name), ("end", *end)], *count))
-            })
-            .collect();
-        encode_counters(
-            encoder,
-            "peer_calls",
-            "Calls to a peer, by their end",
-            &calls,
-        )?;
-        let by_peer = |of: fn(&PeerSnapshot) -> u64| -> Vec<_> {
-            let peers = self.peers.iter();
-            peers
-                .map(|peer| ([("peer", peer.name.as_str())], of(peer)))
-                .collect()
-        };
-        let connects = by_peer(|peer| peer.connects);
-        encode_counters(
-            encoder,
-            "peer_connects",
-            "Handshakes with a peer",
-            &connects,
-        )?;
-        let suspicions = by_peer(|peer| peer.suspicions);
-        let help = "How often a silent peer was suspected";
-        encode_counters(encoder, "peer_suspicions", help, &suspicions)?;
-        for (name, help, of) in [
-            (
-                "peer_up",
-                "The share of the runtimes whose link to a peer is up",
-                (|peer| peer.up) as fn(&PeerSnapshot) -> f64,
-            ),
-            (
-                "peer_calls_in_flight",
-                "Calls that wait for a peer",
-                |peer| peer.in_flight as f64,
-            ),
-            ("hints_waiting", "Hints that wait for a peer", |peer| {
-                peer.hints.hints as f64
-            }),
-            (
-                "hint_bytes",
-                "Bytes of hints that wait for a peer",
-                |peer| peer.hints.bytes as f64,
-            ),
-        ] {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for peer in &self.peers {
-                let labels = [("peer", peer.name.as_str())];
-                ConstGauge::new(of(peer)).encode(family.encode_family(&labels)?)?;
-            }
-        }
-        let mut family = encoder.encode_descriptor(
-            "peer_latency_seconds",
-            "How long a peer takes, smoothed",
-            None,
-            MetricType::Gauge,
-        )?;
-        for peer in &self.peers {
-            for (request, seconds) in &peer.latencies {
-                let labels = [("peer", peer.name.as_str()), ("request", *request)];
-                ConstGauge::new(*seconds).encode(family.encode_family(&labels)?)?;
-            }
-        }
-        Ok(())
-    }
+            not_enough,
+        ),
+    ]
 }
 
-fn encode_counters<const LABELS: usize>(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    counts: &[([(&str, &str); LABELS], u64)],
-) -> Result<(), fmt::Error> {
-    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for (labels, count) in counts {
-        ConstCounter::new(*count).encode(family.encode_family(labels)?)?;
-    }
-    Ok(())
+fn hints(shared: &Shared) -> Vec<Family> {
+    let hints = shared.hints.statistics();
+    let dropped = [
+        ("queue", hints.dropped_from_queue),
+        ("unwritten", hints.dropped_unwritten),
+        ("room", hints.dropped_for_room),
+        ("age", hints.dropped_for_age),
+        ("damaged", hints.dropped_damaged),
+    ];
+    let dropped = dropped.map(|(reason, count)| (vec![("reason", reason.to_owned())], count));
+    vec![
+        Family::counter("kvorum_hints_kept", "Hints written to the log", hints.kept),
+        Family::counter(
+            "kvorum_hints_delivered",
+            "Hints taken by their peer",
+            hints.delivered,
+        ),
+        Family::counters("kvorum_hints_dropped", "Hints given up, by reason", dropped),
+        Family::gauge(
+            "kvorum_hint_max_bytes",
+            "Bytes of hints that may wait for all peers together; the oldest go first",
+            shared.config.hint_bytes_max as f64,
+        ),
+    ]
+}
+
+/// What the node is in its cluster.
+fn own(shared: &Shared) -> Vec<Family> {
+    let standing = shared.membership.standing().word();
+    let standings = STANDINGS.map(|word| {
+        let holds = f64::from(u8::from(word == standing));
+        (vec![("standing", word.to_owned())], holds)
+    });
+    vec![
+        Family::gauges(
+            "kvorum_standing",
+            "How the node's store stands with its peers: 1 for what it is",
+            standings,
+        ),
+        Family::gauge(
+            "kvorum_clock_drift_max_seconds",
+            "How far the clock may be from those of most other nodes",
+            shared.config.clock_drift_max.as_secs_f64(),
+        ),
+    ]
+}
+
+fn peers(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
+    let members = &shared.config.members;
+    let runtimes = metrics.runtimes.len().max(1) as f64;
+    let labels = |node: NodeNumber| -> Labels { vec![("peer", members.name(node).to_owned())] };
+    let and = |mut labels: Labels, name: &'static str, value: &str| -> Labels {
+        labels.push((name, value.to_owned()));
+        labels
+    };
+    let sum = |node: NodeNumber, of: fn(&LinkMetrics) -> &Cell| {
+        metrics.sum(|runtime| {
+            let link = runtime.links.get(node.index());
+            link.map_or(0, |link| of(link).get())
+        })
+    };
+    let counts = |of: fn(&LinkMetrics) -> &Cell| -> Vec<(Labels, u64)> {
+        let peers = members.peers();
+        peers.map(|node| (labels(node), sum(node, of))).collect()
+    };
+    let gauges = |of: &dyn Fn(NodeNumber) -> f64| -> Vec<(Labels, f64)> {
+        let peers = members.peers();
+        peers.map(|node| (labels(node), of(node))).collect()
+    };
+    let calls = members.peers().flat_map(|node| {
+        let ends: [(&str, fn(&LinkMetrics) -> &Cell); 4] = [
+            ("answered", |link| &link.answered),
+            ("timeout", |link| &link.timeouts),
+            ("lost", |link| &link.lost),
+            ("overloaded", |link| &link.overloaded),
+        ];
+        ends.map(|(end, of)| (and(labels(node), "end", end), sum(node, of)))
+    });
+    let latencies = members.peers().flat_map(|node| {
+        let kinds: [(&str, fn(&LinkMetrics) -> &Cell); 2] = [
+            ("read", |link| &link.read_us),
+            ("write", |link| &link.write_us),
+        ];
+        kinds.map(|(kind, of)| {
+            let seconds = sum(node, of) as f64 / 1e6 / runtimes;
+            (and(labels(node), "request", kind), seconds)
+        })
+    });
+    // Of the runtimes, each of which has its own link, the one that sees the
+    // clock furthest away.
+    let clock_ahead = |node: NodeNumber| {
+        let runtimes = metrics.runtimes.iter();
+        let ahead = runtimes.filter_map(|runtime| {
+            let link = runtime.links.get(node.index())?;
+            Some(link.clock_ahead_ms.get().cast_signed())
+        });
+        ahead.max_by_key(|ahead_ms| ahead_ms.unsigned_abs())
+    };
+    vec![
+        Family::gauges(
+            "kvorum_peer_up",
+            "The share of the runtimes whose link to a peer is up",
+            gauges(&|node| sum(node, |link| &link.is_up) as f64 / runtimes),
+        ),
+        Family::gauges(
+            "kvorum_peer_clock_ahead_seconds",
+            "How far a peer's clock is ahead of this node's, as far as that is known",
+            gauges(&|node| clock_ahead(node).unwrap_or_default() as f64 / 1e3),
+        ),
+        Family::counters("kvorum_peer_calls", "Calls to a peer, by their end", calls),
+        Family::gauges(
+            "kvorum_peer_calls_in_flight",
+            "Calls that wait for a peer",
+            gauges(&|node| sum(node, |link| &link.in_flight) as f64),
+        ),
+        Family::gauge(
+            "kvorum_peer_calls_in_flight_max",
+            "Calls that may wait for a peer; more count as overloaded",
+            CALLS_MAX as f64 * runtimes,
+        ),
+        Family::gauges(
+            "kvorum_peer_latency_seconds",
+            "How long a peer takes, smoothed",
+            latencies,
+        ),
+        Family::counters(
+            "kvorum_peer_connects",
+            "Handshakes with a peer",
+            counts(|link| &link.connects),
+        ),
+        Family::counters(
+            "kvorum_peer_suspicions",
+            "How often a silent peer was suspected",
+            counts(|link| &link.suspicions),
+        ),
+        Family::gauges(
+            "kvorum_hints_waiting",
+            "Hints that wait for a peer",
+            gauges(&|node| shared.hints.waiting(node).hints as f64),
+        ),
+        Family::gauges(
+            "kvorum_hint_bytes",
+            "Bytes of hints that wait for a peer",
+            gauges(&|node| shared.hints.waiting(node).bytes as f64),
+        ),
+    ]
 }

@@ -58,7 +58,7 @@ pub use transport::{Dialing, Stream, TcpTransport, Transport};
 
 /// Calls in flight on one connection: as many as its runtime may have
 /// requests, and a bound for a peer that knows none.
-const CALLS_MAX: usize = 4096;
+pub(crate) const CALLS_MAX: usize = 4096;
 
 /// What a node asks a replica of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]

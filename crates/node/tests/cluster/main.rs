@@ -10,6 +10,8 @@ mod handoff;
 #[cfg(test)]
 mod load;
 #[cfg(test)]
+mod metrics;
+#[cfg(test)]
 mod pages;
 #[cfg(test)]
 mod placement;

@@ -178,6 +178,7 @@ fn status_and_metrics_tell_of_the_node() {
     let status = client.get("/v0/status");
     assert_eq!(status.status, 200);
     assert_eq!(status.header("content-type"), Some("application/json"));
+    assert!(status.text().ends_with("}\n"), "{}", status.text());
     let status = status.json();
     assert_eq!(status["url"], node.url().to_string());
     assert_eq!(status["name"], node.url().to_string());
@@ -198,20 +199,20 @@ fn status_and_metrics_tell_of_the_node() {
     assert_eq!(status["cluster"][0]["url"], node.url().to_string());
     let metrics = client.get("/metrics");
     assert_eq!(metrics.status, 200);
-    let line = "kvorum_requests_total{method=\"PUT\",status=\"201\"} 1";
-    assert!(metrics.text().lines().any(|known| known == line));
+    for line in [
+        "kvorum_requests_total{route=\"entity\",method=\"PUT\",status=\"201\"} 1",
+        "kvorum_requests_total{route=\"status\",method=\"GET\",status=\"200\"} 1",
+        "kvorum_requests_total{route=\"range\",method=\"GET\",status=\"200\"} 0",
+    ] {
+        assert!(metrics.text().lines().any(|known| known == line), "{line}");
+    }
     assert_eq!(
         metrics.header("content-type"),
         Some("text/plain; version=0.0.4; charset=utf-8")
     );
-    let buckets = "kvorum_request_seconds_bucket{method=\"PUT\",le=\"+Inf\"} 1";
-    let buckets_swapped = "kvorum_request_seconds_bucket{le=\"+Inf\",method=\"PUT\"} 1";
-    assert!(
-        metrics
-            .text()
-            .lines()
-            .any(|known| known == buckets || known == buckets_swapped)
-    );
+    let bucket =
+        "kvorum_request_duration_seconds_bucket{le=\"+Inf\",route=\"entity\",method=\"PUT\"} 1";
+    assert!(metrics.text().lines().any(|known| known == bucket));
     assert!(!metrics.text().contains("# EOF"));
     let headers = "accept: application/openmetrics-text\r\n";
     let open = client.request("GET", "/metrics", headers, b"");

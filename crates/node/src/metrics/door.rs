@@ -1,0 +1,117 @@
+//! What a node has taken on, and how much it may: each bound stands beside
+//! what it bounds.
+
+use super::Metrics;
+use super::family::Family;
+use crate::shared::Shared;
+
+/// The numbers at the door.
+pub(super) fn families(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
+    let config = &shared.config;
+    let split = config.memory_split();
+    [
+        (
+            ("kvorum_connections", "Open connections"),
+            metrics.sum(|runtime| runtime.connections.get()) as usize,
+            (
+                "kvorum_connections_max",
+                "Connections that may be open; more wait to be accepted",
+            ),
+            config.connections_max,
+        ),
+        (
+            ("kvorum_requests_in_flight", "Requests that are worked on"),
+            metrics.sum(|runtime| runtime.in_flight.get()) as usize,
+            (
+                "kvorum_requests_in_flight_max",
+                "Requests that may be worked on at a time; more wait",
+            ),
+            config.requests_in_flight_max,
+        ),
+        (
+            (
+                "kvorum_requests_queued",
+                "Requests that wait to be worked on",
+            ),
+            metrics.sum(|runtime| runtime.queued.get()) as usize,
+            (
+                "kvorum_requests_queued_max",
+                "Requests that may wait to be worked on; more are refused",
+            ),
+            config.requests_queued_max,
+        ),
+        (
+            ("kvorum_reads_queued", "Reads that wait for a thread"),
+            shared.read_pool.waiting(),
+            (
+                "kvorum_reads_queued_max",
+                "Reads that may wait for a thread; more are refused",
+            ),
+            config.read_queue,
+        ),
+        (
+            ("kvorum_upload_bytes", "Bytes of bodies on their way in"),
+            shared.uploads.used(),
+            (
+                "kvorum_upload_max_bytes",
+                "Bytes of bodies that may be on their way in",
+            ),
+            split
+                .uploads_short_bytes
+                .saturating_add(split.uploads_long_bytes),
+        ),
+        (
+            (
+                "kvorum_peer_request_bytes",
+                "Bytes of other nodes' requests that are worked on",
+            ),
+            shared.peer_bytes.used(),
+            (
+                "kvorum_peer_request_max_bytes",
+                "Bytes of other nodes' requests that may be worked on at a time",
+            ),
+            split.peer_bytes,
+        ),
+        (
+            (
+                "kvorum_answer_bytes",
+                "Bytes of long values on their way out",
+            ),
+            shared.answers.used(),
+            (
+                "kvorum_answer_max_bytes",
+                "Bytes of long values that may be on their way out",
+            ),
+            split.answers_bytes,
+        ),
+        (
+            (
+                "kvorum_range_bytes",
+                "Bytes of the batches of ranges on their way out",
+            ),
+            shared.ranges.used(),
+            (
+                "kvorum_range_max_bytes",
+                "Bytes of the batches of ranges that may be on their way out",
+            ),
+            split.ranges_bytes,
+        ),
+        (
+            ("kvorum_scans", "Ranges that are streamed"),
+            shared.scans.used(),
+            (
+                "kvorum_scans_max",
+                "Ranges that may be streamed at a time; more are refused",
+            ),
+            split.scans_max,
+        ),
+    ]
+    .into_iter()
+    .flat_map(|((name, help), used, (name_max, help_max), max)| {
+        [
+            Family::gauge(name, help, used as f64),
+            Family::gauge(name_max, help_max, max as f64),
+        ]
+    })
+    .collect()
+}

@@ -1,0 +1,234 @@
+//! What the store holds and has done.
+
+use super::family::{Family, Labels};
+use crate::config::MemorySplit;
+use crate::shared::Shared;
+use lsm::Statistics;
+
+/// The store's numbers, and the disk under it.
+pub(super) fn families(shared: &Shared) -> Vec<Family> {
+    let store = shared.engine.statistics();
+    let mut families = counters(&store);
+    families.extend(gauges(&store, shared));
+    families.extend(levels(&store));
+    families.extend(disk(shared));
+    families
+}
+
+fn counters(store: &Statistics) -> Vec<Family> {
+    [
+        ("kvorum_store_writes", "Entries written", store.writes),
+        (
+            "kvorum_store_written_bytes",
+            "Bytes of keys and values written",
+            store.written_bytes,
+        ),
+        ("kvorum_store_commits", "Group commits", store.commits),
+        (
+            "kvorum_store_log_syncs",
+            "Syncs of the log",
+            store.log_syncs,
+        ),
+        (
+            "kvorum_store_log_written_bytes",
+            "Bytes written to the log",
+            store.log_written_bytes,
+        ),
+        ("kvorum_store_flushes", "Memtables flushed", store.flushes),
+        (
+            "kvorum_store_flush_written_bytes",
+            "Bytes written by flushes",
+            store.flush_written_bytes,
+        ),
+        (
+            "kvorum_store_compactions",
+            "Compactions finished",
+            store.compactions,
+        ),
+        (
+            "kvorum_store_compaction_read_bytes",
+            "Bytes read by compactions",
+            store.compaction_read_bytes,
+        ),
+        (
+            "kvorum_store_compaction_written_bytes",
+            "Bytes written by compactions",
+            store.compaction_written_bytes,
+        ),
+        (
+            "kvorum_store_cache_hits",
+            "Block cache lookups that found the block",
+            store.cache_hits,
+        ),
+        (
+            "kvorum_store_cache_misses",
+            "Block cache lookups that read the disk",
+            store.cache_misses,
+        ),
+        (
+            "kvorum_store_filter_negatives",
+            "Filter checks that ruled a table out",
+            store.filter_negatives,
+        ),
+        (
+            "kvorum_store_filter_true_positives",
+            "Filter checks that admitted a present key",
+            store.filter_true_positives,
+        ),
+        (
+            "kvorum_store_filter_false_positives",
+            "Filter checks that admitted an absent key",
+            store.filter_false_positives,
+        ),
+        (
+            "kvorum_store_data_blocks_fetched",
+            "Data blocks fetched by reads and scans",
+            store.data_blocks_fetched,
+        ),
+        (
+            "kvorum_store_slowdowns",
+            "Group commits that were slowed",
+            store.slowdowns,
+        ),
+        (
+            "kvorum_store_stalls",
+            "Group commits that waited for a flush or a compaction",
+            store.stalls,
+        ),
+        (
+            "kvorum_store_refused_overloaded",
+            "Writes refused because too many waited",
+            store.refused_overloaded,
+        ),
+        (
+            "kvorum_store_refused_disk_full",
+            "Writes refused because the disk was full",
+            store.refused_disk_full,
+        ),
+    ]
+    .into_iter()
+    .map(|(name, help, number)| Family::counter(name, help, number))
+    .collect()
+}
+
+fn gauges(store: &Statistics, shared: &Shared) -> Vec<Family> {
+    let split = shared.config.memory_split();
+    let frozen_max = MemorySplit::MEMTABLES_FROZEN_MAX;
+    [
+        (
+            "kvorum_store_memtable_bytes",
+            "Memory of the memtables",
+            store.memtable_bytes as f64,
+        ),
+        (
+            "kvorum_store_memtable_max_bytes",
+            "Memory of the memtables at which writers wait",
+            (split.memtable_bytes * (1 + frozen_max)) as f64,
+        ),
+        (
+            "kvorum_store_memtables_frozen",
+            "Memtables that wait for their flush",
+            store.memtables_frozen as f64,
+        ),
+        (
+            "kvorum_store_memtables_frozen_max",
+            "Memtables that may wait for their flush",
+            frozen_max as f64,
+        ),
+        (
+            "kvorum_store_log_bytes",
+            "Size of the live log segments",
+            store.log_bytes as f64,
+        ),
+        (
+            "kvorum_store_cache_bytes",
+            "Memory of the block cache",
+            store.cache_bytes as f64,
+        ),
+        (
+            "kvorum_store_cache_max_bytes",
+            "Memory that the block cache may take",
+            split.cache_bytes as f64,
+        ),
+        (
+            "kvorum_store_snapshots",
+            "Ranges whose moment is kept",
+            store.snapshots as f64,
+        ),
+        (
+            "kvorum_store_table_entries",
+            "Versions in all tables",
+            store.table_entries as f64,
+        ),
+        (
+            "kvorum_store_table_tombstones",
+            "Tombstones in all tables",
+            store.table_tombstones as f64,
+        ),
+        (
+            "kvorum_store_write_amplification",
+            "Bytes written to disk for a byte of keys and values",
+            store.write_amplification(),
+        ),
+        (
+            "kvorum_store_space_amplification",
+            "Bytes of tables for a byte of the last level",
+            store.space_amplification(),
+        ),
+        (
+            "kvorum_store_disk_full",
+            "Whether puts are refused because the disk is full",
+            f64::from(u8::from(store.disk_full)),
+        ),
+        (
+            "kvorum_store_poisoned",
+            "Whether the store is read-only since a failed sync",
+            f64::from(u8::from(store.poisoned.is_some())),
+        ),
+    ]
+    .into_iter()
+    .map(|(name, help, number)| Family::gauge(name, help, number))
+    .collect()
+}
+
+fn levels(store: &Statistics) -> [Family; 2] {
+    let by_level = |of: fn(&lsm::LevelStatistics) -> u64| {
+        let levels = store.levels.iter().enumerate();
+        let series = levels.map(move |(number, level)| {
+            let labels: Labels = vec![("level", number.to_string())];
+            (labels, of(level) as f64)
+        });
+        series.collect::<Vec<_>>()
+    };
+    [
+        Family::gauges(
+            "kvorum_store_level_tables",
+            "Tables by level",
+            by_level(|level| level.tables),
+        ),
+        Family::gauges(
+            "kvorum_store_level_bytes",
+            "Size of the tables by level",
+            by_level(|level| level.bytes),
+        ),
+    ]
+}
+
+/// The disk of the data folder; nothing where the system does not tell.
+fn disk(shared: &Shared) -> Vec<Family> {
+    let free = shared.disk.available_bytes(&shared.config.data).ok();
+    let free = free.map(|bytes| {
+        Family::gauge(
+            "kvorum_disk_free_bytes",
+            "Space that the disk of the data folder has left for the node",
+            bytes as f64,
+        )
+    });
+    free.into_iter()
+        .chain([Family::gauge(
+            "kvorum_disk_reserve_bytes",
+            "Space that the node keeps free, so that deletes go on when the disk is full",
+            shared.config.disk_reserve_bytes as f64,
+        )])
+        .collect()
+}

@@ -1,0 +1,188 @@
+//! What the page of metrics promises to whoever watches it.
+
+use crate::support::Cluster;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The lines of a page, read as Prometheus reads them.
+struct Page {
+    /// Of each family its type.
+    types: BTreeMap<String, String>,
+    helps: BTreeMap<String, String>,
+    /// Each series as it stands there, with its number.
+    series: BTreeMap<String, f64>,
+}
+
+impl Page {
+    /// Reads a page and finds fault with what Prometheus would not take.
+    fn read(text: &str) -> Self {
+        assert!(text.ends_with('\n'));
+        let mut page = Self {
+            types: BTreeMap::new(),
+            helps: BTreeMap::new(),
+            series: BTreeMap::new(),
+        };
+        for line in text.lines() {
+            if let Some((name, help)) = line.strip_prefix("# HELP ").map(split) {
+                let earlier = page.helps.insert(name.clone(), help);
+                assert_eq!(earlier, None, "{name} is told of twice");
+            } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").map(split) {
+                let earlier = page.types.insert(name.clone(), kind);
+                assert_eq!(earlier, None, "{name} is told of twice");
+            } else {
+                let (series, number) = line.rsplit_once(' ').unwrap();
+                let earlier = page
+                    .series
+                    .insert(series.to_owned(), number.parse().unwrap());
+                assert_eq!(earlier, None, "{series} stands there twice");
+            }
+        }
+        page
+    }
+
+    /// The names of all series, without those of a histogram's parts.
+    fn names(&self) -> BTreeSet<&str> {
+        let names = self.series.keys().map(|series| name_of(series));
+        names.map(|name| self.family_of(name)).collect()
+    }
+
+    /// The family of a series: a histogram has three names more.
+    fn family_of<'a>(&self, name: &'a str) -> &'a str {
+        let parts = ["_bucket", "_sum", "_count"];
+        let base = parts.iter().find_map(|part| name.strip_suffix(part));
+        let is_histogram = |base: &&str| {
+            self.types
+                .get(*base)
+                .is_some_and(|kind| kind == "histogram")
+        };
+        base.filter(is_histogram).unwrap_or(name)
+    }
+}
+
+fn split(line: &str) -> (String, String) {
+    let (name, rest) = line.split_once(' ').unwrap();
+    (name.to_owned(), rest.to_owned())
+}
+
+fn name_of(series: &str) -> &str {
+    series.split('{').next().unwrap()
+}
+
+fn page_of(cluster: &Cluster) -> Page {
+    Page::read(cluster.client(0).get("/metrics").text())
+}
+
+/// The names that a document writes as code.
+fn names_in(document: &str) -> BTreeSet<&str> {
+    let code = document.split('`').skip(1).step_by(2);
+    let is_of_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+    code.flat_map(|code| code.split(move |letter| !is_of_name(letter)))
+        .filter(|word| word.starts_with("kvorum_") || word.starts_with("process_"))
+        .collect()
+}
+
+#[test]
+fn every_series_that_operations_names_is_there_from_the_start() {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
+    let document = std::fs::read_to_string(document).unwrap();
+    let named = names_in(&document);
+    assert!(named.len() > 30, "{named:?}");
+    let cluster = Cluster::start(3);
+    let page = page_of(&cluster);
+    let names = page.names();
+    for name in named {
+        assert!(names.contains(name), "{name} is named and not there");
+    }
+}
+
+#[test]
+fn every_bound_stands_beside_what_it_bounds() {
+    let cluster = Cluster::start(3);
+    let page = page_of(&cluster);
+    for (bounded, bound) in [
+        ("kvorum_connections", "kvorum_connections_max"),
+        ("kvorum_requests_in_flight", "kvorum_requests_in_flight_max"),
+        ("kvorum_requests_queued", "kvorum_requests_queued_max"),
+        ("kvorum_reads_queued", "kvorum_reads_queued_max"),
+        ("kvorum_upload_bytes", "kvorum_upload_max_bytes"),
+        ("kvorum_peer_request_bytes", "kvorum_peer_request_max_bytes"),
+        ("kvorum_answer_bytes", "kvorum_answer_max_bytes"),
+        ("kvorum_range_bytes", "kvorum_range_max_bytes"),
+        ("kvorum_scans", "kvorum_scans_max"),
+        (
+            "kvorum_store_memtable_bytes",
+            "kvorum_store_memtable_max_bytes",
+        ),
+        (
+            "kvorum_store_memtables_frozen",
+            "kvorum_store_memtables_frozen_max",
+        ),
+        ("kvorum_store_cache_bytes", "kvorum_store_cache_max_bytes"),
+        ("process_open_fds", "process_max_fds"),
+    ] {
+        let (used, max) = (page.series[bounded], page.series[bound]);
+        assert!(used <= max && max > 0.0, "{bounded}: {used} of {max}");
+    }
+    assert!(page.series["kvorum_hint_max_bytes"] > 0.0);
+    assert!(page.series["kvorum_disk_free_bytes"] > 0.0);
+}
+
+/// As `promtool check metrics` has it, and some of our own.
+#[test]
+fn names_and_units_are_as_prometheus_has_them() {
+    let cluster = Cluster::start(3);
+    let page = page_of(&cluster);
+    let plain = |name: &str| {
+        let allowed = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+        name.chars().all(allowed) && !name.contains("__")
+    };
+    let told: BTreeSet<&str> = page.types.keys().map(String::as_str).collect();
+    assert_eq!(told, page.names(), "what is told of, and what is there");
+    for (name, kind) in &page.types {
+        assert!(plain(name), "{name}");
+        assert!(
+            name.starts_with("kvorum_") || name.starts_with("process_"),
+            "{name}"
+        );
+        assert_eq!(
+            kind == "counter",
+            name.ends_with("_total"),
+            "{name}: {kind}"
+        );
+        for unit in [
+            "_ms", "_us", "_ns", "_millis", "_minutes", "_mb", "_kb", "_kib", "_percent",
+        ] {
+            let is_part = name.split(unit).skip(1);
+            let ends = is_part.filter(|rest| rest.is_empty() || rest.starts_with('_'));
+            assert_eq!(ends.count(), 0, "{name}: base units are seconds and bytes");
+        }
+        let unit = name.strip_suffix("_total").unwrap_or(name);
+        for base in ["_bytes", "_seconds"] {
+            assert!(
+                !name.contains(base) || unit.ends_with(base),
+                "{name}: the unit stands last"
+            );
+        }
+        let help = &page.helps[name];
+        assert!(help.len() > 8 && !help.ends_with('.'), "{name}: {help}");
+    }
+    for series in page.series.keys() {
+        assert_eq!(
+            series.contains("le=\""),
+            name_of(series).ends_with("_bucket"),
+            "{series}"
+        );
+    }
+}
+
+#[test]
+fn other_nodes_are_no_clients() {
+    let cluster = Cluster::start(3);
+    let page = page_of(&cluster);
+    let upgrades = "kvorum_peer_upgrades_total{status=\"101\"}";
+    assert!(page.series[upgrades] >= 1.0);
+    for (series, count) in &page.series {
+        let is_of_peers = series.starts_with("kvorum_requests_total")
+            && (series.contains("101") || series.contains("peer"));
+        assert!(!is_of_peers, "{series} {count}");
+    }
+}

@@ -80,6 +80,8 @@ fn work(world: &World, rng: &mut Rng, history: &mut History, writes: u64) -> Res
                 world.executor.run_one(|jobs| rng.usize(0..jobs));
             }
             6 => engine.flush()?,
+            // Long enough for the log to be claimed.
+            7 => world.executor.run_for(std::time::Duration::from_secs(2)),
             _ => {}
         }
     }

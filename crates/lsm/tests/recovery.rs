@@ -24,11 +24,13 @@ enum End {
     Flushed,
     /// With records in several segments.
     Killed,
+    /// The same, after a rest.
+    Idle,
     /// As it should.
     Closed,
 }
 
-const ENDS: [End; 3] = [End::Flushed, End::Killed, End::Closed];
+const ENDS: [End; 4] = [End::Flushed, End::Killed, End::Idle, End::Closed];
 
 fn ended(end: End) -> Arc<MemoryDisk> {
     let world = World::new();
@@ -43,6 +45,11 @@ fn ended(end: End) -> Arc<MemoryDisk> {
             world.executor.run_lane(Lane::Log);
         }
         End::Killed => {}
+        End::Idle => {
+            world.executor.run_lane(Lane::Log);
+            world.clock.advance(std::time::Duration::from_secs(3));
+            world.executor.run_lane(Lane::Log);
+        }
         End::Closed => engine.close().unwrap(),
     }
     Arc::new(world.memory.clone_synced())

@@ -71,6 +71,8 @@ pub(super) struct Committer {
     pub(super) sync_scheduled: bool,
     /// Whether one is under way.
     pub(super) is_syncing_aside: bool,
+    /// Whether somebody will look whether the store is idle, to claim the log.
+    pub(super) claim_scheduled: bool,
 }
 
 impl Committer {
@@ -80,6 +82,7 @@ impl Committer {
             next_arrival,
             sync_scheduled: false,
             is_syncing_aside: false,
+            claim_scheduled: false,
         }
     }
 }
@@ -298,6 +301,7 @@ impl Inner {
             .store(committer.log.allocated_bytes(), Relaxed);
         self.counters.commits.fetch_add(1, Relaxed);
         self.counters.log_written_bytes.fetch_add(written, Relaxed);
+        self.schedule_claim(committer);
         match self.options.durability {
             Durability::Sync => {
                 self.counters.log_syncs.fetch_add(1, Relaxed);

@@ -11,7 +11,7 @@ use crate::compaction::retention::{Retained, Retention};
 use crate::entry::RecordSource;
 use crate::error::Error;
 use crate::executor::Lane;
-use crate::manifest::{LiveTable, Manifest};
+use crate::manifest::{LiveTable, LogClaim, Manifest};
 use crate::memtable::{Memtable, MemtableSource};
 use crate::sync::lock;
 use crate::table::{Table, TableId, TableSettings, TableWriter, table_file_name};
@@ -293,6 +293,12 @@ impl Inner {
     pub(super) fn describe(&self, state: &State, manifest: &mut Manifest) {
         manifest.next_table = TableId(self.next_table.load(Relaxed));
         manifest.log_segment_least = state.least_segment();
+        // The segments before it were sealed before this one took its place.
+        let claim = LogClaim {
+            segment: state.active.segment(),
+            bytes: 0,
+        };
+        manifest.log_claim = manifest.log_claim.max(claim);
         manifest.greatest_timestamp = self.greatest_timestamp();
         manifest.tables = state
             .tables

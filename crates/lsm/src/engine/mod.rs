@@ -262,7 +262,7 @@ impl Engine {
     }
 
     /// Commits what was submitted, refuses what comes after, flushes the
-    /// memtables, seals the log and gives the folder back, also when one of
+    /// memtables, claims the log and gives the folder back, also when one of
     /// these fails. Blocks until no job or call of this engine can write any
     /// more, so that the folder can be opened anew at once. Reads go on, from
     /// what this engine holds. A second call does nothing.
@@ -324,8 +324,7 @@ impl Inner {
         let flushed = self.flush_all();
         // What is in a poisoned log is unknown: it ends where it ends.
         self.check_poison()?;
-        let sealed = lock(&self.committer).log.seal();
-        flushed.and(sealed)
+        flushed.and(self.conclude_log())
     }
 
     fn is_closing(&self) -> bool {

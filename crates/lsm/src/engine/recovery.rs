@@ -16,7 +16,7 @@ use crate::cache::BlockCache;
 use crate::disk::{Disk, temporary_name};
 use crate::entry::Record;
 use crate::error::Error;
-use crate::manifest::{MANIFEST_FILE, Manifest};
+use crate::manifest::{LogClaim, MANIFEST_FILE, Manifest};
 use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
 use crate::table::{Table, TableId, parse_table_file_name, table_file_name};
@@ -107,10 +107,19 @@ impl Inner {
             tables: Arc::new(tables),
         };
         manifest.log_segment_least = state.least_segment();
+        manifest.log_claim = LogClaim {
+            segment: log.next,
+            bytes: 0,
+        };
         manifest.greatest_timestamp = greatest_timestamp;
         let begin = |segment_bytes| {
+            // In this order: behind a seal there is a next segment.
             let writer =
                 LogWriter::create_in_place(&**disk, folder, log_secret, log.next, segment_bytes)?;
+            if let Some(last) = &log.last {
+                let Last { number, sealed, .. } = *last;
+                LogWriter::restore(&**disk, folder, log_secret, number, &last.bytes, sealed)?;
+            }
             manifest.store(&**disk, folder)?;
             Ok(writer)
         };
@@ -209,6 +218,7 @@ fn load_manifest(environment: &Environment) -> Result<Manifest, Error> {
         store_id,
         next_table: TableId(1),
         log_segment_least: 1,
+        log_claim: LogClaim::default(),
         greatest_timestamp: Timestamp::ZERO,
         tables: Vec::new(),
     };
@@ -276,14 +286,24 @@ fn open_tables(
 struct Log {
     /// The segments that have groups.
     segments: Vec<(u64, Segment)>,
+    /// The last of them.
+    last: Option<Last>,
     /// The segment to go on with. A file without groups may be there already.
     next: u64,
     /// The segments after it, which were made ahead and have no groups.
     made_ahead: Range<u64>,
 }
 
-/// Reads the live segments, seals the last that has groups and makes it
-/// durable: what was read from memory that no disk holds yet must not be served.
+/// The last segment that has groups. It is to be sealed and made durable: what
+/// was read from memory that no disk holds yet must not be served.
+struct Last {
+    number: u64,
+    /// Its header and its whole groups.
+    bytes: Vec<u8>,
+    sealed: bool,
+}
+
+/// Reads the live segments.
 fn read_log(
     environment: &Environment,
     names: &[String],
@@ -318,13 +338,7 @@ fn read_log(
         }
         segments.push((number, segment));
     }
-    if end == least && (least > 1 || !manifest.tables.is_empty()) {
-        return Err(Error::corrupt(
-            &folder.join(segment_file_name(least)),
-            0,
-            "this log segment is missing",
-        ));
-    }
+    check_claim(folder, manifest.log_claim, &segments, end)?;
     // Segments that were made ahead, or whose first group was torn.
     while let Some((_, segment)) = segments.last()
         && segment.is_empty()
@@ -342,15 +356,56 @@ fn read_log(
                 ));
             }
         }
+        if segment.sealed && end == last + 1 {
+            return Err(missing_segment(folder, end));
+        }
         report.torn_bytes += segment.torn_bytes;
-        LogWriter::restore(&**disk, folder, secret, *last, &last_bytes, segment.sealed)?;
     }
+    let last = segments.last().map(|(number, segment)| Last {
+        number: *number,
+        bytes: last_bytes,
+        sealed: segment.sealed,
+    });
     let next = least + segments.len() as u64;
     Ok(Log {
         segments,
+        last,
         next,
         made_ahead: next + 1..end.max(next + 1),
     })
+}
+
+/// Holds the segments, whose numbers end before `end`, against what the
+/// manifest says of them.
+fn check_claim(
+    folder: &Path,
+    claim: LogClaim,
+    segments: &[(u64, Segment)],
+    end: u64,
+) -> Result<(), Error> {
+    if end <= claim.segment {
+        return Err(missing_segment(folder, end));
+    }
+    for (number, segment) in segments {
+        let what = if *number < claim.segment && !segment.sealed {
+            "the log breaks off here, but the manifest tells of a later segment".to_owned()
+        } else if *number == claim.segment && segment.end < claim.bytes {
+            format!(
+                "the log breaks off here, but the manifest tells of {} synced bytes",
+                claim.bytes
+            )
+        } else {
+            continue;
+        };
+        let path = folder.join(segment_file_name(*number));
+        return Err(Error::corrupt(&path, segment.end, what));
+    }
+    Ok(())
+}
+
+fn missing_segment(folder: &Path, number: u64) -> Error {
+    let path = folder.join(segment_file_name(number));
+    Error::corrupt(&path, 0, "this log segment is missing")
 }
 
 fn list(disk: &dyn Disk, folder: &Path) -> Result<Vec<String>, Error> {

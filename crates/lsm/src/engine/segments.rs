@@ -1,10 +1,12 @@
-//! Upkeep of the log: the next segment, made ahead, and syncs by interval.
+//! Upkeep of the log: the next segment, made ahead, syncs by interval, and the
+//! claim on what is durable of it.
 
 use super::Inner;
 use super::commit::Committer;
 use super::state::State;
 use crate::error::Error;
 use crate::executor::Lane;
+use crate::manifest::LogClaim;
 use crate::memtable::Memtable;
 use crate::options::Durability;
 use crate::sync::lock;
@@ -16,6 +18,9 @@ use std::time::Duration;
 
 /// The pause between two pieces that are filled, which leaves the disk to others.
 const FILL_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long nothing is written before the log is claimed.
+const CLAIM_DELAY: Duration = Duration::from_secs(1);
 
 impl Inner {
     /// Whether the active memtable is to be frozen before more is written. Its
@@ -150,6 +155,63 @@ impl Inner {
         }
     }
 
+    /// Sees to it that the log is claimed once nothing was written to it for a
+    /// moment. One look costs a timer, so there is one a second at most.
+    pub(super) fn schedule_claim(self: &Arc<Self>, committer: &mut Committer) {
+        if !std::mem::replace(&mut committer.claim_scheduled, true) {
+            self.claim_if_idle_since(committer);
+        }
+    }
+
+    fn claim_if_idle_since(self: &Arc<Self>, committer: &Committer) {
+        let log = &committer.log;
+        let seen = (log.segment(), log.position(), log.claim());
+        self.spawn(Lane::Log, CLAIM_DELAY, move |inner| {
+            if inner.is_closing() || inner.check_poison().is_err() {
+                return;
+            }
+            {
+                let mut committer = lock(&inner.committer);
+                let log = &committer.log;
+                if (log.segment(), log.position(), log.claim()) != seen {
+                    return inner.claim_if_idle_since(&committer);
+                }
+                committer.claim_scheduled = false;
+            }
+            if let Err(error) = inner.claim_log(seen.2) {
+                // Short of a failed sync it is tried again after the next write.
+                let error = inner.poison_if_sync(error);
+                tracing::debug!(%error, "could not claim the log");
+            }
+        });
+    }
+
+    /// Takes note of what is durable of the log, in the manifest: else a start
+    /// could take damage at the end of the log for a torn tail.
+    fn claim_log(&self, claim: LogClaim) -> Result<(), Error> {
+        let mut manifest = lock(&self.manifest);
+        if manifest.log_claim >= claim {
+            return Ok(());
+        }
+        let mut next = manifest.clone();
+        next.log_claim = claim;
+        next.store(&*self.environment.disk, &self.environment.folder)?;
+        *manifest = next;
+        Ok(())
+    }
+
+    /// Makes the log durable and claims it: the last write of a store.
+    pub(super) fn conclude_log(&self) -> Result<(), Error> {
+        let claim = {
+            let mut committer = lock(&self.committer);
+            if committer.log.unsynced_bytes() > 0 {
+                committer.log.sync()?;
+            }
+            committer.log.claim()
+        };
+        self.claim_log(claim)
+    }
+
     fn create_segment(&self, segment: u64) -> Result<LogWriter, Error> {
         LogWriter::create(
             &*self.environment.disk,
@@ -183,7 +245,10 @@ impl Inner {
         let mut committer = lock(&self.committer);
         committer.is_syncing_aside = false;
         match result {
-            Ok(()) => committer.log.synced_up_to(segment, position),
+            Ok(()) => {
+                committer.log.synced_up_to(segment, position);
+                self.schedule_claim(&mut committer);
+            }
             Err(error) => {
                 self.poison(Error::sync(&path, error));
             }

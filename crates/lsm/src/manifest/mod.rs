@@ -7,8 +7,8 @@
 //! The file, integers in little endian:
 //!
 //! ```text
-//! | magic | version | store id | next table | log least | greatest timestamp | tables |
-//! |   8   |   u32   |   u128   |    u64     |    u64    |        u64         |  u32   |
+//! | magic | version | store id | next table | log least | log claim | greatest timestamp | tables |
+//! |   8   |   u32   |   u128   |    u64     |    u64    |  2 * u64  |        u64         |  u32   |
 //!
 //! tables times:  | level | table id | file bytes |     at the end:  | crc32c |
 //!                |  u8   |   u64    |    u64     |                  |  u32   |
@@ -38,8 +38,8 @@ pub use fuzz::fuzz_manifest;
 pub(crate) const MANIFEST_FILE: &str = "MANIFEST";
 
 const MAGIC: [u8; 8] = *b"kvormani";
-const VERSION: u32 = 1;
-const HEADER_BYTES: usize = 8 + 4 + 16 + 8 + 8 + 8 + 4;
+const VERSION: u32 = 2;
+const HEADER_BYTES: usize = 8 + 4 + 16 + 8 + 8 + 16 + 8 + 4;
 const TABLE_BYTES: usize = 1 + 8 + 8;
 const CHECKSUM_BYTES: usize = 4;
 
@@ -51,6 +51,23 @@ const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 /// number: the next one always exists.
 const LOG_SEGMENT_MAX: u64 = u64::MAX / 2;
 
+/// The same of tables.
+const TABLE_MAX: TableId = TableId(u64::MAX / 2);
+
+/// What the log must hold, however the last run ended: what it does not say it
+/// tells of itself (see [`crate::wal`]).
+///
+/// Of two claims of one store the greater is the later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LogClaim {
+    /// The file of this segment is there, and all live segments before it are
+    /// sealed. 0 for a store that was not given its log yet.
+    pub(crate) segment: u64,
+    /// The first bytes of the segment, the header and whole groups, are
+    /// durable; 0 where nothing is known of them.
+    pub(crate) bytes: u64,
+}
+
 /// What a store consists of, its log aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
@@ -60,6 +77,8 @@ pub(crate) struct Manifest {
     pub(crate) next_table: TableId,
     /// Log segments below this number are in tables and no longer needed.
     pub(crate) log_segment_least: u64,
+    /// What the log holds for certain.
+    pub(crate) log_claim: LogClaim,
     /// The greatest timestamp that is in the tables or ever was.
     pub(crate) greatest_timestamp: Timestamp,
     /// The live tables; any other table file is left over.
@@ -87,6 +106,8 @@ impl Manifest {
         bytes.extend_from_slice(&self.store_id.to_le_bytes());
         bytes.extend_from_slice(&self.next_table.0.to_le_bytes());
         bytes.extend_from_slice(&self.log_segment_least.to_le_bytes());
+        bytes.extend_from_slice(&self.log_claim.segment.to_le_bytes());
+        bytes.extend_from_slice(&self.log_claim.bytes.to_le_bytes());
         bytes.extend_from_slice(&self.greatest_timestamp.as_u64().to_le_bytes());
         bytes.extend_from_slice(&(self.tables.len() as u32).to_le_bytes());
         for table in &self.tables {
@@ -130,13 +151,23 @@ impl Manifest {
             )));
         }
         let store_id = u128::from_le_bytes(reader.take().ok_or_else(truncated)?);
+        let offset = content.len() - reader.rest.len();
         let next_table = TableId(reader.u64().ok_or_else(truncated)?);
+        if next_table > TABLE_MAX {
+            let what = format!("there is no table {}", next_table.0);
+            return Err(corrupt(offset, what));
+        }
         let offset = content.len() - reader.rest.len();
         let log_segment_least = reader.u64().ok_or_else(truncated)?;
         if !(1..=LOG_SEGMENT_MAX).contains(&log_segment_least) {
             let what = format!("there is no log segment {log_segment_least}");
             return Err(corrupt(offset, what));
         }
+        let offset = content.len() - reader.rest.len();
+        let log_claim = LogClaim {
+            segment: reader.u64().ok_or_else(truncated)?,
+            bytes: reader.u64().ok_or_else(truncated)?,
+        };
         let greatest_timestamp = Timestamp::from_u64(reader.u64().ok_or_else(truncated)?);
         let count = reader.u32().ok_or_else(truncated)? as usize;
         if count.checked_mul(TABLE_BYTES) != Some(reader.rest.len()) {
@@ -144,6 +175,12 @@ impl Manifest {
                 HEADER_BYTES,
                 format!("{count} tables in {} bytes", reader.rest.len()),
             ));
+        }
+        let is_new = log_segment_least == 1 && count == 0;
+        let is_claimed = (log_segment_least..=LOG_SEGMENT_MAX).contains(&log_claim.segment);
+        if !is_claimed && !(is_new && log_claim == LogClaim::default()) {
+            let what = format!("a claim for log segment {}", log_claim.segment);
+            return Err(corrupt(offset, what));
         }
 
         let mut tables = Vec::with_capacity(count);
@@ -168,6 +205,7 @@ impl Manifest {
             store_id,
             next_table,
             log_segment_least,
+            log_claim,
             greatest_timestamp,
             tables,
         })

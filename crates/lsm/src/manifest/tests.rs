@@ -4,12 +4,16 @@ use std::sync::Arc;
 
 const FOLDER: &str = "/store";
 
-/// The manifest that `tests/fixtures/manifest-v1` holds.
+/// The manifest that `tests/fixtures/manifest-v2` holds.
 fn example() -> Manifest {
     Manifest {
         store_id: 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10,
         next_table: TableId(9),
         log_segment_least: 4,
+        log_claim: LogClaim {
+            segment: 5,
+            bytes: 1234,
+        },
         greatest_timestamp: Timestamp::from_u64(1_700_000_000_000 << 16),
         tables: vec![
             LiveTable {
@@ -39,8 +43,8 @@ fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn the_format_is_that_of_version_1() {
-    let fixture = include_bytes!("../../tests/fixtures/manifest-v1");
+fn the_format_is_that_of_version_2() {
+    let fixture = include_bytes!("../../tests/fixtures/manifest-v2");
     assert_eq!(example().encode(), fixture);
     assert_eq!(decode(fixture).unwrap(), example());
     let empty = Manifest {
@@ -48,6 +52,20 @@ fn the_format_is_that_of_version_1() {
         ..example()
     };
     assert_eq!(decode(&empty.encode()).unwrap(), empty);
+    let new = Manifest {
+        log_segment_least: 1,
+        log_claim: LogClaim::default(),
+        ..empty
+    };
+    assert_eq!(decode(&new.encode()).unwrap(), new);
+}
+
+#[test]
+#[ignore = "writes the fixture: only for a new version of the format"]
+#[expect(clippy::disallowed_methods, reason = "fixtures lie on the real disk")]
+fn write_the_fixture() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/manifest-v2");
+    std::fs::write(path, example().encode()).unwrap();
 }
 
 #[test]
@@ -103,6 +121,26 @@ fn what_no_store_writes_is_refused_behind_a_sound_checksum() {
     };
     let error = decode(&no_segment.encode()).unwrap_err().to_string();
     assert!(error.contains("log segment 0"), "{error}");
+    // The next one would wrap.
+    let last_table = Manifest {
+        next_table: TableId(u64::MAX),
+        ..example()
+    };
+    let error = decode(&last_table.encode()).unwrap_err().to_string();
+    assert!(error.contains("no table 18446744073709551615"), "{error}");
+    for claimed in [0, 3, u64::MAX] {
+        let log_claim = LogClaim {
+            segment: claimed,
+            bytes: 0,
+        };
+        let manifest = Manifest {
+            log_claim,
+            ..example()
+        };
+        let error = decode(&manifest.encode()).unwrap_err().to_string();
+        let what = format!("a claim for log segment {claimed}");
+        assert!(error.contains(&what), "{error}");
+    }
     let mut greedy = example().encode();
     greedy[HEADER_BYTES - 4..HEADER_BYTES].fill(0xff);
     let error = decode(&with_checksum(greedy)).unwrap_err().to_string();
@@ -112,11 +150,11 @@ fn what_no_store_writes_is_refused_behind_a_sound_checksum() {
 #[test]
 fn a_newer_version_is_named_as_such() {
     let mut bytes = example().encode();
-    bytes[8] = 2;
+    bytes[8] = 3;
     match decode(&with_checksum(bytes)) {
         Err(Error::Invalid(message)) => assert_eq!(
             message,
-            "/store/MANIFEST has format version 2; this release reads version 1"
+            "/store/MANIFEST has format version 3; this release reads version 2"
         ),
         other => panic!("{other:?}"),
     }

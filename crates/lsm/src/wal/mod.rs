@@ -32,7 +32,13 @@
 //!
 //! A group without records is a *seal*: the segment ends with it. A segment is
 //! sealed and synced before the next one takes its first group, so only the
-//! last segment that has groups may lack a seal.
+//! last segment that has groups may lack a seal. The next one's file is there
+//! and durable before the seal is written: where it is missing behind a seal,
+//! it was lost.
+//!
+//! What no later group and no seal tells of, the manifest does: whenever the
+//! store has been idle for a moment, and at its orderly close, it takes note of
+//! how much of which segment is durable, in a [`LogClaim`](crate::manifest::LogClaim).
 
 mod entry_log;
 mod fuzz;

@@ -7,6 +7,7 @@ use super::{
 use crate::disk::{Disk, DiskFile};
 use crate::entry::{Entry, Expiry, Kind};
 use crate::error::Error;
+use crate::manifest::LogClaim;
 use crate::waits;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -267,6 +268,20 @@ impl LogWriter {
                 self.position,
             )
         })
+    }
+
+    /// What is known to be durable of the segment.
+    pub(crate) fn claim(&self) -> LogClaim {
+        let has_groups = self.synced > SEGMENT_HEADER_BYTES as u64;
+        LogClaim {
+            segment: self.segment,
+            bytes: if has_groups { self.synced } else { 0 },
+        }
+    }
+
+    /// The bytes of the header and all groups.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
     }
 
     /// How many bytes of groups are written and not known to be synced.

@@ -71,7 +71,6 @@ impl Failure {
     }
 
     /// The line.
-    #[cfg(test)]
     pub(crate) fn line(&self) -> &str {
         &self.line
     }

@@ -4,6 +4,7 @@
 //! A default that depends on the machine stands in the text as
 //! `[default: …]`; every other one is the node's own ([`NodeConfig`]).
 
+use crate::dev::DevOptions;
 use crate::lab::LabOptions;
 use crate::layers::ReadFile;
 use crate::load::{self, LoadOptions};
@@ -11,12 +12,11 @@ use crate::machine;
 use crate::secret_file;
 use crate::values::{
     Compression, Durability, Filter, Replicas, Size, Span, Switch, address, count, member, name,
-    port, size, span, url,
+    size, span, url,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use cluster::{Member, Members, NodeUrl};
 use node::{NodeConfig, bounds};
-use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -185,29 +185,6 @@ pub(crate) struct ServeOptions {
     /// its parent is gone, however it went.
     #[arg(long, hide = true)]
     pub(crate) until_stdin_closes: bool,
-}
-
-/// The options of `dev`.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct DevOptions {
-    /// How many nodes, up to 255
-    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
-    pub(crate) nodes: u8,
-    /// The port of the first node on 127.0.0.1; the others take the next ones
-    #[arg(long, value_name = "PORT", default_value_t = 8080, value_parser = port)]
-    pub(crate) port: u16,
-    /// The folder that holds a folder for each node
-    #[arg(long, value_name = "DIR", default_value = "./kvorum-dev")]
-    pub(crate) data: PathBuf,
-    /// The least level that the nodes log [default: info]
-    #[arg(long, value_enum, value_name = "LEVEL", help_heading = "Log")]
-    pub(crate) log: Option<Level>,
-    /// text for people, json for machines: one object a line [default: text]
-    #[arg(long, value_enum, value_name = "FORMAT", help_heading = "Log")]
-    pub(crate) log_format: Option<LogFormat>,
-    /// Options of 'serve' for every node, after '--'
-    #[arg(last = true, value_name = "OPTIONS")]
-    pub(crate) serve: Vec<OsString>,
 }
 
 /// The options of `profile`.

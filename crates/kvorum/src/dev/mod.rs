@@ -12,14 +12,23 @@
 //! again, as a supervisor would do it: who kills one sees that the others do
 //! without it and that it catches up. A lone node, or one that does not get
 //! so far, ends the command.
+//!
+//! `kvorum dev kill`, `stop`, `start`, `freeze` and `thaw` ([`control`]) do
+//! something to a node of the cluster that runs. One that was killed so is
+//! started again, too, even where it is alone; one that was stopped stays away
+//! until it is started.
 
+mod control;
+mod options;
 mod plan;
 mod running_node;
 
+pub(crate) use options::DevOptions;
+
 use crate::failure::Failure;
 use crate::layers::Stop;
-use crate::options::DevOptions;
 use crate::signals::{StopSignal, StopSignals};
+use control::Hold;
 use plan::Plan;
 use running_node::RunningNode;
 use std::future::Future;
@@ -30,6 +39,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 
 /// How often a node that starts is asked whether it is there.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
@@ -38,30 +48,43 @@ const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// with its own defaults.
 const STOP_TIME: Duration = Duration::from_secs(15);
 
-/// Runs a local cluster until it is told to stop.
+/// Runs a local cluster until it is told to stop, or has one that runs do
+/// something to a node.
 ///
 /// # Errors
-/// A plan that cannot be, a port in use, a node that ends by itself; and what
-/// is to be shown instead of running.
+/// A plan that cannot be, a port in use, a node that ends by itself; no
+/// cluster where one should run; and what is to be shown instead of running.
 pub(crate) fn run(options: &DevOptions) -> Result<(), Stop> {
+    if let Some(command) = &options.instead {
+        return Ok(control::ask(command)?);
+    }
     let plan = Plan::new(options)?;
-    plan.check_folder()?;
+    // One that is there may have its cluster, which says more than a port in
+    // use; one that is not is only made where there is something to put into it.
+    let held = plan.take_folder()?;
     plan.check_ports()?;
+    let hold = held.map_or_else(|| plan.make_folder(), Ok)?;
     plan.make_folders()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-    Ok(runtime.block_on(dev(&plan))?)
+    Ok(runtime.block_on(dev(&plan, &hold))?)
 }
 
-async fn dev(plan: &Plan) -> Result<(), Failure> {
+async fn dev(plan: &Plan, hold: &Hold) -> Result<(), Failure> {
     let mut signals = StopSignals::install()?;
+    let listener = hold.listen()?;
     let mut nodes = Vec::new();
+    let mut ways = Vec::new();
     let mut ended = Ok(());
     for node in &plan.nodes {
-        match RunningNode::spawn(plan, node) {
-            Ok(node) => nodes.push(node),
+        let (way, orders) = mpsc::channel(control::WAITING_MAX);
+        match RunningNode::spawn(plan, node, orders) {
+            Ok(node) => {
+                nodes.push(node);
+                ways.push(way);
+            }
             Err(failure) => {
                 ended = Err(failure);
                 break;
@@ -71,6 +94,7 @@ async fn dev(plan: &Plan) -> Result<(), Failure> {
     if ended.is_ok() {
         ended = tokio::select! {
             failure = keep_running(plan, &mut nodes) => Err(failure),
+            () = control::serve(listener, ways) => Ok(()),
             _ = signals.next() => Ok(()),
         };
     }
@@ -85,10 +109,7 @@ async fn keep_running(plan: &Plan, nodes: &mut [RunningNode<'_>]) -> Failure {
         end = first(nodes.iter_mut().map(RunningNode::end)) => return Failure::failed(end),
         () = up(plan) => {}
     }
-    match nodes {
-        [lone] => Failure::failed(lone.end().await),
-        several => first(several.iter_mut().map(RunningNode::keep_running)).await,
-    }
+    first(nodes.iter_mut().map(RunningNode::keep_running)).await
 }
 
 /// Waits until all nodes answer, and says so.
@@ -144,8 +165,7 @@ async fn stop(mut nodes: Vec<RunningNode<'_>>, signals: &mut StopSignals) {
     {
         let mut all_end = pin!(async {
             for node in &mut nodes {
-                // A failed wait leaves nothing to wait for.
-                let _ = node.child.wait().await;
+                node.gone().await;
             }
         });
         tokio::select! {
@@ -155,7 +175,7 @@ async fn stop(mut nodes: Vec<RunningNode<'_>>, signals: &mut StopSignals) {
         }
     }
     for node in &mut nodes {
-        let _ = node.child.kill().await;
+        node.kill().await;
     }
     if let Some(signal) = impatient {
         std::process::exit(signal.exit_code().into());

@@ -1,15 +1,18 @@
 //! What a local cluster is to be, and whether it can be.
 
+use super::control::Hold;
+use super::options::DevOptions;
 use crate::failure::Failure;
 use crate::layers::{self, Parsed, Stop};
 use crate::machine;
-use crate::options::{Command, DevOptions, Level, LogFormat, ServeOptions};
+use crate::options::{Command, Level, LogFormat, ServeOptions};
 use crate::values::Size;
 use clap::ValueEnum;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Variables that would give every node the same identity.
@@ -83,12 +86,31 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Refuses to start on the data of a cluster with another number of nodes:
-    /// keys would be looked for where they are not.
+    /// Takes the folder of the cluster for this process alone, if it is there
+    /// yet. One with the data of another number of nodes is refused: keys would
+    /// be looked for where they are not.
     ///
     /// # Errors
     /// What to do instead.
-    pub(super) fn check_folder(&self) -> Result<(), Failure> {
+    pub(super) fn take_folder(&self) -> Result<Option<Hold>, Failure> {
+        if !self.data.exists() {
+            return Ok(None);
+        }
+        let hold = Hold::take(&self.data)?;
+        self.check_number()?;
+        Ok(Some(hold))
+    }
+
+    /// Makes the folder of the cluster, and takes it for this process alone.
+    ///
+    /// # Errors
+    /// A folder that cannot be made.
+    pub(super) fn make_folder(&self) -> Result<Hold, Failure> {
+        make_folder(&self.data)?;
+        Hold::take(&self.data)
+    }
+
+    fn check_number(&self) -> Result<(), Failure> {
         let (nodes, data) = (self.nodes.len(), &self.data);
         let mut numbers = 1..=usize::from(u8::MAX);
         match numbers.rfind(|number| folder_of(data, *number).exists()) {
@@ -126,18 +148,9 @@ impl Plan {
     ///
     /// # Errors
     /// A folder that cannot be made.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the folder of a local cluster is no part of a store"
-    )]
     pub(super) fn make_folders(&self) -> Result<(), Failure> {
-        for node in self.nodes.iter().rev() {
-            std::fs::create_dir_all(&node.data).map_err(|error| {
-                let folder = node.data.display();
-                Failure::failed(format!("cannot make the folder {folder}: {error}"))
-            })?;
-        }
-        Ok(())
+        let nodes = self.nodes.iter().rev();
+        nodes.map(|node| make_folder(&node.data)).collect()
     }
 
     /// The arguments of a node's process.
@@ -219,6 +232,17 @@ impl Plan {
             second = url(1),
             third = url(2),
         );
+        let program = std::env::args_os()
+            .next()
+            .unwrap_or_else(|| "kvorum".into());
+        let _ = writeln!(
+            text,
+            "\nSee what becomes of a node that crashes (kill), is stopped (stop, start) or hangs \
+             (freeze, thaw):\n  {} dev kill {}{}",
+            program.display(),
+            self.nodes.len().min(2),
+            DevOptions::data_option(&self.data),
+        );
         text
     }
 }
@@ -244,6 +268,21 @@ impl NodePlan {
     fn member(&self) -> String {
         format!("{}={}", self.name, self.url())
     }
+}
+
+/// Makes a folder that is for its user alone, unless it is there.
+fn make_folder(folder: &Path) -> Result<(), Failure> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(folder).map_err(|error| {
+        let folder = folder.display();
+        match error.kind() {
+            io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                Failure::usage(format!("--data: {folder} is not a folder"))
+            }
+            _ => Failure::failed(format!("cannot make the folder {folder}: {error}")),
+        }
+    })
 }
 
 fn read_file(file: &Path) -> io::Result<String> {

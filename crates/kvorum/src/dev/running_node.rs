@@ -1,12 +1,25 @@
-//! A node as a child process.
+//! A node as a child process, and its supervisor.
+//!
+//! ```text
+//!              it ends, or is killed               2 s later
+//!   Running ---------------------------> Pausing ------------> Running
+//!      |                                    |
+//!      | stop                               | stop
+//!      v                                    v
+//!   Stopped <-------------------------------+        start: Running
+//! ```
 
+use super::control::{Order, Outcome, Wish};
 use super::plan::{NodePlan, Plan, VARIABLES_REMOVED};
+use super::{POLL_INTERVAL, STOP_TIME, answers};
 use crate::failure::{self, Failure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 /// How often in a row a node is started again. One that ends that often will
 /// not get better by itself.
@@ -19,22 +32,39 @@ const RESTART_PAUSE: Duration = Duration::from_secs(2);
 /// How long a node must run for its earlier ends to be forgotten.
 const STEADY_TIME: Duration = Duration::from_secs(60);
 
-/// A child process.
+/// How long a node that is started may take to answer before its command does.
+const START_TIME: Duration = Duration::from_secs(30);
+
+/// A node of the cluster.
 pub(super) struct RunningNode<'a> {
     cluster: &'a Plan,
     plan: &'a NodePlan,
-    pub(super) child: Child,
+    orders: mpsc::Receiver<Order>,
+    state: State,
+    /// How often in a row it has ended by itself.
+    restarts: usize,
+}
+
+enum State {
+    Running(Process),
+    /// It is started again at this moment.
+    Pausing(Instant),
+    /// Until somebody starts it.
+    Stopped,
+}
+
+/// A child process.
+struct Process {
+    child: Child,
     /// Open as long as this process lives, whose end it tells to the child.
     /// Waiting for a child closes its stdin, so it is kept here.
     _stdin: Option<ChildStdin>,
+    started: Instant,
+    is_frozen: bool,
 }
 
-impl<'a> RunningNode<'a> {
-    /// Starts a node of a cluster.
-    ///
-    /// # Errors
-    /// The system's refusal of the process.
-    pub(super) fn spawn(cluster: &'a Plan, plan: &'a NodePlan) -> Result<Self, Failure> {
+impl Process {
+    fn spawn(cluster: &Plan, plan: &NodePlan) -> Result<Self, Failure> {
         let failed =
             |error: io::Error| Failure::failed(format!("cannot start {}: {error}", plan.name));
         let program = std::env::current_exe().map_err(failed)?;
@@ -49,57 +79,248 @@ impl<'a> RunningNode<'a> {
         }
         let mut child = command.spawn().map_err(failed)?;
         Ok(Self {
-            cluster,
-            plan,
             _stdin: child.stdin.take(),
             child,
+            started: Instant::now(),
+            is_frozen: false,
+        })
+    }
+
+    /// Waits until the process has ended, and says how.
+    async fn end(&mut self) -> String {
+        match self.child.wait().await {
+            Ok(status) => describe(status),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// Sends a signal. The number of a child is nobody else's until its end was
+    /// waited for, after which it has none here.
+    fn signal(&self, signal: Signal) {
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok());
+        if let Some(pid) = id.and_then(Pid::from_raw) {
+            // It fails only for a process that has ended: who waits for it is told.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// Asks the process to stop, and one that is frozen to go on, so that it can.
+    fn terminate(&self) {
+        self.signal(Signal::TERM);
+        self.signal(Signal::CONT);
+    }
+}
+
+impl<'a> RunningNode<'a> {
+    /// Starts a node of a cluster, which takes `orders` from now on.
+    ///
+    /// # Errors
+    /// The system's refusal of the process.
+    pub(super) fn spawn(
+        cluster: &'a Plan,
+        plan: &'a NodePlan,
+        orders: mpsc::Receiver<Order>,
+    ) -> Result<Self, Failure> {
+        Ok(Self {
+            cluster,
+            plan,
+            orders,
+            state: State::Running(Process::spawn(cluster, plan)?),
+            restarts: 0,
         })
     }
 
     /// Waits until the process ends by itself, and says how.
     pub(super) async fn end(&mut self) -> String {
-        let end = match self.child.wait().await {
-            Ok(status) => describe(status),
-            Err(error) => error.to_string(),
-        };
-        let NodePlan { name, .. } = self.plan;
-        format!("{name} ({}) ended by itself: {end}", self.plan.url())
+        match &mut self.state {
+            State::Running(process) => {
+                let end = process.end().await;
+                self.ended(&end)
+            }
+            State::Pausing(_) | State::Stopped => std::future::pending().await,
+        }
     }
 
-    /// Starts the node again whenever it ends, and returns when that helps no more.
+    fn ended(&self, end: &str) -> String {
+        format!(
+            "{} ({}) ended by itself: {end}",
+            self.plan.name,
+            self.plan.url()
+        )
+    }
+
+    /// Does as it is told, and starts the node again when it ends by itself,
+    /// unless it is alone. Returns when that helps no more.
     pub(super) async fn keep_running(&mut self) -> Failure {
-        let mut restarts = 0;
         loop {
-            let end = match tokio::time::timeout(STEADY_TIME, self.end()).await {
-                Ok(end) => end,
-                Err(_) => {
-                    restarts = 0;
-                    self.end().await
+            let event = match &mut self.state {
+                State::Running(process) => tokio::select! {
+                    end = process.end() => Event::Ended(end),
+                    Some(order) = self.orders.recv() => Event::Ordered(order),
+                },
+                State::Pausing(until) => tokio::select! {
+                    () = tokio::time::sleep_until(*until) => Event::Due,
+                    Some(order) = self.orders.recv() => Event::Ordered(order),
+                },
+                State::Stopped => match self.orders.recv().await {
+                    Some(order) => Event::Ordered(order),
+                    // Nobody can start it any more.
+                    None => std::future::pending().await,
+                },
+            };
+            let result = match event {
+                Event::Ended(end) => self.restart_after(&end),
+                Event::Due => self.start(),
+                Event::Ordered(Order { wish, reply }) => {
+                    let outcome = self.obey(wish).await;
+                    // Who asked may have left.
+                    let _ = reply.send(outcome);
+                    Ok(())
                 }
             };
-            if restarts == RESTARTS_MAX {
-                return Failure::failed(format!("{end}; it was started {restarts} times again"));
-            }
-            restarts += 1;
-            failure::tell(&format!("{end}; it starts again"));
-            tokio::time::sleep(RESTART_PAUSE).await;
-            match Self::spawn(self.cluster, self.plan) {
-                Ok(node) => *self = node,
-                Err(failure) => return failure,
+            if let Err(failure) = result {
+                return failure;
             }
         }
     }
 
-    /// Asks the process to stop, and one that is frozen to go on, so that it can.
-    pub(super) fn terminate(&self) {
-        let id = self.child.id().and_then(|id| i32::try_from(id).ok());
-        if let Some(pid) = id.and_then(Pid::from_raw) {
-            for signal in [Signal::TERM, Signal::CONT] {
-                // It fails only for a process that has ended, which is what is wanted.
-                let _ = kill_process(pid, signal);
+    /// It has ended by itself.
+    fn restart_after(&mut self, end: &str) -> Result<(), Failure> {
+        let end = self.ended(end);
+        if let State::Running(process) = &self.state
+            && process.started.elapsed() >= STEADY_TIME
+        {
+            self.restarts = 0;
+        }
+        if self.cluster.nodes.len() == 1 {
+            return Err(Failure::failed(end));
+        }
+        if self.restarts == RESTARTS_MAX {
+            return Err(Failure::failed(format!(
+                "{end}; it was started {RESTARTS_MAX} times again"
+            )));
+        }
+        self.restarts += 1;
+        failure::tell(&format!("{end}; it starts again"));
+        self.pause();
+        Ok(())
+    }
+
+    fn pause(&mut self) {
+        self.state = State::Pausing(Instant::now() + RESTART_PAUSE);
+    }
+
+    fn start(&mut self) -> Result<(), Failure> {
+        self.state = State::Running(Process::spawn(self.cluster, self.plan)?);
+        Ok(())
+    }
+
+    async fn obey(&mut self, wish: Wish) -> Outcome {
+        let name = &self.plan.name;
+        match (wish, &mut self.state) {
+            (Wish::Kill, State::Running(process)) => {
+                process.signal(Signal::KILL);
+                process.end().await;
+                // It was meant to end, which says nothing of how well it runs.
+                self.restarts = 0;
+                let seconds = RESTART_PAUSE.as_secs();
+                let line = format!("{name} is killed; it starts again in {seconds} s");
+                self.pause();
+                Ok(line)
             }
+            (Wish::Kill, State::Pausing(_)) => {
+                Err(format!("{name} does not run: it starts again in a moment"))
+            }
+            (Wish::Stop, State::Running(process)) => {
+                process.terminate();
+                let in_time = tokio::time::timeout(STOP_TIME, process.end()).await;
+                if in_time.is_err() {
+                    process.signal(Signal::KILL);
+                    process.end().await;
+                }
+                let line = format!("{name} is stopped, until 'kvorum dev start'");
+                self.state = State::Stopped;
+                Ok(line)
+            }
+            (Wish::Stop, State::Pausing(_)) => {
+                let line = format!("{name} stays away, until 'kvorum dev start'");
+                self.state = State::Stopped;
+                Ok(line)
+            }
+            (Wish::Start, State::Running(_)) => Err(format!("{name} runs already")),
+            (Wish::Start, State::Pausing(_) | State::Stopped) => {
+                self.restarts = 0;
+                self.start().map_err(|failure| failure.line().to_owned())?;
+                self.until_up().await
+            }
+            (Wish::Freeze, State::Running(process)) => {
+                process.is_frozen = true;
+                process.signal(Signal::STOP);
+                Ok(format!("{name} is frozen, until 'kvorum dev thaw'"))
+            }
+            (Wish::Thaw, State::Running(process)) if process.is_frozen => {
+                process.is_frozen = false;
+                process.signal(Signal::CONT);
+                Ok(format!("{name} goes on"))
+            }
+            (Wish::Thaw, State::Running(_)) => Err(format!("{name} is not frozen")),
+            (Wish::Freeze | Wish::Thaw, State::Pausing(_)) => {
+                Err(format!("{name} does not run: it starts again in a moment"))
+            }
+            (Wish::Kill | Wish::Stop | Wish::Freeze | Wish::Thaw, State::Stopped) => Err(format!(
+                "{name} is stopped: start it with 'kvorum dev start'"
+            )),
         }
     }
+
+    /// Waits until the node answers, so that who started it can use it.
+    async fn until_up(&mut self) -> Outcome {
+        let (name, address) = (&self.plan.name, self.plan.address);
+        let State::Running(process) = &mut self.state else {
+            return Err(format!("{name} does not run"));
+        };
+        let up = async {
+            while !answers(address).await {
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+        };
+        tokio::select! {
+            () = up => Ok(format!("{name} is up again")),
+            // The loop finds the end once more, and does what follows from it.
+            end = process.end() => Err(format!("{name} ended at its start: {end}")),
+            () = tokio::time::sleep(START_TIME) => Ok(format!("{name} is started, and takes its time")),
+        }
+    }
+
+    /// Asks the process to stop.
+    pub(super) fn terminate(&self) {
+        if let State::Running(process) = &self.state {
+            process.terminate();
+        }
+    }
+
+    /// Waits until the process has ended, if it runs.
+    pub(super) async fn gone(&mut self) {
+        if let State::Running(process) = &mut self.state {
+            process.end().await;
+        }
+    }
+
+    /// Kills the process, if it runs, and waits for its end.
+    pub(super) async fn kill(&mut self) {
+        if let State::Running(process) = &self.state {
+            process.signal(Signal::KILL);
+        }
+        self.gone().await;
+    }
+}
+
+/// What the supervisor of a node has to see to.
+enum Event {
+    Ended(String),
+    /// The pause is over.
+    Due,
+    Ordered(Order),
 }
 
 fn describe(status: ExitStatus) -> String {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// A cluster of so many nodes.
-fn dev(nodes: u16, port: u16, data: &Path) -> Command {
+pub(crate) fn dev(nodes: u16, port: u16, data: &Path) -> Command {
     let (nodes, port) = (nodes.to_string(), port.to_string());
     let mut command = kvorum(&["dev", "--nodes", &nodes, "--port", &port]);
     command.arg("--data").arg(data);
@@ -22,7 +22,7 @@ fn dev(nodes: u16, port: u16, data: &Path) -> Command {
 }
 
 /// A cluster that has said that it is up, and what it said.
-fn started(nodes: u16, port: u16, data: &Path) -> (Process, String) {
+pub(crate) fn started(nodes: u16, port: u16, data: &Path) -> (Process, String) {
     let mut dev = Process::spawn(&mut dev(nodes, port, data));
     let mut said = String::new();
     let mut stdout = BufReader::new(dev.child.stdout.take().unwrap());
@@ -34,7 +34,7 @@ fn started(nodes: u16, port: u16, data: &Path) -> (Process, String) {
 }
 
 /// The children of a process, in the order in which they were started.
-fn children_of(dev: &Process) -> Vec<Pid> {
+pub(crate) fn children_of(dev: &Process) -> Vec<Pid> {
     let pid = dev.pid().as_raw_pid();
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
     let children = children.split_whitespace();
@@ -44,14 +44,14 @@ fn children_of(dev: &Process) -> Vec<Pid> {
 }
 
 /// The one child of a process.
-fn child_of(dev: &Process) -> Pid {
+pub(crate) fn child_of(dev: &Process) -> Pid {
     let children = children_of(dev);
     assert_eq!(children.len(), 1);
     children[0]
 }
 
 /// The name of the node on `port`, once it answers.
-fn name_of(port: u16) -> String {
+pub(crate) fn name_of(port: u16) -> String {
     until("the status of a node", || {
         let (status, page) = request(port, "GET", "/v0/status", b"")?;
         let page: serde_json::Value = serde_json::from_slice(&page).ok()?;
@@ -192,4 +192,17 @@ fn another_number_of_nodes_is_refused_and_leaves_the_data_alone() {
     }
     assert!(!folder.path().join("node-2").exists());
     started(1, free_port(), folder.path());
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a file that is no folder")]
+fn a_file_in_place_of_the_folder_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for data in [file.clone(), file.join("below")] {
+        let end = Process::spawn(&mut dev(1, free_port(), &data)).end();
+        assert_eq!(end.code, Some(2), "{end:?}");
+        assert!(end.line().contains("is not a folder"), "{end:?}");
+    }
 }

@@ -8,6 +8,7 @@
 
 mod cluster;
 mod dev;
+mod dev_commands;
 mod generator;
 mod kills;
 mod lab;

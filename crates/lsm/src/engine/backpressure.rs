@@ -36,8 +36,8 @@ impl Inner {
             let fill = state.active.bytes() as f64 / self.options.memtable_bytes as f64;
             severity = severity.max(fill * 2.0 - 1.0);
         }
-        if self.is_compaction_awaited() {
-            let tables = state.tables.levels()[0].len() as f64;
+        if state.tables.are_level_zero(LEVEL_0_TABLES_SLOW) && self.is_compaction_awaited() {
+            let tables = state.tables.level_zero_tables() as f64;
             let (slow, stop) = (LEVEL_0_TABLES_SLOW as f64, LEVEL_0_TABLES_STOP as f64);
             severity = severity.max((tables - slow) / (stop - slow));
         }
@@ -48,9 +48,7 @@ impl Inner {
     pub(super) fn stall(&self, state: &State) -> Option<Stall> {
         if self.is_flush_behind(state) {
             Some(Stall::Flush)
-        } else if self.is_compaction_awaited()
-            && state.tables.levels()[0].len() >= LEVEL_0_TABLES_STOP
-        {
+        } else if self.is_compaction_awaited() && state.tables.are_level_zero(LEVEL_0_TABLES_STOP) {
             Some(Stall::Compaction)
         } else {
             None

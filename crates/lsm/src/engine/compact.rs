@@ -5,11 +5,16 @@
 //! paced, ended, and interleaved with anything else. It rests as long as it
 //! works, or longer, as its rate demands, unless it falls behind.
 //!
+//! A table that turns out to be damaged is moved to level 0 and left out from
+//! then on. That is a change of the manifest only: levels say nothing of age,
+//! and on level 0 the table is in nobody's way. One that the system cannot read
+//! is tried again once in a while.
+//!
 //! A compaction that fails, for want of room or because an input is damaged, is
 //! tried again, less and less often. Writers do not wait for one that cannot work.
 
 use super::Inner;
-use super::flush::REST_MAX;
+use super::flush::{Change, REST_MAX};
 use super::merging::{Compaction, Replaced};
 use super::reclaim::Reclaim;
 use crate::compaction::LEVELS;
@@ -36,6 +41,11 @@ const PACE_DELAY_MAX: Duration = Duration::from_millis(100);
 /// How long compaction rests before it looks for what time alone has made due.
 const REST: Duration = Duration::from_secs(60);
 
+/// How long tables that could not be read are left out at first, and at most.
+/// Each try may read much before it fails.
+const UNREADABLE_PAUSE_MIN: Duration = Duration::from_secs(60);
+const UNREADABLE_PAUSE_MAX: Duration = Duration::from_secs(3600);
+
 /// The compaction under way, and where each level's next one begins.
 #[derive(Default)]
 pub(super) struct Compacting {
@@ -45,6 +55,29 @@ pub(super) struct Compacting {
     /// For each level the key after which the next pick starts.
     cursors: [Option<Bytes>; LEVELS],
     reclaim: Reclaim,
+    unreadable: Unreadable,
+}
+
+/// When tables that could not be read are tried again.
+#[derive(Default)]
+struct Unreadable {
+    /// On the monotonic clock, if there are such tables.
+    due: Option<Duration>,
+    /// How long the last pause was.
+    pause: Duration,
+}
+
+impl Unreadable {
+    /// Takes note that a table could not be read.
+    fn note(&mut self, now: Duration) {
+        self.pause = (self.pause * 2).clamp(UNREADABLE_PAUSE_MIN, UNREADABLE_PAUSE_MAX);
+        self.due = Some(now.saturating_add(self.pause));
+    }
+
+    /// Whether it is time, which it is once only.
+    fn is_due(&mut self, now: Duration) -> bool {
+        self.due.take_if(|due| now >= *due).is_some()
+    }
 }
 
 impl Compacting {
@@ -88,7 +121,7 @@ impl Inner {
         if started < due {
             return self.wake_compaction_at(due);
         }
-        let (step, delay) = {
+        let (step, delay, unreadable_due) = {
             let mut compacting = lock(&self.compacting);
             // Under the lock: a close has given up the compaction that was
             // under way, or will, and none may begin after it.
@@ -109,13 +142,17 @@ impl Inner {
                 }
                 _ => Duration::ZERO,
             };
-            (step, self.pacing_delay(&compacting, now))
+            let delay = self.pacing_delay(&compacting, now);
+            (step, delay, compacting.unreadable.due)
         };
         self.note_step(&step);
         match step {
             Ok(Step::Idle) => {
                 if may_become_due(&self.state.load().tables.summaries()) {
                     self.wake_compaction_at(started.saturating_add(REST));
+                }
+                if let Some(due) = unreadable_due {
+                    self.wake_compaction_at(due);
                 }
             }
             Ok(Step::Merged(_)) => self.schedule_compaction(delay),
@@ -156,7 +193,12 @@ impl Inner {
     /// How long the next step is put off now; no time when compaction is
     /// behind. Asked again soon, since it may fall behind meanwhile.
     fn pacing_delay(&self, compacting: &Compacting, now: Duration) -> Duration {
-        if self.state.load().tables.levels()[0].len() >= LEVEL_0_TABLES_HURRY {
+        if self
+            .state
+            .load()
+            .tables
+            .are_level_zero(LEVEL_0_TABLES_HURRY)
+        {
             return Duration::ZERO;
         }
         let left = compacting.paced_until.saturating_sub(now);
@@ -201,6 +243,7 @@ impl Inner {
         self.check_closing()?;
         // What it learned is of tables that are about to go.
         compacting.reclaim = Reclaim::default();
+        self.set_damaged_aside()?;
         if let Some(pick) = pick_all(&self.state.load().tables.summaries()) {
             compacting.current = Some(self.start_compaction(pick, None));
             while let Step::Merged(_) = self.compact_step(&mut compacting)? {
@@ -235,6 +278,8 @@ impl Inner {
         let mut compaction = match compacting.current.take() {
             Some(current) => current,
             None => {
+                self.try_unreadable_again(&mut compacting.unreadable);
+                self.set_damaged_aside()?;
                 if let Some(compaction) = self.begin_hidden(&compacting.reclaim) {
                     compaction
                 } else if let Some(bytes) = self.survey_some(&mut compacting.reclaim) {
@@ -259,6 +304,14 @@ impl Inner {
                 if compaction.is_larger_than_thought() || !matches!(error, Error::DiskFull) {
                     compacting.reclaim.give_up(&compaction.pick.inputs);
                 }
+                let state = self.state.load();
+                for (_, table) in state.tables.iter() {
+                    if table.note_failure(&error) {
+                        compacting
+                            .unreadable
+                            .note(self.environment.clock.monotonic());
+                    }
+                }
                 self.abandon(compaction);
                 Err(error)
             }
@@ -267,6 +320,32 @@ impl Inner {
             Ok(()) => Ok(Step::Finished),
             Err(error) => Err(self.poison_if_sync(error)),
         }
+    }
+
+    /// Has tables that could not be read tried once more when it is time.
+    fn try_unreadable_again(&self, unreadable: &mut Unreadable) {
+        if unreadable.is_due(self.environment.clock.monotonic()) {
+            for (_, table) in self.state.load().tables.iter() {
+                table.try_again();
+            }
+        }
+    }
+
+    /// Moves the tables that are known to be damaged to level 0.
+    fn set_damaged_aside(self: &Arc<Self>) -> Result<(), Error> {
+        let state = self.state.load();
+        let damaged = state.tables.iter();
+        let damaged = damaged.filter(|(level, table)| *level > 0 && table.is_damaged());
+        let moved: Vec<_> = damaged.map(|(_, table)| Arc::clone(table)).collect();
+        if moved.is_empty() {
+            return Ok(());
+        }
+        let change = Change {
+            moved: moved.into_iter().map(|table| (0, table)).collect(),
+            ..Change::default()
+        };
+        self.install(change)
+            .map_err(|error| self.poison_if_sync(error))
     }
 
     /// On a full disk, begins to rewrite a table without what is hidden in it,

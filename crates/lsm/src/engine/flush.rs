@@ -61,6 +61,8 @@ enum Step {
 pub(super) struct Change {
     pub(super) added: Vec<(usize, Arc<Table>)>,
     pub(super) removed: Vec<TableId>,
+    /// Live tables that change their level.
+    pub(super) moved: Vec<(usize, Arc<Table>)>,
     /// The memtable that `added` took the place of.
     pub(super) flushed: Option<Arc<Memtable>>,
 }
@@ -77,7 +79,11 @@ impl Change {
             .tables
             .iter()
             .filter(|(_, table)| !self.removed.contains(&table.id()))
-            .map(|(level, table)| (level, Arc::clone(table)));
+            .map(|(level, table)| {
+                let mut moved = self.moved.iter();
+                let moved = moved.find(|(_, moved)| moved.id() == table.id());
+                (moved.map_or(level, |(level, _)| *level), Arc::clone(table))
+            });
         State {
             active: Arc::clone(&state.active),
             frozen: state
@@ -235,8 +241,8 @@ impl Inner {
         let written = table.file_bytes();
         self.install(Change {
             added: vec![(0, table)],
-            removed: Vec::new(),
             flushed: Some(Arc::clone(&memtable)),
+            ..Change::default()
         })?;
         self.counters.flushes.fetch_add(1, Relaxed);
         self.counters

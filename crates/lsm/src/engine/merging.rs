@@ -245,7 +245,7 @@ impl Inner {
                 .map(|table| (pick.output_level, table))
                 .collect(),
             removed: pick.inputs.iter().map(|(_, id)| *id).collect(),
-            flushed: None,
+            ..Change::default()
         })?;
         self.counters.compactions.fetch_add(1, Relaxed);
         self.counters

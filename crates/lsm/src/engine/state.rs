@@ -81,6 +81,18 @@ impl Tables {
         &self.levels
     }
 
+    /// Whether level 0 has at least so many tables that compaction can merge.
+    pub(super) fn are_level_zero(&self, tables: usize) -> bool {
+        // Of few it is not worth asking each.
+        self.levels[0].len() >= tables && self.level_zero_tables() >= tables
+    }
+
+    /// The tables of level 0 that compaction can merge.
+    pub(super) fn level_zero_tables(&self) -> usize {
+        let is_sound = |table: &&Arc<Table>| !table.is_damaged();
+        self.levels[0].iter().filter(is_sound).count()
+    }
+
     /// All tables with their levels.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Arc<Table>)> {
         self.levels
@@ -206,5 +218,6 @@ fn summary(table: &Table) -> TableSummary {
         entries: properties.entries,
         tombstones: properties.tombstones,
         expiry_latest: properties.expiry_latest,
+        is_damaged: table.is_damaged(),
     }
 }

@@ -42,6 +42,9 @@ pub struct Statistics {
     pub table_entries: u64,
     /// Tombstones among them.
     pub table_tombstones: u64,
+    /// Tables of which a part was found to be damaged or unreadable since the
+    /// store was opened. What else they hold is served; compaction leaves them out.
+    pub tables_damaged: u64,
     /// Memory of the active and the frozen memtables, in bytes.
     pub memtable_bytes: u64,
     /// Frozen memtables that wait for their flush.
@@ -143,6 +146,10 @@ impl Inner {
             levels,
             table_entries: properties().map(|properties| properties.entries).sum(),
             table_tombstones: properties().map(|properties| properties.tombstones).sum(),
+            tables_damaged: {
+                let tables = state.tables.iter();
+                tables.filter(|(_, table)| table.is_damaged()).count() as u64
+            },
             memtable_bytes: memtables().map(|memtable| memtable.bytes() as u64).sum(),
             memtables_frozen: state.frozen.len() as u64,
             log_bytes: lock(&self.sealed_segments).values().sum::<u64>()

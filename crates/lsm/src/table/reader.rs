@@ -18,6 +18,7 @@ use std::io;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// An open table. Of the file only the properties are in memory, and maybe the
 /// filter; all else comes through the cache.
@@ -29,7 +30,15 @@ pub(crate) struct Table {
     properties: TableProperties,
     held_filter: Option<HeldFilter>,
     cache: Arc<BlockCache>,
+    /// Whether a part of it was found to be something else than was written.
+    is_corrupt: AtomicBool,
+    /// How many compactions have failed because the system could not read it.
+    failed_reads: AtomicU32,
 }
+
+/// After so many failures to read a table it counts as damaged for a while: a
+/// failure may pass, but a bad sector does not.
+const FAILED_READS_MAX: u32 = 3;
 
 /// Frames from this length on may take much memory when they are unpacked, in bytes.
 const LONG_FRAME_BYTES: usize = 16 << 10;
@@ -82,6 +91,8 @@ impl Table {
             properties: TableProperties::empty(),
             held_filter: None,
             cache,
+            is_corrupt: AtomicBool::new(false),
+            failed_reads: AtomicU32::new(0),
         };
         let block = table.read_block(footer.properties, Role::Properties)?;
         table.properties = TableProperties::decode(block.payload())
@@ -113,6 +124,47 @@ impl Table {
     /// What tells it apart from other tables.
     pub(crate) fn id(&self) -> TableId {
         self.id
+    }
+
+    /// Whether a part of it was found to be damaged since it was opened, or
+    /// cannot be read. What else it holds is served.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.is_corrupt.load(Relaxed) || self.is_unreadable()
+    }
+
+    fn is_unreadable(&self) -> bool {
+        self.failed_reads.load(Relaxed) >= FAILED_READS_MAX
+    }
+
+    /// Takes note of an error that has ended a compaction. Returns whether the
+    /// table counts as damaged since, until [`Table::try_again`].
+    pub(crate) fn note_failure(&self, error: &Error) -> bool {
+        let is_read = matches!(error, Error::Io { file, action, .. }
+            if **file == *self.path && *action == "read");
+        if !is_read || self.is_unreadable() {
+            return false;
+        }
+        self.failed_reads.fetch_add(1, Relaxed);
+        if self.is_unreadable() {
+            tracing::error!(%error, "a table cannot be read: compaction leaves it out for a while");
+        }
+        self.is_unreadable()
+    }
+
+    /// Lets one more compaction read a table that could not be read.
+    pub(crate) fn try_again(&self) {
+        if self.is_unreadable() {
+            self.failed_reads.store(FAILED_READS_MAX - 1, Relaxed);
+        }
+    }
+
+    fn note_corruption(&self, error: &Error) {
+        if !self.is_corrupt.swap(true, Relaxed) {
+            tracing::error!(
+                %error,
+                "a table is damaged: what is whole of it is served, and compaction leaves it out"
+            );
+        }
     }
 
     /// What it holds.
@@ -310,7 +362,11 @@ impl Table {
         self.check_bounds(handle)?;
         let mut frame = frame::zeros(handle.bytes as usize);
         let room = Arc::get_mut(&mut frame).unwrap_or_default();
-        read(&*self.file, &self.path, room, handle.offset)?;
+        read(&*self.file, &self.path, room, handle.offset).inspect_err(|error| {
+            if let Error::Corrupt { .. } = error {
+                self.note_corruption(error);
+            }
+        })?;
         frame::unpack(role, frame, handle.offset)
             .map_err(|malformed| self.corrupt(handle.offset, malformed))
     }
@@ -341,7 +397,9 @@ impl Table {
     }
 
     pub(super) fn corrupt(&self, offset: u64, Malformed(what): Malformed) -> Error {
-        Error::corrupt(&self.path, offset, what)
+        let error = Error::corrupt(&self.path, offset, what);
+        self.note_corruption(&error);
+        error
     }
 }
 

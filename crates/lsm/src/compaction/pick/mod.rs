@@ -29,6 +29,11 @@
 //! every entry has expired, is rewritten where it is, on level 0 as on others:
 //! a store that nobody writes to any more must not keep what has expired.
 //!
+//! A damaged table cannot be merged, and must not end the compaction of the
+//! others. It lies on level 0, where tables may overlap, and is left out there:
+//! it counts for nothing, but for what its tombstones may hide and what
+//! tombstones elsewhere may hide in it.
+//!
 //! On a full disk none of this may fit. There [`pick_hidden`] comes first: it
 //! rewrites a table where it is, without what versions in other tables hide.
 
@@ -74,6 +79,8 @@ pub(crate) struct TableSummary {
     pub(crate) tombstones: u64,
     /// The latest expiry in it; [`Expiry::NEVER`] if any entry, a tombstone for one, has none.
     pub(crate) expiry_latest: Expiry,
+    /// Whether it cannot be read whole.
+    pub(crate) is_damaged: bool,
 }
 
 /// The tables of each level, sorted by key on all but the first.
@@ -141,6 +148,14 @@ pub(crate) fn pick(
     now_unix_ms: u64,
     drop_bound: Timestamp,
 ) -> Option<Pick> {
+    let all = levels;
+    let undamaged;
+    let levels = if levels[0].iter().any(|table| table.is_damaged) {
+        undamaged = without_damaged(levels);
+        &undamaged
+    } else {
+        levels
+    };
     let [level_zero, sorted @ ..] = levels;
     let targets = Targets::new(sorted, settings);
     let scores = (0..LEVELS - 1).map(|level| match level {
@@ -165,7 +180,7 @@ pub(crate) fn pick(
         }
         too_large.get_or_insert(pick);
     }
-    let droppable = pick_droppable(levels, now_unix_ms, drop_bound);
+    let droppable = pick_droppable(levels, all, now_unix_ms, drop_bound);
     let Some(too_large) = too_large else {
         return droppable;
     };
@@ -189,12 +204,22 @@ pub(crate) fn pick(
         .or(Some(too_large))
 }
 
-/// Merges all tables into the last level; `None` for a store without tables.
+/// The levels as if the damaged tables of level 0 were not there.
+fn without_damaged(levels: &Levels) -> Levels {
+    let mut levels = levels.clone();
+    levels[0].retain(|table| !table.is_damaged);
+    levels
+}
+
+/// Merges all tables into the last level, but for damaged ones of level 0;
+/// `None` where there are no others.
 pub(crate) fn pick_all(levels: &Levels) -> Option<Pick> {
     let inputs: Vec<_> = levels
         .iter()
         .enumerate()
-        .flat_map(|(level, tables)| tables.iter().map(move |table| (level, table.id)))
+        .flat_map(|(level, tables)| tables.iter().map(move |table| (level, table)))
+        .filter(|(level, table)| *level > 0 || !table.is_damaged)
+        .map(|(level, table)| (level, table.id))
         .collect();
     (!inputs.is_empty()).then_some(Pick {
         inputs,
@@ -224,6 +249,7 @@ pub(crate) fn pick_hidden(
         .enumerate()
         .flat_map(|(level, tables)| tables.iter().map(move |table| (level, table)));
     tables
+        .filter(|(_, table)| !table.is_damaged)
         .map(|(level, table)| {
             let part = hidden_part(table);
             let left = (table.bytes as f64 * (1.0 - part)) as u64;
@@ -410,14 +436,19 @@ fn overlapped<'a>(
 ///
 /// All of its tombstones are below the bound and no other table can hold what
 /// they hide, so the rewriting drops every one: the same table is not picked twice.
-fn pick_droppable(levels: &Levels, now_unix_ms: u64, drop_bound: Timestamp) -> Option<Pick> {
+///
+/// `all` has also the tables that are not to be picked.
+fn pick_droppable(
+    levels: &Levels,
+    all: &Levels,
+    now_unix_ms: u64,
+    drop_bound: Timestamp,
+) -> Option<Pick> {
     for (level, tables) in levels.iter().enumerate().rev() {
         for table in tables {
             let worth_it =
                 is_mostly_tombstones(table) || table.expiry_latest.has_passed(now_unix_ms);
-            if worth_it
-                && table.greatest_timestamp < drop_bound
-                && !may_hide_elsewhere(table, levels)
+            if worth_it && table.greatest_timestamp < drop_bound && !may_hide_elsewhere(table, all)
             {
                 return Some(Pick {
                     inputs: vec![(level, table.id)],
@@ -434,7 +465,7 @@ fn pick_droppable(levels: &Levels, now_unix_ms: u64, drop_bound: Timestamp) -> O
 /// Whether time alone may make a compaction due: a table could be rewritten
 /// for what may be dropped of it, once it has expired or the drop bound has advanced.
 pub(crate) fn may_become_due(levels: &Levels) -> bool {
-    let mut tables = levels.iter().flatten();
+    let mut tables = levels.iter().flatten().filter(|table| !table.is_damaged);
     tables.any(|table| is_mostly_tombstones(table) || table.expiry_latest != Expiry::NEVER)
 }
 

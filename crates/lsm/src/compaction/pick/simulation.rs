@@ -65,6 +65,7 @@ impl Model {
             entries: keys.len() as u64,
             tombstones: 0,
             expiry_latest: Expiry::NEVER,
+            is_damaged: false,
         };
         self.keys.push(keys);
         self.levels[level].push(table);

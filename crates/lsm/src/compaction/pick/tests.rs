@@ -27,6 +27,7 @@ fn table(word: &str) -> TableSummary {
         entries: 10,
         tombstones: 0,
         expiry_latest: Expiry::NEVER,
+        is_damaged: false,
     }
 }
 
@@ -37,6 +38,7 @@ fn tables(line: &str) -> Vec<TableSummary> {
         match letter {
             "e" => tables.last_mut().unwrap().entries = figures.parse().unwrap(),
             "t" => tables.last_mut().unwrap().tombstones = figures.parse().unwrap(),
+            "d" => tables.last_mut().unwrap().is_damaged = true,
             // Of which [`hidden_bytes`] is told.
             "h" => {}
             "x" => {

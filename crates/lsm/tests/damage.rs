@@ -1,0 +1,116 @@
+//! One damaged table does not end compaction.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod common;
+
+use common::{World, delete, put, read};
+use lsm::disk::{Call, Fault, FaultyDisk};
+use lsm::{Disk, Engine, Error, Kind};
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// The keys of the store, a few in each block.
+const KEYS: u64 = 300;
+
+fn key(number: u64) -> String {
+    format!("key-{number:03}")
+}
+
+/// A store whose tables all lie on the last level, opened anew, and the first
+/// of them, which has the least keys.
+fn compacted() -> (World, PathBuf) {
+    let mut world = World::new();
+    world.options.compression = lsm::Compression::None;
+    let engine = world.open();
+    for number in 0..KEYS {
+        engine
+            .write(put(&key(number), 1 + number, &"v".repeat(200)))
+            .unwrap();
+    }
+    engine.compact().unwrap();
+    engine.close().unwrap();
+    let folder = World::folder();
+    let names = world.memory.list(&folder).unwrap();
+    let tables: Vec<_> = names.iter().filter(|name| name.ends_with(".sst")).collect();
+    assert!(tables.len() > 1, "{names:?}");
+    let table = folder.join(tables[0]);
+    (world, table)
+}
+
+/// Writes and lets compaction work until it has merged much; gives the most
+/// tables that level 0 had on the way.
+fn go_on(world: &World, engine: &Engine) -> u64 {
+    let mut most = 0;
+    for number in 0..1500 {
+        // All keys but those of the first blocks.
+        let entry = put(
+            &key(50 + number % (KEYS - 50)),
+            10_000 + number,
+            &"w".repeat(200),
+        );
+        engine.write(entry).unwrap();
+        world.executor.run_for(Duration::from_millis(20));
+        most = most.max(engine.statistics().levels[0].tables);
+    }
+    most
+}
+
+#[test]
+fn compaction_goes_on_without_a_damaged_table() {
+    let (world, table) = compacted();
+    world.memory.corrupt(&table, 10, 1).unwrap();
+    world.bound.store(1 << 40, Relaxed);
+    let engine = world.open();
+    // What the block holds is deleted, in part; the tombstones must stay.
+    engine.write(delete(&key(0), 5_000)).unwrap();
+    let most = go_on(&world, &engine);
+    let statistics = engine.statistics();
+    assert_eq!(statistics.tables_damaged, 1, "{statistics:?}");
+    assert!(most < 12, "{most}");
+    assert!(statistics.compactions > 10, "{statistics:?}");
+    assert!(statistics.stalls == 0, "{statistics:?}");
+
+    // A call of the owner's leaves it out as well.
+    engine.compact().unwrap();
+    let mut engine = engine;
+    for _ in 0..2 {
+        let tombstone = engine.get(key(0).as_bytes()).unwrap().unwrap();
+        assert_eq!(tombstone.kind(), Kind::Tombstone, "dropped past the damage");
+        let damaged = engine.get(key(1).as_bytes());
+        assert!(matches!(damaged, Err(Error::Corrupt { .. })), "{damaged:?}");
+        assert_eq!(
+            read(&engine, &key(30)),
+            Some("v".repeat(200)),
+            "of another block"
+        );
+        assert_eq!(read(&engine, &key(60)), Some("w".repeat(200)));
+        assert_eq!(engine.statistics().tables_damaged, 1);
+        drop(engine);
+        engine = world.open();
+    }
+}
+
+/// A bad sector is no damage that a checksum finds: the system says so.
+#[test]
+fn a_table_that_cannot_be_read_is_left_out_after_a_few_tries() {
+    let (mut world, table) = compacted();
+    let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+    world.disk = Arc::clone(&faulty) as _;
+    let engine = world.open();
+    let unreadable = move |call, path: &std::path::Path| call == Call::Read && path == table;
+    faulty.arm(Fault::at(0, ErrorKind::Other).only(unreadable).lasting());
+    let most = go_on(&world, &engine);
+    let statistics = engine.statistics();
+    assert_eq!(statistics.tables_damaged, 1, "{statistics:?}");
+    assert!(most < 24, "{most}");
+    assert!(statistics.compactions > 10, "{statistics:?}");
+    assert_eq!(read(&engine, &key(60)), Some("w".repeat(200)));
+    assert!(matches!(
+        engine.get(key(1).as_bytes()),
+        Err(Error::Io { .. })
+    ));
+}

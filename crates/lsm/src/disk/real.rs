@@ -7,9 +7,9 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -24,6 +24,13 @@ const ALLOCATION_BYTES_MAX: u64 = 16 << 20;
 
 /// The least of these steps, in bytes.
 const ALLOCATION_BYTES_MIN: u64 = 64 << 10;
+
+/// Who may do what with a new folder: its owner all, others nothing. What a
+/// store holds is for nobody else on the machine.
+const FOLDER_MODE: u32 = 0o700;
+
+/// The same of a new file.
+const FILE_MODE: u32 = 0o600;
 
 /// The machine's file system.
 #[derive(Debug, Default)]
@@ -78,7 +85,12 @@ impl Disk for RealDisk {
         if let Some(parent) = parent_of(folder) {
             self.create_folder(parent)?;
         }
-        std::fs::create_dir_all(folder)?;
+        let made = DirBuilder::new().mode(FOLDER_MODE).create(folder);
+        match made {
+            Err(error) if !folder.is_dir() => return Err(error),
+            // Whoever made it at the same moment has not synced it either.
+            _ => {}
+        }
         // Not by `sync_folder`: the parent is needed this once.
         let parent = parent_of(folder).unwrap_or(Path::new("."));
         File::open(parent)?.sync_all()
@@ -108,6 +120,7 @@ impl Disk for RealDisk {
             .write(true)
             .create(true)
             .truncate(true)
+            .mode(FILE_MODE)
             .open(file)?;
         Ok(Arc::new(RealFile { file }))
     }
@@ -150,6 +163,7 @@ impl Disk for RealDisk {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(FILE_MODE)
             .open(file)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Box::new(file))),
@@ -264,6 +278,33 @@ mod tests {
         for result in [failed, disk.sync_folder(temporary.path())] {
             assert_eq!(result.unwrap_err().kind(), io::ErrorKind::QuotaExceeded);
         }
+    }
+
+    #[test]
+    fn nobody_else_on_the_machine_may_look_into_what_is_made() {
+        use std::os::unix::fs::PermissionsExt;
+        let temporary = tempfile::tempdir().unwrap();
+        let disk = RealDisk::default();
+        let folder = temporary.path().join("above/store");
+        disk.create_folder(&folder).unwrap();
+        disk.create(&folder.join("file")).unwrap();
+        let lock = disk.lock(&folder.join("LOCK")).unwrap();
+        assert!(lock.is_some());
+        for (path, mode) in [
+            ("above", 0o700),
+            ("above/store", 0o700),
+            ("above/store/file", 0o600),
+            ("above/store/LOCK", 0o600),
+        ] {
+            let metadata = std::fs::metadata(temporary.path().join(path)).unwrap();
+            assert_eq!(metadata.permissions().mode() & 0o777, mode, "{path}");
+        }
+        // One that is there keeps what its owner has given it.
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&folder, open).unwrap();
+        disk.create_folder(&folder).unwrap();
+        let metadata = std::fs::metadata(&folder).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o755);
     }
 
     #[test]

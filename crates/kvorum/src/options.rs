@@ -73,6 +73,9 @@ pub(crate) struct ServeOptions {
     /// Addresses to listen on [default: all that the URL's host resolves to]
     #[arg(long, value_name = "IP:PORT", value_delimiter = ',', value_parser = address)]
     pub(crate) listen: Vec<SocketAddr>,
+    /// A name by which clients reach the node, of a proxy for instance, beside localhost, IP addresses and the hosts of --url and --cluster: a request for any other host is answered 421. Can be given several times
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) host: Vec<String>,
     /// A TOML file with more options
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -281,6 +284,7 @@ impl ServeOptions {
         let memory_bytes = self.memory.map(|size| size.0);
         config.set_memory_bytes(memory_bytes.unwrap_or_else(machine::memory_bytes_default));
         config.listen.clone_from(&self.listen);
+        config.hosts.clone_from(&self.host);
 
         config.replicas_default = self.replicas.map(|replicas| replicas.0);
         if let Some(file) = &self.cluster_secret_file {
@@ -380,6 +384,7 @@ impl OptionError {
 /// The option that sets a field of [`NodeConfig`].
 fn option_of(field: &str) -> String {
     match field {
+        "hosts" => "host".to_owned(),
         "memory_bytes" => "memory".to_owned(),
         "filter_false_positive_rate" => "filter".to_owned(),
         "replicas_default" => "replicas".to_owned(),

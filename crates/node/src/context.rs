@@ -3,10 +3,10 @@
 use crate::admission::{Budget, Gate, Uploads};
 use crate::coordinator::{Coordinator, HedgeBudget};
 use crate::hints::{Delivery, HintReceiver};
-use crate::http::ReplicaRules;
 use crate::http::channel::Buffers;
 use crate::http::progress::{Patience, Progress};
 use crate::http::refusals::Refusals;
+use crate::http::{OwnHosts, ReplicaRules};
 use crate::metrics::RuntimeMetrics;
 use crate::peer::{self, Answers, Introductions, Link, PeerEnvironment, Stream, Transport};
 use crate::peers::{Acquaintance, HintLink, Peers};
@@ -42,6 +42,8 @@ pub(crate) struct Context {
     peer_environment: PeerEnvironment,
     /// This node's own copy.
     replica: Rc<Replica>,
+    /// By which names the node is known.
+    pub(crate) own_hosts: OwnHosts,
     /// Decides who comes in.
     pub(crate) gate: Rc<Gate>,
     /// Those who were not let in.
@@ -128,6 +130,7 @@ impl Context {
             peers,
             peer_environment,
             replica,
+            own_hosts: OwnHosts::new(&shared.config),
             gate: Gate::new(in_flight_max, queued_max),
             refusals: Rc::default(),
             metrics,

@@ -48,6 +48,7 @@ fn every_option_reaches_the_node() {
     let untouched = format!("{:?}", node(&LEAST).unwrap());
     for (name, value) in [
         ("--listen", "127.0.0.1:1"),
+        ("--host", "kv.example"),
         ("--cluster", "n=http://localhost:8080"),
         ("--name", "n"),
         ("--cluster-secret-file", "secret.txt"),

@@ -69,7 +69,7 @@ fn a_request_that_was_admitted_is_finished_and_a_second_signal_does_not_wait() {
     // An upload that never ends holds the first stop up.
     let mut upload = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     upload
-        .write_all(b"PUT /v0/entity?id=k HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n")
+        .write_all(b"PUT /v0/entity?id=k HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n")
         .unwrap();
     // The node has taken the request once it asks for the body.
     let mut asked = [0; 12];

@@ -34,6 +34,9 @@ pub struct NodeConfig {
     /// The addresses to listen on. Empty: those that the URL's host resolves
     /// to; `localhost` is 127.0.0.1 and ::1.
     pub listen: Vec<SocketAddr>,
+    /// Names by which clients reach the node, beside `localhost` and the hosts
+    /// of the URLs of all members; any IP address will do. Default: none.
+    pub hosts: Vec<String>,
     /// The folder that holds the store and nothing else.
     pub data: PathBuf,
     /// All the memory that the node may plan with; see [`MemorySplit`]. Default: 128 MiB.
@@ -140,6 +143,7 @@ impl NodeConfig {
             members: members.into(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             listen: Vec::new(),
+            hosts: Vec::new(),
             data: data.into(),
             memory_bytes: 0,
             durability: Durability::Sync,

@@ -126,6 +126,11 @@ fn what_cannot_be_is_said() {
         "clock_drift_max",
     );
     refused(|config| config.hint_bytes_max = 0, "hint_bytes_max");
+    for host in ["", "a:80", "http://a", "a/b", "a b", "[::1"] {
+        let mut config = valid.clone();
+        config.hosts = vec!["fine.example".to_owned(), host.to_owned()];
+        assert_eq!(config.validate().unwrap_err().field, "hosts", "{host}");
+    }
     refused(
         |config| config.hint_age_max = Duration::ZERO,
         "hint_age_max",

@@ -1,7 +1,7 @@
 //! What a configuration cannot be.
 
 use super::{ConfigError, NodeConfig, bounds};
-use cluster::Replicas;
+use cluster::{NodeUrl, Replicas};
 
 impl NodeConfig {
     /// Checks everything that can be checked without starting.
@@ -80,6 +80,16 @@ impl NodeConfig {
         ] {
             bounds::check(field, &duration, &bounds::TIMES)?;
         }
+        for host in &self.hosts {
+            check(
+                "hosts",
+                is_host(host),
+                &format!(
+                    "`{}` is no host: give a name, without http:// and without a port",
+                    host.escape_debug()
+                ),
+            )?;
+        }
         bounds::check("drain_timeout", &self.drain_timeout, &bounds::DRAIN_TIMEOUT)
     }
 
@@ -121,6 +131,12 @@ impl NodeConfig {
             )),
         }
     }
+}
+
+/// Whether a text is a host as it stands in a URL.
+fn is_host(text: &str) -> bool {
+    let url: Result<NodeUrl, _> = format!("http://{text}:0").parse();
+    url.is_ok()
 }
 
 fn check(field: &'static str, holds: bool, otherwise: &str) -> Result<(), ConfigError> {

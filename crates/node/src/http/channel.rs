@@ -152,6 +152,17 @@ impl Channel {
         self.poll_write_through(cx, slices)
     }
 
+    /// Adds a few bytes to what is gathered.
+    pub(crate) fn gather(&self, bytes: &[u8]) {
+        self.gathered.borrow_mut().extend_from_slice(bytes);
+    }
+
+    /// Writes what is gathered, and says that nothing follows.
+    pub(crate) fn poll_shutdown(&self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        std::task::ready!(self.poll_flush(cx))?;
+        Pin::new(&mut *self.stream.borrow_mut()).poll_shutdown(cx)
+    }
+
     /// Writes what is gathered.
     pub(crate) fn poll_flush(&self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         let mut gathered = self.gathered.borrow_mut();
@@ -260,7 +271,6 @@ impl hyper::rt::Write for Socket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        std::task::ready!(self.0.poll_flush(cx))?;
-        Pin::new(&mut *self.0.stream.borrow_mut()).poll_shutdown(cx)
+        self.0.poll_shutdown(cx)
     }
 }

@@ -9,14 +9,25 @@ use hyper::service::service_fn;
 use std::convert::Infallible;
 use std::future::Future;
 use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{self, Poll};
 use tokio::net::TcpStream;
 
 /// Hyper's bound for its own buffers: the longest head, which holds two keys
 /// with every byte escaped (2 x 12 KiB) and leaves room for headers.
 const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// What a client that begins with the preface of HTTP/2 (RFC 9113) is told, in
+/// its own language: the server's preface, an empty SETTINGS frame, and a GOAWAY
+/// frame with `HTTP_1_1_REQUIRED`, upon which it gives up at once.
+const HTTP_1_1_REQUIRED: [u8; 26] = [
+    0, 0, 0, 4, 0, 0, 0, 0, 0, // SETTINGS: no bytes, no flags, stream 0.
+    0, 0, 8, 7, 0, 0, 0, 0, 0, // GOAWAY: 8 bytes, no flags, stream 0.
+    0, 0, 0, 0, // No stream was processed.
+    0, 0, 0, 0x0d, // HTTP_1_1_REQUIRED
+];
 
 /// How HTTP ended on a connection.
 enum End {
@@ -44,11 +55,15 @@ pub(crate) async fn serve(context: Rc<Context>, stream: TcpStream, admits: Admit
     let registered = context.register(&progress);
     let channel = Channel::new(stream, Rc::clone(&context.buffers), Rc::clone(&progress));
     match drive(&context, &channel).await {
-        End::Closed if progress.lingers() => linger(&channel).await,
-        End::Failed(error) if error.is_parse() => linger(&channel).await,
-        End::Closed => {}
+        End::Closed => close(&channel, progress.lingers()).await,
+        End::Failed(error) if error.is_parse() => {
+            if error.is_parse_version_h2() {
+                channel.gather(&HTTP_1_1_REQUIRED);
+            }
+            close(&channel, true).await;
+        }
         End::Upgraded(received) => {
-            let written = poll_fn(|cx| channel.poll_flush(cx)).await;
+            let written = unless_cut(&channel, Channel::poll_flush).await;
             // A peer's connection has rules of its own, and its end is not
             // waited for when the node stops.
             drop(registered);
@@ -118,6 +133,31 @@ async fn drive(context: &Rc<Context>, channel: &Rc<Channel>) -> End {
         End::Closed if progress.is_upgraded() => End::Upgraded(connection.into_parts().read_buf),
         end => end,
     }
+}
+
+/// Ends a connection in order. Hyper has done so in most cases; it does not
+/// where a client asked for an upgrade and did not get it.
+async fn close(channel: &Channel, lingers: bool) {
+    match unless_cut(channel, Channel::poll_shutdown).await {
+        Ok(()) if lingers => linger(channel).await,
+        Ok(()) => {}
+        Err(error) => tracing::debug!(%error, "a connection ended before its last answer"),
+    }
+}
+
+/// Does what may have to wait for the client, until the sweeper gives up on it.
+async fn unless_cut(
+    channel: &Channel,
+    poll: impl Fn(&Channel, &mut task::Context<'_>) -> Poll<io::Result<()>>,
+) -> io::Result<()> {
+    poll_fn(|cx| {
+        channel.progress.remember(cx.waker());
+        match channel.progress.is_cut() {
+            true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            false => poll(channel, cx),
+        }
+    })
+    .await
 }
 
 /// Reads and throws away what a client still sends after its request was

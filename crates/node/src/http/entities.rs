@@ -3,12 +3,13 @@
 use crate::context::Context;
 use crate::http::body::{RequestBody, ResponseBody};
 use crate::http::conditional::{RangeFormat, range_format, wants_trailers};
+use crate::http::entity::SANDBOX;
 use crate::http::parameters;
 use crate::http::problem::Problem;
 use crate::http::range_stream::{NextBatch, RangePlan, RangeStream};
 use crate::http::route::Verb;
 use crate::http::{check_body_limit, enter};
-use hyper::header::{CONTENT_TYPE, HeaderValue, TRAILER};
+use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, TRAILER, VARY};
 use hyper::http::request::Parts;
 use hyper::{Response, Version};
 use std::rc::Rc;
@@ -46,6 +47,8 @@ pub(crate) async fn get(
             RangeFormat::JsonLines => "application/x-ndjson",
         }),
     );
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
+    headers.insert(VARY, HeaderValue::from_static("accept"));
     if plan.trailers {
         headers.insert(
             TRAILER,

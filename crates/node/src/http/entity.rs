@@ -13,7 +13,8 @@ use crate::http::{check_body_limit, enter};
 use bytes::Bytes;
 use cluster::Replicas;
 use hyper::header::{
-    CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH,
+    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName,
+    HeaderValue, IF_MATCH, IF_NONE_MATCH,
 };
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response, StatusCode};
@@ -22,6 +23,8 @@ use std::time::Duration;
 
 /// The timestamp of the winning version.
 const VERSION: HeaderName = HeaderName::from_static("kvorum-version");
+/// What a browser that shows a value lets it do: nothing, in an origin of its own.
+pub(crate) const SANDBOX: &str = "sandbox";
 /// The answers in hand at the reply, and of how many replicas.
 const ACKS: HeaderName = HeaderName::from_static("kvorum-acks");
 
@@ -158,6 +161,7 @@ fn is_live(context: &Context, entry: &Entry) -> bool {
 
 fn value_response(entry: &Entry, verb: Verb, share: Option<Share>) -> Response<ResponseBody> {
     let value: Bytes = entry.value_handle();
+    let bytes = value.len();
     let share = share.filter(|_| verb == Verb::Get);
     let mut response = Response::new(ResponseBody::counted(value, share));
     let mut headers = HeaderMap::with_capacity(8);
@@ -165,6 +169,11 @@ fn value_response(entry: &Entry, verb: Verb, share: Option<Share>) -> Response<R
         CONTENT_TYPE,
         HeaderValue::from_static("application/octet-stream"),
     );
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
+    if verb == Verb::Head && bytes == 0 {
+        // Hyper leaves it out of an answer that has no body either way.
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+    }
     *response.headers_mut() = headers;
     response
 }

@@ -1,8 +1,10 @@
-//! Heads of requests: what HTTP itself asks of them (RFC 9110, RFC 9112), and
-//! how long they may be. All of it is looked at before anything else.
+//! Heads of requests: where they come from (see `web_pages`), what HTTP itself
+//! asks of them (RFC 9110, RFC 9112), and how long they may be. All of it is
+//! looked at before anything else, in one walk over the fields.
 
 use crate::http::problem::Problem;
-use hyper::header::{HOST, TRANSFER_ENCODING};
+use crate::http::web_pages::{OwnHosts, Provenance};
+use hyper::header::{HOST, HeaderName, ORIGIN, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Version};
 
@@ -13,27 +15,37 @@ const TARGET_BYTES_MAX: usize = 28 << 10;
 /// The longest header, names and values of all fields together, in bytes.
 const FIELD_BYTES_MAX: usize = 32 << 10;
 
+/// What browsers say of how near to the node a page is that asks.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
 /// Checks a head; `is_chunked` says that the length of its body is not given.
 ///
 /// # Errors
 /// What to answer instead of looking any further.
-pub(crate) fn check(head: &Parts, is_chunked: bool) -> Result<(), Problem> {
+pub(crate) fn check(head: &Parts, own_hosts: &OwnHosts, is_chunked: bool) -> Result<(), Problem> {
+    let mut from = Provenance::default();
+    let (mut hosts, mut field_bytes) = (0, 0);
+    for (name, value) in &head.headers {
+        field_bytes += name.as_str().len() + value.len();
+        if name == HOST {
+            hosts += 1;
+            from.host = Some(value);
+        } else if name == ORIGIN {
+            from.origin = Some(value);
+        } else if name == SEC_FETCH_SITE {
+            from.fetch_site = Some(value);
+        }
+    }
+    if hosts > 1 || (hosts == 0 && head.version >= Version::HTTP_11) {
+        return Err(Problem::bad_host());
+    }
+    own_hosts.check(&head.uri, from)?;
     let target = head.uri.path_and_query();
     if target.is_some_and(|target| target.as_str().len() > TARGET_BYTES_MAX) {
         return Err(Problem::target_too_long(TARGET_BYTES_MAX));
     }
-    let fields = head.headers.iter();
-    let field_bytes: usize = fields
-        .map(|(name, value)| name.as_str().len() + value.len())
-        .sum();
     if field_bytes > FIELD_BYTES_MAX {
         return Err(Problem::fields_too_long(FIELD_BYTES_MAX));
-    }
-    let mut hosts = head.headers.get_all(HOST).iter();
-    match (hosts.next(), hosts.next()) {
-        (_, Some(_)) => return Err(Problem::bad_host()),
-        (None, _) if head.version >= Version::HTTP_11 => return Err(Problem::bad_host()),
-        _ => {}
     }
     if is_chunked {
         check_transfer_coding(&head.headers)?;
@@ -65,6 +77,8 @@ fn check_transfer_coding(headers: &HeaderMap) -> Result<(), Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::NodeConfig;
+    use cluster::NodeUrl;
     use hyper::Request;
 
     fn status_of(version: Version, target: &str, fields: &[(&str, &str)]) -> u16 {
@@ -74,7 +88,9 @@ mod tests {
         }
         let (head, ()) = request.body(()).unwrap().into_parts();
         let is_chunked = head.headers.contains_key(TRANSFER_ENCODING);
-        match check(&head, is_chunked) {
+        let url: NodeUrl = "http://a:80".parse().unwrap();
+        let own_hosts = OwnHosts::new(&NodeConfig::new(url, "store"));
+        match check(&head, &own_hosts, is_chunked) {
             Ok(()) => 200,
             Err(problem) => problem.into_response().status().as_u16(),
         }
@@ -84,7 +100,9 @@ mod tests {
     fn a_head_has_one_host() {
         for (version, hosts, status) in [
             (Version::HTTP_11, &["a"][..], 200),
-            (Version::HTTP_11, &[""], 200),
+            (Version::HTTP_11, &[""], 421),
+            (Version::HTTP_11, &["b"], 421),
+            (Version::HTTP_10, &["b"], 421),
             (Version::HTTP_11, &[], 400),
             (Version::HTTP_11, &["a", "a"], 400),
             (Version::HTTP_10, &[], 200),
@@ -128,11 +146,11 @@ mod tests {
         let long = |bytes: usize| "a".repeat(bytes);
         let target = |bytes: usize| format!("/{}", long(bytes - 1));
         let status = |target: &str, field: &str| {
-            status_of(Version::HTTP_11, target, &[("host", ""), ("field", field)])
+            status_of(Version::HTTP_11, target, &[("host", "a"), ("field", field)])
         };
         assert_eq!(status(&target(TARGET_BYTES_MAX), ""), 200);
         assert_eq!(status(&target(TARGET_BYTES_MAX + 1), ""), 414);
-        let rest = FIELD_BYTES_MAX - "hostfield".len();
+        let rest = FIELD_BYTES_MAX - "hostafield".len();
         assert_eq!(status("/", &long(rest)), 200);
         assert_eq!(status("/", &long(rest + 1)), 431);
     }

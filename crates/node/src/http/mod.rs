@@ -1,7 +1,8 @@
 //! HTTP: from a request to its answer.
 //!
 //! The checks come in a fixed order, so that a client knows what a status
-//! says of the rest: what HTTP asks of any head (`400`, `414`, `431`, `501`),
+//! says of the rest: whether a web page sent it (`421`, `403`), what HTTP asks
+//! of any head (`400`, `414`, `431`, `501`),
 //! path (`400`), method (`405`), parameters (`400`), conditions (`400`, `501`,
 //! `505`), body limit (`413`), admission (`503`). A body is read after all of
 //! them. Status, metrics and profiles are outside admission.
@@ -25,6 +26,9 @@ pub(crate) mod progress;
 mod range_stream;
 pub(crate) mod refusals;
 mod route;
+mod web_pages;
+
+pub(crate) use web_pages::OwnHosts;
 
 use crate::admission::{Entrance, Place, Refused};
 use crate::context::Context;
@@ -32,9 +36,9 @@ use crate::metrics::Route;
 use body::{RequestBody, ResponseBody};
 use channel::Channel;
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HeaderValue};
+use hyper::header::{CACHE_CONTROL, CONNECTION, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::http::request::Parts;
-use hyper::{Request, Response, StatusCode};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use problem::Problem;
 use progress::{Admits, Progress};
 use route::{Resource, Verb};
@@ -52,7 +56,7 @@ pub(crate) async fn answer(
     progress.request_begins();
     let (head, incoming) = request.into_parts();
     let mut body = RequestBody::new(incoming, &head.headers);
-    let answered = match head::check(&head, body.is_chunked()) {
+    let answered = match head::check(&head, &context.own_hosts, body.is_chunked()) {
         Ok(()) => dispatch(context, channel, &head, &mut body, began).await,
         Err(problem) => {
             // Whoever is wrong about the head may be so about the body's end.
@@ -67,6 +71,7 @@ pub(crate) async fn answer(
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
         progress.linger();
     }
+    set_common(&head.method, response.status(), response.headers_mut());
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
         context.refusals.add(channel);
     }
@@ -95,6 +100,16 @@ fn count(context: &Context, head: &Parts, status: StatusCode, began: Duration) {
 fn resource_at(context: &Context, head: &Parts) -> Option<Resource> {
     Resource::at(head.uri.path())
         .filter(|resource| *resource != Resource::Profile || context.has_debug_endpoints())
+}
+
+/// Sets what every answer has: nobody is to guess a type, and what a cache
+/// keeps it must ask for again.
+fn set_common(method: &Method, status: StatusCode, headers: &mut HeaderMap) {
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let is_read = matches!(*method, Method::GET | Method::HEAD);
+    let may_be_kept = is_read && matches!(status, StatusCode::OK | StatusCode::NOT_MODIFIED);
+    let control = if may_be_kept { "no-cache" } else { "no-store" };
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(control));
 }
 
 async fn dispatch(

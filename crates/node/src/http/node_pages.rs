@@ -9,7 +9,7 @@ use crate::http::parameters;
 use crate::http::problem::Problem;
 use bytes::Bytes;
 use hyper::Response;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderValue, VARY};
 use hyper::http::request::Parts;
 use serde::Serialize;
 
@@ -204,7 +204,10 @@ pub(crate) fn metrics(
             shared.metrics.text(shared),
         )
     };
-    Ok(page(content_type, Bytes::from(text)))
+    let mut page = page(content_type, Bytes::from(text));
+    page.headers_mut()
+        .insert(VARY, HeaderValue::from_static("accept"));
+    Ok(page)
 }
 
 /// A page of JSON; its line ends, so that a prompt does not stand behind it.

@@ -1,9 +1,10 @@
 //! The parameters of a request: a pure function of the raw query.
 //!
 //! A query is `name=value` pairs between `&`s. Names and values are
-//! percent-decoded (RFC 3986: `+` is a plus sign) to bytes, UTF-8 or not. All
-//! that is not exactly right is refused, with a text that names the parameter
-//! and says what to do: a typing error must not become another key.
+//! percent-decoded to bytes, UTF-8 or not; a `+` is a space, as the form encoders
+//! of clients write it. All that is not exactly right is refused, with a text
+//! that names the parameter and says what to do: a typing error must not become
+//! another key.
 
 use cluster::Replicas;
 use lsm::KEY_BYTES_MAX;
@@ -261,21 +262,23 @@ fn pairs(
         })
 }
 
-/// Percent-decodes; `None` for a broken escape.
+/// Decodes what a form encoder wrote; `None` for a broken escape.
 fn decode(encoded: &[u8]) -> Option<KeyBytes> {
-    if !encoded.contains(&b'%') {
+    if !encoded.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return Some(KeyBytes::from_slice(encoded));
     }
     let mut decoded = KeyBytes::new();
     let mut rest = encoded.iter();
     while let Some(byte) = rest.next() {
-        if *byte == b'%' {
-            let high = hex_digit(*rest.next()?)?;
-            let low = hex_digit(*rest.next()?)?;
-            decoded.push(high << 4 | low);
-        } else {
-            decoded.push(*byte);
-        }
+        decoded.push(match byte {
+            b'%' => {
+                let high = hex_digit(*rest.next()?)?;
+                let low = hex_digit(*rest.next()?)?;
+                high << 4 | low
+            }
+            b'+' => b' ',
+            byte => *byte,
+        });
     }
     Some(decoded)
 }
@@ -448,7 +451,9 @@ mod tests {
     fn keys_are_the_decoded_bytes() {
         for (query, key) in [
             ("id=a", &b"a"[..]),
-            ("id=a+b", b"a+b"),
+            ("id=a+b", b"a b"),
+            ("id=+", b" "),
+            ("id=a%2Bb", b"a+b"),
             ("id=a=b", b"a=b"),
             ("id=%61%20%2b", b"a +"),
             ("id=%00%ff", b"\x00\xff"),

@@ -16,6 +16,9 @@ use std::borrow::Cow;
 /// After how many seconds one who was refused may ask again.
 pub(super) const RETRY_AFTER_SECONDS: u16 = 1;
 
+/// How much of a foreign `Host` is shown.
+const HOST_SHOWN_BYTES: usize = 256;
+
 /// Why a request is not answered as it wished.
 #[derive(Debug)]
 pub(crate) struct Problem {
@@ -106,6 +109,31 @@ impl Problem {
             format!(
                 "the header fields are longer than {bytes_max} bytes: send fewer or shorter ones"
             ),
+        )
+    }
+
+    /// A `Host` that is none of this node's: it may be a page's own site.
+    pub(crate) fn other_host(host: &[u8]) -> Self {
+        let shown = host[..host.len().min(HOST_SHOWN_BYTES)].escape_ascii();
+        Self::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            "other-host",
+            "Other Host",
+            format!(
+                "this node is not known as `{shown}`: use an IP address, localhost or a host of \
+                 --cluster, or start the node with --host and that name"
+            ),
+        )
+    }
+
+    /// A browser sent the request for a page that is not this node's.
+    pub(crate) fn other_origin() -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "other-origin",
+            "Other Origin",
+            "a browser sent this for a page of another origin (Origin, Sec-Fetch-Site): pages of \
+             other sites may not use this node",
         )
     }
 
@@ -306,8 +334,9 @@ impl Problem {
             Failure::NotEnoughReplicas(receipt) => {
                 let detail = match receipt.timestamp {
                     Some(_) => {
-                        "too few replicas answered as asked; the write may still appear later: \
-                         repeating it is safe"
+                        "too few replicas answered as asked; the write counts as still running, and \
+                         may appear later. To repeat it is a new write, newer than whatever was \
+                         acknowledged meanwhile"
                     }
                     None => "too few replicas answered as asked: try again, or with a smaller ack",
                 };
@@ -461,7 +490,7 @@ mod tests {
             let failure = Failure::NotEnoughReplicas(receipt);
             Problem::of_failure(failure, REPLICAS).detail.into_owned()
         };
-        assert!(detail_of(receipt()).contains("write"));
+        assert!(detail_of(receipt()).contains("a new write, newer than"));
         let of_a_read = Receipt {
             timestamp: None,
             ..receipt()

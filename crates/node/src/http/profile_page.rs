@@ -15,7 +15,7 @@ use crate::http::problem::Problem;
 use crate::http::route::Verb;
 use bytes::Bytes;
 use hyper::Response;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderValue, VARY};
 use hyper::http::request::Parts;
 use profile::Recording;
 use std::future::poll_fn;
@@ -45,6 +45,9 @@ pub(crate) async fn get(
             ProfileFormat::Folded => "text/plain; charset=utf-8",
         }),
     );
+    response
+        .headers_mut()
+        .insert(VARY, HeaderValue::from_static("accept"));
     if verb == Verb::Head {
         return Ok(response);
     }

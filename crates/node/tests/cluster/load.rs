@@ -34,7 +34,7 @@ fn long_values_pass_through_a_node_that_keeps_no_copy() {
     let target = format!("/v0/entity?id={key}");
     let mut client = cluster.client(2);
     client.send(format!(
-        "PUT {target} HTTP/1.1\r\nhost: a\r\ncontent-length: 16777217\r\n\r\n"
+        "PUT {target} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 16777217\r\n\r\n"
     ));
     assert_eq!(client.reply_to("PUT").status, 413);
 }
@@ -79,12 +79,13 @@ fn pipelined_requests_are_answered_in_their_order() {
     let mut requests = String::new();
     for number in 0..100 {
         let target = format!("/v0/entity?id=k{}", number % 10);
-        requests +=
-            &format!("PUT {target} HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n{number:03}");
-        requests += &format!("GET {target} HTTP/1.1\r\nhost: a\r\n\r\n");
+        requests += &format!(
+            "PUT {target} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3\r\n\r\n{number:03}"
+        );
+        requests += &format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n");
         if number % 10 == 9 {
-            requests += &format!("DELETE {target} HTTP/1.1\r\nhost: a\r\n\r\n");
-            requests += &format!("GET {target} HTTP/1.1\r\nhost: a\r\n\r\n");
+            requests += &format!("DELETE {target} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+            requests += &format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n");
         }
     }
     client.send(requests);
@@ -211,7 +212,7 @@ fn only_the_node_that_is_asked_refuses() {
     let _opens = OpensAtLast(Arc::clone(&gate));
     gate.close();
     let mut busy = cluster.client(0);
-    let head = "HTTP/1.1\r\nhost: a\r\ncontent-length: 1";
+    let head = "HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1";
     busy.send(format!(
         "PUT /v0/entity?id={own}&replicas=1/1 {head}\r\n\r\nv"
     ));

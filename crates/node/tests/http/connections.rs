@@ -27,16 +27,16 @@ fn a_body_that_does_not_come_is_told_and_costs_the_connection() {
     let node = impatient();
     for (head, status) in [
         (
-            "PUT /v0/entity?id=a HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nval",
+            "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\nval",
             408,
         ),
         (
-            "PUT /v0/entity?id=a HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3\r\nval\r\n",
+            "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n3\r\nval\r\n",
             408,
         ),
         // Refused, but its body would have been read to keep the connection.
         (
-            "PUT /v0/entity HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nval",
+            "PUT /v0/entity HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\nval",
             400,
         ),
     ] {
@@ -68,7 +68,7 @@ fn an_idle_connection_is_closed_after_a_while() {
 fn a_body_that_ends_early_changes_nothing() {
     let node = start_with(config());
     let mut client = Client::connect(&node);
-    client.send("PUT /v0/entity?id=a HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nval");
+    client.send("PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\nval");
     client.finish();
     client.rest();
     let mut client = Client::connect(&node);
@@ -88,7 +88,9 @@ fn a_client_that_sends_all_of_a_refused_body_still_sees_the_answer() {
         ),
     ] {
         let mut client = Client::connect(&node);
-        client.send(format!("PUT /v0/entity?id=a HTTP/1.1\r\nhost: a\r\n{head}"));
+        client.send(format!(
+            "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\n{head}"
+        ));
         client.try_send(&vec![0; body_bytes]).unwrap();
         let reply = client.reply_to("PUT");
         assert_eq!(reply.status, 413);
@@ -135,7 +137,7 @@ fn connections_beyond_the_bound_wait_for_one_to_end() {
     let mut first = Client::connect(&node);
     assert_eq!(first.get("/v0/status").status, 200);
     let mut second = Client::connect(&node);
-    second.send("GET /v0/status HTTP/1.1\r\nhost: a\r\n\r\n");
+    second.send("GET /v0/status HTTP/1.1\r\nhost: localhost\r\n\r\n");
     drop(first);
     assert_eq!(second.reply_to("GET").status, 200);
 }
@@ -161,7 +163,7 @@ fn a_node_full_of_clients_still_takes_its_peers() {
     silent.assert_closed();
     let mut peer = Client::connect(&node);
     peer.send(
-        "GET /v0/peer HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: kvorum-peer/1\r\n\r\n",
+        "GET /v0/peer HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: kvorum-peer/1\r\n\r\n",
     );
     assert_eq!(peer.head().0, 101);
     assert_eq!(first.get("/v0/status").status, 200);
@@ -169,4 +171,27 @@ fn a_node_full_of_clients_still_takes_its_peers() {
     drop(first);
     // The node hears of it in its own time.
     while Client::connect(&node).get("/v0/status").status != 200 {}
+}
+
+#[test]
+fn a_client_of_http_2_is_told_at_once_to_use_http_1_1() {
+    let node = start_with(config());
+    let mut client = Client::connect(&node);
+    client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    // An empty SETTINGS frame, then GOAWAY with HTTP_1_1_REQUIRED; the end
+    // comes although this client keeps its side open.
+    let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 13];
+    assert_eq!(client.rest(), [&settings[..], &goaway].concat());
+}
+
+#[test]
+fn a_client_that_would_like_http_2_gets_its_answer_all_the_same() {
+    let node = start_with(config());
+    let mut client = Client::connect(&node);
+    let upgrade = "connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\n\
+                   http2-settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n";
+    let reply = client.request("GET", "/v0/status", upgrade, b"");
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.json()["state"], "serving");
 }

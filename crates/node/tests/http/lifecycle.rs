@@ -51,7 +51,7 @@ fn a_stop_lets_admitted_requests_end() {
     assert_eq!(idle.get("/v0/status").status, 200);
     gate.close();
     let mut client = Client::connect(&node);
-    client.send("PUT /v0/entity?id=a HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\nv");
+    client.send("PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\n\r\nv");
     wait_for_metric(&node, "kvorum_requests_in_flight", "1.0");
     let stopping = {
         let node = Arc::clone(&node);

@@ -17,3 +17,4 @@ mod profiles;
 mod ranges;
 #[cfg(test)]
 mod support;
+mod web_pages;

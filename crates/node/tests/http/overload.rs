@@ -6,7 +6,7 @@ use node::Node;
 use std::sync::Arc;
 use std::time::Duration;
 
-const PUT: &str = "PUT /v0/entity?id=a HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\nv";
+const PUT: &str = "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\n\r\nv";
 
 #[test]
 fn a_full_node_refuses_at_once_and_serves_what_it_admitted() {
@@ -69,7 +69,7 @@ fn a_write_that_takes_too_long_ends_in_a_receipt() {
 
 /// The head of an upload of the longest value.
 const LONG_PUT: &str =
-    "PUT /v0/entity?id=a HTTP/1.1\r\nhost: a\r\ncontent-length: 16777216\r\n\r\n";
+    "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 16777216\r\n\r\n";
 
 #[test]
 fn uploads_that_are_announced_and_do_not_come_keep_nobody_out() {
@@ -101,7 +101,9 @@ fn long_uploads_are_bounded_and_leave_room_for_short_ones() {
     assert_eq!(client.put("/v0/entity?id=a", &value).status, 201);
     // One that does not say how long it is is refused when it is too long.
     let mut chunked = Client::connect(&node);
-    chunked.send("PUT /v0/entity?id=a HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n");
+    chunked.send(
+        "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n",
+    );
     let chunk = [
         b"800000\r\n",
         vec![b'v'; 8 << 20].as_slice(),
@@ -136,7 +138,7 @@ fn with_long_values(scan_stall_timeout: Duration) -> Node {
 fn readers_of_long_values_that_stall_hold_up_no_writers() {
     let node = with_long_values(Duration::from_secs(60));
     let mut stalled = Client::connect(&node);
-    stalled.send("GET /v0/entity?id=long-1 HTTP/1.1\r\nhost: a\r\n\r\n");
+    stalled.send("GET /v0/entity?id=long-1 HTTP/1.1\r\nhost: localhost\r\n\r\n");
     wait_for_metric(&node, "kvorum_answer_bytes", "16777216.0");
     let mut client = Client::connect(&node);
     assert_eq!(client.get("/v0/entity?id=long-2").status, 503);
@@ -152,7 +154,7 @@ fn readers_of_long_values_that_stall_hold_up_no_writers() {
 #[test]
 fn ranges_over_long_values_wait_for_memory_in_turn() {
     let node = with_long_values(Duration::from_secs(60));
-    let range = "GET /v0/entities?start=long HTTP/1.1\r\nhost: a\r\n\r\n";
+    let range = "GET /v0/entities?start=long HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let mut stalled = Client::connect(&node);
     stalled.send(range);
     // One value is held, and no second batch fits beside it.

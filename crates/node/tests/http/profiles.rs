@@ -153,7 +153,7 @@ fn this_program_does_not_count_allocations() {
 fn recording_client(node: &Node) -> Client {
     loop {
         let mut client = Client::connect(node);
-        client.send("GET /debug/profile?kind=lock&seconds=60 HTTP/1.1\r\nhost: a\r\n\r\n");
+        client.send("GET /debug/profile?kind=lock&seconds=60 HTTP/1.1\r\nhost: localhost\r\n\r\n");
         let other = Client::connect(node).get("/debug/profile?kind=cpu&seconds=1");
         match other.status {
             409 => {

@@ -121,7 +121,8 @@ impl Client {
             0 if method != "PUT" => String::new(),
             bytes => format!("content-length: {bytes}\r\n"),
         };
-        let head = format!("{method} {target} HTTP/1.1\r\nhost: a\r\n{headers}{length}\r\n");
+        let head =
+            format!("{method} {target} HTTP/1.1\r\nhost: localhost\r\n{headers}{length}\r\n");
         self.send([head.as_bytes(), body].concat());
         self.reply_to(method)
     }

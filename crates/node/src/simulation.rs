@@ -1,5 +1,6 @@
 //! A node without HTTP and without threads of its own, so that many of them
-//! can run on one thread, under one seed.
+//! can run on one thread, under one seed. Its runtimes are only so in name: they
+//! take turns on that thread.
 //!
 //! It is the node that [`crate::Node`] runs, from the coordinator down: peer
 //! protocol, hints, standing, store. Clock, randomness, disk, executor and
@@ -9,12 +10,14 @@
 use crate::config::NodeConfig;
 use crate::context::Context;
 use crate::coordinator::{Change, Failure};
+use crate::hints::HintStatistics;
 use crate::node::{Seams, StartError};
 use crate::peer::{Stream, Transport};
 use crate::shared::Shared;
 use bytes::Bytes;
 use cluster::Replicas;
 use lsm::{Engine, Entry, Executor, Timestamp};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -54,11 +57,16 @@ pub enum Refusal {
 
 /// A node.
 pub struct SimulatedNode {
-    context: Rc<Context>,
+    shared: Arc<Shared>,
+    /// By runtime.
+    contexts: Vec<Rc<Context>>,
+    /// The runtime whose turn it is.
+    turn: Cell<usize>,
 }
 
 impl SimulatedNode {
-    /// Opens a node. It works on the reads it has to do on the spot.
+    /// Opens a node with as many runtimes as `config` has threads. It works on
+    /// the reads it has to do on the spot.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -68,21 +76,37 @@ impl SimulatedNode {
         executor: &Arc<dyn Executor>,
         transport: &Arc<dyn Transport>,
     ) -> Result<Self, StartError> {
-        config.threads = 1;
         config.read_threads = 0;
+        let runtimes = config.threads;
         let shared = Arc::new(Shared::open(config, seams, executor)?);
-        let context = Context::new(shared, 0, transport);
-        Ok(Self { context })
+        let contexts = (0..runtimes)
+            .map(|number| Context::new(Arc::clone(&shared), number, transport))
+            .collect();
+        Ok(Self {
+            shared,
+            contexts,
+            turn: Cell::new(0),
+        })
     }
 
     /// Starts its tasks in the present `LocalSet`; they end with it.
     pub fn start(&self) {
-        self.context.spawn_upkeep();
+        for context in &self.contexts {
+            context.spawn_upkeep();
+        }
+    }
+
+    /// Closes its store, as the stop of a node does once its requests have ended.
+    ///
+    /// # Errors
+    /// Those of closing the store.
+    pub fn close(&self) -> Result<(), lsm::Error> {
+        self.shared.close()
     }
 
     /// Serves a connection that another node has dialled, until it ends.
     pub async fn accept(&self, stream: Box<dyn Stream>) {
-        self.context.welcome(stream, Bytes::new()).await;
+        self.next_context().welcome(stream, Bytes::new()).await;
     }
 
     /// Writes a key.
@@ -113,9 +137,9 @@ impl SimulatedNode {
     /// # Errors
     /// See [`Refusal`].
     pub async fn get(&self, key: &[u8], replicas: Replicas) -> Result<Found, Refusal> {
-        let began = self.context.clock().monotonic();
-        let deadline = self.context.deadline_after(began);
-        let found = self.context.coordinator.read(key, replicas, deadline).await;
+        let context = self.next_context();
+        let deadline = context.deadline_after(context.clock().monotonic());
+        let found = context.coordinator.read(key, replicas, deadline).await;
         let found = found.map_err(refusal_of)?;
         Ok(Found {
             entry: found.entry,
@@ -123,21 +147,51 @@ impl SimulatedNode {
         })
     }
 
-    /// How many hints wait for others.
+    /// How many hints wait for others, and for this node's own store.
     #[must_use]
     pub fn hints_waiting(&self) -> u64 {
-        let shared = self.context.shared();
-        let members = &shared.config.members;
-        members
-            .peers()
-            .map(|node| shared.hints.waiting(node).hints)
+        let nodes = self.shared.config.members.numbers();
+        nodes
+            .map(|node| self.shared.hints.waiting(node).hints)
             .sum()
+    }
+
+    /// How many hints were lost since the start: not kept, or dropped before
+    /// their peer took them.
+    #[must_use]
+    pub fn hints_dropped(&self) -> u64 {
+        let HintStatistics {
+            kept: _,
+            delivered: _,
+            dropped_from_queue,
+            dropped_unwritten,
+            dropped_for_room,
+            dropped_for_age,
+            dropped_damaged,
+        } = self.shared.hints.statistics();
+        dropped_from_queue
+            + dropped_unwritten
+            + dropped_for_room
+            + dropped_for_age
+            + dropped_damaged
+    }
+
+    /// The hints that wait on the disk.
+    #[must_use]
+    pub fn hints(&self) -> Vec<Entry> {
+        self.shared.hints.all()
     }
 
     /// The store.
     #[must_use]
     pub fn engine(&self) -> &Engine {
-        &self.context.shared().engine
+        &self.shared.engine
+    }
+
+    fn next_context(&self) -> &Context {
+        let turn = self.turn.get();
+        self.turn.set((turn + 1) % self.contexts.len());
+        &self.contexts[turn]
     }
 
     async fn write(
@@ -146,10 +200,10 @@ impl SimulatedNode {
         change: Change,
         replicas: Replicas,
     ) -> Result<Written, Refusal> {
-        let began = self.context.clock().monotonic();
-        let deadline = self.context.deadline_after(began);
-        let coordinator = &self.context.coordinator;
-        let written = coordinator
+        let context = self.next_context();
+        let deadline = context.deadline_after(context.clock().monotonic());
+        let written = context
+            .coordinator
             .write(key, change, None, replicas, deadline)
             .await
             .map_err(refusal_of)?;

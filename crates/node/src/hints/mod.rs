@@ -226,6 +226,12 @@ impl HintStore {
         });
     }
 
+    /// What waits on disk, for all peers: for simulations. A segment that cannot
+    /// be read is left out. Blocks.
+    pub(crate) fn all(&self) -> Vec<Entry> {
+        lock(&self.shared.logs).all()
+    }
+
     /// Lets the delivery to a peer look whether there is something to do: the
     /// peer is back.
     pub(crate) fn wake(&self, peer: NodeNumber) {

@@ -110,6 +110,9 @@ pub(crate) struct Operation {
     pub(crate) node_unix_ms: u64,
     /// How it ended, if the client waited for that.
     pub(crate) end: Option<End>,
+    /// Whether the operator has chosen that what it was told may be lost again:
+    /// it binds nothing that comes later.
+    pub(crate) is_forgiven: bool,
 }
 
 impl Operation {
@@ -140,6 +143,7 @@ impl History {
             asked,
             node_unix_ms,
             end: None,
+            is_forgiven: false,
         });
         Number(self.operations.len() - 1)
     }
@@ -152,6 +156,11 @@ impl History {
             node_unix_ms,
             outcome,
         });
+    }
+
+    /// What an operation was told may be lost.
+    pub(crate) fn forgive(&mut self, number: Number) {
+        self.operations[number.0].is_forgiven = true;
     }
 
     /// All operations.

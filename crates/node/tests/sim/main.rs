@@ -29,6 +29,8 @@ mod log;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
+mod not_yet;
+#[cfg(test)]
 mod panics;
 #[cfg(test)]
 mod seeds;

@@ -1,5 +1,6 @@
 //! The tests: many seeds, and that a seed says everything.
 
+use crate::weather::Season;
 use crate::world::{self, Report};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,8 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How many seeds run when nobody says otherwise.
 const SEEDS: u64 = 200;
 
-/// How many seeds that fail are told of.
+/// How many seeds that fail are told of in full, and how many in a line.
 const FAILURES_TOLD: usize = 3;
+const HEADLINES_TOLD: usize = 100;
 
 /// The seeds to run: as the environment says, or the usual ones.
 fn seeds() -> Range<u64> {
@@ -61,6 +63,13 @@ fn every_promise_is_kept_whatever_breaks() {
     for failure in failures.iter().take(FAILURES_TOLD) {
         println!("{failure}\n");
     }
+    let headlines = reports.iter().filter_map(|(seed, report)| {
+        let headline = report.headline.as_ref()?;
+        Some(format!("seed {seed}, {:?}: {headline}", report.season))
+    });
+    for headline in headlines.take(HEADLINES_TOLD) {
+        println!("{headline}");
+    }
     let failed: Vec<u64> = reports
         .iter()
         .filter(|(_, report)| report.failure.is_some())
@@ -68,6 +77,21 @@ fn every_promise_is_kept_whatever_breaks() {
         .collect();
     let sum = |of: fn(&Report) -> usize| reports.values().map(of).sum::<usize>();
     let (answered, not_enough) = (sum(|each| each.answered), sum(|each| each.not_enough));
+    let of = |season| {
+        reports
+            .values()
+            .filter(move |each| each.season == season)
+            .count()
+    };
+    let (judged, undecided) = (
+        sum(|each| each.keys_judged),
+        sum(|each| each.keys_undecided),
+    );
+    println!(
+        "{} calm worlds, {judged} keys judged and {undecided} given up; {} worlds with one away",
+        of(Season::Calm),
+        of(Season::OneAway),
+    );
     println!(
         "{} seeds, {answered} operations answered, {not_enough} without enough replicas, {} lines",
         reports.len(),
@@ -78,6 +102,7 @@ fn every_promise_is_kept_whatever_breaks() {
     if reports.len() >= 100 {
         assert!(answered > 50 * reports.len());
         assert!(not_enough > reports.len());
+        assert!(undecided * 20 <= judged, "too many keys are given up");
     }
 }
 

@@ -28,6 +28,16 @@ pub(crate) fn value_bytes(dice: &Dice) -> usize {
     dice.within(&bytes) as usize
 }
 
+/// A pair; where a folder may be lost, of two replicas at least, so that another
+/// has what was acknowledged.
+fn pair(weather: &Weather, dice: &Dice) -> (u8, u8) {
+    let (ack, from) = any_pair(weather, dice);
+    match weather.loss {
+        Some(_) => (ack.max(2), from.max(2)),
+        None => (ack, from),
+    }
+}
+
 fn action(weather: &Weather, dice: &Dice) -> Action {
     match dice.below(100) {
         0..=44 => Action::Put {
@@ -40,10 +50,11 @@ fn action(weather: &Weather, dice: &Dice) -> Action {
     }
 }
 
-fn pair(weather: &Weather, dice: &Dice) -> (u8, u8) {
+fn any_pair(weather: &Weather, dice: &Dice) -> (u8, u8) {
     let nodes = weather.nodes as u64;
     let (ack, from) = match weather.pairs {
         Pairs::Quorum => (nodes / 2 + 1, nodes),
+        Pairs::One { ack, from } => return (ack, from),
         Pairs::Majorities => {
             let from = dice.within(&(1..=nodes));
             (dice.within(&(from / 2 + 1..=from)), from)

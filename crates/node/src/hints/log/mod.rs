@@ -226,6 +226,20 @@ impl Logs {
         })
     }
 
+    /// Every hint that can be read.
+    pub(super) fn all(&self) -> Vec<Entry> {
+        let mut hints = Vec::new();
+        for (number, segment) in &self.segments {
+            let secret = self.peers[segment.peer.index()].secret;
+            let read = self.folder.read(*number);
+            hints.extend(
+                read.and_then(|file| file.entries(secret))
+                    .unwrap_or_default(),
+            );
+        }
+        hints
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed
     }

@@ -10,6 +10,8 @@
 //! Equal timestamps are possible (two clocks, one moment) and tie rules decide
 //! then; the checker takes either version for as new as the other.
 
+pub(crate) mod contents;
+
 #[cfg(test)]
 mod tests;
 
@@ -37,6 +39,11 @@ pub(crate) enum Promise {
     AcksAreCounted,
     /// A value expires when it should, by the clock of the node that answers.
     ExpiryIsKept,
+    /// While all replicas answer, operations of one pair are linearizable.
+    Linearizable,
+    /// While all replicas answer, a write is only ever seen under the version
+    /// that it is acknowledged with.
+    OneVersionAWrite,
 }
 
 /// A promise that was broken.
@@ -161,6 +168,9 @@ fn check_alone(
 
 /// The promise that `later`, which began after `earlier` had ended, breaks.
 fn broken_by_pair(earlier: &Operation, later: &Operation) -> Option<Promise> {
+    if earlier.is_forgiven {
+        return None;
+    }
     let overlap = overlap(earlier, later);
     match (earlier.outcome()?, later.outcome()?) {
         (Outcome::Written { version, .. }, Outcome::Found { version: found, .. }) => {
@@ -281,6 +291,8 @@ impl fmt::Display for Promise {
             Self::ReadsNeverGoBack => "a read went back behind another",
             Self::AcksAreCounted => "an answer counts too few or too many replicas",
             Self::ExpiryIsKept => "a value expired too early or too late",
+            Self::Linearizable => "no order of these operations explains what they found",
+            Self::OneVersionAWrite => "a write was seen under another version than its own",
         })
     }
 }

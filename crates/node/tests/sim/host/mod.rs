@@ -3,25 +3,33 @@
 //! The process is the real node without HTTP. All its tasks, its background
 //! jobs among them, live in a task set of their own, and [`Host::drive`] polls
 //! that: a frozen process is a set that is not polled, a crash drops it.
+//!
+//! `identity` says who the nodes are, `requests` does what clients ask,
+//! `transport` connects processes, `storage` is what becomes of the disk.
+
+mod identity;
+mod requests;
+mod storage;
+mod transport;
+
+pub(crate) use identity::{CLOCK_DRIFT_MAX, key_bytes, key_of, names};
+pub(crate) use storage::Copy;
 
 use crate::clock::SimClock;
 use crate::dice::Dice;
 use crate::executor::SimExecutor;
-use crate::history::{Action, Content, Outcome, Question};
+use crate::history::{Outcome, Question};
 use crate::log;
-use crate::network::{HostNumber, Network, SimStream};
+use crate::network::{HostNumber, Network};
 use crate::trace::Trace;
-use crate::value;
 use crate::weather::Weather;
 use bytes::Bytes;
-use cluster::{Member, Members, NodeUrl, Replicas};
-use lsm::disk::{Fault, FaultyDisk};
+use lsm::disk::FaultyDisk;
 use lsm::{Clock, Disk, Entry, Executor, MemoryDisk, SeededRandom};
-use node::simulation::{Refusal, SimulatedNode};
-use node::{Dialing, NodeConfig, Seams, StartError, Stream, Transport};
-use std::cell::RefCell;
+use node::simulation::SimulatedNode;
+use node::{NodeConfig, Seams, StartError, Transport};
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
-use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,19 +37,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio::task::LocalSet;
+use tokio::task::{AbortHandle, LocalSet};
+use tokio::time::{Instant, sleep};
+use transport::SimTransport;
 
-/// How far clocks may be apart.
-pub(crate) const CLOCK_DRIFT_MAX: Duration = Duration::from_secs(60 * 60);
+/// How long requests have to end once a process was told to stop.
+const DRAIN_MAX: Duration = Duration::from_secs(2);
 
-/// The port of all nodes; their hosts differ.
-const PORT: u16 = 8080;
-
-/// Small, so that a short run flushes and compacts.
-const MEMTABLE_BYTES: usize = 64 << 10;
-
-/// The room that a node keeps for deletes and compaction, in bytes.
-const DISK_RESERVE_BYTES: u64 = 1 << 20;
+/// How often a process that was told to stop looks whether they have.
+const DRAIN_LOOK: Duration = Duration::from_millis(5);
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +54,23 @@ pub(crate) enum Crash {
     Kill,
     /// With its host: the disk has what was synced, and some of the rest.
     PowerCut,
+}
+
+/// What an operator says with a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acceptance {
+    /// Nothing.
+    Nothing,
+    /// That the store lacks what was lost, and may count all the same.
+    Empty,
+}
+
+/// A request that a client has sent.
+pub(crate) struct Asked {
+    /// The answer, unless the process ends before.
+    pub(crate) answer: oneshot::Receiver<Outcome>,
+    /// Lets the process know that nobody waits any more.
+    pub(crate) leave: AbortHandle,
 }
 
 /// A host of a world.
@@ -64,6 +85,9 @@ pub(crate) struct Host {
     survival_percent: u64,
     work_ms_max: Arc<AtomicU64>,
     state: RefCell<State>,
+    /// When a process ended here, and when it ended because the power went.
+    crashes: RefCell<Vec<Instant>>,
+    power_cuts: RefCell<Vec<Instant>>,
     /// Wakes whoever drives the host.
     driver: RefCell<Option<Waker>>,
 }
@@ -75,6 +99,8 @@ struct State {
     freezes: usize,
     /// How many faults the disk has.
     disk_faults: usize,
+    /// How many hints were lost here by processes that have ended.
+    hints_dropped: u64,
 }
 
 struct Process {
@@ -82,6 +108,10 @@ struct Process {
     node: Rc<SimulatedNode>,
     /// Fails for good at the call in which the power goes.
     disk: Arc<FaultyDisk>,
+    /// How many requests of clients are under way.
+    in_flight: Rc<Cell<usize>>,
+    /// Whether it was told to stop, and takes no more of them.
+    is_stopping: bool,
 }
 
 impl Host {
@@ -97,7 +127,7 @@ impl Host {
         Rc::new(Self {
             number,
             clock: Arc::new(clock),
-            config: config(number, weather),
+            config: identity::config(number, weather),
             network,
             trace,
             dice,
@@ -108,7 +138,10 @@ impl Host {
                 process: None,
                 freezes: 0,
                 disk_faults: 0,
+                hints_dropped: 0,
             }),
+            crashes: RefCell::default(),
+            power_cuts: RefCell::default(),
             driver: RefCell::new(None),
         })
     }
@@ -145,12 +178,15 @@ impl Host {
     ///
     /// # Errors
     /// Those of the node; nothing runs then.
-    pub(crate) fn start(&self) -> Result<(), StartError> {
+    pub(crate) fn start(&self, acceptance: Acceptance) -> Result<(), StartError> {
         let mut state = self.state.borrow_mut();
         if state.process.is_some() {
             return Ok(());
         }
-        self.trace.note(format_args!("host {} starts", self.number));
+        self.trace.note(format_args!(
+            "host {} starts, accepts {acceptance:?}",
+            self.number
+        ));
         let disk = Arc::new(FaultyDisk::new(Arc::clone(&state.disk) as Arc<dyn Disk>));
         let executor = SimExecutor::new(
             self.number,
@@ -167,11 +203,13 @@ impl Host {
             network: self.network.clone(),
             own: self.number,
         });
+        let mut config = self.config.clone();
+        config.accept_empty = acceptance == Acceptance::Empty;
         let _speaking = log::speak(self.number);
         let tasks = LocalSet::new();
         let entered = tasks.enter();
         let node = SimulatedNode::open(
-            self.config.clone(),
+            config,
             seams,
             &(Arc::clone(&executor) as Arc<dyn Executor>),
             &transport,
@@ -180,8 +218,15 @@ impl Host {
         drop(entered);
         let node = Rc::new(node);
         tasks.spawn_local(executor.run());
-        tasks.spawn_local(accept(Rc::clone(&node), self.network.listen(self.number)));
-        state.process = Some(Process { tasks, node, disk });
+        let arrivals = self.network.listen(self.number);
+        tasks.spawn_local(transport::accept(Rc::clone(&node), arrivals));
+        state.process = Some(Process {
+            tasks,
+            node,
+            disk,
+            in_flight: Rc::default(),
+            is_stopping: false,
+        });
         drop(state);
         self.wake();
         Ok(())
@@ -199,32 +244,49 @@ impl Host {
             Crash::Kill => self.network.deafen(self.number),
             Crash::PowerCut => self.network.kill(self.number),
         }
+        state.hints_dropped += process.node.hints_dropped();
         drop(process);
         let survived = state.disk.crash_clone(&mut |_| match how {
             Crash::Kill => true,
             Crash::PowerCut => self.dice.percent(self.survival_percent),
         });
         state.disk = Arc::new(survived);
-    }
-
-    /// Cuts the power in the middle of the `calls`-th call of the disk from now.
-    pub(crate) fn cut_power_in_call(&self, calls: u64) {
-        if let Some(process) = &self.state.borrow().process {
-            let fault = Fault::at(calls, io::ErrorKind::Other);
-            process.disk.arm(fault.lasting().with_short_writes());
+        self.crashes.borrow_mut().push(Instant::now());
+        if how == Crash::PowerCut {
+            self.power_cuts.borrow_mut().push(Instant::now());
         }
     }
 
-    /// The power does not go in a call any more.
-    pub(crate) fn keep_power(&self) {
-        if let Some(process) = &self.state.borrow().process {
-            process.disk.heal();
+    /// Tells the process to stop: it takes nothing more on, ends what it has
+    /// begun, and closes its store.
+    pub(crate) async fn stop(&self) {
+        let in_flight = {
+            let mut state = self.state.borrow_mut();
+            let Some(process) = &mut state.process else {
+                return;
+            };
+            process.is_stopping = true;
+            Rc::clone(&process.in_flight)
+        };
+        self.trace.note(format_args!("host {} stops", self.number));
+        let told = Instant::now();
+        while in_flight.get() > 0 && told.elapsed() < DRAIN_MAX {
+            sleep(DRAIN_LOOK).await;
         }
-    }
-
-    /// Whether the disk has room and its syncs work, so that a node must start.
-    pub(crate) fn is_disk_sound(&self) -> bool {
-        self.state.borrow().disk_faults == 0
+        // Another fault may have ended it meanwhile, and it may run again.
+        let node = match &self.state.borrow().process {
+            Some(process) if process.is_stopping => Rc::clone(&process.node),
+            _ => return,
+        };
+        let _speaking = log::speak(self.number);
+        if let Err(error) = node.close() {
+            self.trace.note(format_args!(
+                "host {} is not closed well: {error}",
+                self.number
+            ));
+        }
+        drop(node);
+        self.crash(Crash::Kill);
     }
 
     /// Lets the process stand still. Freezes add up.
@@ -240,75 +302,73 @@ impl Host {
         self.wake();
     }
 
-    /// Gives the disk this much more room than it uses, in bytes.
-    pub(crate) fn limit_disk(&self, room_bytes: u64) {
-        let mut state = self.state.borrow_mut();
-        state.disk_faults += 1;
-        let used_bytes = state.disk.used_bytes();
-        state
-            .disk
-            .set_capacity(used_bytes.saturating_add(room_bytes));
-    }
-
-    /// Gives the disk all the room in the world.
-    pub(crate) fn unlimit_disk(&self) {
-        let mut state = self.state.borrow_mut();
-        state.disk_faults -= 1;
-        state.disk.set_capacity(u64::MAX);
-    }
-
-    /// Lets all syncs of the disk fail, or no more. A process that met that
-    /// has to be started anew.
-    pub(crate) fn fail_syncs(&self, fail: bool) {
-        let mut state = self.state.borrow_mut();
-        if fail {
-            state.disk_faults += 1;
-        } else {
-            state.disk_faults -= 1;
-        }
-        state.disk.fail_syncs(fail);
-    }
-
     /// Sets how long a job takes at most, in milliseconds.
     pub(crate) fn set_work_ms_max(&self, work_ms_max: u64) {
         self.work_ms_max.store(work_ms_max, Ordering::Relaxed);
     }
 
-    /// Asks the node; the answer comes unless the process ends before. `None`
-    /// where no process runs.
-    pub(crate) fn ask(
-        &self,
-        question: Question,
-        value: Option<Bytes>,
-    ) -> Option<oneshot::Receiver<Outcome>> {
+    /// Asks the node. `None` where no process runs, or it is told to stop.
+    pub(crate) fn ask(&self, question: Question, value: Option<Bytes>) -> Option<Asked> {
         let state = self.state.borrow();
         let process = state.process.as_ref()?;
+        if process.is_stopping {
+            return None;
+        }
         let (sender, answer) = oneshot::channel();
         let node = Rc::clone(&process.node);
         let clock = Arc::clone(&self.clock);
-        process.tasks.spawn_local(async move {
-            let outcome = perform(&node, &clock, question, value).await;
+        let under_way = UnderWay::new(&process.in_flight);
+        let task = process.tasks.spawn_local(async move {
+            let _under_way = under_way;
+            let outcome = requests::perform(&node, &clock, question, value).await;
             // A client that has given up does not listen any more.
             let _heard = sender.send(outcome).is_ok();
         });
         drop(state);
         self.wake();
-        Some(answer)
+        Some(Asked {
+            answer,
+            leave: task.abort_handle(),
+        })
     }
 
-    /// How many hints wait here for others; `None` where no process runs.
+    /// How many hints wait here; `None` where no process runs.
     pub(crate) fn hints_waiting(&self) -> Option<u64> {
         let state = self.state.borrow();
         Some(state.process.as_ref()?.node.hints_waiting())
     }
 
-    /// What the store holds under a key.
+    /// How many hints were ever lost here, other than by a crash.
+    pub(crate) fn hints_dropped(&self) -> u64 {
+        let state = self.state.borrow();
+        let process = state.process.as_ref();
+        state.hints_dropped + process.map_or(0, |process| process.node.hints_dropped())
+    }
+
+    /// The hints that wait here on the disk.
+    pub(crate) fn hints(&self) -> Vec<Entry> {
+        let state = self.state.borrow();
+        let process = state.process.as_ref();
+        process.map_or_else(Vec::new, |process| process.node.hints())
+    }
+
+    /// What the store holds under a key; nothing where no process runs.
     pub(crate) fn held(&self, key: u64) -> Result<Option<Entry>, lsm::Error> {
         let state = self.state.borrow();
         match &state.process {
             Some(process) => process.node.engine().get(&key_bytes(key)),
             None => Ok(None),
         }
+    }
+
+    /// When processes ended here, in whatever way.
+    pub(crate) fn crashes(&self) -> Vec<Instant> {
+        self.crashes.borrow().clone()
+    }
+
+    /// When the power went here while a process ran.
+    pub(crate) fn power_cuts(&self) -> Vec<Instant> {
+        self.power_cuts.borrow().clone()
     }
 
     fn wake(&self) {
@@ -318,115 +378,18 @@ impl Host {
     }
 }
 
-/// A key's bytes.
-pub(crate) fn key_bytes(key: u64) -> Vec<u8> {
-    format!("key-{key}").into_bytes()
-}
+/// A request that is under way, until this is dropped.
+struct UnderWay(Rc<Cell<usize>>);
 
-/// The names of the nodes, in the order of their numbers.
-pub(crate) fn names(nodes: usize) -> Vec<String> {
-    (0..nodes).map(name).collect()
-}
-
-fn name(number: HostNumber) -> String {
-    format!("node-{number}")
-}
-
-fn url(number: HostNumber) -> NodeUrl {
-    let url = format!("http://127.0.0.{}:{PORT}", number + 1);
-    url.parse().unwrap()
-}
-
-fn config(number: HostNumber, weather: &Weather) -> NodeConfig {
-    let member = |number| Member::named(&name(number), url(number)).unwrap();
-    let members = Members::new((0..weather.nodes).map(member).collect(), &url(number)).unwrap();
-    let mut config = NodeConfig::new(members, "store");
-    config.timeout = weather.timeout;
-    config.memtable_bytes = Some(MEMTABLE_BYTES);
-    config.disk_reserve_bytes = DISK_RESERVE_BYTES;
-    config.clock_drift_max = CLOCK_DRIFT_MAX;
-    // Clocks may be set forward by hours: see `world`.
-    config.hint_age_max = Duration::from_secs(24 * 60 * 60);
-    config
-}
-
-/// Takes the connections that come to a process, for as long as it lives.
-async fn accept(node: Rc<SimulatedNode>, mut arrivals: tokio::sync::mpsc::Receiver<SimStream>) {
-    while let Some(stream) = arrivals.recv().await {
-        let node = Rc::clone(&node);
-        tokio::task::spawn_local(async move { node.accept(Box::new(stream)).await });
+impl UnderWay {
+    fn new(in_flight: &Rc<Cell<usize>>) -> Self {
+        in_flight.set(in_flight.get() + 1);
+        Self(Rc::clone(in_flight))
     }
 }
 
-/// Asks a node, from inside its process, as HTTP does.
-async fn perform(
-    node: &SimulatedNode,
-    clock: &SimClock,
-    question: Question,
-    value: Option<Bytes>,
-) -> Outcome {
-    let key = key_bytes(question.key);
-    let Some(replicas) = Some(Replicas {
-        ack: question.ack,
-        from: question.from,
-    }) else {
-        return Outcome::Refused;
-    };
-    let written = match question.action {
-        Action::Get => {
-            return match node.get(&key, replicas).await {
-                Ok(found) => Outcome::Found {
-                    version: found.entry.as_ref().map(Entry::timestamp),
-                    content: found
-                        .entry
-                        .filter(|entry| entry.is_live(clock.unix_ms()))
-                        .map_or(Content::Absent, |entry| value::read(entry.value_bytes())),
-                    acks: found.acks,
-                },
-                Err(refusal) => failed(&refusal),
-            };
-        }
-        Action::Put { ttl_seconds } => {
-            node.put(&key, value.unwrap_or_default(), ttl_seconds, replicas)
-                .await
-        }
-        Action::Delete => node.delete(&key, replicas).await,
-    };
-    match written {
-        Ok(written) => Outcome::Written {
-            version: written.timestamp,
-            acks: written.acks,
-        },
-        Err(refusal) => failed(&refusal),
-    }
-}
-
-fn failed(refusal: &Refusal) -> Outcome {
-    match *refusal {
-        Refusal::NotEnoughReplicas { timestamp } => Outcome::NotEnough { stamp: timestamp },
-        Refusal::Overloaded | Refusal::NoStamp | Refusal::DiskFull => Outcome::Refused,
-    }
-}
-
-/// The transport seam of one process.
-struct SimTransport {
-    network: Network,
-    own: HostNumber,
-}
-
-impl Transport for SimTransport {
-    fn dial(&self, url: &NodeUrl) -> Dialing {
-        let network = self.network.clone();
-        let own = self.own;
-        let other = url
-            .host()
-            .rsplit('.')
-            .next()
-            .and_then(|last| last.parse::<usize>().ok());
-        Box::pin(async move {
-            let other = other.ok_or(io::ErrorKind::AddrNotAvailable)? - 1;
-            let stream = network.dial(own, other).await?;
-            Ok(Box::new(stream) as Box<dyn Stream>)
-        })
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }

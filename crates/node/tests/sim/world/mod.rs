@@ -2,33 +2,48 @@
 //!
 //! It has two parts. In the first, clients ask and things break, and whatever
 //! a client hears goes into the history. Then all is mended, and the cluster
-//! has a bounded time to come to rest: hints drain, every key can be read from
+//! has a bounded time to come to rest (`rest`): hints drain, what they cover lies
+//! everywhere before anybody reads it (`stores`), every key can be read from
 //! all its replicas, and afterwards all that should hold it hold the same. At
-//! the end the checker judges the history.
+//! the end the checker judges the history, `versions` whether each version was
+//! one thing everywhere, and `timeline` whether the others went on while one
+//! host was away.
 
-use crate::checker;
+mod report;
+mod rest;
+mod stores;
+mod timeline;
+mod versions;
+
+pub(crate) use report::Report;
+
 use crate::clock::SimClock;
 use crate::dice::Dice;
 use crate::faults;
 use crate::history::{Action, History, Number, Outcome, Question};
-use crate::host::{self, Crash, Host};
+use crate::host::{Acceptance, Asked, Crash, Host};
 use crate::log;
-use crate::network::Network;
+use crate::network::{HostNumber, Network};
 use crate::panics;
 use crate::trace::Trace;
 use crate::value;
-use crate::weather::{FaultKind, Weather};
+use crate::weather::{Season, Weather};
 use crate::workload;
 use cluster::Placement;
-use lsm::{Clock, Entry};
-use std::cell::RefCell;
+use lsm::Clock;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
+use timeline::Timeline;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, timeout};
+use versions::Versions;
 
 /// How long a client waits for an answer before it goes on without.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long a client waits at most that goes away before its answer, in milliseconds.
+const LEAVES_AFTER_MS_MAX: u64 = 100;
 
 /// How many operations a client asks for at most: the checker compares each
 /// with each.
@@ -37,18 +52,12 @@ const OPERATIONS_MAX: usize = 250;
 /// How long a client waits at least after it was turned away.
 const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 
-/// How long the cluster has, once all is mended, until connections stand again.
-const SETTLING: Duration = Duration::from_secs(6);
+/// How long the nodes have to meet before anything is asked, where all of
+/// them are to answer.
+const MEETING: Duration = Duration::from_secs(3);
 
-/// How long it has until no hint waits any more.
-const DRAINING: Duration = Duration::from_secs(120);
-
-/// How long repairs in the background have.
-const REPAIRING: Duration = Duration::from_secs(2);
-
-/// How far all wall clocks are set forward, once all is mended, where one was
-/// wrong beyond the bound, in milliseconds.
-const FAR_SKEW_PASSED_MS: i64 = 6 * 60 * 60 * 1000;
+/// How often the stores are looked into while the world lives.
+const LOOK: Duration = Duration::from_millis(700);
 
 /// Where the worlds' nodes, clients and network live.
 pub(crate) struct World {
@@ -62,24 +71,16 @@ pub(crate) struct World {
     pub(crate) network: Network,
     /// What happens.
     pub(crate) trace: Trace,
+    /// The host whose folder was lost, replaced or damaged.
+    pub(crate) lost: Cell<Option<HostNumber>>,
+    /// When things were asked, and when hosts were away.
+    pub(crate) timeline: RefCell<Timeline>,
+    placement: Placement,
     history: RefCell<History>,
+    versions: RefCell<Versions>,
     value_dice: Dice,
     /// What went wrong first, besides broken promises.
     failure: RefCell<Option<String>>,
-}
-
-/// What a world came to.
-pub(crate) struct Report {
-    /// Of the trace, results included.
-    pub(crate) trace_hash: u64,
-    /// How many lines the trace has.
-    pub(crate) trace_lines: u64,
-    /// How many operations were acknowledged or answered.
-    pub(crate) answered: usize,
-    /// How many had too few replicas.
-    pub(crate) not_enough: usize,
-    /// What went wrong, with all that helps to find out why.
-    pub(crate) failure: Option<String>,
 }
 
 /// Lets the world of a seed run from its beginning to its end.
@@ -101,7 +102,7 @@ pub(crate) fn run(seed: u64) -> Report {
     // In the runtime's context, since what is dropped asks for the time.
     let _entered = runtime.enter();
     drop(set);
-    world.report(seed)
+    report::of(&world, seed)
 }
 
 impl World {
@@ -130,13 +131,18 @@ impl World {
             let (network, trace) = (network.clone(), trace.clone());
             Host::new(number, &weather, clock, network, trace, dice.fork())
         });
+        let names = crate::host::names(weather.nodes);
         Rc::new(Self {
             hosts: hosts.collect(),
+            placement: Placement::new(names.iter().map(String::as_str)),
+            timeline: RefCell::new(Timeline::new(began)),
             weather,
             skews_ms,
             network,
             trace,
+            lost: Cell::new(None),
             history: RefCell::default(),
+            versions: RefCell::default(),
             value_dice: dice.fork(),
             failure: RefCell::default(),
         })
@@ -148,7 +154,14 @@ impl World {
             tokio::task::spawn_local(Rc::clone(host).drive());
             self.start(number);
         }
+        if self.weather.season != Season::Stormy {
+            sleep(MEETING).await;
+        }
         let end = Instant::now() + self.weather.span;
+        let looking = tokio::task::spawn_local({
+            let world = Rc::clone(self);
+            async move { world.look_forever().await }
+        });
         let clients: Vec<_> = (0..self.weather.clients)
             .map(|client| {
                 let world = Rc::clone(self);
@@ -163,20 +176,26 @@ impl World {
         for client in clients {
             self.join("a client", client).await;
         }
+        looking.abort();
         self.trace.note(format_args!("all is mended"));
         self.mend_all();
         if let Err(what) = self.come_to_rest(&dice.fork()).await {
             self.fail(what);
         }
+        self.look();
         for host in &self.hosts {
             host.crash(Crash::Kill);
         }
     }
 
     /// Starts the node of a host. One whose disk is sound must start.
-    pub(crate) fn start(&self, number: usize) {
+    pub(crate) fn start(&self, number: HostNumber) {
+        self.start_accepting(number, Acceptance::Nothing);
+    }
+
+    fn start_accepting(&self, number: HostNumber, acceptance: Acceptance) {
         let host = &self.hosts[number];
-        if let Err(error) = host.start() {
+        if let Err(error) = host.start(acceptance) {
             self.trace
                 .note(format_args!("host {number} does not start: {error}"));
             if host.is_disk_sound() {
@@ -192,7 +211,11 @@ impl World {
                 return;
             }
             let question = workload::question(client, &self.weather, dice);
-            let outcome = self.ask(question).await.map(|(_, outcome)| outcome);
+            let patience = match dice.percent(self.weather.cancel_percent) {
+                true => Duration::from_millis(dice.below(LEAVES_AFTER_MS_MAX)),
+                false => PATIENCE,
+            };
+            let outcome = self.ask(question, patience).await;
             let pause = Duration::from_millis(dice.within(&self.weather.pause_ms));
             // Where nobody is at work, an answer takes no time.
             let pause_min = match outcome {
@@ -204,115 +227,55 @@ impl World {
     }
 
     /// Asks a node and notes what it says; `None` when it cannot be reached.
-    async fn ask(&self, question: Question) -> Option<(Number, Outcome)> {
+    async fn ask(&self, question: Question, patience: Duration) -> Option<Outcome> {
         let host = &self.hosts[question.node];
         let number = Number(self.history.borrow().operations().len());
         let value = matches!(question.action, Action::Put { .. })
             .then(|| value::of(number, workload::value_bytes(&self.value_dice)));
-        let answer = host.ask(question, value)?;
+        let Asked { answer, leave } = host.ask(question, value)?;
         self.history
             .borrow_mut()
             .ask(question, host.clock.unix_ms());
+        self.timeline.borrow_mut().asked();
         self.trace
             .note(format_args!("ask  #{} {question}", number.0));
-        let answer = timeout(PATIENCE, answer).await;
+        let answer = timeout(patience, answer).await;
+        if answer.is_err() {
+            leave.abort();
+        }
         // Silence, or the end of the connection: to the client it is the same.
         let outcome = answer.ok().and_then(Result::ok).unwrap_or(Outcome::Lost);
         self.history
             .borrow_mut()
             .tell(number, outcome, host.clock.unix_ms());
+        self.timeline.borrow_mut().told(number);
         self.trace
             .note(format_args!("tell #{} {outcome}", number.0));
-        Some((number, outcome))
+        Some(outcome)
     }
 
-    /// Ends whatever is still broken.
-    fn mend_all(&self) {
-        self.network.stop_losses();
-        // What a clock stamped beyond the bound is refused until its time has come.
-        let passed_ms = match self.weather.faults.contains(&FaultKind::FarSkew) {
-            true => FAR_SKEW_PASSED_MS,
-            false => 0,
-        };
-        for (number, host) in self.hosts.iter().enumerate() {
-            host.clock.set_skew_ms(self.skews_ms[number] + passed_ms);
-            self.start(number);
-        }
-    }
-
-    /// Gives the cluster time to come to rest, and says why it has not.
-    async fn come_to_rest(&self, dice: &Dice) -> Result<(), String> {
-        sleep(SETTLING).await;
-        let began = Instant::now();
+    /// Looks into the stores now and then.
+    async fn look_forever(&self) {
         loop {
-            let waiting = self.hosts.iter().map(|host| host.hints_waiting());
-            let waiting: Vec<Option<u64>> = waiting.collect();
-            if waiting.iter().all(|waiting| *waiting == Some(0)) {
-                break;
-            }
-            if began.elapsed() > DRAINING {
-                return Err(format!("hints still wait: {waiting:?}"));
-            }
-            sleep(Duration::from_millis(200)).await;
+            sleep(LOOK).await;
+            self.look();
         }
-        self.trace.note(format_args!("hints have drained"));
-        let all = self.weather.nodes as u8;
-        for key in 0..self.weather.keys {
-            let question = Question {
-                client: self.weather.clients,
-                node: dice.place(self.weather.nodes),
-                key,
-                action: Action::Get,
-                ack: all,
-                from: all,
-            };
-            match self.ask(question).await {
-                Some((_, Outcome::Found { .. })) => {}
-                Some((_, outcome)) => {
-                    return Err(format!("all is mended, yet {question}: {outcome}"));
-                }
-                None => return Err(format!("node {} does not run", question.node)),
-            }
-        }
-        sleep(REPAIRING).await;
-        self.agree()
     }
 
-    /// Says where replicas differ that must not.
-    fn agree(&self) -> Result<(), String> {
-        let names = host::names(self.weather.nodes);
-        let placement = Placement::new(names.iter().map(String::as_str));
-        for key in 0..self.weather.keys {
-            let ranking = placement.ranking(&host::key_bytes(key), self.weather.nodes as u8);
-            let mut held = Vec::new();
-            for node in &ranking {
-                let host = &self.hosts[node.index()];
-                held.push(host.held(key).map_err(|error| {
-                    format!("node {} cannot read key {key}: {error}", node.index())
-                })?);
+    /// Notes which versions lie where.
+    fn look(&self) {
+        let mut versions = self.versions.borrow_mut();
+        for (number, host) in self.hosts.iter().enumerate() {
+            for key in 0..self.weather.keys {
+                // What cannot be read is found elsewhere.
+                if let Ok(Some(entry)) = host.held(key) {
+                    versions.note(&entry, format_args!("node {number}"));
+                }
             }
-            let newest = held
-                .iter()
-                .flatten()
-                .max_by(|one, other| one.rank().cmp(&other.rank()));
-            let Some(newest) = newest else { continue };
-            let copies = usize::from(newest.copies());
-            if held
-                .iter()
-                .take(copies)
-                .any(|held| held.as_ref() != Some(newest))
-            {
-                let lines = ranking.iter().zip(&held);
-                let lines: Vec<String> = lines
-                    .map(|(node, held)| format!("  node {}: {}", node.index(), describe(held)))
-                    .collect();
-                return Err(format!(
-                    "the replicas of key {key} differ, {copies} of which must agree:\n{}",
-                    lines.join("\n")
-                ));
+            for hint in host.hints() {
+                versions.note(&hint, format_args!("a hint of node {number}"));
             }
         }
-        Ok(())
     }
 
     /// Notes that something went wrong; the first such thing counts.
@@ -325,65 +288,5 @@ impl World {
         if let Err(error) = task.await {
             self.fail(format!("{who} ended: {error}"));
         }
-    }
-
-    fn report(&self, seed: u64) -> Report {
-        let history = self.history.borrow();
-        let mut failures: Vec<String> = checker::check(&history)
-            .iter()
-            .map(|violation| violation.describe(&history))
-            .collect();
-        failures.extend(self.failure.borrow_mut().take());
-        failures.extend(panics::take());
-        let count = |wanted: fn(Outcome) -> bool| {
-            let outcomes = history.operations().iter();
-            outcomes
-                .filter_map(|operation| operation.outcome())
-                .filter(|outcome| wanted(*outcome))
-                .count()
-        };
-        Report {
-            trace_hash: self.trace.hash(),
-            trace_lines: self.trace.count(),
-            answered: count(|outcome| {
-                matches!(outcome, Outcome::Written { .. } | Outcome::Found { .. })
-            }),
-            not_enough: count(|outcome| matches!(outcome, Outcome::NotEnough { .. })),
-            failure: (!failures.is_empty())
-                .then(|| failure_text(seed, &self.weather, &failures, &self.trace)),
-        }
-    }
-}
-
-/// How many violations are told in full.
-const FAILURES_TOLD: usize = 5;
-
-fn failure_text(seed: u64, weather: &Weather, failures: &[String], trace: &Trace) -> String {
-    let mut text = format!("seed {seed} fails\n{weather:#?}\n");
-    for line in trace.tail() {
-        text.push_str(&line);
-        text.push('\n');
-    }
-    for failure in failures.iter().take(FAILURES_TOLD) {
-        text.push_str(failure);
-        text.push('\n');
-    }
-    if failures.len() > FAILURES_TOLD {
-        text.push_str(&format!("and {} more\n", failures.len() - FAILURES_TOLD));
-    }
-    text.push_str(&format!("again: KVORUM_SEED={seed} cargo test --test sim"));
-    text
-}
-
-fn describe(held: &Option<Entry>) -> String {
-    match held {
-        None => "nothing".to_owned(),
-        Some(entry) => format!(
-            "{:?} at {}, {} copies, {:?}",
-            entry.kind(),
-            entry.timestamp(),
-            entry.copies(),
-            value::read(entry.value_bytes())
-        ),
     }
 }

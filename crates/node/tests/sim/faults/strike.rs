@@ -1,18 +1,13 @@
-//! Faults: what breaks, for how long, and how it is mended.
+//! What a fault does.
 
+use super::Fault;
 use crate::dice::Dice;
 use crate::host::{CLOCK_DRIFT_MAX, Crash};
-use crate::network::HostNumber;
-use crate::weather::{FaultKind, Weather};
+use crate::weather::FaultKind;
 use crate::world::World;
 use std::ops::RangeInclusive;
-use std::rc::Rc;
 use std::time::Duration;
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
-
-/// How long a fault lasts, in milliseconds.
-const FAULT_MS: RangeInclusive<u64> = 50..=2_500;
+use tokio::time::sleep;
 
 /// Within so many calls of a disk the power goes.
 const DISK_CALLS: RangeInclusive<u64> = 0..=200;
@@ -26,55 +21,8 @@ const DISK_ROOM_BYTES: RangeInclusive<u64> = 0..=200_000;
 /// How long jobs take at most on a slow disk, in milliseconds.
 const SLOW_WORK_MS: RangeInclusive<u64> = 50..=1_500;
 
-/// A fault: its kind, and where it strikes.
-#[derive(Clone, Copy, Debug)]
-struct Fault {
-    kind: FaultKind,
-    host: HostNumber,
-    /// Another host.
-    other: HostNumber,
-}
-
-/// Breaks one thing after another until `end`; each is mended by itself. Gives
-/// those that are not mended by then.
-pub(crate) async fn break_things(
-    world: Rc<World>,
-    dice: Dice,
-    end: Instant,
-) -> Vec<JoinHandle<()>> {
-    let mut breaking = Vec::new();
-    let weather = &world.weather;
-    if weather.faults.is_empty() {
-        return breaking;
-    }
-    loop {
-        let gap = Duration::from_millis(dice.within(&weather.fault_gap_ms));
-        if Instant::now() + gap >= end {
-            return breaking;
-        }
-        sleep(gap).await;
-        let fault = choose(weather, &dice);
-        let lasting = Duration::from_millis(dice.within(&FAULT_MS));
-        let (world, dice) = (Rc::clone(&world), dice.fork());
-        breaking.retain(|fault: &JoinHandle<()>| !fault.is_finished());
-        breaking.push(tokio::task::spawn_local(async move {
-            strike(&world, fault, lasting, &dice).await;
-        }));
-    }
-}
-
-fn choose(weather: &Weather, dice: &Dice) -> Fault {
-    let host = dice.place(weather.nodes);
-    let apart = 1 + dice.place(weather.nodes - 1);
-    Fault {
-        kind: *dice.pick(&weather.faults),
-        host,
-        other: (host + apart) % weather.nodes,
-    }
-}
-
 /// Lets a fault happen and mends it after a while.
-async fn strike(world: &World, fault: Fault, lasting: Duration, dice: &Dice) {
+pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice: &Dice) {
     let Fault { kind, host, other } = fault;
     let note = |what: &str| {
         world
@@ -82,6 +30,7 @@ async fn strike(world: &World, fault: Fault, lasting: Duration, dice: &Dice) {
             .note(format_args!("{what} {kind:?} of {host} ({other})"));
     };
     note("fault");
+    world.timeline.borrow_mut().leaves(host);
     let struck = &world.hosts[host];
     let network = &world.network;
     let others = (0..world.hosts.len()).filter(|&other| other != host);
@@ -91,6 +40,11 @@ async fn strike(world: &World, fault: Fault, lasting: Duration, dice: &Dice) {
                 FaultKind::Kill => Crash::Kill,
                 _ => Crash::PowerCut,
             });
+            sleep(lasting).await;
+            world.start(host);
+        }
+        FaultKind::Stop => {
+            struck.stop().await;
             sleep(lasting).await;
             world.start(host);
         }
@@ -148,11 +102,23 @@ async fn strike(world: &World, fault: Fault, lasting: Duration, dice: &Dice) {
             struck.clock.set_skew_ms(either_way(dice, 0..=bound_ms));
         }
         FaultKind::FarSkew => {
-            let bound_ms = CLOCK_DRIFT_MAX.as_millis() as u64;
-            let skew_ms = either_way(dice, bound_ms * 5 / 4..=bound_ms * 4);
-            struck.clock.set_skew_ms(skew_ms);
+            struck.clock.set_skew_ms(far(dice));
             sleep(lasting).await;
             struck.clock.set_skew_ms(world.skews_ms[host]);
+        }
+        FaultKind::FarSkewAtStart => {
+            struck.crash(Crash::Kill);
+            struck.clock.set_skew_ms(far(dice));
+            world.start(host);
+            sleep(lasting).await;
+            struck.clock.set_skew_ms(world.skews_ms[host]);
+        }
+        FaultKind::SkewBackAtStart => {
+            struck.crash(Crash::Kill);
+            let bound_ms = CLOCK_DRIFT_MAX.as_millis() as u64 / 2;
+            let back_ms = -(dice.within(&(0..=bound_ms)) as i64);
+            struck.clock.set_skew_ms(back_ms);
+            world.start(host);
         }
         FaultKind::FullDisk => {
             struck.limit_disk(dice.within(&DISK_ROOM_BYTES));
@@ -172,7 +138,14 @@ async fn strike(world: &World, fault: Fault, lasting: Duration, dice: &Dice) {
             world.start(host);
         }
     }
+    world.timeline.borrow_mut().returns(host);
     note("mends");
+}
+
+/// A skew beyond the bound, by hours.
+fn far(dice: &Dice) -> i64 {
+    let bound_ms = CLOCK_DRIFT_MAX.as_millis() as u64;
+    either_way(dice, bound_ms * 5 / 4..=bound_ms * 10)
 }
 
 fn either_way(dice: &Dice, range: RangeInclusive<u64>) -> i64 {

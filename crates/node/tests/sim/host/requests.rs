@@ -1,0 +1,58 @@
+//! What a client asks, as the process that it asks does it.
+
+use super::identity::key_bytes;
+use crate::clock::SimClock;
+use crate::history::{Action, Content, Outcome, Question};
+use crate::value;
+use bytes::Bytes;
+use cluster::Replicas;
+use lsm::{Clock, Entry};
+use node::simulation::{Refusal, SimulatedNode};
+
+/// Asks a node, from inside its process, as HTTP does.
+pub(super) async fn perform(
+    node: &SimulatedNode,
+    clock: &SimClock,
+    question: Question,
+    value: Option<Bytes>,
+) -> Outcome {
+    let key = key_bytes(question.key);
+    let replicas = Replicas {
+        ack: question.ack,
+        from: question.from,
+    };
+    let written = match question.action {
+        Action::Get => {
+            return match node.get(&key, replicas).await {
+                Ok(found) => Outcome::Found {
+                    version: found.entry.as_ref().map(Entry::timestamp),
+                    content: found
+                        .entry
+                        .filter(|entry| entry.is_live(clock.unix_ms()))
+                        .map_or(Content::Absent, |entry| value::read(entry.value_bytes())),
+                    acks: found.acks,
+                },
+                Err(refusal) => failed(&refusal),
+            };
+        }
+        Action::Put { ttl_seconds } => {
+            node.put(&key, value.unwrap_or_default(), ttl_seconds, replicas)
+                .await
+        }
+        Action::Delete => node.delete(&key, replicas).await,
+    };
+    match written {
+        Ok(written) => Outcome::Written {
+            version: written.timestamp,
+            acks: written.acks,
+        },
+        Err(refusal) => failed(&refusal),
+    }
+}
+
+fn failed(refusal: &Refusal) -> Outcome {
+    match *refusal {
+        Refusal::NotEnoughReplicas { timestamp } => Outcome::NotEnough { stamp: timestamp },
+        Refusal::Overloaded | Refusal::NoStamp | Refusal::DiskFull => Outcome::Refused,
+    }
+}

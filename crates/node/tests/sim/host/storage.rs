@@ -1,0 +1,115 @@
+//! What becomes of a host's disk.
+
+use super::Host;
+use super::identity::FOLDER;
+use lsm::disk::Fault;
+use lsm::{Disk, MemoryDisk};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A copy of a disk, as it was at one moment.
+pub(crate) struct Copy(MemoryDisk);
+
+impl Host {
+    /// Cuts the power in the middle of the `calls`-th call of the disk from now.
+    pub(crate) fn cut_power_in_call(&self, calls: u64) {
+        if let Some(process) = &self.state.borrow().process {
+            let fault = Fault::at(calls, io::ErrorKind::Other);
+            process.disk.arm(fault.lasting().with_short_writes());
+        }
+    }
+
+    /// The power does not go in a call any more.
+    pub(crate) fn keep_power(&self) {
+        if let Some(process) = &self.state.borrow().process {
+            process.disk.heal();
+        }
+    }
+
+    /// Whether the disk has room, its syncs work, and nothing on it is damaged,
+    /// so that a node must start.
+    pub(crate) fn is_disk_sound(&self) -> bool {
+        self.state.borrow().disk_faults == 0
+    }
+
+    /// Gives the disk this much more room than it uses, in bytes.
+    pub(crate) fn limit_disk(&self, room_bytes: u64) {
+        let mut state = self.state.borrow_mut();
+        state.disk_faults += 1;
+        let used_bytes = state.disk.used_bytes();
+        state
+            .disk
+            .set_capacity(used_bytes.saturating_add(room_bytes));
+    }
+
+    /// Gives the disk all the room in the world.
+    pub(crate) fn unlimit_disk(&self) {
+        let mut state = self.state.borrow_mut();
+        state.disk_faults -= 1;
+        state.disk.set_capacity(u64::MAX);
+    }
+
+    /// Lets all syncs of the disk fail, or no more. A process that met that
+    /// has to be started anew.
+    pub(crate) fn fail_syncs(&self, fail: bool) {
+        let mut state = self.state.borrow_mut();
+        if fail {
+            state.disk_faults += 1;
+        } else {
+            state.disk_faults -= 1;
+        }
+        state.disk.fail_syncs(fail);
+    }
+
+    /// What is on the disk now, as whoever copies all of it in one moment gets it.
+    pub(crate) fn copy_disk(&self) -> Copy {
+        Copy(self.state.borrow().disk.crash_clone(&mut |_| true))
+    }
+
+    /// Puts another disk in, while no process runs.
+    pub(crate) fn replace_disk(&self, copy: Copy) {
+        let mut state = self.state.borrow_mut();
+        assert!(state.process.is_none(), "a process has the disk");
+        // The fault that took the room from the old one is that one's.
+        copy.0.set_capacity(u64::MAX);
+        state.disk = Arc::new(copy.0);
+    }
+
+    /// Changes some bytes of the tables on the disk, which is unsound from
+    /// now on. Says whether there were any.
+    pub(crate) fn rot(&self) -> bool {
+        let mut state = self.state.borrow_mut();
+        let folder = Path::new(FOLDER);
+        let mut tables = state.disk.list(folder).unwrap_or_default();
+        tables.retain(|name| name.ends_with(".sst"));
+        if tables.is_empty() {
+            return false;
+        }
+        let path = folder.join(self.dice.pick(&tables));
+        let bytes = state.disk.open(&path).and_then(|file| file.len());
+        let offset = self.dice.below(bytes.unwrap_or(1).max(1));
+        let flip = 1 << self.dice.below(8);
+        let is_damaged = state.disk.corrupt(&path, offset, flip).is_ok();
+        state.disk_faults += usize::from(is_damaged);
+        drop(state);
+        self.trace.note(format_args!(
+            "host {} rots: {} at {offset}",
+            self.number,
+            path.display()
+        ));
+        is_damaged
+    }
+
+    /// What was damaged is not on the disk any more.
+    pub(crate) fn forget_rot(&self) {
+        self.state.borrow_mut().disk_faults -= 1;
+    }
+}
+
+impl Copy {
+    /// An empty disk.
+    pub(crate) fn empty() -> Self {
+        Self(MemoryDisk::new())
+    }
+}

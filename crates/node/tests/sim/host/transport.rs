@@ -1,0 +1,40 @@
+//! The transport seam of one process, and what comes to it.
+
+use crate::network::{HostNumber, Network, SimStream};
+use cluster::NodeUrl;
+use node::simulation::SimulatedNode;
+use node::{Dialing, Stream, Transport};
+use std::io;
+use std::rc::Rc;
+use tokio::sync::mpsc;
+
+/// Takes the connections that come to a process, for as long as it lives.
+pub(super) async fn accept(node: Rc<SimulatedNode>, mut arrivals: mpsc::Receiver<SimStream>) {
+    while let Some(stream) = arrivals.recv().await {
+        let node = Rc::clone(&node);
+        tokio::task::spawn_local(async move { node.accept(Box::new(stream)).await });
+    }
+}
+
+/// The transport seam of one process.
+pub(super) struct SimTransport {
+    pub(super) network: Network,
+    pub(super) own: HostNumber,
+}
+
+impl Transport for SimTransport {
+    fn dial(&self, url: &NodeUrl) -> Dialing {
+        let network = self.network.clone();
+        let own = self.own;
+        let other = url
+            .host()
+            .rsplit('.')
+            .next()
+            .and_then(|last| last.parse::<usize>().ok());
+        Box::pin(async move {
+            let other = other.ok_or(io::ErrorKind::AddrNotAvailable)? - 1;
+            let stream = network.dial(own, other).await?;
+            Ok(Box::new(stream) as Box<dyn Stream>)
+        })
+    }
+}

@@ -1,0 +1,141 @@
+//! When things were asked and answered, when hosts were away, and what follows:
+//! while one is away, the others go on.
+
+use crate::history::{History, Number, Operation, Outcome};
+use crate::network::HostNumber;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long after a host went away, or after it came back, nothing is asked of
+/// how long requests take: by then its silence is noticed, or it has met all again.
+const NOTICED: Duration = Duration::from_millis(1_000);
+
+/// How long a host that came back may take until it can do its part.
+const RECOVERED: Duration = Duration::from_millis(2_500);
+
+/// How long a request may take at most while a host is away and that is known:
+/// it waits for nobody who does not answer.
+const ANSWERED: Duration = Duration::from_millis(400);
+
+/// What happened when.
+pub(crate) struct Timeline {
+    began: Instant,
+    /// By operation.
+    spans: Vec<Span>,
+    absences: Vec<Absence>,
+}
+
+/// From when to when something lasted.
+#[derive(Clone, Copy)]
+struct Span {
+    from: Instant,
+    until: Option<Instant>,
+}
+
+struct Absence {
+    host: HostNumber,
+    span: Span,
+}
+
+impl Span {
+    fn now() -> Self {
+        Self {
+            from: Instant::now(),
+            until: None,
+        }
+    }
+}
+
+impl Timeline {
+    /// Nothing has happened yet.
+    pub(super) fn new(began: Instant) -> Self {
+        Self {
+            began,
+            spans: Vec::new(),
+            absences: Vec::new(),
+        }
+    }
+
+    /// The next operation is asked for now.
+    pub(super) fn asked(&mut self) {
+        self.spans.push(Span::now());
+    }
+
+    /// An operation has ended now.
+    pub(super) fn told(&mut self, number: Number) {
+        self.spans[number.0].until = Some(Instant::now());
+    }
+
+    /// A host goes away now.
+    pub(crate) fn leaves(&mut self, host: HostNumber) {
+        let span = Span::now();
+        self.absences.push(Absence { host, span });
+    }
+
+    /// A host is back now.
+    pub(crate) fn returns(&mut self, host: HostNumber) {
+        let mut of_host = self.absences.iter_mut();
+        if let Some(absence) = of_host.find(|each| each.host == host && each.span.until.is_none()) {
+            absence.span.until = Some(Instant::now());
+        }
+    }
+
+    /// When an operation was asked for.
+    pub(super) fn asked_at(&self, number: Number) -> Instant {
+        self.spans[number.0].from
+    }
+
+    /// When an operation ended.
+    pub(super) fn told_at(&self, number: Number) -> Option<Instant> {
+        self.spans[number.0].until
+    }
+
+    /// The requests that failed, or took too long, although one host was away
+    /// at most, and not the one that was asked.
+    pub(super) fn failed_for_one_away(&self, history: &History) -> Vec<String> {
+        let mut failed = Vec::new();
+        for (place, operation) in history.operations().iter().enumerate() {
+            let span = self.spans[place];
+            let (Some(until), true) = (span.until, self.is_owed(operation, span)) else {
+                continue;
+            };
+            let is_answered = matches!(
+                operation.outcome(),
+                Some(Outcome::Written { .. } | Outcome::Found { .. })
+            );
+            let took = until - span.from;
+            let is_slow = took > ANSWERED && self.is_settled(span);
+            if !is_answered || is_slow {
+                let at_ms = (span.from - self.began).as_secs_f64() * 1e3;
+                failed.push(format!(
+                    "one host was away at most, yet at {at_ms:.3} after {took:?}: #{place} {operation}"
+                ));
+            }
+        }
+        failed
+    }
+
+    /// Whether the node that was asked was there all the time.
+    fn is_owed(&self, operation: &Operation, span: Span) -> bool {
+        let node = operation.question.node;
+        let of_node = self.absences.iter().filter(|each| each.host == node);
+        !of_node.into_iter().any(|absence| {
+            let is_back = absence
+                .span
+                .until
+                .is_some_and(|back| back + RECOVERED <= span.from);
+            let is_later = span.until.is_some_and(|until| until < absence.span.from);
+            !is_back && !is_later
+        })
+    }
+
+    /// Whether nobody had left or come back lately.
+    fn is_settled(&self, span: Span) -> bool {
+        !self.absences.iter().any(|absence| {
+            let of_absence = [Some(absence.span.from), absence.span.until];
+            of_absence.into_iter().flatten().any(|change| {
+                change + NOTICED > span.from && span.until.is_none_or(|until| change <= until)
+            })
+        })
+    }
+}

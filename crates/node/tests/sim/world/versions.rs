@@ -1,0 +1,125 @@
+//! Whether each version is one thing, wherever it lies and whoever was told of it.
+
+use crate::history::{Action, Content, History, Number, Outcome};
+use crate::host::key_of;
+use crate::value;
+use lsm::{Entry, Kind, Timestamp};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What was seen under each version.
+#[derive(Default)]
+pub(super) struct Versions {
+    seen: BTreeMap<Timestamp, Vec<Sight>>,
+}
+
+/// What was once seen of a version. Seen again elsewhere, it is not noted again.
+struct Sight {
+    key: u64,
+    what: What,
+    place: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Tombstone,
+    Value(Content),
+}
+
+impl Versions {
+    /// Notes a version that lies somewhere.
+    pub(super) fn note(&mut self, entry: &Entry, place: fmt::Arguments<'_>) {
+        let what = match entry.kind() {
+            Kind::Tombstone => What::Tombstone,
+            Kind::Value => What::Value(value::read(entry.value_bytes())),
+        };
+        self.note_what(entry.timestamp(), key_of(entry.key()), what, place);
+    }
+
+    fn note_what(&mut self, version: Timestamp, key: u64, what: What, place: fmt::Arguments<'_>) {
+        let seen = self.seen.entry(version).or_default();
+        if !seen
+            .iter()
+            .any(|sight| (sight.key, sight.what) == (key, what))
+        {
+            seen.push(Sight {
+                key,
+                what,
+                place: place.to_string(),
+            });
+        }
+    }
+
+    /// Adds what clients were told, and says which versions are several things.
+    pub(super) fn judge(&mut self, history: &History) -> Vec<String> {
+        let mut broken = Vec::new();
+        let mut owners: BTreeMap<Timestamp, Number> = BTreeMap::new();
+        for (place, operation) in history.operations().iter().enumerate() {
+            let key = operation.question.key;
+            let number = Number(place);
+            let what = match operation.question.action {
+                Action::Put { .. } => What::Value(Content::Value(number)),
+                Action::Delete | Action::Get => What::Tombstone,
+            };
+            match operation.outcome() {
+                Some(
+                    Outcome::Written { version, .. }
+                    | Outcome::NotEnough {
+                        stamp: Some(version),
+                    },
+                ) => {
+                    self.note_what(version, key, what, format_args!("#{place} {operation}"));
+                    if let Some(other) = owners.insert(version, number) {
+                        broken.push(format!("{version} was given to #{} and #{place}", other.0));
+                    }
+                }
+                Some(Outcome::Found {
+                    version: Some(version),
+                    content: content @ (Content::Value(_) | Content::Garbage),
+                    ..
+                }) => self.note_what(
+                    version,
+                    key,
+                    What::Value(content),
+                    format_args!("#{place} {operation}"),
+                ),
+                _ => {}
+            }
+        }
+        for (version, seen) in &self.seen {
+            let [first, others @ ..] = &seen[..] else {
+                continue;
+            };
+            if others
+                .iter()
+                .any(|other| !may_be_one(first, other, history))
+            {
+                let lines = seen.iter().map(|sight| {
+                    let Sight { key, what, place } = sight;
+                    format!("\n  key {key}, {what:?}: {place}")
+                });
+                broken.push(format!(
+                    "{version} is several things:{}",
+                    lines.collect::<String>()
+                ));
+            }
+        }
+        broken
+    }
+}
+
+/// Whether two things may be one version: a value that has expired becomes a tombstone.
+fn may_be_one(one: &Sight, other: &Sight, history: &History) -> bool {
+    let expires = |what| match what {
+        What::Value(Content::Value(put)) => history.get(put).is_some_and(|put| {
+            let action = put.question.action;
+            matches!(action, Action::Put { ttl_seconds } if ttl_seconds.is_some())
+        }),
+        _ => false,
+    };
+    let expired = match (one.what, other.what) {
+        (What::Tombstone, value) | (value, What::Tombstone) => expires(value),
+        _ => false,
+    };
+    one.key == other.key && expired
+}

@@ -198,10 +198,17 @@ impl Context {
         tokio::task::spawn_local(delivery.run());
     }
 
-    /// Serves a peer's connection until it ends; `received` came behind the upgrade.
-    pub(crate) async fn welcome(&self, stream: Box<dyn Stream>, received: Bytes) {
+    /// Serves a peer's connection until it ends; `received` came behind the
+    /// upgrade, and `known` is told once it has proved to be a peer's.
+    pub(crate) async fn welcome(
+        &self,
+        stream: Box<dyn Stream>,
+        received: Bytes,
+        known: impl FnOnce(),
+    ) {
         let environment = self.peer_environment.clone();
-        peer::serve(stream, received, environment, Rc::clone(&self.replica)).await;
+        let replica = Rc::clone(&self.replica);
+        peer::serve(stream, received, environment, replica, known).await;
     }
 
     /// What all runtimes share.

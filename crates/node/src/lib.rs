@@ -33,6 +33,7 @@ mod node;
 mod outbox;
 mod peer;
 mod peers;
+mod places;
 mod read_pool;
 mod replica;
 mod runtime;

@@ -5,11 +5,10 @@
 //! budgets. One acceptor hands each connection to the runtime that has the
 //! fewest; to let the kernel spread them would leave few connections uneven.
 
-use crate::config::NodeConfig;
 use crate::context::Context;
 use crate::http::connection;
-use crate::http::progress::Admits;
 use crate::peer::{TcpTransport, Transport};
+use crate::places::{Place, Places};
 use crate::shared::Shared;
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 /// Connections that wait to be accepted, per address.
 const LISTEN_QUEUE: u32 = 4096;
@@ -31,68 +30,11 @@ const ARRIVALS_MAX: usize = 256;
 /// How long the acceptor rests when the system gives it no connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// How many connections beyond the bound each runtime takes of each peer: one
-/// that it keeps, and room for strangers that are shown out.
-const PEER_CONNECTIONS: usize = 4;
-
-/// The places of connections. Clients can take all that the configuration
-/// allows; a few beyond those are left for peers, so that a node full of
-/// clients still is one of its cluster.
-#[derive(Clone)]
-struct Places {
-    all: Arc<Semaphore>,
-    peers_only: Arc<Semaphore>,
-}
-
-/// The place of a connection, until it ends.
-struct ConnectionPlace {
-    admits: Admits,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl Places {
-    fn new(config: &NodeConfig) -> Self {
-        let peers = usize::from(config.members.count() - 1);
-        Self {
-            all: Arc::new(Semaphore::new(config.connections_max)),
-            peers_only: Arc::new(Semaphore::new(peers * config.threads * PEER_CONNECTIONS)),
-        }
-    }
-
-    /// Waits for a place, if need be for one that only a peer may have.
-    async fn take(&self) -> Option<ConnectionPlace> {
-        let (all, peers_only) = (Arc::clone(&self.all), Arc::clone(&self.peers_only));
-        let (admits, permit) = tokio::select! {
-            biased;
-            permit = all.acquire_owned() => (Admits::All, permit),
-            permit = peers_only.acquire_owned() => (Admits::Peers, permit),
-        };
-        Some(ConnectionPlace {
-            admits,
-            _permit: permit.ok()?,
-        })
-    }
-
-    /// The same place, or a better one that has become free meanwhile.
-    fn improve(&self, place: ConnectionPlace) -> ConnectionPlace {
-        if place.admits == Admits::All {
-            return place;
-        }
-        match Arc::clone(&self.all).try_acquire_owned() {
-            Ok(permit) => ConnectionPlace {
-                admits: Admits::All,
-                _permit: permit,
-            },
-            Err(_) => place,
-        }
-    }
-}
-
 /// A connection on its way from the acceptor to a runtime.
 struct Arrival {
     stream: std::net::TcpStream,
     /// The connection's place among all, until it ends.
-    place: ConnectionPlace,
+    place: Place,
     /// Counts at its runtime, until it ends.
     _load: Load,
 }
@@ -259,7 +201,11 @@ fn begin(context: &Rc<Context>, arrival: Arrival) {
             _load,
         } = arrival;
         match TcpStream::from_std(stream) {
-            Ok(stream) => connection::serve(context, stream, place.admits).await,
+            Ok(stream) => tokio::select! {
+                biased;
+                () = connection::serve(context, stream, &place) => {}
+                () = place.wanted() => tracing::debug!("a stranger made room for another"),
+            },
             Err(error) => tracing::warn!(%error, "cannot take a connection"),
         }
     });
@@ -283,29 +229,26 @@ async fn accept_all(
 
 async fn accept(listener: TcpListener, targets: Rc<Vec<Target>>, places: Places) {
     loop {
-        // The place comes first: what the node cannot serve stays with the kernel.
-        let Some(place) = places.take().await else {
-            return;
-        };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        // First, so that what a node without peers cannot serve stays with the kernel.
+        places.ready().await;
+        let (stream, address) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_RETRY).await;
                 continue;
             }
         };
-        if let Err(error) = hand_over(stream, places.improve(place), &targets).await {
+        let Some(place) = places.take(address.ip()).await else {
+            return;
+        };
+        if let Err(error) = hand_over(stream, place, &targets).await {
             tracing::debug!(%error, "a connection was lost on its way in");
         }
     }
 }
 
-async fn hand_over(
-    stream: TcpStream,
-    place: ConnectionPlace,
-    targets: &[Target],
-) -> io::Result<()> {
+async fn hand_over(stream: TcpStream, place: Place, targets: &[Target]) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let least = targets
         .iter()

@@ -106,7 +106,9 @@ impl SimulatedNode {
 
     /// Serves a connection that another node has dialled, until it ends.
     pub async fn accept(&self, stream: Box<dyn Stream>) {
-        self.next_context().welcome(stream, Bytes::new()).await;
+        self.next_context()
+            .welcome(stream, Bytes::new(), || {})
+            .await;
     }
 
     /// Writes a key.

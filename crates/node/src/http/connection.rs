@@ -2,7 +2,8 @@
 
 use crate::context::Context;
 use crate::http::channel::{Channel, SCRATCH_BYTES, Socket};
-use crate::http::progress::{Admits, Phase, Progress};
+use crate::http::progress::{Phase, Progress};
+use crate::places::Place;
 use bytes::Bytes;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -50,8 +51,8 @@ enum End {
 /// place, its share of the memory, its wait) gives back what it took as it is
 /// dropped. What is shared between connections is only ever changed in steps
 /// that cannot panic half way.
-pub(crate) async fn serve(context: Rc<Context>, stream: TcpStream, admits: Admits) {
-    let progress = Rc::new(Progress::new(Rc::clone(&context.now), admits));
+pub(crate) async fn serve(context: Rc<Context>, stream: TcpStream, place: &Place) {
+    let progress = Rc::new(Progress::new(Rc::clone(&context.now), place.admits()));
     let registered = context.register(&progress);
     let channel = Channel::new(stream, Rc::clone(&context.buffers), Rc::clone(&progress));
     match drive(&context, &channel).await {
@@ -69,7 +70,9 @@ pub(crate) async fn serve(context: Rc<Context>, stream: TcpStream, admits: Admit
             drop(registered);
             if let (Ok(()), Some(channel)) = (written, Rc::into_inner(channel)) {
                 context
-                    .welcome(Box::new(channel.into_stream()), received)
+                    .welcome(Box::new(channel.into_stream()), received, || {
+                        place.becomes_a_peers();
+                    })
                     .await;
             }
         }

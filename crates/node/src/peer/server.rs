@@ -119,12 +119,14 @@ impl Caller {
 }
 
 /// Serves a connection until it ends. `leftover` are bytes that were read
-/// behind the request to upgrade. To end it, drop the future.
+/// behind the request to upgrade; `known` is told once the handshake is over.
+/// To end it, drop the future.
 pub(crate) async fn serve<R: Replica>(
     mut stream: Box<dyn Stream>,
     leftover: Bytes,
     environment: PeerEnvironment,
     replica: Rc<R>,
+    known: impl FnOnce(),
 ) {
     let mut decoder = Decoder::new(&leftover, HANDSHAKE_BYTES_MAX);
     drop(leftover);
@@ -137,6 +139,7 @@ pub(crate) async fn serve<R: Replica>(
             return;
         }
     };
+    known();
     environment.complaints.settle(Direction::Incoming, &name);
     tracing::debug!(name, "a peer has connected");
     decoder.allow(PAYLOAD_BYTES_MAX);

@@ -18,6 +18,8 @@ mod placement;
 #[cfg(test)]
 mod requests;
 #[cfg(test)]
+mod strangers;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 #[path = "../http/support.rs"]

@@ -269,7 +269,14 @@ async fn a_side_that_says_nothing_is_left() {
         let replica = std::rc::Rc::<super::super::tests::TestReplica>::default();
         let environment = TestNode::named("replica").environment(9);
         let before = tokio::time::Instant::now();
-        crate::peer::serve(Box::new(theirs), bytes::Bytes::new(), environment, replica).await;
+        crate::peer::serve(
+            Box::new(theirs),
+            bytes::Bytes::new(),
+            environment,
+            replica,
+            || {},
+        )
+        .await;
         assert_eq!(before.elapsed().as_secs(), 2);
     })
     .await;

@@ -14,7 +14,7 @@ async fn shaken() -> (DuplexStream, Serving) {
     let replica = Rc::<TestReplica>::default();
     replica.is_prompt.set(true);
     let environment = TestNode::named("replica").environment(90_000);
-    let serving = serve(Box::new(theirs), Bytes::new(), environment, replica);
+    let serving = serve(Box::new(theirs), Bytes::new(), environment, replica, || {});
     let serving = tokio::task::spawn_local(serving);
     let asker = TestNode::named("asker").environment(50_000);
     let mut decoder = Decoder::new(&[], handshake::HANDSHAKE_BYTES_MAX);

@@ -360,7 +360,7 @@ impl Asker {
         let stream = self.arrivals.recv().await.unwrap();
         let environment = TestNode::named("replica").environment(90_000);
         let stream = Box::new(Freezable(stream, frost.clone()));
-        let serving = serve(stream, Bytes::new(), environment, Rc::clone(replica));
+        let serving = serve(stream, Bytes::new(), environment, Rc::clone(replica), || {});
         tokio::task::spawn_local(serving)
     }
 }

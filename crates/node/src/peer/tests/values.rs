@@ -90,7 +90,13 @@ async fn a_long_value_that_there_is_no_memory_for_is_answered_as_overloaded() {
         let budget = Budget::new(3 * PIECE_BYTES);
         environment.incoming = budget.clone();
         let stream = Box::new(asker.arrivals.recv().await.unwrap());
-        tokio::task::spawn_local(serve(stream, Bytes::new(), environment, replica.clone()));
+        tokio::task::spawn_local(serve(
+            stream,
+            Bytes::new(),
+            environment,
+            replica.clone(),
+            || {},
+        ));
         for (ticket, bytes) in [(1, 2 * PIECE_BYTES), (2, 3 * PIECE_BYTES)] {
             let write = PeerRequest::Write(entry("long", &long_value(bytes)));
             asker.call(write, ticket).unwrap();
@@ -146,6 +152,7 @@ async fn who_does_not_read_answers_is_not_read() {
             Bytes::new(),
             environment,
             Rc::clone(&replica),
+            || {},
         ));
         let mut decoder = frame::Decoder::new(&[], handshake::HANDSHAKE_BYTES_MAX);
         handshake::dial(&mut ours, &mut decoder, &asker, "replica")

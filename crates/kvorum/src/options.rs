@@ -92,10 +92,7 @@ pub(crate) struct ServeOptions {
     /// A file whose first line is the secret that all nodes of the cluster share, of 16 bytes or more [default: no secret, which only nodes of one machine can do without]
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     pub(crate) cluster_secret_file: Option<PathBuf>,
-    /// Start although --data knows the node by another name or in a cluster of other nodes, and remember what is given now
-    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().accept_cluster_change))]
-    pub(crate) accept_cluster_change: Switch,
-    /// Answer reads although the node has lost the data that its peers knew it to have
+    /// Let the reads and acks of the node's store count although it lost data that its peers knew it to have
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().accept_empty))]
     pub(crate) accept_empty: Switch,
     /// How far the clock may be from those of most other nodes; beyond it the node takes no writes from clients
@@ -292,7 +289,6 @@ impl ServeOptions {
             let refuse = |problem| OptionError::new(CLUSTER_SECRET_FILE, problem);
             config.cluster_secret = Some(secret.map_err(refuse)?);
         }
-        config.accept_cluster_change = self.accept_cluster_change == Switch::On;
         config.accept_empty = self.accept_empty == Switch::On;
         config.clock_drift_max = self.clock_drift_max.0;
         config.hint_bytes_max = self.hint_bytes_max.0;

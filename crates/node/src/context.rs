@@ -106,6 +106,7 @@ impl Context {
             answers: Arc::clone(&shared.answers),
             submissions,
             waiters: Rc::clone(&waiters),
+            clock: Arc::clone(&shared.clock),
         });
         let metrics = shared.metrics.of_runtime(number);
         let in_flight_max = config.requests_in_flight_max.div_ceil(config.threads);

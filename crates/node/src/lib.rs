@@ -47,4 +47,6 @@ mod waits;
 
 pub use config::{ConfigError, MEMORY_BYTES_MIN, MemorySplit, NodeConfig, Secret, bounds};
 pub use node::{Node, Seams, StartError};
+#[doc(hidden)]
+pub use peer::Protocol;
 pub use peer::{Dialing, Stream, TcpTransport, Transport};

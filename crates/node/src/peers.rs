@@ -2,9 +2,9 @@
 
 use crate::config::Secret;
 use crate::hints::HintReceiver;
-use crate::membership::Introduced;
+use crate::membership::{Introduced, Remembered, Standing, StartWatch};
 use crate::peer::{
-    Identity, Introduction, Introductions, Link, LinkStatus, PeerRequest, own_ahead_ms,
+    Identity, Introduction, Introductions, Link, LinkStatus, PeerRequest, Protocol, own_ahead_ms,
 };
 use crate::replica::{answer_of, stored};
 use crate::shared::Shared;
@@ -181,8 +181,12 @@ impl Introductions for Acquaintance {
             name: members.own_name().to_owned(),
             members_hash: members.names_hash(),
             store_id: self.shared.engine.store_id(),
-            is_accepted: self.shared.membership.is_accepted(),
+            starts: self.shared.membership.starts(),
         }
+    }
+
+    fn protocol(&self) -> Protocol {
+        self.shared.config.protocol
     }
 
     fn secret(&self) -> &[u8] {
@@ -194,13 +198,30 @@ impl Introductions for Acquaintance {
         self.number_of(name).is_some()
     }
 
-    fn remembered(&self, name: &str) -> Option<u64> {
-        self.shared.membership.remembered(self.number_of(name)?)
+    fn introduction_to(&self, name: Option<&str>, unix_ms: u64) -> Introduction {
+        let membership = &self.shared.membership;
+        let node = name.and_then(|name| self.number_of(name));
+        Introduction {
+            identity: self.own(),
+            is_accepted: node.is_some_and(|node| membership.is_accepted_towards(node)),
+            standing: membership.standing(),
+            remembered: node.and_then(|node| membership.remembered(node)),
+            greatest_seen: self.shared.stamping.greatest(),
+            unix_ms,
+        }
     }
 
-    fn met(&self, other: &Introduction) -> Pin<Box<dyn Future<Output = bool>>> {
+    fn standing(&self) -> Standing {
+        self.shared.membership.standing()
+    }
+
+    fn met(
+        &self,
+        other: &Introduction,
+        told: Option<Remembered>,
+    ) -> Pin<Box<dyn Future<Output = Option<StartWatch>>>> {
         let Some(node) = self.number_of(&other.identity.name) else {
-            return Box::pin(ready(false));
+            return Box::pin(ready(None));
         };
         let peers = self.peers.get().and_then(Weak::upgrade);
         if let Some(link) = peers.as_ref().and_then(|peers| peers.link(node)) {
@@ -209,15 +230,29 @@ impl Introductions for Acquaintance {
         let (sender, noted) = oneshot::channel();
         let introduced = Introduced {
             store_id: other.identity.store_id,
-            is_accepted: other.identity.is_accepted,
+            starts: Arc::clone(&other.identity.starts),
+            is_accepted: other.is_accepted,
             remembered: other.remembered,
+            told,
         };
-        let told = Box::new(move |is_durable| {
+        let membership = &self.shared.membership;
+        let watch = membership.met(node, &introduced, |may_be_used| {
             // Whoever has given the handshake up does not wait for this.
-            let _waits = sender.send(is_durable).is_ok();
+            let _waits = sender.send(may_be_used).is_ok();
         });
-        self.shared.membership.met(node, introduced, told);
-        Box::pin(async { noted.await.unwrap_or(false) })
+        Box::pin(async { noted.await.unwrap_or(false).then_some(watch).flatten() })
+    }
+
+    fn remembered_by(&self, name: &str) {
+        if let Some(node) = self.number_of(name) {
+            self.shared.membership.remembered_by(node);
+        }
+    }
+
+    fn away(&self, name: &str) {
+        if let Some(node) = self.number_of(name) {
+            self.shared.membership.away(node);
+        }
     }
 }
 

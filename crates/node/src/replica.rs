@@ -33,6 +33,8 @@ pub(crate) struct Replica {
     pub(crate) submissions: Rc<Submissions>,
     /// Those who wait for the store.
     pub(crate) waiters: Rc<Waiters>,
+    /// The time.
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl Replica {
@@ -71,7 +73,30 @@ impl Replica {
             .map_err(|PoolFull| Miss::Overloaded)
     }
 
-    fn write_for_peer(&self, entry: Entry, reply: Reply) {
+    /// Waits until the peers have said whether the store is a witness: at a
+    /// first start, and for a moment at each. It leaves an eighth of the time
+    /// until the deadline, for an answer that says that it is none.
+    pub(crate) async fn settled(&self, deadline: Duration) {
+        let left = deadline.saturating_sub(self.clock.monotonic());
+        let patience = left / 8 * 7;
+        // In vain, it is as if there had been nothing to wait for.
+        let _in_time = tokio::time::timeout(patience, self.membership.settled()).await;
+    }
+
+    /// Has `work` done once the store's standing is settled, or time is short.
+    /// Those who wait are bounded: each is a call in flight of a peer.
+    fn when_settled(self: &Rc<Self>, reply: Reply, work: impl FnOnce(&Self, Reply) + 'static) {
+        if self.membership.is_settled() {
+            return work(self, reply);
+        }
+        let replica = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            replica.settled(reply.deadline()).await;
+            work(&replica, reply);
+        });
+    }
+
+    fn write_for_peer(self: &Rc<Self>, entry: Entry, reply: Reply) {
         if !self.stamping.observe(entry.timestamp()) {
             tracing::warn!(
                 timestamp = %entry.timestamp(),
@@ -79,8 +104,10 @@ impl Replica {
             );
             return reply.send(PeerAnswer::Missed(Miss::Refused));
         }
+        // It is stored at once; what waits is the answer.
+        let replica = Rc::clone(self);
         let ticket = self.waiters.handle(reply.deadline(), move |completion| {
-            reply.send(answer_of(completion));
+            replica.when_settled(reply, |_, reply| reply.send(answer_of(completion)));
         });
         self.write(entry, None, ticket);
     }
@@ -124,7 +151,11 @@ impl peer::Replica for Replica {
     fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply) {
         match request {
             PeerRequest::Write(entry) => self.write_for_peer(entry, reply),
-            PeerRequest::Read(key) => self.read_for_peer(&key, reply),
+            PeerRequest::Read(key) => {
+                self.when_settled(reply, move |replica, reply| {
+                    replica.read_for_peer(&key, reply);
+                });
+            }
         }
     }
 }

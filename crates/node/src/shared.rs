@@ -4,7 +4,7 @@
 use crate::admission::{Budget, TurnBudget, Uploads};
 use crate::config::NodeConfig;
 use crate::hints::{HintEnvironment, HintOptions, HintStore};
-use crate::membership::{Acceptance, Membership, MembershipEnvironment};
+use crate::membership::{Membership, MembershipEnvironment};
 use crate::metrics::Metrics;
 use crate::node::{Seams, StartError};
 use crate::peer::Complaints;
@@ -99,14 +99,12 @@ impl Shared {
             MembershipEnvironment {
                 folder: config.data.clone(),
                 disk: Arc::clone(&seams.disk),
+                random: Arc::clone(&seams.random),
                 executor: Arc::clone(executor),
             },
             config.members.clone(),
             engine.store_id(),
-            Acceptance {
-                cluster_change: config.accept_cluster_change,
-                empty_store: config.accept_empty,
-            },
+            config.accept_empty,
         )?;
         let hints = HintStore::open(
             HintEnvironment {

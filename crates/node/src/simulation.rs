@@ -184,6 +184,12 @@ impl SimulatedNode {
         self.shared.hints.all()
     }
 
+    /// Whether the store is a witness: its reads and acks count.
+    #[must_use]
+    pub fn is_witness(&self) -> bool {
+        self.shared.membership.is_witness()
+    }
+
     /// The store.
     #[must_use]
     pub fn engine(&self) -> &Engine {

@@ -52,7 +52,6 @@ fn every_option_reaches_the_node() {
         ("--cluster", "n=http://localhost:8080"),
         ("--name", "n"),
         ("--cluster-secret-file", "secret.txt"),
-        ("--accept-cluster-change", "on"),
         ("--accept-empty", "on"),
         ("--clock-drift-max", "7m"),
         ("--hint-bytes-max", "777MiB"),
@@ -166,7 +165,6 @@ fn a_switch_for_once_can_stand_alone() {
     ] {
         let config = node(&[&LEAST[..], words].concat()).unwrap();
         assert_eq!(config.accept_empty, expected, "{words:?}");
-        assert!(!config.accept_cluster_change, "{words:?}");
     }
 }
 

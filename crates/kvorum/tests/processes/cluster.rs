@@ -114,7 +114,7 @@ impl Cluster {
                 let status = node.status().map_err(|error| error.to_string())?;
                 let states = NAMES.iter().map(|name| state_of(&status, name));
                 let is_joined = states.filter(|state| *state == "up").count() == 2
-                    && ["confirmed", "accepted"].contains(&status["standing"].as_str().unwrap());
+                    && ["witness", "accepted"].contains(&status["standing"].as_str().unwrap());
                 if is_joined {
                     Ok(())
                 } else {

@@ -58,7 +58,7 @@ fn reads_of_a_node_without_its_folder_do_not_count_until_that_is_accepted() {
     let url = format!("http://{}", cluster[2].place.address);
     until_ok("the peers' word on the new store", || {
         let status = cluster[2].status().unwrap();
-        if status["standing"] == "replaced" {
+        if status["standing"] == "unfilled" {
             Ok(())
         } else {
             Err(status)
@@ -87,7 +87,7 @@ fn reads_of_a_node_without_its_folder_do_not_count_until_that_is_accepted() {
     cluster[2].start(&[]);
     until_ok("the peers' word on the new store", || {
         let status = cluster[2].status().unwrap();
-        if status["standing"] == "replaced" {
+        if status["standing"] == "unfilled" {
             Ok(())
         } else {
             Err(status)

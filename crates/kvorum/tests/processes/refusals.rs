@@ -12,7 +12,7 @@ fn refusal(node: &Node, more: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn another_cluster_is_refused_at_start_unless_it_is_accepted() {
+fn another_list_of_nodes_is_refused_and_the_line_says_what_to_do() {
     let mut cluster = Cluster::start();
     let (list, data) = (cluster[0].list.clone(), cluster[0].data.clone());
     for node in &mut cluster.nodes {
@@ -24,36 +24,46 @@ fn another_cluster_is_refused_at_start_unless_it_is_accepted() {
     let others_data = std::mem::replace(&mut other.data, data);
     let (code, line) = refusal(other, &[]);
     assert_eq!(code, Some(1), "{line}");
-    for word in ["node a", "is b", "--accept-cluster-change"] {
+    for word in ["node a", "is b", "--data"] {
         assert!(line.contains(word), "{word}: {line}");
     }
     other.data = others_data;
 
-    // The same name in a cluster of other nodes.
+    // The same name in a cluster of other nodes, and alone.
     let node = &mut cluster[0];
-    node.list = list.replace("c=", "d=");
-    let (code, line) = refusal(node, &[]);
-    assert_eq!(code, Some(1), "{line}");
-    for word in ["a, b, c", "a, b, d", "--accept-cluster-change"] {
-        assert!(line.contains(word), "{word}: {line}");
+    let without_c = list.rsplit_once(',').unwrap().0.to_owned();
+    let alone = list.split(',').next().unwrap().to_owned();
+    for other in [list.replace("c=", "d="), without_c, alone] {
+        node.list = other;
+        for more in [&[][..], &["--accept-empty"]] {
+            let (code, line) = refusal(node, more);
+            assert_eq!(code, Some(1), "{line}");
+            for word in ["a, b, c", "cannot join or leave", "--data"] {
+                assert!(line.contains(word), "{word}: {line}");
+            }
+        }
     }
+    // There is no switch for it.
+    let (code, line) = refusal(node, &["--accept-cluster-change"]);
+    assert_eq!(code, Some(2), "{line}");
 
-    // Its peers have the old list.
-    node.start(&["--accept-cluster-change"]);
+    node.list = list;
+    for node in &mut cluster.nodes {
+        node.start(&[]);
+    }
+    cluster.until_joined();
+}
+
+#[test]
+fn nodes_with_different_lists_refuse_each_other() {
+    let mut cluster = Cluster::new(places());
+    let list = cluster[0].list.clone();
+    cluster[0].list = list.replace("c=", "d=");
+    cluster[0].start(&[]);
     cluster[1].start(&[]);
     cluster[0].until_logged(&["name=\"b\"", "different lists of nodes"]);
     cluster[1].until_logged(&["name=\"a\"", "different lists of nodes"]);
     assert_ne!(cluster[0].state_of("b"), "up");
-
-    // What was accepted is remembered: now the old list is another one.
-    let node = &mut cluster[0];
-    node.stop();
-    node.list = list;
-    let (code, line) = refusal(node, &[]);
-    assert_eq!(code, Some(1), "{line}");
-    node.start(&["--accept-cluster-change"]);
-    cluster[2].start(&[]);
-    cluster.until_joined();
 }
 
 #[test]
@@ -63,15 +73,13 @@ fn a_node_with_another_secret_is_refused_by_its_peers() {
     let right = write_secret(folder, "right", "the secret of all nodes\n");
     let wrong = write_secret(folder, "wrong", "the secret of nobody else\n");
     let option = "--cluster-secret-file".to_owned();
-    for node in &mut cluster.nodes[..2] {
+    for node in &mut cluster.nodes {
         node.options = vec![option.clone(), right.clone()];
-        node.spawn(&[]);
     }
+    cluster.start_all();
+    cluster[2].stop();
     cluster[2].options = vec![option.clone(), wrong];
     cluster[2].start(&[]);
-    for node in &mut cluster.nodes[..2] {
-        node.until_up();
-    }
 
     cluster[0].until_logged(&["WARN", "name=\"c\"", "secret"]);
     cluster[2].until_logged(&["WARN", "name=\"a\"", "secret"]);

@@ -14,6 +14,7 @@ mod validation;
 pub use memory::MemorySplit;
 pub use secret::Secret;
 
+use crate::peer::Protocol;
 use cluster::{Members, NodeUrl, Replicas};
 use lsm::{Compression, Durability};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -94,11 +95,9 @@ pub struct NodeConfig {
     /// The secret by which the nodes of the cluster know each other. Only where
     /// all of them are on this machine, or this one is alone, can it be `None`.
     pub cluster_secret: Option<Secret>,
-    /// Whether to start although the folder knows another name of this node or
-    /// another list of nodes, and to remember the new ones. Default: no.
-    pub accept_cluster_change: bool,
-    /// Whether to answer reads although this store is not the one that the
-    /// peers knew, so that what it had acknowledged may be missing. Default: no.
+    /// Whether this store's reads and acks count although it is not the one
+    /// that the peers knew, or an older state of it, so that what it had
+    /// acknowledged may be missing. Default: no.
     pub accept_empty: bool,
     /// How far the clock may be from those of most peers; beyond it the node
     /// stamps no writes. Default: 1 h.
@@ -111,6 +110,10 @@ pub struct NodeConfig {
     /// Whether `/debug/profile` is served, which tells whoever asks what goes
     /// on inside the node. Default: no.
     pub debug_endpoints: bool,
+    /// What the node speaks with its peers: another build's, for tests of two
+    /// releases side by side. Default: [`Protocol::OWN`].
+    #[doc(hidden)]
+    pub protocol: Protocol,
 }
 
 /// Why a configuration cannot be.
@@ -169,12 +172,12 @@ impl NodeConfig {
             disk_reserve_bytes: 64 << 20,
             replicas_default: None,
             cluster_secret: None,
-            accept_cluster_change: false,
             accept_empty: false,
             clock_drift_max: Duration::from_secs(3600),
             hint_bytes_max: 1 << 30,
             hint_age_max: Duration::from_secs(3 * 3600),
             debug_endpoints: false,
+            protocol: Protocol::OWN,
         };
         config.set_memory_bytes(MEMORY_BYTES_MIN);
         config

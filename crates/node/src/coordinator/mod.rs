@@ -22,12 +22,13 @@ use crate::replica::Replica;
 use crate::stamping::Stamping;
 use crate::waiters::Waiters;
 use bytes::Bytes;
-use cluster::{Fate, Miss, Ranking};
+use cluster::{Fate, Miss, NodeNumber, Ranking};
 use lsm::{Clock, Entry, Timestamp};
 use serde::{Serialize, Serializer};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a write makes of a key.
 pub(crate) enum Change {
@@ -135,6 +136,16 @@ pub(crate) struct Coordinator {
 }
 
 impl Coordinator {
+    /// Waits, where this node is one of the replicas of a request, until its
+    /// store's standing is settled. That is so but for a moment after a start.
+    async fn settled(&self, key: &[u8], from: u8, deadline: Duration) {
+        let is_settled = self.replica.membership.is_settled();
+        let is_replica = |node: &NodeNumber| self.peers.is_own(*node);
+        if !is_settled && self.peers.ranking(key, from).iter().any(is_replica) {
+            self.replica.settled(deadline).await;
+        }
+    }
+
     /// The failure that the fates of a request's replicas make. A node alone
     /// says what is the matter with itself; among several that is a line of
     /// the receipt.

@@ -94,6 +94,7 @@ impl Coordinator {
         replicas: Replicas,
         deadline: Duration,
     ) -> Result<Found, Failure> {
+        self.settled(key, replicas.from, deadline).await;
         let ranking = self.peers.ranking(key, replicas.from);
         if replicas.from > replicas.ack {
             self.hedging.earn();

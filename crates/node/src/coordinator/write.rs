@@ -88,6 +88,7 @@ impl Coordinator {
         replicas: Replicas,
         deadline: Duration,
     ) -> Result<Written, Failure> {
+        self.settled(key, replicas.from, deadline).await;
         if !self.peers.may_stamp() {
             return Err(Failure::NoStamp);
         }

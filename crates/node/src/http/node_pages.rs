@@ -7,6 +7,7 @@ use crate::http::check_body_limit;
 use crate::http::conditional::wants_open_metrics;
 use crate::http::parameters;
 use crate::http::problem::Problem;
+use crate::membership::Standing;
 use bytes::Bytes;
 use hyper::Response;
 use hyper::header::{CONTENT_TYPE, HeaderValue, VARY};
@@ -20,7 +21,7 @@ struct Status<'a> {
     version: &'a str,
     uptime_seconds: u64,
     state: &'static str,
-    /// What the others think of this node's store.
+    /// How this node's store stands with its peers.
     standing: &'static str,
     cluster: Vec<Member<'a>>,
     clock: Clock,
@@ -33,6 +34,9 @@ struct Member<'a> {
     name: &'a str,
     url: String,
     state: &'static str,
+    /// How its store stands, as it says; left out while there is no connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standing: Option<&'static str>,
     /// How far its clock is ahead of this node's, as far as that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     clock_ahead_ms: Option<i64>,
@@ -156,6 +160,11 @@ fn members(context: &Context) -> Vec<Member<'_>> {
                     None => "this node",
                     Some(link) => link.state.word(),
                 },
+                standing: match &link {
+                    None => Some(shared.membership.standing()),
+                    Some(link) => link.standing,
+                }
+                .map(Standing::word),
                 clock_ahead_ms: link.and_then(|link| link.drift_ms),
                 hints: waiting.hints,
                 hint_bytes: waiting.bytes,

@@ -6,15 +6,21 @@
 //!
 //! ```text
 //! file       = magic [u8; 8] | version u32 | store id u64 | standing u8
-//!            | own name | node count u8 | node*          | crc32c u32 of the rest
-//! node       = name | is remembered u8 | store id u64, if it is
+//!            | own name | start count u16 | start u64*
+//!            | node count u8 | node*                     | crc32c u32 of the rest
+//! node       = name | flags u8 | store id u64, start u64, if remembered
+//! flags      = 1 remembered | 2 unaware
 //! name       = bytes u16 | UTF-8
 //! ```
 //!
-//! The nodes are all of the cluster, this one too, ascending by name. Magic,
-//! version and checksum keep their places in every version, so that a damaged
-//! file and one of a newer version can be told apart.
+//! The starts are the last ones of the store, the latest at the end; the
+//! standings are numbered as in hellos. The nodes are all of the cluster, this
+//! one too, ascending by name; those that are unaware have yet to hear that an
+//! operator has accepted this store. Magic, version and checksum keep their
+//! places in every version, so that a damaged file and one of a newer version
+//! can be told apart.
 
+use super::standing::{Remembered, Standing};
 use lsm::disk::replace_file;
 use lsm::{Disk, Error};
 use std::collections::BTreeMap;
@@ -24,33 +30,44 @@ use std::sync::Arc;
 
 const FILE: &str = "CLUSTER";
 const MAGIC: [u8; 8] = *b"kvorumcl";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const CHECKSUM_BYTES: usize = 4;
 
 /// The longest file that is read, in bytes: several times what the most nodes
 /// with the longest names take.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What the file tells of [`super::Standing`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StoredStanding {
-    Unconfirmed = 0,
-    Confirmed = 1,
-    Accepted = 2,
-    Replaced = 3,
-}
+/// So many of a store's starts are kept and told, the latest. A peer that was
+/// away for more of them takes the store for another, which is safe: it is
+/// unfilled then, until an operator accepts it. In the other direction none is
+/// needed that is older than what the peer met last.
+pub(crate) const STARTS_MAX: usize = 1024;
+
+const FLAG_REMEMBERED: u8 = 1;
+const FLAG_UNAWARE: u8 = 2;
 
 /// What the file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClusterFile {
     /// The name of the node whose folder this is.
     pub(crate) own_name: String,
-    /// The id of the store that `standing` is about.
+    /// The id of the store that `standing` and `starts` are about.
     pub(crate) store_id: u64,
     /// How that store stood with its peers.
-    pub(crate) standing: StoredStanding,
-    /// All nodes of the cluster by name, and the store that is remembered of each.
-    pub(crate) nodes: BTreeMap<String, Option<u64>>,
+    pub(crate) standing: Standing,
+    /// The numbers of its starts, the latest at the end; [`STARTS_MAX`] at most.
+    pub(crate) starts: Vec<u64>,
+    /// All nodes of the cluster by name.
+    pub(crate) nodes: BTreeMap<String, StoredNode>,
+}
+
+/// What the file holds of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StoredNode {
+    /// What is remembered of it.
+    pub(crate) remembered: Option<Remembered>,
+    /// Whether it has yet to hear that this node's store was accepted.
+    pub(crate) is_unaware: bool,
 }
 
 impl ClusterFile {
@@ -62,13 +79,22 @@ impl ClusterFile {
         bytes.extend_from_slice(&self.store_id.to_le_bytes());
         bytes.push(self.standing as u8);
         encode_name(&self.own_name, &mut bytes);
-        // There are at most so many, and names are shorter than 64 KiB.
+        // There are at most so many of both, and names are shorter than 64 KiB.
+        bytes.extend_from_slice(&(self.starts.len() as u16).to_le_bytes());
+        for start in &self.starts {
+            bytes.extend_from_slice(&start.to_le_bytes());
+        }
         bytes.push(self.nodes.len() as u8);
-        for (name, remembered) in &self.nodes {
+        for (name, node) in &self.nodes {
             encode_name(name, &mut bytes);
-            bytes.push(u8::from(remembered.is_some()));
-            if let Some(store_id) = remembered {
+            let unaware = if node.is_unaware { FLAG_UNAWARE } else { 0 };
+            bytes.push(match node.remembered {
+                Some(_) => FLAG_REMEMBERED | unaware,
+                None => unaware,
+            });
+            if let Some(Remembered { store_id, start }) = node.remembered {
                 bytes.extend_from_slice(&store_id.to_le_bytes());
+                bytes.extend_from_slice(&start.to_le_bytes());
             }
         }
         let checksum = crc32c::crc32c(&bytes);
@@ -117,34 +143,47 @@ impl ClusterFile {
     }
 
     fn decode_content(reader: &mut Reader<'_>) -> Option<Self> {
-        let store_id = u64::from_le_bytes(reader.take()?);
-        let standing = match reader.take()? {
-            [0] => StoredStanding::Unconfirmed,
-            [1] => StoredStanding::Confirmed,
-            [2] => StoredStanding::Accepted,
-            [3] => StoredStanding::Replaced,
-            _ => return None,
-        };
+        let store_id = reader.u64()?;
+        let [standing] = reader.take()?;
+        if standing > Standing::Unfilled as u8 {
+            return None;
+        }
         let own_name = reader.name()?;
+        let start_count = usize::from(u16::from_le_bytes(reader.take()?));
+        if start_count > STARTS_MAX {
+            return None;
+        }
+        let starts = (0..start_count).map(|_| reader.u64());
+        let starts = starts.collect::<Option<Vec<_>>>()?;
         let [count] = reader.take()?;
         let mut nodes = BTreeMap::new();
         for _ in 0..count {
             let name = reader.name()?;
             let is_next = nodes.last_key_value().is_none_or(|(last, _)| *last < name);
-            let remembered = match reader.take()? {
-                [0] => None,
-                [1] => Some(u64::from_le_bytes(reader.take()?)),
-                _ => return None,
-            };
-            if !is_next {
+            let [flags] = reader.take()?;
+            if !is_next || flags & !(FLAG_REMEMBERED | FLAG_UNAWARE) != 0 {
                 return None;
             }
-            nodes.insert(name, remembered);
+            let remembered = if flags & FLAG_REMEMBERED == 0 {
+                None
+            } else {
+                let (store_id, start) = (reader.u64()?, reader.u64()?);
+                Some(Remembered { store_id, start })
+            };
+            let is_unaware = flags & FLAG_UNAWARE != 0;
+            nodes.insert(
+                name,
+                StoredNode {
+                    remembered,
+                    is_unaware,
+                },
+            );
         }
         nodes.contains_key(&own_name).then_some(Self {
             own_name,
             store_id,
-            standing,
+            standing: Standing::of_code(standing),
+            starts,
             nodes,
         })
     }
@@ -201,6 +240,10 @@ impl Reader<'_> {
         let (taken, rest) = self.rest.split_first_chunk()?;
         self.rest = rest;
         Some(*taken)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
     }
 
     fn name(&mut self) -> Option<String> {

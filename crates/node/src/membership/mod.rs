@@ -2,23 +2,35 @@
 //!
 //! The data folder remembers it in the file `CLUSTER` ([`mod@file`]): the node's
 //! own name and the list of all names, which place its keys, so that a folder
-//! is not started as another node's by mistake; the store id of each peer; and
-//! how this node's own store stands with them ([`standing`]).
+//! is not started as another node's by mistake; the starts of its store, and
+//! how that stands with the peers ([`standing`]); the last start of each peer
+//! that it has met.
 //!
 //! # What is durable before what
 //!
-//! - What the node is started as, before anything else: a start that is not
-//!   refused has written it.
-//! - That an operator has accepted an empty store, before a peer is told.
-//! - The store id of a peer, before the first call that goes over a connection
-//!   with it: [`Membership::met`] says when. So of any quorum at least one
-//!   other node durably remembers each of the stores in it, and a crash of all
-//!   nodes together does not make a lost disk look like a cluster's first start.
-//! - That this node's own store is confirmed or replaced, after it counts: what
-//!   a crash forgets, peers tell again. It only spares the next start the wait.
+//! - What the node is started as, its new start number, and that an operator
+//!   has accepted the store: before a peer is told.
+//! - The start of a peer: before the first call that goes over a connection
+//!   with it; [`Membership::met`] says when. So of any two stores whose acks
+//!   count for one write, each was known to the other's node, and a crash of
+//!   all nodes together does not make a lost disk look like a first start.
+//! - That the store has become a witness: before its reads and acks count.
+//!   Otherwise a crash would have it wait for all peers once more.
+//! - That it is unfilled: afterwards. What a crash forgets, peers tell again.
+//!
+//! # One judgement on both sides
+//!
+//! A node judges itself by what the other has told it, and the other by what it
+//! remembers when hands are shaken. The second may have changed since it was
+//! told; where that changes the judgement the connection is not used, and the
+//! next hello tells what is so.
+//!
+//! What is remembered of a peer goes on to a later start only where that is a
+//! start of the same store, or an accepted one. Otherwise a store that was
+//! rolled back would be known as sound once it is started a second time.
 //!
 //! The file is written by a job of [`Lane::Owner`]; all else takes a lock for
-//! moments, and whether reads are served is one atomic load.
+//! moments, and whether the store is a witness is one atomic load.
 
 mod file;
 mod standing;
@@ -26,18 +38,20 @@ mod standing;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use standing::Standing;
+pub(crate) use file::STARTS_MAX;
+pub(crate) use standing::{Judgement, Remembered, Standing, judge};
 
 use crate::executor::lock;
 use cluster::{Members, NodeNumber};
-use file::{ClusterFile, StoredStanding};
-use lsm::{Disk, Error, Executor, Lane};
-use standing::{Remembered, to_remember};
-use std::collections::BTreeSet;
+use file::{ClusterFile, StoredNode};
+use lsm::{Disk, Error, Executor, Lane, Random};
+use standing::Confirmation;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// After how long a file that could not be written is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -46,22 +60,13 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// If not, the connection must not be used.
 pub(crate) type Noted = Box<dyn FnOnce(bool) + Send>;
 
-/// What an operator accepts with a start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Acceptance {
-    /// That the folder was another node's, or of a cluster of other nodes.
-    pub(crate) cluster_change: bool,
-    /// That the store began empty in the place of one that was lost.
-    pub(crate) empty_store: bool,
-}
-
 /// Why a node does not start as what it was told to be.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MembershipError {
     /// The folder is another node's.
     #[error(
-        "the data folder is that of node {was}, and this node is {is}; to go on with it \
-         all the same, start with --accept-cluster-change"
+        "the data folder is that of node {was}, and this node is {is}; start it as {was}, or \
+         give it another --data"
     )]
     OtherNode {
         /// The name in the folder.
@@ -71,8 +76,9 @@ pub(crate) enum MembershipError {
     },
     /// The folder is one of a cluster of other nodes.
     #[error(
-        "the data folder is of a cluster with other nodes: it had {was}, and the list is now \
-         {is}; keys lie elsewhere then, so if that is meant, start with --accept-cluster-change"
+        "the data folder is of a cluster of {was}, and the list is now {is}; nodes cannot join \
+         or leave yet, so start it with the list that it had, or with an empty --data folder \
+         (a node may change its URL, but not its name)"
     )]
     OtherNodes {
         /// The names in the folder.
@@ -91,19 +97,25 @@ pub(crate) struct MembershipEnvironment {
     pub(crate) folder: PathBuf,
     /// The disk.
     pub(crate) disk: Arc<dyn Disk>,
+    /// Draws the number of this start.
+    pub(crate) random: Arc<dyn Random>,
     /// Runs the jobs.
     pub(crate) executor: Arc<dyn Executor>,
 }
 
-/// What a peer says in its introduction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What two nodes say in their hellos, as far as it concerns their stores.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Introduced {
-    /// The id of its store.
+    /// The id of the peer's store.
     pub(crate) store_id: u64,
-    /// Whether an operator has accepted that this store began empty.
+    /// The last starts of that store, the present one at the end.
+    pub(crate) starts: Arc<[u64]>,
+    /// Whether an operator has accepted that store as it is.
     pub(crate) is_accepted: bool,
-    /// The id that it remembers of this node's store.
-    pub(crate) remembered: Option<u64>,
+    /// What the peer remembers of this node.
+    pub(crate) remembered: Option<Remembered>,
+    /// What it was told that this node remembers of it.
+    pub(crate) told: Option<Remembered>,
 }
 
 /// The node's place in its cluster. Cheap to clone; the clones are one.
@@ -116,14 +128,23 @@ struct Shared {
     environment: MembershipEnvironment,
     members: Members,
     store_id: u64,
-    is_witness: AtomicBool,
+    /// The store's starts, this one at the end.
+    starts: Arc<[u64]>,
+    /// The code of the standing, for those who ask on the way of a request.
+    standing: AtomicU8,
+    /// Told when the peers have said what there is to say.
+    settled: Notify,
+    /// By number, the start that each peer came with last: see [`StartWatch`].
+    latest_starts: Vec<Arc<AtomicU64>>,
     state: Mutex<State>,
     /// Held while the file is written; true once it must not be any more.
     file: Mutex<bool>,
 }
 
 struct State {
-    standing: Standing,
+    confirmation: Confirmation,
+    /// What the file says of it.
+    written_standing: Standing,
     /// By number; nothing of this node itself.
     peers: Vec<Peer>,
     /// Counts the changes of what the file holds.
@@ -136,16 +157,44 @@ struct State {
 }
 
 /// What is remembered of a peer.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Peer {
-    store_id: Option<u64>,
+    /// As of its last handshake.
+    remembered: Option<Remembered>,
     /// The version since which it is.
     since: u64,
+    /// As of the file: what it may be told.
+    durable: Option<Remembered>,
+    /// The start that a complaint was logged of.
+    complained_of: Option<u64>,
+}
+
+/// Tells a connection that the peer has come with another start since. Then
+/// what still comes over the connection is of a process that is gone, or of one
+/// beside which a copy of its folder was started: it must not count.
+#[derive(Clone, Debug)]
+pub(crate) struct StartWatch {
+    latest: Arc<AtomicU64>,
+    noted: u64,
+}
+
+impl StartWatch {
+    /// Watches from now on.
+    pub(crate) fn new(latest: Arc<AtomicU64>) -> Self {
+        let noted = latest.load(Ordering::Acquire);
+        Self { latest, noted }
+    }
+
+    /// Whether the peer has come with another start.
+    pub(crate) fn is_over(&self) -> bool {
+        self.latest.load(Ordering::Acquire) != self.noted
+    }
 }
 
 impl Membership {
     /// Opens the record in a data folder whose store has `store_id`, or begins
-    /// one. Blocks.
+    /// one, and draws the number of this start. `accept_empty`: an operator
+    /// accepts the store as it is. Blocks.
     ///
     /// # Errors
     /// See [`MembershipError`].
@@ -153,62 +202,65 @@ impl Membership {
         environment: MembershipEnvironment,
         members: Members,
         store_id: u64,
-        accepted: Acceptance,
+        accept_empty: bool,
     ) -> Result<Self, MembershipError> {
         let loaded = ClusterFile::load(&*environment.disk, &environment.folder)?;
-        if let Some(loaded) = &loaded
-            && !accepted.cluster_change
-        {
+        if let Some(loaded) = &loaded {
             check_unchanged(loaded, &members)?;
         }
-        let mut standing = initial_standing(loaded.as_ref(), &members, store_id);
-        if accepted.empty_store {
-            let before = standing.clone();
-            standing.accept();
-            if standing != before {
-                tracing::warn!(
-                    "the store is accepted as it is; what it may lack is not looked for"
-                );
-            }
+        let mut confirmation = initial_confirmation(loaded.as_ref(), &members, store_id);
+        if accept_empty && !members.is_alone() {
+            tracing::warn!("the store is accepted as it is; what it may lack is not looked for");
+            confirmation = Confirmation::accepted(members.peers().collect());
         }
-        match standing {
-            Standing::Confirmed | Standing::Accepted { .. } => {}
-            Standing::Unconfirmed { .. } => {
-                tracing::info!("the store serves reads once a majority of the nodes has been met");
+        match confirmation.standing() {
+            Standing::Witness | Standing::Accepted => {}
+            Standing::Unconfirmed => {
+                tracing::info!("the store counts once its peers have said what they know of it");
             }
-            Standing::Replaced => tracing::error!(
-                "the store began empty in the place of another: its reads do not count until \
-                 --accept-empty"
+            Standing::Unfilled => tracing::error!(
+                "the store lost data that it had acknowledged: its reads and acks do not count \
+                 until --accept-empty"
             ),
         }
-        let remembered_of = |name: &str| {
+        let starts = starts_with_another(loaded.as_ref(), store_id, &*environment.random);
+        let peer = |name: &str| {
             let is_own = name == members.own_name();
-            let loaded = loaded.as_ref().filter(|_| !is_own)?;
-            loaded.nodes.get(name).copied().flatten()
+            let loaded = loaded.as_ref().filter(|_| !is_own);
+            let remembered = loaded.and_then(|loaded| loaded.nodes.get(name)?.remembered);
+            Peer {
+                remembered,
+                durable: remembered,
+                ..Peer::default()
+            }
         };
-        let peer = |name: &str| Peer {
-            store_id: remembered_of(name),
-            since: 0,
-        };
-        let state = State {
-            peers: members.names().map(peer).collect(),
-            standing,
-            version: 0,
-            written: 0,
-            is_write_scheduled: false,
-            waiting: Vec::new(),
-        };
+        let peers: Vec<Peer> = members.names().map(peer).collect();
+        let latest_start = |peer: &Peer| peer.remembered.map_or(0, |known| known.start);
+        let latest_starts = peers.iter().map(latest_start);
         let shared = Shared {
+            latest_starts: latest_starts.map(|start| Arc::new(start.into())).collect(),
+            standing: AtomicU8::new(Standing::Unconfirmed as u8),
+            settled: Notify::new(),
+            state: Mutex::new(State {
+                written_standing: confirmation.stored(),
+                confirmation,
+                peers,
+                version: 0,
+                written: 0,
+                is_write_scheduled: false,
+                waiting: Vec::new(),
+            }),
             environment,
             members,
             store_id,
-            is_witness: AtomicBool::new(state.standing.is_witness()),
-            state: Mutex::new(state),
+            starts: starts.into(),
             file: Mutex::new(false),
         };
-        let file = shared.to_file(&lock(&shared.state));
-        if loaded.as_ref() != Some(&file) {
+        {
+            let state = lock(&shared.state);
+            let file = shared.to_file(&state);
             file.store(&*shared.environment.disk, &shared.environment.folder)?;
+            shared.publish(&state);
         }
         Ok(Self {
             shared: Arc::new(shared),
@@ -218,49 +270,111 @@ impl Membership {
     /// Whether this node's store is a witness: whether its reads and its acks
     /// count, for its own coordinator too. What it is sent it keeps in any case.
     pub(crate) fn is_witness(&self) -> bool {
-        self.shared.is_witness.load(Ordering::Relaxed)
+        self.standing().is_witness()
     }
 
     /// How this node's store stands with its peers.
     pub(crate) fn standing(&self) -> Standing {
-        lock(&self.shared.state).standing.clone()
+        Standing::of_code(self.shared.standing.load(Ordering::Acquire))
     }
 
-    /// Whether to tell peers that an operator has accepted that the store began empty.
-    pub(crate) fn is_accepted(&self) -> bool {
-        matches!(lock(&self.shared.state).standing, Standing::Accepted { .. })
+    /// Whether the peers have said what there is to say: who waits for that
+    /// may wait in vain, since a peer may be away.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.standing() != Standing::Unconfirmed
     }
 
-    /// The store id that this node remembers of a peer, to tell it.
-    pub(crate) fn remembered(&self, peer: NodeNumber) -> Option<u64> {
+    /// Waits until [`Membership::is_settled`].
+    pub(crate) async fn settled(&self) {
+        loop {
+            let mut settled = pin!(self.shared.settled.notified());
+            // From here on it hears of it, so nothing slips between.
+            settled.as_mut().enable();
+            if self.is_settled() {
+                return;
+            }
+            settled.await;
+        }
+    }
+
+    /// The last starts of the store, the present one at the end.
+    pub(crate) fn starts(&self) -> Arc<[u64]> {
+        Arc::clone(&self.shared.starts)
+    }
+
+    /// Whether to tell a peer that an operator has accepted the store.
+    pub(crate) fn is_accepted_towards(&self, peer: NodeNumber) -> bool {
+        lock(&self.shared.state).confirmation.is_unaware(peer)
+    }
+
+    /// What this node durably remembers of a peer, to tell it.
+    pub(crate) fn remembered(&self, peer: NodeNumber) -> Option<Remembered> {
         let state = lock(&self.shared.state);
-        state.peers.get(peer.index())?.store_id
+        state.peers.get(peer.index())?.durable
     }
 
     /// Takes note of a peer that has proved who it is. The connection may carry
     /// calls once `noted` is told so: at once, from within this call, unless
-    /// the peer is new.
-    pub(crate) fn met(&self, peer: NodeNumber, introduced: Introduced, noted: Noted) {
+    /// there is something new to remember. It may until another start of the
+    /// peer is known, which the watch tells.
+    pub(crate) fn met(
+        &self,
+        peer: NodeNumber,
+        introduced: &Introduced,
+        noted: impl FnOnce(bool) + Send + 'static,
+    ) -> Option<StartWatch> {
         let shared = &self.shared;
-        let (known, schedule) = {
+        let mut noted: Option<Noted> = Some(Box::new(noted));
+        let (told, watch, schedule) = {
             let mut state = lock(&shared.state);
-            shared.update_standing(&mut state, peer, introduced.remembered);
-            let since = shared.update_remembered(&mut state, peer, introduced);
-            let known = if since <= state.written {
-                Some(noted)
-            } else {
-                state.waiting.push((since, noted));
-                None
+            let own = judge(introduced.remembered, shared.store_id, &shared.starts);
+            shared.change(&mut state, peer, |confirmation, peers| {
+                confirmation.hear(peer, own, peers);
+            });
+            let told = match shared.remember(&mut state, peer, introduced) {
+                None => Some(false),
+                Some(since) if since <= state.written => Some(true),
+                Some(since) => {
+                    state
+                        .waiting
+                        .extend(noted.take().map(|noted| (since, noted)));
+                    None
+                }
             };
-            let wants_write = state.written < state.version;
-            let schedule = wants_write && !std::mem::replace(&mut state.is_write_scheduled, true);
-            (known, schedule)
+            // Under the lock: another start that comes right after is another.
+            let latest = shared.latest_starts.get(peer.index());
+            let watch = latest.map(|latest| StartWatch::new(Arc::clone(latest)));
+            (told, watch, state.schedules_write())
         };
-        if let Some(noted) = known {
-            noted(true);
+        if let (Some(may_be_used), Some(noted)) = (told, noted) {
+            noted(may_be_used);
         }
         if schedule {
             shared.spawn_write(Duration::ZERO);
+        }
+        watch
+    }
+
+    /// A peer durably remembers this start: it serves calls.
+    pub(crate) fn remembered_by(&self, peer: NodeNumber) {
+        self.change(peer, |confirmation, peers| {
+            confirmation.remembered(peer, peers);
+        });
+    }
+
+    /// A peer cannot be reached, so its word is not waited for.
+    pub(crate) fn away(&self, peer: NodeNumber) {
+        self.change(peer, |confirmation, peers| confirmation.asked(peer, peers));
+    }
+
+    fn change(&self, peer: NodeNumber, change: impl FnOnce(&mut Confirmation, usize)) {
+        let schedule = {
+            let mut state = lock(&self.shared.state);
+            self.shared.change(&mut state, peer, change);
+            state.schedules_write()
+        };
+        if schedule {
+            self.shared.spawn_write(Duration::ZERO);
         }
     }
 
@@ -270,80 +384,124 @@ impl Membership {
     }
 }
 
-impl Shared {
-    /// Hears what a peer remembers of this node.
-    fn update_standing(&self, state: &mut State, peer: NodeNumber, remembered: Option<u64>) {
-        let nodes = self.members.count();
-        let before = state.standing.at_next_start(nodes);
-        let served_before = state.standing.is_witness();
-        let remembered = Remembered::of(remembered, self.store_id);
-        state.standing.meet(peer, remembered, nodes);
-        let serves = state.standing.is_witness();
-        self.is_witness.store(serves, Ordering::Relaxed);
-        let peer = self.members.name(peer);
-        let replaced = state.standing == Standing::Replaced;
-        match (served_before, serves) {
-            (false, true) => tracing::info!("peers know this node's store: its reads count"),
-            (true, false) => tracing::error!(
-                peer,
-                "a peer remembers another store of this node: what was written to that is not \
-                 here, so reads of this one do not count until --accept-empty"
-            ),
-            (false, false) if replaced && before != Standing::Replaced => tracing::error!(
-                peer,
-                "a peer remembers another store of this node, whose folder was lost or changed: \
-                 reads of this one do not count until --accept-empty"
-            ),
-            _ => {}
-        }
-        if StoredStanding::from(&state.standing.at_next_start(nodes))
-            != StoredStanding::from(&before)
-        {
-            state.version += 1;
+impl State {
+    /// How the store stands: that it is a witness counts once it is durable.
+    fn standing(&self) -> Standing {
+        match self.confirmation.standing() {
+            standing if standing.is_witness() && !self.written_standing.is_witness() => {
+                Standing::Unconfirmed
+            }
+            standing => standing,
         }
     }
 
-    /// Remembers a peer's store; gives the version since which it is remembered.
-    fn update_remembered(
+    /// Whether a write is wanted that nobody has asked for yet.
+    fn schedules_write(&mut self) -> bool {
+        self.written < self.version && !std::mem::replace(&mut self.is_write_scheduled, true)
+    }
+}
+
+impl Shared {
+    /// Changes how the store stands, after a word of a peer.
+    fn change(
         &self,
         state: &mut State,
         peer: NodeNumber,
-        introduced: Introduced,
-    ) -> u64 {
-        let Introduced {
-            store_id,
-            is_accepted,
-            ..
-        } = introduced;
-        let before = state.peers[peer.index()];
-        let to_remember = to_remember(before.store_id, store_id, is_accepted);
-        if to_remember != store_id {
-            tracing::warn!(
+        change: impl FnOnce(&mut Confirmation, usize),
+    ) {
+        let before = state.confirmation.clone();
+        change(
+            &mut state.confirmation,
+            usize::from(self.members.count()) - 1,
+        );
+        if state.confirmation == before {
+            return;
+        }
+        let of_file =
+            |confirmation: &Confirmation| (confirmation.stored(), confirmation.unaware().cloned());
+        if of_file(&state.confirmation) != of_file(&before) {
+            state.version += 1;
+        }
+        if state.confirmation == Confirmation::Unfilled {
+            tracing::error!(
                 peer = self.members.name(peer),
-                "a peer came with another store than it had: its reads will fail until it is \
-                 started with --accept-empty"
+                "a peer remembers another store of this node, or a later start of this one: the \
+                 folder was lost, restored or copied; its reads and acks do not count until \
+                 --accept-empty"
             );
         }
-        if before.store_id == Some(to_remember) {
-            return before.since;
+        self.publish(state);
+    }
+
+    /// Tells everybody how the store stands.
+    fn publish(&self, state: &State) {
+        let standing = state.standing();
+        let before = self.standing.swap(standing as u8, Ordering::AcqRel);
+        if standing == Standing::Witness && before == Standing::Unconfirmed as u8 {
+            tracing::info!("the store is a witness: its reads and acks count");
         }
-        state.version += 1;
-        state.peers[peer.index()] = Peer {
-            store_id: Some(to_remember),
-            since: state.version,
-        };
-        state.version
+        if standing != Standing::Unconfirmed {
+            self.settled.notify_waiters();
+        }
+    }
+
+    /// Remembers a peer's start. Gives the version since which that is so, or
+    /// nothing where the peer was told something else than what is so by now.
+    fn remember(
+        &self,
+        state: &mut State,
+        peer: NodeNumber,
+        introduced: &Introduced,
+    ) -> Option<u64> {
+        let Introduced {
+            store_id,
+            ref starts,
+            is_accepted,
+            told,
+            ..
+        } = *introduced;
+        let version = state.version + 1;
+        let known = state.peers.get_mut(peer.index())?;
+        let start = *starts.last()?;
+        let judgement = judge(known.remembered, store_id, starts);
+        if judgement == Judgement::Another && !is_accepted {
+            if judge(told, store_id, starts) != Judgement::Another {
+                return None;
+            }
+            if known.complained_of.replace(start) != Some(start) {
+                tracing::warn!(
+                    peer = self.members.name(peer),
+                    "a peer came with another store than it had, or an older state of it: its \
+                     reads and acks do not count until it is started with --accept-empty"
+                );
+            }
+            return Some(known.since);
+        }
+        let remembered = Some(Remembered { store_id, start });
+        if known.remembered == remembered {
+            return Some(known.since);
+        }
+        known.remembered = remembered;
+        known.since = version;
+        if let Some(latest) = self.latest_starts.get(peer.index()) {
+            latest.store(start, Ordering::Release);
+        }
+        state.version = version;
+        Some(version)
     }
 
     fn to_file(&self, state: &State) -> ClusterFile {
+        let node = |number: NodeNumber| StoredNode {
+            remembered: state.peers.get(number.index()).and_then(|p| p.remembered),
+            is_unaware: state.confirmation.is_unaware(number),
+        };
         let names = self.members.names().map(str::to_owned);
         ClusterFile {
             own_name: self.members.own_name().to_owned(),
             store_id: self.store_id,
-            standing: (&state.standing.at_next_start(self.members.count())).into(),
-            nodes: names
-                .zip(state.peers.iter().map(|peer| peer.store_id))
-                .collect(),
+            standing: state.confirmation.stored(),
+            starts: self.starts.to_vec(),
+            nodes: names.zip(self.members.numbers().map(node)).collect(),
         }
     }
 
@@ -373,12 +531,19 @@ impl Shared {
         let retry = !*is_closed && result.is_err();
         drop(is_closed);
         if let Err(error) = &result {
-            tracing::error!(%error, "cannot write what peers told; new ones are not talked to");
+            tracing::error!(%error, "cannot write what peers told; new starts of theirs wait");
         }
         let (told, schedule) = {
             let mut state = lock(&self.state);
             if result.is_ok() {
                 state.written = version;
+                state.written_standing = file.standing;
+                for peer in &mut state.peers {
+                    if peer.since <= version {
+                        peer.durable = peer.remembered;
+                    }
+                }
+                self.publish(&state);
             }
             let (told, waiting) = std::mem::take(&mut state.waiting)
                 .into_iter()
@@ -397,49 +562,46 @@ impl Shared {
     }
 }
 
-impl Standing {
-    /// One word for it, for logs and the status page.
-    pub(crate) fn word(&self) -> &'static str {
-        match self {
-            Self::Unconfirmed { .. } => "unconfirmed",
-            Self::Confirmed => "confirmed",
-            Self::Accepted { .. } => "accepted",
-            Self::Replaced => "replaced",
-        }
-    }
-}
-
-impl From<&Standing> for StoredStanding {
-    fn from(standing: &Standing) -> Self {
-        match standing {
-            Standing::Unconfirmed { .. } => Self::Unconfirmed,
-            Standing::Confirmed => Self::Confirmed,
-            Standing::Accepted { .. } => Self::Accepted,
-            Standing::Replaced => Self::Replaced,
-        }
-    }
-}
-
 /// How the store stands as far as the folder tells.
-fn initial_standing(loaded: Option<&ClusterFile>, members: &Members, store_id: u64) -> Standing {
-    let unknown = Standing::new(members.count());
-    let Some(loaded) = loaded else {
-        return unknown;
+fn initial_confirmation(
+    loaded: Option<&ClusterFile>,
+    members: &Members,
+    store_id: u64,
+) -> Confirmation {
+    let nodes = members.count();
+    let Some(loaded) = loaded.filter(|_| !members.is_alone()) else {
+        return Confirmation::new(nodes);
     };
-    if members.is_alone() || loaded.own_name != members.own_name() {
-        return unknown;
-    }
     if loaded.store_id != store_id {
-        return Standing::Replaced;
+        return Confirmation::Unfilled;
     }
+    let is_unaware = |peer: &NodeNumber| {
+        let node = loaded.nodes.get(members.name(*peer));
+        node.is_some_and(|node| node.is_unaware)
+    };
     match loaded.standing {
-        StoredStanding::Unconfirmed => unknown,
-        StoredStanding::Confirmed => Standing::Confirmed,
-        StoredStanding::Accepted => Standing::Accepted {
-            known_by: BTreeSet::new(),
-        },
-        StoredStanding::Replaced => Standing::Replaced,
+        Standing::Unconfirmed => Confirmation::new(nodes),
+        Standing::Witness => Confirmation::returning(nodes),
+        Standing::Accepted => Confirmation::accepted(members.peers().filter(is_unaware).collect()),
+        Standing::Unfilled => Confirmation::Unfilled,
     }
+}
+
+/// The starts of the store with this one, which gets a number that none has.
+fn starts_with_another(
+    loaded: Option<&ClusterFile>,
+    store_id: u64,
+    random: &dyn Random,
+) -> Vec<u64> {
+    let loaded = loaded.filter(|loaded| loaded.store_id == store_id);
+    let mut starts = loaded.map_or_else(Vec::new, |loaded| loaded.starts.clone());
+    let mut start = random.next_u64();
+    while starts.contains(&start) {
+        start = start.wrapping_add(1);
+    }
+    starts.push(start);
+    starts.drain(..starts.len().saturating_sub(STARTS_MAX));
+    starts
 }
 
 /// Whether the folder is this node's, in this cluster. A node that was alone
@@ -448,18 +610,18 @@ fn check_unchanged(loaded: &ClusterFile, members: &Members) -> Result<(), Member
     if members.is_alone() && loaded.nodes.len() == 1 {
         return Ok(());
     }
-    if loaded.own_name != members.own_name() {
-        return Err(MembershipError::OtherNode {
-            was: loaded.own_name.clone(),
-            is: members.own_name().to_owned(),
-        });
-    }
     if !loaded.nodes.keys().map(String::as_str).eq(members.names()) {
         let was: Vec<&str> = loaded.nodes.keys().map(String::as_str).collect();
         let is: Vec<&str> = members.names().collect();
         return Err(MembershipError::OtherNodes {
             was: was.join(", "),
             is: is.join(", "),
+        });
+    }
+    if loaded.own_name != members.own_name() {
+        return Err(MembershipError::OtherNode {
+            was: loaded.own_name.clone(),
+            is: members.own_name().to_owned(),
         });
     }
     Ok(())

@@ -1,147 +1,245 @@
-//! Whether a node's store holds what its peers take it to hold.
+//! Whether this node's store is a witness: whether all is in it that it has
+//! ever acknowledged, as far as its peers can tell.
 //!
-//! A node whose disk was lost comes back with an empty store. Were it to answer
-//! reads, a quorum with it could miss acknowledged writes and nobody would
-//! notice. It cannot tell by itself that it has lost anything, but its peers
-//! can: they remember the id of the store that it had.
+//! A node whose disk was lost comes back with an empty store, one whose folder
+//! was restored from a copy with an old one. Were its reads to count, a quorum
+//! with it could miss acknowledged writes. Were its acks to count, a write
+//! could be acknowledged below one that only the lost disk had. Such a store is
+//! **unfilled**. It cannot tell by itself that it lacks anything, but its peers
+//! can. Each start of a store draws a random number, the store keeps the
+//! numbers of its starts, and peers remember the last one that they met: what a
+//! peer remembers last must be among the store's starts ([`judge`]).
 //!
 //! ```text
-//!                    majority met, none remembers another store
-//!      Unconfirmed ------------------------------------------> Confirmed
-//!           |                                                      |
-//!           | a peer remembers another store                       | the same
-//!           v                                                      |
-//!       Replaced <-------------------------------------------------+
-//!           |
-//!           | an operator accepts (at a start)
-//!           v
-//!       Accepted ---- all peers remember this store: from the next start --> Confirmed
+//!      all peers remember this store           all peers were heard, or are away
+//!   Unconfirmed ------------------> Witness <---------------------- Returning
+//!        |                          |    ^                              |
+//!        |     a peer remembers a start that this store has not         |
+//!        '--------------------.     |    |     .------------------------'
+//!                             v     v    |     v
+//!                                Unfilled
+//!                                   |    |
+//!         an operator accepts (at a start)
+//!                                   v    | at the start after all peers have heard of it
+//!                                Accepted
 //! ```
 //!
-//! A word against the store outweighs any for it, also later: a peer that was
-//! away may be the only one that knows, and a disk that was thought lost may be
-//! put back after another has taken its place.
+//! - A new store waits for **all** peers, once. Were a majority enough, then a
+//!   peer that was not among them could not tell that one of them lost its
+//!   disk, and might make a majority with it.
+//! - A store that was a witness before waits at each start until each peer was
+//!   heard or found away: one that is there and knows better is asked first.
+//! - A word against the store outweighs any for it, also later: a peer that was
+//!   away may be the only one that knows.
 //!
-//! What this cannot see: a node of a new cluster that never met the node whose
-//! disk was lost cannot remember it, and a majority of such nodes confirms what
-//! it finds. It ends when one that remembers is met.
+//! What this cannot see: that a store was rolled back while the only peers that
+//! remember a later start are away; and that a folder was put back as it was
+//! earlier in the very start that peers remember.
 
 use cluster::NodeNumber;
 use std::collections::BTreeSet;
 
-/// How the store of this node stands with its peers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// The store may be new in the place of another.
-    Unconfirmed {
-        /// The peers that were met and remember no other store.
-        met: BTreeSet<NodeNumber>,
-    },
-    /// The store is the one that this node has always had.
-    Confirmed,
-    /// The store began empty in the place of another, and an operator has
-    /// accepted that. Peers are told, and remember it in the other's place.
-    Accepted {
-        /// The peers that are known to do so.
-        known_by: BTreeSet<NodeNumber>,
-    },
-    /// The store is new in the place of another, and lacks what that held.
-    Replaced,
-}
-
-/// What a peer remembers of this node.
+/// How a store stands with its peers, in a word: for its peers and for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Remembered {
-    /// Nothing: the two have not met.
-    Nothing,
-    /// The store that this node has.
-    ThisStore,
-    /// Another store.
-    AnotherStore,
-}
-
-impl Remembered {
-    /// What it is to remember `remembered` of a node that has `store_id`.
-    pub(crate) fn of(remembered: Option<u64>, store_id: u64) -> Self {
-        match remembered {
-            None => Self::Nothing,
-            Some(remembered) if remembered == store_id => Self::ThisStore,
-            Some(_) => Self::AnotherStore,
-        }
-    }
+pub(crate) enum Standing {
+    /// Its peers have yet to say.
+    Unconfirmed = 0,
+    /// Its reads and acks count.
+    Witness = 1,
+    /// They count because an operator says so, though the store lost data.
+    Accepted = 2,
+    /// It lacks what it once acknowledged, so they do not.
+    Unfilled = 3,
 }
 
 impl Standing {
-    /// That of a store of which nothing is known, in a cluster of `nodes`. A
-    /// lone node has nobody to ask, and nobody whom it could mislead.
-    pub(crate) fn new(nodes: u8) -> Self {
-        if nodes == 1 {
-            Self::Confirmed
-        } else {
-            Self::Unconfirmed {
-                met: BTreeSet::new(),
-            }
+    /// That of a code. One that this release does not know says nothing, and
+    /// nothing but what people are told depends on it.
+    pub(crate) fn of_code(code: u8) -> Self {
+        match code {
+            1 => Self::Witness,
+            2 => Self::Accepted,
+            3 => Self::Unfilled,
+            _ => Self::Unconfirmed,
         }
     }
 
-    /// An operator accepts that the store began empty. This says nothing where
-    /// peers know the store as this node's own.
-    pub(crate) fn accept(&mut self) {
+    /// The word for it on the status page.
+    pub(crate) fn word(self) -> &'static str {
         match self {
-            Self::Unconfirmed { .. } | Self::Replaced => {
-                *self = Self::Accepted {
-                    known_by: BTreeSet::new(),
-                };
-            }
-            Self::Confirmed | Self::Accepted { .. } => {}
+            Self::Unconfirmed => "unconfirmed",
+            Self::Witness => "witness",
+            Self::Accepted => "accepted",
+            Self::Unfilled => "unfilled",
         }
     }
 
-    /// A peer was met that remembers this of the node, in a cluster of `nodes`.
-    pub(crate) fn meet(&mut self, peer: NodeNumber, remembered: Remembered, nodes: u8) {
-        match (&mut *self, remembered) {
-            (Self::Unconfirmed { .. } | Self::Confirmed, Remembered::AnotherStore) => {
-                *self = Self::Replaced;
-            }
-            (Self::Unconfirmed { met }, _) => {
-                met.insert(peer);
-                let majority = usize::from(nodes / 2 + 1);
-                // With the node itself.
-                if met.len() + 1 >= majority {
-                    *self = Self::Confirmed;
-                }
-            }
-            (Self::Accepted { known_by }, Remembered::ThisStore) => {
-                known_by.insert(peer);
-            }
-            (Self::Confirmed | Self::Accepted { .. } | Self::Replaced, _) => {}
-        }
-    }
-
-    /// Whether reads of this store count.
-    pub(crate) fn is_witness(&self) -> bool {
-        matches!(self, Self::Confirmed | Self::Accepted { .. })
-    }
-
-    /// What to begin the next start with. Not before that does a store that all
-    /// peers remember count as confirmed: an introduction from before they did
-    /// may still be on its way, and would be a word against it.
-    pub(crate) fn at_next_start(&self, nodes: u8) -> Self {
-        match self {
-            Self::Accepted { known_by } if known_by.len() + 1 >= usize::from(nodes) => {
-                Self::Confirmed
-            }
-            standing => standing.clone(),
-        }
+    /// Whether reads and acks of the store count.
+    pub(crate) fn is_witness(self) -> bool {
+        matches!(self, Self::Witness | Self::Accepted)
     }
 }
 
-/// What to remember of a peer that has `store_id`, where `remembered` was
-/// before. Another store in the place of one that is remembered does not take
-/// that place unless an operator has accepted it: the peer is to hear of it.
-pub(crate) fn to_remember(remembered: Option<u64>, store_id: u64, is_accepted: bool) -> u64 {
+/// What one node remembers of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Remembered {
+    /// Its store.
+    pub(crate) store_id: u64,
+    /// The last start of that store.
+    pub(crate) start: u64,
+}
+
+/// What it means for a store that a node remembers something of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// The two have not met.
+    New,
+    /// The store has been there ever since.
+    Same,
+    /// It is another store, or an older state of it, or a copy of it.
+    Another,
+}
+
+/// Judges a store, given what a node remembers of it. Both sides of a
+/// handshake ask this of the same hellos, so that they agree.
+pub(crate) fn judge(remembered: Option<Remembered>, store_id: u64, starts: &[u64]) -> Judgement {
     match remembered {
-        Some(remembered) if !is_accepted => remembered,
-        _ => store_id,
+        None => Judgement::New,
+        Some(known) if known.store_id == store_id && starts.contains(&known.start) => {
+            Judgement::Same
+        }
+        Some(_) => Judgement::Another,
+    }
+}
+
+/// How this node's own store stands, and who has yet to say what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Confirmation {
+    /// The store is new.
+    Unconfirmed {
+        /// The peers that durably remember it.
+        remembered_by: BTreeSet<NodeNumber>,
+    },
+    /// The store was a witness before this start.
+    Returning {
+        /// The peers that were heard in this start, or found away.
+        asked: BTreeSet<NodeNumber>,
+    },
+    /// Nobody knows anything against the store.
+    Witness,
+    /// An operator has accepted the store as it is.
+    Accepted {
+        /// The peers that have yet to hear of it.
+        unaware: BTreeSet<NodeNumber>,
+        /// Those that had at the beginning of this start. Their words against
+        /// the store do not count until the next one: one from before they
+        /// heard may still be on its way.
+        were_unaware: BTreeSet<NodeNumber>,
+    },
+    /// A peer remembers what this store has not.
+    Unfilled,
+}
+
+impl Confirmation {
+    /// That of a store that was never a witness, in a cluster of `nodes`. A
+    /// lone node has nobody to ask, and nobody whom it could mislead.
+    pub(super) fn new(nodes: u8) -> Self {
+        match nodes {
+            1 => Self::Witness,
+            _ => Self::Unconfirmed {
+                remembered_by: BTreeSet::new(),
+            },
+        }
+    }
+
+    /// That of a store that was a witness when it was last open.
+    pub(super) fn returning(nodes: u8) -> Self {
+        match nodes {
+            1 => Self::Witness,
+            _ => Self::Returning {
+                asked: BTreeSet::new(),
+            },
+        }
+    }
+
+    /// That of a store that an operator has accepted, of which these peers
+    /// have yet to hear.
+    pub(super) fn accepted(unaware: BTreeSet<NodeNumber>) -> Self {
+        Self::Accepted {
+            were_unaware: unaware.clone(),
+            unaware,
+        }
+    }
+
+    /// A peer, one of `peers`, has said what it remembers.
+    pub(super) fn hear(&mut self, peer: NodeNumber, judgement: Judgement, peers: usize) {
+        match (&mut *self, judgement) {
+            (Self::Accepted { were_unaware, .. }, Judgement::Another)
+                if were_unaware.contains(&peer) => {}
+            (_, Judgement::Another) => *self = Self::Unfilled,
+            // What a peer tells it remembers durably.
+            (Self::Unconfirmed { .. }, Judgement::Same) => self.remembered(peer, peers),
+            (Self::Returning { .. }, _) => self.asked(peer, peers),
+            (_, Judgement::New | Judgement::Same) => {}
+        }
+    }
+
+    /// A peer durably remembers the present start.
+    pub(super) fn remembered(&mut self, peer: NodeNumber, peers: usize) {
+        match self {
+            Self::Unconfirmed { remembered_by } => {
+                remembered_by.insert(peer);
+                if remembered_by.len() == peers {
+                    *self = Self::Witness;
+                }
+            }
+            Self::Accepted { unaware, .. } => {
+                unaware.remove(&peer);
+            }
+            Self::Returning { .. } | Self::Witness | Self::Unfilled => {}
+        }
+    }
+
+    /// A peer was heard, or cannot be reached.
+    pub(super) fn asked(&mut self, peer: NodeNumber, peers: usize) {
+        if let Self::Returning { asked } = self {
+            asked.insert(peer);
+            if asked.len() == peers {
+                *self = Self::Witness;
+            }
+        }
+    }
+
+    /// The word for it.
+    pub(super) fn standing(&self) -> Standing {
+        match self {
+            Self::Unconfirmed { .. } | Self::Returning { .. } => Standing::Unconfirmed,
+            Self::Witness => Standing::Witness,
+            Self::Accepted { .. } => Standing::Accepted,
+            Self::Unfilled => Standing::Unfilled,
+        }
+    }
+
+    /// What the file says of it, for the next start.
+    pub(super) fn stored(&self) -> Standing {
+        match self {
+            Self::Returning { .. } => Standing::Witness,
+            Self::Accepted { unaware, .. } if unaware.is_empty() => Standing::Witness,
+            _ => self.standing(),
+        }
+    }
+
+    /// The peers that are to be told that an operator has accepted the store.
+    pub(super) fn unaware(&self) -> Option<&BTreeSet<NodeNumber>> {
+        match self {
+            Self::Accepted { unaware, .. } => Some(unaware),
+            _ => None,
+        }
+    }
+
+    /// Whether a peer is one of [`Confirmation::unaware`].
+    pub(super) fn is_unaware(&self, peer: NodeNumber) -> bool {
+        self.unaware()
+            .is_some_and(|unaware| unaware.contains(&peer))
     }
 }

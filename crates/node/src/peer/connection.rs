@@ -8,6 +8,7 @@
 use super::Stream;
 use super::frame::{Decoder, Frame, FrameError};
 use super::outgoing::Outgoing;
+use crate::membership::StartWatch;
 use lsm::Clock;
 use std::future::poll_fn;
 use std::io;
@@ -24,6 +25,8 @@ pub(super) struct Connection {
     pub(super) stream: Box<dyn Stream>,
     /// Its frames.
     pub(super) decoder: Decoder,
+    /// Whether the other side's start is still the last that is known of it.
+    pub(super) start: StartWatch,
 }
 
 /// How a connection ended.
@@ -41,6 +44,9 @@ pub(super) enum End {
     /// The other side was silent for too long.
     #[error("the other side is silent")]
     Silent,
+    /// The other node has started anew, or a copy of it has.
+    #[error("the other node has come with another start")]
+    Superseded,
 }
 
 /// What a side of a connection does.
@@ -98,6 +104,9 @@ impl Connection {
             self.take_all(side, now)?;
             reads += 1;
         }
+        if self.start.is_over() {
+            return Err(End::Superseded);
+        }
         let could_take = side.can_take();
         // After the reads: what came while this node stood still must count.
         if let Poll::Ready(end) = side.poll_timers(cx) {
@@ -112,10 +121,13 @@ impl Connection {
         Ok(Poll::Pending)
     }
 
-    fn take_all(&mut self, side: &mut impl Side, now: Duration) -> Result<(), FrameError> {
+    fn take_all(&mut self, side: &mut impl Side, now: Duration) -> Result<(), End> {
         while side.can_take()
             && let Some(frame) = self.decoder.next()?
         {
+            if self.start.is_over() {
+                return Err(End::Superseded);
+            }
             side.take(frame, now)?;
         }
         Ok(())

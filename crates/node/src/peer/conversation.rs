@@ -1,6 +1,5 @@
 //! The dialler's side of a connection: takes answers, and makes the heart beat.
 
-use super::PeerAnswer;
 use super::assembly::Assembler;
 use super::calls::Asked;
 use super::connection::{End, Side};
@@ -9,6 +8,7 @@ use super::health::{self, HEARTBEAT, Pulse, Silence};
 use super::link::Link;
 use super::message::{self, Message};
 use super::outgoing::Outgoing;
+use super::{PeerAnswer, STANDING, Spoken};
 use cluster::Miss;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -19,13 +19,17 @@ pub(super) struct Conversation<'a> {
     link: &'a Link,
     pulse: Pulse,
     heartbeat: Interval,
+    /// What the two sides speak.
+    spoken: Spoken,
+    /// Whether the peer has served anything yet.
+    is_served: bool,
     /// Answers whose values come in pieces.
     answers: Assembler<()>,
 }
 
 impl<'a> Conversation<'a> {
     /// A connection that begins now.
-    pub(super) fn new(link: &'a Link) -> Self {
+    pub(super) fn new(link: &'a Link, spoken: Spoken) -> Self {
         let environment = &link.environment;
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -34,6 +38,8 @@ impl<'a> Conversation<'a> {
             link,
             pulse: Pulse::new(environment.clock.monotonic()),
             heartbeat,
+            spoken,
+            is_served: false,
             answers: Assembler::new(budget, environment.value_bytes_max),
         }
     }
@@ -85,6 +91,11 @@ impl Side for Conversation<'_> {
     }
 
     fn take(&mut self, frame: Frame<'_>, now: Duration) -> Result<(), FrameError> {
+        if !std::mem::replace(&mut self.is_served, true) {
+            // The side that is dialled serves nobody whom it does not durably
+            // remember.
+            self.link.remembered();
+        }
         match Message::decode(frame)? {
             Message::Stored { newest_held } => {
                 let stored = PeerAnswer::Stored { newest_held };
@@ -112,8 +123,11 @@ impl Side for Conversation<'_> {
                     self.answer(frame, Asked::Read, found, now)?;
                 }
             }
+            Message::Standing(standing) if self.spoken.has(STANDING) => {
+                self.link.standing.set(Some(standing));
+            }
             Message::Pong { unix_ms } => self.take_pong(frame.call, unix_ms, now),
-            Message::Write { .. } | Message::Read { .. } | Message::Ping => {
+            Message::Write { .. } | Message::Read { .. } | Message::Ping | Message::Standing(_) => {
                 return Err(frame.malformed("no place in an answer"));
             }
         }

@@ -79,6 +79,7 @@ fn mend(mut bytes: &mut [u8]) {
 mod tests {
     use super::super::message;
     use super::*;
+    use crate::membership::Standing;
     use cluster::Miss;
     use lsm::{Entry, Expiry, Timestamp};
     use std::time::Duration;
@@ -103,12 +104,13 @@ mod tests {
         message::put_missed(&mut out, 7, Miss::Full);
         message::put_ping(&mut out, 8);
         message::put_pong(&mut out, 8, 9);
+        message::put_standing(&mut out, Standing::Witness);
         out
     }
 
     #[test]
     fn what_is_sound_makes_sense_and_stays_as_it_is() {
-        assert_eq!(take_all(&sound(), 1), (13, None));
+        assert_eq!(take_all(&sound(), 1), (14, None));
         let mut mended = sound();
         mend(&mut mended);
         assert!(mended == sound());

@@ -29,7 +29,8 @@ use super::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError};
 use super::health::Latency;
 use super::message;
 use super::outgoing::{Long, Outgoing, Purpose};
-use super::{CALLS_MAX, PeerAnswer, PeerEnvironment, PeerRequest, Transport};
+use super::{CALLS_MAX, PeerAnswer, PeerEnvironment, PeerRequest, Session, Spoken, Transport};
+use crate::membership::Standing;
 use crate::waits;
 use cluster::{Miss, NodeUrl};
 use lsm::Clock;
@@ -112,6 +113,8 @@ pub(crate) struct LinkStatus {
     pub(crate) state: LinkState,
     /// Calls that wait for an answer.
     pub(crate) in_flight: usize,
+    /// How the peer's store stands, as it says; known while there is a connection.
+    pub(crate) standing: Option<Standing>,
     /// How far the peer's clock is ahead of ours, in milliseconds.
     pub(crate) drift_ms: Option<i64>,
     /// How long reads take, smoothed.
@@ -137,6 +140,8 @@ pub(crate) struct Link {
     /// How far the peer's wall clock is ahead of our monotonic one: so a step
     /// of our wall clock shows at once, not with the next heartbeat.
     pub(super) ahead_of_monotonic_ms: Cell<Option<i64>>,
+    /// How the peer's store stands, as it says; known while there is a connection.
+    pub(super) standing: Cell<Option<Standing>>,
     counts: Cell<LinkCounts>,
     /// Where calls that read wait, and where calls that write do.
     read_place: Place,
@@ -181,6 +186,7 @@ impl Link {
             reads: Cell::default(),
             writes: Cell::default(),
             ahead_of_monotonic_ms: Cell::new(None),
+            standing: Cell::new(None),
             counts: Cell::default(),
             nudged: Notify::new(),
             is_nudged: Cell::new(false),
@@ -290,6 +296,7 @@ impl Link {
         LinkStatus {
             state: self.state.get(),
             in_flight: self.calls.borrow().len(),
+            standing: self.standing.get(),
             drift_ms: self.drift_ms(own_ahead_ms(&*self.environment.clock)),
             read_latency: self.reads.get().mean(),
             write_latency: self.writes.get().mean(),
@@ -304,9 +311,9 @@ impl Link {
         loop {
             let connected = tokio::time::timeout(CONNECT_MAX, self.connect()).await;
             match connected.unwrap_or(Err(ConnectError::Late)) {
-                Ok(connection) => {
+                Ok((connection, spoken)) => {
                     let up_since = self.environment.clock.monotonic();
-                    let last_state = self.talk(connection).await;
+                    let last_state = self.talk(connection, spoken).await;
                     let up_for = self.environment.clock.monotonic().saturating_sub(up_since);
                     // One that is lost again and again is as good as down.
                     let is_stable = up_for >= BACKOFF_MAX;
@@ -327,6 +334,7 @@ impl Link {
                         self.complain("a peer cannot be reached", &error.to_string());
                     }
                     self.leave(LinkState::Down);
+                    self.environment.introductions.away(&self.name);
                 }
             }
             if self.is_nudged.take() {
@@ -344,26 +352,35 @@ impl Link {
         }
     }
 
-    async fn connect(&self) -> Result<Connection, ConnectError> {
+    async fn connect(&self) -> Result<(Connection, Spoken), ConnectError> {
         let dialling = self.transport.dial(&self.url);
         let mut stream = dialling.await.map_err(ConnectError::Dial)?;
         let mut decoder = Decoder::new(&[], HANDSHAKE_BYTES_MAX);
         let environment = &self.environment;
-        let introduction =
-            handshake::dial(&mut *stream, &mut decoder, environment, &self.name).await?;
+        let Session {
+            other,
+            spoken,
+            start,
+        } = handshake::dial(&mut *stream, &mut decoder, environment, &self.name).await?;
         if self.ahead_of_monotonic_ms.get().is_none() {
             // Near enough until the first heartbeat tells better.
             let now = environment.clock.monotonic();
-            let ahead_ms = super::health::ahead_ms(introduction.unix_ms, now, Duration::ZERO);
+            let ahead_ms = super::health::ahead_ms(other.unix_ms, now, Duration::ZERO);
             self.ahead_of_monotonic_ms.set(ahead_ms);
         }
+        self.standing.set(Some(other.standing));
         decoder.allow(PAYLOAD_BYTES_MAX);
-        Ok(Connection { stream, decoder })
+        let connection = Connection {
+            stream,
+            decoder,
+            start,
+        };
+        Ok((connection, spoken))
     }
 
     /// Sends requests and takes answers until the connection ends; gives the
     /// state that the link was in then.
-    async fn talk(&self, connection: Connection) -> LinkState {
+    async fn talk(&self, connection: Connection, spoken: Spoken) -> LinkState {
         let clock = &*self.environment.clock;
         let complaints = &self.environment.complaints;
         if complaints.settle(Direction::Outgoing, &self.name) {
@@ -373,7 +390,7 @@ impl Link {
         self.state.set(LinkState::Up);
         self.count(|counts| counts.connects += 1);
         self.calls.borrow_mut().begin_all(clock.monotonic());
-        let mut conversation = Conversation::new(self);
+        let mut conversation = Conversation::new(self, spoken);
         let end = connection.run(clock, &mut conversation).await;
         self.complain("a peer's connection has ended", &end.to_string());
         self.state.get()
@@ -393,6 +410,7 @@ impl Link {
     /// There is no connection any more: what was asked is lost.
     fn leave(&self, state: LinkState) {
         self.state.set(state);
+        self.standing.set(None);
         self.outgoing.clear();
         let lost = self.calls.borrow_mut().take_all();
         self.end(&lost, Miss::Refused);
@@ -415,6 +433,11 @@ impl Link {
         if self.state.replace(LinkState::Up) == LinkState::Suspected {
             tracing::info!(name = self.name, "a peer that was silent answers again");
         }
+    }
+
+    /// The peer durably remembers this node.
+    pub(super) fn remembered(&self) {
+        self.environment.introductions.remembered_by(&self.name);
     }
 
     /// Whether the peer is silent.

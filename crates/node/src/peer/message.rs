@@ -11,6 +11,7 @@
 //!    7  ping                                (call: whatever the pong is to repeat)
 //!    8  pong     wall clock in ms u64
 //!    9  piece    the next bytes of the value of this call
+//!   10  standing code u8, as in hellos     (only with the feature of that name)
 //!
 //! entry = flags u8 | copies u8 | key bytes u16 | timestamp u64 | value bytes u32
 //!       | expiry u64, if flags has EXPIRES | key | value
@@ -27,6 +28,7 @@
 //! dialled; the other messages go back.
 
 use super::frame::{Frame, FrameError, PIECE_BYTES, put_frame};
+use crate::membership::Standing;
 use cluster::Miss;
 use lsm::{Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp};
 use std::time::Duration;
@@ -40,6 +42,7 @@ const MISSED: u8 = 6;
 const PING: u8 = 7;
 const PONG: u8 = 8;
 const PIECE: u8 = 9;
+const STANDING: u8 = 10;
 
 const FLAG_TOMBSTONE: u8 = 1;
 const FLAG_EXPIRES: u8 = 2;
@@ -81,6 +84,8 @@ pub(super) enum Message<'a> {
     },
     /// More of a long value.
     Piece(&'a [u8]),
+    /// How the other side's store stands.
+    Standing(Standing),
 }
 
 /// An entry as it came, perhaps without its value.
@@ -148,6 +153,10 @@ impl<'a> Message<'a> {
                 unix_ms: fields.u64()?,
             },
             PIECE => Self::Piece(std::mem::take(&mut fields.rest)),
+            STANDING => {
+                let [code] = fields.array()?;
+                Self::Standing(Standing::of_code(code))
+            }
             _ => return Err(frame.malformed("a kind that nobody knows")),
         };
         fields.end()?;
@@ -300,6 +309,11 @@ pub(super) fn put_ping(out: &mut Vec<u8>, token: u64) {
 pub(super) fn put_pong(out: &mut Vec<u8>, token: u64, unix_ms: u64) {
     let unix_ms = unix_ms.to_le_bytes();
     put_frame(out, PONG, token, |out| out.extend_from_slice(&unix_ms));
+}
+
+/// Appends how this side's store stands.
+pub(super) fn put_standing(out: &mut Vec<u8>, standing: Standing) {
+    put_frame(out, STANDING, 0, |out| out.push(standing as u8));
 }
 
 /// Appends the next bytes of a long value.

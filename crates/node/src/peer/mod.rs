@@ -10,6 +10,7 @@
 //!   those that wait, `health` tells whether the peer is alive.
 //! - [`serve`] (`server`) is the other end: a [`Replica`] does as asked.
 //! - `connection` is what both ends share: a task that reads, acts and writes.
+//! - `protocol` says what two releases speak with each other.
 //! - `frame`, `message`: the bytes. `outgoing` gathers what is to be sent;
 //!   `assembly` puts long values together again.
 //! - `complaints` keeps the log readable; `fuzz` is for fuzzers.
@@ -34,6 +35,7 @@ mod health;
 mod link;
 mod message;
 mod outgoing;
+mod protocol;
 mod server;
 mod transport;
 
@@ -41,6 +43,7 @@ mod transport;
 mod tests;
 
 use crate::admission::Budget;
+use crate::membership::{Remembered, Standing, StartWatch};
 use bytes::Bytes;
 use cluster::Miss;
 use lsm::{Clock, Entry, Random, Timestamp};
@@ -52,6 +55,8 @@ use std::sync::Arc;
 pub(crate) use complaints::Complaints;
 pub use fuzz::fuzz_frames;
 pub(crate) use link::{Answers, Link, LinkState, LinkStatus, own_ahead_ms};
+pub use protocol::Protocol;
+pub(crate) use protocol::{STANDING, Spoken};
 pub(crate) use server::{Replica, Reply, serve};
 pub(crate) use transport::PEER_PROTOCOL;
 pub use transport::{Dialing, Stream, TcpTransport, Transport};
@@ -92,17 +97,24 @@ pub(crate) struct Identity {
     pub(crate) members_hash: u64,
     /// Its store's id.
     pub(crate) store_id: u64,
-    /// Whether an operator has accepted that its store began empty.
-    pub(crate) is_accepted: bool,
+    /// The last starts of its store, the present one at the end.
+    pub(crate) starts: Arc<[u64]>,
 }
 
-/// What another node says of itself and of this one.
+/// What a node says of itself and of the one that it talks to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Introduction {
     /// Who it is.
     pub(crate) identity: Identity,
-    /// The store id that it remembers of this node.
-    pub(crate) remembered: Option<u64>,
+    /// Whether an operator has accepted its store as it is, and the other has
+    /// yet to hear of that.
+    pub(crate) is_accepted: bool,
+    /// How its store stands.
+    pub(crate) standing: Standing,
+    /// What it remembers of the other.
+    pub(crate) remembered: Option<Remembered>,
+    /// The greatest timestamp that it has given or seen.
+    pub(crate) greatest_seen: Timestamp,
     /// Its wall clock, in milliseconds since the Unix epoch.
     pub(crate) unix_ms: u64,
 }
@@ -111,15 +123,39 @@ pub(crate) struct Introduction {
 pub(crate) trait Introductions {
     /// Who this node is.
     fn own(&self) -> Identity;
+    /// What this node speaks.
+    fn protocol(&self) -> Protocol;
     /// The secret that the nodes of the cluster share; empty for none.
     fn secret(&self) -> &[u8];
     /// Whether the list of nodes has this name.
     fn is_member(&self, name: &str) -> bool;
-    /// The store id that this node remembers of another one.
-    fn remembered(&self, name: &str) -> Option<u64>;
-    /// Another node has proved to be one of the cluster. Ends once the
-    /// connection may carry calls; `false` if it may not.
-    fn met(&self, other: &Introduction) -> Pin<Box<dyn Future<Output = bool>>>;
+    /// What this node says to the one of this name; to somebody unknown where
+    /// there is none. The wall clock is the caller's to read.
+    fn introduction_to(&self, name: Option<&str>, unix_ms: u64) -> Introduction;
+    /// How this node's store stands at present.
+    fn standing(&self) -> Standing;
+    /// Another node has proved to be one of the cluster; `told` is what it was
+    /// told that this one remembers of it. Ends once the connection may carry
+    /// calls, and for how long; `None` if it may not.
+    fn met(
+        &self,
+        other: &Introduction,
+        told: Option<Remembered>,
+    ) -> Pin<Box<dyn Future<Output = Option<StartWatch>>>>;
+    /// The node of this name has served a call, so it durably remembers this one.
+    fn remembered_by(&self, name: &str);
+    /// The node of this name cannot be reached.
+    fn away(&self, name: &str);
+}
+
+/// What two nodes agreed on for a connection.
+pub(crate) struct Session {
+    /// What the other side says of itself.
+    pub(crate) other: Introduction,
+    /// What the two speak.
+    pub(crate) spoken: Spoken,
+    /// Whether the other side has started anew since.
+    pub(crate) start: StartWatch,
 }
 
 /// What peer connections take from the node.

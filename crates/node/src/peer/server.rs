@@ -12,8 +12,11 @@ use super::frame::{Decoder, Frame, FrameError, PAYLOAD_BYTES_MAX};
 use super::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError};
 use super::message::{self, Message};
 use super::outgoing::{Long, Outgoing, Purpose};
-use super::{CALLS_MAX, PeerAnswer, PeerEnvironment, PeerRequest, Stream};
+use super::{
+    CALLS_MAX, PeerAnswer, PeerEnvironment, PeerRequest, STANDING, Session, Spoken, Stream,
+};
 use crate::admission::Share;
+use crate::membership::Standing;
 use bytes::Bytes;
 use cluster::Miss;
 use std::cell::Cell;
@@ -131,8 +134,12 @@ pub(crate) async fn serve<R: Replica>(
     let mut decoder = Decoder::new(&leftover, HANDSHAKE_BYTES_MAX);
     drop(leftover);
     let handshake = handshake::accept(&mut *stream, &mut decoder, &environment);
-    let name = match tokio::time::timeout(HANDSHAKE_MAX, handshake).await {
-        Ok(Ok(introduction)) => introduction.identity.name,
+    let Session {
+        other,
+        spoken,
+        start,
+    } = match tokio::time::timeout(HANDSHAKE_MAX, handshake).await {
+        Ok(Ok(session)) => session,
         Ok(Err(error)) => return complain(&environment, &error),
         Err(_) => {
             tracing::debug!("a peer's handshake takes too long: closing the connection");
@@ -140,17 +147,22 @@ pub(crate) async fn serve<R: Replica>(
         }
     };
     known();
+    let name = other.identity.name;
     environment.complaints.settle(Direction::Incoming, &name);
-    tracing::debug!(name, "a peer has connected");
+    tracing::debug!(name, version = spoken.version, "a peer has connected");
     decoder.allow(PAYLOAD_BYTES_MAX);
-    let mut serving = Serving::new(&environment, replica);
+    let mut serving = Serving::new(&environment, replica, spoken);
     let caller = Gone(Rc::clone(&serving.caller));
-    let connection = Connection { stream, decoder };
+    let connection = Connection {
+        stream,
+        decoder,
+        start,
+    };
     let end = connection.run(&*environment.clock, &mut serving).await;
     drop(caller);
     match end {
         End::Malformed(_) => tracing::warn!(name, %end, "a peer talks nonsense"),
-        End::Closed | End::Broken(_) | End::Silent => {
+        End::Closed | End::Broken(_) | End::Silent | End::Superseded => {
             tracing::debug!(name, %end, "a peer's connection has ended");
         }
     }
@@ -191,13 +203,17 @@ struct Serving<R> {
     environment: PeerEnvironment,
     /// Writes whose values come in pieces, each with its deadline.
     writes: Assembler<Duration>,
+    /// What the two sides speak.
+    spoken: Spoken,
+    /// How this node's store stands, as the other side was told on this connection.
+    told: Option<Standing>,
     /// Whether something came since `idle` was set.
     is_heard: bool,
     idle: Pin<Box<Sleep>>,
 }
 
 impl<R: Replica> Serving<R> {
-    fn new(environment: &PeerEnvironment, replica: Rc<R>) -> Self {
+    fn new(environment: &PeerEnvironment, replica: Rc<R>, spoken: Spoken) -> Self {
         let budget = &environment.incoming;
         Self {
             caller: Rc::new(Caller {
@@ -208,6 +224,8 @@ impl<R: Replica> Serving<R> {
             replica,
             writes: Assembler::new(budget.clone(), environment.value_bytes_max),
             environment: environment.clone(),
+            spoken,
+            told: None,
             is_heard: false,
             idle: Box::pin(tokio::time::sleep(IDLE_MAX)),
         }
@@ -227,6 +245,15 @@ impl<R: Replica> Serving<R> {
             is_sent: false,
         };
         self.replica.serve(request, reply);
+    }
+
+    /// Tells how this node's store stands, if that has changed.
+    fn tell_standing(&mut self) {
+        let standing = self.environment.introductions.standing();
+        if self.spoken.has(STANDING) && self.told.replace(standing) != Some(standing) {
+            let outgoing = &self.caller.outgoing;
+            outgoing.push_urgent(|out| message::put_standing(out, standing));
+        }
     }
 
     fn miss(&self, call: u64, miss: Miss) {
@@ -272,11 +299,13 @@ impl<R: Replica> Side for Serving<R> {
                 }) => self.serve(PeerRequest::Write(entry), call, deadline, Some(share)),
             },
             Message::Ping => {
+                self.tell_standing();
                 let unix_ms = self.environment.clock.unix_ms();
                 let outgoing = &self.caller.outgoing;
                 outgoing.push_urgent(|out| message::put_pong(out, call, unix_ms));
             }
             Message::Stored { .. }
+            | Message::Standing(_)
             | Message::Found(_)
             | Message::Absent
             | Message::Missed(_)

@@ -54,6 +54,7 @@ struct Machine {
     disk: Arc<dyn Disk>,
     clock: Arc<SkewedClock>,
     node: Option<Node>,
+    starts: u64,
 }
 
 /// A cluster of nodes that know each other as `a`, `b`, and so on.
@@ -95,6 +96,7 @@ impl Cluster {
                         ahead_ms: AtomicI64::new(0),
                     }),
                     node: None,
+                    starts: 0,
                 }
             });
             let mut cluster = Self {
@@ -115,10 +117,12 @@ impl Cluster {
 
     fn try_start_node(&mut self, node: usize) -> Result<(), StartError> {
         let machine = &mut self.machines[node];
+        machine.starts += 1;
         let seams = Seams {
             disk: Arc::clone(&machine.disk),
             clock: Arc::clone(&machine.clock) as Arc<dyn Clock>,
-            random: Arc::new(SeededRandom::new(node as u64)),
+            // As real chance, it is another at each start.
+            random: Arc::new(SeededRandom::new(machine.starts * 100 + node as u64)),
         };
         machine.node = Some(Node::start_with(machine.config.clone(), seams)?);
         Ok(())

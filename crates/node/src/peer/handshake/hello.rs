@@ -2,32 +2,40 @@
 //!
 //! ```text
 //! kind  message  payload
-//!   32  hello    version u16 | flags u8 | members hash u64 | store id u64
-//!                | remembered store id u64 | wall clock in ms u64
+//!   32  hello    least version u16 | greatest version u16 | features u64
+//!                | flags u8 | standing u8 | members hash u64 | store id u64
+//!                | remembered store id u64 | remembered start u64
+//!                | wall clock in ms u64 | greatest timestamp seen u64
 //!                | nonce, 32 bytes | name bytes u16 | name
+//!                | starts u16 | start u64* | whatever later releases add
 //!   33  proof    HMAC-SHA256, 32 bytes
 //!   34  refuse   the reason, in UTF-8
 //!
-//! flags = 1 accepted | 2 remembers
+//! flags    = 1 accepted | 2 remembers
+//! standing = 0 unconfirmed | 1 witness | 2 accepted | 3 unfilled
 //!
 //! proof = HMAC(secret, role u8 | length u32 | hello of the side that dialled
 //!                              | length u32 | hello of the side that was dialled)
 //! ```
 //!
-//! They are frames like all others; `call` is 0. Both hellos, with a nonce
-//! each, are in each proof, so that no proof is of use for another connection;
-//! the role keeps one side's from being sent back as the other's.
+//! They are frames like all others; `call` is 0. Both hellos whole, with a
+//! nonce each, are in each proof: so no proof is of use for another connection,
+//! and who stands between two nodes cannot talk them into an older version.
+//! The role keeps one side's proof from being sent back as the other's.
 //!
-//! The version comes first and stays first: the rest may change with it.
+//! The versions come first and stay first: what follows may change with them.
+//! Within a version fields are only added, at the end, and flags, features and
+//! standings that are unknown mean nothing. The starts are those that the
+//! store remembers, the present one last.
 
 use super::super::frame::{Frame, put_frame};
+use super::super::protocol::{Protocol, Spoken};
 use super::super::{Identity, Introduction};
+use crate::membership::{Remembered, STARTS_MAX, Standing};
 use hmac::{Hmac, KeyInit, Mac};
+use lsm::Timestamp;
 use sha2::Sha256;
 use std::fmt;
-
-/// The version of the peer protocol. Peers that differ refuse each other.
-pub(super) const VERSION: u16 = 1;
 
 pub(super) const HELLO: u8 = 32;
 pub(super) const PROOF: u8 = 33;
@@ -39,8 +47,13 @@ const NAME_BYTES_MAX: usize = 1024;
 /// The longest reason, in bytes; more is cut off.
 const REASON_BYTES_MAX: usize = 512;
 
+/// What a hello may take beside its name and its starts: more than it takes
+/// now, for what later releases add.
+const OTHER_BYTES_MAX: usize = 1024;
+
 /// The longest payload of a handshake.
-pub(in super::super) const HANDSHAKE_BYTES_MAX: usize = NAME_BYTES_MAX + 128;
+pub(in super::super) const HANDSHAKE_BYTES_MAX: usize =
+    OTHER_BYTES_MAX + NAME_BYTES_MAX + STARTS_MAX * size_of::<u64>();
 
 const FLAG_ACCEPTED: u8 = 1;
 const FLAG_REMEMBERS: u8 = 2;
@@ -60,8 +73,13 @@ pub(super) enum Role {
 /// Why a node is not taken for a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// It speaks another version of the protocol.
-    Version(u16),
+    /// It speaks no version of the protocol that this node does.
+    Version {
+        /// What this node speaks.
+        own: Protocol,
+        /// What it speaks.
+        other: Protocol,
+    },
     /// Its hello makes no sense.
     Hello,
     /// It has another list of nodes.
@@ -85,9 +103,10 @@ pub(super) enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Version(version) => write!(
+            Self::Version { own, other } => write!(
                 formatter,
-                "the nodes speak different versions of the peer protocol: {VERSION} and {version}"
+                "the nodes share no version of the peer protocol: one speaks {own}, the other \
+                 {other}; update the older one"
             ),
             Self::Hello => formatter.write_str("the hello makes no sense"),
             Self::Members => formatter.write_str("the nodes have different lists of nodes"),
@@ -103,77 +122,127 @@ impl fmt::Display for Refusal {
 }
 
 /// Appends a hello.
-pub(super) fn put_hello(out: &mut Vec<u8>, introduction: &Introduction, nonce: &Nonce) {
+pub(super) fn put_hello(
+    out: &mut Vec<u8>,
+    protocol: Protocol,
+    introduction: &Introduction,
+    nonce: &Nonce,
+) {
     let Introduction {
         identity,
+        is_accepted,
+        standing,
         remembered,
+        greatest_seen,
         unix_ms,
     } = introduction;
-    let accepted = if identity.is_accepted {
-        FLAG_ACCEPTED
-    } else {
-        0
-    };
+    let accepted = if *is_accepted { FLAG_ACCEPTED } else { 0 };
     let remembers = if remembered.is_some() {
         FLAG_REMEMBERS
     } else {
         0
     };
+    let remembered = remembered.unwrap_or(Remembered {
+        store_id: 0,
+        start: 0,
+    });
+    // There are at most so many, the present one last.
+    let starts = &identity.starts[identity.starts.len().saturating_sub(STARTS_MAX)..];
     put_frame(out, HELLO, 0, |out| {
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&protocol.least.to_le_bytes());
+        out.extend_from_slice(&protocol.greatest.to_le_bytes());
+        out.extend_from_slice(&protocol.features.to_le_bytes());
         out.push(accepted | remembers);
-        out.extend_from_slice(&identity.members_hash.to_le_bytes());
-        out.extend_from_slice(&identity.store_id.to_le_bytes());
-        out.extend_from_slice(&remembered.unwrap_or(0).to_le_bytes());
-        out.extend_from_slice(&unix_ms.to_le_bytes());
+        out.push(*standing as u8);
+        for number in [
+            identity.members_hash,
+            identity.store_id,
+            remembered.store_id,
+            remembered.start,
+            *unix_ms,
+            greatest_seen.as_u64(),
+        ] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
         out.extend_from_slice(nonce);
         out.extend_from_slice(&(identity.name.len() as u16).to_le_bytes());
         out.extend_from_slice(identity.name.as_bytes());
+        out.extend_from_slice(&(starts.len() as u16).to_le_bytes());
+        for start in starts {
+            out.extend_from_slice(&start.to_le_bytes());
+        }
     });
 }
 
-/// What a hello says; its nonce is only for the proofs.
+/// What a hello says to a node that speaks `own`, and what the two speak with
+/// each other; the nonce is only for the proofs.
 ///
 /// # Errors
 /// [`Refusal::Version`], [`Refusal::Hello`].
-pub(super) fn decode_hello(hello: &[u8]) -> Result<Introduction, Refusal> {
-    let (version, rest) = hello.split_first_chunk().ok_or(Refusal::Hello)?;
-    let version = u16::from_le_bytes(*version);
-    if version != VERSION {
-        return Err(Refusal::Version(version));
-    }
-    let (flags, rest) = rest.split_first().ok_or(Refusal::Hello)?;
-    let (members_hash, rest) = split_u64(rest)?;
-    let (store_id, rest) = split_u64(rest)?;
-    let (remembered, rest) = split_u64(rest)?;
-    let (unix_ms, rest) = split_u64(rest)?;
-    let (_, rest) = rest
-        .split_first_chunk::<{ size_of::<Nonce>() }>()
-        .ok_or(Refusal::Hello)?;
-    let (name_bytes, name) = rest.split_first_chunk().ok_or(Refusal::Hello)?;
-    if name.len() != usize::from(u16::from_le_bytes(*name_bytes))
-        || flags & !(FLAG_ACCEPTED | FLAG_REMEMBERS) != 0
-    {
+pub(super) fn decode_hello(own: Protocol, hello: &[u8]) -> Result<(Spoken, Introduction), Refusal> {
+    let mut fields = Fields(hello);
+    let other = Protocol {
+        least: fields.u16()?,
+        greatest: fields.u16()?,
+        features: fields.u64()?,
+    };
+    let spoken = own.with(other).ok_or(Refusal::Version { own, other })?;
+    let [flags, standing] = fields.array()?;
+    let [members_hash, store_id] = [fields.u64()?, fields.u64()?];
+    let remembered = Remembered {
+        store_id: fields.u64()?,
+        start: fields.u64()?,
+    };
+    let unix_ms = fields.u64()?;
+    let greatest_seen = Timestamp::from_u64(fields.u64()?);
+    let _nonce: Nonce = fields.array()?;
+    let name_bytes = usize::from(fields.u16()?);
+    let name = str::from_utf8(fields.bytes(name_bytes)?).map_err(|_| Refusal::Hello)?;
+    let count = usize::from(fields.u16()?);
+    if count == 0 || count > STARTS_MAX {
         return Err(Refusal::Hello);
     }
-    let name = str::from_utf8(name).map_err(|_| Refusal::Hello)?;
-    Ok(Introduction {
+    let starts = (0..count).map(|_| fields.u64());
+    let introduction = Introduction {
         identity: Identity {
             name: name.to_owned(),
             members_hash,
             store_id,
-            is_accepted: flags & FLAG_ACCEPTED != 0,
+            starts: starts.collect::<Result<_, _>>()?,
         },
+        is_accepted: flags & FLAG_ACCEPTED != 0,
+        standing: Standing::of_code(standing),
         remembered: (flags & FLAG_REMEMBERS != 0).then_some(remembered),
+        greatest_seen,
         unix_ms,
-    })
+    };
+    Ok((spoken, introduction))
 }
 
-fn split_u64(bytes: &[u8]) -> Result<(u64, &[u8]), Refusal> {
-    let (number, rest) = bytes.split_first_chunk().ok_or(Refusal::Hello)?;
-    Ok((u64::from_le_bytes(*number), rest))
-}
+/// Takes values off the front of bytes that may end anywhere.
+struct Fields<'a>(&'a [u8]);
 
+impl<'a> Fields<'a> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(Refusal::Hello)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    fn bytes(&mut self, count: usize) -> Result<&'a [u8], Refusal> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Refusal::Hello)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn u16(&mut self) -> Result<u16, Refusal> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, Refusal> {
+        self.array().map(u64::from_le_bytes)
+    }
+}
 /// Whether the node `other` is a peer of the node `own`, as far as its hello
 /// tells. `is_member`: whether the list of nodes has its name; `expected`: the
 /// name of the node that was dialled, on the side that dialled.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! dialler                      acceptor
-//!    | ---------- hello ----------> |  same version, same list, a known name?
+//!    | ---------- hello ----------> |  a shared version, the same list, a known name?
 //!    | <--------- hello ----------- |
 //!    | ---------- proof ----------> |  does it know the secret?
 //!    | <--------- proof ----------- |
@@ -20,7 +20,9 @@ mod hello;
 mod tests;
 
 use super::frame::{Decoder, Frame, FrameError};
-use super::{Introduction, Introductions, PeerEnvironment, Stream};
+use super::{
+    Identity, Introduction, Introductions, PeerEnvironment, Protocol, Session, Spoken, Stream,
+};
 use hello::{HELLO, Hellos, Nonce, PROOF, REFUSE, Refusal, Role};
 use std::io;
 use tokio::io::AsyncWriteExt;
@@ -46,7 +48,8 @@ pub(super) enum HandshakeError {
     /// The connection ended.
     #[error("{0}")]
     Broken(#[from] io::Error),
-    /// What the other says of itself could not be made durable.
+    /// What the other says of itself could not be made durable, or it was told
+    /// what is no longer so.
     #[error("cannot take note of the other node")]
     NotNoted,
     /// What came is no handshake.
@@ -54,7 +57,7 @@ pub(super) enum HandshakeError {
     Malformed(#[from] FrameError),
 }
 
-/// The dialler's side, towards the node `expected`: gives what that says of itself.
+/// The dialler's side, towards the node `expected`.
 ///
 /// # Errors
 /// See [`HandshakeError`].
@@ -63,32 +66,29 @@ pub(super) async fn dial(
     decoder: &mut Decoder,
     environment: &PeerEnvironment,
     expected: &str,
-) -> Result<Introduction, HandshakeError> {
+) -> Result<Session, HandshakeError> {
     let introductions = &*environment.introductions;
     let mut talk = Talk { stream, decoder };
-    let own = own_hello(environment, Some(expected));
-    talk.send(&own).await?;
-    let other = talk.receive(HELLO).await?;
-    let judged = judge(introductions, &other, Some(expected));
-    let introduction = talk.accept_or_refuse(None, judged).await?;
+    let (own, frame) = own_hello(environment, Some(expected));
+    talk.send(&frame).await?;
+    let hello = talk.receive(HELLO).await?;
+    let judged = judge(introductions, &hello, Some(expected));
+    let (spoken, other) = talk.accept_or_refuse(None, judged).await?;
     let hellos = Hellos {
-        dialler: payload(&own),
-        acceptor: &other,
+        dialler: payload(&frame),
+        acceptor: &hello,
     };
     let mut proof = Vec::new();
     hellos.put_proof(&mut proof, introductions.secret(), Role::Dialler);
     talk.send(&proof).await?;
     let proof = talk.receive(PROOF).await?;
     let checked = hellos.check_proof(&proof, introductions.secret(), Role::Acceptor);
-    talk.accept_or_refuse(Some(&introduction.identity.name), checked)
+    talk.accept_or_refuse(Some(&other.identity.name), checked)
         .await?;
-    if !introductions.met(&introduction).await {
-        return Err(HandshakeError::NotNoted);
-    }
-    Ok(introduction)
+    meet(introductions, &own, other, spoken).await
 }
 
-/// The side that was dialled: gives what the other says of itself.
+/// The side that was dialled.
 ///
 /// # Errors
 /// See [`HandshakeError`].
@@ -96,18 +96,18 @@ pub(super) async fn accept(
     stream: &mut dyn Stream,
     decoder: &mut Decoder,
     environment: &PeerEnvironment,
-) -> Result<Introduction, HandshakeError> {
+) -> Result<Session, HandshakeError> {
     let introductions = &*environment.introductions;
     let mut talk = Talk { stream, decoder };
-    let other = talk.receive(HELLO).await?;
-    let judged = judge(introductions, &other, None);
-    let introduction = talk.accept_or_refuse(None, judged).await?;
-    let name = &introduction.identity.name;
-    let own = own_hello(environment, Some(name));
-    talk.send(&own).await?;
+    let hello = talk.receive(HELLO).await?;
+    let judged = judge(introductions, &hello, None);
+    let (spoken, other) = talk.accept_or_refuse(None, judged).await?;
+    let name = &other.identity.name;
+    let (own, frame) = own_hello(environment, Some(name));
+    talk.send(&frame).await?;
     let hellos = Hellos {
-        dialler: &other,
-        acceptor: payload(&own),
+        dialler: &hello,
+        acceptor: payload(&frame),
     };
     let proof = talk.receive(PROOF).await?;
     let checked = hellos.check_proof(&proof, introductions.secret(), Role::Dialler);
@@ -115,38 +115,48 @@ pub(super) async fn accept(
     let mut proof = Vec::new();
     hellos.put_proof(&mut proof, introductions.secret(), Role::Acceptor);
     talk.send(&proof).await?;
-    if !introductions.met(&introduction).await {
-        return Err(HandshakeError::NotNoted);
-    }
-    Ok(introduction)
+    meet(introductions, &own, other, spoken).await
+}
+
+/// Both have proved who they are: takes note of the other.
+async fn meet(
+    introductions: &dyn Introductions,
+    own: &Introduction,
+    other: Introduction,
+    spoken: Spoken,
+) -> Result<Session, HandshakeError> {
+    let met = introductions.met(&other, own.remembered).await;
+    let start = met.ok_or(HandshakeError::NotNoted)?;
+    Ok(Session {
+        other,
+        spoken,
+        start,
+    })
 }
 
 fn judge(
     introductions: &dyn Introductions,
     hello: &[u8],
     expected: Option<&str>,
-) -> Result<Introduction, Refusal> {
-    let other = hello::decode_hello(hello)?;
+) -> Result<(Spoken, Introduction), Refusal> {
+    let (spoken, other) = hello::decode_hello(introductions.protocol(), hello)?;
     let is_member = introductions.is_member(&other.identity.name);
     hello::judge(&introductions.own(), &other.identity, is_member, expected)?;
-    Ok(other)
+    Ok((spoken, other))
 }
 
-/// The frame with which this node introduces itself.
-fn own_hello(environment: &PeerEnvironment, other: Option<&str>) -> Vec<u8> {
+/// How this node introduces itself, and the frame that says so.
+fn own_hello(environment: &PeerEnvironment, other: Option<&str>) -> (Introduction, Vec<u8>) {
     let introductions = &*environment.introductions;
     let mut nonce: Nonce = [0; 32];
     for bytes in nonce.chunks_exact_mut(8) {
         bytes.copy_from_slice(&environment.random.next_u64().to_le_bytes());
     }
-    let introduction = Introduction {
-        identity: introductions.own(),
-        remembered: other.and_then(|name| introductions.remembered(name)),
-        unix_ms: environment.clock.unix_ms(),
-    };
+    let unix_ms = environment.clock.unix_ms();
+    let introduction = introductions.introduction_to(other, unix_ms);
     let mut frame = Vec::new();
-    hello::put_hello(&mut frame, &introduction, &nonce);
-    frame
+    hello::put_hello(&mut frame, introductions.protocol(), &introduction, &nonce);
+    (introduction, frame)
 }
 
 fn payload(frame: &[u8]) -> &[u8] {
@@ -155,8 +165,9 @@ fn payload(frame: &[u8]) -> &[u8] {
 
 /// Takes a frame for each message of a handshake.
 pub(super) fn fuzz_hello(frame: Frame<'_>) {
-    if let Ok(introduction) = hello::decode_hello(frame.payload) {
-        assert!(introduction.identity.name.len() <= frame.payload.len());
+    if let Ok((_, introduction)) = hello::decode_hello(Protocol::OWN, frame.payload) {
+        let Identity { name, starts, .. } = introduction.identity;
+        assert!(name.len() + size_of_val(&*starts) <= frame.payload.len());
     }
     assert!(hello::decode_refuse(frame).len() <= 3 * frame.payload.len());
 }

@@ -2,13 +2,15 @@
 
 use super::super::frame::PAYLOAD_BYTES_MAX;
 use super::super::tests::{TestNode, run};
-use super::hello::{VERSION, decode_hello, put_hello};
+use super::hello::{decode_hello, put_hello};
 use super::*;
-use crate::peer::Identity;
+use crate::membership::{Remembered, STARTS_MAX, Standing};
+use crate::peer::{Identity, STANDING};
+use lsm::Timestamp;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
-type Shaken = Result<Introduction, HandshakeError>;
+type Shaken = Result<Session, HandshakeError>;
 
 /// Both sides of a handshake: that of `asker`, which dials, and of `replica`.
 async fn shake(asker: &PeerEnvironment, replica: &PeerEnvironment) -> (Shaken, Shaken) {
@@ -27,25 +29,36 @@ fn refused(result: Shaken) -> String {
     match result {
         Err(HandshakeError::Refused { refusal, .. }) => format!("refuses: {refusal}"),
         Err(HandshakeError::RefusedByOther(reason)) => format!("is refused: {reason}"),
-        other => panic!("{other:?}"),
+        Err(other) => panic!("{other}"),
+        Ok(session) => panic!("hands are shaken: {:?}", session.other),
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn nodes_learn_who_the_other_is_and_what_it_remembers() {
     let (mut asker, mut replica) = (TestNode::named("asker"), TestNode::named("replica"));
-    asker.remembered = Some(5);
-    replica.identity.is_accepted = true;
+    asker.remembered = Some(Remembered {
+        store_id: 5,
+        start: 6,
+    });
+    replica.is_accepted = true;
+    replica.standing.set(Standing::Unfilled);
     let identities = (asker.identity.clone(), replica.identity.clone());
     let (asker, replica) = (asker.environment(7), replica.environment(9));
     let (of_replica, of_asker) = shake(&asker, &replica).await;
     let (of_replica, of_asker) = (of_replica.unwrap(), of_asker.unwrap());
-    assert_eq!((of_asker.identity, of_replica.identity), identities);
+    let (of_replica, of_asker) = (of_replica.other, of_asker.other);
+    assert_eq!(of_asker.remembered.unwrap().start, 6);
+    assert_eq!(of_replica.remembered, None);
+    assert!(!of_asker.is_accepted && of_replica.is_accepted);
     assert_eq!(
-        (of_asker.remembered, of_replica.remembered),
-        (Some(5), None)
+        (of_asker.standing, of_replica.standing),
+        (Standing::Witness, Standing::Unfilled)
     );
     assert_eq!((of_asker.unix_ms, of_replica.unix_ms), (7, 9));
+    let greatest = (of_asker.greatest_seen, of_replica.greatest_seen);
+    assert_eq!((greatest.0.as_u64(), greatest.1.as_u64()), (8, 10));
+    assert_eq!((of_asker.identity, of_replica.identity), identities);
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,7 +115,7 @@ async fn another_node_at_the_address_is_refused_by_the_one_that_dials() {
 
 /// The hello of a node as a whole frame.
 fn hello_of(node: TestNode) -> Vec<u8> {
-    own_hello(&node.environment(7), None)
+    own_hello(&node.environment(7), None).1
 }
 
 /// What `replica` answers to these bytes, as far as it is one frame.
@@ -132,25 +145,106 @@ async fn answer_to(bytes: Vec<u8>) -> (u8, Vec<u8>, Shaken) {
     (kind, payload, accepted)
 }
 
+/// A build that speaks this.
+fn build(name: &str, least: u16, greatest: u16, features: u64) -> TestNode {
+    let mut node = TestNode::named(name);
+    node.protocol = Protocol {
+        least,
+        greatest,
+        features,
+    };
+    node
+}
+
+#[tokio::test(start_paused = true)]
+async fn builds_that_share_a_version_speak_it_and_use_what_both_have() {
+    for (asker, replica) in [
+        (build("asker", 1, 1, 0), build("replica", 1, 2, STANDING)),
+        (
+            build("asker", 0, 4, STANDING | 2),
+            build("replica", 1, 1, 4),
+        ),
+    ] {
+        let (asker, replica) = (asker.environment(7), replica.environment(9));
+        let (dialled, accepted) = shake(&asker, &replica).await;
+        let (dialled, accepted) = (dialled.unwrap().spoken, accepted.unwrap().spoken);
+        assert_eq!(dialled, accepted);
+        assert_eq!(dialled.version, 1);
+        assert!(!dialled.has(STANDING));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn builds_that_share_no_version_refuse_each_other_and_name_both_ranges() {
+    let asker = build("asker", 2, 3, STANDING).environment(7);
+    let replica = build("replica", 1, 1, STANDING).environment(9);
+    let (dialled, accepted) = shake(&asker, &replica).await;
+    let reason = "the nodes share no version of the peer protocol: one speaks 1 to 1, the other \
+                  2 to 3; update the older one";
+    assert_eq!(refused(accepted), format!("refuses: {reason}"));
+    assert_eq!(refused(dialled), format!("is refused: {reason}"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn another_version_is_refused_whatever_follows_it() {
     let mut bytes = Vec::new();
     super::super::frame::put_frame(&mut bytes, HELLO, 0, |out| {
-        out.extend_from_slice(&(VERSION + 1).to_le_bytes());
-        out.extend_from_slice(b"whatever the next version says");
+        out.extend_from_slice(&[7, 0, 9, 0]);
+        out.extend_from_slice(b"whatever the next versions say");
     });
     let (kind, payload, _) = answer_to(bytes).await;
-    let reason = "the nodes speak different versions of the peer protocol: 1 and 2";
+    let reason = "the nodes share no version of the peer protocol: one speaks 1 to 1, the other \
+                  7 to 9; update the older one";
     assert_eq!(
         (kind, String::from_utf8(payload).unwrap().as_str()),
         (REFUSE, reason)
     );
 }
 
+/// The bytes of a hello in which somebody on the way has changed one.
+fn tampered(hello: &[u8], at: usize) -> Vec<u8> {
+    let mut changed = hello.to_vec();
+    changed[at] ^= 1;
+    changed
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_on_the_way_can_change_a_hello() {
+    let environment = TestNode::named("asker").environment(7);
+    let hello = |name: &str| payload(&own_hello(&environment, Some(name)).1).to_vec();
+    let (dialler, acceptor) = (hello("replica"), hello("asker"));
+    let sent = Hellos {
+        dialler: &dialler,
+        acceptor: &acceptor,
+    };
+    let mut frame = Vec::new();
+    sent.put_proof(&mut frame, b"secret", Role::Dialler);
+    // Versions and features among them: there is no way to talk two nodes down.
+    for at in 0..dialler.len() {
+        let changed = tampered(&dialler, at);
+        let seen = Hellos {
+            dialler: &changed,
+            ..sent
+        };
+        let checked = seen.check_proof(payload(&frame), b"secret", Role::Dialler);
+        assert_eq!(checked, Err(Refusal::Secret), "byte {at}");
+    }
+    for at in 0..acceptor.len() {
+        let changed = tampered(&acceptor, at);
+        let seen = Hellos {
+            acceptor: &changed,
+            ..sent
+        };
+        let checked = seen.check_proof(payload(&frame), b"secret", Role::Dialler);
+        assert_eq!(checked, Err(Refusal::Secret), "byte {at}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_proof_of_another_connection_or_of_the_other_side_is_refused() {
     let environment = TestNode::named("asker").environment(7);
-    let (own, other) = (own_hello(&environment, None), own_hello(&environment, None));
+    let hello = || own_hello(&environment, None).1;
+    let (own, other) = (hello(), hello());
     let secret = b"secret";
     let hellos = Hellos {
         dialler: &own,
@@ -160,7 +254,7 @@ async fn a_proof_of_another_connection_or_of_the_other_side_is_refused() {
     hellos.put_proof(&mut proof, secret, Role::Dialler);
     let proof = payload(&proof).to_vec();
     assert_eq!(hellos.check_proof(&proof, secret, Role::Dialler), Ok(()));
-    let third = own_hello(&environment, None);
+    let third = hello();
     let swapped = Hellos {
         dialler: &other,
         acceptor: &own,
@@ -218,9 +312,15 @@ fn introduction() -> Introduction {
             name: "näme".to_owned(),
             members_hash: 1,
             store_id: 2,
-            is_accepted: true,
+            starts: [0, u64::MAX].into(),
         },
-        remembered: Some(0),
+        is_accepted: true,
+        standing: Standing::Accepted,
+        remembered: Some(Remembered {
+            store_id: 0,
+            start: 3,
+        }),
+        greatest_seen: Timestamp::from_u64(4),
         unix_ms: u64::MAX,
     }
 }
@@ -228,7 +328,7 @@ fn introduction() -> Introduction {
 /// For the fixture: a hello, a proof made of it and itself, a refusal.
 pub(in super::super) fn put_one_of_each(out: &mut Vec<u8>) {
     let mut frame = Vec::new();
-    put_hello(&mut frame, &introduction(), &[7; 32]);
+    put_hello(&mut frame, Protocol::OWN, &introduction(), &[7; 32]);
     let hello = payload(&frame).to_vec();
     out.extend(frame);
     let hellos = Hellos {
@@ -236,30 +336,57 @@ pub(in super::super) fn put_one_of_each(out: &mut Vec<u8>) {
         acceptor: &hello,
     };
     hellos.put_proof(out, b"secret", Role::Acceptor);
-    hello::put_refuse(out, &Refusal::Version(9));
+    hello::put_refuse(out, &Refusal::Secret);
+}
+
+/// What a hello says to this build.
+fn decoded(hello: &[u8]) -> Result<Introduction, Refusal> {
+    decode_hello(Protocol::OWN, hello).map(|(_, introduction)| introduction)
 }
 
 #[test]
 fn a_hello_is_whole_or_nothing() {
     let mut frame = Vec::new();
-    put_hello(&mut frame, &introduction(), &[7; 32]);
+    put_hello(&mut frame, Protocol::OWN, &introduction(), &[7; 32]);
     let hello = payload(&frame);
-    assert_eq!(decode_hello(hello), Ok(introduction()));
+    assert_eq!(decoded(hello), Ok(introduction()));
     for bytes in 0..hello.len() {
-        assert_eq!(
-            decode_hello(&hello[..bytes]),
-            Err(Refusal::Hello),
-            "{bytes}"
-        );
+        assert_eq!(decoded(&hello[..bytes]), Err(Refusal::Hello), "{bytes}");
     }
-    let longer = [hello, b"x"].concat();
-    assert_eq!(decode_hello(&longer), Err(Refusal::Hello));
-    let mut flags = hello.to_vec();
-    flags[2] = 4;
-    assert_eq!(decode_hello(&flags), Err(Refusal::Hello));
+    let name_end = hello.len() - 2 - 16;
     let mut name = hello.to_vec();
-    *name.last_mut().unwrap() = 0xff;
-    assert_eq!(decode_hello(&name), Err(Refusal::Hello));
+    name[name_end - 1] = 0xff;
+    assert_eq!(decoded(&name), Err(Refusal::Hello), "no UTF-8");
+    let mut no_starts = hello[..name_end].to_vec();
+    no_starts.extend_from_slice(&[0, 0]);
+    assert_eq!(decoded(&no_starts), Err(Refusal::Hello));
+}
+
+#[test]
+fn what_a_later_release_adds_to_a_hello_is_let_be() {
+    let mut frame = Vec::new();
+    put_hello(&mut frame, Protocol::OWN, &introduction(), &[7; 32]);
+    let hello = payload(&frame);
+    let longer = [hello, b"more"].concat();
+    assert_eq!(decoded(&longer), Ok(introduction()));
+    let mut flags = hello.to_vec();
+    flags[12] |= 0b1111_1100;
+    assert_eq!(decoded(&flags), Ok(introduction()));
+    let mut standing = hello.to_vec();
+    standing[13] = 200;
+    assert_eq!(decoded(&standing).unwrap().standing, Standing::Unconfirmed);
+}
+
+#[test]
+fn a_hello_with_the_most_starts_fits() {
+    let mut longest = introduction();
+    longest.identity.name = "n".repeat(1024);
+    longest.identity.starts = (0..2_000).collect();
+    let mut frame = Vec::new();
+    put_hello(&mut frame, Protocol::OWN, &longest, &[7; 32]);
+    assert!(payload(&frame).len() <= HANDSHAKE_BYTES_MAX);
+    let starts = decoded(payload(&frame)).unwrap().identity.starts;
+    assert_eq!((starts.len(), starts.last()), (STARTS_MAX, Some(&1_999)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,6 +33,7 @@ fn messages() -> Vec<u8> {
     }
     put_ping(&mut out, u64::MAX);
     put_pong(&mut out, u64::MAX, 1_700_000_000_000);
+    put_standing(&mut out, Standing::Unfilled);
     handshake::put_one_of_each(&mut out);
     out
 }
@@ -45,7 +46,9 @@ fn messages_are_those_of_the_fixture() {
         kinds.push(frame.kind);
         assert_eq!(Message::decode(frame).is_ok(), frame.kind < 32);
     }
-    let expected = [1, 1, 9, 2, 3, 3, 4, 4, 5, 6, 6, 6, 6, 6, 7, 8, 32, 33, 34];
+    let expected = [
+        1, 1, 9, 2, 3, 3, 4, 4, 5, 6, 6, 6, 6, 6, 7, 8, 10, 32, 33, 34,
+    ];
     assert_eq!(kinds, expected);
     assert!(
         messages() == FIXTURE,

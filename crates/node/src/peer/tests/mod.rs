@@ -18,7 +18,7 @@ use std::future::{Future, ready};
 use std::io;
 use std::pin::Pin;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
@@ -71,8 +71,16 @@ pub(super) struct TestNode {
     pub(super) identity: Identity,
     pub(super) secret: Vec<u8>,
     pub(super) members: Vec<&'static str>,
-    pub(super) remembered: Option<u64>,
+    pub(super) protocol: Protocol,
+    pub(super) is_accepted: bool,
+    pub(super) standing: Rc<Cell<Standing>>,
+    pub(super) remembered: Option<Remembered>,
     pub(super) met: RefCell<Vec<Introduction>>,
+    /// The last start of the others.
+    pub(super) latest_start: Arc<AtomicU64>,
+    /// Who durably remembers this node, and who could not be reached.
+    pub(super) remembered_by: Rc<RefCell<Vec<String>>>,
+    pub(super) away: Rc<RefCell<Vec<String>>>,
 }
 
 impl TestNode {
@@ -82,12 +90,18 @@ impl TestNode {
                 name: name.to_owned(),
                 members_hash: 77,
                 store_id: 1_000 + name.len() as u64,
-                is_accepted: false,
+                starts: [1, 2, 3].into(),
             },
             secret: b"secret".to_vec(),
             members: vec!["asker", "replica", "third"],
+            protocol: Protocol::OWN,
+            is_accepted: false,
+            standing: Rc::new(Cell::new(Standing::Witness)),
             remembered: None,
             met: RefCell::default(),
+            latest_start: Arc::default(),
+            remembered_by: Rc::default(),
+            away: Rc::default(),
         }
     }
 
@@ -116,13 +130,41 @@ impl Introductions for TestNode {
         self.members.contains(&name)
     }
 
-    fn remembered(&self, _name: &str) -> Option<u64> {
-        self.remembered
+    fn protocol(&self) -> Protocol {
+        self.protocol
     }
 
-    fn met(&self, other: &Introduction) -> Pin<Box<dyn Future<Output = bool>>> {
+    fn introduction_to(&self, _name: Option<&str>, unix_ms: u64) -> Introduction {
+        Introduction {
+            identity: self.own(),
+            is_accepted: self.is_accepted,
+            standing: self.standing.get(),
+            remembered: self.remembered,
+            greatest_seen: Timestamp::from_u64(unix_ms + 1),
+            unix_ms,
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        self.standing.get()
+    }
+
+    fn met(
+        &self,
+        other: &Introduction,
+        _told: Option<Remembered>,
+    ) -> Pin<Box<dyn Future<Output = Option<StartWatch>>>> {
         self.met.borrow_mut().push(other.clone());
-        Box::pin(ready(true))
+        let watch = StartWatch::new(Arc::clone(&self.latest_start));
+        Box::pin(ready(Some(watch)))
+    }
+
+    fn remembered_by(&self, name: &str) {
+        self.remembered_by.borrow_mut().push(name.to_owned());
+    }
+
+    fn away(&self, name: &str) {
+        self.away.borrow_mut().push(name.to_owned());
     }
 }
 

@@ -61,6 +61,19 @@ impl Failure {
         if begins_with_dash {
             line.push_str("; no option takes a negative value");
         }
+        // What has no tip of its own gets the place to look.
+        let is_unknown = error.kind() == clap::error::ErrorKind::UnknownArgument;
+        if is_unknown && !line.contains("tip: ") && !begins_with_dash {
+            let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "));
+            let words = usage.into_iter().flat_map(|usage| usage.split(' '));
+            let command: Vec<&str> = words.take_while(|word| is_command(word)).collect();
+            if !command.is_empty() {
+                line.push_str(&format!(
+                    "; '{} --help' lists the options",
+                    command.join(" ")
+                ));
+            }
+        }
         Self::usage(line)
     }
 
@@ -82,6 +95,11 @@ impl Failure {
     }
 }
 
+/// Whether a word of a usage is a command, and no placeholder.
+fn is_command(word: &str) -> bool {
+    word.starts_with(|first: char| first.is_ascii_lowercase())
+}
+
 /// Writes a line to stderr. Who closed that does not want to read it.
 pub(crate) fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "kvorum: {line}");
@@ -101,5 +119,18 @@ mod tests {
             failure.line(),
             "the following required arguments were not provided: --url <URL>"
         );
+        for (words, line) in [
+            (
+                ["serve", "--port=1"],
+                "unexpected argument '--port' found; 'kvorum serve --help' lists the options",
+            ),
+            (
+                ["serve", "--memori=1"],
+                "unexpected argument '--memori' found; tip: a similar argument exists: '--memory'",
+            ),
+        ] {
+            let error = Cli::try_parse_from(["kvorum"].iter().chain(&words)).unwrap_err();
+            assert_eq!(Failure::from_clap(&error).line(), line);
+        }
     }
 }

@@ -16,6 +16,7 @@
 
 use crate::failure::Failure;
 use crate::options::{Cli, OptionError};
+use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use std::ffi::{OsStr, OsString};
@@ -229,7 +230,13 @@ impl Variables {
                 let setting = Setting::new(keys, key, &value, &name)?;
                 variables.settings.push(setting);
             } else {
-                let warning = format!("the variable {name} sets no option and is ignored");
+                let wanted = name[VARIABLE_PREFIX.len()..].to_ascii_lowercase();
+                let known = similar(&wanted.replace('_', "-"))
+                    .and_then(|known| keys.iter().find(|key| key.name == known));
+                let tip = known.map_or_else(String::new, |key| {
+                    format!(": did you mean {}?", key.variable())
+                });
+                let warning = format!("the variable {name} sets no option and is ignored{tip}");
                 variables.warnings.push(warning);
             }
         }
@@ -257,7 +264,11 @@ fn file_settings(
     for (key_name, value) in &table {
         let origin = format!("{name}: {key_name}");
         let Some(key) = keys.iter().position(|key| key.name == *key_name) else {
-            let line = "there is no such option; see 'kvorum serve --help' for the names";
+            let tip = match similar(key_name) {
+                Some(known) => format!("did you mean `{known}`?"),
+                None => "see 'kvorum serve --help' for the names".to_owned(),
+            };
+            let line = format!("there is no such option; {tip}");
             return Err(Failure::usage(line).of(&origin));
         };
         let Some(value) = as_argument(value) else {
@@ -267,6 +278,19 @@ fn file_settings(
         settings.push(Setting::new(keys, key, OsStr::new(&value), &origin)?);
     }
     Ok(settings)
+}
+
+/// The option that a name which is none may have meant, by the parser's own
+/// rule for the command line.
+fn similar(name: &str) -> Option<String> {
+    let argument = format!("--{name}");
+    let refused = Cli::command()
+        .try_get_matches_from(["kvorum", SERVE, &argument])
+        .err()?;
+    match refused.get(ContextKind::SuggestedArg)? {
+        ContextValue::String(known) => Some(known.trim_start_matches('-').to_owned()),
+        _ => None,
+    }
 }
 
 /// A TOML value as it would be written on the command line.

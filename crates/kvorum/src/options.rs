@@ -25,6 +25,7 @@ use std::path::PathBuf;
 #[command(
     name = "kvorum",
     version,
+    propagate_version = true,
     max_term_width = 100,
     arg_required_else_help = true
 )]
@@ -369,7 +370,7 @@ pub(crate) struct OptionError {
 }
 
 impl OptionError {
-    fn new(option: &str, problem: impl Into<String>) -> Self {
+    pub(crate) fn new(option: &str, problem: impl Into<String>) -> Self {
         Self {
             option: option.to_owned(),
             problem: problem.into(),

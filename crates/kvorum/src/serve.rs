@@ -3,11 +3,12 @@
 use crate::failure::Failure;
 use crate::layers::{Parsed, ReadFile};
 use crate::logging;
-use crate::options::ServeOptions;
+use crate::options::{OptionError, ServeOptions};
 use crate::signals::StopSignals;
 use lsm::{OsRandom, RealDisk, SystemClock};
 use node::{Node, NodeConfig, Seams};
 use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
@@ -23,6 +24,7 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     let config = options
         .node_config(read_file)
+        .and_then(|config| check_folder(&config.data).map(|()| config))
         .map_err(|error| parsed.refuse(&error))?;
     // A child shares its terminal with the other nodes of its parent.
     let is_child = options.until_stdin_closes;
@@ -40,6 +42,20 @@ pub(crate) fn run(
     // A thread may still wait for the end of stdin: the process need not.
     runtime.shutdown_background();
     result
+}
+
+/// Refuses a data folder that is something else, or is to be below something else.
+fn check_folder(data: &Path) -> Result<(), OptionError> {
+    // The nearest that is there; what is not is made.
+    let mut above = data.ancestors();
+    let there = above.find_map(|path| Some((path, std::fs::metadata(path).ok()?)));
+    match there {
+        Some((path, metadata)) if !metadata.is_dir() => Err(OptionError::new(
+            "data",
+            format!("{} is not a folder", path.display()),
+        )),
+        _ => Ok(()),
+    }
 }
 
 async fn serve(config: NodeConfig, until_stdin_closes: bool) -> Result<(), Failure> {

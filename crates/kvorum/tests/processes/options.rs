@@ -127,7 +127,8 @@ fn bad_options_are_one_line() {
             with(&["--config", "no-such.toml"]),
             &["no-such.toml", "cannot read"],
         ),
-        (with(&["stray"]), &["stray"]),
+        (with(&["stray"]), &["stray", "kvorum serve --help"]),
+        (with(&["--port", "1"]), &["--port", "kvorum serve --help"]),
         (vec!["dev", "--nodes", "0"], &["--nodes"]),
         (vec!["dev", "--nodes", "256"], &["--nodes", "255"]),
         (
@@ -200,7 +201,7 @@ fn a_bad_file_is_named() {
     let file = folder.path().join("kvorum.toml");
     let name = file.to_str().unwrap();
     for (text, word) in [
-        ("memori = 1", "memori"),
+        ("memori = 1", "did you mean `memory`?"),
         ("memory = \"much\"", "much"),
         ("=", "line 1"),
     ] {
@@ -230,4 +231,38 @@ fn help_is_no_mistake_and_shows_defaults() {
         assert!(page.contains(words), "{words}");
     }
     assert!(!page.contains("until-stdin-closes"));
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a file that is no folder")]
+fn a_data_folder_that_is_a_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for data in [file.clone(), file.join("below").join("it")] {
+        let data = data.to_str().unwrap();
+        let line = line_of(
+            &["serve", "--url", "http://127.0.0.1:1", "--data", data],
+            None,
+        );
+        let said = format!("--data: {} is not a folder", file.display());
+        assert!(line.contains(&said), "{line}");
+    }
+    let variable = ("KVORUM_DATA", file.to_str().unwrap());
+    let line = line_of(&["serve", "--url", "http://127.0.0.1:1"], Some(variable));
+    assert!(line.contains("KVORUM_DATA: "), "{line}");
+}
+
+#[test]
+fn the_version_is_told_by_every_command() {
+    for words in [&["--version"][..], &["serve", "-V"], &["dev", "--version"]] {
+        let output = kvorum(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            said.trim_end().ends_with(env!("CARGO_PKG_VERSION")),
+            "{said}"
+        );
+        assert!(said.starts_with("kvorum"), "{said}");
+    }
 }

@@ -6,6 +6,23 @@ import html
 ROW, BAR, HEAD, FOOT, GAP = 26, 16, 44, 10, 28
 LABEL_WIDTH, PANEL_WIDTH, VALUE_WIDTH = 330, 190, 70
 OURS, THEIRS = ("#c2410c", "#fdba74"), ("#475569", "#cbd5e1")
+# Where the reader prefers dark pages.
+DARK = (
+    "<style>@media (prefers-color-scheme:dark){"
+    "text{fill:#e6edf3}"
+    + "".join(
+        f'[fill="{light}"]{{fill:{dark}}}'
+        for light, dark in [
+            ("#ffffff", "#0d1117"),
+            ("#64748b", "#9da7b1"),
+            ("#c2410c", "#f0803c"),
+            ("#fdba74", "#8a4a1f"),
+            ("#475569", "#9fb0c6"),
+            ("#cbd5e1", "#475569"),
+        ]
+    )
+    + "}</style>"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +41,7 @@ def svg(title, labels, ours, panels):
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         'font-family="system-ui, sans-serif" font-size="13">',
+        DARK,
         f"<title>{html.escape(title)}</title>",
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
     ]

@@ -6,6 +6,7 @@ use crate::values::Span;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use lab::{EXPERIMENTS, Effort, Experiment, Settings};
+use lsm::{Clock, SystemClock};
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,6 +18,9 @@ use tokio::task::spawn_blocking;
 const LIST: &str = "list";
 /// Asks for all of them.
 const ALL: &str = "all";
+
+/// Where the pages belong.
+const PAGES: &str = "docs/lab";
 
 /// The studies' own bound.
 const P99_MAX: Span = Span(Duration::from_millis(10));
@@ -36,9 +40,9 @@ pub(crate) struct LabOptions {
     /// The longest 99th percentile of a rate that counts as held; longer ones suit machines that stall by themselves
     #[arg(long, value_name = "TIME", default_value_t = P99_MAX)]
     pub(crate) p99: Span,
-    /// The folder that the pages are written to
-    #[arg(long, value_name = "DIR", default_value = "docs/lab")]
-    pub(crate) output: PathBuf,
+    /// The folder that the pages are written to [default: docs/lab; of a glance, whose figures mean nothing, a new folder that is told]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
     /// The program whose nodes are measured [default: this one]
     #[arg(long, value_name = "PATH")]
     pub(crate) binary: Option<PathBuf>,
@@ -68,6 +72,10 @@ pub(crate) fn run(options: &LabOptions) -> Result<(), Failure> {
     };
     let program = program
         .map_err(|error| Failure::failed(format!("cannot tell where this program is: {error}")))?;
+    let output = match &options.output {
+        Some(output) => output.clone(),
+        None => folder_for_pages(options.glance)?,
+    };
     #[expect(
         clippy::disallowed_methods,
         reason = "how long experiments take is told to people"
@@ -81,7 +89,7 @@ pub(crate) fn run(options: &LabOptions) -> Result<(), Failure> {
             (false, false) => Effort::Quick,
         },
         p99: options.p99,
-        output: options.output.clone(),
+        output,
         begun,
     };
     // The laboratory has a thread of its own; this one waits for signals.
@@ -90,6 +98,18 @@ pub(crate) fn run(options: &LabOptions) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
     runtime.block_on(until_done(lab, chosen))
+}
+
+/// Where pages go unless it is said: the figures of a glance mean nothing, and
+/// must not take the place of those that do.
+fn folder_for_pages(is_glance: bool) -> Result<PathBuf, Failure> {
+    if !is_glance {
+        return Ok(PathBuf::from(PAGES));
+    }
+    let folder = tempfile::Builder::new().prefix("kvorum-lab-").tempdir();
+    folder
+        .map(tempfile::TempDir::keep)
+        .map_err(|error| Failure::failed(format!("cannot make a folder for the pages: {error}")))
 }
 
 async fn until_done(lab: Laboratory, chosen: Vec<&'static Experiment>) -> Result<(), Failure> {
@@ -157,6 +177,7 @@ impl Laboratory {
                 effort: self.effort,
                 p99_ms_max: self.p99.0.as_secs_f64() * 1e3,
                 output: self.output.clone(),
+                begun_unix_ms: SystemClock::new().unix_ms(),
                 command: format!("kvorum lab {name}{effort}{p99}"),
             };
             let told = |line: &str| {
@@ -178,5 +199,21 @@ impl Laboratory {
             }
         }
         failed.map_or(Ok(()), |line| Err(Failure::failed(line)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_glance_leaves_the_pages_alone() {
+        let folders = [true, true].map(|glance| folder_for_pages(glance).unwrap());
+        for folder in &folders {
+            assert!(folder.is_dir() && !folder.ends_with(PAGES));
+            std::fs::remove_dir(folder).unwrap();
+        }
+        assert_ne!(folders[0], folders[1], "nobody else has it");
+        assert_eq!(folder_for_pages(false).unwrap(), PathBuf::from("docs/lab"));
     }
 }

@@ -77,6 +77,7 @@ impl Experiment {
         context.go_on()?;
         page.section("Written by");
         page.code(&settings.command);
+        page.paragraph(&format!("on {}.", units::moment(settings.begun_unix_ms)));
         page.write(&settings.output)
     }
 }

@@ -14,6 +14,8 @@ pub struct Settings {
     pub p99_ms_max: f64,
     /// The folder that pages are written to; made if it is not there.
     pub output: PathBuf,
+    /// When the experiment begins, in milliseconds since 1970.
+    pub begun_unix_ms: u64,
     /// The command line that the page is said to be written by.
     pub command: String,
 }

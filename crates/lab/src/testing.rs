@@ -16,6 +16,7 @@ pub(crate) fn run(asked: f64, succeeded: u64, p99_ms: f64) -> Run {
         plan: Plan::new("http://127.0.0.1:1", Operation::Put, Rate::PerSecond(asked)),
         machine: Machine::default(),
         started_unix_ms: 0,
+        version: "0.1.0".to_owned(),
         measured_seconds: 1.0,
         cut_short: None,
         due: None,
@@ -50,6 +51,8 @@ pub(crate) fn capacity(rate: f64, cpu_us: f64) -> Capacity {
         search: BreakingPoint {
             format: 1,
             label: String::new(),
+            started_unix_ms: 0,
+            version: "0.1.0".to_owned(),
             bound: Bound::default(),
             rate: Some(rate),
             probes: Vec::new(),

@@ -25,6 +25,9 @@ mod target;
 mod testing;
 mod workload;
 
+/// The version that runs are marked with.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 pub use breaking_point::find_breaking_point;
 pub use error::Error;
 pub use generator::{fill, run};

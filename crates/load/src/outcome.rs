@@ -21,6 +21,9 @@ pub struct Run {
     pub machine: Machine,
     /// When the load began, in milliseconds since 1970.
     pub started_unix_ms: u64,
+    /// The version of the generator.
+    #[serde(default)]
+    pub version: String,
     /// Seconds that were counted: those asked for, or less where the run was cut short.
     pub measured_seconds: f64,
     /// Why the run ended before its time, if it did.
@@ -107,6 +110,12 @@ pub struct BreakingPoint {
     pub format: u32,
     /// What to call it where searches are compared.
     pub label: String,
+    /// When the search began, in milliseconds since 1970.
+    #[serde(default)]
+    pub started_unix_ms: u64,
+    /// The version of the generator.
+    #[serde(default)]
+    pub version: String,
     /// What a rate must keep up to hold.
     pub bound: Bound,
     /// The highest rate that held, in requests a second; none if none did.

@@ -2,6 +2,7 @@
 
 use crate::outcome::{BreakingPoint, Probe, Run, Second};
 use crate::plan::{KeyChoice, Rate, Size};
+use crate::report::units;
 use std::fmt::Write as _;
 
 /// The percentiles of the short table.
@@ -95,8 +96,8 @@ fn write_run(text: &mut String, run: &Run) -> std::fmt::Result {
     }
     writeln!(
         text,
-        "  bodies      {:.2} MB/s",
-        run.body_bytes as f64 / seconds / 1e6
+        "  bodies      {}/s",
+        units::bytes(run.body_bytes as f64 / seconds)
     )?;
 
     let since = match plan.rate {

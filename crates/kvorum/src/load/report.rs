@@ -32,8 +32,16 @@ pub(super) fn write(directory: &Path, title: &str, runs: &[Run]) -> Result<(), F
 /// # Errors
 /// A folder that cannot be written.
 pub(super) fn write_search(directory: &Path, found: &BreakingPoint) -> Result<(), Failure> {
-    let title = format!("Breaking point: {}", found.label);
+    let title = title(&found.label);
     tell_of(directory, report::write_search(directory, &title, found))
+}
+
+/// The title of a search: its own name says what it is, another one need not.
+fn title(label: &str) -> String {
+    match label.strip_prefix("breaking point") {
+        Some(rest) => format!("Breaking point{rest}"),
+        None => format!("Breaking point: {label}"),
+    }
 }
 
 fn tell_of(directory: &Path, written: io::Result<()>) -> Result<(), Failure> {
@@ -47,4 +55,15 @@ fn tell_of(directory: &Path, written: io::Result<()>) -> Result<(), Failure> {
 
 fn cannot_write(directory: &Path, error: &io::Error) -> Failure {
     Failure::failed(format!("cannot write {}: {error}", directory.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_is_called_a_breaking_point_once() {
+        assert_eq!(title("breaking point of get"), "Breaking point of get");
+        assert_eq!(title("three nodes"), "Breaking point: three nodes");
+    }
 }

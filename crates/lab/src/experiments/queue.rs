@@ -53,7 +53,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "`PUT` of 64-byte values with `--durability os` over 64 connections, at 70% of the \
          breaking point of a node with its defaults, on a fresh node for each row. For the \
          queues only 16 requests are worked on at a time, so that with 64 connections there is \
-         something to queue. For the read pool the node has 128 MiB of memory and 300 MB of data, \
+         something to queue. For the read pool the node has 128 MiB of memory and more than twice as much data, \
          and is read in a closed loop.",
     ],
     run,

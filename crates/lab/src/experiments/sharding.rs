@@ -231,7 +231,7 @@ fn compare(spread: &Spread, cases: &[Case]) -> Vec<Beside> {
     let ours = spread.extremes();
     let mut rows = vec![Beside {
         what: "the largest of ten nodes over the smallest".to_owned(),
-        study: format!("{most:.0} MB / {least:.0} MB"),
+        study: format!("{most:.0} / {least:.0}"),
         study_ratio: most / least,
         ours: ours.map_or_else(
             || units::NONE.to_owned(),

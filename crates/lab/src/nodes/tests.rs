@@ -19,6 +19,7 @@ fn program(name: &str, folder: &Path) -> Settings {
         effort: Effort::Glance,
         p99_ms_max: 10.0,
         output: folder.to_owned(),
+        begun_unix_ms: 0,
         command: String::new(),
     }
 }
@@ -52,6 +53,7 @@ fn a_program_that_is_not_there_is_told() {
         effort: Effort::Glance,
         p99_ms_max: 10.0,
         output: "/nowhere".into(),
+        begun_unix_ms: 0,
         command: String::new(),
     };
     let stop = AtomicBool::new(false);

@@ -75,6 +75,8 @@ pub fn find_breaking_point(
     let mut found = BreakingPoint {
         format: FORMAT,
         label: format!("breaking point of {}", plan.operations_label()),
+        started_unix_ms: generator::unix_ms(),
+        version: crate::VERSION.to_owned(),
         bound,
         rate: None,
         probes: Vec::new(),

@@ -159,6 +159,7 @@ fn generate<'a>(
         plan: plan.clone(),
         machine: Machine::this(),
         started_unix_ms,
+        version: crate::VERSION.to_owned(),
         measured_seconds: end.saturating_sub(warmup).as_secs_f64(),
         cut_short: gave_up.or_else(|| was_stopped.then(|| "it was stopped".to_owned())),
         due: ended.iter().map(|ended| ended.due).sum(),
@@ -221,7 +222,8 @@ fn label(plan: &Plan, length: Option<Duration>) -> String {
     }
 }
 
-fn unix_ms() -> u64 {
+/// Milliseconds since 1970.
+pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| {
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

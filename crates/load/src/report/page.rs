@@ -13,9 +13,11 @@ pub const PAGE: &str = "index.html";
 /// The percentiles of the table.
 const PERCENTILES: [f64; 8] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0];
 
-/// Legible on paper and screen, wide tables scroll, plots keep their own light ground.
+/// Legible on paper and screen, wide tables scroll, dark where the reader
+/// prefers it: the grounds are those of the plots.
 const STYLE: &str = "\
-:root{color-scheme:light dark}\
+:root{color-scheme:light dark;background:#fff;color:#24292f}\
+@media (prefers-color-scheme:dark){:root{background:#0d1117;color:#e6edf3}}\
 body{font:16px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem}\
 h1{font-size:1.6rem}h2{font-size:1.2rem;margin-top:2.5rem}\
 table{border-collapse:collapse;display:block;overflow-x:auto}\
@@ -156,6 +158,7 @@ fn summary(runs: &[&Run]) -> Markup {
         }
         table {
             (head(runs))
+            (row("begun", runs, |run| units::moment(run.started_unix_ms)))
             (row("asked", runs, |run| asked(run.plan.rate)))
             (row("succeeded", runs, |run| units::rate(run.achieved())))
             (row("share of those due", runs, |run| {
@@ -234,6 +237,7 @@ fn parameters(runs: &[&Run]) -> Markup {
             (row("bytes of a key", runs, of_plan(|plan| size(plan.key_bytes))))
             (row("bytes of a value", runs, of_plan(|plan| size(plan.value_bytes))))
             (row("seed", runs, of_plan(|plan| plan.seed.to_string())))
+            (row("kvorum", runs, |run| run.version.clone()))
             (row("processor", runs, |run| run.machine.processor.clone()))
             (row("cores", runs, |run| run.machine.cores.to_string()))
             (row("memory", runs, |run| units::bytes(run.machine.memory_bytes as f64)))
@@ -246,6 +250,7 @@ fn parameters(runs: &[&Run]) -> Markup {
 fn outcome(search: &BreakingPoint) -> Markup {
     let bound = &search.bound;
     html! {
+        p { "Begun " (units::moment(search.started_unix_ms)) ", by kvorum " (search.version) "." }
         @if let Some(why) = &search.cut_short {
             p.wrong { "Cut short: " (why) }
         }

@@ -19,6 +19,7 @@ pub(super) fn run(label: &str, slower: f64) -> Run {
             system: "Linux 6.1".to_owned(),
         },
         started_unix_ms: 1_700_000_000_000,
+        version: "0.1.0".to_owned(),
         measured_seconds: 30.0,
         cut_short: None,
         due: Some(900_000),
@@ -61,6 +62,8 @@ pub(super) fn search() -> BreakingPoint {
     BreakingPoint {
         format: 1,
         label: "one node, PUT".to_owned(),
+        started_unix_ms: 1_700_000_000_000,
+        version: "0.1.0".to_owned(),
         bound: Bound {
             achieved_share: 0.99,
             p99_ms: 10.0,

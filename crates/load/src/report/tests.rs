@@ -30,6 +30,9 @@ fn a_page_has_all_runs_side_by_side_and_escapes_their_labels() {
     assert!(page.contains("<td>503</td><td>1,300</td><td>1,300</td>"));
     assert!(page.contains("<td>connections</td><td>64</td><td>64</td>"));
     assert_eq!(page.matches("<svg").count(), 4);
+    // When, and by what.
+    assert!(page.contains("<td>2023-11-14 22:13:20 UTC</td>"), "{page}");
+    assert!(page.contains("<td>kvorum</td><td>0.1.0</td><td>0.1.0</td>"));
     let plots = ["failures", "latency", "percentiles", "throughput"];
     assert_eq!(
         plots_in(&directory),
@@ -64,6 +67,7 @@ fn a_search_shows_its_probes_and_its_best_run() {
     write_search(folder.path(), "search", &search).unwrap();
     let page = page_in(folder.path());
     assert!(page.contains("<strong>42,000/s</strong>"));
+    assert!(page.contains("Begun 2023-11-14 22:13:20 UTC, by kvorum 0.1.0."));
     let rows = page.matches("<td>yes</td>").count() + page.matches("<td>no</td>").count();
     assert_eq!(rows, search.probes.len());
     assert!(plots_in(folder.path()).contains(&"percentiles.svg".to_owned()));

@@ -85,6 +85,36 @@ pub fn seconds(seconds: f64) -> String {
     format!("{} s", trimmed(&format!("{seconds:.1}")))
 }
 
+/// A moment, given in milliseconds since 1970: `2026-11-22 17:36:05 UTC`; a
+/// dash for 1970 itself, which stands for none.
+pub fn moment(unix_ms: u64) -> String {
+    if unix_ms == 0 {
+        return NONE.to_owned();
+    }
+    let seconds = unix_ms / 1_000;
+    let (year, month, day) = civil(seconds / 86_400);
+    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// Year, month and day of a day since 1970, after Howard Hinnant's
+/// `civil_from_days`: years begin in March there, so that the leap day ends one.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let since_0 = days + 719_468;
+    let era = since_0 / 146_097;
+    let of_era = since_0 % 146_097;
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    (era * 400 + year + u64::from(month <= 2), month, day)
+}
+
 /// What the values of an axis are, and so how its ticks are written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unit {
@@ -270,6 +300,27 @@ mod tests {
         }
         assert_eq!(percentile(50.0), "50%");
         assert_eq!(percentile(99.999), "99.999%");
+    }
+
+    #[test]
+    fn moments_have_their_date() {
+        for (unix_ms, text) in [
+            (0, NONE),
+            (1, "1970-01-01 00:00:00 UTC"),
+            (951_782_399_999, "2000-02-28 23:59:59 UTC"),
+            (951_782_400_000, "2000-02-29 00:00:00 UTC"),
+            (1_709_251_199_000, "2024-02-29 23:59:59 UTC"),
+            (1_709_251_200_000, "2024-03-01 00:00:00 UTC"),
+            (1_798_761_599_000, "2026-12-31 23:59:59 UTC"),
+            (4_107_542_400_000, "2100-03-01 00:00:00 UTC"),
+        ] {
+            assert_eq!(moment(unix_ms), text, "{unix_ms}");
+        }
+        assert!(
+            moment(u64::MAX).starts_with("584556019-"),
+            "{}",
+            moment(u64::MAX)
+        );
     }
 
     #[test]

@@ -19,9 +19,9 @@ pub(crate) fn write(key: &[u8], bytes: usize, random: &mut fastrand::Rng, to: &m
     to.resize(start + bytes, 0);
     let value = &mut to[start..];
     random.fill(value);
-    if let Some((checksum, rest)) = value.split_first_chunk_mut::<CHECKSUM_BYTES>() {
-        *checksum = crc32c::crc32c_append(crc32c::crc32c(key), rest).to_le_bytes();
-    }
+    let (claim, rest) = value.split_at_mut(bytes.min(CHECKSUM_BYTES));
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(key), rest).to_le_bytes();
+    claim.copy_from_slice(&checksum[..claim.len()]);
 }
 
 /// Verifies a value that comes in pieces.
@@ -55,13 +55,12 @@ impl Verifier {
         }
     }
 
-    /// Whether the whole value is one that was put under the key; `bytes_min`
-    /// is the length of the shortest.
-    pub(crate) fn is_right(&self, bytes_min: usize) -> bool {
-        if self.claimed_bytes < CHECKSUM_BYTES {
-            return self.claimed_bytes >= bytes_min;
-        }
-        u32::from_le_bytes(self.claimed) == self.checksum
+    /// Whether the whole value is one that was put under the key; `may_be_empty`
+    /// where empty values are put.
+    pub(crate) fn is_right(&self, may_be_empty: bool) -> bool {
+        let claimed = &self.claimed[..self.claimed_bytes];
+        let is_empty = claimed.is_empty();
+        (!is_empty || may_be_empty) && self.checksum.to_le_bytes().starts_with(claimed)
     }
 }
 
@@ -74,7 +73,7 @@ mod tests {
         for piece in value.chunks(piece_bytes) {
             verifier.take(piece);
         }
-        verifier.is_right(4)
+        verifier.is_right(false)
     }
 
     #[test]
@@ -99,5 +98,20 @@ mod tests {
         for bytes in 0..20 {
             assert!(!is_right(b"key", &value[..bytes], 20), "{bytes}");
         }
+    }
+
+    #[test]
+    fn short_values_are_right_under_their_key_alone() {
+        for bytes in 1..=4 {
+            let mut value = Vec::new();
+            write(b"key", bytes, &mut fastrand::Rng::with_seed(1), &mut value);
+            assert_eq!(value.len(), bytes);
+            assert!(is_right(b"key", &value, 1), "{bytes}");
+            assert!(!is_right(b"kex", &value, 4), "{bytes}");
+            value[bytes - 1] ^= 1;
+            assert!(!is_right(b"key", &value, 4), "{bytes}");
+        }
+        let empty = Verifier::new(b"key");
+        assert!(empty.is_right(true) && !empty.is_right(false));
     }
 }

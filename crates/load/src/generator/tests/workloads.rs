@@ -43,6 +43,22 @@ fn a_fill_puts_each_key_once_and_all_are_found_right() {
     );
 }
 
+/// Who reads need not know how long the values are that were put.
+#[test]
+fn short_values_are_found_right_by_a_load_of_other_lengths() {
+    for bytes in 1..=4 {
+        let server = Server::store();
+        let plan = plan(&server, Operation::Get);
+        fill(&Plan {
+            value_bytes: Size::Fixed(bytes),
+            ..plan.clone()
+        });
+        let read = run(&plan);
+        assert!(read.succeeded > 0);
+        assert_eq!((failed(&read), read.missing), (vec![], 0), "{bytes} bytes");
+    }
+}
+
 #[test]
 fn all_operations_do_what_they_are_called() {
     let server = Server::store();

@@ -78,6 +78,7 @@ impl Worker<'_> {
     pub(super) fn answered(&mut self, index: usize) -> io::Result<()> {
         let now = self.now();
         let (value_bytes_min, _) = self.shared.plan.value_bytes.bounds();
+        let may_be_empty = value_bytes_min == 0;
         let connection = &mut self.connections[index];
         connection.has_answered();
         let Some(exchange) = connection.exchange.take() else {
@@ -90,7 +91,7 @@ impl Worker<'_> {
             || connection.has_to_write();
         let status = connection.decoder.status();
         let verifier = connection.verifier;
-        let result = judge(exchange, status, verifier, value_bytes_min);
+        let result = judge(exchange, status, verifier, may_be_empty);
         let chunks = connection.decoder.chunks();
         if is_over {
             self.shut(index, now);
@@ -189,7 +190,7 @@ fn judge(
     exchange: Exchange,
     status: u16,
     verifier: Option<Verifier>,
-    value_bytes_min: usize,
+    may_be_empty: bool,
 ) -> Result<Answer, Failed> {
     let reads = matches!(exchange.operation, Operation::Get | Operation::GetMissing)
         || exchange.reads_to_write();
@@ -198,7 +199,7 @@ fn judge(
         404 if reads => Ok(Answer::Missing),
         200..=299 if exchange.operation == Operation::GetMissing => Err(Failed::WrongValue),
         200..=299 => match verifier {
-            Some(verifier) if !verifier.is_right(value_bytes_min) => Err(Failed::WrongValue),
+            Some(verifier) if !verifier.is_right(may_be_empty) => Err(Failed::WrongValue),
             _ => Ok(Answer::Found),
         },
         status => Err(Failed::Status(status)),

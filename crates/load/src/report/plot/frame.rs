@@ -5,7 +5,9 @@
 //! library's opening tag is replaced by one that says so, and that names the
 //! plot for those who cannot see it.
 //!
-//! The plots have a light background of their own and are legible on a dark page.
+//! The plots follow the page: they are drawn light, and a style in each gives
+//! every colour its dark counterpart where the reader prefers that ([`STYLE`]).
+//! What draws SVG without such styles shows them light, on their own ground.
 //! Nothing depends on the fonts of the machine that draws: widths of texts are estimated.
 
 use plotters::coord::Shift;
@@ -61,6 +63,28 @@ const COLORS: [RGBColor; 7] = [
     RGBColor(0x56, 0xb4, 0xe9),
     RGBColor(0x4d, 0x4d, 0x4d),
 ];
+
+/// The dark counterparts of all colours, for those who prefer dark pages. The
+/// library writes colours as attributes, over which a style wins.
+pub(super) const STYLE: &str = concat!(
+    "<style>@media (prefers-color-scheme:dark){",
+    "svg.plot [fill=\"#FFFFFF\"]{fill:#0d1117}",
+    "svg.plot [fill=\"#24292F\"]{fill:#e6edf3}",
+    "svg.plot [fill=\"#424A53\"]{fill:#c4ccd4}",
+    "svg.plot [fill=\"#5F6872\"]{fill:#9da7b1}",
+    "svg.plot [stroke=\"#5F6872\"]{stroke:#9da7b1}",
+    "svg.plot [stroke=\"#9AA2AB\"]{stroke:#6e7681}",
+    "svg.plot [stroke=\"#E3E6EA\"]{stroke:#30363d}",
+    "svg.plot [stroke=\"#F3F4F6\"]{stroke:#1f242b}",
+    "svg.plot [fill=\"#0072B2\"]{fill:#4da3dc}svg.plot [stroke=\"#0072B2\"]{stroke:#4da3dc}",
+    "svg.plot [fill=\"#D55E00\"]{fill:#f0803c}svg.plot [stroke=\"#D55E00\"]{stroke:#f0803c}",
+    "svg.plot [fill=\"#009E73\"]{fill:#2fbf95}svg.plot [stroke=\"#009E73\"]{stroke:#2fbf95}",
+    "svg.plot [fill=\"#CC79A7\"]{fill:#e08fbd}svg.plot [stroke=\"#CC79A7\"]{stroke:#e08fbd}",
+    "svg.plot [fill=\"#E69F00\"]{fill:#f0b429}svg.plot [stroke=\"#E69F00\"]{stroke:#f0b429}",
+    "svg.plot [fill=\"#56B4E9\"]{fill:#8fd0f5}svg.plot [stroke=\"#56B4E9\"]{stroke:#8fd0f5}",
+    "svg.plot [fill=\"#4D4D4D\"]{fill:#b3b3b3}svg.plot [stroke=\"#4D4D4D\"]{stroke:#b3b3b3}",
+    "}</style>",
+);
 
 const FONT: &str = "system-ui, Helvetica, Arial, sans-serif";
 /// plotters divides sizes by this when it writes them.
@@ -148,7 +172,7 @@ pub(super) fn draw(
     let mut svg = String::new();
     let drawn = draw_into(&mut svg, title, legend, content);
     match (drawn, svg.split_once('>')) {
-        (Ok(()), Some((_, body))) => opening_tag(title) + body,
+        (Ok(()), Some((_, body))) => opening_tag(title) + STYLE + body,
         // Text has no way to fail; should the library find one, the page says so and lives.
         (drawn, _) => {
             let problem = drawn
@@ -254,7 +278,7 @@ fn opening_tag(title: &str) -> String {
     let (width, height) = (WIDTH / SCALE, HEIGHT / SCALE);
     let title = escaped(&printable(title));
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" width=\"{width}\" height=\"{height}\" \
          viewBox=\"0 0 {WIDTH} {HEIGHT}\" stroke-linejoin=\"round\" role=\"img\" aria-label=\"{title}\">"
     )
 }

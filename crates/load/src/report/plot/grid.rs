@@ -42,12 +42,18 @@ pub(super) fn draw<'svg>(
         .map(|label| TICK.width(&label))
         .max()
         .unwrap_or_default();
+    // The last label stands with its middle below the end of the axis.
+    let beyond = match bottom {
+        Bottom::Ticks(_) => x.tick_labels().last().map(|label| TICK.width(&label) / 2),
+        Bottom::Room(_) => None,
+    };
     let below = match bottom {
         Bottom::Ticks(_) => px(46),
         Bottom::Room(height) => height,
     };
     let mut chart = ChartBuilder::on(area)
         .margin_top(px(26))
+        .margin_right((beyond.unwrap_or_default() - frame::MARGIN).max(0))
         .x_label_area_size(below)
         .y_label_area_size(frame::MARGIN.max(widest + px(14)))
         .build_cartesian_2d(x, y)?;

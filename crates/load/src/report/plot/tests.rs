@@ -136,3 +136,60 @@ fn axes_tell_their_ticks() {
     assert!(shown.iter().any(|text| text == "2 ms"), "{shown:?}");
     assert!(!shown.iter().any(|text| text == "1"), "{shown:?}");
 }
+
+/// Every plot, with labels as long as they come.
+fn all_samples() -> Vec<(&'static str, String)> {
+    let mut run = samples::run("put", 1.0);
+    run.latency.spectrum.extend([(99.999, 40.0), (100.0, 50.0)]);
+    all(&[&run], &samples::search())
+}
+
+#[test]
+fn every_colour_has_its_dark_counterpart() {
+    let many = (0..8).fold(
+        Bars::new("bars", ["a"], Axis::linear("bytes", Unit::Bytes)),
+        |bars, number| bars.with(format!("series {number}"), [1.0]),
+    );
+    let plots = all_samples().into_iter().chain([("bars", many.draw())]);
+    for (name, svg) in plots {
+        let document = Document::parse(&svg).unwrap();
+        assert_eq!(document.root_element().attribute("class"), Some("plot"));
+        for node in document.descendants() {
+            for paint in ["fill", "stroke"] {
+                let Some(color) = node.attribute(paint).filter(|color| *color != "none") else {
+                    continue;
+                };
+                let rule = format!("[{paint}=\"{color}\"]{{{paint}:#");
+                assert!(frame::STYLE.contains(&rule), "{name}: {rule}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_label_is_cut_off_at_the_edge() {
+    for (name, svg) in all_samples() {
+        let document = Document::parse(&svg).unwrap();
+        for text in document
+            .descendants()
+            .filter(|node| node.has_tag_name("text"))
+        {
+            let number = |name: &str| text.attribute(name).unwrap().parse::<f64>().unwrap();
+            let shown = text.text().unwrap_or_default().trim();
+            // A letter is somewhat more than half as wide as it is high.
+            let width = shown.chars().count() as f64 * number("font-size") * 0.55;
+            let (left, right) = match text.attribute("text-anchor").unwrap() {
+                "start" => (0.0, 1.0),
+                "middle" => (0.5, 0.5),
+                "end" => (1.0, 0.0),
+                other => panic!("{other}"),
+            };
+            let (from, to) = (number("x") - width * left, number("x") + width * right);
+            let edge = f64::from(frame::WIDTH);
+            assert!(
+                from >= 0.0 && to <= edge,
+                "{name}: {shown} from {from} to {to}"
+            );
+        }
+    }
+}

@@ -23,6 +23,26 @@ impl ClockBound {
         }
     }
 
+    /// Whether a clock that is so many milliseconds ahead is near.
+    #[must_use]
+    pub fn is_near(self, ahead_ms: i64) -> bool {
+        ahead_ms.unsigned_abs() <= self.drift_max_ms
+    }
+
+    /// Whether a node's clock is proven right, as far as the cluster can tell:
+    /// whether it is near the clocks of a majority of all its peers, given how
+    /// many milliseconds each of them is ahead; [`None`] for a peer that it
+    /// has not heard from. A node without peers has nobody to prove it.
+    #[must_use]
+    pub fn is_proven(self, peers_ahead_ms: impl IntoIterator<Item = Option<i64>>) -> bool {
+        let (mut peers, mut near) = (0, 0);
+        for ahead_ms in peers_ahead_ms {
+            peers += 1;
+            near += usize::from(ahead_ms.is_some_and(|ms| self.is_near(ms)));
+        }
+        near > peers / 2
+    }
+
     /// Whether a node may stamp writes, given how many milliseconds each of
     /// its peers' clocks is ahead of its own; [`None`] for a peer that it has
     /// not heard from.
@@ -36,17 +56,18 @@ impl ClockBound {
         let (mut peers, mut far) = (0, 0);
         for ahead_ms in peers_ahead_ms {
             peers += 1;
-            far += usize::from(ahead_ms.is_some_and(|ms| ms.unsigned_abs() > self.drift_max_ms));
+            far += usize::from(ahead_ms.is_some_and(|ms| !self.is_near(ms)));
         }
         far <= peers / 2
     }
 
-    /// Whether a node takes a stamp that another gave, by its own wall clock,
-    /// in milliseconds since the Unix epoch.
+    /// Whether a node takes a stamp, by its own wall clock, in milliseconds
+    /// since the Unix epoch: one that another gave as well as one of its own.
     ///
     /// It refuses those that are more than twice the bound ahead: two nodes
-    /// within the bound from their majority are at most that far apart. Old
-    /// stamps are always taken, since hints and repairs carry them.
+    /// within the bound from their majority are at most that far apart, so a
+    /// hybrid clock that follows the other one is at most that far ahead, too.
+    /// Old stamps are always taken, since hints and repairs carry them.
     #[must_use]
     pub fn takes(self, stamp: Timestamp, now_unix_ms: u64) -> bool {
         let ahead_ms_max = self.drift_max_ms.saturating_mul(2);
@@ -86,6 +107,29 @@ mod tests {
         for (peers, may_stamp) in cases {
             let peers_ahead_ms = peers.iter().copied();
             assert_eq!(BOUND.may_stamp(peers_ahead_ms), may_stamp, "{peers:?}");
+        }
+    }
+
+    #[test]
+    fn a_clock_is_proven_near_a_majority_of_all_peers() {
+        let (near, far, unheard) = (Some(-1_000), Some(1_001), None);
+        let cases: [(&[Option<i64>], bool); 9] = [
+            (&[], false),
+            (&[near], true),
+            (&[far], false),
+            (&[unheard], false),
+            (&[near, near], true),
+            (&[near, unheard], false),
+            (&[near, far], false),
+            (&[near, near, unheard], true),
+            (&[near, near, far, far], false),
+        ];
+        for (peers, is_proven) in cases {
+            assert_eq!(
+                BOUND.is_proven(peers.iter().copied()),
+                is_proven,
+                "{peers:?}"
+            );
         }
     }
 

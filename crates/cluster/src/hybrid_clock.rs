@@ -30,14 +30,21 @@ impl HybridClock {
         }
     }
 
-    /// The next stamp, given the wall clock's milliseconds since the Unix
-    /// epoch. [`None`] when the clock has reached its end: a stamp of the last
-    /// millisecond was seen, and nothing can be above it.
+    /// What the next stamp would be, given the wall clock's milliseconds since
+    /// the Unix epoch. [`None`] when the clock has reached its end: a stamp of
+    /// the last millisecond was seen, and nothing can be above it.
+    #[must_use]
+    pub fn next(&self, now_unix_ms: u64) -> Option<Timestamp> {
+        let after = self.greatest.next_of(self.node)?;
+        Some(after.max(Timestamp::new(now_unix_ms, 0, self.node)))
+    }
+
+    /// The next stamp, as [`HybridClock::next`] has it.
     #[must_use = "a stamp that is dropped is gone"]
     pub fn stamp(&mut self, now_unix_ms: u64) -> Option<Timestamp> {
-        let after = self.greatest.next_of(self.node)?;
-        self.greatest = after.max(Timestamp::new(now_unix_ms, 0, self.node));
-        Some(self.greatest)
+        let stamp = self.next(now_unix_ms)?;
+        self.greatest = stamp;
+        Some(stamp)
     }
 
     /// Takes note of a timestamp that a peer sent, if the bound allows it by

@@ -4,7 +4,7 @@
 //! - [`Placement`] chooses the replicas of a key.
 //! - [`coordinator`] decides what a write or a read does, answer by answer.
 //! - [`HybridClock`] gives the timestamps that order versions, [`ClockBound`]
-//!   says which clocks to trust.
+//!   says which clocks to trust, [`Reserve`] how far ahead stamps are reserved.
 //! - [`HintLimits`] says which hints to give up.
 //! - [`Members`] is the list of all nodes; a [`NodeNumber`] is a place in it,
 //!   a [`NodeUrl`] where a node is reached.
@@ -18,6 +18,7 @@ mod node_number;
 mod node_url;
 mod placement;
 mod replicas;
+mod reserve;
 
 pub use clock_bound::ClockBound;
 pub use coordinator::{
@@ -31,3 +32,4 @@ pub use node_number::{NODES_MAX, NodeNumber};
 pub use node_url::{NodeUrl, NodeUrlError};
 pub use placement::{Placement, Ranking};
 pub use replicas::{Fate, Miss, Replicas};
+pub use reserve::Reserve;

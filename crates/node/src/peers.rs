@@ -3,15 +3,13 @@
 use crate::config::Secret;
 use crate::hints::HintReceiver;
 use crate::membership::{Introduced, Remembered, Standing, StartWatch};
-use crate::peer::{
-    Identity, Introduction, Introductions, Link, LinkStatus, PeerRequest, Protocol, own_ahead_ms,
-};
+use crate::peer::{Identity, Introduction, Introductions, Link, LinkStatus, PeerRequest, Protocol};
 use crate::replica::{answer_of, stored};
 use crate::shared::Shared;
 use crate::waiters::Waiters;
-use cluster::{ClockBound, Miss, NodeNumber, NodeUrl, Ranking};
+use cluster::{Miss, NodeNumber, NodeUrl, Ranking};
 use lsm::{Clock, Entry};
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{OnceCell, RefCell};
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
@@ -26,9 +24,6 @@ pub(crate) struct Peers {
     links: Vec<Option<Rc<Link>>>,
     /// By node, as of the last sweep.
     were_down: RefCell<Vec<bool>>,
-    clock_bound: ClockBound,
-    /// As of the last sweep.
-    might_stamp: Cell<bool>,
 }
 
 impl Peers {
@@ -41,8 +36,6 @@ impl Peers {
             .collect();
         Rc::new(Self {
             were_down: RefCell::new(vec![true; members.names().len()]),
-            clock_bound: ClockBound::new(shared.config.clock_drift_max),
-            might_stamp: Cell::new(true),
             shared: Arc::clone(shared),
             links,
         })
@@ -61,13 +54,6 @@ impl Peers {
     /// The first `from` nodes of a key's ranking.
     pub(crate) fn ranking(&self, key: &[u8], from: u8) -> Ranking {
         self.shared.placement.ranking(key, from)
-    }
-
-    /// Whether this node's clock is near enough to those of the others.
-    pub(crate) fn may_stamp(&self) -> bool {
-        let own_ahead_ms = own_ahead_ms(&*self.shared.clock);
-        let drifts = self.links().map(|link| link.drift_ms(own_ahead_ms));
-        self.clock_bound.may_stamp(drifts)
     }
 
     /// Whether a node is known not to answer.
@@ -122,18 +108,16 @@ impl Peers {
             .collect()
     }
 
+    /// Tells what the links have heard of the other nodes' clocks.
     fn look_at_clocks(&self) {
-        let may_stamp = self.may_stamp();
-        if may_stamp != self.might_stamp.replace(may_stamp) {
-            if may_stamp {
-                tracing::info!("this node's clock is within the bound again: it stamps writes");
-            } else {
-                tracing::error!(
-                    "this node's clock is too far from those of most others: it stamps no \
-                     writes until that is mended"
-                );
+        let stamping = &self.shared.stamping;
+        for node in self.shared.config.members.peers() {
+            let link = self.link(node);
+            if let Some(ahead_ms) = link.and_then(|link| link.ahead_of_monotonic_ms()) {
+                stamping.heard(node, ahead_ms);
             }
         }
+        stamping.watch();
     }
 
     /// The links, to be kept up.
@@ -227,6 +211,9 @@ impl Introductions for Acquaintance {
         if let Some(link) = peers.as_ref().and_then(|peers| peers.link(node)) {
             link.nudge();
         }
+        self.shared
+            .stamping
+            .introduced(node, other.unix_ms, other.greatest_seen);
         let (sender, noted) = oneshot::channel();
         let introduced = Introduced {
             store_id: other.identity.store_id,

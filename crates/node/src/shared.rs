@@ -10,7 +10,7 @@ use crate::node::{Seams, StartError};
 use crate::peer::Complaints;
 use crate::read_pool::ReadPool;
 use crate::stamping::Stamping;
-use cluster::{ClockBound, Placement};
+use cluster::Placement;
 use lsm::{Clock, Disk, Engine, Executor, Random, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,9 +70,12 @@ impl Shared {
     ) -> Result<Self, StartError> {
         let clock = seams.clock;
         let started = clock.monotonic();
-        let clock_bound = ClockBound::new(config.clock_drift_max);
-        let number = config.members.stamp_number();
-        let stamping = Arc::new(Stamping::new(Arc::clone(&clock), clock_bound, number));
+        let stamping = Stamping::new(
+            Arc::clone(&clock),
+            Arc::clone(executor),
+            &config.members,
+            config.clock_drift_max,
+        );
         let drop_bound = Arc::clone(&stamping);
         let is_alone = config.members.is_alone();
         let environment = lsm::Environment {
@@ -94,7 +97,7 @@ impl Shared {
             orphans_removed = recovery.orphans_removed,
             "the store is open"
         );
-        stamping.begin(engine.greatest_timestamp());
+        stamping.open(&*seams.disk, &config.data, engine.greatest_timestamp())?;
         let membership = Membership::open(
             MembershipEnvironment {
                 folder: config.data.clone(),
@@ -155,6 +158,7 @@ impl Shared {
         self.read_pool.stop();
         self.hints.close();
         self.membership.close();
+        self.stamping.close();
         self.engine.close()
     }
 }

@@ -225,7 +225,7 @@ impl SimulatedNode {
 fn refusal_of(failure: Failure) -> Refusal {
     match failure {
         Failure::Overloaded => Refusal::Overloaded,
-        Failure::NoStamp => Refusal::NoStamp,
+        Failure::NoStamp(_) => Refusal::NoStamp,
         Failure::DiskFull(_) => Refusal::DiskFull,
         Failure::NotEnoughReplicas(receipt) => Refusal::NotEnoughReplicas {
             timestamp: receipt.timestamp,

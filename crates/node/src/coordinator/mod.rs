@@ -19,7 +19,7 @@ use crate::hints::HintStore;
 use crate::metrics::RuntimeMetrics;
 use crate::peers::Peers;
 use crate::replica::Replica;
-use crate::stamping::Stamping;
+use crate::stamping::{NoStamp, Stamping};
 use crate::waiters::Waiters;
 use bytes::Bytes;
 use cluster::{Fate, Miss, NodeNumber, Ranking};
@@ -99,8 +99,8 @@ pub(crate) struct Receipt {
 pub(crate) enum Failure {
     /// This node has too much to do, and no other can help.
     Overloaded,
-    /// This node's clock can give no stamp that others would take.
-    NoStamp,
+    /// This node gives the write no stamp.
+    NoStamp(NoStamp),
     /// The disk of the only replica is full.
     DiskFull(Receipt),
     /// Too few replicas answered.

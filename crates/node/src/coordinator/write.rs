@@ -5,7 +5,7 @@ use crate::admission::{LONG_VALUE_BYTES, Share};
 use crate::outbox::Completion;
 use crate::peer::{PeerAnswer, PeerRequest};
 use crate::replica::answer_of;
-use crate::stamping::Stamp;
+use crate::stamping::{NoStamp, Stamp};
 use crate::waiters::{Follower, Follows, Tag, Wait};
 use cluster::{
     Miss, Ranking, Replicas, Round, Verdict, Write, WriteAction, WriteActions, WriteEvent,
@@ -66,6 +66,8 @@ struct Writing {
     entry: Entry,
     /// The local replica takes the stamp along: see `stamping`.
     stamp: Option<Stamp>,
+    /// What the second stamp is to be above, while it waits for the ceiling.
+    restamps_above: Option<Timestamp>,
     wait: Wait,
     deadline: Duration,
     /// Whether the machine has nothing left to do.
@@ -89,10 +91,8 @@ impl Coordinator {
         deadline: Duration,
     ) -> Result<Written, Failure> {
         self.settled(key, replicas.from, deadline).await;
-        if !self.peers.may_stamp() {
-            return Err(Failure::NoStamp);
-        }
-        let stamp = self.stamping.stamp().ok_or(Failure::NoStamp)?;
+        let stamp = self.stamping.stamp_by(deadline).await;
+        let stamp = stamp.map_err(Failure::NoStamp)?;
         let timestamp = stamp.timestamp();
         let expiry = self.expiry_of(&change);
         let ranking = self.peers.ranking(key, replicas.from);
@@ -110,6 +110,7 @@ impl Coordinator {
             copies: replicas.from,
             entry,
             stamp: Some(stamp),
+            restamps_above: None,
             wait: self.waiters.register(deadline),
             deadline,
             is_done: false,
@@ -162,8 +163,23 @@ impl Writing {
     /// Waits for what comes next, and does what follows from it. Once the
     /// deadline has passed that comes again and again, without a wait.
     async fn next(&mut self) -> Option<Verdict> {
-        let answer = self.wait.next().await;
-        self.step(event_of(answer))
+        let Some(above) = self.restamps_above.take() else {
+            let answer = self.wait.next().await;
+            return self.step(event_of(answer));
+        };
+        let coordinator = Rc::clone(&self.coordinator);
+        // Before the attempt, so that no change between the two is missed.
+        let changed = coordinator.stamping.changed();
+        let mut actions = WriteActions::new();
+        self.restamp(above, &mut actions);
+        if self.restamps_above.is_none() {
+            return self.act(&mut actions);
+        }
+        tokio::select! {
+            biased;
+            answer = self.wait.next() => self.step(event_of(answer)),
+            () = changed => None,
+        }
     }
 
     fn step(&mut self, event: WriteEvent) -> Option<Verdict> {
@@ -186,13 +202,7 @@ impl Writing {
                     }
                 }
                 WriteAction::Hint { round, place } => self.keep_hint(round, place),
-                WriteAction::Restamp { above } => {
-                    if !self.restamp(above, actions) {
-                        // The first stamp may be stored here and there, so
-                        // this is no refusal: it may still appear.
-                        self.machine.step(WriteEvent::NoStamp, actions);
-                    }
-                }
+                WriteAction::Restamp { above } => self.restamp(above, actions),
                 WriteAction::Reply(reply) => verdict = Some(reply),
                 WriteAction::Done => self.is_done = true,
             }
@@ -231,15 +241,25 @@ impl Writing {
 
     /// Stamps the write once more, above what the replicas held: what was
     /// acknowledged before it began lies below the second stamp, and what lies
-    /// above is concurrent with it. Says whether there was a stamp to give.
-    fn restamp(&mut self, above: Timestamp, actions: &mut WriteActions) -> bool {
+    /// above is concurrent with it. Where the stamp has to wait, `next` does.
+    fn restamp(&mut self, above: Timestamp, actions: &mut WriteActions) {
         let coordinator = &self.coordinator;
         let stamp = match coordinator.stamping.observe(above) {
             true => coordinator.stamping.stamp(),
-            false => None,
+            false => Err(NoStamp::Far),
         };
-        let Some(stamp) = stamp else {
-            return false;
+        let stamp = match stamp {
+            Ok(stamp) => stamp,
+            Err(NoStamp::Ceiling) => {
+                self.restamps_above = Some(above);
+                return;
+            }
+            Err(_) => {
+                // The first stamp may be stored here and there, so this is no
+                // refusal: it may still appear.
+                self.machine.step(WriteEvent::NoStamp, actions);
+                return;
+            }
         };
         let timestamp = stamp.timestamp();
         let key = self.entry.key().to_vec();
@@ -249,7 +269,6 @@ impl Writing {
         let ranking = &self.ranking;
         let is_down = |place: u8| coordinator.is_down(ranking, place);
         self.machine.restamped(timestamp, is_down, actions);
-        true
     }
 
     /// Sees to the replicas that have not answered yet, after the client was

@@ -62,6 +62,18 @@ struct Clock {
     unix_ms: u64,
     /// The greatest timestamp given, in a string: JSON's numbers do not hold all of it.
     greatest_timestamp: String,
+    /// How far the greatest timestamp that was given or seen is ahead of the clock.
+    stamp_ahead_ms: u64,
+    /// No timestamp above it was given here.
+    ceiling: String,
+    /// How far the other nodes' clocks are ahead: the median of those heard from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    others_ahead_ms: Option<i64>,
+    /// Whether it is near the clocks of a majority of the other nodes.
+    proven: bool,
+    /// Why writes get no timestamp here, if they get none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refuses_writes: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -95,6 +107,7 @@ pub(crate) fn status(
     check_body_limit(context, body)?;
     let shared = context.shared();
     let statistics = shared.engine.statistics();
+    let stamping = shared.stamping.status();
     let state = if context.is_stopping() {
         "stopping"
     } else {
@@ -114,7 +127,12 @@ pub(crate) fn status(
         cluster: members(context),
         clock: Clock {
             unix_ms: shared.clock.unix_ms(),
-            greatest_timestamp: shared.stamping.greatest().to_string(),
+            greatest_timestamp: stamping.greatest.to_string(),
+            stamp_ahead_ms: stamping.stamp_ahead_ms,
+            ceiling: stamping.ceiling.to_string(),
+            others_ahead_ms: stamping.peers_ahead_ms,
+            proven: stamping.is_proven,
+            refuses_writes: stamping.refusal.map(|why| why.to_string()),
         },
         store: Store {
             id: format!("{:032x}", shared.engine.store_id()),

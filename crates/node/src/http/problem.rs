@@ -5,6 +5,7 @@ use crate::coordinator::{BatchFailure, Failure, Receipt};
 use crate::http::body::ResponseBody;
 use crate::http::entity::set_acks;
 use crate::http::parameters::ParameterError;
+use crate::stamping::NoStamp;
 use bytes::Bytes;
 use cluster::Replicas;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -238,13 +239,13 @@ impl Problem {
         )
     }
 
-    /// The node's clock can give no stamp.
-    pub(crate) fn clock_out_of_bounds() -> Self {
+    /// The node gives writes no stamp.
+    pub(crate) fn no_stamp(why: NoStamp) -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "clock",
             "Clock Out Of Bounds",
-            "the node cannot stamp writes: its clock is out of bounds; use another node",
+            why.to_string(),
         )
     }
 
@@ -320,7 +321,7 @@ impl Problem {
     pub(crate) fn of_failure(failure: Failure, replicas: Replicas) -> Self {
         match failure {
             Failure::Overloaded => Self::overloaded(),
-            Failure::NoStamp => Self::clock_out_of_bounds(),
+            Failure::NoStamp(why) => Self::no_stamp(why),
             Failure::DiskFull(receipt) => Self {
                 acks: Some((receipt.acks, replicas)),
                 receipt: Some(Box::new(receipt)),
@@ -457,7 +458,7 @@ mod tests {
     fn each_failure_has_its_status() {
         for (failure, status) in [
             (Failure::Overloaded, 503),
-            (Failure::NoStamp, 503),
+            (Failure::NoStamp(NoStamp::Far), 503),
             (Failure::DiskFull(receipt()), 507),
             (Failure::NotEnoughReplicas(receipt()), 504),
         ] {

@@ -70,7 +70,7 @@ pub(crate) enum LinkState {
 
 /// How far a node's wall clock is ahead of its monotonic one, in milliseconds:
 /// it changes when the wall clock is set.
-pub(crate) fn own_ahead_ms(clock: &dyn Clock) -> i64 {
+pub(super) fn own_ahead_ms(clock: &dyn Clock) -> i64 {
     let ahead = i128::from(clock.unix_ms()) - clock.monotonic().as_millis() as i128;
     ahead.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
@@ -283,10 +283,16 @@ impl Link {
         self.reads.get().slow_after()
     }
 
+    /// How far the peer's wall clock is ahead of our monotonic one, in
+    /// milliseconds; [`None`] before the first handshake.
+    pub(crate) fn ahead_of_monotonic_ms(&self) -> Option<i64> {
+        self.ahead_of_monotonic_ms.get()
+    }
+
     /// How far the peer's clock is ahead of ours, in milliseconds, given how
     /// far our wall clock is ahead of our monotonic one; [`None`] before the
     /// first handshake.
-    pub(crate) fn drift_ms(&self, own_ahead_ms: i64) -> Option<i64> {
+    pub(super) fn drift_ms(&self, own_ahead_ms: i64) -> Option<i64> {
         let ahead_ms = self.ahead_of_monotonic_ms.get()?;
         Some(ahead_ms.saturating_sub(own_ahead_ms))
     }

@@ -54,7 +54,7 @@ use std::sync::Arc;
 
 pub(crate) use complaints::Complaints;
 pub use fuzz::fuzz_frames;
-pub(crate) use link::{Answers, Link, LinkState, LinkStatus, own_ahead_ms};
+pub(crate) use link::{Answers, Link, LinkState, LinkStatus};
 pub use protocol::Protocol;
 pub(crate) use protocol::{STANDING, Spoken};
 pub(crate) use server::{Replica, Reply, serve};

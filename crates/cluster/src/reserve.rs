@@ -1,0 +1,150 @@
+//! How far ahead stamps are reserved.
+//!
+//! A node gives stamps only up to a ceiling that is durable, and starts above
+//! the one that it finds. So whatever it forgets in a crash, and wherever its
+//! clock steps, it gives no stamp twice.
+//!
+//! The ceiling is some seconds ahead and is raised before it is reached. The
+//! more seconds, the fewer syncs; but what a crash leaves of them is skipped,
+//! so the stamps of the next start run ahead of its clock. A node that crashes
+//! again and again must not run ahead ever further. So the long step counts
+//! from the wall clock; from a hybrid clock that is ahead of it, as after a
+//! crash, the first step is short, and each is twice the one before.
+
+use lsm::Timestamp;
+use std::time::Duration;
+
+/// The first step from a hybrid clock that is ahead of the wall clock, in milliseconds.
+const STEP_FIRST_MS: u64 = 100;
+
+/// How far ahead to reserve next.
+#[derive(Clone, Debug)]
+pub struct Reserve {
+    step_ms_max: u64,
+    /// From a hybrid clock that is ahead.
+    step_ms: u64,
+    ceiling: Timestamp,
+    /// How much was reserved with this ceiling.
+    reserved_ms: u64,
+}
+
+impl Reserve {
+    /// Steps of at most this length, above a ceiling that a start has found.
+    #[must_use]
+    pub fn new(step_max: Duration, found: Timestamp) -> Self {
+        let step_ms_max = u64::try_from(step_max.as_millis()).unwrap_or(u64::MAX);
+        let step_ms_max = step_ms_max.max(1);
+        Self {
+            step_ms_max,
+            step_ms: STEP_FIRST_MS.min(step_ms_max),
+            ceiling: found,
+            reserved_ms: 0,
+        }
+    }
+
+    /// The ceiling in force: no stamp may be above it.
+    #[must_use]
+    pub fn ceiling(&self) -> Timestamp {
+        self.ceiling
+    }
+
+    /// Whether the ceiling is to be raised for the stamps that follow this
+    /// one: half of what was reserved is used up.
+    #[must_use]
+    pub fn is_low(&self, stamp: Timestamp) -> bool {
+        let left_ms = self.ceiling.unix_ms().saturating_sub(stamp.unix_ms());
+        stamp > self.ceiling || left_ms < self.reserved_ms / 2
+    }
+
+    /// The next ceiling, given the greatest stamp given or seen and the wall
+    /// clock, in milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn next(&self, greatest: Timestamp, now_unix_ms: u64) -> Timestamp {
+        let from_now_ms = now_unix_ms.saturating_add(self.step_ms_max);
+        let from_greatest_ms = greatest.unix_ms().saturating_add(self.step_ms);
+        let next = Timestamp::from_unix_ms(from_now_ms.max(from_greatest_ms));
+        // The end of time has no step above it.
+        next.max(greatest).max(self.ceiling)
+    }
+
+    /// The ceiling that [`Reserve::next`] gave for these is durable.
+    pub fn raised(&mut self, ceiling: Timestamp, greatest: Timestamp, now_unix_ms: u64) {
+        let from_ms = greatest.unix_ms().max(now_unix_ms);
+        self.ceiling = ceiling;
+        self.reserved_ms = ceiling.unix_ms().saturating_sub(from_ms);
+        if greatest.unix_ms() > now_unix_ms {
+            self.step_ms = self.step_ms.saturating_mul(2).min(self.step_ms_max);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = Timestamp::EPOCH_UNIX_MS + 1_000_000;
+    const STEP_MS: u64 = 10_000;
+
+    fn at(unix_ms: u64) -> Timestamp {
+        Timestamp::from_unix_ms(unix_ms)
+    }
+
+    fn reserve(found: Timestamp) -> Reserve {
+        Reserve::new(Duration::from_millis(STEP_MS), found)
+    }
+
+    fn raise(reserve: &mut Reserve, greatest: Timestamp, now_unix_ms: u64) {
+        let ceiling = reserve.next(greatest, now_unix_ms);
+        reserve.raised(ceiling, greatest, now_unix_ms);
+    }
+
+    #[test]
+    fn the_ceiling_is_a_long_step_ahead_and_raised_at_half_of_it() {
+        let mut reserve = reserve(Timestamp::ZERO);
+        assert!(reserve.is_low(at(NOW)));
+        raise(&mut reserve, at(NOW - 5), NOW);
+        assert_eq!(reserve.ceiling(), at(NOW + STEP_MS));
+        assert!(!reserve.is_low(at(NOW + STEP_MS / 2)));
+        assert!(reserve.is_low(at(NOW + STEP_MS / 2 + 1)));
+        assert!(reserve.is_low(at(NOW + 5 * STEP_MS)));
+    }
+
+    #[test]
+    fn steps_from_a_hybrid_clock_that_is_ahead_double() {
+        let ahead = at(NOW + 1_000_000);
+        let mut reserve = reserve(Timestamp::ZERO);
+        for step_ms in [100, 200, 400, 800, 1_600, 3_200, 6_400, STEP_MS, STEP_MS] {
+            // The one before is used up.
+            let greatest = reserve.ceiling().max(ahead);
+            raise(&mut reserve, greatest, NOW);
+            assert_eq!(reserve.ceiling(), at(greatest.unix_ms() + step_ms));
+            assert!(!reserve.is_low(at(greatest.unix_ms() + step_ms / 2)));
+        }
+    }
+
+    #[test]
+    fn a_crash_loop_runs_ahead_by_the_first_step_each_time() {
+        let mut found = at(NOW);
+        for start in 0..50 {
+            let mut reserve = reserve(found);
+            raise(&mut reserve, found, NOW);
+            found = reserve.ceiling();
+            assert_eq!(found, at(NOW + STEP_MS + start * 100));
+        }
+    }
+
+    #[test]
+    fn the_ceiling_is_never_lowered() {
+        let mut reserve = reserve(at(NOW));
+        raise(&mut reserve, Timestamp::ZERO, NOW - 100_000);
+        assert_eq!(reserve.ceiling(), at(NOW));
+    }
+
+    #[test]
+    fn no_step_and_the_end_of_time_are_no_panic() {
+        let reserve = Reserve::new(Duration::ZERO, Timestamp::ZERO);
+        assert_eq!(reserve.next(Timestamp::ZERO, NOW), at(NOW + 1));
+        let reserve = Reserve::new(Duration::MAX, Timestamp::ZERO);
+        assert_eq!(reserve.next(Timestamp::MAX, u64::MAX), Timestamp::MAX);
+    }
+}

@@ -1,0 +1,404 @@
+//! The file `CEILING`: no stamp above what it says has been given.
+//!
+//! It has two slots, written in turn and in place; the valid one with the
+//! greater sequence number counts:
+//!
+//! ```text
+//! file = slot | zeros to 4096 bytes | slot | zeros to 4096 bytes
+//! slot = magic [u8; 8] | version u32 | sequence u64 | ceiling u64
+//!      | crc32c u32 of the rest
+//! ```
+//!
+//! Integers are in little endian. The file never grows, so raising the ceiling
+//! cannot fail for want of space: deletes are stamped on a full disk, too.
+//! Each slot has a page of its own, so a write that is cut short leaves the
+//! other one, which is that before: no stamp above it was given yet. Magic,
+//! version and checksum keep their places in every version.
+
+use lsm::disk::replace_file;
+use lsm::{Disk, DiskFile, Error, Timestamp};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const FILE: &str = "CEILING";
+const MAGIC: [u8; 8] = *b"kvorumts";
+const VERSION: u32 = 1;
+
+/// What a crash keeps or loses as one, in bytes.
+const PAGE_BYTES: usize = 4096;
+const SLOTS: usize = 2;
+const SLOT_BYTES: usize = 32;
+const FILE_BYTES: usize = SLOTS * PAGE_BYTES;
+const CHECKSUM_BYTES: usize = 4;
+
+/// The file, open to raise the ceiling.
+pub(super) struct CeilingFile {
+    file: Arc<dyn DiskFile>,
+    path: PathBuf,
+    /// The slot to write next: not that which counts.
+    slot: usize,
+    /// Of the slot that counts.
+    sequence: u64,
+}
+
+/// What a slot says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slot {
+    sequence: u64,
+    ceiling: Timestamp,
+}
+
+impl CeilingFile {
+    /// The file in `folder`, which exists, and the ceiling that it holds; a
+    /// new one with [`Timestamp::ZERO`] where there is none. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a file that no node wrote, [`Error::Invalid`]
+    /// for a format version that this code does not know, those of the disk.
+    pub(super) fn open(disk: &dyn Disk, folder: &Path) -> Result<(Self, Timestamp), Error> {
+        let path = folder.join(FILE);
+        let file = match disk.open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                replace_file(disk, folder, FILE, &new_file())?;
+                disk.open(&path)
+            }
+            opened => opened,
+        };
+        let file = file.map_err(|error| Error::io("open", &path, error))?;
+        let length = file
+            .len()
+            .map_err(|error| Error::io("read the length of", &path, error))?;
+        if length != FILE_BYTES as u64 {
+            return Err(corrupt(&path, length, "the file has another length"));
+        }
+        let mut bytes = [0; FILE_BYTES];
+        file.read_exact_at(&mut bytes, 0)
+            .map_err(|error| Error::io("read", &path, error))?;
+        let (place, slot) = decode(&path, &bytes)?;
+        let opened = Self {
+            file,
+            path,
+            slot: (place + 1) % SLOTS,
+            sequence: slot.sequence,
+        };
+        Ok((opened, slot.ceiling))
+    }
+
+    /// Makes this the ceiling, durably. Blocks.
+    ///
+    /// # Errors
+    /// Those of the disk: the ceiling before is in force, or this one, now or
+    /// after a crash. It can be tried again: the whole slot is written anew
+    /// then, so a sync that succeeds is one of these very bytes.
+    pub(super) fn set(&mut self, ceiling: Timestamp) -> Result<(), Error> {
+        let sequence = self.sequence.wrapping_add(1);
+        let bytes = encode(Slot { sequence, ceiling });
+        self.file
+            .write_all_at(&bytes, (self.slot * PAGE_BYTES) as u64)
+            .map_err(|error| Error::io("write", &self.path, error))?;
+        self.file
+            .sync()
+            .map_err(|error| Error::sync(&self.path, error))?;
+        self.sequence = sequence;
+        self.slot = (self.slot + 1) % SLOTS;
+        Ok(())
+    }
+}
+
+/// A file whose first slot counts.
+fn new_file() -> Vec<u8> {
+    let mut bytes = vec![0; FILE_BYTES];
+    for sequence in [1, 0] {
+        let at = (1 - sequence) * PAGE_BYTES;
+        let slot = Slot {
+            sequence: sequence as u64,
+            ceiling: Timestamp::ZERO,
+        };
+        bytes[at..at + SLOT_BYTES].copy_from_slice(&encode(slot));
+    }
+    bytes
+}
+
+fn encode(slot: Slot) -> [u8; SLOT_BYTES] {
+    let mut bytes = [0; SLOT_BYTES];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[12..20].copy_from_slice(&slot.sequence.to_le_bytes());
+    bytes[20..28].copy_from_slice(&slot.ceiling.as_u64().to_le_bytes());
+    let checksum = crc32c::crc32c(&bytes[..SLOT_BYTES - CHECKSUM_BYTES]);
+    bytes[SLOT_BYTES - CHECKSUM_BYTES..].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// The slot that counts, and its place; `path` only names the file in errors.
+fn decode(path: &Path, bytes: &[u8]) -> Result<(usize, Slot), Error> {
+    let mut newest: Option<(usize, Slot)> = None;
+    let mut is_damaged = false;
+    for place in 0..SLOTS {
+        match decode_slot(path, bytes.get(place * PAGE_BYTES..).unwrap_or_default())? {
+            Some(slot) => {
+                let order = |slot: Slot| (slot.sequence, slot.ceiling);
+                if newest.is_none_or(|(_, newest)| order(newest) < order(slot)) {
+                    newest = Some((place, slot));
+                }
+            }
+            None => is_damaged = true,
+        }
+    }
+    let newest = newest.ok_or_else(|| {
+        corrupt(
+            path,
+            0,
+            "neither slot holds what a node writes; restore the file",
+        )
+    })?;
+    if is_damaged {
+        // A crash in the middle of a write does this.
+        tracing::warn!(
+            file = %path.display(),
+            ceiling = %newest.1.ceiling,
+            "one of the two slots was not written whole: the other one counts"
+        );
+    }
+    Ok(newest)
+}
+
+/// What the slot at the front of `bytes` says; `None` for one that is damaged.
+fn decode_slot(path: &Path, bytes: &[u8]) -> Result<Option<Slot>, Error> {
+    let Some((bytes, _)) = bytes.split_first_chunk::<SLOT_BYTES>() else {
+        return Ok(None);
+    };
+    let mut reader = Reader { rest: bytes };
+    let magic = reader.take::<8>();
+    let version = u32::from_le_bytes(reader.take());
+    let sequence = u64::from_le_bytes(reader.take());
+    let ceiling = u64::from_le_bytes(reader.take());
+    let checksum = u32::from_le_bytes(reader.take());
+    let content = &bytes[..SLOT_BYTES - CHECKSUM_BYTES];
+    if magic != MAGIC || checksum != crc32c::crc32c(content) {
+        return Ok(None);
+    }
+    if version != VERSION {
+        return Err(Error::Invalid(format!(
+            "{} has format version {version}; this release reads version {VERSION}",
+            path.display()
+        )));
+    }
+    Ok(Some(Slot {
+        sequence,
+        ceiling: Timestamp::from_u64(ceiling),
+    }))
+}
+
+/// Takes the fields of a slot off its front.
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl Reader<'_> {
+    /// The next bytes; zeros past the end, where there are none.
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let Some((taken, rest)) = self.rest.split_first_chunk() else {
+            return [0; N];
+        };
+        self.rest = rest;
+        *taken
+    }
+}
+
+fn corrupt(path: &Path, offset: u64, what: &str) -> Error {
+    Error::Corrupt {
+        file: Arc::from(path),
+        offset,
+        what: Arc::from(what),
+    }
+}
+
+/// Takes any bytes for a file, and for one whose checksums fit.
+pub fn fuzz_ceiling(bytes: &[u8]) {
+    let path = Path::new("CEILING");
+    let _ = decode(path, bytes);
+    let mut bytes = bytes.to_vec();
+    for slot in bytes.chunks_mut(PAGE_BYTES) {
+        let Some((slot, _)) = slot.split_first_chunk_mut::<SLOT_BYTES>() else {
+            continue;
+        };
+        let (content, checksum) = slot.split_at_mut(SLOT_BYTES - CHECKSUM_BYTES);
+        checksum.copy_from_slice(&crc32c::crc32c(content).to_le_bytes());
+    }
+    if let Ok((place, slot)) = decode(path, &bytes) {
+        let at = place * PAGE_BYTES;
+        assert_eq!(bytes.get(at..at + SLOT_BYTES), Some(&encode(slot)[..]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lsm::MemoryDisk;
+    use lsm::disk::{Call, Fault, FaultyDisk};
+
+    const FOLDER: &str = "/store";
+
+    fn at(number: u64) -> Timestamp {
+        Timestamp::from_u64(number)
+    }
+
+    fn disk() -> MemoryDisk {
+        let disk = MemoryDisk::new();
+        disk.create_folder(Path::new(FOLDER)).unwrap();
+        disk
+    }
+
+    fn open(disk: &dyn Disk) -> (CeilingFile, Timestamp) {
+        CeilingFile::open(disk, Path::new(FOLDER)).unwrap()
+    }
+
+    fn path() -> PathBuf {
+        Path::new(FOLDER).join(FILE)
+    }
+
+    #[test]
+    fn the_format_is_that_of_version_1() {
+        let fixture = include_bytes!("../../tests/fixtures/ceiling-v1");
+        let disk = disk();
+        let (mut file, found) = open(&disk);
+        assert_eq!(found, Timestamp::ZERO);
+        for ceiling in [5, 0x0102_0304_0506_0708] {
+            file.set(at(ceiling)).unwrap();
+        }
+        let mut bytes = vec![0; FILE_BYTES];
+        file.file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes, fixture);
+        let slot = Slot {
+            sequence: 3,
+            ceiling: at(0x0102_0304_0506_0708),
+        };
+        assert_eq!(decode(&path(), fixture).unwrap(), (0, slot));
+    }
+
+    #[test]
+    fn what_was_set_last_is_found() {
+        let disk = disk();
+        for ceiling in [7, 9, 8, 12, 3] {
+            let (mut file, _) = open(&disk);
+            file.set(at(ceiling)).unwrap();
+            assert_eq!(open(&disk.clone_synced()).1, at(ceiling));
+        }
+    }
+
+    #[test]
+    fn a_crash_leaves_the_ceiling_before_or_the_new_one() {
+        for call in 0.. {
+            let memory = Arc::new(disk());
+            let disk = FaultyDisk::new(Arc::clone(&memory) as Arc<dyn Disk>);
+            let (mut file, _) = open(&disk);
+            file.set(at(10)).unwrap();
+            file.set(at(20)).unwrap();
+            disk.arm(
+                Fault::at(call, io::ErrorKind::Other)
+                    .lasting()
+                    .with_short_writes(),
+            );
+            let set = file.set(at(30)).is_ok();
+            for survives in [false, true] {
+                let found = open(&memory.crash_clone(&mut |_| survives)).1;
+                let may_be = if set {
+                    vec![at(30)]
+                } else {
+                    vec![at(20), at(30)]
+                };
+                assert!(may_be.contains(&found), "{found} at call {call}");
+            }
+            // It was not used, and is tried again.
+            disk.heal();
+            file.set(at(40)).unwrap();
+            assert_eq!(open(&memory.clone_synced()).1, at(40));
+            if set {
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_disk_does_not_matter() {
+        let disk = disk();
+        let (mut file, _) = open(&disk);
+        disk.set_capacity(0);
+        file.set(at(10)).unwrap();
+        file.set(at(20)).unwrap();
+        assert_eq!(open(&disk.clone_synced()).1, at(20));
+    }
+
+    #[test]
+    fn the_disk_is_asked_to_sync_each_time() {
+        let memory: Arc<dyn Disk> = Arc::new(disk());
+        let disk = FaultyDisk::new(memory);
+        let (mut file, _) = open(&disk);
+        disk.arm(Fault::at(0, io::ErrorKind::Other).only(|call, _| call == Call::Sync));
+        assert!(matches!(file.set(at(10)), Err(Error::Sync { .. })));
+    }
+
+    #[test]
+    fn any_damage_to_one_slot_leaves_the_other_and_to_both_is_told() {
+        let disk = disk();
+        let (mut file, _) = open(&disk);
+        file.set(at(10)).unwrap();
+        file.set(at(20)).unwrap();
+        drop(file);
+        for (slot, left) in [(0, at(10)), (1, at(20))] {
+            for byte in 0..SLOT_BYTES {
+                let offset = (slot * PAGE_BYTES + byte) as u64;
+                disk.corrupt(&path(), offset, 0x41).unwrap();
+                assert_eq!(open(&disk).1, left, "{offset}");
+                disk.corrupt(&path(), offset, 0x41).unwrap();
+            }
+        }
+        disk.corrupt(&path(), 3, 1).unwrap();
+        disk.corrupt(&path(), PAGE_BYTES as u64 + 30, 1).unwrap();
+        let error = CeilingFile::open(&disk, Path::new(FOLDER)).err();
+        assert!(matches!(error, Some(Error::Corrupt { .. })), "{error:?}");
+    }
+
+    #[test]
+    fn a_file_of_another_length_or_version_is_refused() {
+        let disk = disk();
+        drop(open(&disk));
+        let file = disk.open(&path()).unwrap();
+        let mut slot = encode(Slot {
+            sequence: 9,
+            ceiling: at(1),
+        });
+        slot[8] = 2;
+        let checksum = crc32c::crc32c(&slot[..28]);
+        slot[28..].copy_from_slice(&checksum.to_le_bytes());
+        file.write_all_at(&slot, 0).unwrap();
+        let error = CeilingFile::open(&disk, Path::new(FOLDER)).err().unwrap();
+        assert!(error.to_string().contains("version 2"), "{error}");
+        for length in [0, 31, 4096, 9000] {
+            file.set_len(length).unwrap();
+            let error = CeilingFile::open(&disk, Path::new(FOLDER)).err();
+            assert!(matches!(error, Some(Error::Corrupt { .. })), "{length}");
+        }
+    }
+
+    #[test]
+    fn the_decoder_survives_mutations_of_what_is_sound() {
+        let fixture = include_bytes!("../../tests/fixtures/ceiling-v1");
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..3_000 {
+            let mut bytes = fixture.to_vec();
+            for _ in 0..random.usize(1..6) {
+                let at = random.usize(0..2) * PAGE_BYTES + random.usize(0..SLOT_BYTES);
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = random.u8(..);
+                }
+                if random.u8(0..8) == 0 {
+                    bytes.truncate(random.usize(0..=bytes.len()));
+                }
+            }
+            fuzz_ceiling(&bytes);
+        }
+    }
+}

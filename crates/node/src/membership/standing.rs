@@ -53,6 +53,14 @@ pub(crate) enum Standing {
 }
 
 impl Standing {
+    /// All there are.
+    pub(crate) const ALL: [Self; 4] = [
+        Self::Unconfirmed,
+        Self::Witness,
+        Self::Accepted,
+        Self::Unfilled,
+    ];
+
     /// That of a code. One that this release does not know says nothing, and
     /// nothing but what people are told depends on it.
     pub(crate) fn of_code(code: u8) -> Self {

@@ -2,6 +2,7 @@
 
 use super::family::{Family, Labels};
 use super::{Cell, Metrics};
+use crate::membership::Standing;
 use crate::peer::{CALLS_MAX, LinkState, LinkStatus};
 use crate::shared::Shared;
 use cluster::{Miss, NodeNumber};
@@ -13,9 +14,6 @@ const MISSES: [Miss; 5] = [
     Miss::Full,
     Miss::Failed,
 ];
-
-/// The words for how a store stands with its peers.
-const STANDINGS: [&str; 4] = ["unconfirmed", "confirmed", "accepted", "replaced"];
 
 /// What one runtime counts of the requests that it coordinates.
 #[derive(Default)]
@@ -154,10 +152,10 @@ fn hints(shared: &Shared) -> Vec<Family> {
 
 /// What the node is in its cluster.
 fn own(shared: &Shared) -> Vec<Family> {
-    let standing = shared.membership.standing().word();
-    let standings = STANDINGS.map(|word| {
-        let holds = f64::from(u8::from(word == standing));
-        (vec![("standing", word.to_owned())], holds)
+    let standing = shared.membership.standing();
+    let standings = Standing::ALL.map(|each| {
+        let holds = f64::from(u8::from(each == standing));
+        (vec![("standing", each.word().to_owned())], holds)
     });
     vec![
         Family::gauges(

@@ -25,3 +25,5 @@ mod support;
 #[path = "../http/support.rs"]
 #[expect(dead_code, reason = "the tests of one node use the rest of it")]
 mod wire;
+#[cfg(test)]
+mod witness;

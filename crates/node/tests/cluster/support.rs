@@ -79,6 +79,20 @@ impl Cluster {
         change: impl Fn(&mut NodeConfig),
         disk: impl Fn(usize) -> Arc<dyn Disk>,
     ) -> Self {
+        let all: Vec<usize> = (0..nodes).collect();
+        let cluster = Self::start_some(nodes, &all, change, disk);
+        cluster.wait_until_joined();
+        cluster
+    }
+
+    /// A cluster of which these nodes are started, in this order; they may not
+    /// have found each other yet.
+    pub(crate) fn start_some(
+        nodes: usize,
+        started: &[usize],
+        change: impl Fn(&mut NodeConfig),
+        disk: impl Fn(usize) -> Arc<dyn Disk>,
+    ) -> Self {
         for _ in 0..PORT_ATTEMPTS {
             let members: Vec<Member> = NAMES[..nodes]
                 .iter()
@@ -102,12 +116,9 @@ impl Cluster {
             let mut cluster = Self {
                 machines: machines.collect(),
             };
-            let started = (0..nodes).try_for_each(|node| cluster.try_start_node(node));
-            match started {
-                Ok(()) => {
-                    cluster.wait_until_joined();
-                    return cluster;
-                }
+            let mut started = started.iter();
+            match started.try_for_each(|node| cluster.try_start_node(*node)) {
+                Ok(()) => return cluster,
                 Err(StartError::Address { .. }) => {}
                 Err(error) => panic!("a node does not start: {error}"),
             }
@@ -126,6 +137,22 @@ impl Cluster {
         };
         machine.node = Some(Node::start_with(machine.config.clone(), seams)?);
         Ok(())
+    }
+
+    /// Gives a node that is stopped another disk.
+    pub(crate) fn replace_disk(&mut self, node: usize, disk: Arc<dyn Disk>) {
+        assert!(self.machines[node].node.is_none(), "it runs");
+        self.machines[node].disk = disk;
+    }
+
+    /// Gives a node that is stopped another configuration.
+    pub(crate) fn change_config(&mut self, node: usize, change: impl FnOnce(&mut NodeConfig)) {
+        change(&mut self.machines[node].config);
+    }
+
+    /// The configuration of a node.
+    pub(crate) fn config(&self, node: usize) -> NodeConfig {
+        self.machines[node].config.clone()
     }
 
     /// Starts a node that was stopped.
@@ -188,6 +215,17 @@ impl Cluster {
     /// What one node's status page says of another.
     pub(crate) fn member_at(&self, at: usize, of: usize) -> serde_json::Value {
         self.status(at)["cluster"][of].clone()
+    }
+
+    /// How a node's store stands.
+    pub(crate) fn standing(&self, node: usize) -> String {
+        self.status(node)["standing"].as_str().unwrap().to_owned()
+    }
+
+    /// How a node's store stands as another one has it.
+    pub(crate) fn standing_at(&self, at: usize, of: usize) -> Option<String> {
+        let member = self.member_at(at, of);
+        member["standing"].as_str().map(str::to_owned)
     }
 
     fn state_at(&self, at: usize, of: usize) -> String {

@@ -82,6 +82,8 @@ struct Store {
     state: &'static str,
     entries: u64,
     tombstones: u64,
+    /// Tables with a damaged block, which compaction leaves out.
+    tables_damaged: u64,
     table_bytes: u64,
     memtable_bytes: u64,
     log_bytes: u64,
@@ -145,6 +147,7 @@ pub(crate) fn status(
             },
             entries: statistics.table_entries,
             tombstones: statistics.table_tombstones,
+            tables_damaged: statistics.tables_damaged,
             table_bytes: statistics.levels.iter().map(|level| level.bytes).sum(),
             memtable_bytes: statistics.memtable_bytes,
             log_bytes: statistics.log_bytes,

@@ -51,6 +51,9 @@ pub(crate) struct LinkMetrics {
     overloaded: Cell,
     connects: Cell,
     suspicions: Cell,
+    /// One more than the code of how the peer says that its store stands; 0
+    /// while it is not connected.
+    standing: Cell,
     read_us: Cell,
     write_us: Cell,
     /// The bits of how far the peer's clock is ahead, in milliseconds.
@@ -76,6 +79,8 @@ impl LinkMetrics {
             let micros = latency.unwrap_or_default().as_micros();
             cell.set(u64::try_from(micros).unwrap_or(u64::MAX));
         }
+        let standing = status.standing.map_or(0, |standing| 1 + standing as u64);
+        self.standing.set(standing);
         let ahead_ms = status.drift_ms.unwrap_or_default();
         self.clock_ahead_ms.set(ahead_ms.cast_unsigned());
     }
@@ -87,6 +92,7 @@ pub(super) fn families(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
     let mut families = coordination(metrics);
     families.extend(hints(shared));
     families.extend(own(shared));
+    families.extend(clock(shared));
     families.extend(peers(metrics, shared));
     families
 }
@@ -157,16 +163,42 @@ fn own(shared: &Shared) -> Vec<Family> {
         let holds = f64::from(u8::from(each == standing));
         (vec![("standing", each.word().to_owned())], holds)
     });
-    vec![
-        Family::gauges(
-            "kvorum_standing",
-            "How the node's store stands with its peers: 1 for what it is",
-            standings,
+    vec![Family::gauges(
+        "kvorum_standing",
+        "How the node's store stands with its peers: 1 for what it is",
+        standings,
+    )]
+}
+
+/// This node's clock, and whether writes get a stamp from it.
+fn clock(shared: &Shared) -> [Family; 5] {
+    let stamping = shared.stamping.status();
+    let seconds = |ms: i64| ms as f64 / 1e3;
+    [
+        Family::gauge(
+            "kvorum_clock_behind_seconds",
+            "How far the clock is behind those of the other nodes that were heard from, at the median; 0 while none was",
+            stamping.peers_ahead_ms.map_or(0.0, seconds),
         ),
         Family::gauge(
             "kvorum_clock_drift_max_seconds",
             "How far the clock may be from those of most other nodes",
             shared.config.clock_drift_max.as_secs_f64(),
+        ),
+        Family::gauge(
+            "kvorum_clock_proven",
+            "Whether the clock is near those of a majority of the other nodes",
+            f64::from(u8::from(stamping.is_proven)),
+        ),
+        Family::gauge(
+            "kvorum_stamps_refused",
+            "Whether writes are refused because the clock gives them no timestamp",
+            f64::from(u8::from(stamping.refusal.is_some())),
+        ),
+        Family::gauge(
+            "kvorum_stamp_ahead_seconds",
+            "How far the greatest timestamp given or seen is ahead of the clock",
+            seconds(i64::try_from(stamping.stamp_ahead_ms).unwrap_or(i64::MAX)),
         ),
     ]
 }
@@ -202,6 +234,17 @@ fn peers(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
         ];
         ends.map(|(end, of)| (and(labels(node), "end", end), sum(node, of)))
     });
+    // Of the runtimes' links, one that is connected knows.
+    let standings = members.peers().flat_map(|node| {
+        let links = metrics.runtimes.iter();
+        let told =
+            links.filter_map(|runtime| Some(runtime.links.get(node.index())?.standing.get()));
+        let told = told.max().unwrap_or(0);
+        Standing::ALL.map(|standing| {
+            let holds = f64::from(u8::from(told == 1 + standing as u64));
+            (and(labels(node), "standing", standing.word()), holds)
+        })
+    });
     let latencies = members.peers().flat_map(|node| {
         let kinds: [(&str, fn(&LinkMetrics) -> &Cell); 2] = [
             ("read", |link| &link.read_us),
@@ -227,6 +270,11 @@ fn peers(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
             "kvorum_peer_up",
             "The share of the runtimes whose link to a peer is up",
             gauges(&|node| sum(node, |link| &link.is_up) as f64 / runtimes),
+        ),
+        Family::gauges(
+            "kvorum_peer_standing",
+            "How a peer says that its store stands: 1 for what it is, all 0 while it is not connected",
+            standings,
         ),
         Family::gauges(
             "kvorum_peer_clock_ahead_seconds",

@@ -166,6 +166,11 @@ fn gauges(store: &Statistics, shared: &Shared) -> Vec<Family> {
             store.table_tombstones as f64,
         ),
         (
+            "kvorum_store_tables_damaged",
+            "Tables with a damaged block, which compaction leaves out",
+            store.tables_damaged as f64,
+        ),
+        (
             "kvorum_store_write_amplification",
             "Bytes written to disk for a byte of keys and values",
             store.write_amplification(),

@@ -1,7 +1,9 @@
 //! What the page of metrics promises to whoever watches it.
 
-use crate::support::Cluster;
+use crate::support::{Cluster, until};
+use lsm::MemoryDisk;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The lines of a page, read as Prometheus reads them.
 struct Page {
@@ -185,4 +187,51 @@ fn other_nodes_are_no_clients() {
             && (series.contains("101") || series.contains("peer"));
         assert!(!is_of_peers, "{series} {count}");
     }
+}
+
+#[test]
+fn a_peer_that_lost_its_disk_is_up_and_no_witness() {
+    let mut cluster = Cluster::start(3);
+    let standing = |word: &str| format!("kvorum_peer_standing{{peer=\"c\",standing=\"{word}\"}}");
+    let own = |word: &str| format!("kvorum_standing{{standing=\"{word}\"}}");
+    until("all stand as witnesses", || {
+        cluster.metric(0, &standing("witness")) == 1.0 && cluster.metric(2, &own("witness")) == 1.0
+    });
+    assert_eq!(cluster.metric(0, &standing("unfilled")), 0.0);
+    cluster.stop_node(2);
+    until("nobody says how it stands", || {
+        cluster.metric(0, &standing("witness")) == 0.0
+    });
+    cluster.replace_disk(2, Arc::new(MemoryDisk::default()));
+    cluster.start_node(2);
+    until("it says that it lost data", || {
+        cluster.metric(0, &standing("unfilled")) == 1.0
+            && cluster.metric(0, "kvorum_peer_up{peer=\"c\"}") == 1.0
+    });
+    assert_eq!(cluster.metric(0, &standing("witness")), 0.0);
+    until("the node itself says so, too", || {
+        cluster.metric(2, &own("unfilled")) == 1.0 && cluster.metric(2, &own("witness")) == 0.0
+    });
+}
+
+#[test]
+fn a_clock_that_is_wrong_shows_here_and_at_the_others() {
+    let cluster = Cluster::start(3);
+    until("the clocks are compared", || {
+        cluster.metric(0, "kvorum_clock_proven") == 1.0
+    });
+    assert_eq!(cluster.metric(0, "kvorum_stamps_refused"), 0.0);
+    // Twice as far as is allowed.
+    cluster.clock(0).set_ahead_seconds(2 * 3600);
+    until(
+        "the clock is behind in one place and ahead in another",
+        || {
+            cluster.metric(0, "kvorum_clock_behind_seconds") < -7_000.0
+                && cluster.metric(1, "kvorum_peer_clock_ahead_seconds{peer=\"a\"}") > 7_000.0
+        },
+    );
+    assert_eq!(cluster.metric(0, "kvorum_clock_proven"), 0.0);
+    assert_eq!(cluster.metric(0, "kvorum_stamps_refused"), 1.0);
+    assert_eq!(cluster.metric(1, "kvorum_stamps_refused"), 0.0);
+    assert_eq!(cluster.metric(1, "kvorum_clock_drift_max_seconds"), 3_600.0);
 }

@@ -5,6 +5,7 @@ mod calls;
 mod failures;
 mod fixture;
 mod reconnecting;
+mod sessions;
 mod values;
 
 use super::health::HEARTBEAT;
@@ -81,6 +82,8 @@ pub(super) struct TestNode {
     /// Who durably remembers this node, and who could not be reached.
     pub(super) remembered_by: Rc<RefCell<Vec<String>>>,
     pub(super) away: Rc<RefCell<Vec<String>>>,
+    /// Whether its disk never gets done with what others say.
+    pub(super) notes_nothing: bool,
 }
 
 impl TestNode {
@@ -102,6 +105,7 @@ impl TestNode {
             latest_start: Arc::default(),
             remembered_by: Rc::default(),
             away: Rc::default(),
+            notes_nothing: false,
         }
     }
 
@@ -155,6 +159,9 @@ impl Introductions for TestNode {
         _told: Option<Remembered>,
     ) -> Pin<Box<dyn Future<Output = Option<StartWatch>>>> {
         self.met.borrow_mut().push(other.clone());
+        if self.notes_nothing {
+            return Box::pin(std::future::pending());
+        }
         let watch = StartWatch::new(Arc::clone(&self.latest_start));
         Box::pin(ready(Some(watch)))
     }

@@ -1,0 +1,174 @@
+//! What the two sides of a connection know of each other while it lasts.
+
+use super::*;
+
+/// A link of `asker`, served by `replica`; both connect as the test says.
+struct Pair {
+    asker: Asker,
+    replica: Rc<TestReplica>,
+    serving: PeerEnvironment,
+}
+
+impl Pair {
+    fn new(asker: TestNode, replica: TestNode) -> Self {
+        Self {
+            asker: Asker::new(asker.environment(50_000)),
+            replica: Rc::default(),
+            serving: replica.environment(90_000),
+        }
+    }
+
+    /// Serves the next connection.
+    async fn accept(&mut self) -> Serving {
+        let stream = self.asker.arrivals.recv().await.unwrap();
+        let (environment, replica) = (self.serving.clone(), Rc::clone(&self.replica));
+        let serving = serve(Box::new(stream), Bytes::new(), environment, replica, || {});
+        tokio::task::spawn_local(serving)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_serves_remembers_this_node() {
+    run(async {
+        let asker = TestNode::named("asker");
+        let (remembered_by, away) = (Rc::clone(&asker.remembered_by), Rc::clone(&asker.away));
+        let mut pair = Pair::new(asker, TestNode::named("replica"));
+        pair.asker.network.refuse(true);
+        pair.asker.start();
+        pair.asker.until(LinkState::Down).await;
+        assert_eq!(*away.borrow(), ["replica"]);
+        pair.asker.network.refuse(false);
+        let _serving = pair.accept().await;
+        pair.asker.until(LinkState::Up).await;
+        tokio::time::sleep(2 * HEARTBEAT).await;
+        assert_eq!(*remembered_by.borrow(), ["replica"]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_has_yet_to_take_note_of_this_node_serves_nothing() {
+    run(async {
+        let asker = TestNode::named("asker");
+        let remembered_by = Rc::clone(&asker.remembered_by);
+        let mut replica = TestNode::named("replica");
+        replica.notes_nothing = true;
+        let mut pair = Pair::new(asker, replica);
+        pair.asker.start();
+        let _serving = pair.accept().await;
+        pair.asker.until(LinkState::Up).await;
+        pair.asker.read(1).unwrap();
+        pair.asker.until(LinkState::Suspected).await;
+        assert_eq!(pair.replica.waiting(), 0);
+        assert!(remembered_by.borrow().is_empty());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_ends_with_the_start_of_its_other_side() {
+    run(async {
+        for at_the_dialler in [true, false] {
+            let (asker, replica) = (TestNode::named("asker"), TestNode::named("replica"));
+            let latest = match at_the_dialler {
+                true => Arc::clone(&asker.latest_start),
+                false => Arc::clone(&replica.latest_start),
+            };
+            let mut pair = Pair::new(asker, replica);
+            pair.asker.start();
+            let serving = pair.accept().await;
+            pair.asker.until(LinkState::Up).await;
+            pair.asker.read(1).unwrap();
+            let (_, reply) = pair.replica.next().await;
+            // The other side comes with another start, over another connection.
+            latest.store(9, Ordering::SeqCst);
+            reply.send(PeerAnswer::Found(None));
+            pair.asker.read(2).unwrap();
+            let ended = (
+                pair.asker.answers.next().await,
+                pair.asker.answers.next().await,
+            );
+            let lost = PeerAnswer::Missed(Miss::Refused);
+            if at_the_dialler {
+                assert_eq!(
+                    ended.0,
+                    (1, lost.clone()),
+                    "an answer of a start that is over"
+                );
+            }
+            assert_eq!(ended.1, (2, lost));
+            serving.await.unwrap();
+            assert_eq!(
+                pair.replica.waiting(),
+                0,
+                "a request of a start that is over"
+            );
+            // The next connection is with the new one.
+            let _serving = pair.accept().await;
+            pair.asker.until(LinkState::Up).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_dialled_side_tells_how_its_store_stands() {
+    run(async {
+        let replica = TestNode::named("replica");
+        let standing = Rc::clone(&replica.standing);
+        let mut pair = Pair::new(TestNode::named("asker"), replica);
+        assert_eq!(pair.asker.link.status().standing, None);
+        pair.asker.start();
+        let serving = pair.accept().await;
+        pair.asker.until(LinkState::Up).await;
+        let told = |pair: &Pair| pair.asker.link.status().standing;
+        assert_eq!(told(&pair), Some(Standing::Witness));
+        for changed in [Standing::Unfilled, Standing::Accepted] {
+            standing.set(changed);
+            tokio::time::sleep(2 * HEARTBEAT).await;
+            assert_eq!(told(&pair), Some(changed));
+        }
+        serving.abort();
+        pair.asker.until(LinkState::Down).await;
+        assert_eq!(told(&pair), None);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn frames_of_a_feature_are_sent_only_where_both_sides_have_it() {
+    run(async {
+        let without = |mut node: TestNode| {
+            node.protocol.features = 0;
+            node
+        };
+        let pairs = [
+            (
+                without(TestNode::named("asker")),
+                TestNode::named("replica"),
+            ),
+            (
+                TestNode::named("asker"),
+                without(TestNode::named("replica")),
+            ),
+        ];
+        for (asker, replica) in pairs {
+            let standing = Rc::clone(&replica.standing);
+            let mut pair = Pair::new(asker, replica);
+            pair.asker.start();
+            let _serving = pair.accept().await;
+            pair.asker.until(LinkState::Up).await;
+            standing.set(Standing::Unfilled);
+            tokio::time::sleep(5 * HEARTBEAT).await;
+            let status = pair.asker.link.status();
+            assert_eq!(status.state, LinkState::Up);
+            assert_eq!(
+                status.standing,
+                Some(Standing::Witness),
+                "as the hello said"
+            );
+            assert_eq!(status.counts.connects, 1);
+        }
+    })
+    .await;
+}

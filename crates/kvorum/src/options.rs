@@ -168,7 +168,7 @@ pub(crate) struct ServeOptions {
     /// The time over which the body of a request must bring 64KiB a second, or its end
     #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().body_timeout))]
     pub(crate) body_timeout: Span,
-    /// How long a client may take nothing of an answer before it is cut off
+    /// How long a client may keep an answer waiting of which it takes nothing, or less than 8KiB a second, before it is cut off
     #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().scan_stall_timeout))]
     pub(crate) scan_stall_timeout: Span,
     /// How long admitted requests have to finish when the node is stopped, up to 8s

@@ -3,7 +3,7 @@
 //! - [`Gate`]: requests in flight and requests that wait for that. Each
 //!   runtime has its own with an even share of the bounds (the acceptor keeps
 //!   the runtimes even), so that the hot path needs no atomics.
-//! - [`Budget`]: bytes of long answers, and ranges, over all runtimes.
+//! - [`Budget`]: bytes of long answers and of long heads, and ranges, over all runtimes.
 //! - [`Uploads`]: bytes of bodies on their way in, counted as they arrive.
 //! - [`TurnBudget`]: bytes of ranges' batches, which are waited for in turn.
 //!
@@ -265,6 +265,11 @@ impl Budget {
     /// How much is taken.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
+    }
+
+    /// Whether at least half of it is taken.
+    pub(crate) fn is_half_used(&self) -> bool {
+        self.used() >= self.max / 2
     }
 
     /// Takes a part.

@@ -4,8 +4,10 @@ use crate::admission::{Budget, Gate, Uploads};
 use crate::coordinator::{Coordinator, HedgeBudget};
 use crate::hints::{Delivery, HintReceiver};
 use crate::http::channel::Buffers;
+use crate::http::page_turns::PageTurns;
 use crate::http::progress::{Patience, Progress};
 use crate::http::refusals::Refusals;
+use crate::http::unsent::Unsent;
 use crate::http::{OwnHosts, ReplicaRules};
 use crate::metrics::RuntimeMetrics;
 use crate::peer::{self, Answers, Introductions, Link, PeerEnvironment, Stream, Transport};
@@ -46,6 +48,8 @@ pub(crate) struct Context {
     pub(crate) own_hosts: OwnHosts,
     /// Decides who comes in.
     pub(crate) gate: Rc<Gate>,
+    /// Decides whose page is made.
+    pub(crate) page_turns: PageTurns,
     /// Those who were not let in.
     pub(crate) refusals: Rc<Refusals>,
     /// What this runtime counts.
@@ -133,10 +137,14 @@ impl Context {
             replica,
             own_hosts: OwnHosts::new(&shared.config),
             gate: Gate::new(in_flight_max, queued_max),
+            page_turns: PageTurns::new(),
             refusals: Rc::default(),
             metrics,
             now: Rc::new(Cell::new(shared.clock.monotonic())),
-            buffers: Rc::new(Buffers::new()),
+            buffers: Rc::new(Buffers::new(
+                Arc::clone(&shared.heads),
+                Unsent::new(config.memory_split().unsent_bytes / config.threads),
+            )),
             connections: RefCell::default(),
             emptied: Notify::new(),
             is_stopping: Cell::new(false),
@@ -323,6 +331,7 @@ impl Context {
             self.connections.borrow().len(),
             self.gate.in_flight(),
             self.gate.queued(),
+            self.buffers.unsent.bytes(),
         );
     }
 

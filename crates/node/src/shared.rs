@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) peer_bytes: Arc<Budget>,
     /// Long values on their way out.
     pub(crate) answers: Arc<Budget>,
+    /// Long heads of requests.
+    pub(crate) heads: Arc<Budget>,
     /// Batches of ranges on their way out.
     pub(crate) ranges: Arc<TurnBudget>,
     /// Ranges on their way out.
@@ -143,6 +145,7 @@ impl Shared {
             uploads: Uploads::new(split.uploads_short_bytes, split.uploads_long_bytes),
             peer_bytes: Budget::new(split.peer_bytes),
             answers: Budget::new(split.answers_bytes),
+            heads: Budget::new(split.heads_bytes),
             ranges: Arc::new(TurnBudget::new(split.ranges_bytes)),
             scans: Budget::new(split.scans_max),
             metrics,

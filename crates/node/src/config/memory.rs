@@ -4,7 +4,7 @@ use super::NodeConfig;
 use crate::coordinator::BATCH_BYTES_MAX;
 
 /// How the one number [`NodeConfig::memory_bytes`] is divided. What is left
-/// of it, about a sixteenth, is for connections, heads of requests and stacks.
+/// of it, about half of a sixteenth, is for connections and stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemorySplit {
     /// The size at which a memtable is flushed. One is filled while up to
@@ -22,6 +22,10 @@ pub struct MemorySplit {
     pub peer_bytes: usize,
     /// Values of more than 64 KiB being answered.
     pub answers_bytes: usize,
+    /// Heads of requests, beyond 8 KiB of each.
+    pub heads_bytes: usize,
+    /// Shorter answers whose clients do not take them.
+    pub unsent_bytes: usize,
     /// Batches of ranges being read and answered.
     pub ranges_bytes: usize,
     /// Ranges that are streamed at a time.
@@ -40,8 +44,9 @@ impl MemorySplit {
 
     /// Divides the memory of a node, in sixteenths: 3 for memtables (one
     /// active, two frozen), 2 for writes that wait, one and a half for
-    /// requests on their way in, 1 each for long answers and for ranges; 1 is
-    /// left over. The cache gets the rest, at least 1.
+    /// requests on their way in, 1 each for long answers and for ranges, an
+    /// eighth for long heads, three for short answers that are not taken. Half
+    /// of one is left over. The cache gets the rest, at least 1.
     ///
     /// Of what is on its way in, a lone node gives a third to short uploads and
     /// the rest to long ones. With peers, their requests get one half: a write
@@ -69,10 +74,12 @@ impl MemorySplit {
             uploads_long_bytes: long_bytes.max(value_bytes_max),
             peer_bytes,
             answers_bytes: sixteenth.max(value_bytes_max),
+            heads_bytes: sixteenth / 8,
+            unsent_bytes: sixteenth / 8 * 3,
             ranges_bytes: sixteenth.saturating_add(range_batch_bytes(value_bytes_max)),
             scans_max: (sixteenth / Self::SCAN_BYTES).clamp(4, 1024),
         };
-        let rest = (sixteenth * 15).saturating_sub(split.planned_bytes());
+        let rest = (sixteenth / 2 * 31).saturating_sub(split.planned_bytes());
         split.cache_bytes = rest.max(sixteenth);
 
         if let Some(memtable_bytes) = config.memtable_bytes {
@@ -99,6 +106,8 @@ impl MemorySplit {
             self.uploads_long_bytes,
             self.peer_bytes,
             self.answers_bytes,
+            self.heads_bytes,
+            self.unsent_bytes,
             self.ranges_bytes,
         ]
         .into_iter()

@@ -72,7 +72,8 @@ pub struct NodeConfig {
     pub head_timeout: Duration,
     /// The span over which a request's body must bring 64 KiB a second, or its end. Default: 10 s.
     pub body_timeout: Duration,
-    /// How long an answer, ranges included, may make no progress before it is cut. Default: 30 s.
+    /// How long an answer, ranges included, may keep waiting for a client that
+    /// takes nothing of it, or less than 8 KiB a second, before it is cut. Default: 30 s.
     pub scan_stall_timeout: Duration,
     /// How long admitted requests have to finish at shutdown. Default: 8 s,
     /// which leaves 2 s of the 10 s that a shutdown may take to the store.

@@ -75,6 +75,10 @@ impl ResponseBody {
 
     /// Lets `progress` know once the body is done with.
     pub(crate) fn followed_by(mut self, progress: Rc<Progress>) -> Self {
+        progress.answers(match &self.kind {
+            ResponseKind::Full(chunk) if !chunk.is_counted() => chunk.remaining(),
+            _ => 0,
+        });
         self.progress = Some(progress);
         self
     }

@@ -2,20 +2,32 @@
 //! has done all it can for the moment, so answers to pipelined requests share
 //! a system call; what is gathered is bounded, and long values are written from
 //! where they are. After a refusal the channel neither reads nor lets hyper go
-//! on until it is told to: see `refusals`.
+//! on until it is told to: see `refusals`. What is held for a connection counts:
+//! heads beyond a few KiB (`Channel::cover_head`), and answers that its client
+//! does not take (`unsent`).
 
+use crate::admission::{Budget, Refused, Share};
 use crate::http::progress::Progress;
+use crate::http::unsent::{Turn, Unsent};
 use hyper::rt::ReadBufCursor;
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::task::{self, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 /// Up to so many bytes of answers are gathered before they are written.
 const GATHERED_BYTES_MAX: usize = 16 << 10;
+
+/// So many bytes of a head count for nothing: each connection has a buffer of
+/// that size in any case.
+pub(crate) const HEAD_FREE_BYTES: usize = 8 << 10;
+
+/// What a longer head counts for grows by so many bytes at a time.
+const HEAD_STEP_BYTES: usize = 8 << 10;
 
 /// The size of the buffer into which a runtime reads, in bytes.
 pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
@@ -27,14 +39,20 @@ pub(crate) struct Buffers {
     scratch: RefCell<Box<[u8]>>,
     /// Empty, with room for answers, unless a connection has it.
     spare: Cell<Vec<u8>>,
+    /// Of all runtimes: what long heads count for.
+    heads: Arc<Budget>,
+    /// Answers that are not taken.
+    pub(crate) unsent: Rc<Unsent>,
 }
 
 impl Buffers {
     /// Those of a runtime that begins.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(heads: Arc<Budget>, unsent: Rc<Unsent>) -> Self {
         Self {
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             spare: Cell::default(),
+            heads,
+            unsent,
         }
     }
 }
@@ -47,13 +65,24 @@ pub(crate) struct Channel {
     buffers: Rc<Buffers>,
     /// Whether it is left unread after a refusal.
     is_unread: Cell<bool>,
+    /// What the longest head counts for: hyper keeps a buffer of its length as
+    /// long as the connection lives.
+    head_share: RefCell<Option<Share>>,
+    /// Whether a head was refused because too many are that long.
+    is_head_refused: Cell<bool>,
+    turn: Turn,
+    own: Weak<Self>,
     pub(crate) progress: Rc<Progress>,
 }
 
 impl Channel {
     /// The channel over a socket, with the `buffers` of its runtime.
     pub(crate) fn new(stream: TcpStream, buffers: Rc<Buffers>, progress: Rc<Progress>) -> Rc<Self> {
-        Rc::new(Self {
+        Rc::new_cyclic(|own| Self {
+            head_share: RefCell::default(),
+            is_head_refused: Cell::new(false),
+            turn: Turn::new(Rc::clone(&buffers.unsent)),
+            own: Weak::clone(own),
             stream: RefCell::new(stream),
             gathered: RefCell::default(),
             buffers,
@@ -109,6 +138,48 @@ impl Channel {
             take(buffer.filled());
         }
         Poll::Ready(Ok(bytes))
+    }
+
+    /// How many bytes may be read next: while a head is under way, those that
+    /// it counts for.
+    fn room(&self, bytes_max: usize) -> Result<usize, Refused> {
+        match self.progress.head_bytes() {
+            Some(bytes) if bytes >= HEAD_FREE_BYTES => {
+                self.cover_head(bytes + HEAD_STEP_BYTES)?;
+                Ok(bytes_max.min(HEAD_STEP_BYTES))
+            }
+            _ => Ok(bytes_max),
+        }
+    }
+
+    /// Lets a head of so many bytes count, until the connection ends.
+    ///
+    /// # Errors
+    /// [`Refused`] when too many heads are that long.
+    pub(crate) fn cover_head(&self, bytes: usize) -> Result<(), Refused> {
+        let wanted = bytes.saturating_sub(HEAD_FREE_BYTES);
+        let mut share = self.head_share.borrow_mut();
+        let covered = share.as_ref().map_or(0, Share::amount);
+        if wanted <= covered {
+            return Ok(());
+        }
+        match &mut *share {
+            Some(share) => share.grow(wanted - covered),
+            None => {
+                *share = Some(self.buffers.heads.take(wanted)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether others may need the room that this connection has for long heads.
+    pub(crate) fn is_head_room_wanted(&self) -> bool {
+        self.head_share.borrow().is_some() && self.buffers.heads.is_half_used()
+    }
+
+    /// Whether a head was refused before it was complete.
+    pub(crate) fn is_head_refused(&self) -> bool {
+        self.is_head_refused.get()
     }
 
     /// Whether the client has closed its side, as far as that can be told
@@ -196,7 +267,8 @@ impl Channel {
     ) -> Poll<io::Result<usize>> {
         let mut stream = self.stream.borrow_mut();
         let result = Pin::new(&mut *stream).poll_write_vectored(cx, slices);
-        self.note_write(result)
+        let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+        self.note_write(result, bytes, 0)
     }
 
     /// One slice is cheaper to write without a vector.
@@ -207,18 +279,30 @@ impl Channel {
     ) -> Poll<io::Result<usize>> {
         let mut stream = self.stream.borrow_mut();
         let result = Pin::new(&mut *stream).poll_write(cx, bytes);
-        self.note_write(result)
+        self.note_write(result, bytes.len(), bytes.len())
     }
 
-    fn note_write(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    /// Takes note of what became of writing `bytes` bytes, of which so many were gathered.
+    fn note_write(
+        &self,
+        result: Poll<io::Result<usize>>,
+        bytes: usize,
+        gathered: usize,
+    ) -> Poll<io::Result<usize>> {
         match result {
             Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-            Poll::Ready(result) => {
-                self.progress.unblocked();
-                Poll::Ready(result)
+            Poll::Ready(Ok(taken)) => {
+                self.progress.taken(taken);
+                if taken == bytes {
+                    self.turn.end();
+                }
+                Poll::Ready(Ok(taken))
             }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
                 self.progress.blocked();
+                let waiting = gathered + self.progress.answer_bytes();
+                self.turn.wait(&self.own, waiting);
                 Poll::Pending
             }
         }
@@ -235,7 +319,10 @@ impl hyper::rt::Read for Socket {
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         std::task::ready!(self.0.poll_is_read());
-        let bytes_max = buffer.remaining();
+        let Ok(bytes_max) = self.0.room(buffer.remaining()) else {
+            self.0.is_head_refused.set(true);
+            return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
+        };
         self.0
             .poll_read(cx, bytes_max, |bytes| buffer.put_slice(bytes))
             .map_ok(|_| ())

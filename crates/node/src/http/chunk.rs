@@ -67,6 +67,11 @@ impl Chunk {
         self
     }
 
+    /// Whether it counts for something.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.share.is_some()
+    }
+
     /// Adds all its bytes to a checksum.
     pub(crate) fn append_crc32c(&self, crc32c: u32) -> u32 {
         let mut sum = crc32c;

@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::http::channel::{Channel, SCRATCH_BYTES, Socket};
+use crate::http::problem::Problem;
 use crate::http::progress::{Phase, Progress};
 use crate::places::Place;
 use bytes::Bytes;
@@ -75,6 +76,11 @@ pub(crate) async fn serve(context: Rc<Context>, stream: TcpStream, place: &Place
                     })
                     .await;
             }
+        }
+        // Unless the answer would end up in the middle of another.
+        End::Failed(_) if channel.is_head_refused() && !progress.is_blocked() => {
+            channel.gather(&Problem::overloaded().into_last_bytes());
+            close(&channel, true).await;
         }
         End::Failed(error) => {
             tracing::debug!(%error, "a connection ended early");

@@ -74,7 +74,7 @@ pub(crate) async fn get(
 pub(crate) async fn put(
     context: &Context,
     progress: &Progress,
-    head: &Parts,
+    head: &mut Parts,
     body: &mut RequestBody,
 ) -> Result<Response<ResponseBody>, Problem> {
     let parameters = parameters::entity(head.uri.query(), true, context.replica_rules())?;
@@ -89,6 +89,8 @@ pub(crate) async fn put(
     if context.gate.is_full() {
         return Err(Problem::overloaded());
     }
+    // Nobody looks at the fields any more, and the body may take its time.
+    drop(std::mem::take(&mut head.headers));
     let upload = body
         .read(context.value_bytes_max(), context.uploads(), progress)
         .await?;

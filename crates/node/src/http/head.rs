@@ -18,11 +18,16 @@ const FIELD_BYTES_MAX: usize = 32 << 10;
 /// What browsers say of how near to the node a page is that asks.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Checks a head; `is_chunked` says that the length of its body is not given.
+/// Checks a head, and gives its length in bytes, more or less; `is_chunked`
+/// says that the length of its body is not given.
 ///
 /// # Errors
 /// What to answer instead of looking any further.
-pub(crate) fn check(head: &Parts, own_hosts: &OwnHosts, is_chunked: bool) -> Result<(), Problem> {
+pub(crate) fn check(
+    head: &Parts,
+    own_hosts: &OwnHosts,
+    is_chunked: bool,
+) -> Result<usize, Problem> {
     let mut from = Provenance::default();
     let (mut hosts, mut field_bytes) = (0, 0);
     for (name, value) in &head.headers {
@@ -41,7 +46,8 @@ pub(crate) fn check(head: &Parts, own_hosts: &OwnHosts, is_chunked: bool) -> Res
     }
     own_hosts.check(&head.uri, from)?;
     let target = head.uri.path_and_query();
-    if target.is_some_and(|target| target.as_str().len() > TARGET_BYTES_MAX) {
+    let target_bytes = target.map_or(0, |target| target.as_str().len());
+    if target_bytes > TARGET_BYTES_MAX {
         return Err(Problem::target_too_long(TARGET_BYTES_MAX));
     }
     if field_bytes > FIELD_BYTES_MAX {
@@ -50,7 +56,7 @@ pub(crate) fn check(head: &Parts, own_hosts: &OwnHosts, is_chunked: bool) -> Res
     if is_chunked {
         check_transfer_coding(&head.headers)?;
     }
-    Ok(())
+    Ok(target_bytes + field_bytes)
 }
 
 /// A body may be in chunks, and nothing else: what another coding made of the
@@ -91,7 +97,7 @@ mod tests {
         let url: NodeUrl = "http://a:80".parse().unwrap();
         let own_hosts = OwnHosts::new(&NodeConfig::new(url, "store"));
         match check(&head, &own_hosts, is_chunked) {
-            Ok(()) => 200,
+            Ok(_) => 200,
             Err(problem) => problem.into_response().status().as_u16(),
         }
     }

@@ -17,6 +17,7 @@ mod entity;
 mod head;
 mod json_line;
 mod node_pages;
+pub(crate) mod page_turns;
 mod peer_entrance;
 pub(crate) use parameters::ReplicaRules;
 mod parameters;
@@ -26,6 +27,7 @@ pub(crate) mod progress;
 mod range_stream;
 pub(crate) mod refusals;
 mod route;
+pub(crate) mod unsent;
 mod web_pages;
 
 pub(crate) use web_pages::OwnHosts;
@@ -54,10 +56,13 @@ pub(crate) async fn answer(
 ) -> Response<ResponseBody> {
     let began = context.clock().monotonic();
     progress.request_begins();
-    let (head, incoming) = request.into_parts();
+    let (mut head, incoming) = request.into_parts();
     let mut body = RequestBody::new(incoming, &head.headers);
     let answered = match head::check(&head, &context.own_hosts, body.is_chunked()) {
-        Ok(()) => dispatch(context, channel, &head, &mut body, began).await,
+        Ok(bytes) => match channel.cover_head(bytes) {
+            Ok(()) => dispatch(context, channel, &mut head, &mut body, began).await,
+            Err(refused) => Err(refused.into()),
+        },
         Err(problem) => {
             // Whoever is wrong about the head may be so about the body's end.
             body.distrust();
@@ -70,6 +75,10 @@ pub(crate) async fn answer(
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
         progress.linger();
+    } else if channel.is_head_room_wanted() {
+        // What hyper has for a long head goes with the connection only.
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
     }
     set_common(&head.method, response.status(), response.headers_mut());
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
@@ -115,7 +124,7 @@ fn set_common(method: &Method, status: StatusCode, headers: &mut HeaderMap) {
 async fn dispatch(
     context: &Rc<Context>,
     channel: &Channel,
-    head: &Parts,
+    head: &mut Parts,
     body: &mut RequestBody,
     began: Duration,
 ) -> Result<Response<ResponseBody>, Problem> {
@@ -134,8 +143,14 @@ async fn dispatch(
         (Resource::Entity, Verb::Put) => entity::put(context, progress, head, body).await,
         (Resource::Entity, Verb::Delete) => entity::delete(context, head, body, began).await,
         (Resource::Entities, _) => entities::get(context, head, body, verb, began).await,
-        (Resource::Status, _) => node_pages::status(context, head, body),
-        (Resource::Metrics, _) => node_pages::metrics(context, head, body),
+        (Resource::Status, _) => {
+            let page = || node_pages::status(context, head, body);
+            context.page_turns.make(context.clock(), page).await?
+        }
+        (Resource::Metrics, _) => {
+            let page = || node_pages::metrics(context, head, body);
+            context.page_turns.make(context.clock(), page).await?
+        }
         (Resource::Ring, _) => node_pages::ring(context, head, body),
         (Resource::Peer, _) => peer_entrance::upgrade(progress, head),
         (Resource::Profile, _) => profile_page::get(context, channel, head, body, verb).await,

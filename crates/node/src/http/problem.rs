@@ -5,11 +5,12 @@ use crate::coordinator::{BatchFailure, Failure, Receipt};
 use crate::http::body::ResponseBody;
 use crate::http::entity::set_acks;
 use crate::http::parameters::ParameterError;
+use crate::http::set_common;
 use crate::stamping::NoStamp;
 use bytes::Bytes;
 use cluster::Replicas;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use hyper::{Response, StatusCode};
+use hyper::{Method, Response, StatusCode};
 use profile::StartError;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -374,6 +375,28 @@ impl Problem {
             headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
         }
         response
+    }
+
+    /// The whole answer in bytes, for a connection that ends with it and whose
+    /// request never became one.
+    pub(crate) fn into_last_bytes(self) -> Vec<u8> {
+        let document = self.document();
+        let mut response = self.into_response();
+        set_common(&Method::GET, response.status(), response.headers_mut());
+        let mut bytes = format!("HTTP/1.1 {}\r\n", response.status()).into_bytes();
+        for (name, value) in response.headers() {
+            bytes.extend_from_slice(name.as_ref());
+            bytes.extend_from_slice(b": ");
+            bytes.extend_from_slice(value.as_bytes());
+            bytes.extend_from_slice(b"\r\n");
+        }
+        let rest = format!(
+            "content-length: {}\r\nconnection: close\r\n\r\n",
+            document.len()
+        );
+        bytes.extend_from_slice(rest.as_bytes());
+        bytes.extend_from_slice(&document);
+        bytes
     }
 
     fn document(&self) -> Vec<u8> {

@@ -11,6 +11,11 @@ use std::time::Duration;
 /// timeout: what holds memory must not take hours to come.
 const BODY_BYTES_PER_SECOND: u64 = 64 << 10;
 
+/// The least rate at which a client takes an answer, in bytes a second over
+/// each span of the stall timeout that it keeps the node waiting. Far below what
+/// any network brings: it is only there so that nobody holds an answer for hours.
+const ANSWER_BYTES_PER_SECOND: u64 = 8 << 10;
+
 /// How long a connection whose body was refused is still read, so that the
 /// client sees the answer rather than a reset.
 const LINGER: Duration = Duration::from_secs(2);
@@ -67,9 +72,9 @@ impl Phase {
     }
 }
 
-/// What a body must have brought in a span.
-fn body_bytes_min(span: Duration) -> u128 {
-    span.as_millis() * u128::from(BODY_BYTES_PER_SECOND) / 1000
+/// What must have come or gone in a span.
+fn bytes_min(span: Duration, bytes_per_second: u64) -> u128 {
+    span.as_millis() * u128::from(bytes_per_second) / 1000
 }
 
 /// What a connection is about, and since when.
@@ -80,10 +85,20 @@ pub(crate) struct Progress {
     phase: Cell<Phase>,
     since: Cell<Duration>,
     received_bytes: Cell<u64>,
+    /// Of the head under way.
+    head_bytes: Cell<usize>,
     /// `received_bytes` when the span of a body began.
     span_began_at_bytes: Cell<u64>,
     /// Since when nothing of the answer was taken, if something waits.
     blocked_since: Cell<Option<Duration>>,
+    /// For how long answers waited to be taken in this span, before `blocked_since`.
+    blocked_for: Cell<Duration>,
+    /// How much of the time since `blocked_since` counted in earlier spans.
+    blocked_before: Cell<Duration>,
+    /// What was taken of answers in this span, in bytes.
+    taken_bytes: Cell<u64>,
+    /// What the answer under way holds that counts nowhere else, in bytes.
+    answer_bytes: Cell<usize>,
     /// Whether a body came too slowly; its reader is to say so.
     is_body_late: Cell<bool>,
     /// Whether to linger before the connection is closed.
@@ -105,8 +120,13 @@ impl Progress {
             now,
             phase: Cell::new(Phase::Idle),
             received_bytes: Cell::new(0),
+            head_bytes: Cell::new(0),
             span_began_at_bytes: Cell::new(0),
             blocked_since: Cell::new(None),
+            blocked_for: Cell::default(),
+            blocked_before: Cell::default(),
+            taken_bytes: Cell::new(0),
+            answer_bytes: Cell::new(0),
             is_body_late: Cell::new(false),
             lingers: Cell::new(false),
             is_upgraded: Cell::new(false),
@@ -186,9 +206,34 @@ impl Progress {
     pub(crate) fn received(&self, bytes: usize) {
         self.received_bytes
             .set(self.received_bytes.get().wrapping_add(bytes as u64));
-        if self.phase.get() == Phase::Idle {
-            self.enter(Phase::Head);
+        match self.phase.get() {
+            Phase::Idle => {
+                self.enter(Phase::Head);
+                self.head_bytes.set(bytes);
+            }
+            Phase::Head => self.head_bytes.set(self.head_bytes.get() + bytes),
+            _ => {}
         }
+    }
+
+    /// How much has come of a head that is not complete; `None`: none is waited for.
+    pub(crate) fn head_bytes(&self) -> Option<usize> {
+        match self.phase.get() {
+            Phase::Idle => Some(0),
+            Phase::Head => Some(self.head_bytes.get()),
+            _ => None,
+        }
+    }
+
+    /// An answer is about to be written, which holds so many bytes that count
+    /// nowhere else.
+    pub(crate) fn answers(&self, bytes: usize) {
+        self.answer_bytes.set(bytes);
+    }
+
+    /// What the answer under way holds.
+    pub(crate) fn answer_bytes(&self) -> usize {
+        self.answer_bytes.get()
     }
 
     /// Nothing of the answer was taken.
@@ -199,14 +244,52 @@ impl Progress {
     }
 
     /// Something of the answer was taken.
-    pub(crate) fn unblocked(&self) {
-        self.blocked_since.set(None);
+    pub(crate) fn taken(&self, bytes: usize) {
+        let sum = self.taken_bytes.get().saturating_add(bytes as u64);
+        self.taken_bytes.set(sum);
+        if self.blocked_since.get().is_some() {
+            self.blocked_for.set(self.blocked_in_span(self.now.get()));
+            self.blocked_before.set(Duration::ZERO);
+            self.blocked_since.set(None);
+        }
+    }
+
+    /// For how long answers have waited in this span.
+    fn blocked_in_span(&self, now: Duration) -> Duration {
+        let lasts = match self.blocked_since.get() {
+            Some(since) => now.saturating_sub(since),
+            None => Duration::ZERO,
+        };
+        self.blocked_for.get() + lasts.saturating_sub(self.blocked_before.get())
+    }
+
+    /// Whether answers are taken too slowly: nothing of them for the whole of
+    /// `stall`, or less than their least rate. Ends the span that is over.
+    fn is_answer_late(&self, now: Duration, stall: Duration) -> bool {
+        let lasts = match self.blocked_since.get() {
+            Some(since) => now.saturating_sub(since),
+            None => Duration::ZERO,
+        };
+        if lasts >= stall {
+            return true;
+        }
+        let waited = self.blocked_in_span(now);
+        if waited < stall {
+            return false;
+        }
+        self.blocked_for.set(Duration::ZERO);
+        self.blocked_before.set(lasts);
+        let taken = self.taken_bytes.replace(0);
+        u128::from(taken) < bytes_min(waited, ANSWER_BYTES_PER_SECOND)
     }
 
     /// Whether the connection has used up the patience for what it is about.
     fn is_overdue(&self, now: Duration, patience: Patience) -> bool {
-        if let Some(since) = self.blocked_since.get() {
-            return now.saturating_sub(since) >= patience.stall;
+        if self.is_answer_late(now, patience.stall) {
+            return true;
+        }
+        if self.is_blocked() {
+            return false;
         }
         let taken = now.saturating_sub(self.since.get());
         match self.phase.get() {
@@ -221,7 +304,7 @@ impl Progress {
                 let in_span = received.wrapping_sub(self.span_began_at_bytes.get());
                 self.span_began_at_bytes.set(received);
                 self.since.set(now);
-                u128::from(in_span) < body_bytes_min(taken)
+                u128::from(in_span) < bytes_min(taken, BODY_BYTES_PER_SECOND)
             }
             Phase::Lingering => taken >= LINGER,
         }
@@ -350,5 +433,49 @@ mod tests {
         assert!(progress.is_overdue(at(130), PATIENCE));
         progress.blocked_since.set(None);
         assert!(!progress.is_overdue(at(130), PATIENCE));
+    }
+
+    #[test]
+    fn an_answer_must_be_taken_at_its_least_rate_while_it_keeps_the_node_waiting() {
+        let least = 30 * ANSWER_BYTES_PER_SECOND as usize;
+        // Each is cut, or not, 30 s of waiting after it began: it waits every
+        // other second, and takes a thirtieth of `bytes` in between.
+        for (bytes, is_cut) in [(30, true), (least - 30, true), (least, false)] {
+            let progress = progress();
+            progress.request_begins();
+            let mut was_cut = false;
+            for second in 0..60 {
+                progress.now.set(at(100 + second));
+                match second % 2 {
+                    0 => progress.blocked(),
+                    _ => progress.taken(bytes / 30),
+                }
+                was_cut |= progress.is_overdue(at(100 + second), PATIENCE);
+            }
+            assert_eq!(was_cut, is_cut, "{bytes}");
+        }
+        // What was taken before does not excuse that nothing is taken now.
+        let progress = progress();
+        progress.request_begins();
+        progress.taken(1 << 30);
+        progress.blocked();
+        assert!(!progress.is_overdue(at(129), PATIENCE));
+        assert!(progress.is_overdue(at(130), PATIENCE));
+    }
+
+    #[test]
+    fn the_bytes_of_a_head_are_those_since_the_last_request() {
+        let progress = progress();
+        assert_eq!(progress.head_bytes(), Some(0));
+        progress.received(5);
+        progress.received(7);
+        assert_eq!(progress.head_bytes(), Some(12));
+        progress.request_begins();
+        progress.body_begins();
+        progress.received(9);
+        assert_eq!(progress.head_bytes(), None);
+        progress.request_ends();
+        progress.received(1);
+        assert_eq!(progress.head_bytes(), Some(1));
     }
 }

@@ -116,8 +116,10 @@ impl Unread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::Budget;
     use crate::http::channel::Buffers;
     use crate::http::progress::{Admits, Progress};
+    use crate::http::unsent::Unsent;
     use tokio::net::{TcpListener, TcpStream};
 
     async fn channel() -> Rc<Channel> {
@@ -125,7 +127,8 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let stream = TcpStream::connect(address).await.unwrap();
         let progress = Progress::new(Rc::default(), Admits::All);
-        Channel::new(stream, Rc::new(Buffers::new()), Rc::new(progress))
+        let buffers = Buffers::new(Budget::new(0), Unsent::new(0));
+        Channel::new(stream, Rc::new(buffers), Rc::new(progress))
     }
 
     /// A line of so many, and the channel that all its entries are of.

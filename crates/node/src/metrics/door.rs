@@ -86,6 +86,30 @@ pub(super) fn families(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
         ),
         (
             (
+                "kvorum_head_bytes",
+                "Bytes of heads of requests, beyond 8 KiB of each",
+            ),
+            shared.heads.used(),
+            (
+                "kvorum_head_max_bytes",
+                "Bytes of heads that may be held, beyond 8 KiB of each",
+            ),
+            split.heads_bytes,
+        ),
+        (
+            (
+                "kvorum_unsent_bytes",
+                "Bytes of short answers that their clients do not take",
+            ),
+            metrics.sum(|runtime| runtime.unsent.get()) as usize,
+            (
+                "kvorum_unsent_max_bytes",
+                "Bytes of short answers that may wait; past it the oldest is cut",
+            ),
+            split.unsent_bytes,
+        ),
+        (
+            (
                 "kvorum_range_bytes",
                 "Bytes of the batches of ranges on their way out",
             ),

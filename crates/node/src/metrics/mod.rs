@@ -53,6 +53,7 @@ pub(crate) struct RuntimeMetrics {
     pub(crate) requests: RequestMetrics,
     connections: Cell,
     in_flight: Cell,
+    unsent: Cell,
     queued: Cell,
     /// The requests that it coordinates.
     pub(crate) coordination: CoordinationMetrics,
@@ -62,7 +63,14 @@ pub(crate) struct RuntimeMetrics {
 
 impl RuntimeMetrics {
     /// Takes over what others count.
-    pub(crate) fn publish(&self, connections: usize, in_flight: usize, queued: usize) {
+    pub(crate) fn publish(
+        &self,
+        connections: usize,
+        in_flight: usize,
+        queued: usize,
+        unsent_bytes: usize,
+    ) {
+        self.unsent.set(unsent_bytes as u64);
         self.connections.set(connections as u64);
         self.in_flight.set(in_flight as u64);
         self.queued.set(queued as u64);

@@ -10,6 +10,8 @@ mod general;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod memory;
+#[cfg(test)]
 mod overload;
 #[cfg(test)]
 mod profiles;

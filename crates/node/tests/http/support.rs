@@ -87,7 +87,11 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn connect(node: &Node) -> Self {
-        let stream = TcpStream::connect(node.addresses()[0]).unwrap();
+        Self::over(TcpStream::connect(node.addresses()[0]).unwrap())
+    }
+
+    /// The client of a connection.
+    pub(crate) fn over(stream: TcpStream) -> Self {
         // Only so that a broken test ends.
         stream
             .set_read_timeout(Some(Duration::from_secs(60)))

@@ -201,6 +201,11 @@ impl Entry {
         )
     }
 
+    /// The same version as a tombstone: what is left of one that has expired.
+    pub(crate) fn buried(&self) -> Self {
+        Self::tombstone(self.key(), self.timestamp, self.copies)
+    }
+
     /// What decides between two versions of one key.
     #[must_use]
     pub fn rank(&self) -> Rank<'_> {

@@ -18,6 +18,7 @@
 //!     random: Arc::new(SeededRandom::new(1)),
 //!     executor: Arc::new(StepExecutor::new(clock)),
 //!     drop_bound: Arc::new(|| Timestamp::ZERO),
+//!     expired_before_unix_ms: Arc::new(|| 0),
 //! };
 //! let (engine, _) = Engine::open(environment, Options::default())?;
 //! let at = |number| Timestamp::from_u64(number);
@@ -57,7 +58,7 @@ pub use engine::{
 pub use entry::{Entry, Expiry, KEY_BYTES_MAX, Kind, Rank, Record, RecordSource, VALUE_BYTES_MAX};
 pub use error::Error;
 pub use executor::{Executor, Job, Lane, StepExecutor};
-pub use options::{Compression, DropBound, Durability, Environment, Options};
+pub use options::{Compression, DropBound, Durability, Environment, ExpiredBefore, Options};
 pub use random::{OsRandom, Random, SeededRandom};
 pub use timestamp::Timestamp;
 pub use wal::{LogFolder, PendingSync, SegmentFile, SegmentOwner, SegmentWriter};

@@ -119,10 +119,15 @@ impl Options {
     }
 }
 
-/// Gives the bound below which tombstones and expired versions may go: no
-/// write with a lower timestamp will come any more, except those already
+/// Gives the bound below which tombstones may go: no write with a lower timestamp will come any more, except those already
 /// handed to the engine. [`Timestamp::ZERO`] for "never".
 pub type DropBound = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// Gives the time, in milliseconds since the Unix epoch, such that what expired
+/// before it has expired for everyone who may ask: compaction keeps a tombstone
+/// of it, and no more. 0 where that cannot be told, as while the clock may be
+/// wrong: what is gone does not come back.
+pub type ExpiredBefore = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The outside world of a store: everything that is a source of chance.
 #[derive(Clone)]
@@ -139,4 +144,6 @@ pub struct Environment {
     pub executor: Arc<dyn Executor>,
     /// The bound for dropping tombstones, asked at each compaction.
     pub drop_bound: DropBound,
+    /// The bound for freeing expired values, asked at each compaction.
+    pub expired_before_unix_ms: ExpiredBefore,
 }

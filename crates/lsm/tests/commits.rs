@@ -318,10 +318,10 @@ fn ties_are_broken_by_the_rule_wherever_the_versions_lie() {
     };
     // From the loser to the winner: number of copies, value, expiry, tombstone, timestamp.
     let ladder = [
-        value("a", 1_000, 3),
-        value("b", 1_000, 1),
-        value("b", 1_000, 2),
-        value("a", 2_000, 1),
+        value("a", 9_000_000, 3),
+        value("b", 9_000_000, 1),
+        value("b", 9_000_000, 2),
+        value("a", 9_500_000, 1),
         value("a", 0, 1),
         value("ab", 0, 1),
         value("b", 0, 1),

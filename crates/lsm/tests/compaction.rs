@@ -61,22 +61,38 @@ fn tombstones_stay_without_a_bound_and_go_below_it() {
     }
 }
 
+/// An older put came late: it waits for its commit, or lies in a memtable,
+/// while the tombstone is merged. A compaction that looked at tables only would
+/// drop the tombstone, and the put would be there.
 #[test]
 fn a_tombstone_stays_while_an_older_version_lies_in_memory() {
-    let world = World::new();
-    world.bound.store(1_000, Relaxed);
-    let engine = world.open();
-    engine.write(delete("a", 100)).unwrap();
-    engine.flush().unwrap();
-    // An older put came late and was not flushed when the compaction began.
-    let outbox: std::sync::Arc<dyn lsm::Outbox> = std::sync::Arc::new(Ignore);
-    engine.write(put("b", 500, "v")).unwrap();
-    engine.flush().unwrap();
-    engine.submit(put("a", 50, "late"), &outbox, 1).unwrap();
-    // Compaction alone: the put still waits in the queue.
-    world.executor.run_lane(lsm::Lane::Compaction);
-    world.executor.run_for(std::time::Duration::from_secs(5));
-    assert_eq!(read(&engine, "a"), None);
+    for is_committed in [false, true] {
+        let world = World::new();
+        world.bound.store(1_000, Relaxed);
+        let engine = world.open();
+        engine.write(delete("a", 100)).unwrap();
+        engine.flush().unwrap();
+        engine.write(put("b", 500, "v")).unwrap();
+        engine.flush().unwrap();
+        // Else there is no tombstone to be dropped.
+        assert_eq!(engine.statistics().table_tombstones, 1);
+        let outbox: std::sync::Arc<dyn lsm::Outbox> = std::sync::Arc::new(Ignore);
+        engine.submit(put("a", 50, "late"), &outbox, 1).unwrap();
+        if is_committed {
+            world.executor.run_lane(lsm::Lane::Commit);
+        }
+        world.executor.run_lane(lsm::Lane::Compaction);
+        let statistics = engine.statistics();
+        assert_eq!(statistics.compactions, 1, "two tables of a small store");
+        assert_eq!(statistics.levels[0].tables, 0);
+        assert_eq!(statistics.table_tombstones, 1, "committed: {is_committed}");
+        world.executor.run_for(std::time::Duration::from_secs(5));
+        assert_eq!(read(&engine, "a"), None);
+        // Once the put is in a table as well, both go.
+        engine.flush().unwrap();
+        engine.compact().unwrap();
+        assert_eq!(scan_all(&engine, "", None), [put("b", 500, "v")]);
+    }
 }
 
 struct Ignore;
@@ -102,13 +118,27 @@ fn expired_versions_hide_older_ones_until_they_may_go() {
     engine.compact().unwrap();
     assert_eq!(scan_all(&engine, "", None), std::slice::from_ref(&expired));
     world.clock.advance(std::time::Duration::from_secs(10));
+    world.trusts_clock.store(false, Relaxed);
+    world.bound.store(25, Relaxed);
     engine.write(put("b", 30, "v")).unwrap();
     engine.compact().unwrap();
     assert_eq!(
         scan_all(&engine, "", None),
         [expired, put("b", 30, "v")],
-        "without a bound it stays"
+        "it stays while nobody knows the time, whatever may be dropped"
     );
+    world.trusts_clock.store(true, Relaxed);
+    world.bound.store(0, Relaxed);
+    engine.compact().unwrap();
+    let tombstone = Entry::tombstone(b"a", Timestamp::from_u64(20), 1);
+    assert_eq!(
+        scan_all(&engine, "", None),
+        [tombstone, put("b", 30, "v")],
+        "without a bound it goes on to hide what is older"
+    );
+    engine.write(put("a", 15, "late")).unwrap();
+    assert_eq!(read(&engine, "a"), None);
+    engine.compact().unwrap();
     world.bound.store(25, Relaxed);
     engine.write(put("c", 40, "v")).unwrap();
     engine.compact().unwrap();
@@ -116,6 +146,49 @@ fn expired_versions_hide_older_ones_until_they_may_go() {
         scan_all(&engine, "", None),
         [put("b", 30, "v"), put("c", 40, "v")]
     );
+}
+
+/// A cluster gives no drop bound, and nobody may write to the store any more.
+#[test]
+fn what_has_expired_in_a_quiet_store_is_freed_without_a_drop_bound() {
+    let mut world = World::new();
+    world.options.compression = lsm::Compression::None;
+    world.trusts_clock.store(false, Relaxed);
+    let engine = world.open();
+    let entry = |number: u64| {
+        let expiry = Expiry::at_unix_ms(1_000_500);
+        let key = format!("key-{number:03}");
+        let timestamp = Timestamp::from_u64(number);
+        Entry::value(key.as_bytes(), timestamp, &[7; 1000], expiry, 3)
+    };
+    for number in 0..100 {
+        engine.write(entry(number)).unwrap();
+    }
+    engine.compact().unwrap();
+    let bytes = || -> u64 {
+        let levels = engine.statistics().levels;
+        levels.iter().map(|level| level.bytes).sum()
+    };
+    world.executor.run_for(std::time::Duration::from_secs(600));
+    assert!(bytes() > 100_000, "the clock may be wrong");
+    // A scan goes on to see what it saw.
+    let mut scan = engine.scan(b"", None);
+    let seen = scan.next_batch(1).unwrap();
+    world.trusts_clock.store(true, Relaxed);
+    world.executor.run_for(std::time::Duration::from_secs(120));
+    assert!(bytes() > 100_000, "a scan lives");
+    assert_eq!(seen, [entry(0)]);
+    drop(scan);
+    world.executor.run_for(std::time::Duration::from_secs(120));
+    assert!(bytes() < 10_000, "{}", bytes());
+    let tombstones: Vec<_> = (0..100)
+        .map(|number| Entry::tombstone(entry(number).key(), Timestamp::from_u64(number), 3))
+        .collect();
+    assert_eq!(scan_all(&engine, "", None), tombstones);
+    // What is left of them is not written again and again.
+    let compactions = engine.statistics().compactions;
+    world.executor.run_for(std::time::Duration::from_secs(600));
+    assert_eq!(engine.statistics().compactions, compactions);
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod config;
 mod context;
 mod coordinator;
 mod executor;
+mod expiry;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hints;

@@ -3,6 +3,7 @@
 
 use crate::admission::{Budget, TurnBudget, Uploads};
 use crate::config::NodeConfig;
+use crate::expiry::{ExpiryBound, OwnClock};
 use crate::hints::{HintEnvironment, HintOptions, HintStore};
 use crate::membership::{Membership, MembershipEnvironment};
 use crate::metrics::Metrics;
@@ -80,6 +81,12 @@ impl Shared {
         );
         let drop_bound = Arc::clone(&stamping);
         let is_alone = config.members.is_alone();
+        let proven = Arc::clone(&stamping);
+        let own_clock = match is_alone {
+            true => OwnClock::alone(Arc::clone(&clock)),
+            false => OwnClock::ByPeers(Box::new(move || proven.proven_unix_ms())),
+        };
+        let expiry = ExpiryBound::new(own_clock, config.clock_drift_max);
         let environment = lsm::Environment {
             folder: config.data.clone(),
             disk: Arc::clone(&seams.disk),
@@ -91,6 +98,7 @@ impl Shared {
                 true => drop_bound.drop_bound(),
                 false => Timestamp::ZERO,
             }),
+            expired_before_unix_ms: Arc::new(move || expiry.expired_before_unix_ms()),
         };
         let (engine, recovery) = Engine::open(environment, config.store_options())?;
         tracing::info!(

@@ -366,17 +366,19 @@ impl Inner {
             room_bytes: self.room_bytes(),
         };
         // What a compaction could not drop now must not be picked for it.
-        let bound = if self.snapshots.hold_compaction_back() {
-            Timestamp::ZERO
+        let (bound, expired_before_unix_ms) = if self.snapshots.hold_compaction_back() {
+            (Timestamp::ZERO, 0)
         } else {
             let bound = (self.environment.drop_bound)();
-            bound.min(self.least_timestamp_in_memory())
+            let expired_before_unix_ms = (self.environment.expired_before_unix_ms)();
+            let bound = bound.min(self.least_timestamp_in_memory());
+            (bound, expired_before_unix_ms)
         };
         pick(
             &self.state.load().tables.summaries(),
             &settings,
             cursors,
-            self.environment.clock.unix_ms(),
+            expired_before_unix_ms,
             bound,
         )
     }

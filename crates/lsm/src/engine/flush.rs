@@ -217,7 +217,7 @@ impl Inner {
         // snapshot taken from now on sees all that this memtable holds.
         let retention = Retention {
             snapshots: self.snapshots.living(),
-            now_unix_ms: 0,
+            expired_before_unix_ms: 0,
             drop_bound: Timestamp::ZERO,
             older_elsewhere: Box::new(|_, _| true),
             newer_elsewhere: None,
@@ -403,6 +403,7 @@ mod tests {
             random: Arc::new(SeededRandom::new(1)),
             executor: Arc::new(StepExecutor::new(clock)),
             drop_bound: Arc::new(|| Timestamp::ZERO),
+            expired_before_unix_ms: Arc::new(|| 0),
         };
         let (engine, _) = Engine::open(environment, Options::default()).unwrap();
         let entry = Entry::value(b"k", Timestamp::from_u64(1), b"v", Expiry::NEVER, 1);

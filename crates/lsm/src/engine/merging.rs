@@ -114,7 +114,7 @@ impl Inner {
             others.extend(rest.into_iter().map(|table| (level, table)));
             for table in &inputs {
                 read_bytes += table.file_bytes();
-                entry_bytes += table.properties().entry_bytes();
+                entry_bytes += table.properties().entry_bytes;
             }
             if level == 0 {
                 for table in inputs {
@@ -139,7 +139,7 @@ impl Inner {
         };
         let retention = Retention {
             snapshots: self.snapshots.living(),
-            now_unix_ms: self.environment.clock.unix_ms(),
+            expired_before_unix_ms: (self.environment.expired_before_unix_ms)(),
             drop_bound,
             older_elsewhere: Box::new(older_elsewhere),
             newer_elsewhere,
@@ -237,7 +237,7 @@ impl Inner {
     pub(super) fn complete(self: &Arc<Self>, compaction: Compaction) -> Result<Replaced, Error> {
         let Compaction { pick, outputs, .. } = compaction;
         let written: u64 = outputs.iter().map(|table| table.file_bytes()).sum();
-        let entry_bytes = |table: &Arc<Table>| (table.id(), table.properties().entry_bytes());
+        let entry_bytes = |table: &Arc<Table>| (table.id(), table.properties().entry_bytes);
         let replacing: Vec<_> = outputs.iter().map(entry_bytes).collect();
         self.install(Change {
             added: outputs

@@ -279,6 +279,7 @@ mod tests {
             random: Arc::new(SeededRandom::new(1)),
             executor: Arc::new(StepExecutor::new(clock)),
             drop_bound: Arc::new(|| Timestamp::ZERO),
+            expired_before_unix_ms: Arc::new(|| 0),
         };
         let options = Options {
             compaction: false,

@@ -210,13 +210,14 @@ fn summary(table: &Table) -> TableSummary {
     TableSummary {
         id: table.id(),
         bytes: table.file_bytes(),
-        entry_bytes: properties.entry_bytes(),
+        entry_bytes: properties.entry_bytes,
         least_key: Bytes::copy_from_slice(&properties.key_least),
         greatest_key: Bytes::copy_from_slice(&properties.key_greatest),
         least_timestamp: properties.timestamp_least,
         greatest_timestamp: properties.timestamp_greatest,
         entries: properties.entries,
         tombstones: properties.tombstones,
+        expiring_bytes: properties.expiring_bytes,
         expiry_latest: properties.expiry_latest,
         is_damaged: table.is_damaged(),
     }

@@ -15,7 +15,7 @@
 //! its successor, it follows which bytes remain to be compared.
 
 use super::codec::{Input, Malformed, put_varint};
-use super::frame::{Block, Handle};
+use super::frame::Block;
 use super::writer::WRITE_BYTES;
 use crate::entry::KEY_BYTES_MAX;
 use std::cmp::Ordering;
@@ -31,13 +31,6 @@ const U32_BYTES: usize = size_of::<u32>();
 pub(super) trait Body<'a>: Sized {
     /// The body at the front of `input`.
     fn decode(input: &mut Input<'a>) -> Option<Self>;
-}
-
-impl Body<'_> for Handle {
-    #[inline]
-    fn decode(input: &mut Input<'_>) -> Option<Self> {
-        Self::decode(input)
-    }
 }
 
 /// Collects the payload of a sorted block.
@@ -286,16 +279,22 @@ impl BlockCursor {
 
 #[cfg(test)]
 mod tests {
+    use super::super::frame::Handle;
+    use super::super::index::IndexEntry;
     use super::*;
+    use crate::timestamp::Timestamp;
 
     fn block(keys: &[&[u8]]) -> Block {
         let mut builder = BlockBuilder::default();
         for (index, key) in keys.iter().enumerate() {
-            let handle = Handle {
-                offset: index as u64,
-                bytes: 1,
+            let entry = IndexEntry {
+                handle: Handle {
+                    offset: index as u64,
+                    bytes: 1,
+                },
+                timestamp_greatest: Timestamp::MAX,
             };
-            builder.add(key, |buffer| handle.encode(buffer));
+            builder.add(key, |buffer| entry.encode(buffer));
         }
         Block::from(builder.finish())
     }
@@ -306,18 +305,22 @@ mod tests {
         let sorted = SortedBlock::parse(block.payload()).unwrap();
         for target in targets {
             let expected = keys.partition_point(|key| key < target);
-            let found = sorted.seek::<Handle>(target).unwrap();
+            let found = sorted.seek::<IndexEntry>(target).unwrap();
             assert_eq!(
-                found.map(|found| (found.body.offset as usize, found.is_target)),
+                found.map(|found| (found.body.handle.offset as usize, found.is_target)),
                 keys.get(expected).map(|key| (expected, key == target)),
                 "{target:?}"
             );
-            let mut cursor = BlockCursor::new::<Handle>(&block, target).unwrap();
+            let mut cursor = BlockCursor::new::<IndexEntry>(&block, target).unwrap();
             for (index, key) in keys.iter().enumerate().skip(expected) {
-                let (found, handle) = cursor.next::<Handle>().unwrap().unwrap();
-                assert_eq!((found, handle.offset), (*key, index as u64), "{target:?}");
+                let (found, entry) = cursor.next::<IndexEntry>().unwrap().unwrap();
+                assert_eq!(
+                    (found, entry.handle.offset),
+                    (*key, index as u64),
+                    "{target:?}"
+                );
             }
-            assert!(cursor.next::<Handle>().unwrap().is_none());
+            assert!(cursor.next::<IndexEntry>().unwrap().is_none());
         }
     }
 

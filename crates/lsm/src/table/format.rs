@@ -19,9 +19,9 @@
 //!
 //! The payload of the properties' frame:
 //! ```text
-//! u64 each: entries, tombstones, expiring entries, key bytes, value bytes,
-//!           data blocks, data bytes, least timestamp, greatest timestamp,
-//!           greatest arrival, latest expiry
+//! u64 each: entries, tombstones, bytes of keys and values, those of entries
+//!           that expire, least timestamp, greatest timestamp, greatest
+//!           arrival, latest expiry
 //! u32 each: filter pages, filter page bytes, filter probes; 0 without a filter
 //! least key, greatest key: length varint and bytes each
 //! ```
@@ -36,7 +36,11 @@ use crate::timestamp::Timestamp;
 pub(super) const FOOTER_BYTES: usize = 64;
 
 /// The version of the format that is written, and the only one that is read.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
+
+/// Arrivals are counted from 1, and no store lives long enough to reach this
+/// number: the next one always exists.
+const ARRIVAL_MAX: u64 = u64::MAX / 2;
 
 const MAGIC: [u8; 8] = *b"kvrm-sst";
 pub(super) const CHECKSUM_AT: usize = 48;
@@ -148,24 +152,17 @@ pub(crate) struct TableProperties {
     pub(crate) entries: u64,
     /// The tombstones among them.
     pub(crate) tombstones: u64,
-    /// The values among them that expire.
-    pub(crate) expiring: u64,
-    /// The bytes of all keys, each version's counted.
-    pub(crate) key_bytes: u64,
-    /// The bytes of all values.
-    pub(crate) value_bytes: u64,
-    /// The number of data blocks.
-    pub(crate) data_blocks: u64,
-    /// Their bytes in the file.
-    pub(crate) data_bytes: u64,
+    /// The bytes of all keys and values, before compression, each version's counted.
+    pub(crate) entry_bytes: u64,
+    /// Those of the versions that expire.
+    pub(crate) expiring_bytes: u64,
     /// The least timestamp of a record.
     pub(crate) timestamp_least: Timestamp,
     /// The greatest timestamp of a record.
     pub(crate) timestamp_greatest: Timestamp,
     /// The greatest arrival of a record.
     pub(crate) arrival_greatest: u64,
-    /// When the last record has expired; [`Expiry::NEVER`] as soon as one of
-    /// them does not expire, as no tombstone does.
+    /// When the last of those that expire has expired; 0 where none does.
     pub(crate) expiry_latest: Expiry,
     /// The least key.
     pub(crate) key_least: Vec<u8>,
@@ -176,21 +173,13 @@ pub(crate) struct TableProperties {
 }
 
 impl TableProperties {
-    /// The bytes of all keys and values, before compression.
-    pub(crate) fn entry_bytes(&self) -> u64 {
-        self.key_bytes.saturating_add(self.value_bytes)
-    }
-
     /// The properties of a table that holds nothing yet.
     pub(super) fn empty() -> Self {
         Self {
             entries: 0,
             tombstones: 0,
-            expiring: 0,
-            key_bytes: 0,
-            value_bytes: 0,
-            data_blocks: 0,
-            data_bytes: 0,
+            entry_bytes: 0,
+            expiring_bytes: 0,
             timestamp_least: Timestamp::MAX,
             timestamp_greatest: Timestamp::ZERO,
             arrival_greatest: 0,
@@ -213,13 +202,14 @@ impl TableProperties {
         }
         self.entries += 1;
         self.tombstones += u64::from(entry.kind() == Kind::Tombstone);
-        self.expiring += u64::from(entry.expiry() != Expiry::NEVER);
-        self.key_bytes += entry.key().len() as u64;
-        self.value_bytes += entry.value_bytes().len() as u64;
+        self.entry_bytes += entry.data_bytes() as u64;
+        if entry.expiry() != Expiry::NEVER {
+            self.expiring_bytes += entry.data_bytes() as u64;
+            self.expiry_latest = self.expiry_latest.max(entry.expiry());
+        }
         self.timestamp_least = self.timestamp_least.min(entry.timestamp());
         self.timestamp_greatest = self.timestamp_greatest.max(entry.timestamp());
         self.arrival_greatest = self.arrival_greatest.max(record.arrival);
-        self.expiry_latest = self.expiry_latest.max(entry.expiry());
     }
 
     /// The payload of the properties' frame.
@@ -228,11 +218,8 @@ impl TableProperties {
         for number in [
             self.entries,
             self.tombstones,
-            self.expiring,
-            self.key_bytes,
-            self.value_bytes,
-            self.data_blocks,
-            self.data_bytes,
+            self.entry_bytes,
+            self.expiring_bytes,
             self.timestamp_least.as_u64(),
             self.timestamp_greatest.as_u64(),
             self.arrival_greatest,
@@ -260,18 +247,31 @@ impl TableProperties {
             .filter(|_| input.rest().is_empty())
             .ok_or(Malformed("the properties are malformed"))?;
         properties.filter.map(FilterShape::check).transpose()?;
+        properties.check()?;
         Ok(properties)
+    }
+
+    /// Refuses what no writer writes, and what the engine could not go on from.
+    fn check(&self) -> Result<(), Malformed> {
+        let is_sound = self.tombstones <= self.entries
+            && self.expiring_bytes <= self.entry_bytes
+            && self.timestamp_least <= self.timestamp_greatest
+            && self.key_least <= self.key_greatest;
+        if !is_sound {
+            return Err(Malformed("the properties contradict one another"));
+        }
+        if self.arrival_greatest > ARRIVAL_MAX {
+            return Err(Malformed("no record came as late as the properties say"));
+        }
+        Ok(())
     }
 
     fn decode_fields(input: &mut Input<'_>) -> Option<Self> {
         Some(Self {
             entries: input.u64()?,
             tombstones: input.u64()?,
-            expiring: input.u64()?,
-            key_bytes: input.u64()?,
-            value_bytes: input.u64()?,
-            data_blocks: input.u64()?,
-            data_bytes: input.u64()?,
+            entry_bytes: input.u64()?,
+            expiring_bytes: input.u64()?,
             timestamp_least: Timestamp::from_u64(input.u64()?),
             timestamp_greatest: Timestamp::from_u64(input.u64()?),
             arrival_greatest: input.u64()?,

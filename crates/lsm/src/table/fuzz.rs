@@ -4,7 +4,8 @@
 use super::block::BlockCursor;
 use super::filter::{FilterShape, KeyHash};
 use super::format::{CHECKSUM_AT, FOOTER_BYTES, Footer, TableProperties, footer_checksum};
-use super::frame::{self, Block, Handle, Role};
+use super::frame::{self, Block, Role};
+use super::index::IndexEntry;
 use super::record::{Lone, RecordBody};
 
 /// Takes `bytes` for a frame of every role, with and without its checksum,
@@ -61,8 +62,8 @@ fn fuzz_payload(block: &Block, bytes: &[u8]) {
         &[0xff; 9],
     ];
     for target in targets {
-        if let Ok(mut cursor) = BlockCursor::new::<Handle>(block, target) {
-            while let Ok(Some(_)) = cursor.next::<Handle>() {}
+        if let Ok(mut cursor) = BlockCursor::new::<IndexEntry>(block, target) {
+            while let Ok(Some(_)) = cursor.next::<IndexEntry>() {}
         }
         if let Ok(mut cursor) = BlockCursor::new::<RecordBody<'_>>(block, target) {
             while let Ok(Some((key, body))) = cursor.next::<RecordBody<'_>>() {

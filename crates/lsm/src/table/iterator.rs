@@ -4,6 +4,7 @@ use super::Purpose;
 use super::block::{BlockCursor, Body};
 use super::codec::Malformed;
 use super::frame::{Block, Handle, Role};
+use super::index::IndexEntry;
 use super::reader::Table;
 use super::record::{Lone, RecordBody};
 use crate::entry::{Record, RecordSource};
@@ -36,8 +37,9 @@ enum State {
     Fresh,
     Walking {
         top: Walk,
-        index: Option<Walk>,
-        data: Option<Walk>,
+        /// With what the top index says of the block; so for `data`.
+        index: Option<(Walk, IndexEntry)>,
+        data: Option<(Walk, IndexEntry)>,
     },
     Ended,
 }
@@ -80,35 +82,41 @@ impl TableIterator {
             return Ok(None);
         };
         loop {
-            if let Some(records) = data
+            if let Some((records, entry)) = data
                 && let Some((key, body)) = records.next::<RecordBody<'_>>(table)?
             {
+                table.check(*entry, body.timestamp())?;
                 let record = body.to_record(key);
                 self.from.clear();
                 return Ok(Some(record));
             }
             *data = None;
-            if let Some(handles) = index
-                && let Some((_, handle)) = handles.next::<Handle>(table)?
+            if let Some((blocks, above)) = index
+                && let Some((_, entry)) = blocks.next::<IndexEntry>(table)?
             {
+                table.check(*above, entry.timestamp_greatest)?;
+                let handle = entry.handle;
                 self.data_blocks = self.data_blocks.saturating_add(1);
                 let block = match table.data_block_for(purpose, handle)? {
                     Lone::Not(block) => block,
                     Lone::Record(record) => {
+                        table.check(entry, record.entry.timestamp())?;
                         // The index says that no key of the block is below `from`.
                         self.from.clear();
                         self.given = Some(handle);
                         return Ok(Some(record));
                     }
                 };
-                *data = Some(Walk::new(table, &block, handle, Role::Data, from)?);
+                let walk = Walk::new(table, &block, handle, Role::Data, from)?;
+                *data = Some((walk, entry));
                 continue;
             }
             *index = None;
-            let Some((_, handle)) = top.next::<Handle>(table)? else {
+            let Some((_, entry)) = top.next::<IndexEntry>(table)? else {
                 return Ok(None);
             };
-            *index = Some(Walk::open(table, purpose, handle, Role::Index, from)?);
+            let walk = Walk::open(table, purpose, entry.handle, Role::Index, from)?;
+            *index = Some((walk, entry));
         }
     }
 }
@@ -169,7 +177,7 @@ impl Walk {
     ) -> Result<Self, Error> {
         let cursor = match role {
             Role::Data => BlockCursor::new::<RecordBody<'_>>(block, from),
-            _ => BlockCursor::new::<Handle>(block, from),
+            _ => BlockCursor::new::<IndexEntry>(block, from),
         };
         Ok(Self {
             cursor: cursor.map_err(|malformed| table.corrupt(handle.offset, malformed))?,

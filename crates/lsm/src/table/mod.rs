@@ -7,11 +7,12 @@
 //! ```text
 //! +--------------------------------+
 //! | data block *                   |  records, about `block_bytes` before compression
-//! | index block                    |  last key -> handle of each data block since the index block before
+//! | index block                    |  last key -> handle and greatest timestamp of each data block
+//! |                                |  since the index block before
 //! | data block *                   |
 //! | index block ...                |
 //! +--------------------------------+
-//! | top index block                |  last key -> handle of each index block
+//! | top index block                |  last key -> handle and greatest timestamp of each index block
 //! +--------------------------------+
 //! | filter page *                  |  Bloom filter; absent when none is configured
 //! +--------------------------------+
@@ -39,6 +40,7 @@ mod format;
 mod frame;
 mod fuzz;
 mod held_filter;
+mod index;
 mod iterator;
 mod long_reads;
 mod reader;

@@ -1,11 +1,12 @@
 //! Reads a table: opening it, and finding the winner of a key.
 
-use super::block::{Body, Found, SortedBlock};
+use super::block::{BlockCursor, Body, Found, SortedBlock};
 use super::codec::Malformed;
 use super::filter::{FilterShape, KeyHash};
 use super::format::{FOOTER_BYTES, Footer, FooterError, TableProperties, VERSION};
 use super::frame::{self, Block, Handle, Role, TRAILER_BYTES};
 use super::held_filter::HeldFilter;
+use super::index::IndexEntry;
 use super::iterator::TableIterator;
 use super::long_reads::Turn;
 use super::record::{Lone, RecordBody};
@@ -14,6 +15,7 @@ use crate::cache::{BlockCache, CountsStripe};
 use crate::disk::DiskFile;
 use crate::entry::Entry;
 use crate::error::Error;
+use crate::timestamp::Timestamp;
 use std::io;
 use std::ops::Bound;
 use std::path::Path;
@@ -57,7 +59,7 @@ struct Fetch<'a> {
 }
 
 impl Table {
-    /// Opens a table; reads its footer and its properties.
+    /// Opens a table; reads its footer, its properties and its top index.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a version that is not known, [`Error::Corrupt`],
@@ -97,7 +99,37 @@ impl Table {
         let block = table.read_block(footer.properties, Role::Properties)?;
         table.properties = TableProperties::decode(block.payload())
             .map_err(|malformed| table.corrupt(footer.properties.offset, malformed))?;
+        table.check_greatest()?;
         Ok(table)
+    }
+
+    /// Checks that the greatest timestamp is that of the blocks, as the top
+    /// index tells it.
+    fn check_greatest(&self) -> Result<(), Error> {
+        let handle = self.footer.top_index;
+        let top = self.read_block(handle, Role::TopIndex)?;
+        let greatest = || {
+            let mut blocks = BlockCursor::new::<IndexEntry>(&top, &[])?;
+            let mut greatest = Timestamp::ZERO;
+            while let Some((_, entry)) = blocks.next::<IndexEntry>()? {
+                greatest = greatest.max(entry.timestamp_greatest);
+            }
+            Ok(greatest)
+        };
+        let greatest = greatest().map_err(|malformed| self.corrupt(handle.offset, malformed))?;
+        if greatest != self.properties.timestamp_greatest {
+            let what = Malformed("the greatest timestamp is not that of the blocks");
+            return Err(self.corrupt(self.footer.properties.offset, what));
+        }
+        Ok(())
+    }
+
+    /// Holds a timestamp found in or below a block against what its index says.
+    #[inline]
+    pub(super) fn check(&self, entry: IndexEntry, timestamp: Timestamp) -> Result<(), Error> {
+        entry
+            .check(timestamp)
+            .map_err(|malformed| self.corrupt(entry.handle.offset, malformed))
     }
 
     /// Reads the filter, to have it in memory from now on, if the cache has
@@ -248,23 +280,28 @@ impl Table {
     /// [`Table::get`] by index alone.
     fn find(&self, key: &[u8], fetch: Fetch<'_>) -> Result<Option<Entry>, Interrupt> {
         let top = self.block(self.footer.top_index, Role::TopIndex, fetch)?;
-        let Some(index) = self.seek::<Handle>(&top, self.footer.top_index, key)? else {
+        let Some(index) = self.seek::<IndexEntry>(&top, self.footer.top_index, key)? else {
             return Ok(None);
         };
-        let block = self.block(index.body, Role::Index, fetch)?;
-        let Some(data) = self.seek::<Handle>(&block, index.body, key)? else {
+        let index = index.body;
+        let block = self.block(index.handle, Role::Index, fetch)?;
+        let Some(data) = self.seek::<IndexEntry>(&block, index.handle, key)? else {
             return Ok(None);
         };
-        let block = match self.lone(self.block(data.body, Role::Data, fetch)?, data.body)? {
+        let data = data.body;
+        let block = match self.lone(self.block(data.handle, Role::Data, fetch)?, data.handle)? {
             Lone::Not(block) => block,
             Lone::Record(record) => {
+                self.check(data, record.entry.timestamp())?;
                 return Ok((record.entry.key() == key).then_some(record.entry));
             }
         };
-        let found = self.seek::<RecordBody<'_>>(&block, data.body, key)?;
-        Ok(found
-            .filter(|found| found.is_target)
-            .map(|found| found.body.to_entry(key)))
+        let found = self.seek::<RecordBody<'_>>(&block, data.handle, key)?;
+        let Some(found) = found.filter(|found| found.is_target) else {
+            return Ok(None);
+        };
+        self.check(data, found.body.timestamp())?;
+        Ok(Some(found.body.to_entry(key)))
     }
 
     fn seek<'a, B: Body<'a>>(

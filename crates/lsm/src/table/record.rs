@@ -71,6 +71,11 @@ impl<'a> RecordBody<'a> {
         }
     }
 
+    /// When the version was written.
+    pub(super) fn timestamp(self) -> Timestamp {
+        self.timestamp
+    }
+
     /// The entry that has this body at `key`.
     pub(super) fn to_entry(self, key: &[u8]) -> Entry {
         Entry::new(

@@ -8,11 +8,13 @@ use super::block::BlockBuilder;
 use super::filter::{FilterShape, KeyHash};
 use super::format::{FOOTER_BYTES, Footer, TableProperties};
 use super::frame::{FramePacker, Handle, Role};
+use super::index::IndexEntry;
 use super::record::RecordBody;
 use crate::disk::DiskFile;
 use crate::entry::{KEY_BYTES_MAX, Record, VALUE_BYTES_MAX};
 use crate::error::Error;
 use crate::options::Compression;
+use crate::timestamp::Timestamp;
 use crate::waits;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,6 +39,10 @@ pub(crate) struct TableWriter {
     data: BlockBuilder,
     index: BlockBuilder,
     top_index: BlockBuilder,
+    /// The greatest timestamp of the data block under way.
+    data_greatest: Timestamp,
+    /// That of all data blocks that the index block under way names.
+    index_greatest: Timestamp,
     /// The hash of each key, once.
     hashes: Vec<KeyHash>,
     properties: TableProperties,
@@ -54,11 +60,19 @@ impl TableWriter {
             data: BlockBuilder::default(),
             index: BlockBuilder::default(),
             top_index: BlockBuilder::default(),
+            data_greatest: Timestamp::ZERO,
+            index_greatest: Timestamp::ZERO,
             hashes: Vec::new(),
             properties: TableProperties::empty(),
             #[cfg(debug_assertions)]
             last: None,
         }
+    }
+
+    /// Lets the index know nothing of the records so far of the block under way.
+    #[cfg(test)]
+    pub(super) fn forget_timestamps(&mut self) {
+        self.data_greatest = Timestamp::ZERO;
     }
 
     /// Leaves a hole before the first block, as if that much had been written.
@@ -98,6 +112,7 @@ impl TableWriter {
             self.hashes.push(KeyHash::of(key));
         }
         self.properties.add(record);
+        self.data_greatest = self.data_greatest.max(record.entry.timestamp());
         self.data
             .add(key, |buffer| RecordBody::of(record).encode(buffer));
         if self.data.bytes() >= self.block_bytes {
@@ -146,10 +161,13 @@ impl TableWriter {
             return Ok(());
         }
         let handle = self.output.write_block(Role::Data, self.data.finish())?;
-        self.properties.data_blocks += 1;
-        self.properties.data_bytes += u64::from(handle.bytes);
+        let entry = IndexEntry {
+            handle,
+            timestamp_greatest: std::mem::take(&mut self.data_greatest),
+        };
+        self.index_greatest = self.index_greatest.max(entry.timestamp_greatest);
         self.index
-            .add(self.data.last_key(), |buffer| handle.encode(buffer));
+            .add(self.data.last_key(), |buffer| entry.encode(buffer));
         self.data.clear();
         if self.index.bytes() >= self.block_bytes {
             self.finish_index_block()?;
@@ -162,8 +180,12 @@ impl TableWriter {
             return Ok(());
         }
         let handle = self.output.write_block(Role::Index, self.index.finish())?;
+        let entry = IndexEntry {
+            handle,
+            timestamp_greatest: std::mem::take(&mut self.index_greatest),
+        };
         self.top_index
-            .add(self.index.last_key(), |buffer| handle.encode(buffer));
+            .add(self.index.last_key(), |buffer| entry.encode(buffer));
         self.index.clear();
         Ok(())
     }

@@ -12,12 +12,12 @@
 
 use lsm::disk::MemoryDisk;
 use lsm::{
-    Disk, Engine, Entry, Environment, Error, Expiry, Kind, ManualClock, Options, RecoveryReport,
-    SeededRandom, StepExecutor, Timestamp,
+    Clock, Disk, Engine, Entry, Environment, Error, Expiry, Kind, ManualClock, Options,
+    RecoveryReport, SeededRandom, StepExecutor, Timestamp,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Everything outside the store.
 pub struct World {
@@ -27,6 +27,8 @@ pub struct World {
     pub executor: Arc<StepExecutor>,
     /// The drop bound, as a number.
     pub bound: Arc<AtomicU64>,
+    /// Whether what has expired by the clock may be freed.
+    pub trusts_clock: Arc<AtomicBool>,
     pub options: Options,
 }
 
@@ -45,6 +47,7 @@ impl World {
             executor: Arc::new(StepExecutor::new(Arc::clone(&clock))),
             clock,
             bound: Arc::default(),
+            trusts_clock: Arc::new(AtomicBool::new(true)),
             options: Options {
                 memtable_bytes: 8 << 10,
                 cache_bytes: 256 << 10,
@@ -66,6 +69,7 @@ impl World {
 
     pub fn environment(&self) -> Environment {
         let bound = Arc::clone(&self.bound);
+        let (clock, trusts_clock) = (Arc::clone(&self.clock), Arc::clone(&self.trusts_clock));
         Environment {
             folder: Self::folder(),
             disk: Arc::clone(&self.disk),
@@ -73,6 +77,10 @@ impl World {
             random: Arc::new(SeededRandom::new(7)),
             executor: Arc::clone(&self.executor) as _,
             drop_bound: Arc::new(move || Timestamp::from_u64(bound.load(Ordering::Relaxed))),
+            expired_before_unix_ms: Arc::new(move || match trusts_clock.load(Ordering::Relaxed) {
+                true => clock.unix_ms(),
+                false => 0,
+            }),
         }
     }
 

@@ -92,6 +92,7 @@ fn open(
         random: Arc::new(SeededRandom::new(7)),
         executor: Arc::clone(lanes) as _,
         drop_bound: Arc::new(move || ledger.drop_bound()),
+        expired_before_unix_ms: Arc::new(|| 0),
     };
     Engine::open(environment, options(durability)).unwrap().0
 }

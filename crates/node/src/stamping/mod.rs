@@ -499,7 +499,6 @@ impl Stamping {
 
     /// What the wall clock shows, in milliseconds since the Unix epoch, if it
     /// is near the clocks of a majority of all peers; `None` for a node alone.
-    #[allow(dead_code, reason = "compaction is to ask for it")]
     pub(crate) fn proven_unix_ms(&self) -> Option<u64> {
         let now = Moment::now(&*self.clock);
         let peers = self.peer_clocks.all_ahead_ms(now);

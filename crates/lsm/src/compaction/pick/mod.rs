@@ -25,8 +25,8 @@
 //!
 //! Level 0 is taken as a whole with all that it overlaps on the base level; of
 //! other levels one table, in turn by key, with what it overlaps below. Where
-//! no level is due, a table that is mostly tombstones which may go, or whose
-//! every entry has expired, is rewritten where it is, on level 0 as on others:
+//! no level is due, a table that is mostly tombstones which may go, or mostly
+//! values which have expired, is rewritten where it is, on level 0 as on others:
 //! a store that nobody writes to any more must not keep what has expired.
 //!
 //! A damaged table cannot be merged, and must not end the compaction of the
@@ -77,7 +77,9 @@ pub(crate) struct TableSummary {
     pub(crate) entries: u64,
     /// Its tombstones.
     pub(crate) tombstones: u64,
-    /// The latest expiry in it; [`Expiry::NEVER`] if any entry, a tombstone for one, has none.
+    /// The bytes of the keys and values in it that expire.
+    pub(crate) expiring_bytes: u64,
+    /// The latest expiry of those.
     pub(crate) expiry_latest: Expiry,
     /// Whether it cannot be read whole.
     pub(crate) is_damaged: bool,
@@ -122,8 +124,10 @@ pub(crate) enum Reason {
     LevelSize,
     /// A level above the base level still holds tables.
     LevelLeftOver,
-    /// Most of a table may be dropped.
+    /// Most of a table are tombstones that may be dropped.
     Droppable,
+    /// Most of a table has expired.
+    Expired,
     /// What is due does not fit the room, and this makes it smaller.
     Room,
     /// The disk is full, and newer versions elsewhere hide a part of the table.
@@ -137,15 +141,16 @@ pub(crate) enum Reason {
 ///
 /// `cursors` has for each level the key up to which its tables had their turn.
 ///
-/// Only what is below `drop_bound` may be dropped. The caller lowers it to
-/// what its retention would drop: to the least timestamp in the memtables, and
-/// to [`Timestamp::ZERO`] while snapshots live. Otherwise a table whose
-/// tombstones then stay would be picked again and again.
+/// Only what is below `drop_bound` may be dropped, and values be freed that
+/// expired before `expired_before_unix_ms`. The caller lowers the bounds to what
+/// its retention would do: the one to the least timestamp in the memtables, and
+/// both to zero while snapshots live. Otherwise a table whose tombstones then
+/// stay would be picked again and again.
 pub(crate) fn pick(
     levels: &Levels,
     settings: &PickSettings,
     cursors: &[Option<Bytes>; LEVELS],
-    now_unix_ms: u64,
+    expired_before_unix_ms: u64,
     drop_bound: Timestamp,
 ) -> Option<Pick> {
     let all = levels;
@@ -180,7 +185,7 @@ pub(crate) fn pick(
         }
         too_large.get_or_insert(pick);
     }
-    let droppable = pick_droppable(levels, all, now_unix_ms, drop_bound);
+    let droppable = pick_dead(levels, all, expired_before_unix_ms, drop_bound);
     let Some(too_large) = too_large else {
         return droppable;
     };
@@ -434,29 +439,37 @@ fn overlapped<'a>(
 
 /// A table that gets at least half smaller when it is rewritten where it is.
 ///
-/// All of its tombstones are below the bound and no other table can hold what
-/// they hide, so the rewriting drops every one: the same table is not picked twice.
+/// Of what has expired tombstones are left at most, and none of the rest
+/// expires later. Tombstones are all below the bound, and no other table can
+/// hold what they hide, so that the rewriting drops every one. Either way the
+/// same table is not picked twice.
 ///
 /// `all` has also the tables that are not to be picked.
-fn pick_droppable(
+fn pick_dead(
     levels: &Levels,
     all: &Levels,
-    now_unix_ms: u64,
+    expired_before_unix_ms: u64,
     drop_bound: Timestamp,
 ) -> Option<Pick> {
+    let expired_before = Expiry::at_unix_ms(expired_before_unix_ms);
     for (level, tables) in levels.iter().enumerate().rev() {
         for table in tables {
-            let worth_it =
-                is_mostly_tombstones(table) || table.expiry_latest.has_passed(now_unix_ms);
-            if worth_it && table.greatest_timestamp < drop_bound && !may_hide_elsewhere(table, all)
+            let reason = if is_mostly_expiring(table) && table.expiry_latest < expired_before {
+                Reason::Expired
+            } else if is_mostly_tombstones(table)
+                && table.greatest_timestamp < drop_bound
+                && !may_hide_elsewhere(table, all)
             {
-                return Some(Pick {
-                    inputs: vec![(level, table.id)],
-                    output_level: level,
-                    reason: Reason::Droppable,
-                    cursor: None,
-                });
-            }
+                Reason::Droppable
+            } else {
+                continue;
+            };
+            return Some(Pick {
+                inputs: vec![(level, table.id)],
+                output_level: level,
+                reason,
+                cursor: None,
+            });
         }
     }
     None
@@ -466,7 +479,11 @@ fn pick_droppable(
 /// for what may be dropped of it, once it has expired or the drop bound has advanced.
 pub(crate) fn may_become_due(levels: &Levels) -> bool {
     let mut tables = levels.iter().flatten().filter(|table| !table.is_damaged);
-    tables.any(|table| is_mostly_tombstones(table) || table.expiry_latest != Expiry::NEVER)
+    tables.any(|table| is_mostly_tombstones(table) || is_mostly_expiring(table))
+}
+
+fn is_mostly_expiring(table: &TableSummary) -> bool {
+    table.expiring_bytes > 0 && table.expiring_bytes >= table.entry_bytes.div_ceil(2)
 }
 
 fn is_mostly_tombstones(table: &TableSummary) -> bool {

@@ -64,7 +64,8 @@ impl Model {
             greatest_timestamp: Timestamp::MAX,
             entries: keys.len() as u64,
             tombstones: 0,
-            expiry_latest: Expiry::NEVER,
+            expiring_bytes: 0,
+            expiry_latest: Expiry::at_unix_ms(0),
             is_damaged: false,
         };
         self.keys.push(keys);

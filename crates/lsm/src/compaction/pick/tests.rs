@@ -26,7 +26,8 @@ fn table(word: &str) -> TableSummary {
         greatest_timestamp: Timestamp::from_u64(70),
         entries: 10,
         tombstones: 0,
-        expiry_latest: Expiry::NEVER,
+        expiring_bytes: 0,
+        expiry_latest: Expiry::at_unix_ms(0),
         is_damaged: false,
     }
 }
@@ -43,7 +44,12 @@ fn tables(line: &str) -> Vec<TableSummary> {
             "h" => {}
             "x" => {
                 let unix_ms = figures.parse().unwrap();
-                tables.last_mut().unwrap().expiry_latest = Expiry::at_unix_ms(unix_ms);
+                let table = tables.last_mut().unwrap();
+                table.expiry_latest = Expiry::at_unix_ms(unix_ms);
+                table.expiring_bytes = table.entry_bytes;
+            }
+            "b" => {
+                tables.last_mut().unwrap().expiring_bytes = figures.parse().unwrap();
             }
             "w" => {
                 let (least, greatest) = figures.split_once('-').unwrap();

@@ -1,6 +1,6 @@
 //! What of the merged records a flush or a compaction writes.
 //!
-//! Two questions, in this order.
+//! Three questions, in this order.
 //!
 //! **Which versions can still be seen?** A snapshot with number `s` sees, of
 //! each key, the highest-ranked version among those with `arrival <= s`; a
@@ -16,9 +16,15 @@
 //! of them see it, as do all later ones, and `m` is at or below the least
 //! snapshot from it on, so nothing of lower rank is kept beside it.
 //!
-//! **Is a tombstone still needed?** A tombstone or an expired version hides
-//! older versions, so it may go once there is nothing left to hide and nothing
-//! to hide can come:
+//! **Has it expired?** The winner of a key that expired before the bound which
+//! the caller gives is written as a tombstone of its timestamp: it hides what it
+//! hid, and its value is gone. As a tombstone it outranks all that it outranked,
+//! so it stays where it is in the order; what it outranks is kept for snapshots
+//! only, and goes with them. Nothing else says that a version has expired: the
+//! clock may be wrong, and what is gone does not come back.
+//!
+//! **Is a tombstone still needed?** It hides older versions, so it may go once
+//! there is nothing left to hide and nothing to hide can come:
 //! - its timestamp is below the drop bound: no older write will come;
 //! - no version of its key at or below its timestamp lies outside the inputs;
 //! - no other version of its key was kept. One is kept only for a snapshot, and
@@ -29,11 +35,11 @@
 //! its key is dropped so; a lower tombstone is kept for a snapshot, and goes
 //! with it.
 //!
-//! A compaction for room asks a third question first: **does a newer version
+//! A compaction for room asks another question first: **does a newer version
 //! elsewhere hide the key?** Where no snapshot lives, nobody sees what does not
 //! win its key, and whatever is taken later sees the winner.
 
-use crate::entry::{Entry, Record, RecordSource};
+use crate::entry::{Entry, Expiry, Kind, Record, RecordSource};
 use crate::error::Error;
 use crate::timestamp::Timestamp;
 
@@ -54,9 +60,10 @@ pub(crate) struct Retention {
     /// The arrivals up to which the living snapshots see, ascending. Snapshots
     /// that are taken later must see all records of the inputs.
     pub(crate) snapshots: Vec<u64>,
-    /// Now, for expiry, in milliseconds since the Unix epoch.
-    pub(crate) now_unix_ms: u64,
-    /// Tombstones and expired versions at or above it stay.
+    /// What expired before it has expired for everyone, in milliseconds since
+    /// the Unix epoch; 0 where nothing is known to have.
+    pub(crate) expired_before_unix_ms: u64,
+    /// Tombstones at or above it stay.
     pub(crate) drop_bound: Timestamp,
     /// Whether what a tombstone hides may lie elsewhere.
     pub(crate) older_elsewhere: OlderElsewhere,
@@ -89,7 +96,15 @@ impl Retention {
 
     /// Whether the winner of a key may go, as far as it alone tells.
     fn may_drop(&self, entry: &Entry) -> bool {
-        entry.timestamp() < self.drop_bound && !entry.is_live(self.now_unix_ms)
+        entry.timestamp() < self.drop_bound && entry.kind() == Kind::Tombstone
+    }
+
+    /// Leaves a tombstone of a value that has expired.
+    fn bury(&self, entry: &mut Entry) {
+        let has_expired = entry.expiry().unix_ms() < self.expired_before_unix_ms;
+        if entry.kind() == Kind::Value && entry.expiry() != Expiry::NEVER && has_expired {
+            *entry = entry.buried();
+        }
     }
 }
 
@@ -194,7 +209,8 @@ impl<S: RecordSource> Retained<S> {
         self.dropped_versions
     }
 
-    /// How many tombstones and expired versions went because nothing is left to hide.
+    /// How many tombstones went because nothing is left to hide, those of
+    /// expired versions among them.
     pub(crate) fn dropped_tombstones(&self) -> u64 {
         self.dropped_tombstones
     }
@@ -244,6 +260,7 @@ impl<S: RecordSource> Retained<S> {
                     return previous;
                 }
                 self.retention.settle(&mut record);
+                self.retention.bury(&mut record.entry);
                 if self.retention.may_drop(&record.entry) {
                     self.held = Some(record);
                     return previous;

@@ -31,7 +31,7 @@ fn each_corrupted_byte_is_an_error_that_names_file_and_block() {
         ..SETTINGS
     };
     let (file, table) = table(&settings, &records);
-    assert!(table.properties().data_blocks > 3);
+    assert!(data_blocks(&table).len() > 3);
     let bytes = file.to_vec();
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
@@ -191,5 +191,71 @@ fn sound_structures_with_mutated_content_never_panic() {
             fuzz_block(&bytes);
             fuzz_footer(&bytes);
         }
+    }
+}
+
+/// Checksums say nothing of a writer that erred.
+#[test]
+fn an_index_that_understates_a_timestamp_is_corrupt() {
+    let long = Record {
+        arrival: 0,
+        entry: Entry::value(
+            b"long",
+            Timestamp::from_u64(9),
+            &[7; 5000],
+            Expiry::NEVER,
+            1,
+        ),
+    };
+    let written = |records: &[Record]| {
+        let file = Arc::new(TestFile::default());
+        let as_file: Arc<dyn DiskFile> = Arc::<TestFile>::clone(&file);
+        let mut writer = TableWriter::create(as_file, Path::new(PATH), &SETTINGS);
+        for (number, record) in records.iter().enumerate() {
+            writer.add(record).unwrap();
+            if number == 0 {
+                writer.forget_timestamps();
+            }
+        }
+        writer.finish().unwrap();
+        open(&file, &cache())
+    };
+    // The greatest of all is missed at once.
+    let opened = written(&[record("a", 9), record("b", 3)]);
+    assert!(matches!(opened, Err(Error::Corrupt { .. })));
+    // Another one by whoever meets the record.
+    let table = written(&[record("a", 5), record("b", 3), long]).unwrap();
+    assert!(get(&table, b"b", Access::MayRead).unwrap().is_some());
+    assert!(matches!(
+        get(&table, b"a", Access::MayRead),
+        Err(Interrupt::Failed(Error::Corrupt { .. }))
+    ));
+    let walked = walk(&table, Bound::Unbounded, Purpose::Compaction);
+    assert!(matches!(walked, Err(Error::Corrupt { .. })));
+}
+
+#[test]
+fn properties_that_no_writer_writes_are_refused() {
+    let mut sound = TableProperties::empty();
+    for record in &fixture_records() {
+        sound.add(record);
+    }
+    let decoded = |change: fn(&mut TableProperties)| {
+        let mut properties = sound.clone();
+        change(&mut properties);
+        TableProperties::decode(&properties.encode())
+    };
+    assert_eq!(decoded(|_| {}).as_ref(), Ok(&sound));
+    let changes: [fn(&mut TableProperties); 5] = [
+        // The engine goes on from the next.
+        |properties| properties.arrival_greatest = u64::MAX,
+        |properties| properties.tombstones = properties.entries + 1,
+        |properties| properties.expiring_bytes = properties.entry_bytes + 1,
+        |properties| properties.timestamp_least = Timestamp::MAX,
+        |properties| properties.key_least = vec![0xff; 3],
+    ];
+    for change in changes {
+        let refused = decoded(change);
+        assert!(refused.is_err(), "{refused:?}");
     }
 }

@@ -1,9 +1,11 @@
 //! Tables end to end, over a file in memory that counts and can fail.
 
-use super::block::BlockBuilder;
+use super::block::{BlockBuilder, BlockCursor};
 use super::format::FOOTER_BYTES;
 use super::format::TableProperties;
-use super::record::RecordBody;
+use super::frame::Role;
+use super::index::IndexEntry;
+use super::record::{Lone, RecordBody};
 use super::*;
 use crate::cache::{BlockCache, ReadCounts};
 use crate::disk::DiskFile;
@@ -66,6 +68,24 @@ fn table(settings: &TableSettings, records: &[Record]) -> (Arc<TestFile>, Arc<Ta
     write(&file, settings, records);
     let table = open(&file, &cache()).unwrap();
     (file, table)
+}
+
+/// What the index says of each data block, in order.
+fn data_blocks(table: &Arc<Table>) -> Vec<IndexEntry> {
+    let entries = |handle, role| {
+        let block = table.block_for(Purpose::Compaction, handle, role).unwrap();
+        let mut cursor = BlockCursor::new::<IndexEntry>(&block, &[]).unwrap();
+        let mut entries = Vec::new();
+        while let Some((_, entry)) = cursor.next::<IndexEntry>().unwrap() {
+            entries.push(entry);
+        }
+        entries
+    };
+    let indexes = entries(table.top_index(), Role::TopIndex);
+    let blocks = indexes
+        .iter()
+        .map(|index| entries(index.handle, Role::Index));
+    blocks.flatten().collect()
 }
 
 fn get(table: &Table, key: &[u8], access: Access) -> Result<Option<Entry>, Interrupt> {
@@ -135,7 +155,7 @@ fn random_records(random: &mut fastrand::Rng, count: usize) -> Vec<Record> {
             let copies = random.u8(..);
             Record {
                 arrival: match random.u8(0..4) {
-                    0 => random.u64(..),
+                    0 => random.u64(..u64::MAX / 2),
                     1 => random.u64(1..9),
                     _ => 0,
                 },

@@ -48,14 +48,13 @@ fn properties_say_what_the_records_are() {
         count(|entry| entry.kind() == Kind::Tombstone)
     );
     assert_eq!(
-        properties.expiring,
-        count(|entry| entry.expiry() != Expiry::NEVER)
+        properties.expiring_bytes,
+        sum(|entry| match entry.expiry() {
+            Expiry::NEVER => 0,
+            _ => entry.data_bytes(),
+        })
     );
-    assert_eq!(properties.key_bytes, sum(|entry| entry.key().len()));
-    assert_eq!(
-        properties.value_bytes,
-        sum(|entry| entry.value_bytes().len())
-    );
+    assert_eq!(properties.entry_bytes, sum(Entry::data_bytes));
     assert_eq!(properties.key_least, entries[0].key());
     assert_eq!(properties.key_greatest, entries[entries.len() - 1].key());
     let timestamps = || entries.iter().map(|entry| entry.timestamp());
@@ -63,13 +62,47 @@ fn properties_say_what_the_records_are() {
     assert_eq!(Some(properties.timestamp_greatest), timestamps().max());
     let arrivals = records.iter().map(|record| record.arrival);
     assert_eq!(Some(properties.arrival_greatest), arrivals.max());
-    assert_eq!(properties.expiry_latest, Expiry::NEVER);
-    assert!(properties.data_blocks > 10);
-    assert!((table.file_bytes() / 2..table.file_bytes()).contains(&properties.data_bytes));
+    let expiries = entries.iter().map(|entry| entry.expiry());
+    let expiries = expiries.filter(|expiry| *expiry != Expiry::NEVER);
+    assert_eq!(Some(properties.expiry_latest), expiries.max());
 }
 
 #[test]
-fn the_latest_expiry_is_known_when_all_expire() {
+fn the_index_knows_the_greatest_timestamp_of_each_block() {
+    let records = random_records(&mut fastrand::Rng::with_seed(21), 800);
+    // So small that there are several index blocks.
+    let settings = TableSettings {
+        block_bytes: 300,
+        ..SETTINGS
+    };
+    let (_, table) = table(&settings, &records);
+    let blocks = data_blocks(&table);
+    assert!(blocks.len() > 50);
+    let mut rest = &records[..];
+    for block in &blocks {
+        let records = match table.data_block_for(SCAN, block.handle).unwrap() {
+            Lone::Record(_) => 1,
+            Lone::Not(payload) => {
+                let mut cursor = BlockCursor::new::<RecordBody<'_>>(&payload, &[]).unwrap();
+                let mut records = 0;
+                while cursor.next::<RecordBody<'_>>().unwrap().is_some() {
+                    records += 1;
+                }
+                records
+            }
+        };
+        let (inside, after) = rest.split_at(records);
+        let greatest = inside.iter().map(|record| record.entry.timestamp()).max();
+        assert_eq!(Some(block.timestamp_greatest), greatest);
+        rest = after;
+    }
+    assert_eq!(rest, []);
+    let greatest = blocks.iter().map(|block| block.timestamp_greatest).max();
+    assert_eq!(greatest, Some(table.properties().timestamp_greatest));
+}
+
+#[test]
+fn the_latest_expiry_is_that_of_those_that_expire() {
     let expiring = |key: &str, unix_ms| Record {
         arrival: 0,
         entry: Entry::value(
@@ -84,7 +117,8 @@ fn the_latest_expiry_is_known_when_all_expire() {
     let latest = |records: &[Record]| table(&SETTINGS, records).1.properties().expiry_latest;
     assert_eq!(latest(&records), Expiry::at_unix_ms(9));
     records.push(record("d", 1));
-    assert_eq!(latest(&records), Expiry::NEVER);
+    assert_eq!(latest(&records), Expiry::at_unix_ms(9));
+    assert_eq!(latest(&records[3..]), Expiry::at_unix_ms(0));
 }
 
 #[test]
@@ -162,46 +196,45 @@ fn a_get_reads_one_data_block_even_where_versions_span_blocks() {
 #[test]
 fn walks_use_the_cache_but_leave_no_data_blocks_in_it() {
     let file = Arc::new(TestFile::default());
-    let properties = write(&file, &SETTINGS, &even_records(3000));
+    write(&file, &SETTINGS, &even_records(3000));
     let cache = cache();
     let table = open(&file, &cache).unwrap();
+    let blocks = data_blocks(&table).len() as u64;
     let reads_of = |purpose| {
         let before = file.reads();
         walk(&table, Bound::Unbounded, purpose).unwrap();
         file.reads() - before
     };
     let all = reads_of(Purpose::Compaction);
-    assert!(all > properties.data_blocks);
+    assert!(all > blocks);
     assert_eq!(
         (cache.used_bytes(), cache.counters().sum()),
         (0, ReadCounts::default())
     );
     assert_eq!(reads_of(SCAN), all);
-    assert_eq!(
-        cache.counters().sum().data_blocks_fetched,
-        properties.data_blocks
-    );
-    assert_eq!(reads_of(SCAN), properties.data_blocks);
+    assert_eq!(cache.counters().sum().data_blocks_fetched, blocks);
+    assert_eq!(reads_of(SCAN), blocks);
     get(&table, key(0).as_bytes(), Access::MayRead).unwrap();
-    assert_eq!(reads_of(SCAN), properties.data_blocks - 1);
-    assert_eq!(reads_of(Purpose::Compaction), properties.data_blocks - 1);
+    assert_eq!(reads_of(SCAN), blocks - 1);
+    assert_eq!(reads_of(Purpose::Compaction), blocks - 1);
 }
 
 #[test]
 fn a_walk_that_keeps_data_keeps_only_its_first_blocks() {
     let file = Arc::new(TestFile::default());
-    let properties = write(&file, &SETTINGS, &even_records(10_000));
+    write(&file, &SETTINGS, &even_records(10_000));
     let cache = cache();
     let table = open(&file, &cache).unwrap();
+    let blocks = data_blocks(&table).len() as u64;
     let reads_of = |keep_data| {
         let before = file.reads();
         walk(&table, Bound::Unbounded, Purpose::Scan { keep_data }).unwrap();
         file.reads() - before
     };
-    assert!(properties.data_blocks > 40);
+    assert!(blocks > 40);
     reads_of(true);
-    assert_eq!(reads_of(true), properties.data_blocks - 16);
-    assert_eq!(reads_of(false), properties.data_blocks - 16);
+    assert_eq!(reads_of(true), blocks - 16);
+    assert_eq!(reads_of(false), blocks - 16);
 }
 
 #[test]
@@ -281,7 +314,7 @@ fn a_large_value_lies_in_a_block_of_its_own() {
     };
     let records = [record("a", 1), large, record("c", 1)];
     let (_, table) = table(&SETTINGS, &records);
-    assert_eq!(table.properties().data_blocks, 3);
+    assert_eq!(data_blocks(&table).len(), 3);
     check(&table, &records);
 }
 

@@ -1,8 +1,10 @@
 //! The file `CLUSTER`: which node of which cluster a data folder belongs to.
 //!
-//! It is small, so every change writes it whole, by way of `CLUSTER.tmp`
-//! ([`replace_file`]): a crash leaves the old or the new one, so any damage is
-//! corruption. Integers are in little endian:
+//! It is small, so every change writes it whole, by way of `CLUSTER.tmp`: a
+//! crash leaves the old or the new one, so any damage is corruption. Room for
+//! the next change is set aside with each, in `CLUSTER.tmp`: on a full disk a
+//! node must still be able to start, and to meet peers that have. Integers are
+//! in little endian:
 //!
 //! ```text
 //! file       = magic [u8; 8] | version u32 | store id u64 | standing u8
@@ -21,8 +23,8 @@
 //! can be told apart.
 
 use super::standing::{Remembered, Standing};
-use lsm::disk::replace_file;
-use lsm::{Disk, Error};
+use lsm::disk::temporary_name;
+use lsm::{Disk, DiskFile, Error};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -42,6 +44,10 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// unfilled then, until an operator accepts it. In the other direction none is
 /// needed that is older than what the peer met last.
 pub(crate) const STARTS_MAX: usize = 1024;
+
+/// The next file may be so much longer than this one, in bytes: by a start, and
+/// by what is remembered of every node.
+const SPARE_BYTES: u64 = 8 << 10;
 
 const FLAG_REMEMBERED: u8 = 1;
 const FLAG_UNAWARE: u8 = 2;
@@ -221,8 +227,33 @@ impl ClusterFile {
     /// [`Error::DiskFull`], [`Error::Io`] and [`Error::Sync`]: the one before
     /// is in force, or this one, now or after a crash.
     pub(crate) fn store(&self, disk: &dyn Disk, folder: &Path) -> Result<(), Error> {
-        replace_file(disk, folder, FILE, &self.encode())
+        let (path, spare) = (folder.join(FILE), folder.join(temporary_name(FILE)));
+        let bytes = self.encode();
+        let file = open_or_create(disk, &spare)?;
+        // In place: what is written over needs no room. The rest is cut off.
+        file.write_all_at(&bytes, 0)
+            .and_then(|()| file.set_len(bytes.len() as u64))
+            .map_err(|error| Error::io("write", &spare, error))?;
+        file.sync().map_err(|error| Error::sync(&spare, error))?;
+        disk.rename(&spare, &path)
+            .map_err(|error| Error::io("rename", &spare, error))?;
+        disk.sync_folder(folder)
+            .map_err(|error| Error::sync(folder, error))?;
+        // The file before leaves as much room. Where that was taken by others
+        // at once, the next change may find none, and is tried again.
+        let room = bytes.len() as u64 + SPARE_BYTES;
+        let _is_set_aside =
+            open_or_create(disk, &spare).is_ok_and(|spare| spare.allocate(0, room).is_ok());
+        Ok(())
     }
+}
+
+fn open_or_create(disk: &dyn Disk, path: &Path) -> Result<Arc<dyn DiskFile>, Error> {
+    let opened = match disk.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create(path),
+        opened => opened,
+    };
+    opened.map_err(|error| Error::io("create", path, error))
 }
 
 fn encode_name(name: &str, bytes: &mut Vec<u8>) {

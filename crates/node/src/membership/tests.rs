@@ -540,13 +540,7 @@ fn a_peer_is_noted_only_once_that_is_durable() {
 
 #[test]
 fn a_peer_that_cannot_be_noted_is_refused_and_the_file_is_tried_again() {
-    for failing in [
-        Call::Create,
-        Call::Write,
-        Call::Sync,
-        Call::Rename,
-        Call::SyncFolder,
-    ] {
+    for failing in [Call::Write, Call::Sync, Call::Rename, Call::SyncFolder] {
         let folder = Folder::new();
         let node = folder.open(1);
         assert_eq!(folder.meet(&node, "b", &introduced(2)), Some(true));
@@ -569,6 +563,23 @@ fn a_peer_that_cannot_be_noted_is_refused_and_the_file_is_tried_again() {
             3,
             "{failing:?}"
         );
+    }
+}
+
+#[test]
+fn a_full_disk_keeps_nobody_from_starting_or_from_being_met() {
+    let [a, b, c] = acquainted();
+    for folder in [&a, &b, &c] {
+        folder.memory.set_capacity(folder.memory.used_bytes());
+        let full = folder.memory.create(Path::new("/data/more")).unwrap();
+        assert!(full.write_all_at(b"more", 0).is_err(), "it is full");
+    }
+    for _ in 0..20 {
+        let (a, b, c) = (start("a", &a, 1), start("b", &b, 2), start("c", &c, 3));
+        for (one, other) in [(&a, &b), (&a, &c), (&b, &c)] {
+            assert!(shake(one, other));
+        }
+        assert_eq!(a.word(), "witness");
     }
 }
 

@@ -304,8 +304,8 @@ impl Inner {
         self.schedule_claim(committer);
         match self.options.durability {
             Durability::Sync => {
-                self.counters.log_syncs.fetch_add(1, Relaxed);
-                committer.log.sync().map_err(|error| self.poison(error))?;
+                self.timed_sync(|| committer.log.sync())
+                    .map_err(|error| self.poison(error))?;
             }
             Durability::Interval(interval) => {
                 if !std::mem::replace(&mut committer.sync_scheduled, true) {

@@ -237,6 +237,7 @@ impl Inner {
     pub(super) fn complete(self: &Arc<Self>, compaction: Compaction) -> Result<Replaced, Error> {
         let Compaction { pick, outputs, .. } = compaction;
         let written: u64 = outputs.iter().map(|table| table.file_bytes()).sum();
+        self.note_hidden(&pick, compaction.read_bytes.saturating_sub(written));
         let entry_bytes = |table: &Arc<Table>| (table.id(), table.properties().entry_bytes);
         let replacing: Vec<_> = outputs.iter().map(entry_bytes).collect();
         self.install(Change {
@@ -265,6 +266,28 @@ impl Inner {
             input_entry_bytes: compaction.entry_bytes,
             outputs: replacing,
         })
+    }
+
+    /// Notes how much of its inputs a compaction has dropped, if it has moved
+    /// any of them down to the last level. Before it is installed, while they
+    /// are there.
+    fn note_hidden(&self, pick: &Pick, dropped_bytes: u64) {
+        let state = self.state.load();
+        let is_input = |id| pick.inputs.iter().any(|(_, input)| *input == id);
+        let (mut all_bytes, mut moved_bytes) = (0, 0);
+        for (level, table) in state.tables.iter() {
+            if level > pick.output_level {
+                return;
+            }
+            all_bytes += table.file_bytes();
+            if level < pick.output_level && is_input(table.id()) {
+                moved_bytes += table.file_bytes();
+            }
+        }
+        if moved_bytes > 0 {
+            let hidden = &self.counters.hidden;
+            hidden.note(moved_bytes, dropped_bytes, all_bytes);
+        }
     }
 
     /// Gives up a compaction; its files go.

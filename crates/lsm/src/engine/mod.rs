@@ -10,6 +10,7 @@
 //! - `scan`, `snapshots`: reads of ranges;
 //! - `space`: the full disk, and the poisoned store; `reclaim`: what deletes
 //!   hide, on a full disk;
+//! - `statistics`, `sync_times`: what the store holds and has done;
 //! - `recovery`: opening; `tenure`: until when the folder is this engine's.
 //!
 //! # Locks, in the order in which they are taken
@@ -34,6 +35,7 @@ mod snapshots;
 mod space;
 mod state;
 mod statistics;
+mod sync_times;
 mod tenure;
 mod writers;
 
@@ -41,6 +43,7 @@ pub use outbox::{Applied, Outbox, Outcome};
 pub use recovery::RecoveryReport;
 pub use scan::Scan;
 pub use statistics::{LevelStatistics, Statistics};
+pub use sync_times::SyncTimeStatistics;
 
 use crate::cache::BlockCache;
 use crate::entry::Entry;

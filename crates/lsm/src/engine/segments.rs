@@ -240,8 +240,7 @@ impl Inner {
         let Some((segment, file, path, position)) = unsynced else {
             return;
         };
-        self.counters.log_syncs.fetch_add(1, Relaxed);
-        let result = waits::LOG_SYNC_ASIDE.time(|| file.sync());
+        let result = self.timed_sync(|| waits::LOG_SYNC_ASIDE.time(|| file.sync()));
         let mut committer = lock(&self.committer);
         committer.is_syncing_aside = false;
         match result {

@@ -1,6 +1,7 @@
 //! What a store holds and has done.
 
 use super::Inner;
+use super::sync_times::{SyncTimeStatistics, SyncTimes};
 use crate::sync::lock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,13 +12,14 @@ pub(super) struct Counters {
     pub(super) writes: AtomicU64,
     pub(super) written_bytes: AtomicU64,
     pub(super) commits: AtomicU64,
-    pub(super) log_syncs: AtomicU64,
+    pub(super) sync_times: SyncTimes,
     pub(super) log_written_bytes: AtomicU64,
     pub(super) flushes: AtomicU64,
     pub(super) flush_written_bytes: AtomicU64,
     pub(super) compactions: AtomicU64,
     pub(super) compaction_read_bytes: AtomicU64,
     pub(super) compaction_written_bytes: AtomicU64,
+    pub(super) hidden: HiddenShare,
     pub(super) slowdowns: AtomicU64,
     pub(super) stalls: AtomicU64,
     pub(super) refused_overloaded: AtomicU64,
@@ -42,6 +44,8 @@ pub struct Statistics {
     pub table_entries: u64,
     /// Tombstones among them.
     pub table_tombstones: u64,
+    /// Entries in the active and the frozen memtables: versions, not keys.
+    pub memtable_entries: u64,
     /// Tables of which a part was found to be damaged or unreadable since the
     /// store was opened. What else they hold is served; compaction leaves them out.
     pub tables_damaged: u64,
@@ -73,6 +77,8 @@ pub struct Statistics {
     pub commits: u64,
     /// Syncs of the log.
     pub log_syncs: u64,
+    /// How long they took.
+    pub sync_times: SyncTimeStatistics,
     /// Bytes that went to the log.
     pub log_written_bytes: u64,
     /// Memtables flushed.
@@ -85,6 +91,9 @@ pub struct Statistics {
     pub compaction_read_bytes: u64,
     /// Bytes that compactions wrote.
     pub compaction_written_bytes: u64,
+    /// For a byte that compactions moved down to the last level, how much they
+    /// found hidden: 1 where all is overwritten, 0 where nothing is.
+    pub hidden_share: f64,
     /// Group commits that were slowed because flush or compaction was behind.
     pub slowdowns: u64,
     /// Group commits that had to wait for a flush or a compaction.
@@ -112,21 +121,64 @@ impl Statistics {
             / self.written_bytes as f64
     }
 
-    /// Bytes of tables over the bytes of the last level that has tables: an
-    /// estimate of the table bytes for every live byte, from below, since what
-    /// is garbage on that level counts as live. A store whose tables all lie
-    /// on level 0 reads as 1, however much is there twice; 0 without tables.
+    /// Bytes of tables for every byte of them that is not hidden by newer
+    /// versions: an estimate. What lies above the last level with tables is
+    /// taken to hide as much below it as compactions have found so far, so a
+    /// store that has compacted nothing yet reads as 1; 0 without tables.
     #[must_use]
     pub fn space_amplification(&self) -> f64 {
         let all: u64 = self.levels.iter().map(|level| level.bytes).sum();
         match self.levels.iter().rev().find(|level| level.bytes > 0) {
-            Some(last) => all as f64 / last.bytes as f64,
+            Some(last) => {
+                let hidden = (all - last.bytes) as f64 * self.hidden_share.clamp(0.0, 1.0);
+                all as f64 / (all as f64 - hidden)
+            }
             None => 0.0,
         }
     }
 }
 
+/// How much is hidden by what compactions move down to the last level, as they
+/// have found it.
+/// Only they write it, one at a time.
+#[derive(Default)]
+pub(super) struct HiddenShare {
+    moved_bytes: AtomicU64,
+    dropped_bytes: AtomicU64,
+}
+
+impl HiddenShare {
+    /// A compaction has moved so many bytes down to the last level, and dropped
+    /// so many of all that it read, in a store of `store_bytes`. What lies as
+    /// many bytes back counts half, so that the share follows the load.
+    pub(super) fn note(&self, moved_bytes: u64, dropped_bytes: u64, store_bytes: u64) {
+        let mut moved = self.moved_bytes.load(Relaxed).saturating_add(moved_bytes);
+        let mut dropped = self.dropped_bytes.load(Relaxed);
+        dropped = dropped.saturating_add(dropped_bytes.min(moved_bytes));
+        if moved > store_bytes {
+            (moved, dropped) = (moved / 2, dropped / 2);
+        }
+        self.moved_bytes.store(moved, Relaxed);
+        self.dropped_bytes.store(dropped, Relaxed);
+    }
+
+    fn share(&self) -> f64 {
+        let moved = self.moved_bytes.load(Relaxed).max(1);
+        self.dropped_bytes.load(Relaxed) as f64 / moved as f64
+    }
+}
+
 impl Inner {
+    /// Syncs the log and counts it, and how long it took.
+    pub(super) fn timed_sync<T>(&self, sync: impl FnOnce() -> T) -> T {
+        let clock = &self.environment.clock;
+        let began = clock.monotonic();
+        let result = sync();
+        let took = clock.monotonic().saturating_sub(began);
+        self.counters.sync_times.add(took);
+        result
+    }
+
     pub(super) fn statistics(&self) -> Statistics {
         let state = self.state.load();
         let memtables = || state.frozen.iter().chain([&state.active]);
@@ -142,10 +194,12 @@ impl Inner {
         let properties = || state.tables.iter().map(|(_, table)| table.properties());
         let reads = self.cache.counters().sum();
         let counters = &self.counters;
+        let sync_times = counters.sync_times.statistics();
         Statistics {
             levels,
             table_entries: properties().map(|properties| properties.entries).sum(),
             table_tombstones: properties().map(|properties| properties.tombstones).sum(),
+            memtable_entries: memtables().map(|memtable| memtable.entries() as u64).sum(),
             tables_damaged: {
                 let tables = state.tables.iter();
                 tables.filter(|(_, table)| table.is_damaged()).count() as u64
@@ -164,13 +218,15 @@ impl Inner {
             writes: counters.writes.load(Relaxed),
             written_bytes: counters.written_bytes.load(Relaxed),
             commits: counters.commits.load(Relaxed),
-            log_syncs: counters.log_syncs.load(Relaxed),
+            log_syncs: sync_times.count(),
+            sync_times,
             log_written_bytes: counters.log_written_bytes.load(Relaxed),
             flushes: counters.flushes.load(Relaxed),
             flush_written_bytes: counters.flush_written_bytes.load(Relaxed),
             compactions: counters.compactions.load(Relaxed),
             compaction_read_bytes: counters.compaction_read_bytes.load(Relaxed),
             compaction_written_bytes: counters.compaction_written_bytes.load(Relaxed),
+            hidden_share: counters.hidden.share(),
             slowdowns: counters.slowdowns.load(Relaxed),
             stalls: counters.stalls.load(Relaxed),
             refused_overloaded: counters.refused_overloaded.load(Relaxed),
@@ -198,16 +254,39 @@ mod tests {
     }
 
     #[test]
-    fn space_amplification_is_against_the_last_level() {
-        for (levels, expected) in [
-            (&[0, 0, 0][..], 0.0),
-            (&[0, 0, 100], 1.0),
-            (&[30, 20, 100], 1.5),
-            (&[30, 20, 0], 2.5),
-            (&[30, 0, 0], 1.0),
+    fn space_amplification_is_what_is_hidden_on_top() {
+        for (levels, hidden_share, expected) in [
+            (&[0, 0, 0][..], 1.0, 0.0),
+            (&[0, 0, 100], 1.0, 1.0),
+            (&[30, 20, 100], 1.0, 1.5),
+            (&[30, 20, 100], 0.0, 1.0),
+            (&[60, 40, 100], 0.5, 200.0 / 150.0),
+            (&[30, 20, 0], 1.0, 2.5),
+            (&[30, 0, 0], 1.0, 1.0),
         ] {
-            assert_eq!(with_levels(levels).space_amplification(), expected);
+            let statistics = Statistics {
+                hidden_share,
+                ..with_levels(levels)
+            };
+            assert_eq!(statistics.space_amplification(), expected, "{levels:?}");
         }
+    }
+
+    #[test]
+    fn the_hidden_share_follows_the_load() {
+        let hidden = HiddenShare::default();
+        assert_eq!(hidden.share(), 0.0);
+        hidden.note(100, 100, 1_000);
+        assert_eq!(hidden.share(), 1.0);
+        hidden.note(300, 0, 1_000);
+        assert_eq!(hidden.share(), 0.25);
+        for _ in 0..100 {
+            hidden.note(1_000, 0, 1_000);
+        }
+        assert!(hidden.share() < 0.000_1, "{}", hidden.share());
+        // More than was moved cannot be hidden by it.
+        hidden.note(u64::MAX, u64::MAX, 1_000);
+        assert!(hidden.share() <= 1.0);
     }
 
     #[test]

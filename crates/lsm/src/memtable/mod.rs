@@ -140,6 +140,11 @@ impl Memtable {
         self.bytes.load(Relaxed)
     }
 
+    /// How many records it holds.
+    pub(crate) fn entries(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
     /// Whether it holds no record.
     pub(crate) fn is_empty(&self) -> bool {
         self.shards.iter().all(|shard| lock(shard).is_empty())

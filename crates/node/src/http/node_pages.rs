@@ -80,7 +80,9 @@ struct Clock {
 struct Store {
     id: String,
     state: &'static str,
+    /// Versions, not keys, in tables and memtables.
     entries: u64,
+    /// Of the versions in tables.
     tombstones: u64,
     /// Tables with a damaged block, which compaction leaves out.
     tables_damaged: u64,
@@ -145,7 +147,7 @@ pub(crate) fn status(
             } else {
                 "open"
             },
-            entries: statistics.table_entries,
+            entries: statistics.table_entries + statistics.memtable_entries,
             tombstones: statistics.table_tombstones,
             tables_damaged: statistics.tables_damaged,
             table_bytes: statistics.levels.iter().map(|level| level.bytes).sum(),

@@ -1,15 +1,17 @@
 //! What the store holds and has done.
 
-use super::family::{Family, Labels};
+use super::family::{Distribution, Family, Labels};
 use crate::config::MemorySplit;
 use crate::shared::Shared;
 use lsm::Statistics;
+use std::time::Duration;
 
 /// The store's numbers, and the disk under it.
 pub(super) fn families(shared: &Shared) -> Vec<Family> {
     let store = shared.engine.statistics();
     let mut families = counters(&store);
     families.extend(gauges(&store, shared));
+    families.push(sync_times(&store));
     families.extend(levels(&store));
     families.extend(disk(shared));
     families
@@ -156,6 +158,11 @@ fn gauges(store: &Statistics, shared: &Shared) -> Vec<Family> {
             store.snapshots as f64,
         ),
         (
+            "kvorum_store_memtable_entries",
+            "Versions in the memtables",
+            store.memtable_entries as f64,
+        ),
+        (
             "kvorum_store_table_entries",
             "Versions in all tables",
             store.table_entries as f64,
@@ -177,7 +184,7 @@ fn gauges(store: &Statistics, shared: &Shared) -> Vec<Family> {
         ),
         (
             "kvorum_store_space_amplification",
-            "Bytes of tables for a byte of the last level",
+            "Bytes of tables for a byte of them that nothing newer hides, as compactions have found it",
             store.space_amplification(),
         ),
         (
@@ -194,6 +201,25 @@ fn gauges(store: &Statistics, shared: &Shared) -> Vec<Family> {
     .into_iter()
     .map(|(name, help, number)| Family::gauge(name, help, number))
     .collect()
+}
+
+fn sync_times(store: &Statistics) -> Family {
+    let buckets = store.sync_times.buckets.iter().map(|(bound, count)| {
+        let bound = match *bound {
+            Duration::MAX => f64::INFINITY,
+            bound => bound.as_secs_f64(),
+        };
+        (bound, *count)
+    });
+    let times = Distribution {
+        sum_seconds: store.sync_times.sum.as_secs_f64(),
+        buckets: buckets.collect(),
+    };
+    Family::histograms(
+        "kvorum_store_log_sync_duration_seconds",
+        "How long syncs of the log take",
+        [(Labels::new(), times)],
+    )
 }
 
 fn levels(store: &Statistics) -> [Family; 2] {

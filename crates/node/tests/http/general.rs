@@ -190,6 +190,8 @@ fn status_and_metrics_tell_of_the_node() {
     assert_eq!(status["name"], node.url().to_string());
     assert_eq!(status["state"], "serving");
     assert_eq!(status["store"]["state"], "open");
+    assert_eq!(status["store"]["entries"], 1, "also what lies in memory");
+    assert_eq!(status["store"]["tables_damaged"], 0);
     assert_eq!(status["store"]["disk_full"], false);
     assert!(status["store"]["poisoned"].is_null());
     let store = status["store"].as_object().unwrap();

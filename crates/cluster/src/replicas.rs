@@ -40,8 +40,10 @@ impl Replicas {
 /// Why a replica did not do as it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Miss {
-    /// It did not answer in time.
+    /// It was waited for until the deadline, and did not answer.
     Timeout,
+    /// It has been silent for a while: it was not asked, or not waited for any longer.
+    Suspected,
     /// It cannot be reached, or takes no such request.
     Refused,
     /// It has too much to do.
@@ -50,6 +52,9 @@ pub enum Miss {
     Full,
     /// Its store cannot.
     Failed,
+    /// Its store is no witness: what it once acknowledged may be missing from
+    /// it. It has stored what it was sent, but neither its acks nor its reads count.
+    Unfilled,
 }
 
 /// What became of a request at one replica: a line of the receipt.
@@ -61,8 +66,9 @@ pub enum Fate {
     Value,
     /// It has answered that it has no version of the key, or a tombstone.
     Absent,
-    /// It has not done as asked. One that has not answered yet counts as
-    /// [`Miss::Timeout`], one that was not asked, being down, as [`Miss::Refused`].
+    /// The outcome was clear before it was asked, or before it answered.
+    Unanswered,
+    /// It has not done as asked.
     Missed(Miss),
 }
 
@@ -74,11 +80,14 @@ impl Fate {
             Self::Stored => "stored",
             Self::Value => "value",
             Self::Absent => "absent",
+            Self::Unanswered => "unanswered",
             Self::Missed(Miss::Timeout) => "timeout",
+            Self::Missed(Miss::Suspected) => "suspected",
             Self::Missed(Miss::Refused) => "refused",
             Self::Missed(Miss::Overloaded) => "overloaded",
             Self::Missed(Miss::Full) => "full",
             Self::Missed(Miss::Failed) => "failed",
+            Self::Missed(Miss::Unfilled) => "unfilled",
         }
     }
 }

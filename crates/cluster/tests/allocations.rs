@@ -2,7 +2,7 @@
 
 use cluster::{Miss, Placement, Replicas};
 use cluster::{Read, ReadActions, ReadEvent, Round, Write, WriteActions, WriteEvent};
-use lsm::{Entry, Expiry, Timestamp};
+use lsm::{Entry, Expiry, Held, Timestamp};
 
 /// Runs `work`, and asserts that it allocates nothing.
 #[track_caller]
@@ -21,24 +21,27 @@ fn the_ranking_of_a_key_allocates_nothing() {
 #[test]
 fn a_write_with_two_rounds_and_hints_allocates_nothing() {
     let stamp = Timestamp::from_u64;
-    let stored = |round, place, newest_held| WriteEvent::Stored {
-        round,
-        place,
-        newest_held,
-    };
+    let stored = |round, place, held| WriteEvent::Stored { round, place, held };
     allocates_nothing(|| {
         let mut actions = WriteActions::new();
         let replicas = Replicas::quorum(8);
-        let mut write = Write::start(replicas, stamp(1), |_| false, &mut actions);
+        let mut write = Write::start(replicas, stamp(1), |_| None, &mut actions);
         for place in 0..5 {
             actions.clear();
-            write.step(stored(Round::First, place, Some(stamp(9))), &mut actions);
+            write.step(
+                stored(Round::First, place, Held::Newer(stamp(9))),
+                &mut actions,
+            );
         }
         assert_eq!(actions.len(), 1);
         actions.clear();
-        write.restamped(stamp(10), |place| place > 5, &mut actions);
+        write.restamped(
+            stamp(10),
+            |place| (place > 5).then_some(Miss::Refused),
+            &mut actions,
+        );
         for place in 0..5 {
-            write.step(stored(Round::Second, place, None), &mut actions);
+            write.step(stored(Round::Second, place, Held::Clean), &mut actions);
         }
         actions.clear();
         write.step(WriteEvent::Deadline, &mut actions);
@@ -66,7 +69,8 @@ fn a_read_with_repairs_allocates_nothing() {
         assert_eq!(actions.len(), 4, "{actions:?}");
         for place in 1..5 {
             actions.clear();
-            read.step(ReadEvent::Repaired { place }, &mut actions);
+            let held = Held::Clean;
+            read.step(ReadEvent::Repaired { place, held }, &mut actions);
         }
         assert_eq!(actions.len(), 2, "{actions:?}");
     });

@@ -53,8 +53,8 @@ mod wal;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use disk::{Disk, DiskFile, FaultyDisk, MemoryDisk, RealDisk};
 pub use engine::{
-    Applied, Engine, LevelStatistics, Lookup, Outbox, Outcome, RecoveryReport, Scan, Statistics,
-    SyncTimeStatistics,
+    Applied, Engine, Held, LevelStatistics, Look, Lookup, Outbox, Outcome, RecoveryReport, Scan,
+    Statistics, SyncTimeStatistics,
 };
 pub use entry::{Entry, Expiry, KEY_BYTES_MAX, Kind, Rank, Record, RecordSource, VALUE_BYTES_MAX};
 pub use error::Error;

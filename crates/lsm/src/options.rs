@@ -70,6 +70,9 @@ pub struct Options {
     pub table_bytes: u64,
     /// Space kept free for deletes, flush and compaction when the disk is full, in bytes.
     pub disk_reserve_bytes: u64,
+    /// For how long what a write found can be told again when the same version
+    /// comes once more: as long as anybody may wait for an answer.
+    pub verdicts_kept: Duration,
 }
 
 impl Default for Options {
@@ -87,6 +90,7 @@ impl Default for Options {
             compaction_bytes_per_second: 64 << 20,
             table_bytes: 32 << 20,
             disk_reserve_bytes: 64 << 20,
+            verdicts_kept: Duration::from_secs(10),
         }
     }
 }

@@ -5,10 +5,8 @@
 mod common;
 
 use common::{World, delete, put, read};
-use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::{Durability, Error, Expiry, Lookup, Outbox, Outcome};
 use std::collections::BTreeSet;
-use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -355,34 +353,6 @@ fn ties_are_broken_by_the_rule_wherever_the_versions_lie() {
 }
 
 #[test]
-fn a_put_is_told_of_anything_newer_in_memory_and_tables() {
-    let world = World::new();
-    let engine = world.open();
-    let held = |timestamp, value: &str| {
-        engine
-            .write(put("k", timestamp, value))
-            .unwrap()
-            .newest_held
-            .map(lsm::Timestamp::as_u64)
-    };
-    assert_eq!(held(50, "v"), None);
-    assert_eq!(held(40, "v"), Some(50));
-    engine.flush().unwrap();
-    assert_eq!(held(45, "v"), Some(50), "found in a table");
-    // What is cached of a table is told exactly.
-    engine.get(b"k").unwrap();
-    assert!(
-        held(50, "v") < Some(50),
-        "the very same entry does not count"
-    );
-    assert_eq!(held(50, "w"), Some(50), "another of the same timestamp");
-    engine.compact().unwrap();
-    assert_eq!(held(30, "v"), Some(50));
-    assert_eq!(held(60, "v").filter(|held| *held >= 60), None);
-    assert_eq!(engine.greatest_timestamp().as_u64(), 60);
-}
-
-#[test]
 fn the_greatest_timestamp_survives_restart_and_dropped_tombstones() {
     let world = World::new();
     world
@@ -444,43 +414,6 @@ fn what_is_impossible_is_refused() {
     engine.write(put(&"k".repeat(4096), 1, "v")).unwrap();
     engine.flush().unwrap();
     assert_eq!(read(&engine, &"k".repeat(4096)), Some("v".into()));
-}
-
-/// Hints and repairs come with old timestamps, for which every table may hold
-/// something newer.
-#[test]
-fn an_old_write_reads_no_disk_and_is_told_of_what_may_be_newer() {
-    // Without a filter, what may be there is told by its bound.
-    for (rate, expected) in [(None, Some(60)), (Some(0.01), None)] {
-        let mut world = World::new();
-        let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
-        world.disk = Arc::clone(&faulty) as _;
-        world.options.filter_false_positive_rate = rate;
-        let engine = world.open();
-        for (key, timestamp) in [("a", 40), ("k", 50), ("z", 60)] {
-            engine.write(put(key, timestamp, "v")).unwrap();
-        }
-        engine.close().unwrap();
-        // Opened anew: no block of the table is cached.
-        let engine = world.open();
-        let held = |key: &str, timestamp| {
-            let applied = engine.write(put(key, timestamp, "w")).unwrap();
-            applied.newest_held.map(lsm::Timestamp::as_u64)
-        };
-        faulty.arm(
-            Fault::at(0, io::ErrorKind::Other)
-                .only(|call, _| call == Call::Read)
-                .lasting(),
-        );
-        assert!(held("k", 45) >= Some(50), "what is there is told");
-        assert_eq!(held("b", 45), expected);
-        assert_eq!(held("zz", 45), None, "no table has keys so great");
-        assert_eq!(held("m", 61), None, "no table is so new");
-        assert_eq!(faulty.calls(), 0, "a write has read the disk");
-        faulty.heal();
-        assert_eq!(engine.get(b"c").unwrap(), None);
-        assert_eq!(held("c", 45), None, "what rules it out is cached now");
-    }
 }
 
 /// Else the end of a segment would hold the writers up for all of it.

@@ -7,7 +7,7 @@ mod common;
 
 use common::World;
 use fastrand::Rng;
-use lsm::{Engine, Entry, Error, Expiry, Lookup, Scan, Timestamp};
+use lsm::{Engine, Entry, Error, Expiry, Held, Lookup, Scan, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -69,20 +69,15 @@ fn check_write(engine: &Engine, model: &mut Model, entry: &Entry) {
     let Some(applied) = unless_full(engine.write(entry.clone())) else {
         return;
     };
-    let held = model.get(entry.key()).cloned();
-    match held {
-        // Anything at or above the write's own timestamp must be told.
-        Some(held) if held.timestamp() >= entry.timestamp() && held != *entry => {
-            assert!(applied.newest_held >= Some(held.timestamp()), "{entry:?}");
-        }
-        _ => {}
-    }
-    // What is told beyond that is at least some key's.
-    let greatest = model.values().map(Entry::timestamp).max();
-    assert!(
-        applied.newest_held <= greatest,
-        "{entry:?} was told of {applied:?}"
-    );
+    let newest = model.get(entry.key()).map(Entry::timestamp);
+    let newer = newest.filter(|newest| *newest > entry.timestamp());
+    // Who was first is in `verdicts.rs`.
+    let is_right = match applied.held() {
+        Held::Clean => true,
+        Held::Newer(newest) => newest > entry.timestamp() && Some(newest) <= newer,
+        Held::Unknown(bound) => bound > entry.timestamp() && newer.is_some(),
+    };
+    assert!(is_right, "{entry:?} was told {applied:?} beside {newest:?}");
     apply(model, entry);
 }
 

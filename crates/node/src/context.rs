@@ -155,7 +155,9 @@ impl Context {
     /// Starts what a runtime does beside answering, until it ends.
     pub(crate) fn spawn_upkeep(self: &Rc<Self>) {
         let waiters = Rc::clone(&self.coordinator.waiters);
-        tokio::task::spawn_local(waiters.deliver_forever());
+        let replica = Rc::clone(&self.replica);
+        let look = move |ticket, completion| replica.look(ticket, completion);
+        tokio::task::spawn_local(waiters.deliver_forever(look));
         let submissions = Rc::clone(&self.replica.submissions);
         tokio::task::spawn_local(submissions.submit_forever());
         let refusals = Rc::clone(&self.refusals);

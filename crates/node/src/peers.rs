@@ -61,6 +61,11 @@ impl Peers {
         self.link(node).is_some_and(|link| link.is_down())
     }
 
+    /// Why a node is known not to answer, if it is.
+    pub(crate) fn why_down(&self, node: NodeNumber) -> Option<Miss> {
+        self.link(node).and_then(|link| link.why_down())
+    }
+
     /// Asks another node; its answer comes under `ticket`.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use crate::admission::{Allotment, Budget, Refused};
 use crate::executor::lock;
 use crate::outbox::{Completion, Outbox};
 use crate::waits;
-use lsm::{Engine, Entry, Scan};
+use lsm::{Applied, Engine, Entry, Look, Scan};
 use profile::Stopwatch;
 use std::collections::VecDeque;
 use std::io;
@@ -24,6 +24,8 @@ pub(crate) enum Read {
     /// The newest version of a key; a long value takes its share of the budget
     /// here, so that values that wait to be answered are bounded too.
     Key(Box<[u8]>, Arc<Budget>),
+    /// What newer was there before a write.
+    Newer(Look),
     /// The next entries of a scan, up to so many bytes of them. The allotment
     /// is what they may take; what they do not is given back.
     Batch(Box<Scan>, usize, Allotment),
@@ -198,6 +200,7 @@ fn serve(engine: &Engine, job: ReadJob) {
                 Err(Refused) => Err(lsm::Error::Overloaded),
             }
         })),
+        Read::Newer(look) => Completion::Written(Ok(Applied::Told(look.finish()))),
         Read::Batch(mut scan, bytes_max, mut allotment) => {
             let entries = scan.next_batch(bytes_max);
             let held = entries.as_deref().unwrap_or_default().iter();

@@ -49,7 +49,7 @@ impl Replica {
     pub(crate) fn read_cached(&self, key: &[u8]) -> Option<Result<Option<Entry>, Miss>> {
         if !self.membership.is_witness() {
             // What was lost with an older store must not be taken for absent.
-            return Some(Err(Miss::Failed));
+            return Some(Err(Miss::Unfilled));
         }
         match self.engine.get_cached(key) {
             Ok(Lookup::Found(entry)) => Some(Ok(entry)),
@@ -96,6 +96,37 @@ impl Replica {
         });
     }
 
+    /// Has what a write still has to know read; its end then comes under
+    /// `ticket` later. All other ends are given back.
+    pub(crate) fn look(&self, ticket: u64, completion: Completion) -> Option<Completion> {
+        match completion {
+            Completion::Written(Ok(Applied::Unread(look))) => {
+                let job = ReadJob {
+                    read: Read::Newer(look.clone()),
+                    outbox: Arc::clone(self.waiters.outbox()),
+                    ticket,
+                };
+                match self.read_pool.submit(job) {
+                    Ok(()) => None,
+                    Err(PoolFull) => Some(Completion::Written(Ok(Applied::Told(look.give_up())))),
+                }
+            }
+            completion => Some(completion),
+        }
+    }
+
+    /// What an end of a request is to whoever asked this replica; `None` is the
+    /// deadline. What a store has taken that is no witness is no ack: it says
+    /// nothing of what was acknowledged.
+    pub(crate) fn answer_of(&self, completion: Option<Completion>) -> PeerAnswer {
+        match completion {
+            Some(Completion::Written(Ok(_))) if !self.membership.is_witness() => {
+                PeerAnswer::Missed(Miss::Unfilled)
+            }
+            completion => answer_of(completion),
+        }
+    }
+
     fn write_for_peer(self: &Rc<Self>, entry: Entry, reply: Reply) {
         if !self.stamping.observe(entry.timestamp()) {
             tracing::warn!(
@@ -107,7 +138,9 @@ impl Replica {
         // It is stored at once; what waits is the answer.
         let replica = Rc::clone(self);
         let ticket = self.waiters.handle(reply.deadline(), move |completion| {
-            replica.when_settled(reply, |_, reply| reply.send(answer_of(completion)));
+            replica.when_settled(reply, |replica, reply| {
+                reply.send(replica.answer_of(completion));
+            });
         });
         self.write(entry, None, ticket);
     }
@@ -180,25 +213,27 @@ impl HintReceiver for OwnHints {
         let deadline = self.clock.monotonic().saturating_add(self.timeout);
         let wait = self.replica.waiters.register(deadline);
         self.replica.write(hint, None, wait.ticket());
-        stored(&answer_of(wait.only().await))
+        stored(&self.replica.answer_of(wait.only().await))
     }
 }
 
-/// Whether a replica has stored what it was sent.
+/// Whether a replica has stored what it was sent, be it a witness or not.
 pub(crate) fn stored(answer: &PeerAnswer) -> Result<(), Miss> {
     match answer {
-        PeerAnswer::Stored { .. } => Ok(()),
+        PeerAnswer::Stored { .. } | PeerAnswer::Missed(Miss::Unfilled) => Ok(()),
         PeerAnswer::Missed(why) => Err(*why),
         PeerAnswer::Found(_) => Err(Miss::Failed),
     }
 }
 
-/// What an end of a request is to whoever asked this replica; `None` is the deadline.
+/// What an end is where the store is a witness, or another one has answered.
 pub(crate) fn answer_of(completion: Option<Completion>) -> PeerAnswer {
     match completion {
-        Some(Completion::Written(Ok(Applied { newest_held }))) => {
-            PeerAnswer::Stored { newest_held }
-        }
+        Some(Completion::Written(Ok(Applied::Told(held)))) => PeerAnswer::Stored { held },
+        // `Replica::look` leaves none unread.
+        Some(Completion::Written(Ok(Applied::Unread(look)))) => PeerAnswer::Stored {
+            held: look.give_up(),
+        },
         Some(Completion::Read(Ok((entry, _share)))) => PeerAnswer::Found(entry),
         Some(Completion::Written(Err(error)) | Completion::Read(Err(error))) => {
             PeerAnswer::Missed(miss_of(&error))

@@ -151,15 +151,21 @@ impl Waiters {
         }
     }
 
-    /// Hands out answers as they come, for as long as the runtime lives.
-    pub(crate) async fn deliver_forever(self: Rc<Self>) {
+    /// Hands out answers of other threads as they come, for as long as the
+    /// runtime lives. `look` may keep one back, to give it again when it is complete.
+    pub(crate) async fn deliver_forever(
+        self: Rc<Self>,
+        look: impl Fn(u64, Completion) -> Option<Completion>,
+    ) {
         let waiters = Clearing(self);
         let waiters = &waiters.0;
         let mut answers = Vec::new();
         loop {
             waiters.outbox.take_all(&mut answers).await;
             for answer in answers.drain(..) {
-                waiters.complete(answer.ticket, answer.completion);
+                if let Some(completion) = look(answer.ticket, answer.completion) {
+                    waiters.complete(answer.ticket, completion);
+                }
             }
         }
     }
@@ -345,7 +351,7 @@ impl Drop for Wait {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lsm::{Applied, Outcome};
+    use lsm::{Applied, Held, Outcome};
     use std::future::Future;
     use std::pin::pin;
 
@@ -354,7 +360,7 @@ mod tests {
     }
 
     fn stored() -> Completion {
-        Completion::Written(Ok(Applied { newest_held: None }))
+        Completion::Written(Ok(Applied::Told(Held::Clean)))
     }
 
     #[test]
@@ -503,9 +509,10 @@ mod tests {
     fn followers_that_hold_their_wait_go_with_the_runtime() {
         let waiters = Waiters::new();
         let (_, notes) = followed(&waiters, 1);
-        drop(Rc::clone(&waiters).deliver_forever());
+        drop(Rc::clone(&waiters).deliver_forever(|_, completion| Some(completion)));
         assert_eq!(Rc::strong_count(&notes), 2, "it had not begun");
-        let mut delivery = Box::pin(Rc::clone(&waiters).deliver_forever());
+        let mut delivery =
+            Box::pin(Rc::clone(&waiters).deliver_forever(|_, completion| Some(completion)));
         let mut context = Context::from_waker(Waker::noop());
         assert!(delivery.as_mut().poll(&mut context).is_pending());
         drop(delivery);
@@ -525,12 +532,12 @@ mod tests {
                 .iter()
                 .map(|wait| Outcome {
                     ticket: wait.ticket(),
-                    result: Ok(Applied { newest_held: None }),
+                    result: Ok(Applied::Told(Held::Clean)),
                 })
                 .collect(),
         );
         let local = tokio::task::LocalSet::new();
-        local.spawn_local(Rc::clone(&waiters).deliver_forever());
+        local.spawn_local(Rc::clone(&waiters).deliver_forever(|_, completion| Some(completion)));
         local.block_on(&runtime, async {
             for wait in waits {
                 assert!(pin!(wait.only()).await.is_some());

@@ -19,9 +19,10 @@
 //! - events for places that wait for nothing of the kind are ignored;
 //! - for up to eight replicas nothing is allocated.
 //!
-//! What a client may rely on rests on two rules. A **write** that learns of a
-//! version at or above its stamp is stamped once more. A **read** whose answers
-//! differ mends the stale ones before it replies.
+//! What a client may rely on rests on two rules. A **write** is acknowledged by
+//! replicas that held nothing newer, or else stamped once more. A **read** whose
+//! answers differ mends the stale ones before it replies; a mend counts only at a
+//! replica that holds nothing newer.
 
 mod read;
 mod write;

@@ -11,6 +11,14 @@
 //! acks meets one of those replicas. Stale answers beyond these are repaired
 //! in the background.
 //!
+//! **Mends count like acks.** A replica that was mended holds the version and
+//! held nothing newer when it first arrived there, by whatever way: then it is
+//! clean for the write of that version, and that write counts it as such (see
+//! [`Write`](super::Write)). One that did hold something newer, or cannot tell,
+//! is asked once more: the read takes up what it has now and goes on. So a
+//! version of which fewer than `ack` replicas are clean is never returned by a
+//! read of its pair, and its write is free to take a second stamp.
+//!
 //! **Copies.** A version that was written for `c` copies belongs on the places
 //! `0..c`. Answers from other places count as they are, and those replicas are
 //! left alone. But a version must lie on `from - from / 2` of the replicas for
@@ -21,7 +29,7 @@
 use super::Verdict;
 use crate::placement::REPLICAS_INLINE;
 use crate::replicas::{Fate, Miss, Replicas};
-use lsm::{Entry, Kind};
+use lsm::{Entry, Held, Kind};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 
@@ -46,6 +54,8 @@ pub enum ReadEvent {
     Repaired {
         /// Which replica.
         place: u8,
+        /// What newer it held when that version first arrived there.
+        held: Held,
     },
     /// A replica was not repaired, or its answer was lost.
     RepairMissed {
@@ -66,7 +76,7 @@ pub enum ReadEvent {
 /// What to do for a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadAction {
-    /// Ask a replica; `Answered` or `Missed` is to follow.
+    /// Ask a replica, perhaps once more; `Answered` or `Missed` is to follow.
     Ask {
         /// Which replica.
         place: u8,
@@ -168,13 +178,7 @@ impl Read {
                     *replica = Replica::Missed(why);
                 }
             }
-            ReadEvent::Repaired { place } => {
-                if let Some(replica) = self.place(place)
-                    && let Replica::Repairing { with, said } = *replica
-                {
-                    *replica = Replica::Answered { holds: with, said };
-                }
-            }
+            ReadEvent::Repaired { place, held } => self.repaired(place, held, actions),
             ReadEvent::RepairMissed { place, why } => {
                 if let Some(replica @ Replica::Repairing { .. }) = self.place(place) {
                     *replica = Replica::Unrepaired(why);
@@ -196,11 +200,10 @@ impl Read {
         self.freshest.as_ref()
     }
 
-    /// What became of it at each replica, in the order of the ranking. One
-    /// that was not asked counts as one that has not answered in time.
+    /// What became of it at each replica, in the order of the ranking.
     pub fn fates(&self) -> impl Iterator<Item = Fate> {
         self.places.iter().map(|replica| match replica {
-            Replica::Untried | Replica::Asked => Fate::Missed(Miss::Timeout),
+            Replica::Untried | Replica::Asked => Fate::Unanswered,
             Replica::Answered { said, .. } | Replica::Repairing { said, .. } => *said,
             Replica::Unrepaired(why) | Replica::Missed(why) => Fate::Missed(*why),
         })
@@ -232,6 +235,32 @@ impl Read {
         if let Some(replica) = self.place(place) {
             *replica = Replica::Answered { holds, said };
         }
+    }
+
+    /// Notes that a replica was repaired. One that held something newer than
+    /// all that was seen so far is asked for it, unless nobody waits any more.
+    fn repaired(&mut self, place: u8, held: Held, actions: &mut ReadActions) {
+        let freshest = self.freshest.as_ref().map(Entry::timestamp);
+        let is_gathering = self.stage == Stage::Gathering;
+        let Some(replica) = self.place(place) else {
+            return;
+        };
+        let Replica::Repairing { with, said } = *replica else {
+            return;
+        };
+        *replica = match held {
+            Held::Newer(newest) | Held::Unknown(newest)
+                if is_gathering && Some(newest) > freshest =>
+            {
+                actions.push(ReadAction::Ask { place });
+                Replica::Asked
+            }
+            Held::Newer(_) | Held::Unknown(_) if is_gathering => {
+                let holds = Version::Older;
+                Replica::Answered { holds, said }
+            }
+            _ => Replica::Answered { holds: with, said },
+        };
     }
 
     /// What was the freshest version until now is an older one.

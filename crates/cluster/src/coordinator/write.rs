@@ -1,34 +1,51 @@
-//! A write: sent to all replicas at once, acknowledged with the `ack`-th.
+//! A write: sent to all replicas at once, acknowledged with the `ack`-th ack.
 //!
 //! ```text
-//!              ack-th Stored,         hints for those
-//!              nothing newer named    that are down kept
+//!              ack-th ack             hints for those
+//!                                     that are down kept
 //!   Gathering ---------------> Keeping ----------------> Replied ---> Done
 //!    |   ^  |                                               ^
 //!    |   |  +--- too few left, or the deadline: NotEnough --+
 //!    |   |
 //!    |   +--- second stamp: all replicas anew
 //!    v   |
-//!   Restamping    ack-th Stored of the first round, and one of them
-//!                 named a version at or above the stamp
+//!   Restamping    `ack` have stored it, but too few of them cleanly, and
+//!                 no other can still make up for it, or half of the time is over
 //! ```
 //!
-//! **Why a later write wins.** What was acknowledged before this write began
-//! lies on at least one of the first `ack` replicas that answer it, when the
-//! acks overlap, and that one names it. So a stamp above all that they name is
-//! above all that was acknowledged. What lies above the second stamp came
-//! while the write ran and is concurrent with it, so the second round asks no
-//! more. The first round's acks are void: its stamp may lose to what is older.
+//! **What is an ack.** In the first round, a replica that has stored the write
+//! and held nothing newer when it first arrived there, by whatever way it came:
+//! a *clean* one. What was acknowledged before this write began lies on at
+//! least one of any `ack` replicas, when the acks overlap, and if it was newer
+//! that one was not clean. So `ack` clean replicas prove that the stamp is above
+//! all that was acknowledged.
+//!
+//! **The second stamp.** Where too few can be clean, the write is stamped once
+//! more, above all that was named by at least `ack` replicas, and so above all
+//! that was acknowledged. What lies above the second stamp came while the write
+//! ran and is concurrent with it: in the second round each replica that has
+//! stored the write acks. Acks and hints of the first stamp are void.
+//!
+//! **Why nobody sees both.** A replica that is not clean stays so, whoever
+//! asks. A second stamp is given when fewer than `ack` are clean, so at least
+//! `from - ack + 1` are not, if all have told. A read of this pair would need
+//! `ack` clean replicas to return the first stamp: see [`Read`](super::Read).
+//! As long as a replica has not told this is not known, so one that is not
+//! clean makes the write wait for the others rather than give up its stamp, for
+//! as long as they may still answer and half of the time is left. Whoever is
+//! silent after that may cost a running write its one place in the order of
+//! those that run with it; once it is acknowledged its version stands.
 //!
 //! **Hints** are owed to the replicas that missed the write. Those that are
 //! known to be down are not sent it; their hints are kept before the reply, as
 //! nothing else will bring them the write. Others get theirs after the reply,
-//! once any replica has the write. A hint is never an ack.
+//! once any replica has the write. A hint is never an ack. Neither is what a
+//! store has taken that is no witness ([`Miss::Unfilled`]), which is owed none.
 
 use super::Verdict;
 use crate::placement::REPLICAS_INLINE;
 use crate::replicas::{Fate, Miss, Replicas};
-use lsm::Timestamp;
+use lsm::{Held, Timestamp};
 use smallvec::SmallVec;
 
 /// Which stamp of a write is meant: there are at most two.
@@ -49,9 +66,8 @@ pub enum WriteEvent {
         round: Round,
         /// Which replica.
         place: u8,
-        /// The greatest timestamp among the replica's other versions of the
-        /// key, as far as it reports them; certainly when not below the stamp.
-        newest_held: Option<Timestamp>,
+        /// What newer it held when this stamp first arrived there.
+        held: Held,
     },
     /// A replica has not stored it, or its answer was lost.
     Missed {
@@ -71,6 +87,8 @@ pub enum WriteEvent {
     },
     /// The clock gives no stamp above what the replicas hold.
     NoStamp,
+    /// Half of the request's time is over: see [`Write::awaits_half_time`].
+    HalfTime,
     /// The request's time is over.
     Deadline,
 }
@@ -113,8 +131,8 @@ pub struct Write {
     round: Round,
     stamp: Timestamp,
     stage: Stage,
-    /// The greatest timestamp that the first `ack` replicas to store it have named.
-    newest_held: Option<Timestamp>,
+    /// Whether others may still make up for a replica that is not clean.
+    is_patient: bool,
     /// What is known of this round at each replica, by place.
     places: SmallVec<[Replica; REPLICAS_INLINE]>,
 }
@@ -139,8 +157,8 @@ enum Stage {
 enum Replica {
     /// It was sent the write and has not answered.
     Awaited,
-    /// It has the write.
-    Stored,
+    /// It has the write; before, it held this.
+    Stored(Held),
     /// It may not have the write.
     Missed { why: Miss, hint: Hint },
 }
@@ -152,18 +170,18 @@ enum Hint {
     Owed,
     /// It is being kept.
     Underway,
-    /// It is kept, as well as could be.
+    /// It is kept, as well as could be, or none is owed.
     Kept,
 }
 
 impl Write {
-    /// Begins a write with this stamp. `is_down` says which places are known
-    /// to be down.
+    /// Begins a write with this stamp. `why_down` says which places are known
+    /// not to answer, and why.
     #[must_use]
     pub fn start(
         replicas: Replicas,
         stamp: Timestamp,
-        is_down: impl Fn(u8) -> bool,
+        why_down: impl Fn(u8) -> Option<Miss>,
         actions: &mut WriteActions,
     ) -> Self {
         let mut write = Self {
@@ -171,10 +189,10 @@ impl Write {
             round: Round::First,
             stamp,
             stage: Stage::Gathering,
-            newest_held: None,
+            is_patient: true,
             places: SmallVec::new(),
         };
-        write.send(is_down, actions);
+        write.send(why_down, actions);
         write
     }
 
@@ -182,7 +200,7 @@ impl Write {
     pub fn restamped(
         &mut self,
         stamp: Timestamp,
-        is_down: impl Fn(u8) -> bool,
+        why_down: impl Fn(u8) -> Option<Miss>,
         actions: &mut WriteActions,
     ) {
         if self.stage != Stage::Restamping {
@@ -192,23 +210,20 @@ impl Write {
         self.round = Round::Second;
         self.stamp = stamp;
         self.stage = Stage::Gathering;
-        self.send(is_down, actions);
+        self.send(why_down, actions);
     }
 
     /// Takes note of an event, and says what to do.
     pub fn step(&mut self, event: WriteEvent, actions: &mut WriteActions) {
         match event {
-            WriteEvent::Stored {
-                round,
-                place,
-                newest_held,
-            } => {
-                if self.settle(round, place, Replica::Stored) && self.stage == Stage::Gathering {
-                    self.newest_held = self.newest_held.max(newest_held);
-                }
+            WriteEvent::Stored { round, place, held } => {
+                self.settle(round, place, Replica::Stored(held));
             }
             WriteEvent::Missed { round, place, why } => {
-                let hint = Hint::Owed;
+                let hint = match why {
+                    Miss::Unfilled => Hint::Kept,
+                    _ => Hint::Owed,
+                };
                 self.settle(round, place, Replica::Missed { why, hint });
             }
             WriteEvent::HintKept { round, place } => self.hint_kept(round, place),
@@ -217,9 +232,20 @@ impl Write {
                     self.reply(Verdict::NotEnough { acks: 0 }, actions);
                 }
             }
+            WriteEvent::HalfTime => self.is_patient = false,
             WriteEvent::Deadline => self.end(actions),
         }
         self.advance(actions);
+    }
+
+    /// Whether [`WriteEvent::HalfTime`] would change what the write waits for:
+    /// a replica that has stored it is not clean, so that the others decide.
+    #[must_use]
+    pub fn awaits_half_time(&self) -> bool {
+        self.is_patient
+            && self.stage == Stage::Gathering
+            && self.round == Round::First
+            && self.stored() > self.acks()
     }
 
     /// The stamp of the round that the write is in.
@@ -231,24 +257,24 @@ impl Write {
     /// What became of it at each replica, in the order of the ranking.
     pub fn fates(&self) -> impl Iterator<Item = Fate> {
         self.places.iter().map(|replica| match replica {
-            Replica::Awaited => Fate::Missed(Miss::Timeout),
-            Replica::Stored => Fate::Stored,
+            Replica::Awaited => Fate::Unanswered,
+            Replica::Stored(_) => Fate::Stored,
             Replica::Missed { why, .. } => Fate::Missed(*why),
         })
     }
 
     /// Begins a round.
-    fn send(&mut self, is_down: impl Fn(u8) -> bool, actions: &mut WriteActions) {
+    fn send(&mut self, why_down: impl Fn(u8) -> Option<Miss>, actions: &mut WriteActions) {
         let round = self.round;
         self.places.clear();
         for place in 0..self.replicas.from {
-            let (replica, action) = if is_down(place) {
-                let why = Miss::Refused;
-                let hint = Hint::Underway;
-                let replica = Replica::Missed { why, hint };
-                (replica, WriteAction::Hint { round, place })
-            } else {
-                (Replica::Awaited, WriteAction::Send { round, place })
+            let (replica, action) = match why_down(place) {
+                Some(why) => {
+                    let hint = Hint::Underway;
+                    let replica = Replica::Missed { why, hint };
+                    (replica, WriteAction::Hint { round, place })
+                }
+                None => (Replica::Awaited, WriteAction::Send { round, place }),
             };
             self.places.push(replica);
             actions.push(action);
@@ -257,13 +283,11 @@ impl Write {
     }
 
     /// Notes the answer of a replica, if one is awaited from it.
-    fn settle(&mut self, round: Round, place: u8, answer: Replica) -> bool {
-        match self.places.get_mut(usize::from(place)) {
-            Some(replica @ Replica::Awaited) if round == self.round => {
-                *replica = answer;
-                true
-            }
-            _ => false,
+    fn settle(&mut self, round: Round, place: u8, answer: Replica) {
+        if let Some(replica @ Replica::Awaited) = self.places.get_mut(usize::from(place))
+            && round == self.round
+        {
+            *replica = answer;
         }
     }
 
@@ -287,38 +311,44 @@ impl Write {
         }
         match self.stage {
             Stage::Keeping => self.reply(Verdict::Enough { acks: self.acks() }, actions),
+            Stage::Gathering => self.reply(Verdict::NotEnough { acks: self.acks() }, actions),
             Stage::Restamping => self.reply(Verdict::NotEnough { acks: 0 }, actions),
-            // Too few are left: `advance` sees to it.
-            Stage::Gathering | Stage::Replied | Stage::Done => {}
+            Stage::Replied | Stage::Done => {}
         }
     }
 
     /// Goes on as far as what is known allows.
     fn advance(&mut self, actions: &mut WriteActions) {
         let acks = self.acks();
-        if self.stage == Stage::Gathering && acks >= self.replicas.ack {
-            self.stage = match self.newest_held {
-                Some(above) if self.round == Round::First && above >= self.stamp => {
-                    actions.push(WriteAction::Restamp { above });
-                    Stage::Restamping
-                }
-                _ => Stage::Keeping,
-            };
-        }
-        if self.stage == Stage::Gathering && acks + self.awaited() < self.replicas.ack {
-            self.reply(Verdict::NotEnough { acks }, actions);
+        if self.stage == Stage::Gathering {
+            self.gather(acks, actions);
         }
         if self.stage == Stage::Keeping && !self.keeps_hints() {
             self.reply(Verdict::Enough { acks }, actions);
         }
         if self.stage == Stage::Replied {
-            if acks > 0 {
+            if self.stored() > 0 {
                 self.keep_hints(actions);
             }
             if self.awaited() == 0 && !self.keeps_hints() {
                 self.stage = Stage::Done;
                 actions.push(WriteAction::Done);
             }
+        }
+    }
+
+    /// Decides whether the acks are enough, can still be, or must be had anew.
+    fn gather(&mut self, acks: u8, actions: &mut WriteActions) {
+        let (ack, awaited, stored) = (self.replicas.ack, self.awaited(), self.stored());
+        if acks >= ack {
+            self.stage = Stage::Keeping;
+        } else if stored + awaited < ack {
+            self.reply(Verdict::NotEnough { acks }, actions);
+        } else if stored >= ack && (acks + awaited < ack || !self.is_patient) {
+            // Only in the first round is what is stored not an ack.
+            let above = self.newest_named().unwrap_or(self.stamp);
+            self.stage = Stage::Restamping;
+            actions.push(WriteAction::Restamp { above });
         }
     }
 
@@ -339,8 +369,25 @@ impl Write {
         }
     }
 
+    /// How many replicas have acknowledged the write.
     fn acks(&self) -> u8 {
-        self.count(|replica| *replica == Replica::Stored)
+        match self.round {
+            Round::First => self.count(|replica| *replica == Replica::Stored(Held::Clean)),
+            Round::Second => self.stored(),
+        }
+    }
+
+    fn stored(&self) -> u8 {
+        self.count(|replica| matches!(replica, Replica::Stored(_)))
+    }
+
+    /// A bound on what the replicas held that have stored the write.
+    fn newest_named(&self) -> Option<Timestamp> {
+        let named = self.places.iter().filter_map(|replica| match replica {
+            Replica::Stored(Held::Newer(newest) | Held::Unknown(newest)) => Some(*newest),
+            _ => None,
+        });
+        named.max()
     }
 
     fn awaited(&self) -> u8 {

@@ -14,6 +14,7 @@
 
 mod checker;
 mod exhaustive;
+mod linearizable;
 mod model;
 mod placement;
 mod promises;

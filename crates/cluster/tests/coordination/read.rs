@@ -1,7 +1,7 @@
 //! Golden cases of the coordination of reads.
 //!
 //! Events: `read A/F [prefer P..]` begins; `P has VERSION`, `P missed WHY`, `P
-//! repaired`, `P repair missed WHY`, `P slow` and `deadline` go on; `receipt`
+//! repaired [newer T|unknown T]`, `P repair missed WHY`, `P slow` and `deadline` go on; `receipt`
 //! tells what became of it, `freshest` the merged answer.
 //!
 //! A version is `nothing`, or a timestamp and what is not as usual: `deleted`,
@@ -56,7 +56,10 @@ fn read_event(words: &[&str], from: u8) -> ReadEvent {
             let why = script::miss(why);
             ReadEvent::Missed { place, why }
         }
-        ["repaired"] => ReadEvent::Repaired { place },
+        ["repaired", ref held @ ..] => ReadEvent::Repaired {
+            place,
+            held: script::held(held),
+        },
         ["repair", "missed", why] => {
             let why = script::miss(why);
             ReadEvent::RepairMissed { place, why }

@@ -94,14 +94,27 @@ pub(crate) fn miss(word: &str) -> cluster::Miss {
     use cluster::{Fate, Miss};
     [
         Miss::Timeout,
+        Miss::Suspected,
         Miss::Refused,
         Miss::Overloaded,
         Miss::Full,
         Miss::Failed,
+        Miss::Unfilled,
     ]
     .into_iter()
     .find(|miss| Fate::Missed(*miss).word() == word)
     .unwrap()
+}
+
+/// What a replica held: `newer T`, `unknown T`, or nothing.
+pub(crate) fn held(words: &[&str]) -> lsm::Held {
+    let timestamp = |text: &str| lsm::Timestamp::from_u64(text.parse().unwrap());
+    match words {
+        [] => lsm::Held::Clean,
+        ["newer", newest] => lsm::Held::Newer(timestamp(newest)),
+        ["unknown", bound] => lsm::Held::Unknown(timestamp(bound)),
+        _ => panic!("unknown: {words:?}"),
+    }
 }
 
 /// The words of a receipt.

@@ -9,8 +9,7 @@ use crate::checker::{Asked, Operation, Outcome};
 use cluster::{HybridClock, Miss, Replicas, Verdict};
 use cluster::{Read, ReadAction, ReadActions, ReadEvent};
 use cluster::{Round, Write, WriteAction, WriteActions, WriteEvent};
-use lsm::{Entry, Expiry, Timestamp};
-use std::cmp::Reverse;
+use lsm::{Entry, Expiry, Held, Timestamp};
 
 pub(crate) const KEY: &[u8] = b"key";
 
@@ -23,18 +22,40 @@ pub(crate) struct World {
     pub(crate) merges_clocks: bool,
     /// Whether coordinators know which nodes are down.
     pub(crate) knows_who_is_down: bool,
+    /// What the replicas or coordinators do wrong.
+    pub(crate) bug: Option<Bug>,
     pub(crate) messages: Vec<Message>,
     pub(crate) history: Vec<Operation>,
     machines: Vec<Machine>,
     moment: u64,
 }
 
+/// A bug to plant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// The rule that was: a write is stamped again when one of the first `ack`
+    /// answers names something newer, as of that arrival, and mends count
+    /// whatever is there.
+    FirstAnswersDecide,
+    /// A write does not wait for further replicas.
+    Impatience,
+    /// A mend counts though something newer was there.
+    MendsCount,
+    /// What is held is told as of the last arrival.
+    LastArrival,
+    /// What cannot be told is taken for clean.
+    UnknownIsClean,
+}
+
 pub(crate) struct Node {
     clock: HybridClock,
     pub(crate) skew_ms: i64,
     pub(crate) is_down: bool,
-    /// All that it was ever written.
-    versions: Vec<Entry>,
+    /// Whether it cannot tell what newer it held, as with damaged blocks.
+    pub(crate) forgets: bool,
+    /// All that it was ever written, in the order of arrival, and what newer
+    /// was there before.
+    versions: Vec<(Entry, Held)>,
 }
 
 enum Machine {
@@ -78,12 +99,14 @@ impl World {
             clock: HybridClock::new(number + 1, Timestamp::ZERO),
             skew_ms: 0,
             is_down: false,
+            forgets: false,
             versions: Vec::new(),
         };
         Self {
             nodes: (0..nodes).map(node).collect(),
             merges_clocks: true,
             knows_who_is_down: true,
+            bug: None,
             messages: Vec::new(),
             history: Vec::new(),
             machines: Vec::new(),
@@ -118,8 +141,8 @@ impl World {
             let mut actions = WriteActions::new();
             let entry = self.stamped(operation);
             let down = self.known_down();
-            let is_down = |place| down[usize::from(place)];
-            let write = Write::start(replicas, entry.timestamp(), is_down, &mut actions);
+            let why_down = |place| down[usize::from(place)].then_some(Miss::Refused);
+            let write = Write::start(replicas, entry.timestamp(), why_down, &mut actions);
             self.machines.push(Machine::Write { write, entry });
             self.carry_out_write(operation, &actions);
         }
@@ -137,7 +160,7 @@ impl World {
             } => self.serve(operation, place, request),
             Message::Answer { operation, event } => self.step(operation, event),
             Message::Hint { place, entry } => {
-                self.node(place).store(&entry);
+                self.node(place).store(&entry, None);
             }
         }
     }
@@ -164,10 +187,13 @@ impl World {
         }
     }
 
-    /// The deadline of a request comes.
+    /// Half of a request's time passes, if it waits for that, or all of it.
     pub(crate) fn deadline(&mut self, operation: usize) {
         self.moment += 1;
-        let event = match self.machines[operation] {
+        let event = match &self.machines[operation] {
+            Machine::Write { write, .. } if write.awaits_half_time() => {
+                Event::Write(WriteEvent::HalfTime)
+            }
             Machine::Write { .. } => Event::Write(WriteEvent::Deadline),
             Machine::Read(_) => Event::Read(ReadEvent::Deadline),
             Machine::Done => return,
@@ -191,12 +217,14 @@ impl World {
     /// The version that a node would answer with.
     pub(crate) fn held(&self, place: u8) -> Option<&Entry> {
         let versions = &self.nodes[usize::from(place)].versions;
-        versions.iter().max_by_key(|version| version.rank())
+        let entries = versions.iter().map(|(entry, _)| entry);
+        entries.max_by_key(|entry| entry.rank())
     }
 
     /// Whether a node has this version.
     pub(crate) fn has(&self, place: u8, entry: &Entry) -> bool {
-        self.nodes[usize::from(place)].versions.contains(entry)
+        let mut versions = self.nodes[usize::from(place)].versions.iter();
+        versions.any(|(held, _)| held == entry)
     }
 
     fn node(&mut self, place: u8) -> &mut Node {
@@ -236,7 +264,7 @@ impl World {
 
     /// A replica does what it is asked.
     fn serve(&mut self, operation: usize, place: u8, request: Request) {
-        let merges_clocks = self.merges_clocks;
+        let (merges_clocks, bug) = (self.merges_clocks, self.bug);
         let coordinator = self.history[operation].coordinator;
         let is_local_work = matches!(request, Request::KeepHint { .. });
         let node = self.node(place);
@@ -250,16 +278,17 @@ impl World {
                 if merges_clocks {
                     node.clock.observe(entry.timestamp());
                 }
-                let newest_held = node.store(&entry);
-                Event::Write(WriteEvent::Stored {
-                    round,
-                    place,
-                    newest_held,
-                })
+                let held = node.store(&entry, bug);
+                Event::Write(WriteEvent::Stored { round, place, held })
             }
             Request::Repair { entry } => {
-                node.store(&entry);
-                Event::Read(ReadEvent::Repaired { place })
+                let held = match node.store(&entry, bug) {
+                    _ if matches!(bug, Some(Bug::MendsCount | Bug::FirstAnswersDecide)) => {
+                        Held::Clean
+                    }
+                    held => held,
+                };
+                Event::Read(ReadEvent::Repaired { place, held })
             }
             Request::Read => {
                 let entry = self.held(place).cloned();
@@ -277,6 +306,9 @@ impl World {
         match (&mut self.machines[operation], event) {
             (Machine::Write { write, .. }, Event::Write(event)) => {
                 let mut actions = WriteActions::new();
+                if matches!(self.bug, Some(Bug::Impatience | Bug::FirstAnswersDecide)) {
+                    write.step(WriteEvent::HalfTime, &mut actions);
+                }
                 write.step(event, &mut actions);
                 self.carry_out_write(operation, &actions);
             }
@@ -321,8 +353,8 @@ impl World {
         let down = self.known_down();
         let mut actions = WriteActions::new();
         if let Machine::Write { write, entry } = &mut self.machines[operation] {
-            let is_down = |place| down[usize::from(place)];
-            write.restamped(stamped.timestamp(), is_down, &mut actions);
+            let why_down = |place| down[usize::from(place)].then_some(Miss::Refused);
+            write.restamped(stamped.timestamp(), why_down, &mut actions);
             *entry = stamped;
         }
         self.carry_out_write(operation, &actions);
@@ -375,16 +407,23 @@ impl World {
 }
 
 impl Node {
-    /// Merges a version, and names the newest of the others, as the engine does.
-    fn store(&mut self, entry: &Entry) -> Option<Timestamp> {
-        let others = self.versions.iter().filter(|held| *held != entry);
-        let newest_held = others.map(Entry::timestamp).max();
-        if !self.versions.contains(entry) {
-            self.versions.push(entry.clone());
-            self.versions
-                .sort_by(|one, other| Reverse(one.rank()).cmp(&Reverse(other.rank())));
+    /// Stores a version, and tells what newer was there when it first arrived.
+    fn store(&mut self, entry: &Entry, bug: Option<Bug>) -> Held {
+        let stamp = entry.timestamp();
+        let stamps = self.versions.iter().map(|(held, _)| held.timestamp());
+        let newest = stamps.max().filter(|newest| *newest > stamp);
+        let now = newest.map_or(Held::Clean, Held::Newer);
+        let known = self.versions.iter().find(|(held, _)| held == entry);
+        let first = known.map_or(now, |(_, first)| *first);
+        if known.is_none() {
+            self.versions.push((entry.clone(), now));
         }
-        newest_held
+        match (bug, newest) {
+            (Some(Bug::LastArrival | Bug::FirstAnswersDecide), _) => now,
+            (Some(Bug::UnknownIsClean), _) if self.forgets => Held::Clean,
+            (_, Some(newest)) if self.forgets => Held::Unknown(newest),
+            _ => first,
+        }
     }
 }
 
@@ -412,7 +451,7 @@ fn missed_instead(event: &Event) -> Option<Event> {
         Event::Read(ReadEvent::Answered { place, .. }) => {
             Event::Read(ReadEvent::Missed { place, why })
         }
-        Event::Read(ReadEvent::Repaired { place }) => {
+        Event::Read(ReadEvent::Repaired { place, .. }) => {
             Event::Read(ReadEvent::RepairMissed { place, why })
         }
         Event::Write(_) | Event::Read(_) => return None,

@@ -1,12 +1,13 @@
 //! Golden cases of the coordination of writes.
 //!
-//! Events: `write A/F stamp T [down P..]` begins; `P stored [newest T]`, `P
-//! missed WHY`, `P hint kept`, `restamped T [down P..]`, `no stamp` and
-//! `deadline` go on; `first: EVENT` is one of the first round that comes in
-//! the second; `receipt` tells what became of it.
+//! Events: `write A/F stamp T [down P..]` begins; `P stored [newer T|unknown T]`,
+//! `P missed WHY`, `P hint kept`, `restamped T [down P..]`, `no stamp`, `half
+//! time` and `deadline` go on; `first: EVENT` is one of the first round that
+//! comes in the second; `receipt` tells what became of it. `half time?` asks
+//! whether half time would change anything.
 
 use crate::script;
-use cluster::{Round, Write, WriteAction, WriteActions, WriteEvent};
+use cluster::{Miss, Round, Write, WriteAction, WriteActions, WriteEvent};
 use lsm::Timestamp;
 
 struct Machine {
@@ -24,7 +25,7 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
     let words: Vec<&str> = event.split(' ').collect();
     if let ["write", replicas, "stamp", stamp, ref down @ ..] = words[..] {
         let replicas = script::replicas(replicas);
-        let write = Write::start(replicas, timestamp(stamp), is_down(down), &mut actions);
+        let write = Write::start(replicas, timestamp(stamp), why_down(down), &mut actions);
         let round = Round::First;
         *machine = Some(Machine { write, round });
         return tell(&actions, round);
@@ -32,10 +33,16 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
     let machine = machine.as_mut().unwrap();
     match words[..] {
         ["receipt"] => return script::receipt(machine.write.fates()),
+        ["half", "time?"] => {
+            return match machine.write.awaits_half_time() {
+                true => "yes".to_owned(),
+                false => "no".to_owned(),
+            };
+        }
         ["restamped", stamp, ref down @ ..] => {
             machine.round = Round::Second;
             let write = &mut machine.write;
-            write.restamped(timestamp(stamp), is_down(down), &mut actions);
+            write.restamped(timestamp(stamp), why_down(down), &mut actions);
         }
         ["first:", ref rest @ ..] => {
             let event = read_event(rest, Round::First);
@@ -52,15 +59,10 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
 fn read_event(words: &[&str], round: Round) -> WriteEvent {
     let place = words[0].parse().unwrap_or(0);
     match words[1..] {
-        ["stored"] => WriteEvent::Stored {
+        ["stored", ref held @ ..] => WriteEvent::Stored {
             round,
             place,
-            newest_held: None,
-        },
-        ["stored", "newest", held] => WriteEvent::Stored {
-            round,
-            place,
-            newest_held: Some(timestamp(held)),
+            held: script::held(held),
         },
         ["missed", why] => WriteEvent::Missed {
             round,
@@ -69,6 +71,7 @@ fn read_event(words: &[&str], round: Round) -> WriteEvent {
         },
         ["hint", "kept"] => WriteEvent::HintKept { round, place },
         ["stamp"] => WriteEvent::NoStamp,
+        ["time"] => WriteEvent::HalfTime,
         [] if words == ["deadline"] => WriteEvent::Deadline,
         _ => panic!("unknown event: {words:?}"),
     }
@@ -78,10 +81,14 @@ fn timestamp(text: &str) -> Timestamp {
     Timestamp::from_u64(text.parse().unwrap())
 }
 
-/// `down P..`, or nothing.
-fn is_down(words: &[&str]) -> impl Fn(u8) -> bool {
+/// `down P..`, `silent P..`, or nothing.
+fn why_down(words: &[&str]) -> impl Fn(u8) -> Option<Miss> {
     let down: Vec<u8> = words.iter().filter_map(|word| word.parse().ok()).collect();
-    move |place| down.contains(&place)
+    let why = match words.first() {
+        Some(&"silent") => Miss::Suspected,
+        _ => Miss::Refused,
+    };
+    move |place| down.contains(&place).then_some(why)
 }
 
 fn tell(actions: &WriteActions, current: Round) -> String {

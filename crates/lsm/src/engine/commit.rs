@@ -22,7 +22,7 @@ use super::Inner;
 use super::backpressure::Stall;
 use super::outbox::{Applied, Deliveries, Outbox};
 use super::queue::{GROUP_BYTES_MAX, Group};
-use super::state::State;
+use super::verdicts::{Verdicts, judge};
 use super::writers::{OutcomeCell, Turn};
 use crate::entry::{Entry, Record};
 use crate::error::Error;
@@ -73,12 +73,15 @@ pub(super) struct Committer {
     pub(super) is_syncing_aside: bool,
     /// Whether somebody will look whether the store is idle, to claim the log.
     pub(super) claim_scheduled: bool,
+    /// What writes found that may be asked for again.
+    pub(super) verdicts: Verdicts,
 }
 
 impl Committer {
-    pub(super) fn new(log: LogWriter, next_arrival: u64) -> Self {
+    pub(super) fn new(log: LogWriter, next_arrival: u64, verdicts_kept: Duration) -> Self {
         Self {
             log,
+            verdicts: Verdicts::new(verdicts_kept, next_arrival),
             next_arrival,
             sync_scheduled: false,
             is_syncing_aside: false,
@@ -329,19 +332,19 @@ impl Inner {
         let writes = group.len() as u64;
         let mut bytes = 0;
         let mut greatest = Timestamp::ZERO;
+        let now = self.environment.clock.monotonic();
+        committer.verdicts.age(now, committer.next_arrival);
         let mut deliveries = Deliveries::new(group.len());
         for pending in group {
             pending.stopwatch.stop(&waits::COMMIT);
             let entry = pending.entry;
             bytes += entry.data_bytes() as u64;
             greatest = greatest.max(entry.timestamp());
-            let elsewhere = newest_elsewhere(&state, &entry);
             let arrival = committer.next_arrival;
             committer.next_arrival += 1;
-            let here = state.active.insert(Record { arrival, entry });
-            let applied = Applied {
-                newest_held: here.max(elsewhere),
-            };
+            let record = Arc::new(Record { arrival, entry });
+            let rivals = state.active.insert(Arc::clone(&record));
+            let applied = judge(&mut committer.verdicts, &state, &record, rivals, now);
             deliveries.add(pending.outbox, pending.ticket, Ok(applied));
         }
         self.snapshots.publish(committer.next_arrival - 1);
@@ -374,22 +377,4 @@ fn append(committer: &mut Committer, group: &Group) -> Result<u64, Error> {
     committer
         .log
         .append(group.iter().map(|pending| &pending.entry))
-}
-
-/// The greatest timestamp at or above `entry`'s own that may be among the
-/// versions of its key outside the active memtable, the identical version aside.
-///
-/// Asked under the commit lock, so it never reads the disk: hints and repairs
-/// bring old timestamps all the time, for which every newer table would have to
-/// be asked. See [`Tables::newest_beside`](super::state::Tables::newest_beside).
-fn newest_elsewhere(state: &State, entry: &Entry) -> Option<Timestamp> {
-    let floor = entry.timestamp();
-    let other = |held: Entry| (held.rank() != entry.rank()).then(|| held.timestamp());
-    let mut newest = None;
-    for memtable in &state.frozen {
-        if memtable.greatest_timestamp() >= floor {
-            newest = newest.max(memtable.newest(entry.key()).and_then(other));
-        }
-    }
-    newest.max(state.tables.newest_beside(entry))
 }

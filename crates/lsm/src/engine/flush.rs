@@ -7,6 +7,7 @@
 
 use super::Inner;
 use super::state::{State, Tables};
+use super::verdicts::{FLUSHED_MAX, Flushed};
 use crate::compaction::retention::{Retained, Retention};
 use crate::entry::RecordSource;
 use crate::error::Error;
@@ -93,6 +94,7 @@ impl Change {
                 .cloned()
                 .collect(),
             tables: Arc::new(Tables::new(kept.chain(self.added.iter().cloned()))),
+            flushed: state.flushed.clone(),
         }
     }
 }
@@ -277,7 +279,10 @@ impl Inner {
         *manifest = next;
         let obsolete = {
             let mut sealed_segments = lock(&self.sealed_segments);
-            let state = change.apply(&self.state.load());
+            let mut state = change.apply(&self.state.load());
+            if let Some(memtable) = &change.flushed {
+                self.note_flushed(&mut state, memtable);
+            }
             self.state.store(Arc::new(state));
             let kept = sealed_segments.split_off(&least_segment);
             std::mem::replace(&mut *sealed_segments, kept)
@@ -293,6 +298,23 @@ impl Inner {
             }
         }
         Ok(())
+    }
+
+    /// Notes the stamps of a memtable that was flushed, whose versions may come
+    /// once more, and forgets those of long ago.
+    fn note_flushed(&self, state: &mut State, memtable: &Memtable) {
+        let now = self.environment.clock.monotonic();
+        let kept = self.options.verdicts_kept;
+        let mut flushed = Flushed {
+            at: now,
+            least: memtable.least_timestamp(),
+            greatest: memtable.greatest_timestamp(),
+        };
+        state.flushed.retain(|flushed| flushed.is_recent(now, kept));
+        if state.flushed.len() == FLUSHED_MAX {
+            flushed = flushed.and(&state.flushed.remove(0));
+        }
+        state.flushed.push(flushed);
     }
 
     /// Fills a manifest with what `state` holds.

@@ -1,7 +1,8 @@
 //! The engine: what ties memtables, log, tables and compaction together.
 //!
 //! - `queue`, `commit`, `outbox`: the life of a write; `writers`: those who block
-//!   for theirs; `segments`: upkeep of the log;
+//!   for theirs; `verdicts`: what newer was there before it; `segments`: upkeep
+//!   of the log;
 //! - `backpressure`: how writers are slowed when flush or compaction is behind;
 //! - `state`: what readers see, one immutable value;
 //! - `flush`, `compact`: the jobs that move records down, and how the set of
@@ -37,13 +38,15 @@ mod state;
 mod statistics;
 mod sync_times;
 mod tenure;
+mod verdicts;
 mod writers;
 
-pub use outbox::{Applied, Outbox, Outcome};
+pub use outbox::{Applied, Held, Outbox, Outcome};
 pub use recovery::RecoveryReport;
 pub use scan::Scan;
 pub use statistics::{LevelStatistics, Statistics};
 pub use sync_times::SyncTimeStatistics;
+pub use verdicts::Look;
 
 use crate::cache::BlockCache;
 use crate::entry::Entry;

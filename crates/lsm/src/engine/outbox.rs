@@ -1,22 +1,44 @@
 //! The ends of writes, and how they get back to the writers.
 
+use super::verdicts::Look;
 use crate::error::Error;
 use crate::timestamp::Timestamp;
 use std::sync::Arc;
 
-/// What a write found when it was applied.
+/// What a store held of a key when a version of it first arrived: newer ones
+/// that came before. The same is told however often the version comes, for as
+/// long as [`Options::verdicts_kept`](crate::Options::verdicts_kept).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Applied {
-    /// A bound on the timestamps of the versions that the key held, the very
-    /// same entry aside. What is above the entry's own timestamp is always told,
-    /// and what is at it, unless the very same entry was held as well; a lesser
-    /// one may go unreported.
-    ///
-    /// Since no write reads the disk, it is not below the greatest, but may be
-    /// above it: where a table with newer timestamps may have the key and it is
-    /// not in memory whether it has, this is that table's greatest timestamp.
-    /// With sound clocks no table is newer than a fresh write.
-    pub newest_held: Option<Timestamp>,
+pub enum Held {
+    /// Nothing newer.
+    Clean,
+    /// This newer version, the newest there is, which was read.
+    Newer(Timestamp),
+    /// That cannot be told: because it came too long ago, or because a block is
+    /// damaged. Nothing that the store holds of the key is above this, which is
+    /// above the version itself.
+    Unknown(Timestamp),
+}
+
+/// What a stored write found.
+#[derive(Clone, Debug)]
+pub enum Applied {
+    /// This.
+    Told(Held),
+    /// Blocks have to be read to tell. With sound clocks, never: no table is
+    /// newer than a fresh write.
+    Unread(Look),
+}
+
+impl Applied {
+    /// What was held, after reading whatever it takes. May block.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        match self {
+            Self::Told(held) => *held,
+            Self::Unread(look) => look.finish(),
+        }
+    }
 }
 
 /// The end of a submitted write.

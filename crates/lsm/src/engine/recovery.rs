@@ -12,6 +12,7 @@ use super::space::Space;
 use super::state::{State, Tables};
 use super::statistics::Counters;
 use super::tenure::Tenure;
+use super::verdicts::Flushed;
 use crate::cache::BlockCache;
 use crate::disk::{Disk, temporary_name};
 use crate::entry::Record;
@@ -92,10 +93,10 @@ impl Inner {
             report.entries_replayed += segment.entries.len() as u64;
             for entry in segment.entries {
                 greatest_timestamp = greatest_timestamp.max(entry.timestamp());
-                memtable.insert(Record {
+                memtable.insert(Arc::new(Record {
                     arrival: next_arrival,
                     entry,
-                });
+                }));
                 next_arrival += 1;
             }
             frozen.push(Arc::new(memtable));
@@ -105,6 +106,11 @@ impl Inner {
             active: Arc::new(Memtable::new(log.next, options.memtable_bytes)),
             frozen,
             tables: Arc::new(tables),
+            flushed: vec![Flushed {
+                at: environment.clock.monotonic(),
+                least: Timestamp::ZERO,
+                greatest: greatest_timestamp,
+            }],
         };
         manifest.log_segment_least = state.least_segment();
         manifest.log_claim = LogClaim {
@@ -145,7 +151,11 @@ impl Inner {
             state: ArcSwap::from_pointee(state),
             manifest: Mutex::new(manifest),
             sealed_segments: Mutex::new(sealed_segments),
-            committer: Mutex::new(Committer::new(log_writer, next_arrival)),
+            committer: Mutex::new(Committer::new(
+                log_writer,
+                next_arrival,
+                options.verdicts_kept,
+            )),
             greatest_timestamp: AtomicU64::new(greatest_timestamp.as_u64()),
             cache,
             space,

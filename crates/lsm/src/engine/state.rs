@@ -1,6 +1,8 @@
 //! What readers see: memtables and tables, as one immutable value that is
 //! replaced as a whole.
 
+use super::outbox::Held;
+use super::verdicts::Flushed;
 use crate::compaction::LEVELS;
 use crate::compaction::pick::{Levels, TableSummary};
 use crate::entry::Entry;
@@ -21,6 +23,8 @@ pub(super) struct State {
     pub(super) frozen: Vec<Arc<Memtable>>,
     /// The live tables.
     pub(super) tables: Arc<Tables>,
+    /// What was flushed a moment ago, and may still be asked for.
+    pub(super) flushed: Vec<Flushed>,
 }
 
 impl State {
@@ -137,35 +141,29 @@ impl Tables {
         Ok(newest)
     }
 
-    /// The greatest timestamp at or above that of `entry` that a table may hold
-    /// for its key, `entry` itself aside. Reads nothing but memory.
-    ///
-    /// A table that can hold one and is ruled out neither by its range nor by
-    /// what is cached of it counts with its greatest timestamp, and so does one
-    /// whose blocks are damaged. So the answer may be too high, never too low:
-    /// who makes sure that his write is the newest stamps it above an answer
-    /// that is too high for nothing, but would lose it to one that is too low.
-    pub(super) fn newest_beside(&self, entry: &Entry) -> Option<Timestamp> {
-        if self.greatest_timestamp < entry.timestamp() {
-            return None;
-        }
+    /// What the tables hold of a key at this timestamp and above. Asks only
+    /// tables that may hold such.
+    pub(super) fn beside(
+        &self,
+        key: &[u8],
+        timestamp: Timestamp,
+        access: Access,
+    ) -> Result<Beside, Interrupt> {
+        let mut beside = Beside::default();
         let mut hash = None;
-        let mut newest = None;
-        for table in self.candidates(entry.key()) {
-            let greatest = table.properties().timestamp_greatest;
-            if greatest < entry.timestamp() || newest >= Some(greatest) {
+        for table in self.candidates(key) {
+            if table.properties().timestamp_greatest < timestamp {
                 break;
             }
-            let hash = *hash.get_or_insert_with(|| KeyHash::of(entry.key()));
-            let held = match table.get(entry.key(), hash, Access::Cached) {
-                Ok(held) => held
-                    .filter(|held| held.rank() != entry.rank())
-                    .map(|held| held.timestamp()),
-                Err(Interrupt::WouldBlock | Interrupt::Failed(_)) => Some(greatest),
-            };
-            newest = newest.max(held);
+            let hash = *hash.get_or_insert_with(|| KeyHash::of(key));
+            let held = table.get(key, hash, access)?;
+            match held.map(|held| held.timestamp()) {
+                Some(held) if held > timestamp => beside.newer = beside.newer.max(Some(held)),
+                Some(held) if held == timestamp => beside.has_same = true,
+                _ => {}
+            }
         }
-        newest
+        Ok(beside)
     }
 
     /// The tables whose key range admits `key`, by descending greatest timestamp.
@@ -193,6 +191,27 @@ impl Tables {
             (Some(_), _) => fresh.next(),
             (None, _) => sorted.next(),
         })
+    }
+}
+
+/// What the tables hold of a key, from a timestamp on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Beside {
+    /// The greatest timestamp that is above.
+    pub(super) newer: Option<Timestamp>,
+    /// Whether a version has the very timestamp.
+    pub(super) has_same: bool,
+}
+
+impl Beside {
+    /// What was held when a version of this timestamp first arrived, which is
+    /// now, unless that is in doubt. `newer` is what the memtables hold above it.
+    pub(super) fn verdict(self, newer: Option<Timestamp>, is_doubtful: bool) -> Held {
+        match newer.max(self.newer) {
+            None => Held::Clean,
+            Some(newest) if is_doubtful || self.has_same => Held::Unknown(newest),
+            Some(newest) => Held::Newer(newest),
+        }
     }
 }
 

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     fn deliver(cell: &OutcomeCell) {
-        let result = Ok(Applied { newest_held: None });
+        let result = Ok(Applied::Told(crate::Held::Clean));
         cell.deliver(vec![Outcome { ticket: 0, result }]);
     }
 

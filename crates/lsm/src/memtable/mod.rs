@@ -22,7 +22,7 @@ use crate::sync::lock;
 use crate::table::KeyHash;
 use crate::timestamp::Timestamp;
 use newest::{Found, Newest};
-use order::{Slot, holds, versions};
+use order::{Slot, last_not_after, versions};
 pub(crate) use source::MemtableSource;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -64,23 +64,16 @@ impl Memtable {
         }
     }
 
-    /// Adds a record and returns the greatest timestamp among the other
-    /// versions of its key here. A version that is here already is not added
-    /// again. Of a key that another thread adds at the same moment that may be
-    /// missed; records come in the order of their arrivals.
-    pub(crate) fn insert(&self, record: Record) -> Option<Timestamp> {
+    /// Adds a record and tells what was here of its key. A version that is here
+    /// already is not added again. What another thread adds of the same key at
+    /// the same moment may be missed; the engine adds one record at a time, in
+    /// the order of their arrivals.
+    pub(crate) fn insert(&self, record: Arc<Record>) -> Rivals {
         let entry = &record.entry;
         let hash = KeyHash::of(entry.key());
-        let rivals = match self.newest.find(entry.key(), hash) {
-            Found::Nothing => Rivals::default(),
-            Found::Newest(held) if held.entry.rank() < entry.rank() => Rivals {
-                has_same: false,
-                newest: Some(held.entry.timestamp()),
-            },
-            Found::Newest(_) | Found::Unknown => self.rivals_of(&record, hash),
-        };
-        if rivals.has_same {
-            return rivals.newest;
+        let (rivals, is_here) = self.find_rivals(&record, hash);
+        if is_here {
+            return rivals;
         }
         let timestamp = entry.timestamp().as_u64();
         self.least_timestamp.fetch_min(timestamp, Relaxed);
@@ -89,27 +82,47 @@ impl Memtable {
         if entry.kind() == Kind::Tombstone {
             self.has_tombstones.store(true, Relaxed);
         }
-        let record = Arc::new(record);
         // First into the B-tree: whoever finds it by its hash and looks for its
         // rivals must not miss it there.
         let slot = Slot::new(Arc::clone(&record));
         lock(self.shard(hash)).insert(slot);
         self.newest.add(&record, hash);
-        rivals.newest
+        rivals
     }
 
-    /// What is here of a record's key. It looks at the winner, at what comes
-    /// after it, and at where the record itself would be: a hot key may have
-    /// any number of versions between them.
-    fn rivals_of(&self, record: &Record, hash: KeyHash) -> Rivals {
-        let shard = lock(self.shard(hash));
-        let mut others = versions(&shard, record.entry.key())
-            .map(|slot| &slot.record.entry)
-            .filter(|other| other.rank() != record.entry.rank());
-        Rivals {
-            has_same: holds(&shard, record),
-            newest: others.next().map(Entry::timestamp),
+    /// What is here of the key of a record that is not here, or came later.
+    pub(crate) fn rivals(&self, record: &Record) -> Rivals {
+        let hash = KeyHash::of(record.entry.key());
+        self.find_rivals(record, hash).0
+    }
+
+    /// What is here of a record's key, and whether its very version is.
+    fn find_rivals(&self, record: &Record, hash: KeyHash) -> (Rivals, bool) {
+        let entry = &record.entry;
+        match self.newest.find(entry.key(), hash) {
+            Found::Nothing => (Rivals::default(), false),
+            Found::Newest(held) if held.entry.timestamp() < entry.timestamp() => {
+                (Rivals::default(), false)
+            }
+            Found::Newest(_) | Found::Unknown => self.search_rivals(record, hash),
         }
+    }
+
+    /// The same by the B-tree. It looks at the winner and at where the record
+    /// itself would be: a hot key may have any number of versions between them.
+    fn search_rivals(&self, record: &Record, hash: KeyHash) -> (Rivals, bool) {
+        let entry = &record.entry;
+        let shard = lock(self.shard(hash));
+        let winner = versions(&shard, entry.key()).next();
+        let newer = winner.map(|slot| slot.record.entry.timestamp());
+        let same = last_not_after(&shard, record)
+            .filter(|slot| slot.record.entry.timestamp() == entry.timestamp());
+        let is_here = same.is_some_and(|slot| slot.record.entry.rank() == entry.rank());
+        let rivals = Rivals {
+            newer: newer.filter(|newer| *newer > entry.timestamp()),
+            same: same.map(|slot| slot.record.arrival),
+        };
+        (rivals, is_here)
     }
 
     /// The winning version of a key here.
@@ -171,13 +184,24 @@ impl Memtable {
     }
 }
 
-/// What a memtable holds of an entry's key.
-#[derive(Default)]
-struct Rivals {
-    /// Whether the entry itself is there.
-    has_same: bool,
-    /// The greatest timestamp of the others.
-    newest: Option<Timestamp>,
+/// What memtables hold of a record's key, beside the record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rivals {
+    /// The greatest timestamp above the record's.
+    pub(crate) newer: Option<Timestamp>,
+    /// When a version with the record's own timestamp first arrived.
+    pub(crate) same: Option<u64>,
+}
+
+impl Rivals {
+    /// What two memtables hold.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let arrivals = self.same.into_iter().chain(other.same);
+        Self {
+            newer: self.newer.max(other.newer),
+            same: arrivals.min(),
+        }
+    }
 }
 
 /// The memory that an entry takes in a memtable, in bytes.

@@ -32,12 +32,11 @@ pub(super) fn versions<'a>(slots: &'a BTreeSet<Slot>, key: &[u8]) -> Range<'a, S
     between(slots, Place::Before(key), Place::After(key))
 }
 
-/// Whether a B-tree holds this very version, whenever it arrived. `record` came
-/// later than all in the tree.
-pub(super) fn holds(slots: &BTreeSet<Slot>, record: &Record) -> bool {
+/// The last version of a record's key that wins over it, or is the very same and
+/// came before it.
+pub(super) fn last_not_after<'a>(slots: &'a BTreeSet<Slot>, record: &Record) -> Option<&'a Slot> {
     let key = record.entry.key();
-    let last = between(slots, Place::Before(key), Place::At(record)).next_back();
-    last.is_some_and(|slot| slot.record.entry.rank() == record.entry.rank())
+    between(slots, Place::Before(key), Place::At(record)).next_back()
 }
 
 fn between<'a>(slots: &'a BTreeSet<Slot>, after: Place<'_>, before: Place<'_>) -> Range<'a, Slot> {

@@ -13,9 +13,13 @@ fn put(key: &str, timestamp: u64, value: &str) -> Entry {
 }
 
 fn insert(memtable: &Memtable, arrival: u64, entry: Entry) -> Option<u64> {
-    memtable
-        .insert(Record { arrival, entry })
-        .map(Timestamp::as_u64)
+    let rivals = memtable.insert(Arc::new(Record { arrival, entry }));
+    rivals.newer.map(Timestamp::as_u64)
+}
+
+/// When the version first arrived, if it has, and that it is not stored again.
+fn same(memtable: &Memtable, arrival: u64, entry: Entry) -> Option<u64> {
+    memtable.insert(Arc::new(Record { arrival, entry })).same
 }
 
 fn drain(mut source: MemtableSource) -> Vec<(String, u64)> {
@@ -34,7 +38,7 @@ fn the_highest_timestamp_wins_in_any_order_of_arrival() {
     let memtable = Memtable::new(1, 1 << 20);
     assert_eq!(insert(&memtable, 1, put("b", 20, "new")), None);
     assert_eq!(insert(&memtable, 2, put("b", 10, "old")), Some(20));
-    assert_eq!(insert(&memtable, 3, put("b", 30, "newest")), Some(20));
+    assert_eq!(insert(&memtable, 3, put("b", 30, "newest")), None);
     assert_eq!(insert(&memtable, 4, put("a", 99, "other key")), None);
     assert_eq!(memtable.newest(b"b").unwrap().value_bytes(), b"newest");
     assert_eq!(memtable.newest(b"ab"), None);
@@ -44,17 +48,39 @@ fn the_highest_timestamp_wins_in_any_order_of_arrival() {
 }
 
 #[test]
-fn the_same_entry_again_is_told_only_of_the_others() {
+fn the_same_version_again_is_known_by_its_first_arrival() {
     let memtable = Memtable::new(1, 1 << 20);
-    assert_eq!(insert(&memtable, 1, put("k", 10, "v")), None);
+    assert_eq!(same(&memtable, 1, put("k", 10, "v")), None);
     let bytes = memtable.bytes();
-    assert_eq!(insert(&memtable, 2, put("k", 10, "v")), None);
+    for arrival in 2..4 {
+        assert_eq!(same(&memtable, arrival, put("k", 10, "v")), Some(1));
+    }
     assert_eq!(memtable.bytes(), bytes, "not stored twice");
-    assert_eq!(insert(&memtable, 3, put("k", 10, "w")), Some(10));
-    assert_eq!(insert(&memtable, 4, put("k", 10, "v")), Some(10));
-    assert_eq!(insert(&memtable, 5, put("k", 10, "w")), Some(10));
-    assert_eq!(insert(&memtable, 6, put("k", 12, "x")), Some(10));
-    assert_eq!(insert(&memtable, 7, put("k", 10, "v")), Some(12));
+    assert_eq!(same(&memtable, 4, put("k", 12, "x")), None);
+    assert_eq!(same(&memtable, 5, put("k", 10, "v")), Some(1));
+    assert_eq!(insert(&memtable, 6, put("k", 10, "v")), Some(12));
+    assert_eq!(same(&memtable, 7, put("k", 11, "between")), None);
+    assert_eq!(same(&memtable, 8, put("k", 11, "between")), Some(7));
+    let record = |entry| Record { arrival: 9, entry };
+    let rivals = memtable.rivals(&record(put("k", 11, "between")));
+    assert_eq!(
+        (rivals.newer, rivals.same),
+        (Some(Timestamp::from_u64(12)), Some(7))
+    );
+    let rivals = memtable.rivals(&record(put("other", 11, "v")));
+    assert_eq!(rivals, Rivals::default());
+}
+
+/// No two writes have the same timestamp; in a damaged history it is no word
+/// against either.
+#[test]
+fn another_version_of_the_same_timestamp_is_not_newer() {
+    let memtable = Memtable::new(1, 1 << 20);
+    insert(&memtable, 1, put("k", 10, "v"));
+    for (arrival, value) in [(2, "w"), (3, "u")] {
+        assert_eq!(insert(&memtable, arrival, put("k", 10, value)), None);
+    }
+    assert_eq!(drain(Arc::new(memtable).source(Bound::Unbounded)).len(), 3);
 }
 
 #[test]

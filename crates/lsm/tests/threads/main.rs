@@ -19,8 +19,8 @@ use lanes::Lanes;
 use ledger::{Floor, Ledger, MARCHERS, SCATTERED_KEYS, SCATTERERS};
 use lsm::disk::{MemoryDisk, Unsynced};
 use lsm::{
-    Applied, Disk, Durability, Engine, Entry, Environment, Error, Lookup, Options, Outbox, Outcome,
-    RealDisk, Scan, SeededRandom, SystemClock, Timestamp,
+    Applied, Disk, Durability, Engine, Entry, Environment, Error, Held, Lookup, Options, Outbox,
+    Outcome, RealDisk, Scan, SeededRandom, SystemClock, Timestamp,
 };
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -203,12 +203,12 @@ impl Run {
                 Manner::Batch => inbox.write(&self.engine, piece),
             };
             for ((entry, known), result) in piece.iter().zip(known).zip(results) {
-                let held = result.unwrap().newest_held;
                 let known = Timestamp::from_u64(known);
-                assert!(
-                    known <= entry.timestamp() || held >= Some(known),
-                    "{held:?} is held, but {known} was acknowledged"
-                );
+                let is_told = match result.unwrap().held() {
+                    Held::Clean => known <= entry.timestamp(),
+                    Held::Newer(newest) | Held::Unknown(newest) => known <= newest,
+                };
+                assert!(is_told, "{known} was acknowledged, and not told");
                 self.ledger.end(entry);
             }
         }

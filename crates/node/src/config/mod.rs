@@ -230,6 +230,9 @@ impl NodeConfig {
             compaction: self.compaction,
             compaction_bytes_per_second: self.compaction_bytes_per_second,
             disk_reserve_bytes: self.disk_reserve_bytes,
+            // A request is told of for as long as it takes, also one that came
+            // late; the nodes of a cluster have the same timeout.
+            verdicts_kept: self.timeout.saturating_mul(2),
             ..lsm::Options::default()
         }
     }

@@ -177,8 +177,7 @@ impl Coordinator {
             Some(Fate::Missed(Miss::Overloaded)) => Failure::Overloaded,
             Some(Fate::Missed(Miss::Full)) => Failure::DiskFull(receipt),
             _ => {
-                // Those that were not waited for to the end count as timeouts
-                // too, and say less than any other.
+                // A timeout says less than any other miss.
                 let why = receipt.replicas.iter().find_map(|line| match line.outcome {
                     Fate::Missed(why) if why != Miss::Timeout => Some(why),
                     _ => None,

@@ -4,7 +4,6 @@ use super::{Coordinator, Failure, Found};
 use crate::admission::{Refused, Share};
 use crate::outbox::Completion;
 use crate::peer::{PeerAnswer, PeerRequest};
-use crate::replica::answer_of;
 use crate::waiters::{Tag, Wait};
 use bytes::Bytes;
 use cluster::{Miss, Ranking, Read, ReadAction, ReadActions, ReadEvent, Replicas, Verdict};
@@ -303,14 +302,17 @@ impl Reading {
             Completion::Read(Ok((_, share))) => share.take(),
             _ => None,
         };
-        match (answer_of(Some(completion)), tag & REPAIR != 0) {
+        match (
+            self.coordinator.replica.answer_of(Some(completion)),
+            tag & REPAIR != 0,
+        ) {
             (PeerAnswer::Found(entry), false) => self.answered(place, entry, share),
             (PeerAnswer::Missed(why), false) => ReadEvent::Missed { place, why },
             (PeerAnswer::Stored { .. }, false) => ReadEvent::Missed {
                 place,
                 why: Miss::Failed,
             },
-            (PeerAnswer::Stored { .. }, true) => ReadEvent::Repaired { place },
+            (PeerAnswer::Stored { held }, true) => ReadEvent::Repaired { place, held },
             (PeerAnswer::Missed(why), true) => ReadEvent::RepairMissed { place, why },
             (PeerAnswer::Found(_), true) => ReadEvent::RepairMissed {
                 place,

@@ -4,7 +4,7 @@ use super::{Change, Coordinator, Failure, Written};
 use crate::admission::{LONG_VALUE_BYTES, Share};
 use crate::outbox::Completion;
 use crate::peer::{PeerAnswer, PeerRequest};
-use crate::replica::answer_of;
+use crate::replica::Replica;
 use crate::stamping::{NoStamp, Stamp};
 use crate::waiters::{Follower, Follows, Tag, Wait};
 use cluster::{
@@ -14,6 +14,7 @@ use lsm::{Entry, Expiry, Timestamp};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// What the entries of a write are made from: a second stamp makes another.
 enum Source {
@@ -70,6 +71,8 @@ struct Writing {
     restamps_above: Option<Timestamp>,
     wait: Wait,
     deadline: Duration,
+    /// When others are no longer waited for because of one that is not clean.
+    half_time: Option<Instant>,
     /// Whether the machine has nothing left to do.
     is_done: bool,
     /// What a long value counts for.
@@ -99,8 +102,8 @@ impl Coordinator {
         let mut source = Source::Change(change);
         let entry = source.entry(key, timestamp, expiry, replicas.from);
         let mut actions = WriteActions::new();
-        let is_down = |place: u8| self.is_down(&ranking, place);
-        let machine = Write::start(replicas, timestamp, is_down, &mut actions);
+        let why_down = |place: u8| self.why_down(&ranking, place);
+        let machine = Write::start(replicas, timestamp, why_down, &mut actions);
         let mut writing = Writing {
             coordinator: Rc::clone(self),
             machine,
@@ -113,6 +116,7 @@ impl Coordinator {
             restamps_above: None,
             wait: self.waiters.register(deadline),
             deadline,
+            half_time: None,
             is_done: false,
             _share: share,
         };
@@ -151,11 +155,12 @@ impl Coordinator {
         }
     }
 
-    /// Whether the replica at a place is known not to answer.
-    pub(super) fn is_down(&self, ranking: &Ranking, place: u8) -> bool {
-        ranking
-            .get(usize::from(place))
-            .is_none_or(|node| self.peers.is_down(*node))
+    /// Why the replica at a place is known not to answer, if it is.
+    fn why_down(&self, ranking: &Ranking, place: u8) -> Option<Miss> {
+        match ranking.get(usize::from(place)) {
+            Some(node) => self.peers.why_down(*node),
+            None => Some(Miss::Failed),
+        }
     }
 }
 
@@ -163,10 +168,26 @@ impl Writing {
     /// Waits for what comes next, and does what follows from it. Once the
     /// deadline has passed that comes again and again, without a wait.
     async fn next(&mut self) -> Option<Verdict> {
-        let Some(above) = self.restamps_above.take() else {
-            let answer = self.wait.next().await;
-            return self.step(event_of(answer));
+        if let Some(above) = self.restamps_above.take() {
+            return self.restamp_in_time(above).await;
+        }
+        let answer = if self.machine.awaits_half_time() {
+            let half_time = self.half_time();
+            tokio::select! {
+                biased;
+                answer = self.wait.next() => answer,
+                () = tokio::time::sleep_until(half_time) => {
+                    return self.step(WriteEvent::HalfTime);
+                }
+            }
+        } else {
+            self.wait.next().await
         };
+        self.take(answer)
+    }
+
+    /// Gives the second stamp, or waits for a change that may let it be given.
+    async fn restamp_in_time(&mut self, above: Timestamp) -> Option<Verdict> {
         let coordinator = Rc::clone(&self.coordinator);
         // Before the attempt, so that no change between the two is missed.
         let changed = coordinator.stamping.changed();
@@ -177,9 +198,23 @@ impl Writing {
         }
         tokio::select! {
             biased;
-            answer = self.wait.next() => self.step(event_of(answer)),
+            answer = self.wait.next() => self.take(answer),
             () = changed => None,
         }
+    }
+
+    /// When half of the time is over that is left when this is first asked.
+    fn half_time(&mut self) -> Instant {
+        let (clock, deadline) = (&self.coordinator.clock, self.deadline);
+        *self.half_time.get_or_insert_with(|| {
+            let left = deadline.saturating_sub(clock.monotonic());
+            Instant::now() + left / 2
+        })
+    }
+
+    fn take(&mut self, answer: Option<(Tag, Completion)>) -> Option<Verdict> {
+        let event = event_of(&self.coordinator.replica, answer);
+        self.step(event)
     }
 
     fn step(&mut self, event: WriteEvent) -> Option<Verdict> {
@@ -267,8 +302,8 @@ impl Writing {
         self.stamp = Some(stamp);
         coordinator.metrics.coordination.restamps.add(1);
         let ranking = &self.ranking;
-        let is_down = |place: u8| coordinator.is_down(ranking, place);
-        self.machine.restamped(timestamp, is_down, actions);
+        let why_down = |place: u8| coordinator.why_down(ranking, place);
+        self.machine.restamped(timestamp, why_down, actions);
     }
 
     /// Sees to the replicas that have not answered yet, after the client was
@@ -310,7 +345,7 @@ impl Follower for Straggler {
         // After the deadline nothing is waited for any more but the hints that
         // it asks for, and nobody has to hear that they are kept.
         let is_over = answer.is_none();
-        self.0.step(event_of(answer));
+        self.0.take(answer);
         match is_over || self.0.is_done {
             true => Follows::Ended,
             false => Follows::On,
@@ -319,7 +354,7 @@ impl Follower for Straggler {
 }
 
 /// What an answer says; the lack of one that the deadline has passed.
-fn event_of(answer: Option<(Tag, Completion)>) -> WriteEvent {
+fn event_of(replica: &Replica, answer: Option<(Tag, Completion)>) -> WriteEvent {
     let Some((tag, completion)) = answer else {
         return WriteEvent::Deadline;
     };
@@ -332,12 +367,8 @@ fn event_of(answer: Option<(Tag, Completion)>) -> WriteEvent {
     if tag & HINT != 0 {
         return WriteEvent::HintKept { round, place };
     }
-    match answer_of(Some(completion)) {
-        PeerAnswer::Stored { newest_held } => WriteEvent::Stored {
-            round,
-            place,
-            newest_held,
-        },
+    match replica.answer_of(Some(completion)) {
+        PeerAnswer::Stored { held } => WriteEvent::Stored { round, place, held },
         PeerAnswer::Found(_) => WriteEvent::Missed {
             round,
             place,

@@ -7,12 +7,14 @@ use crate::peer::{CALLS_MAX, LinkState, LinkStatus};
 use crate::shared::Shared;
 use cluster::{Miss, NodeNumber};
 
-const MISSES: [Miss; 5] = [
+const MISSES: [Miss; 7] = [
     Miss::Timeout,
+    Miss::Suspected,
     Miss::Refused,
     Miss::Overloaded,
     Miss::Full,
     Miss::Failed,
+    Miss::Unfilled,
 ];
 
 /// What one runtime counts of the requests that it coordinates.
@@ -24,8 +26,8 @@ pub(crate) struct CoordinationMetrics {
     pub(crate) repairs: Cell,
     /// Reads that asked one replica more because one was slow.
     pub(crate) hedges: Cell,
-    /// Requests that too few replicas answered, by what the first of the others
-    /// did that did not just keep it waiting.
+    /// Requests that too few replicas answered, by what became of them at the
+    /// first of the others that did not just keep them waiting.
     not_enough: [Cell; MISSES.len()],
 }
 

@@ -97,8 +97,8 @@ impl Side for Conversation<'_> {
             self.link.remembered();
         }
         match Message::decode(frame)? {
-            Message::Stored { newest_held } => {
-                let stored = PeerAnswer::Stored { newest_held };
+            Message::Stored { held } => {
+                let stored = PeerAnswer::Stored { held };
                 self.answer(frame, Asked::Write, stored, now)?;
             }
             Message::Found(head) => match head.whole() {

@@ -62,7 +62,7 @@ pub(crate) enum LinkState {
     Connecting,
     /// It works.
     Up,
-    /// The peer is silent; calls time out at once.
+    /// The peer is silent; calls end at once.
     Suspected,
     /// The peer could not be reached; calls are refused at once.
     Down,
@@ -204,10 +204,8 @@ impl Link {
         deadline: Duration,
         ticket: u64,
     ) -> Result<(), Miss> {
-        match self.state.get() {
-            LinkState::Connecting | LinkState::Up => {}
-            LinkState::Suspected => return Err(Miss::Timeout),
-            LinkState::Down => return Err(Miss::Refused),
+        if let Some(why) = self.why_down() {
+            return Err(why);
         }
         let now = self.environment.clock.monotonic();
         if deadline <= now {
@@ -248,10 +246,19 @@ impl Link {
         Ok(())
     }
 
-    /// Whether a call would fail at once: the peer is suspected, or could not
-    /// be reached.
+    /// Whether a call would fail at once.
     pub(crate) fn is_down(&self) -> bool {
-        matches!(self.state.get(), LinkState::Suspected | LinkState::Down)
+        self.why_down().is_some()
+    }
+
+    /// Why a call would fail at once, if it would: the peer is suspected, or
+    /// could not be reached.
+    pub(crate) fn why_down(&self) -> Option<Miss> {
+        match self.state.get() {
+            LinkState::Connecting | LinkState::Up => None,
+            LinkState::Suspected => Some(Miss::Suspected),
+            LinkState::Down => Some(Miss::Refused),
+        }
     }
 
     /// Ends the calls whose deadline is not after `now`, on the monotonic
@@ -431,7 +438,7 @@ impl Link {
         self.count(|counts| counts.suspicions += 1);
         self.outgoing.clear_waiting();
         let left = self.calls.borrow_mut().take_all();
-        self.end(&left, Miss::Timeout);
+        self.end(&left, Miss::Suspected);
     }
 
     /// The peer has said something: it is trusted, again or still.
@@ -484,7 +491,7 @@ impl Link {
     fn end(&self, calls: &[Call], miss: Miss) {
         let ended = calls.len() as u64;
         self.count(|counts| match miss {
-            Miss::Timeout => counts.timeouts += ended,
+            Miss::Timeout | Miss::Suspected => counts.timeouts += ended,
             _ => counts.lost += ended,
         });
         for call in calls {

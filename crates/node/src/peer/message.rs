@@ -4,10 +4,11 @@
 //! kind  message  payload
 //!    1  write    remaining ms u32 | entry
 //!    2  read     remaining ms u32 | key
-//!    3  stored   newest held timestamp u64, if the key had a version
+//!    3  stored   held u8: 0 nothing newer | 1 newer, timestamp u64
+//!                                         | 2 unknown, bound on timestamps u64
 //!    4  found    entry
 //!    5  absent
-//!    6  missed   reason u8: 1 timeout, 2 refused, 3 overloaded, 4 full, 5 failed
+//!    6  missed   reason u8: 1 timeout, 2 refused, 3 overloaded, 4 full, 5 failed, 6 unfilled
 //!    7  ping                                (call: whatever the pong is to repeat)
 //!    8  pong     wall clock in ms u64
 //!    9  piece    the next bytes of the value of this call
@@ -30,7 +31,7 @@
 use super::frame::{Frame, FrameError, PIECE_BYTES, put_frame};
 use crate::membership::Standing;
 use cluster::Miss;
-use lsm::{Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp};
+use lsm::{Entry, Expiry, Held, KEY_BYTES_MAX, Kind, Timestamp};
 use std::time::Duration;
 
 const WRITE: u8 = 1;
@@ -43,6 +44,10 @@ const PING: u8 = 7;
 const PONG: u8 = 8;
 const PIECE: u8 = 9;
 const STANDING: u8 = 10;
+
+const CLEAN: u8 = 0;
+const NEWER: u8 = 1;
+const UNKNOWN: u8 = 2;
 
 const FLAG_TOMBSTONE: u8 = 1;
 const FLAG_EXPIRES: u8 = 2;
@@ -66,8 +71,8 @@ pub(super) enum Message<'a> {
     },
     /// It is stored.
     Stored {
-        /// The greatest timestamp that the key held.
-        newest_held: Option<Timestamp>,
+        /// What newer the key held when the version first arrived.
+        held: Held,
     },
     /// The freshest version.
     Found(EntryHead<'a>),
@@ -136,10 +141,7 @@ impl<'a> Message<'a> {
                 key: fields.key_of(fields.rest.len())?,
             },
             STORED => Self::Stored {
-                newest_held: match fields.rest {
-                    [] => None,
-                    _ => Some(Timestamp::from_u64(fields.u64()?)),
-                },
+                held: fields.held()?,
             },
             FOUND => Self::Found(fields.entry()?),
             ABSENT => Self::Absent,
@@ -246,6 +248,16 @@ impl<'a> Fields<'a> {
         })
     }
 
+    fn held(&mut self) -> Result<Held, FrameError> {
+        let [held] = self.array()?;
+        Ok(match held {
+            CLEAN => Held::Clean,
+            NEWER => Held::Newer(Timestamp::from_u64(self.u64()?)),
+            UNKNOWN => Held::Unknown(Timestamp::from_u64(self.u64()?)),
+            _ => return Err(self.frame.malformed("an unknown word on what was held")),
+        })
+    }
+
     fn end(&self) -> Result<(), FrameError> {
         if self.rest.is_empty() {
             Ok(())
@@ -277,11 +289,15 @@ pub(super) fn put_read(out: &mut Vec<u8>, call: u64, remaining: Duration, key: &
 }
 
 /// Appends the answer that a write is stored.
-pub(super) fn put_stored(out: &mut Vec<u8>, call: u64, newest_held: Option<Timestamp>) {
+pub(super) fn put_stored(out: &mut Vec<u8>, call: u64, held: Held) {
     put_frame(out, STORED, call, |out| {
-        if let Some(newest_held) = newest_held {
-            out.extend_from_slice(&newest_held.as_u64().to_le_bytes());
-        }
+        let (held, timestamp) = match held {
+            Held::Clean => return out.push(CLEAN),
+            Held::Newer(newest) => (NEWER, newest),
+            Held::Unknown(bound) => (UNKNOWN, bound),
+        };
+        out.push(held);
+        out.extend_from_slice(&timestamp.as_u64().to_le_bytes());
     });
 }
 
@@ -348,11 +364,13 @@ fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
 
 fn code_of_miss(miss: Miss) -> u8 {
     match miss {
-        Miss::Timeout => 1,
+        // A replica that waited for others in vain is late itself.
+        Miss::Timeout | Miss::Suspected => 1,
         Miss::Refused => 2,
         Miss::Overloaded => 3,
         Miss::Full => 4,
         Miss::Failed => 5,
+        Miss::Unfilled => 6,
     }
 }
 
@@ -363,6 +381,7 @@ fn miss_of_code(code: u8) -> Option<Miss> {
         3 => Miss::Overloaded,
         4 => Miss::Full,
         5 => Miss::Failed,
+        6 => Miss::Unfilled,
         _ => return None,
     })
 }

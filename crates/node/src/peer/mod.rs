@@ -46,7 +46,7 @@ use crate::admission::Budget;
 use crate::membership::{Remembered, Standing, StartWatch};
 use bytes::Bytes;
 use cluster::Miss;
-use lsm::{Clock, Entry, Random, Timestamp};
+use lsm::{Clock, Entry, Held, Random, Timestamp};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -77,10 +77,10 @@ pub(crate) enum PeerRequest {
 /// What a replica answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PeerAnswer {
-    /// The write is stored; the greatest timestamp that the key held before.
+    /// The write is stored.
     Stored {
-        /// `None`: there was no version of the key.
-        newest_held: Option<Timestamp>,
+        /// What newer the key held when this version first arrived.
+        held: Held,
     },
     /// The freshest version that the replica has, be it a tombstone or expired.
     Found(Option<Entry>),

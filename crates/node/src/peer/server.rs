@@ -97,8 +97,8 @@ impl Caller {
         }
         let outgoing = &self.outgoing;
         match answer {
-            PeerAnswer::Stored { newest_held } => {
-                outgoing.push(|out| message::put_stored(out, call, newest_held));
+            PeerAnswer::Stored { held } => {
+                outgoing.push(|out| message::put_stored(out, call, held));
             }
             PeerAnswer::Found(None) => outgoing.push(|out| message::put_absent(out, call)),
             PeerAnswer::Found(Some(entry)) if !outgoing.has_room_for(&entry) => {

@@ -32,7 +32,7 @@ fn is_good(outcome: &str) -> bool {
 
 /// Checks the lines of a receipt, in the order of the key's ranking. Where it
 /// was clear early that too few would do, those that were not waited for are
-/// `timeout`.
+/// `unanswered`.
 fn assert_receipt(cluster: &Cluster, reply: &Reply, expected: &[(usize, &str)]) {
     let outcomes = outcomes(reply);
     assert_eq!(outcomes.len(), expected.len());
@@ -41,7 +41,7 @@ fn assert_receipt(cluster: &Cluster, reply: &Reply, expected: &[(usize, &str)]) 
     assert_eq!(reply.header("kvorum-acks"), Some(&*acks));
     for ((url, outcome), (node, word)) in outcomes.iter().zip(expected) {
         assert_eq!(*url, cluster.url(*node));
-        let is_early = is_good(word) && outcome == "timeout";
+        let is_early = is_good(word) && outcome == "unanswered";
         assert!(outcome == word || is_early, "{outcomes:?}");
     }
 }

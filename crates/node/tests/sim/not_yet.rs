@@ -20,7 +20,6 @@ pub(crate) enum Awaited {
 
 /// What is awaited.
 const AWAITED: &[Awaited] = &[
-    Awaited::OneStampSeen,
     Awaited::Availability,
     Awaited::OwnStampsBounded,
     Awaited::UniqueStamps,

@@ -8,14 +8,16 @@ async fn every_request_and_answer_comes_as_it_was_sent() {
         let (asker, replica, ..) = connected().await;
         let tombstone = Entry::tombstone(b"key", Timestamp::MAX, 1);
         let empty = Entry::value(b"key", Timestamp::from_u64(1), b"", Expiry::NEVER, 255);
-        let newest_held = Some(Timestamp::from_u64(7));
+        let newer = Held::Newer(Timestamp::from_u64(7));
+        let unknown = Held::Unknown(Timestamp::from_u64(9));
         let write = |entry: &Entry| PeerRequest::Write(entry.clone());
         let key = "k".repeat(lsm::KEY_BYTES_MAX);
         let short = entry(&key, &long_value(frame::PIECE_BYTES));
         let long = entry(&key, &long_value(frame::PIECE_BYTES + 1));
         for (ticket, (request, answer)) in [
-            (write(&tombstone), PeerAnswer::Stored { newest_held: None }),
-            (write(&empty), PeerAnswer::Stored { newest_held }),
+            (write(&tombstone), PeerAnswer::Stored { held: Held::Clean }),
+            (write(&empty), PeerAnswer::Stored { held: newer }),
+            (write(&empty), PeerAnswer::Stored { held: unknown }),
             (write(&short), PeerAnswer::Missed(Miss::Full)),
             (write(&long), PeerAnswer::Missed(Miss::Failed)),
             (read_of("key"), PeerAnswer::Found(None)),
@@ -26,6 +28,7 @@ async fn every_request_and_answer_comes_as_it_was_sent() {
             (read_of("key"), PeerAnswer::Missed(Miss::Timeout)),
             (read_of("key"), PeerAnswer::Missed(Miss::Refused)),
             (read_of("key"), PeerAnswer::Missed(Miss::Overloaded)),
+            (read_of("key"), PeerAnswer::Missed(Miss::Unfilled)),
         ]
         .into_iter()
         .enumerate()
@@ -39,7 +42,7 @@ async fn every_request_and_answer_comes_as_it_was_sent() {
         let counts = asker.link.status().counts;
         assert_eq!(
             (counts.calls, counts.answered, counts.connects),
-            (12, 12, 1)
+            (14, 14, 1)
         );
     })
     .await;

@@ -5,7 +5,7 @@ use super::message::{put_absent, put_ping, put_stored};
 use super::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-const TIMEOUT: PeerAnswer = PeerAnswer::Missed(Miss::Timeout);
+const SUSPECTED: PeerAnswer = PeerAnswer::Missed(Miss::Suspected);
 const REFUSED: PeerAnswer = PeerAnswer::Missed(Miss::Refused);
 
 /// A connection to a replica that has shaken hands, to write anything to.
@@ -53,7 +53,7 @@ async fn nonsense_closes_its_connection() {
         let mut long = frame(2, &[b'k'; 8]);
         long[4..8].copy_from_slice(&(PAYLOAD_BYTES_MAX as u32 + 1).to_le_bytes());
         let mut answer = Vec::new();
-        put_stored(&mut answer, 1, None);
+        put_stored(&mut answer, 1, Held::Clean);
         let tombstone_with_value = [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, b'k', b'v'];
         let entry_write = |entry: &[u8]| frame(1, &[&[0; 4], entry].concat());
         for (case, bytes) in [
@@ -124,9 +124,9 @@ async fn an_answer_to_something_else_closes_the_link_and_is_not_believed() {
         let mut bytes = Vec::new();
         // To a call that is not waited for any more: nobody minds.
         put_absent(&mut bytes, call ^ (1 << 40));
-        put_stored(&mut bytes, call ^ (1 << 41), None);
+        put_stored(&mut bytes, call ^ (1 << 41), Held::Clean);
         // A read is not stored.
-        put_stored(&mut bytes, call, None);
+        put_stored(&mut bytes, call, Held::Clean);
         theirs.write_all(&bytes).await.unwrap();
         assert_eq!(asker.answers.next().await, (1, REFUSED));
         asker.arrivals.recv().await.unwrap();
@@ -170,11 +170,11 @@ async fn a_frozen_peer_is_suspected_then_not_waited_for_then_trusted_again() {
         frost.set(true);
         asker.read(1).unwrap();
         let before = Instant::now();
-        assert_eq!(asker.answers.next().await, (1, TIMEOUT));
+        assert_eq!(asker.answers.next().await, (1, SUSPECTED));
         let took = before.elapsed();
         assert!((ms(300)..=ms(500)).contains(&took), "{took:?}");
         assert!(asker.link.is_down());
-        assert_eq!(asker.read(2), Err(Miss::Timeout));
+        assert_eq!(asker.read(2), Err(Miss::Suspected));
         tokio::time::sleep(ms(2_000)).await;
         frost.set(false);
         asker.until(LinkState::Up).await;

@@ -17,8 +17,9 @@ fn messages() -> Vec<u8> {
     put_write(&mut out, 1 << 40, ms(5_000_000_000), &long);
     put_piece(&mut out, 1 << 40, b"piece");
     put_read(&mut out, 3, Duration::from_micros(1_001), b"key");
-    put_stored(&mut out, 4, Some(at));
-    put_stored(&mut out, 5, None);
+    put_stored(&mut out, 4, Held::Newer(at));
+    put_stored(&mut out, 4, Held::Unknown(at));
+    put_stored(&mut out, 5, Held::Clean);
     put_found(&mut out, 6, &lasting);
     put_found(&mut out, 7, &Entry::tombstone(b"key", at, 2));
     put_absent(&mut out, 8);
@@ -28,6 +29,7 @@ fn messages() -> Vec<u8> {
         Miss::Overloaded,
         Miss::Full,
         Miss::Failed,
+        Miss::Unfilled,
     ] {
         put_missed(&mut out, 9, miss);
     }
@@ -47,7 +49,7 @@ fn messages_are_those_of_the_fixture() {
         assert_eq!(Message::decode(frame).is_ok(), frame.kind < 32);
     }
     let expected = [
-        1, 1, 9, 2, 3, 3, 4, 4, 5, 6, 6, 6, 6, 6, 7, 8, 10, 32, 33, 34,
+        1, 1, 9, 2, 3, 3, 3, 4, 4, 5, 6, 6, 6, 6, 6, 6, 7, 8, 10, 32, 33, 34,
     ];
     assert_eq!(kinds, expected);
     assert!(

@@ -1,0 +1,300 @@
+//! What a store held of a key when a version of it first arrived: the verdict
+//! that makes a replica's answer to a write an acknowledgement, or not.
+//!
+//! A version may come several times, from its coordinator, as a mend or as a
+//! hint, and newer ones in between. All who ask within a request's time must be
+//! told the same: as of the first arrival. So:
+//!
+//! - *Nothing newer now* means nothing newer then, and needs no memory at all.
+//!   With sound clocks that is nearly every write.
+//! - A version that is still in a memtable came before, and was clean unless it
+//!   is noted here as not clean. So clean ones, however many, take no room.
+//! - One that is in no memtable arrives now, unless its stamp lies among those
+//!   of a memtable that was flushed a moment ago ([`Flushed`]), or the store was
+//!   opened a moment ago: then it may have come before, and cannot be told.
+//! - What came longer ago than the longest request takes cannot be told. Nobody
+//!   waits for it.
+//!
+//! What is newer may lie in a table whose blocks are not in memory. The commit
+//! path reads no disk: such a verdict is a [`Look`] at the tables as they are
+//! now, which whoever asked finishes where blocking is allowed.
+//!
+//! All of it is under the commit lock, and bounded.
+
+use super::outbox::{Applied, Held};
+use super::state::{Beside, State, Tables};
+use crate::entry::Record;
+use crate::memtable::Rivals;
+use crate::sync::lock;
+use crate::table::{Access, KeyHash};
+use crate::timestamp::Timestamp;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// So many verdicts that are not clean are kept: some two mebibytes. Those that
+/// came before the oldest of them cannot be told then.
+const NOTED_MAX: usize = 16 << 10;
+
+/// So many flushes are remembered apart.
+pub(super) const FLUSHED_MAX: usize = 32;
+
+/// The time of arrivals is known to this part of the time that verdicts are kept.
+const MARKS: u32 = 8;
+
+/// Which version a verdict is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Version {
+    stamp: Timestamp,
+    key: u64,
+}
+
+impl Version {
+    /// The version of a key with this hash and this stamp.
+    pub(super) fn new(key: KeyHash, stamp: Timestamp) -> Self {
+        let key = key.as_u64();
+        Self { stamp, key }
+    }
+}
+
+/// The verdicts that can be told.
+pub(super) struct Verdicts {
+    /// How long a verdict may be asked for.
+    kept: Duration,
+    /// Those of versions that first arrived before this cannot be told.
+    told_from: u64,
+    /// When all arrivals before some had come.
+    marks: VecDeque<(Duration, u64)>,
+    /// Those that are not clean.
+    noted: BTreeMap<Version, Applied>,
+    /// The same, by arrival.
+    arrivals: VecDeque<(u64, Version)>,
+}
+
+impl Verdicts {
+    /// None yet; the first record arrives as `next_arrival`.
+    pub(super) fn new(kept: Duration, next_arrival: u64) -> Self {
+        Self {
+            kept,
+            told_from: next_arrival,
+            marks: VecDeque::with_capacity(MARKS as usize + 2),
+            noted: BTreeMap::new(),
+            arrivals: VecDeque::new(),
+        }
+    }
+
+    /// It is `now`, and `next_arrival` is next: forgets what nobody asks for any more.
+    pub(super) fn age(&mut self, now: Duration, next_arrival: u64) {
+        let last = self.marks.back().map(|(at, _)| *at);
+        if last.is_some_and(|last| now.saturating_sub(last) < self.kept / MARKS) {
+            return;
+        }
+        while let Some((at, arrival)) = self.marks.front()
+            && now.saturating_sub(*at) >= self.kept
+        {
+            self.told_from = self.told_from.max(*arrival);
+            self.marks.pop_front();
+        }
+        self.marks.push_back((now, next_arrival));
+        while let Some((arrival, _)) = self.arrivals.front()
+            && *arrival < self.told_from
+        {
+            self.forget_first();
+        }
+    }
+
+    /// What was told of a version, if it was not clean.
+    pub(super) fn noted(&self, version: Version) -> Option<&Applied> {
+        self.noted.get(&version)
+    }
+
+    /// Whether what arrived then was clean unless it is noted.
+    pub(super) fn can_tell(&self, arrival: u64) -> bool {
+        arrival >= self.told_from
+    }
+
+    /// Notes what is told of a version that arrives, and was not noted.
+    pub(super) fn note(&mut self, version: Version, arrival: u64, told: &Applied) {
+        if self.arrivals.len() == NOTED_MAX {
+            self.forget_first();
+        }
+        self.noted.insert(version, told.clone());
+        self.arrivals.push_back((arrival, version));
+    }
+
+    fn forget_first(&mut self) {
+        if let Some((arrival, version)) = self.arrivals.pop_front() {
+            self.noted.remove(&version);
+            self.told_from = self.told_from.max(arrival + 1);
+        }
+    }
+}
+
+/// What was held when the version of a record first arrived. The record is in
+/// the active memtable; `rivals` is what that held of its key before. Called
+/// under the commit lock, so it reads no disk.
+pub(super) fn judge(
+    verdicts: &mut Verdicts,
+    state: &State,
+    record: &Record,
+    rivals: Rivals,
+    now: Duration,
+) -> Applied {
+    let stamp = record.entry.timestamp();
+    let mut rivals = rivals;
+    for memtable in &state.frozen {
+        if memtable.greatest_timestamp() >= stamp {
+            rivals = rivals.and(memtable.rivals(record));
+        }
+    }
+    let may_be_in_tables = state.tables.greatest_timestamp() > stamp;
+    if rivals.newer.is_none() && !may_be_in_tables {
+        // Also where it came before: what is newer never goes before it could
+        // no longer come.
+        return Applied::Told(Held::Clean);
+    }
+    let key = record.entry.key();
+    let version = Version::new(KeyHash::of(key), stamp);
+    if let Some(noted) = verdicts.noted(version) {
+        return noted.clone();
+    }
+    if rivals
+        .same
+        .is_some_and(|arrival| verdicts.can_tell(arrival))
+    {
+        return Applied::Told(Held::Clean);
+    }
+    let kept = verdicts.kept;
+    let may_have_come =
+        |flushed: &Flushed| flushed.is_recent(now, kept) && flushed.may_have_held(stamp);
+    let is_doubtful = rivals.same.is_some() || state.flushed.iter().any(may_have_come);
+    let beside = match may_be_in_tables {
+        true => state.tables.beside(key, stamp, Access::Cached),
+        false => Ok(Beside::default()),
+    };
+    let told = match beside {
+        Ok(beside) => Applied::Told(beside.verdict(rivals.newer, is_doubtful)),
+        // What is damaged is found to be so when it is read.
+        Err(_) => Applied::Unread(Look::new(Due {
+            tables: Arc::clone(&state.tables),
+            key: Box::from(key),
+            stamp,
+            newer: rivals.newer,
+            is_doubtful,
+        })),
+    };
+    if !matches!(told, Applied::Told(Held::Clean)) {
+        verdicts.note(version, record.arrival, &told);
+    }
+    told
+}
+
+/// The stamps of a memtable that was flushed, or of all that a store held when
+/// it was opened.
+#[derive(Clone, Debug)]
+pub(super) struct Flushed {
+    /// When, on the monotonic clock.
+    pub(super) at: Duration,
+    /// The least of the stamps.
+    pub(super) least: Timestamp,
+    /// The greatest.
+    pub(super) greatest: Timestamp,
+}
+
+impl Flushed {
+    /// Both as one, which may claim too much.
+    pub(super) fn and(&self, other: &Self) -> Self {
+        Self {
+            at: self.at.max(other.at),
+            least: self.least.min(other.least),
+            greatest: self.greatest.max(other.greatest),
+        }
+    }
+
+    /// Whether a version with this stamp may have come with it.
+    fn may_have_held(&self, stamp: Timestamp) -> bool {
+        (self.least..=self.greatest).contains(&stamp)
+    }
+
+    /// Whether somebody may still ask for what came with it.
+    pub(super) fn is_recent(&self, now: Duration, kept: Duration) -> bool {
+        now.saturating_sub(self.at) < kept
+    }
+}
+
+/// A verdict for which blocks of tables have to be read that are not in memory.
+/// It is as of the commit of its write, whenever it is finished.
+#[derive(Clone)]
+pub struct Look(Arc<Mutex<Looking>>);
+
+enum Looking {
+    /// Nobody has looked yet.
+    Due(Due),
+    /// What was found.
+    Told(Held),
+}
+
+/// What to look at.
+pub(super) struct Due {
+    /// The tables as of the commit.
+    pub(super) tables: Arc<Tables>,
+    /// The key.
+    pub(super) key: Box<[u8]>,
+    /// The stamp of the write.
+    pub(super) stamp: Timestamp,
+    /// The greatest newer stamp of the key in the memtables.
+    pub(super) newer: Option<Timestamp>,
+    /// Whether the version may have come before.
+    pub(super) is_doubtful: bool,
+}
+
+impl Look {
+    pub(super) fn new(due: Due) -> Self {
+        Self(Arc::new(Mutex::new(Looking::Due(due))))
+    }
+
+    /// Reads what has to be read, once, and tells what was held. May block.
+    #[must_use]
+    pub fn finish(&self) -> Held {
+        self.settle(Due::look)
+    }
+
+    /// Tells what can be told without reading: what is told once stays.
+    #[must_use]
+    pub fn give_up(&self) -> Held {
+        self.settle(|due| Held::Unknown(due.bound()))
+    }
+
+    fn settle(&self, how: impl FnOnce(&Due) -> Held) -> Held {
+        let mut looking = lock(&self.0);
+        let held = match &*looking {
+            Looking::Due(due) => how(due),
+            Looking::Told(held) => return *held,
+        };
+        // The tables may be removed meanwhile: they are held no longer than needed.
+        *looking = Looking::Told(held);
+        held
+    }
+}
+
+impl fmt::Debug for Look {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Look").finish_non_exhaustive()
+    }
+}
+
+impl Due {
+    fn look(&self) -> Held {
+        match self.tables.beside(&self.key, self.stamp, Access::MayRead) {
+            Ok(beside) => beside.verdict(self.newer, self.is_doubtful),
+            // What is damaged may hide anything up to the greatest stamp.
+            Err(_) => Held::Unknown(self.bound()),
+        }
+    }
+
+    fn bound(&self) -> Timestamp {
+        let tables = self.tables.greatest_timestamp();
+        self.newer.map_or(tables, |newer| newer.max(tables))
+    }
+}

@@ -10,7 +10,8 @@
 //! - **Near the time.** A clock that is wrong would stamp versions that nobody
 //!   can overwrite until their time has come. So a start gives no stamp before
 //!   a peer whose clock is near has vouched for this node's, and has told what
-//!   it has seen; a node gives none while its clock is far from those of most
+//!   it has seen; nor does a node whose clock was set since then, by more than
+//!   the bound, before one has again. A node gives none while its clock is far from those of most
 //!   peers ([`ClockBound::may_stamp`]), and none that a peer would not take
 //!   ([`ClockBound::takes`]). A node alone has nobody to ask or to mislead.
 //!
@@ -71,10 +72,11 @@ pub(crate) enum NoStamp {
          set it right; until then use another node"
     )]
     Far,
-    /// No peer has vouched for the node's clock since the start.
+    /// No peer has vouched for the node's clock since the start, or since it was set.
     #[error(
-        "this node has met no other node with a clock near its own since it started, so nothing \
-         vouches for its clock: start another node, or mend what lies between them"
+        "this node has met no other node with a clock near its own since it started, or since \
+         its clock was set, so nothing vouches for its clock: start another node, or mend what \
+         lies between them"
     )]
     Unmet,
     /// What was stamped before lies too far ahead of the node's clock.
@@ -131,8 +133,9 @@ struct State {
     is_raising: bool,
     /// Until when writes wait for a first peer, on the monotonic clock.
     patient_until: Duration,
-    /// Whether a peer has vouched for the clock, or there is none.
-    is_vouched: bool,
+    /// How far the wall clock was ahead of the monotonic one when a peer last
+    /// vouched for it, in milliseconds.
+    vouched_ahead_ms: Option<i64>,
     /// What peers have told that they gave or saw, until their clocks are near.
     told: BTreeMap<NodeNumber, Timestamp>,
     /// What was last said in the log.
@@ -193,7 +196,7 @@ impl Stamping {
                 reserve: Reserve::new(reserve_max, Timestamp::ZERO),
                 is_raising: false,
                 patient_until: Duration::ZERO,
-                is_vouched: is_alone,
+                vouched_ahead_ms: None,
                 told: BTreeMap::new(),
                 logged: None,
             }),
@@ -231,12 +234,14 @@ impl Stamping {
             let mut state = lock(&self.state);
             state.hybrid = Some(hybrid);
             state.given = found;
+            state.given_at = self.clock.monotonic();
             state.reserve = Reserve::new(self.reserve_max, found);
             state.patient_until = self.clock.monotonic().saturating_add(FIRST_MEETING_MAX);
             state.is_raising = true;
         }
         *lock(&self.ceiling_file) = Some(file);
-        // So that the first write need not wait.
+        // So that the first write of a node alone need not wait; one with peers
+        // has to hear from one first.
         self.raise();
         Ok(())
     }
@@ -324,7 +329,7 @@ impl Stamping {
         if !self.bound.may_stamp(self.peer_clocks.all_ahead_ms(now)) {
             return Err(NoStamp::Far);
         }
-        if !state.is_vouched {
+        if !self.is_vouched(state, now) {
             return Err(NoStamp::Unmet);
         }
         if !self.bound.takes(next, now.unix_ms) {
@@ -332,6 +337,14 @@ impl Stamping {
             return Err(NoStamp::Ahead { ahead_ms });
         }
         Ok(next)
+    }
+
+    /// Whether a peer has vouched for the clock, and it was not set since.
+    fn is_vouched(&self, state: &State, now: Moment) -> bool {
+        let step_ms = state
+            .vouched_ahead_ms
+            .map(|ahead_ms| now.ahead_of_monotonic_ms.saturating_sub(ahead_ms));
+        step_ms.is_some_and(|step_ms| self.bound.is_near(step_ms))
     }
 
     /// Whether this node takes versions with this timestamp, wherever they come from.
@@ -374,27 +387,29 @@ impl Stamping {
     pub(crate) fn watch(&self) {
         let now = Moment::now(&*self.clock);
         let mut state = lock(&self.state);
+        let was_vouched = self.is_vouched(&state, now);
         let State {
             hybrid: Some(hybrid),
             told,
-            is_vouched,
+            vouched_ahead_ms,
             ..
         } = &mut *state
         else {
             return;
         };
-        let was_vouched = *is_vouched;
+        let is_near = |ahead_ms: Option<i64>| ahead_ms.is_some_and(|ms| self.bound.is_near(ms));
         told.retain(|peer, greatest_seen| {
-            let ahead_ms = self.peer_clocks.ahead_ms(*peer, now);
-            let is_near = ahead_ms.is_some_and(|ms| self.bound.is_near(ms));
+            let is_near = is_near(self.peer_clocks.ahead_ms(*peer, now));
             if is_near {
                 // One that lies too far ahead cannot be this node's own.
                 hybrid.observe_within(*greatest_seen, self.bound, now.unix_ms);
-                *is_vouched = true;
             }
             !is_near
         });
-        let is_vouched_now = *is_vouched && !was_vouched;
+        let is_vouched = self.peer_clocks.all_ahead_ms(now).any(is_near);
+        if is_vouched {
+            *vouched_ahead_ms = Some(now.ahead_of_monotonic_ms);
+        }
         let next = self.next(&state, now);
         if let Ok(stamp) = next
             && now.monotonic.saturating_sub(state.given_at) < KEPT_WARM
@@ -403,7 +418,7 @@ impl Stamping {
         }
         self.log_change(&mut state, next.err());
         drop(state);
-        if is_vouched_now {
+        if is_vouched && !was_vouched {
             self.changed.notify_waiters();
         }
     }
@@ -444,16 +459,20 @@ impl Stamping {
         self.executor.spawn(Lane::Owner, delay, job);
     }
 
-    /// Raises the ceiling. Blocks.
+    /// Raises the ceiling, if a stamp may be given at all. Blocks.
     fn raise(&self) {
         let mut file = lock(&self.ceiling_file);
         let Some(file) = &mut *file else { return };
-        let now_unix_ms = self.clock.unix_ms();
+        let now = Moment::now(&*self.clock);
         let (greatest, ceiling) = {
-            let state = lock(&self.state);
-            let Some(hybrid) = &state.hybrid else { return };
+            let mut state = lock(&self.state);
+            // A ceiling from a clock that is wrong would bind all later starts.
+            let (Ok(_), Some(hybrid)) = (self.next(&state, now), &state.hybrid) else {
+                state.is_raising = false;
+                return;
+            };
             let greatest = hybrid.greatest();
-            (greatest, state.reserve.next(greatest, now_unix_ms))
+            (greatest, state.reserve.next(greatest, now.unix_ms))
         };
         if let Err(error) = file.set(ceiling) {
             tracing::error!(
@@ -464,7 +483,7 @@ impl Stamping {
         }
         {
             let mut state = lock(&self.state);
-            state.reserve.raised(ceiling, greatest, now_unix_ms);
+            state.reserve.raised(ceiling, greatest, now.unix_ms);
             state.is_raising = false;
         }
         self.changed.notify_waiters();

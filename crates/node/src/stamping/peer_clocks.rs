@@ -17,7 +17,7 @@ pub(super) struct Moment {
     /// What the monotonic clock shows.
     pub(super) monotonic: Duration,
     /// How far that is ahead of the monotonic clock.
-    ahead_of_monotonic_ms: i64,
+    pub(super) ahead_of_monotonic_ms: i64,
 }
 
 impl Moment {

@@ -343,6 +343,22 @@ fn a_start_stamps_above_what_near_peers_have_seen() {
 }
 
 #[test]
+fn a_wrong_clock_at_a_start_binds_no_later_one() {
+    let machine = Machine::of_three();
+    machine.set_ahead_ms(10 * BOUND_MS as i64);
+    let stamping = machine.open(Timestamp::ZERO);
+    for _ in 0..20 {
+        stamping.introduced(PEER, START_MS, Timestamp::ZERO);
+        assert!(stamping.stamp().is_err());
+        machine.pass(Duration::from_secs(1));
+    }
+    let machine = machine.after_crash();
+    machine.set_ahead_ms(0);
+    let stamping = machine.open_near();
+    assert!(machine.stamp(&stamping) < at(START_MS + BOUND_MS));
+}
+
+#[test]
 fn a_clock_that_leaps_away_from_the_others_stamps_nothing_until_it_is_back() {
     let machine = Machine::of_three();
     let stamping = machine.open_near();
@@ -363,6 +379,23 @@ fn a_clock_that_leaps_away_from_the_others_stamps_nothing_until_it_is_back() {
     let after = machine.stamp(&stamping);
     assert!(before < after && after.unix_ms() < START_MS + 1_000);
     assert_eq!(stamping.proven_unix_ms(), Some(START_MS));
+}
+
+/// One of two peers is down, so who is far from the other one may be either.
+#[test]
+fn of_two_nodes_that_are_up_the_one_whose_clock_leaps_stops() {
+    let machine = Machine::of_three();
+    let stamping = machine.open_near();
+    machine.stamp(&stamping);
+    stamping.introduced(PEER, machine.now() + 10 * BOUND_MS, Timestamp::ZERO);
+    machine.stamp(&stamping);
+    stamping.introduced(PEER, machine.now(), Timestamp::ZERO);
+    machine.set_ahead_ms(10 * BOUND_MS as i64);
+    stamping.watch();
+    assert_eq!(refusal(&stamping), NoStamp::Unmet);
+    // The other one leaps after it: they agree.
+    stamping.introduced(PEER, machine.now(), Timestamp::ZERO);
+    machine.stamp(&stamping);
 }
 
 #[test]

@@ -21,8 +21,6 @@ pub(crate) enum Awaited {
 /// What is awaited.
 const AWAITED: &[Awaited] = &[
     Awaited::Availability,
-    Awaited::OwnStampsBounded,
-    Awaited::UniqueStamps,
     Awaited::Unfilled,
 ];
 

@@ -48,7 +48,7 @@ pub(crate) async fn break_things(
             return breaking;
         }
         sleep(gap).await;
-        let fault = choose(weather, &dice);
+        let fault = choose(&world, &dice);
         let lasting = Duration::from_millis(dice.within(&weather.fault_ms));
         let (world, dice) = (Rc::clone(&world), dice.fork());
         breaking.retain(|fault: &JoinHandle<()>| !fault.is_finished());
@@ -69,11 +69,21 @@ fn weather_allows_many(weather: &Weather) -> bool {
     weather.season != Season::OneAway
 }
 
-fn choose(weather: &Weather, dice: &Dice) -> Fault {
+fn choose(world: &World, dice: &Dice) -> Fault {
+    let weather = &world.weather;
     let host = dice.place(weather.nodes);
     let apart = 1 + dice.place(weather.nodes - 1);
+    let kind = *dice.pick(&weather.faults);
+    let host = match kind {
+        FaultKind::FarSkew | FaultKind::FarSkewAtStart => {
+            let host = world.far.get().unwrap_or(host);
+            world.far.set(Some(host));
+            host
+        }
+        _ => host,
+    };
     Fault {
-        kind: *dice.pick(&weather.faults),
+        kind,
         host,
         other: (host + apart) % weather.nodes,
     }

@@ -2,7 +2,11 @@
 
 use crate::layers::ReadFile;
 use node::Secret;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+
+/// What a file grants its group and others.
+const MODE_OF_OTHERS: u32 = 0o077;
 
 /// Reads the secret in a file: its first line, without the space around it.
 /// What follows is for people.
@@ -11,16 +15,62 @@ use std::path::Path;
 /// A sentence that names the file, and never what stands in it.
 pub(crate) fn read(file: &Path, read_file: ReadFile<'_>) -> Result<Secret, String> {
     let name = file.display();
+    check_owner_only(file)?;
     let text = read_file(file).map_err(|error| format!("cannot read {name}: {error}"))?;
     let line = text.lines().next().unwrap_or_default().trim();
     Secret::new(line.as_bytes())
         .map_err(|error| format!("the first line of {name} is no secret: {}", error.problem))
 }
 
+/// Refuses a file that others than its owner may use: what they know is no
+/// secret. Of one that is not there, reading it will tell.
+fn check_owner_only(file: &Path) -> Result<(), String> {
+    let Ok(metadata) = std::fs::metadata(file) else {
+        return Ok(());
+    };
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & MODE_OF_OTHERS == 0 {
+        return Ok(());
+    }
+    let name = file.display();
+    Err(format!(
+        "{name} is open to others than its owner (mode {mode:o}): run chmod 600 {name}, and \
+         choose another secret if they may have read it"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
     use std::io;
+
+    #[test]
+    fn a_file_that_others_may_read_holds_no_secret() {
+        let temporary = tempfile::tempdir().unwrap();
+        let file = temporary.path().join("secret");
+        std::fs::write(&file, "0123456789abcdef\n").unwrap();
+        let read = || read(&file, &|file| std::fs::read_to_string(file));
+        for (mode, is_secret) in [
+            (0o600, true),
+            (0o400, true),
+            (0o644, false),
+            (0o640, false),
+            (0o604, false),
+            (0o620, false),
+        ] {
+            std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            match read() {
+                Ok(secret) => assert_eq!(secret.as_bytes(), b"0123456789abcdef"),
+                Err(error) => {
+                    let remedy = format!("chmod 600 {}", file.display());
+                    assert!(error.contains(&remedy), "{error}");
+                    assert!(!error.contains("01234"), "{error}");
+                }
+            }
+            assert_eq!(read().is_ok(), is_secret, "{mode:o}");
+        }
+    }
 
     #[test]
     fn a_secret_is_the_first_line() {

@@ -250,14 +250,75 @@ fn miss_of(error: &lsm::Error) -> Miss {
         lsm::Error::Overloaded => Miss::Overloaded,
         lsm::Error::DiskFull => Miss::Full,
         lsm::Error::Closed => Miss::Refused,
-        lsm::Error::Poisoned { .. }
-        | lsm::Error::Corrupt { .. }
-        | lsm::Error::Io { .. }
+        // The engine has told of it, once for the store or the file. A line for
+        // each request that finds it so would only fill the log.
+        lsm::Error::Poisoned { .. } | lsm::Error::Corrupt { .. } => {
+            tracing::debug!(%error, "the store failed a request");
+            Miss::Failed
+        }
+        lsm::Error::Io { .. }
         | lsm::Error::Sync { .. }
         | lsm::Error::Locked { .. }
         | lsm::Error::Invalid(_) => {
             tracing::error!(%error, "the store failed a request");
             Miss::Failed
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{self, Write};
+    use std::path::Path;
+    use std::sync::Mutex;
+
+    /// What was logged.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_the_engine_has_told_of_is_not_logged_for_each_request() {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::INFO)
+            .with_writer(move || writer.clone())
+            .finish();
+        let lines = || {
+            log.0
+                .lock()
+                .unwrap()
+                .iter()
+                .filter(|byte| **byte == b'\n')
+                .count()
+        };
+        tracing::subscriber::with_default(subscriber, || {
+            let poisoned = lsm::Error::Poisoned {
+                cause: "a sync failed".into(),
+            };
+            let corrupt = lsm::Error::Corrupt {
+                file: Path::new("table-1.sst").into(),
+                offset: 0,
+                what: "a checksum".into(),
+            };
+            for error in [poisoned, corrupt] {
+                assert_eq!(miss_of(&error), Miss::Failed);
+                assert_eq!(lines(), 0, "{error}");
+            }
+            let unknown = lsm::Error::Invalid("this".into());
+            assert_eq!(miss_of(&unknown), Miss::Failed);
+            assert_eq!(lines(), 1);
+        });
     }
 }

@@ -10,10 +10,11 @@ use crate::support::{Connection, PROGRAM, Process, kvorum_by, until, until_ok};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
+use std::fs::{OpenOptions, Permissions};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::{Index, IndexMut};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, id};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -336,5 +337,6 @@ fn hints_of(status: &Value, name: &str) -> u64 {
 pub(crate) fn write_secret(folder: &Path, name: &str, secret: &str) -> String {
     let file = folder.join(name);
     std::fs::write(&file, secret).unwrap();
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
     file.to_str().unwrap().to_owned()
 }

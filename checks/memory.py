@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Holds a node to its memory: heads that do not end, answers that nobody reads.
+
+    cargo build --release
+    python3 checks/memory.py [--kvorum target/release/kvorum] [--connections 16384]
+
+Two loads against a node of its own, each from as many connections as the node
+takes: in one each client sends 60 KiB of a head and stops, in the other each
+asks for values of 60 KiB and does not read. Clients that are refused or cut off
+come again at once. The node's resident memory has to stay within `--memory` and
+a half, and it has to answer others meanwhile. The connections themselves lie in
+the kernel, which needs some GiB for them; each process needs a descriptor for each.
+"""
+
+import argparse
+import pathlib
+import resource
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+BYTES = 60 << 10
+KEYS = 1000
+HEAD = b"GET /v0/entity?id=a HTTP/1.1\r\nHost: localhost\r\nX: "
+LONG_HEAD = HEAD + b"x" * (BYTES - len(HEAD))
+
+
+class Node:
+    def __init__(self, binary, memory_mib):
+        self.folder = tempfile.TemporaryDirectory(prefix="kvorum-memory-")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        command = [
+            binary, "serve", "--url", self.url, "--data", str(pathlib.Path(self.folder.name) / "store"),
+            "--memory", f"{memory_mib}MiB", "--durability", "os", "--log", "warn",
+        ]
+        self.process = subprocess.Popen(command)
+        for _ in range(200):
+            try:
+                self.ask("/v0/status")
+                return
+            except OSError:
+                time.sleep(0.05)
+        sys.exit("the node does not start")
+
+    def ask(self, path, method="GET", body=None):
+        request = urllib.request.Request(self.url + path, data=body, method=method)
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            return reply.read()
+
+    def resident_mib(self, field="VmRSS"):
+        for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) / 1024
+        sys.exit("the node is gone")
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+        self.folder.cleanup()
+
+
+class Client:
+    """A connection that sends `data` and never reads."""
+
+    def __init__(self, node, poll, data, number):
+        self.data = memoryview(data)
+        self.socket = socket.socket()
+        self.socket.setblocking(False)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        # One address has too few ports for several times as many connections.
+        self.socket.bind((f"127.0.0.{2 + number % 200}", 0))
+        self.socket.connect_ex(("127.0.0.1", node.port))
+        poll.register(self.socket, select.EPOLLOUT | select.EPOLLRDHUP)
+
+    def go_on(self, poll, events):
+        """False once the connection has ended."""
+        if events & (select.EPOLLERR | select.EPOLLHUP | select.EPOLLRDHUP):
+            self.socket.close()
+            return False
+        try:
+            while self.data:
+                self.data = self.data[self.socket.send(self.data):]
+            poll.modify(self.socket, select.EPOLLRDHUP)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.socket.close()
+            return False
+        return True
+
+
+def load(node, name, data, arguments):
+    """Keeps the connections up for a while; gives the greatest resident memory, in MiB."""
+    poll = select.epoll()
+    clients, again, number, worst, served, ends = {}, 0, 0, 0, 0, time.monotonic() + arguments.seconds
+    next_look = 0
+    while time.monotonic() < ends:
+        while len(clients) < arguments.connections and time.monotonic() < ends:
+            client = Client(node, poll, data(number), number)
+            clients[client.socket.fileno()] = client
+            number += 1
+            if number % 256 == 0:
+                break
+        for descriptor, events in poll.poll(0.05, 4096):
+            if descriptor in clients and not clients[descriptor].go_on(poll, events):
+                del clients[descriptor]
+                again += 1
+        if time.monotonic() > next_look:
+            next_look = time.monotonic() + 0.5
+            worst = max(worst, node.resident_mib())
+    full = len(clients)
+    for client in clients.values():
+        client.socket.close()
+    # It must have outlived that.
+    for _ in range(100):
+        try:
+            node.ask("/v0/entity?id=0")
+            served += 1
+        except OSError:
+            time.sleep(0.1)
+        if served == 10:
+            break
+    else:
+        sys.exit(f"{name}: the node does not answer any more")
+    print(f"{name}: {worst:.0f} MiB resident at most with {full} connections open, {again} ended by the node")
+    return worst
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kvorum", default="target/release/kvorum")
+    parser.add_argument("--connections", type=int, default=16384)
+    parser.add_argument("--memory", type=int, default=512, help="in MiB")
+    parser.add_argument("--requests", type=int, default=100, help="that each reader sends: more than the kernel holds the answers of")
+    parser.add_argument("--seconds", type=float, default=60)
+    arguments = parser.parse_args()
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard != resource.RLIM_INFINITY and hard < arguments.connections + 200:
+        sys.exit(f"{hard} open files are too few for {arguments.connections} connections: see ulimit -Hn")
+
+    def ask_for(number):
+        key = number % KEYS
+        return b"GET /v0/entity?id=%d HTTP/1.1\r\nHost: localhost\r\n\r\n" % key * arguments.requests
+
+    failed = False
+    for name, data in [("heads", lambda number: LONG_HEAD), ("answers", ask_for)]:
+        node = Node(arguments.kvorum, arguments.memory)
+        for key in range(KEYS):
+            node.ask(f"/v0/entity?id={key}", "PUT", key.to_bytes(2, "big") * (BYTES // 2))
+        before = node.resident_mib()
+        worst = load(node, name, data, arguments)
+        bound = arguments.memory * 1.5
+        failed |= worst > bound
+        print(f"  of {bound:.0f} MiB allowed, {before:.0f} MiB before: {'too much' if worst > bound else 'fine'}")
+        node.stop()
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

@@ -85,7 +85,7 @@ impl Replica {
 
     /// Has `work` done once the store's standing is settled, or time is short.
     /// Those who wait are bounded: each is a call in flight of a peer.
-    fn when_settled(self: &Rc<Self>, reply: Reply, work: impl FnOnce(&Self, Reply) + 'static) {
+    fn when_settled(self: &Rc<Self>, reply: Reply, work: impl FnOnce(&Rc<Self>, Reply) + 'static) {
         if self.membership.is_settled() {
             return work(self, reply);
         }
@@ -116,11 +116,13 @@ impl Replica {
     }
 
     /// What an end of a request is to whoever asked this replica; `None` is the
-    /// deadline. What a store has taken that is no witness is no ack: it says
-    /// nothing of what was acknowledged.
+    /// deadline. What a store has taken that is no witness is no ack, and what
+    /// it has read no answer: they say nothing of what was acknowledged.
     pub(crate) fn answer_of(&self, completion: Option<Completion>) -> PeerAnswer {
         match completion {
-            Some(Completion::Written(Ok(_))) if !self.membership.is_witness() => {
+            Some(Completion::Written(Ok(_)) | Completion::Read(Ok(_)))
+                if !self.membership.is_witness() =>
+            {
                 PeerAnswer::Missed(Miss::Unfilled)
             }
             completion => answer_of(completion),
@@ -145,10 +147,11 @@ impl Replica {
         self.write(entry, None, ticket);
     }
 
-    fn read_for_peer(&self, key: &Bytes, reply: Reply) {
+    fn read_for_peer(self: &Rc<Self>, key: &Bytes, reply: Reply) {
         if let Some(result) = self.read_cached(key) {
             return self.reply_found(result, reply);
         }
+        let replica = Rc::clone(self);
         let ticket = self
             .waiters
             .handle(reply.deadline(), move |mut completion| {
@@ -156,7 +159,7 @@ impl Replica {
                     Some(Completion::Read(Ok((_, share)))) => share.take(),
                     _ => None,
                 };
-                reply.send_holding(answer_of(completion), share);
+                reply.send_holding(replica.answer_of(completion), share);
             });
         if let Err(miss) = self.read(key, ticket) {
             self.waiters

@@ -2,7 +2,7 @@
 //! have met.
 
 use crate::support::{Cluster, until};
-use crate::wire::{Client, seams};
+use crate::wire::{Client, Reply, seams};
 use lsm::{Disk, MemoryDisk};
 use node::{Node, NodeConfig, Protocol};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -56,6 +56,75 @@ fn a_write_to_all_right_after_the_nodes_are_up_is_acknowledged() {
             });
         }
     });
+}
+
+/// What a receipt says became of a request at a node.
+fn outcome(cluster: &Cluster, reply: &Reply, node: usize) -> String {
+    assert_eq!(reply.status, 504, "{}", reply.text());
+    let receipt = reply.json();
+    let lines = receipt["replicas"].as_array().unwrap();
+    let line = lines.iter().find(|line| line["url"] == cluster.url(node));
+    line.unwrap()["outcome"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn before_all_have_met_nothing_is_acknowledged() {
+    let disk = |_| Arc::new(MemoryDisk::new()) as Arc<dyn Disk>;
+    let mut cluster = Cluster::start_some(3, &[0, 1], impatient, disk);
+    cluster.wait_until_joined();
+    let key = cluster.key_on(&[0, 1, 2]);
+    for node in [0, 1] {
+        for pair in ["1/3", "2/3", "1/1"] {
+            let target = target(&key, pair);
+            let put = cluster.client(node).put(&target, b"v");
+            assert_eq!(put.status, 504, "{pair} at {node}");
+            let got = cluster.client(node).get(&target);
+            assert_eq!(got.status, 504, "{pair} at {node}");
+        }
+        let got = cluster.client(node).get(&target(&key, "1/1"));
+        assert_eq!(outcome(&cluster, &got, 0), "unfilled");
+        assert_eq!(cluster.standing(node), "unconfirmed");
+    }
+    cluster.start_node(2);
+    until("all to have met", || {
+        cluster.client(1).put(&target(&key, "3/3"), b"w").status == 201
+    });
+    assert_eq!(cluster.client(2).get(&target(&key, "2/3")).text(), "w");
+}
+
+#[test]
+fn the_ack_of_a_store_that_lost_its_folder_does_not_count() {
+    let mut cluster = Cluster::start(3);
+    let key = cluster.key_on(&[0, 1, 2]);
+    let (quorum, all) = (target(&key, "2/3"), target(&key, "3/3"));
+    assert_eq!(cluster.client(0).put(&all, b"0").status, 201);
+    // The first write is far ahead of the time, and only two nodes have it …
+    cluster.clock(0).set_ahead_seconds(1_800);
+    cluster.stop_node(2);
+    assert_eq!(cluster.client(0).put(&quorum, b"1").status, 201);
+    cluster.stop_node(0);
+    // … of which one loses it, where the third does not know of it.
+    cluster.stop_node(1);
+    cluster.replace_disk(1, Arc::new(MemoryDisk::new()));
+    cluster.start_node(1);
+    cluster.start_node(2);
+    cluster.wait_until_joined();
+    let put = cluster.client(2).put(&quorum, b"2");
+    assert_eq!(outcome(&cluster, &put, 1), "unfilled");
+    assert_eq!(outcome(&cluster, &put, 2), "stored");
+    let got = cluster.client(2).get(&quorum);
+    assert_eq!(outcome(&cluster, &got, 1), "unfilled");
+    // It was kept all the same, and no hint is owed for it.
+    assert_eq!(cluster.held_by(1, &key).unwrap().0, "2");
+    assert_eq!(cluster.hints_at(2, 1), 0);
+    // What is acknowledged from now on is above the first write.
+    cluster.start_node(0);
+    cluster.wait_until_joined();
+    let put = cluster.client(2).put(&quorum, b"3");
+    assert_eq!(put.status, 201, "{}", put.text());
+    for node in 0..3 {
+        assert_eq!(cluster.client(node).get(&quorum).text(), "3");
+    }
 }
 
 #[test]

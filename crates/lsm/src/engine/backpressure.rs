@@ -12,7 +12,7 @@ use std::time::Duration;
 const LEVEL_0_TABLES_SLOW: usize = 12;
 
 /// With so many level-0 tables, no memtable is frozen until compaction has caught up.
-const LEVEL_0_TABLES_STOP: usize = 48;
+pub(super) const LEVEL_0_TABLES_STOP: usize = 48;
 
 /// The longest that a group is held back to slow the writers.
 const SLOWDOWN_MAX: Duration = Duration::from_millis(20);

@@ -74,6 +74,7 @@ impl Inner {
         report.orphans_removed = remove_orphans(&**disk, folder, &names, &manifest)?;
         let tables = open_tables(&**disk, folder, &manifest, &cache)?;
         // Snapshots of an earlier run are gone, but their arrivals may be in tables.
+        // No table has so late an arrival that there is none after it.
         let mut next_arrival = 1 + tables
             .iter()
             .map(|(_, table)| table.properties().arrival_greatest)
@@ -289,7 +290,30 @@ fn open_tables(
         table.hold_filter(level);
         tables.push((level, Arc::new(table)));
     }
-    Ok(Tables::new(tables.into_iter()))
+    let tables = Tables::new(tables.into_iter());
+    check_overlaps(folder, &tables)?;
+    Ok(tables)
+}
+
+/// Checks what lookups rely on: no two tables of a sorted level overlap.
+fn check_overlaps(folder: &Path, tables: &Tables) -> Result<(), Error> {
+    for (level, tables) in tables.levels().iter().enumerate().skip(1) {
+        for pair in tables.windows(2) {
+            let [before, after] = pair else { continue };
+            if before.properties().key_greatest >= after.properties().key_least {
+                let names = [before, after].map(|table| table_file_name(table.id()));
+                return Err(Error::corrupt(
+                    &folder.join(&names[1]),
+                    0,
+                    format!(
+                        "the keys of this table of level {level} overlap those of {}",
+                        names[0]
+                    ),
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The log as a start finds it.
@@ -431,4 +455,64 @@ fn read_file(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>, Error> {
         Ok(bytes)
     };
     read().map_err(|error| Error::io("read", path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Engine, Entry, Expiry, ManualClock, MemoryDisk, SeededRandom, StepExecutor};
+
+    fn environment(disk: &Arc<MemoryDisk>) -> Environment {
+        let clock = Arc::new(ManualClock::new(0));
+        Environment {
+            folder: "/store".into(),
+            disk: Arc::clone(disk) as _,
+            clock: clock.clone(),
+            random: Arc::new(SeededRandom::new(1)),
+            executor: Arc::new(StepExecutor::new(clock)),
+            drop_bound: Arc::new(|| Timestamp::ZERO),
+            expired_before_unix_ms: Arc::new(|| 0),
+        }
+    }
+
+    /// A manifest that no store writes, behind a sound checksum: two flushed
+    /// tables with these keys, on a sorted level.
+    fn open_sorted(keys: [[&str; 2]; 2]) -> Result<(), Error> {
+        let disk = Arc::new(MemoryDisk::new());
+        let options = Options {
+            compaction: false,
+            ..Options::default()
+        };
+        let (engine, _) = Engine::open(environment(&disk), options.clone()).unwrap();
+        for keys in keys {
+            for key in keys {
+                let key = key.as_bytes();
+                let entry = Entry::value(key, Timestamp::from_u64(1), b"v", Expiry::NEVER, 1);
+                engine.write(entry).unwrap();
+            }
+            engine.flush().unwrap();
+        }
+        engine.close().unwrap();
+        let folder = Path::new("/store");
+        let mut manifest = Manifest::load(&*disk, folder).unwrap().unwrap();
+        assert_eq!(manifest.tables.len(), 2);
+        for table in &mut manifest.tables {
+            table.level = 3;
+        }
+        manifest.store(&*disk, folder).unwrap();
+        Engine::open(environment(&disk), options).map(drop)
+    }
+
+    #[test]
+    fn tables_that_overlap_on_a_sorted_level_stop_the_start() {
+        open_sorted([["a", "c"], ["d", "f"]]).unwrap();
+        for keys in [
+            [["a", "c"], ["b", "d"]],
+            [["a", "c"], ["c", "d"]],
+            [["a", "d"], ["b", "c"]],
+        ] {
+            let refused = open_sorted(keys);
+            assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! What a store holds and has done.
 
 use super::Inner;
+use super::backpressure::LEVEL_0_TABLES_STOP;
 use super::sync_times::{SyncTimeStatistics, SyncTimes};
 use crate::sync::lock;
 use std::sync::atomic::AtomicU64;
@@ -98,6 +99,10 @@ pub struct Statistics {
     pub slowdowns: u64,
     /// Group commits that had to wait for a flush or a compaction.
     pub stalls: u64,
+    /// Memory of the writes that wait for their commit, in bytes.
+    pub write_queue_bytes: u64,
+    /// With so many tables on level 0, damaged ones aside, writers wait.
+    pub level_zero_tables_max: u64,
     /// Writes refused because too many waited.
     pub refused_overloaded: u64,
     /// Writes refused because the disk was full.
@@ -229,6 +234,8 @@ impl Inner {
             hidden_share: counters.hidden.share(),
             slowdowns: counters.slowdowns.load(Relaxed),
             stalls: counters.stalls.load(Relaxed),
+            write_queue_bytes: lock(&self.queue).bytes() as u64,
+            level_zero_tables_max: LEVEL_0_TABLES_STOP as u64,
             refused_overloaded: counters.refused_overloaded.load(Relaxed),
             refused_disk_full: counters.refused_disk_full.load(Relaxed),
             disk_full: self.space.is_full(),

@@ -126,6 +126,7 @@ impl SegmentWriter {
     /// without syncing. No entries are no group.
     ///
     /// # Errors
+    /// [`Error::Invalid`] for a key or a value past the format's limits,
     /// [`Error::DiskFull`], [`Error::Io`]: the next group takes the place of this.
     pub fn append<'a>(
         &mut self,
@@ -295,6 +296,20 @@ mod tests {
 
         folder.remove(1).unwrap();
         assert_eq!(folder.segments().unwrap(), [5]);
+    }
+
+    #[test]
+    fn what_would_be_read_back_as_something_else_is_refused() {
+        let folder = LogFolder::open(Arc::new(MemoryDisk::new()), "/logs".into()).unwrap();
+        let mut writer = folder.create(1, 10).unwrap();
+        // The length of this key would wrap to 1.
+        for key in [vec![b'k'; (1 << 16) + 1], vec![b'k'; 4097], Vec::new()] {
+            let entry = Entry::value(&key, Timestamp::from_u64(1), b"v", Expiry::NEVER, 3);
+            let refused = writer.append(&[put("a"), entry]);
+            assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+        }
+        writer.append(&[put("b")]).unwrap();
+        assert_eq!(folder.read(1).unwrap().entries(10).unwrap(), [put("b")]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::{
     SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, SEGMENT_VERSION, segment_file_name, segment_tag,
 };
 use crate::disk::{Disk, DiskFile};
-use crate::entry::{Entry, Expiry, Kind};
+use crate::entry::{Entry, Expiry, KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX};
 use crate::error::Error;
 use crate::manifest::LogClaim;
 use crate::waits;
@@ -163,7 +163,8 @@ impl LogWriter {
     ///
     /// # Errors
     /// [`Error::DiskFull`] when there is no room: then the log is as before, and
-    /// the next group takes the place of this. [`Error::Io`].
+    /// the next group takes the place of this; so for [`Error::Invalid`], where an
+    /// entry is past the format's limits. [`Error::Io`].
     pub(crate) fn append<'a>(
         &mut self,
         entries: impl Iterator<Item = &'a Entry>,
@@ -172,16 +173,21 @@ impl LogWriter {
         self.buffer.resize(GROUP_HEADER_BYTES, 0);
         let mut count = 0_u32;
         for entry in entries {
+            check(entry)?;
             encode_record(entry, &mut self.buffer);
             count += 1;
         }
         let bytes = self.buffer.len() as u64;
-        let record_bytes = self.buffer.len() - GROUP_HEADER_BYTES;
+        let Ok(record_bytes) = u32::try_from(self.buffer.len() - GROUP_HEADER_BYTES) else {
+            return Err(Error::Invalid(format!(
+                "a group of {bytes} bytes is too long for a log"
+            )));
+        };
         let header = &mut self.buffer[..GROUP_HEADER_BYTES];
         header[0..4].copy_from_slice(&GROUP_MAGIC.to_le_bytes());
         header[8..16].copy_from_slice(&self.tag.to_le_bytes());
         header[16..24].copy_from_slice(&self.synced.to_le_bytes());
-        header[24..28].copy_from_slice(&(record_bytes as u32).to_le_bytes());
+        header[24..28].copy_from_slice(&record_bytes.to_le_bytes());
         header[28..32].copy_from_slice(&count.to_le_bytes());
         let crc = crc32c::crc32c(&header[8..]);
         header[4..8].copy_from_slice(&crc.to_le_bytes());
@@ -322,6 +328,17 @@ fn segment_header(tag: u64) -> [u8; SEGMENT_HEADER_BYTES] {
     let crc = crc32c::crc32c_append(crc32c::crc32c(&header[0..12]), &header[16..]);
     header[12..16].copy_from_slice(&crc.to_le_bytes());
     header
+}
+
+/// Refuses what would be read back as another entry, or not at all.
+fn check(entry: &Entry) -> Result<(), Error> {
+    let (key_bytes, value_bytes) = (entry.key().len(), entry.value_bytes().len());
+    if (1..=KEY_BYTES_MAX).contains(&key_bytes) && value_bytes <= VALUE_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "a log holds no key of {key_bytes} and no value of {value_bytes} bytes"
+    )))
 }
 
 fn encode_record(entry: &Entry, buffer: &mut Vec<u8>) {

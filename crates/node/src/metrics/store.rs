@@ -118,6 +118,21 @@ fn gauges(store: &Statistics, shared: &Shared) -> Vec<Family> {
     let frozen_max = MemorySplit::MEMTABLES_FROZEN_MAX;
     [
         (
+            "kvorum_store_write_queue_bytes",
+            "Memory of the writes that wait for their commit",
+            store.write_queue_bytes as f64,
+        ),
+        (
+            "kvorum_store_write_queue_max_bytes",
+            "Memory that waiting writes may take",
+            shared.config.store_options().write_queue_bytes_max as f64,
+        ),
+        (
+            "kvorum_store_level_zero_tables_max",
+            "Tables on level 0 at which writers wait",
+            store.level_zero_tables_max as f64,
+        ),
+        (
             "kvorum_store_memtable_bytes",
             "Memory of the memtables",
             store.memtable_bytes as f64,

@@ -99,8 +99,11 @@ impl Family {
         }
     }
 
+    /// Nothing where there are no series: a node alone has no peers to tell of.
     fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         match &self.series {
+            Series::Counters(series) | Series::Gauges(series) if series.is_empty() => Ok(()),
+            Series::Histograms(series) if series.is_empty() => Ok(()),
             Series::Counters(series) => {
                 let metric =
                     encoder.encode_descriptor(self.name, self.help, None, MetricType::Counter)?;
@@ -218,6 +221,7 @@ mod tests {
             Family::counters("b", "All b", [(labels("x\"y"), 2)]),
             Family::seconds_counter("c_seconds", "All c", 1.5),
             Family::gauge("d", "A d", 2.0),
+            Family::gauges("none", "No series", []),
             Family::histograms(
                 "e_seconds",
                 "An e",

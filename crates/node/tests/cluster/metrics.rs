@@ -109,6 +109,8 @@ fn every_bound_stands_beside_what_it_bounds() {
         ("kvorum_peer_request_bytes", "kvorum_peer_request_max_bytes"),
         ("kvorum_answer_bytes", "kvorum_answer_max_bytes"),
         ("kvorum_range_bytes", "kvorum_range_max_bytes"),
+        ("kvorum_head_bytes", "kvorum_head_max_bytes"),
+        ("kvorum_unsent_bytes", "kvorum_unsent_max_bytes"),
         ("kvorum_scans", "kvorum_scans_max"),
         (
             "kvorum_store_memtable_bytes",

@@ -1,5 +1,7 @@
 //! What a store tells of itself is so.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 mod common;
 
 use common::{World, put};

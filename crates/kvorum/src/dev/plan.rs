@@ -149,8 +149,8 @@ impl Plan {
     /// # Errors
     /// A folder that cannot be made.
     pub(super) fn make_folders(&self) -> Result<(), Failure> {
-        let nodes = self.nodes.iter().rev();
-        nodes.map(|node| make_folder(&node.data)).collect()
+        let mut nodes = self.nodes.iter().rev();
+        nodes.try_for_each(|node| make_folder(&node.data))
     }
 
     /// The arguments of a node's process.

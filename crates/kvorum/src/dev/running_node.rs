@@ -46,7 +46,7 @@ pub(super) struct RunningNode<'a> {
 }
 
 enum State {
-    Running(Process),
+    Running(Box<Process>),
     /// It is started again at this moment.
     Pausing(Instant),
     /// Until somebody starts it.
@@ -125,7 +125,7 @@ impl<'a> RunningNode<'a> {
             cluster,
             plan,
             orders,
-            state: State::Running(Process::spawn(cluster, plan)?),
+            state: State::Running(Box::new(Process::spawn(cluster, plan)?)),
             restarts: 0,
         })
     }
@@ -211,7 +211,8 @@ impl<'a> RunningNode<'a> {
     }
 
     fn start(&mut self) -> Result<(), Failure> {
-        self.state = State::Running(Process::spawn(self.cluster, self.plan)?);
+        let process = Process::spawn(self.cluster, self.plan)?;
+        self.state = State::Running(Box::new(process));
         Ok(())
     }
 

@@ -176,9 +176,9 @@ impl Manifest {
                 format!("{count} tables in {} bytes", reader.rest.len()),
             ));
         }
-        let is_new = log_segment_least == 1 && count == 0;
+        let is_new = log_segment_least == 1 && count == 0 && log_claim == LogClaim::default();
         let is_claimed = (log_segment_least..=LOG_SEGMENT_MAX).contains(&log_claim.segment);
-        if !is_claimed && !(is_new && log_claim == LogClaim::default()) {
+        if !is_claimed && !is_new {
             let what = format!("a claim for log segment {}", log_claim.segment);
             return Err(corrupt(offset, what));
         }

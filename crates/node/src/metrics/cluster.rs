@@ -62,6 +62,9 @@ pub(crate) struct LinkMetrics {
     clock_ahead_ms: Cell,
 }
 
+/// One of the numbers of a link.
+type OfLink = fn(&LinkMetrics) -> &Cell;
+
 impl LinkMetrics {
     /// Takes over what the link counts.
     pub(crate) fn publish(&self, status: &LinkStatus) {
@@ -213,13 +216,13 @@ fn peers(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
         labels.push((name, value.to_owned()));
         labels
     };
-    let sum = |node: NodeNumber, of: fn(&LinkMetrics) -> &Cell| {
+    let sum = |node: NodeNumber, of: OfLink| {
         metrics.sum(|runtime| {
             let link = runtime.links.get(node.index());
             link.map_or(0, |link| of(link).get())
         })
     };
-    let counts = |of: fn(&LinkMetrics) -> &Cell| -> Vec<(Labels, u64)> {
+    let counts = |of: OfLink| -> Vec<(Labels, u64)> {
         let peers = members.peers();
         peers.map(|node| (labels(node), sum(node, of))).collect()
     };
@@ -228,7 +231,7 @@ fn peers(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
         peers.map(|node| (labels(node), of(node))).collect()
     };
     let calls = members.peers().flat_map(|node| {
-        let ends: [(&str, fn(&LinkMetrics) -> &Cell); 4] = [
+        let ends: [(&str, OfLink); 4] = [
             ("answered", |link| &link.answered),
             ("timeout", |link| &link.timeouts),
             ("lost", |link| &link.lost),
@@ -248,7 +251,7 @@ fn peers(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
         })
     });
     let latencies = members.peers().flat_map(|node| {
-        let kinds: [(&str, fn(&LinkMetrics) -> &Cell); 2] = [
+        let kinds: [(&str, OfLink); 2] = [
             ("read", |link| &link.read_us),
             ("write", |link| &link.write_us),
         ];

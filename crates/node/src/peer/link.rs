@@ -5,19 +5,20 @@
 //! of a call depends on the [`LinkState`]:
 //!
 //! ```text
-//!              up ------ silent -----> suspected
-//!            ^ |  ^------ heard --------' |
-//!     shaken | | lost                     | silent for long, or nudged
-//!      hands | v                          v
-//!         connecting ---- failed ------> down
-//!            ^                            | dialled again, with backoff:
-//!            '----------- nudged ---------'  stays down until hands are shaken
+//!     connecting -- hands shaken --> up -- silent ---> suspected
+//!      |      ^                     ^ |^--- heard ---------|
+//!      |      |        hands shaken | | lost               | silent for long,
+//!      |      | nudged              | v                    v or nudged
+//!      |      '------------------- down <------------------'
+//!      '----------- failed -------> dialled again, with backoff, or nudged
 //! ```
 //!
-//! While connecting, calls wait, within their deadlines. When a peer is
-//! suspected or down, calls in flight end at once, and so do new ones: nobody
-//! waits for a peer that will not answer. A nudge says that the peer has dialled
-//! this node, so it is up.
+//! Calls wait, within their deadlines, for a link that never was: the nodes of a
+//! cluster are started one after another. Once it has been up, nobody waits for
+//! it: when it is suspected or down, calls in flight end at once, and so do new
+//! ones, and down it stays until hands are shaken, since a cut network looks
+//! like a peer that is slow to answer. A nudge says that the peer has dialled this
+//! node, so it is dialled at once; only one that never was is waited for then.
 
 use super::backoff::{BACKOFF_MAX, Backoff};
 use super::calls::{Asked, Call, Calls};
@@ -36,6 +37,7 @@ use cluster::{Miss, NodeUrl};
 use lsm::Clock;
 use profile::Place;
 use std::cell::{Cell, RefCell};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +60,7 @@ pub(crate) trait Answers {
 /// What a link is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkState {
-    /// It is being set up; calls wait for it.
+    /// It is being set up for the first time; calls wait for it.
     Connecting,
     /// It works.
     Up,
@@ -133,6 +135,8 @@ pub(crate) struct Link {
     pub(super) environment: PeerEnvironment,
     answers: Rc<dyn Answers>,
     state: Cell<LinkState>,
+    /// Whether it has been up.
+    has_been_up: Cell<bool>,
     calls: RefCell<Calls>,
     pub(super) outgoing: Outgoing,
     reads: Cell<Latency>,
@@ -181,6 +185,7 @@ impl Link {
             environment,
             answers,
             state: Cell::new(LinkState::Connecting),
+            has_been_up: Cell::new(false),
             calls: RefCell::default(),
             outgoing: Outgoing::default(),
             reads: Cell::default(),
@@ -269,7 +274,7 @@ impl Link {
     }
 
     /// The peer has shaken hands with this node: if the link is not up, set it
-    /// up now, and let calls wait for that.
+    /// up now, and let calls wait for that if it never was.
     pub(crate) fn nudge(&self) {
         match self.state.get() {
             LinkState::Up => {}
@@ -279,9 +284,16 @@ impl Link {
             }
             // Also while connecting: that attempt may have come too early.
             LinkState::Connecting | LinkState::Down => {
-                self.state.set(LinkState::Connecting);
+                self.hope();
                 self.nudged.notify_one();
             }
+        }
+    }
+
+    /// The peer is there, and about to be dialled.
+    fn hope(&self) {
+        if !self.has_been_up.get() {
+            self.state.set(LinkState::Connecting);
         }
     }
 
@@ -326,18 +338,13 @@ impl Link {
             match connected.unwrap_or(Err(ConnectError::Late)) {
                 Ok((connection, spoken)) => {
                     let up_since = self.environment.clock.monotonic();
-                    let last_state = self.talk(connection, spoken).await;
+                    self.talk(connection, spoken).await;
                     let up_for = self.environment.clock.monotonic().saturating_sub(up_since);
                     // One that is lost again and again is as good as down.
-                    let is_stable = up_for >= BACKOFF_MAX;
-                    if is_stable {
+                    if up_for >= BACKOFF_MAX {
                         backoff.reset();
                     }
-                    if is_stable && last_state == LinkState::Up {
-                        self.leave(LinkState::Connecting);
-                    } else {
-                        self.leave(LinkState::Down);
-                    }
+                    self.leave();
                 }
                 Err(error) => {
                     let may_be_starting = matches!(error, ConnectError::Dial(_))
@@ -346,7 +353,7 @@ impl Link {
                     if !may_be_starting {
                         self.complain("a peer cannot be reached", &error.to_string());
                     }
-                    self.leave(LinkState::Down);
+                    self.leave();
                     self.environment.introductions.away(&self.name);
                 }
             }
@@ -358,7 +365,7 @@ impl Link {
                 biased;
                 () = self.nudged.notified() => {
                     backoff.reset();
-                    self.state.set(LinkState::Connecting);
+                    self.hope();
                 }
                 () = tokio::time::sleep(wait) => {}
             }
@@ -391,22 +398,23 @@ impl Link {
         Ok((connection, spoken))
     }
 
-    /// Sends requests and takes answers until the connection ends; gives the
-    /// state that the link was in then.
-    async fn talk(&self, connection: Connection, spoken: Spoken) -> LinkState {
+    /// Sends requests and takes answers until the connection ends.
+    async fn talk(&self, connection: Connection, spoken: Spoken) {
         let clock = &*self.environment.clock;
         let complaints = &self.environment.complaints;
         if complaints.settle(Direction::Outgoing, &self.name) {
             tracing::info!(name = self.name, "the peer is reached again");
         }
         self.is_nudged.set(false);
+        // Who has nudged so far has what it wanted.
+        pin!(self.nudged.notified()).enable();
+        self.has_been_up.set(true);
         self.state.set(LinkState::Up);
         self.count(|counts| counts.connects += 1);
         self.calls.borrow_mut().begin_all(clock.monotonic());
         let mut conversation = Conversation::new(self, spoken);
         let end = connection.run(clock, &mut conversation).await;
         self.complain("a peer's connection has ended", &end.to_string());
-        self.state.get()
     }
 
     /// Logs what is wrong, unless it was wrong before.
@@ -421,8 +429,8 @@ impl Link {
     }
 
     /// There is no connection any more: what was asked is lost.
-    fn leave(&self, state: LinkState) {
-        self.state.set(state);
+    fn leave(&self) {
+        self.state.set(LinkState::Down);
         self.standing.set(None);
         self.outgoing.clear();
         let lost = self.calls.borrow_mut().take_all();

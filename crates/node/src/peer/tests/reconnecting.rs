@@ -138,6 +138,41 @@ async fn a_peer_that_dials_is_dialled_at_once() {
     .await;
 }
 
+/// Both nodes of a pair dial each other when they start, so a nudge comes while
+/// the link is being set up.
+#[tokio::test(start_paused = true)]
+async fn a_link_that_was_cut_is_not_waited_for() {
+    run(async {
+        let mut asker = asker();
+        asker.start();
+        asker.link.nudge();
+        let (replica, frost) = (Rc::<TestReplica>::default(), Frost::default());
+        asker.accept(&replica, &frost).await;
+        asker.until(LinkState::Up).await;
+        tokio::time::sleep(ms(2_000)).await;
+        // Nothing comes through from now on, nor does a connection.
+        frost.set(true);
+        asker.until(LinkState::Suspected).await;
+        for ticket in 0..2_000 {
+            let why = match asker.link.status().state {
+                LinkState::Suspected => Miss::Suspected,
+                state => {
+                    assert_eq!(state, LinkState::Down, "after {ticket} times 10 ms");
+                    Miss::Refused
+                }
+            };
+            assert_eq!(asker.read(ticket), Err(why));
+            if ticket == 1_000 {
+                // What the peer has sent before the cut may come late.
+                asker.link.nudge();
+            }
+            tokio::time::sleep(ms(10)).await;
+        }
+        assert!(asker.network.dialled.load(Ordering::Relaxed) > 5);
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_is_back_and_dials_is_not_suspected_for_its_old_connection() {
     run(async {
@@ -234,8 +269,9 @@ async fn a_new_connection_sends_nothing_of_what_was_lost_with_the_old_one() {
         for ticket in 0..20 {
             assert_eq!(asker.answers.next().await, (ticket, REFUSED));
         }
-        asker.call(read_of("next"), 20).unwrap();
         asker.accept(&replica, &Frost::default()).await;
+        asker.until(LinkState::Up).await;
+        asker.call(read_of("next"), 20).unwrap();
         assert_eq!(key_of(&replica.next().await.0), "next");
         assert_eq!(asker.link.status().state, LinkState::Up);
     })

@@ -93,8 +93,11 @@ fn a_door_full_of_strangers_lets_a_peer_in() {
     until("the peer is let in", || {
         cluster.member_at(1, 0)["state"] == "up"
     });
-    let put = clients[0].put("/v0/entity?id=a&replicas=2/2", b"value");
-    assert_eq!(put.status, 201, "{put:?}");
+    // The node has to have reached it as well.
+    until("both are there", || {
+        let put = clients[0].put("/v0/entity?id=a&replicas=2/2", b"value");
+        put.status == 201
+    });
     let get = cluster.client(1).get("/v0/entity?id=a&replicas=2/2");
     assert_eq!((get.status, get.text()), (200, "value"));
 }

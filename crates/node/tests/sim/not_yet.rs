@@ -19,10 +19,7 @@ pub(crate) enum Awaited {
 }
 
 /// What is awaited.
-const AWAITED: &[Awaited] = &[
-    Awaited::Availability,
-    Awaited::Unfilled,
-];
+const AWAITED: &[Awaited] = &[Awaited::Availability, Awaited::Unfilled];
 
 /// Whether the product does it.
 pub(crate) fn is_there(awaited: Awaited) -> bool {

@@ -5,7 +5,7 @@
 //! them, so one broken clock cannot poison keys with timestamps that nobody
 //! can overwrite.
 
-use lsm::Timestamp;
+use base::Timestamp;
 use std::time::Duration;
 
 /// The bound on how far the clocks of a cluster's nodes may be apart.

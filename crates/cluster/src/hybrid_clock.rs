@@ -1,7 +1,7 @@
 //! The hybrid logical clock that stamps writes.
 
 use crate::clock_bound::ClockBound;
-use lsm::Timestamp;
+use base::Timestamp;
 
 /// A hybrid logical clock (Kulkarni et al., "Logical Physical Clocks", 2014):
 /// as near to the wall clock as it can be while every stamp is above all

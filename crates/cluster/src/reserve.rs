@@ -11,7 +11,7 @@
 //! from the wall clock; from a hybrid clock that is ahead of it, as after a
 //! crash, the first step is short, and each is twice the one before.
 
-use lsm::Timestamp;
+use base::Timestamp;
 use std::time::Duration;
 
 /// The first step from a hybrid clock that is ahead of the wall clock, in milliseconds.

@@ -1,8 +1,8 @@
 //! Proof that coordination allocates nothing for up to eight replicas.
 
+use base::{Entry, Expiry, Held, Timestamp};
 use cluster::{Miss, Placement, Replicas};
 use cluster::{Read, ReadActions, ReadEvent, Round, Write, WriteActions, WriteEvent};
-use lsm::{Entry, Expiry, Held, Timestamp};
 
 /// Runs `work`, and asserts that it allocates nothing.
 #[track_caller]

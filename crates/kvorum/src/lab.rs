@@ -3,10 +3,10 @@
 use crate::failure::{self, Failure};
 use crate::signals::{StopSignal, StopSignals};
 use crate::values::Span;
+use base::{Clock, SystemClock};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use lab::{EXPERIMENTS, Effort, Experiment, Settings};
-use lsm::{Clock, SystemClock};
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -6,8 +6,9 @@
 //! randomness, disk, executor) from its [`Environment`].
 //!
 //! ```
-//! use lsm::{Engine, Entry, Environment, Expiry, ManualClock, MemoryDisk, Options};
-//! use lsm::{SeededRandom, StepExecutor, Timestamp};
+//! use base::{Entry, Expiry, ManualClock, SeededRandom, Timestamp};
+//! use lsm::{Engine, Environment, MemoryDisk, Options};
+//! use lsm::StepExecutor;
 //! use std::sync::Arc;
 //!
 //! let clock = Arc::new(ManualClock::new(0));
@@ -30,11 +31,9 @@
 //! ```
 
 mod cache;
-mod clock;
 mod compaction;
 pub mod disk;
 mod engine;
-mod entry;
 mod error;
 mod executor;
 #[doc(hidden)]
@@ -43,23 +42,19 @@ mod manifest;
 mod memtable;
 mod merge;
 mod options;
-mod random;
+mod record;
 mod sync;
 mod table;
-mod timestamp;
 mod waits;
 mod wal;
 
-pub use clock::{Clock, ManualClock, SystemClock};
 pub use disk::{Disk, DiskFile, FaultyDisk, MemoryDisk, RealDisk};
 pub use engine::{
-    Applied, Engine, Held, LevelStatistics, Look, Lookup, Outbox, Outcome, RecoveryReport, Scan,
+    Applied, Engine, LevelStatistics, Look, Lookup, Outbox, Outcome, RecoveryReport, Scan,
     Statistics, SyncTimeStatistics,
 };
-pub use entry::{Entry, Expiry, KEY_BYTES_MAX, Kind, Rank, Record, RecordSource, VALUE_BYTES_MAX};
 pub use error::Error;
 pub use executor::{Executor, Job, Lane, StepExecutor};
 pub use options::{Compression, DropBound, Durability, Environment, ExpiredBefore, Options};
-pub use random::{OsRandom, Random, SeededRandom};
-pub use timestamp::Timestamp;
+pub use record::{Record, RecordSource};
 pub use wal::{LogFolder, PendingSync, SegmentFile, SegmentOwner, SegmentWriter};

@@ -1,8 +1,8 @@
 //! Merging sorted streams of records into one.
 
-use crate::entry::{Entry, Record, RecordSource};
 use crate::error::Error;
-use crate::timestamp::Timestamp;
+use crate::record::{Record, RecordSource};
+use base::{Entry, Timestamp};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
@@ -260,7 +260,7 @@ impl Eq for Head {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::Expiry;
+    use base::Expiry;
     use std::path::Path;
 
     struct Listed(std::vec::IntoIter<Result<Record, Error>>);

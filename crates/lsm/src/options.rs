@@ -1,11 +1,9 @@
 //! How a store is opened.
 
-use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::executor::Executor;
-use crate::random::Random;
-use crate::timestamp::Timestamp;
+use base::{Clock, Random, Timestamp};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;

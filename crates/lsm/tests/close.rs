@@ -4,9 +4,10 @@
 
 mod common;
 
+use base::{Clock, ManualClock};
 use common::{World, put, read, scan_all};
 use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::{Clock, Engine, Environment, Error, Lane, ManualClock};
+use lsm::{Engine, Environment, Error, Lane};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

@@ -4,8 +4,9 @@
 
 mod common;
 
+use base::Expiry;
 use common::{World, delete, put, read};
-use lsm::{Durability, Error, Expiry, Lookup, Outbox, Outcome};
+use lsm::{Durability, Error, Lookup, Outbox, Outcome};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -306,9 +307,9 @@ fn ties_are_broken_by_the_rule_wherever_the_versions_lie() {
         } else {
             Expiry::at_unix_ms(expiry)
         };
-        lsm::Entry::value(
+        base::Entry::value(
             b"k",
-            lsm::Timestamp::from_u64(5),
+            base::Timestamp::from_u64(5),
             value.as_bytes(),
             expiry,
             copies,

@@ -2,8 +2,8 @@
 
 mod common;
 
+use base::{Entry, Expiry, Timestamp};
 use common::{World, delete, put, read, scan_all};
-use lsm::{Entry, Expiry, Timestamp};
 use std::sync::atomic::Ordering::Relaxed;
 
 #[test]

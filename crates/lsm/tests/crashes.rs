@@ -9,10 +9,11 @@
 
 mod common;
 
+use base::{Entry, Expiry, Timestamp};
 use common::World;
 use fastrand::Rng;
 use lsm::disk::{Fault, FaultyDisk, MemoryDisk};
-use lsm::{Durability, Engine, Entry, Error, Expiry, Timestamp};
+use lsm::{Durability, Engine, Error};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

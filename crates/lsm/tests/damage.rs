@@ -4,9 +4,10 @@
 
 mod common;
 
+use base::Kind;
 use common::{World, delete, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::{Disk, Engine, Error, Kind};
+use lsm::{Disk, Engine, Error};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -5,9 +5,10 @@
 
 mod common;
 
+use base::{Entry, Expiry, Held, Timestamp};
 use common::World;
 use fastrand::Rng;
-use lsm::{Engine, Entry, Error, Expiry, Held, Lookup, Scan, Timestamp};
+use lsm::{Engine, Error, Lookup, Scan};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;

@@ -4,9 +4,10 @@
 
 mod common;
 
+use base::{Entry, Expiry, Timestamp};
 use common::{World, delete, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::{Disk, Engine, Entry, Error, Expiry, Lane, Timestamp};
+use lsm::{Disk, Engine, Error, Lane};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;

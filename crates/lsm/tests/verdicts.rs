@@ -9,10 +9,11 @@
 
 mod common;
 
+use base::{Clock, Entry, Expiry, Held, Timestamp};
 use common::{World, put};
 use fastrand::Rng;
 use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::{Applied, Clock, Engine, Entry, Expiry, Held, Look, Timestamp};
+use lsm::{Applied, Engine, Look};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;

@@ -8,7 +8,8 @@
 //! in the lane's stead: every writer would wait for it in vain, and what is in
 //! memory could not be trusted. The log restores all that was acknowledged.
 
-use lsm::{Clock, Executor, Job, Lane};
+use base::Clock;
+use lsm::{Executor, Job, Lane};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
@@ -263,7 +264,7 @@ mod tests {
     use std::sync::mpsc;
 
     fn executor() -> ThreadExecutor {
-        let clock: Arc<dyn Clock> = Arc::new(lsm::SystemClock::new());
+        let clock: Arc<dyn Clock> = Arc::new(base::SystemClock::new());
         ThreadExecutor::start(&clock).unwrap()
     }
 

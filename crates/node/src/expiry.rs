@@ -9,7 +9,7 @@
 //!   wrong at boot is mostly set right within seconds.
 
 use crate::executor::lock;
-use lsm::Clock;
+use base::Clock;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

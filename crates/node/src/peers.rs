@@ -7,8 +7,8 @@ use crate::peer::{Identity, Introduction, Introductions, Link, LinkStatus, PeerR
 use crate::replica::{answer_of, stored};
 use crate::shared::Shared;
 use crate::waiters::Waiters;
+use base::{Clock, Entry};
 use cluster::{Miss, NodeNumber, NodeUrl, Ranking};
-use lsm::{Clock, Entry};
 use std::cell::{OnceCell, RefCell};
 use std::future::{Future, ready};
 use std::pin::Pin;

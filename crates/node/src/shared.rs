@@ -11,8 +11,9 @@ use crate::node::{Seams, StartError};
 use crate::peer::Complaints;
 use crate::read_pool::ReadPool;
 use crate::stamping::Stamping;
+use base::{Clock, Random, Timestamp};
 use cluster::Placement;
-use lsm::{Clock, Disk, Engine, Executor, Random, Timestamp};
+use lsm::{Disk, Engine, Executor};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -9,7 +9,8 @@
 use crate::executor::or_abort;
 use crate::stamping::Stamp;
 use crate::waits;
-use lsm::{Engine, Entry, Outbox};
+use base::Entry;
+use lsm::{Engine, Outbox};
 use profile::Stopwatch;
 use std::cell::RefCell;
 use std::rc::Rc;

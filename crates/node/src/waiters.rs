@@ -351,7 +351,8 @@ impl Drop for Wait {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lsm::{Applied, Held, Outcome};
+    use base::Held;
+    use lsm::{Applied, Outcome};
     use std::future::Future;
     use std::pin::pin;
 

@@ -7,10 +7,8 @@ use super::executor::LaneThreads;
 use super::{Durability, Failure, Store};
 use crate::data::{KEY_BYTES, Key};
 use crate::terms;
-use lsm::{
-    Compression, Engine, Entry, Environment, Expiry, Options, OsRandom, Outbox, Outcome, RealDisk,
-    SystemClock, Timestamp,
-};
+use base::{Entry, Expiry, OsRandom, SystemClock, Timestamp};
+use lsm::{Compression, Engine, Environment, Options, Outbox, Outcome, RealDisk};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -29,7 +29,7 @@
 use super::Verdict;
 use crate::placement::REPLICAS_INLINE;
 use crate::replicas::{Fate, Miss, Replicas};
-use lsm::{Entry, Held, Kind};
+use base::{Entry, Held, Kind};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 

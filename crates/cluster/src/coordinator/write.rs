@@ -45,7 +45,7 @@
 use super::Verdict;
 use crate::placement::REPLICAS_INLINE;
 use crate::replicas::{Fate, Miss, Replicas};
-use lsm::{Held, Timestamp};
+use base::{Held, Timestamp};
 use smallvec::SmallVec;
 
 /// Which stamp of a write is meant: there are at most two.

@@ -1,7 +1,7 @@
 //! What clients saw, held against what they may rely on.
 
+use base::Entry;
 use cluster::Replicas;
-use lsm::Entry;
 
 /// What a client asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

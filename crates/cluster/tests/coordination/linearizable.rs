@@ -9,9 +9,9 @@
 
 use crate::checker::{Asked, Operation, Outcome, Promise, broken};
 use crate::world::{Bug, World};
+use base::{Entry, Kind};
 use cluster::Replicas;
 use fastrand::Rng;
-use lsm::{Entry, Kind};
 use std::collections::HashSet;
 
 /// What a key holds: a letter, or nothing.

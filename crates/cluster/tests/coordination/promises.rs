@@ -10,7 +10,7 @@
 use crate::checker::{Asked, Outcome};
 use crate::script;
 use crate::world::{Message, Request, World};
-use lsm::{Entry, Kind};
+use base::{Entry, Kind};
 
 #[test]
 fn promises_are_kept_as_told() {

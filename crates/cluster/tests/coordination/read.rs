@@ -8,8 +8,8 @@
 //! `value TEXT`, `until MS`, `copies C` (usually the read's `from`).
 
 use crate::script;
+use base::{Entry, Expiry, Kind, Timestamp};
 use cluster::{Read, ReadAction, ReadActions, ReadEvent};
-use lsm::{Entry, Expiry, Kind, Timestamp};
 
 struct Machine {
     read: Read,

@@ -107,12 +107,12 @@ pub(crate) fn miss(word: &str) -> cluster::Miss {
 }
 
 /// What a replica held: `newer T`, `unknown T`, or nothing.
-pub(crate) fn held(words: &[&str]) -> lsm::Held {
-    let timestamp = |text: &str| lsm::Timestamp::from_u64(text.parse().unwrap());
+pub(crate) fn held(words: &[&str]) -> base::Held {
+    let timestamp = |text: &str| base::Timestamp::from_u64(text.parse().unwrap());
     match words {
-        [] => lsm::Held::Clean,
-        ["newer", newest] => lsm::Held::Newer(timestamp(newest)),
-        ["unknown", bound] => lsm::Held::Unknown(timestamp(bound)),
+        [] => base::Held::Clean,
+        ["newer", newest] => base::Held::Newer(timestamp(newest)),
+        ["unknown", bound] => base::Held::Unknown(timestamp(bound)),
         _ => panic!("unknown: {words:?}"),
     }
 }

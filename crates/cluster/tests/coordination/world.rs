@@ -6,10 +6,10 @@
 //! when the driver says so.
 
 use crate::checker::{Asked, Operation, Outcome};
+use base::{Entry, Expiry, Held, Timestamp};
 use cluster::{HybridClock, Miss, Replicas, Verdict};
 use cluster::{Read, ReadAction, ReadActions, ReadEvent};
 use cluster::{Round, Write, WriteAction, WriteActions, WriteEvent};
-use lsm::{Entry, Expiry, Held, Timestamp};
 
 pub(crate) const KEY: &[u8] = b"key";
 

@@ -7,8 +7,8 @@
 //! whether half time would change anything.
 
 use crate::script;
+use base::Timestamp;
 use cluster::{Miss, Round, Write, WriteAction, WriteActions, WriteEvent};
-use lsm::Timestamp;
 
 struct Machine {
     write: Write,

@@ -22,7 +22,7 @@ use crate::compaction::pick::{Pick, PickSettings, may_become_due, pick, pick_all
 use crate::error::Error;
 use crate::executor::Lane;
 use crate::sync::lock;
-use crate::timestamp::Timestamp;
+use base::Timestamp;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

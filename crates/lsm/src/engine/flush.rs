@@ -9,15 +9,15 @@ use super::Inner;
 use super::state::{State, Tables};
 use super::verdicts::{FLUSHED_MAX, Flushed};
 use crate::compaction::retention::{Retained, Retention};
-use crate::entry::RecordSource;
 use crate::error::Error;
 use crate::executor::Lane;
 use crate::manifest::{LiveTable, LogClaim, Manifest};
 use crate::memtable::{Memtable, MemtableSource};
+use crate::record::RecordSource;
 use crate::sync::lock;
 use crate::table::{Table, TableId, TableSettings, TableWriter, table_file_name};
-use crate::timestamp::Timestamp;
 use crate::wal::remove_segment;
+use base::Timestamp;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -412,8 +412,9 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Engine, Entry, Environment, Expiry, ManualClock, MemoryDisk, Options};
-    use crate::{SeededRandom, StepExecutor};
+    use crate::StepExecutor;
+    use crate::{Engine, Environment, MemoryDisk, Options};
+    use base::{Entry, Expiry, ManualClock, SeededRandom};
 
     #[test]
     fn a_flushed_memtable_is_freed_with_its_flush() {

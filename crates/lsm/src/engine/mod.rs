@@ -41,7 +41,7 @@ mod tenure;
 mod verdicts;
 mod writers;
 
-pub use outbox::{Applied, Held, Outbox, Outcome};
+pub use outbox::{Applied, Outbox, Outcome};
 pub use recovery::RecoveryReport;
 pub use scan::Scan;
 pub use statistics::{LevelStatistics, Statistics};
@@ -49,7 +49,6 @@ pub use sync_times::SyncTimeStatistics;
 pub use verdicts::Look;
 
 use crate::cache::BlockCache;
-use crate::entry::Entry;
 use crate::error::Error;
 use crate::executor::Lane;
 use crate::manifest::Manifest;
@@ -57,9 +56,9 @@ use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
 use crate::sync::lock;
 use crate::table::{Access, Interrupt};
-use crate::timestamp::Timestamp;
 use crate::wal::LogWriter;
 use arc_swap::ArcSwap;
+use base::{Entry, Timestamp};
 use commit::Committer;
 use compact::Compacting;
 use flush::Flushing;

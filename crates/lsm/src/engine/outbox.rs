@@ -2,23 +2,8 @@
 
 use super::verdicts::Look;
 use crate::error::Error;
-use crate::timestamp::Timestamp;
+use base::Held;
 use std::sync::Arc;
-
-/// What a store held of a key when a version of it first arrived: newer ones
-/// that came before. The same is told however often the version comes, for as
-/// long as [`Options::verdicts_kept`](crate::Options::verdicts_kept).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
-    /// Nothing newer.
-    Clean,
-    /// This newer version, the newest there is, which was read.
-    Newer(Timestamp),
-    /// That cannot be told: because it came too long ago, or because a block is
-    /// damaged. Nothing that the store holds of the key is above this, which is
-    /// above the version itself.
-    Unknown(Timestamp),
-}
 
 /// What a stored write found.
 #[derive(Clone, Debug)]

@@ -3,12 +3,11 @@
 use super::Inner;
 use super::outbox::{Deliveries, Outbox, Outcome};
 use super::writers::Writers;
-use crate::entry::{Entry, KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX};
 use crate::error::Error;
 use crate::memtable::memory_bytes;
 use crate::sync::lock;
-use crate::timestamp::Timestamp;
 use crate::waits;
+use base::{Entry, KEY_BYTES_MAX, Kind, Timestamp, VALUE_BYTES_MAX};
 use profile::Stopwatch;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;

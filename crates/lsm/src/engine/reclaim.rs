@@ -22,11 +22,11 @@ use super::state::Tables;
 use crate::compaction::LEVELS;
 use crate::compaction::pick::{Pick, Reason, pick_hidden};
 use crate::compaction::retention::NewerElsewhere;
-use crate::entry::{Entry, Kind, RecordSource};
 use crate::error::Error;
+use crate::record::RecordSource;
 use crate::sync::lock;
 use crate::table::{Access, KeyHash, Purpose, Table, TableId, TableIterator};
-use crate::timestamp::Timestamp;
+use base::{Entry, Kind, Timestamp};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -265,8 +265,9 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Engine, Environment, Error, Expiry, ManualClock, MemoryDisk, Options};
-    use crate::{SeededRandom, StepExecutor, Timestamp};
+    use crate::StepExecutor;
+    use crate::{Engine, Environment, Error, MemoryDisk, Options};
+    use base::{Expiry, ManualClock, SeededRandom, Timestamp};
 
     /// A store with a table for each of these entries, on a disk that is full.
     fn full_store(entries: &[Entry]) -> (Engine, Arc<MemoryDisk>) {

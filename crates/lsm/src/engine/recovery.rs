@@ -15,17 +15,17 @@ use super::tenure::Tenure;
 use super::verdicts::Flushed;
 use crate::cache::BlockCache;
 use crate::disk::{Disk, temporary_name};
-use crate::entry::Record;
 use crate::error::Error;
 use crate::manifest::{LogClaim, MANIFEST_FILE, Manifest};
 use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
+use crate::record::Record;
 use crate::table::{Table, TableId, parse_table_file_name, table_file_name};
-use crate::timestamp::Timestamp;
 use crate::wal::{
     LogWriter, Segment, read_segment, remove_segment, segment_file_name, segment_of_file_name,
 };
 use arc_swap::ArcSwap;
+use base::Timestamp;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
@@ -460,7 +460,8 @@ fn read_file(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Engine, Entry, Expiry, ManualClock, MemoryDisk, SeededRandom, StepExecutor};
+    use crate::{Engine, MemoryDisk, StepExecutor};
+    use base::{Entry, Expiry, ManualClock, SeededRandom};
 
     fn environment(disk: &Arc<MemoryDisk>) -> Environment {
         let clock = Arc::new(ManualClock::new(0));

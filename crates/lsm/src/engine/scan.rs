@@ -1,10 +1,11 @@
 //! Scans: merges over a snapshot, a batch at a time.
 
 use super::Inner;
-use crate::entry::{Entry, Record, RecordSource};
 use crate::error::Error;
 use crate::merge::Merge;
+use crate::record::{Record, RecordSource};
 use crate::table::{Purpose, Table, TableIterator};
+use base::Entry;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;

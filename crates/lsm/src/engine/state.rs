@@ -1,14 +1,12 @@
 //! What readers see: memtables and tables, as one immutable value that is
 //! replaced as a whole.
 
-use super::outbox::Held;
 use super::verdicts::Flushed;
 use crate::compaction::LEVELS;
 use crate::compaction::pick::{Levels, TableSummary};
-use crate::entry::Entry;
 use crate::memtable::Memtable;
 use crate::table::{Access, Interrupt, KeyHash, Table};
-use crate::timestamp::Timestamp;
+use base::{Entry, Held, Timestamp};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::cmp::Reverse;

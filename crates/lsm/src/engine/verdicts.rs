@@ -21,13 +21,13 @@
 //!
 //! All of it is under the commit lock, and bounded.
 
-use super::outbox::{Applied, Held};
+use super::outbox::Applied;
 use super::state::{Beside, State, Tables};
-use crate::entry::Record;
 use crate::memtable::Rivals;
+use crate::record::Record;
 use crate::sync::lock;
 use crate::table::{Access, KeyHash};
-use crate::timestamp::Timestamp;
+use base::{Held, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex};

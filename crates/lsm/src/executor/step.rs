@@ -1,7 +1,7 @@
 //! An executor without threads: jobs wait until they are told to run.
 
 use super::{Executor, Job, Lane};
-use crate::clock::{Clock, ManualClock};
+use base::{Clock, ManualClock};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

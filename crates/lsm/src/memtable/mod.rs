@@ -17,10 +17,10 @@ mod newest;
 mod order;
 mod source;
 
-use crate::entry::{Entry, Kind, Record};
+use crate::record::Record;
 use crate::sync::lock;
 use crate::table::KeyHash;
-use crate::timestamp::Timestamp;
+use base::{Entry, Kind, Timestamp};
 use newest::{Found, Newest};
 use order::{Slot, last_not_after, versions};
 pub(crate) use source::MemtableSource;

@@ -2,7 +2,7 @@
 //! rather than into a B-tree, most of whose steps are cache misses, and a write
 //! learns here whether there is an older version than its own, or a newer one.
 
-use crate::entry::Record;
+use crate::record::Record;
 use crate::table::KeyHash;
 use std::sync::atomic::{
     AtomicU64,
@@ -137,8 +137,7 @@ fn places(stretch: &Stretch, hash: u64) -> impl Iterator<Item = &AtomicU64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::{Entry, Expiry};
-    use crate::timestamp::Timestamp;
+    use base::{Entry, Expiry, Timestamp};
     use std::sync::Barrier;
 
     fn record(key: &str, timestamp: u64) -> Arc<Record> {

@@ -1,7 +1,7 @@
 //! The order of a memtable's records, so that most comparisons of a search
 //! stay within a B-tree's nodes.
 
-use crate::entry::Record;
+use crate::record::Record;
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;

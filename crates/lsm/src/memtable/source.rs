@@ -2,8 +2,8 @@
 
 use super::order::{Place, Placed, Seek, Slot};
 use super::{Memtable, SHARDS};
-use crate::entry::{Record, RecordSource};
 use crate::error::Error;
+use crate::record::{Record, RecordSource};
 use crate::sync::lock;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;

@@ -1,5 +1,6 @@
 use super::*;
-use crate::entry::{Expiry, RecordSource};
+use crate::record::RecordSource;
+use base::Expiry;
 use std::sync::atomic::Ordering;
 
 fn put(key: &str, timestamp: u64, value: &str) -> Entry {

@@ -17,7 +17,7 @@
 use super::codec::{Input, Malformed, put_varint};
 use super::frame::Block;
 use super::writer::WRITE_BYTES;
-use crate::entry::KEY_BYTES_MAX;
+use base::KEY_BYTES_MAX;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -282,7 +282,7 @@ mod tests {
     use super::super::frame::Handle;
     use super::super::index::IndexEntry;
     use super::*;
-    use crate::timestamp::Timestamp;
+    use base::Timestamp;
 
     fn block(keys: &[&[u8]]) -> Block {
         let mut builder = BlockBuilder::default();

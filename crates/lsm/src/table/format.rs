@@ -29,8 +29,8 @@
 use super::codec::{Input, Malformed, put_varint};
 use super::filter::FilterShape;
 use super::frame::{Handle, TRAILER_BYTES};
-use crate::entry::{Expiry, KEY_BYTES_MAX, Kind, Record};
-use crate::timestamp::Timestamp;
+use crate::record::Record;
+use base::{Expiry, KEY_BYTES_MAX, Kind, Timestamp};
 
 /// The length of the footer.
 pub(super) const FOOTER_BYTES: usize = 64;

@@ -10,7 +10,7 @@
 use super::block::Body;
 use super::codec::{Input, Malformed};
 use super::frame::Handle;
-use crate::timestamp::Timestamp;
+use base::Timestamp;
 
 /// A block as an index names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use super::frame::{Block, Handle, Role};
 use super::index::IndexEntry;
 use super::reader::Table;
 use super::record::{Lone, RecordBody};
-use crate::entry::{Record, RecordSource};
 use crate::error::Error;
+use crate::record::{Record, RecordSource};
 use std::ops::Bound;
 use std::sync::Arc;
 

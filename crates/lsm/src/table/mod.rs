@@ -1,6 +1,6 @@
 //! Tables: immutable files of sorted records, and the reading of them.
 //!
-//! A table holds records by [`Record::order`](crate::entry::Record::order): by
+//! A table holds records by [`Record::order`](crate::record::Record::order): by
 //! key, and of one key the winner first. Several versions of a key may be in
 //! one table, kept for snapshots, and may span blocks.
 //!

@@ -9,8 +9,8 @@
 use super::block::{Body, SortedBlock};
 use super::codec::{Input, Malformed, put_varint};
 use super::frame::Block;
-use crate::entry::{Entry, Expiry, Kind, Record, VALUE_BYTES_MAX};
-use crate::timestamp::Timestamp;
+use crate::record::Record;
+use base::{Entry, Expiry, Kind, Timestamp, VALUE_BYTES_MAX};
 
 const TOMBSTONE: u8 = 1 << 0;
 const EXPIRES: u8 = 1 << 1;

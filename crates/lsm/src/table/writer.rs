@@ -11,11 +11,11 @@ use super::frame::{FramePacker, Handle, Role};
 use super::index::IndexEntry;
 use super::record::RecordBody;
 use crate::disk::DiskFile;
-use crate::entry::{KEY_BYTES_MAX, Record, VALUE_BYTES_MAX};
 use crate::error::Error;
 use crate::options::Compression;
-use crate::timestamp::Timestamp;
+use crate::record::Record;
 use crate::waits;
+use base::{KEY_BYTES_MAX, Timestamp, VALUE_BYTES_MAX};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -15,9 +15,9 @@ use super::{
     LogWriter, read_segment, remove_segment, segment_file_name, segment_of_file_name, segment_tag,
 };
 use crate::disk::{Disk, DiskFile};
-use crate::entry::Entry;
 use crate::error::Error;
 use crate::waits;
+use base::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -259,8 +259,7 @@ impl SegmentFile {
 mod tests {
     use super::*;
     use crate::disk::MemoryDisk;
-    use crate::entry::Expiry;
-    use crate::timestamp::Timestamp;
+    use base::{Expiry, Timestamp};
 
     fn put(key: &str) -> Entry {
         let timestamp = Timestamp::from_u64(1);

@@ -4,9 +4,8 @@ use super::{
     BODY_BYTES_MIN, FLAG_EXPIRES, FLAG_TOMBSTONE, GROUP_HEADER_BYTES, GROUP_MAGIC,
     RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, SEGMENT_VERSION, segment_tag,
 };
-use crate::entry::{Entry, Expiry, KEY_BYTES_MAX, Kind};
 use crate::error::Error;
-use crate::timestamp::Timestamp;
+use base::{Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp};
 use std::path::Path;
 
 /// What a segment file holds.

@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::disk::{DiskFile, MemoryDisk};
-use crate::entry::{Entry, Expiry};
-use crate::timestamp::Timestamp;
+use base::{Entry, Expiry, Timestamp};
 use std::path::PathBuf;
 use std::sync::Arc;
 

@@ -5,10 +5,10 @@ use super::{
     SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, SEGMENT_VERSION, segment_file_name, segment_tag,
 };
 use crate::disk::{Disk, DiskFile};
-use crate::entry::{Entry, Expiry, KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX};
 use crate::error::Error;
 use crate::manifest::LogClaim;
 use crate::waits;
+use base::{Entry, Expiry, KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

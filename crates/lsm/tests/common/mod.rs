@@ -10,11 +10,9 @@
     reason = "each test file uses its part, and a test that cannot go on panics"
 )]
 
+use base::{Clock, Entry, Expiry, Kind, ManualClock, SeededRandom, Timestamp};
 use lsm::disk::MemoryDisk;
-use lsm::{
-    Clock, Disk, Engine, Entry, Environment, Error, Expiry, Kind, ManualClock, Options,
-    RecoveryReport, SeededRandom, StepExecutor, Timestamp,
-};
+use lsm::{Disk, Engine, Environment, Error, Options, RecoveryReport, StepExecutor};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

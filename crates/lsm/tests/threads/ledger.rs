@@ -7,7 +7,7 @@
 //! last number tells what every key of the ring holds: a scan that is no
 //! snapshot shows a ring that never was.
 
-use lsm::{Entry, Expiry, Kind, Timestamp};
+use base::{Entry, Expiry, Kind, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;

@@ -15,13 +15,11 @@
 mod lanes;
 mod ledger;
 
+use base::{Entry, Held, SeededRandom, SystemClock, Timestamp};
 use lanes::Lanes;
 use ledger::{Floor, Ledger, MARCHERS, SCATTERED_KEYS, SCATTERERS};
 use lsm::disk::{MemoryDisk, Unsynced};
-use lsm::{
-    Applied, Disk, Durability, Engine, Entry, Environment, Error, Held, Lookup, Options, Outbox,
-    Outcome, RealDisk, Scan, SeededRandom, SystemClock, Timestamp,
-};
+use lsm::{Applied, Disk, Durability, Engine, Environment, Error, Lookup, Options, Outbox, Outcome, RealDisk, Scan};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, mpsc};

@@ -17,7 +17,7 @@ pub const COUNTS: RangeInclusive<usize> = 1..=1 << 20;
 /// [`NodeConfig::requests_queued_max`](super::NodeConfig::requests_queued_max).
 pub const REQUESTS_QUEUED: RangeInclusive<usize> = 0..=1 << 20;
 /// [`NodeConfig::value_bytes_max`](super::NodeConfig::value_bytes_max).
-pub const VALUE_BYTES: RangeInclusive<u64> = 1..=lsm::VALUE_BYTES_MAX as u64;
+pub const VALUE_BYTES: RangeInclusive<u64> = 1..=base::VALUE_BYTES_MAX as u64;
 /// [`NodeConfig::memtable_bytes`](super::NodeConfig::memtable_bytes).
 pub const MEMTABLE_BYTES: RangeInclusive<u64> = 64 << 10..=1 << 30;
 /// [`NodeConfig::compaction_bytes_per_second`](super::NodeConfig::compaction_bytes_per_second).

@@ -4,7 +4,8 @@ use super::Coordinator;
 use crate::admission::Allotment;
 use crate::outbox::Completion;
 use crate::read_pool::{PoolFull, Read, ReadJob};
-use lsm::{Entry, Scan};
+use base::Entry;
+use lsm::Scan;
 use std::sync::Arc;
 use std::time::Duration;
 

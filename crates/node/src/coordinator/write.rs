@@ -7,10 +7,10 @@ use crate::peer::{PeerAnswer, PeerRequest};
 use crate::replica::Replica;
 use crate::stamping::{NoStamp, Stamp};
 use crate::waiters::{Follower, Follows, Tag, Wait};
+use base::{Entry, Expiry, Timestamp};
 use cluster::{
     Miss, Ranking, Replicas, Round, Verdict, Write, WriteAction, WriteActions, WriteEvent,
 };
-use lsm::{Entry, Expiry, Timestamp};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;

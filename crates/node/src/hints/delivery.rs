@@ -17,8 +17,9 @@
 //! several times as long, one for all peers of the node.
 
 use super::{Batch, HintStore};
+use base::{Entry, Random};
 use cluster::{Miss, NodeNumber};
-use lsm::{Entry, Error, Random};
+use lsm::Error;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::rc::Rc;

@@ -38,9 +38,10 @@ pub(crate) use log::Batch;
 pub(crate) use statistics::{HintStatistics, HintsWaiting};
 
 use crate::executor::lock;
+use base::{Clock, Entry};
 use cluster::NodeNumber;
 use log::Logs;
-use lsm::{Clock, Disk, Entry, Error, Executor, Lane};
+use lsm::{Disk, Error, Executor, Lane};
 use statistics::{Counters, Waiting};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

@@ -1,9 +1,9 @@
 //! Entity tags and what requests say about representations: `If-Match`,
 //! `If-None-Match`, `Accept`, `TE`.
 
+use base::Timestamp;
 use hyper::HeaderMap;
 use hyper::header::{ACCEPT, HeaderValue, IF_MATCH, IF_NONE_MATCH, TE};
-use lsm::Timestamp;
 
 /// The entity tag of a version: `"<timestamp>-<xxh3 of the value>"`, both in
 /// hexadecimal. Strong: equal tags are equal bytes.

@@ -10,6 +10,7 @@ use crate::http::problem::Problem;
 use crate::http::progress::Progress;
 use crate::http::route::Verb;
 use crate::http::{check_body_limit, enter};
+use base::{Entry, Expiry, Kind, Timestamp};
 use bytes::Bytes;
 use cluster::Replicas;
 use hyper::header::{
@@ -18,7 +19,6 @@ use hyper::header::{
 };
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Response, StatusCode};
-use lsm::{Entry, Expiry, Kind, Timestamp};
 use std::time::Duration;
 
 /// The timestamp of the winning version.

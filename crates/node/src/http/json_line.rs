@@ -10,10 +10,10 @@
 //! is written piece by piece as the client takes it.
 
 use crate::admission::LONG_VALUE_BYTES;
+use base::Entry;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
-use lsm::Entry;
 use serde::Serialize;
 
 /// What of a long value is written at a time: a multiple of three, so that the
@@ -119,7 +119,7 @@ impl Iterator for LongRest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lsm::{Expiry, Timestamp};
+    use base::{Expiry, Timestamp};
 
     fn text(key: &[u8], value: &[u8]) -> String {
         let entry = Entry::value(key, Timestamp::from_u64(9), value, Expiry::NEVER, 1);

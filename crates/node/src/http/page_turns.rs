@@ -8,7 +8,7 @@
 //! pages that are not taken count with other answers (`unsent`).
 
 use crate::admission::Refused;
-use lsm::Clock;
+use base::Clock;
 use std::cell::Cell;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -74,7 +74,7 @@ impl PageTurns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lsm::ManualClock;
+    use base::ManualClock;
     use std::rc::Rc;
     use std::time::Duration;
     use tokio::task::LocalSet;

@@ -6,8 +6,8 @@
 //! that names the parameter and says what to do: a typing error must not become
 //! another key.
 
+use base::KEY_BYTES_MAX;
 use cluster::Replicas;
-use lsm::KEY_BYTES_MAX;
 use smallvec::SmallVec;
 use std::fmt;
 use std::ops::RangeInclusive;

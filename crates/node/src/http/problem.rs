@@ -461,8 +461,8 @@ impl From<crate::admission::Refused> for Problem {
 mod tests {
     use super::*;
     use crate::coordinator::ReplicaLine;
+    use base::Timestamp;
     use cluster::{Fate, Miss};
-    use lsm::Timestamp;
 
     const REPLICAS: Replicas = Replicas { ack: 1, from: 1 };
 

@@ -12,11 +12,12 @@ use crate::http::body::RangeCut;
 use crate::http::chunk::{Chunk, ChunkShare};
 use crate::http::conditional::RangeFormat;
 use crate::http::json_line::JsonLine;
+use base::Entry;
 use bytes::Bytes;
 use http_body::Frame;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
-use lsm::{Entry, Scan};
+use lsm::Scan;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -211,8 +212,8 @@ fn encode(format: RangeFormat, entry: &Entry) -> Chunk {
 mod tests {
     use super::*;
     use crate::admission::Budget;
+    use base::{Expiry, Timestamp};
     use bytes::Buf;
-    use lsm::{Expiry, Timestamp};
     use std::task::Waker;
 
     #[test]

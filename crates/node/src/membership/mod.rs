@@ -42,9 +42,10 @@ pub(crate) use file::STARTS_MAX;
 pub(crate) use standing::{Judgement, Remembered, Standing, judge};
 
 use crate::executor::lock;
+use base::Random;
 use cluster::{Members, NodeNumber};
 use file::{ClusterFile, StoredNode};
-use lsm::{Disk, Error, Executor, Lane, Random};
+use lsm::{Disk, Error, Executor, Lane};
 use standing::Confirmation;
 use std::path::PathBuf;
 use std::pin::pin;

@@ -1,9 +1,10 @@
 //! Standing, the file, and what is durable before what.
 
 use super::*;
+use base::{ManualClock, SeededRandom};
 use cluster::{Member, NodeUrl};
 use lsm::disk::{Call, Fault};
-use lsm::{FaultyDisk, ManualClock, MemoryDisk, SeededRandom, StepExecutor};
+use lsm::{FaultyDisk, MemoryDisk, StepExecutor};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 

@@ -12,7 +12,7 @@
 use super::frame::{Frame, FrameError, PIECE_BYTES};
 use super::message::EntryHead;
 use crate::admission::{Budget, Share};
-use lsm::{Entry, Expiry, Timestamp};
+use base::{Entry, Expiry, Timestamp};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

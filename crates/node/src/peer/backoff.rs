@@ -1,6 +1,6 @@
 //! How long to wait before a peer is dialled again.
 
-use lsm::Random;
+use base::Random;
 use std::time::Duration;
 
 /// The first wait, at most.
@@ -40,7 +40,7 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lsm::SeededRandom;
+    use base::SeededRandom;
 
     #[test]
     fn waits_double_with_jitter_up_to_the_longest() {

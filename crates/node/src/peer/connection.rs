@@ -9,7 +9,7 @@ use super::Stream;
 use super::frame::{Decoder, Frame, FrameError};
 use super::outgoing::Outgoing;
 use crate::membership::StartWatch;
-use lsm::Clock;
+use base::Clock;
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};

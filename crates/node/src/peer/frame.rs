@@ -15,8 +15,8 @@
 //! begins: the connection is closed, and nothing else happens.
 
 use super::Stream;
+use base::KEY_BYTES_MAX;
 use bytes::{Buf, BytesMut};
-use lsm::KEY_BYTES_MAX;
 use std::future::Future;
 use std::io;
 use std::pin::pin;

@@ -80,8 +80,8 @@ mod tests {
     use super::super::message;
     use super::*;
     use crate::membership::Standing;
+    use base::{Entry, Expiry, Timestamp};
     use cluster::Miss;
-    use lsm::{Entry, Expiry, Timestamp};
     use std::time::Duration;
 
     /// One message of each kind, a long value among them.
@@ -95,8 +95,8 @@ mod tests {
         message::put_write(&mut out, 2, second, &long);
         message::put_read(&mut out, 3, second, b"key");
         message::put_piece(&mut out, 2, &long.value_bytes()[..1 << 16]);
-        message::put_stored(&mut out, 4, lsm::Held::Newer(at));
-        message::put_stored(&mut out, 4, lsm::Held::Clean);
+        message::put_stored(&mut out, 4, base::Held::Newer(at));
+        message::put_stored(&mut out, 4, base::Held::Clean);
         message::put_found(&mut out, 5, &short);
         message::put_found(&mut out, 5, &Entry::tombstone(b"key", at, 1));
         message::put_piece(&mut out, 2, &long.value_bytes()[1 << 16..]);

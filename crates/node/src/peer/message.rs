@@ -30,8 +30,8 @@
 
 use super::frame::{Frame, FrameError, PIECE_BYTES, put_frame};
 use crate::membership::Standing;
+use base::{Entry, Expiry, Held, KEY_BYTES_MAX, Kind, Timestamp};
 use cluster::Miss;
-use lsm::{Entry, Expiry, Held, KEY_BYTES_MAX, Kind, Timestamp};
 use std::time::Duration;
 
 const WRITE: u8 = 1;

@@ -44,9 +44,9 @@ mod tests;
 
 use crate::admission::Budget;
 use crate::membership::{Remembered, Standing, StartWatch};
+use base::{Clock, Entry, Held, Random, Timestamp};
 use bytes::Bytes;
 use cluster::Miss;
-use lsm::{Clock, Entry, Held, Random, Timestamp};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;

@@ -14,7 +14,7 @@ use super::assembly::LANES;
 use super::frame::{HEADER_BYTES, PIECE_BYTES};
 use super::message;
 use crate::admission::Share;
-use lsm::Entry;
+use base::Entry;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;

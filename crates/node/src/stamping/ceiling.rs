@@ -15,8 +15,9 @@
 //! other one, which is that before: no stamp above it was given yet. Magic,
 //! version and checksum keep their places in every version.
 
+use base::Timestamp;
 use lsm::disk::replace_file;
-use lsm::{Disk, DiskFile, Error, Timestamp};
+use lsm::{Disk, DiskFile, Error};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

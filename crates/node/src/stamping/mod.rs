@@ -32,9 +32,10 @@ mod tests;
 pub use ceiling::fuzz_ceiling;
 
 use crate::executor::lock;
+use base::{Clock, Timestamp};
 use ceiling::CeilingFile;
 use cluster::{ClockBound, HybridClock, Members, NodeNumber, Reserve};
-use lsm::{Clock, Disk, Error, Executor, Lane, Timestamp};
+use lsm::{Disk, Error, Executor, Lane};
 use peer_clocks::{Moment, PeerClocks, ahead_of_monotonic_ms};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! What the clocks of the other nodes show, as all runtimes know it.
 
+use base::Clock;
 use cluster::NodeNumber;
-use lsm::Clock;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 

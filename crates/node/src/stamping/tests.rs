@@ -17,7 +17,7 @@ const OTHER: NodeNumber = NodeNumber::new(2);
 
 /// The executor's clock, with a wall clock that can be set.
 struct SetClock {
-    inner: Arc<lsm::ManualClock>,
+    inner: Arc<base::ManualClock>,
     /// What it is ahead, modulo 2^64.
     ahead_ms: AtomicU64,
 }
@@ -44,7 +44,7 @@ struct Machine {
 }
 
 impl Machine {
-    fn on(memory: MemoryDisk, clock: Arc<lsm::ManualClock>, members: Members) -> Self {
+    fn on(memory: MemoryDisk, clock: Arc<base::ManualClock>, members: Members) -> Self {
         memory.create_folder(Path::new(FOLDER)).unwrap();
         let memory = Arc::new(memory);
         Self {
@@ -131,8 +131,8 @@ impl Machine {
     }
 }
 
-fn clock() -> Arc<lsm::ManualClock> {
-    Arc::new(lsm::ManualClock::new(START_MS))
+fn clock() -> Arc<base::ManualClock> {
+    Arc::new(base::ManualClock::new(START_MS))
 }
 
 fn at(unix_ms: u64) -> Timestamp {

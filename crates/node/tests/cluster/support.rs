@@ -2,8 +2,9 @@
 //! disks hold.
 
 use crate::wire::{self, Client, Gate, Reply};
+use base::{Clock, SeededRandom, SystemClock};
 use cluster::{Member, Members, NodeUrl};
-use lsm::{Clock, Disk, MemoryDisk, SeededRandom, SystemClock};
+use lsm::{Disk, MemoryDisk};
 use node::{Node, NodeConfig, Seams, StartError};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! `/v0/entity`.
 
 use crate::support::{Client, config, seams, start, start_with};
-use lsm::{Clock, MemoryDisk, SystemClock};
+use base::{Clock, SystemClock};
+use lsm::MemoryDisk;
 use node::{Node, Seams};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,8 @@
 //! A node to test, a client that sees every byte, and a disk that waits.
 
+use base::{SeededRandom, SystemClock};
 use cluster::NodeUrl;
-use lsm::{Disk, DiskFile, MemoryDisk, SeededRandom, SystemClock};
+use lsm::{Disk, DiskFile, MemoryDisk};
 use node::{Node, NodeConfig, Seams};
 use std::any::Any;
 use std::io::{self, Read, Write};

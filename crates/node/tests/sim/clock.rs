@@ -1,7 +1,7 @@
 //! A host's clock: the simulated time, and a wall clock that is off by as much
 //! as a fault says.
 
-use lsm::Clock;
+use base::Clock;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;

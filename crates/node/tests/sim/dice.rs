@@ -4,7 +4,7 @@
 //! own, forked from those of the seed, so that one more throw in one part
 //! leaves the others as they were.
 
-use lsm::{Random, SeededRandom};
+use base::{Random, SeededRandom};
 use std::ops::RangeInclusive;
 
 /// A stream of choices that a seed determines.

@@ -3,7 +3,7 @@
 //! A history holds only what a client can know: when it asked, whom, what, and
 //! how that ended. That is all that the checker looks at.
 
-use lsm::Timestamp;
+use base::Timestamp;
 use std::fmt;
 
 /// A place in the order of all that clients did and heard: one operation

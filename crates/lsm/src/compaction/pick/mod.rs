@@ -38,9 +38,8 @@
 //! rewrites a table where it is, without what versions in other tables hide.
 
 use super::LEVELS;
-use crate::entry::Expiry;
 use crate::table::TableId;
-use crate::timestamp::Timestamp;
+use base::{Expiry, Timestamp};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 

@@ -39,9 +39,9 @@
 //! elsewhere hide the key?** Where no snapshot lives, nobody sees what does not
 //! win its key, and whatever is taken later sees the winner.
 
-use crate::entry::{Entry, Expiry, Kind, Record, RecordSource};
 use crate::error::Error;
-use crate::timestamp::Timestamp;
+use crate::record::{Record, RecordSource};
+use base::{Entry, Expiry, Kind, Timestamp};
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 //! snapshot sees must be the same before and after.
 
 use super::*;
-use crate::entry::{Expiry, Kind};
+use base::{Expiry, Kind};
 use std::collections::BTreeSet;
 
 /// The time of all tests; what expires at 1 is dead, at 1000 alive.

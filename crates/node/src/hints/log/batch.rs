@@ -2,8 +2,9 @@
 
 use super::{GROUP_BYTES, Logs, SEGMENT_BYTES, SEGMENT_SLACK_BYTES, Segment, newest_unix_ms};
 use crate::hints::statistics::{End, HintsWaiting};
+use base::Entry;
 use cluster::NodeNumber;
-use lsm::{Entry, Error};
+use lsm::Error;
 
 /// The hints of one segment, read.
 #[derive(Debug)]

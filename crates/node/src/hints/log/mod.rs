@@ -23,8 +23,9 @@ pub(crate) use batch::Batch;
 
 use super::statistics::{Counters, End, HintsWaiting, Waiting};
 use super::{HintEnvironment, HintOptions};
+use base::{Clock, Entry};
 use cluster::{HintLimits, HintSegment, NodeNumber};
-use lsm::{Clock, Entry, Error, LogFolder, SegmentWriter};
+use lsm::{Error, LogFolder, SegmentWriter};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;

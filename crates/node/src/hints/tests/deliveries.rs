@@ -1,8 +1,8 @@
 //! How hints reach a peer.
 
 use super::*;
+use base::SeededRandom;
 use cluster::Miss;
-use lsm::SeededRandom;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -4,7 +4,8 @@ mod deliveries;
 mod store;
 
 use super::*;
-use lsm::{Expiry, FaultyDisk, ManualClock, MemoryDisk, StepExecutor, Timestamp};
+use base::{Expiry, ManualClock, Timestamp};
+use lsm::{FaultyDisk, MemoryDisk, StepExecutor};
 
 const MIB: u64 = 1 << 20;
 

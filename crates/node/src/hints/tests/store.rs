@@ -74,7 +74,7 @@ fn a_power_cut_takes_only_what_was_not_synced() {
 #[test]
 fn every_power_cut_leaves_whole_groups_in_their_order() {
     for seed in 0..40 {
-        let random = lsm::SeededRandom::new(seed);
+        let random = base::SeededRandom::new(seed);
         let machine = Machine::new();
         let store = machine.open();
         let mut keys = Vec::new();
@@ -87,7 +87,7 @@ fn every_power_cut_leaves_whole_groups_in_their_order() {
                 machine.executor.run_for(SYNC_DELAY);
             }
         }
-        let mut survives = |_: Unsynced<'_>| lsm::Random::next_u64(&random).is_multiple_of(2);
+        let mut survives = |_: Unsynced<'_>| base::Random::next_u64(&random).is_multiple_of(2);
         let memory = machine.memory.crash_clone(&mut survives);
         let after = Machine::on(memory, Arc::clone(&machine.clock));
         let store = after.open();

@@ -32,8 +32,8 @@ use super::super::frame::{Frame, put_frame};
 use super::super::protocol::{Protocol, Spoken};
 use super::super::{Identity, Introduction};
 use crate::membership::{Remembered, STARTS_MAX, Standing};
+use base::Timestamp;
 use hmac::{Hmac, KeyInit, Mac};
-use lsm::Timestamp;
 use sha2::Sha256;
 use std::fmt;
 

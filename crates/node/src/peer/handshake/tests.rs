@@ -6,7 +6,7 @@ use super::hello::{decode_hello, put_hello};
 use super::*;
 use crate::membership::{Remembered, STARTS_MAX, Standing};
 use crate::peer::{Identity, STANDING};
-use lsm::Timestamp;
+use base::Timestamp;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 

@@ -11,7 +11,7 @@ async fn every_request_and_answer_comes_as_it_was_sent() {
         let newer = Held::Newer(Timestamp::from_u64(7));
         let unknown = Held::Unknown(Timestamp::from_u64(9));
         let write = |entry: &Entry| PeerRequest::Write(entry.clone());
-        let key = "k".repeat(lsm::KEY_BYTES_MAX);
+        let key = "k".repeat(base::KEY_BYTES_MAX);
         let short = entry(&key, &long_value(frame::PIECE_BYTES));
         let long = entry(&key, &long_value(frame::PIECE_BYTES + 1));
         for (ticket, (request, answer)) in [

@@ -63,7 +63,10 @@ async fn nonsense_closes_its_connection() {
             ("a hello", frame(32, &[0; 80])),
             ("an answer", answer),
             ("no key", frame(2, &[0; 4])),
-            ("too long a key", frame(2, &[7; 4 + lsm::KEY_BYTES_MAX + 1])),
+            (
+                "too long a key",
+                frame(2, &[7; 4 + base::KEY_BYTES_MAX + 1]),
+            ),
             ("a ping with a payload", frame(7, b"x")),
             ("an entry that ends early", entry_write(&[0, 1, 1, 0, 0])),
             (

@@ -16,7 +16,7 @@ pub(crate) mod contents;
 mod tests;
 
 use crate::history::{Action, Content, History, Number, Operation, Outcome};
-use lsm::Timestamp;
+use base::Timestamp;
 use std::fmt;
 
 /// What a cluster promises to its clients.

@@ -2,7 +2,7 @@
 
 use super::{Promise, check};
 use crate::history::{Action, Content, History, Number, Outcome, Question};
-use lsm::Timestamp;
+use base::Timestamp;
 
 const PUT: Action = Action::Put { ttl_seconds: None };
 const DELETE: Action = Action::Delete;

@@ -4,9 +4,9 @@ use super::identity::key_bytes;
 use crate::clock::SimClock;
 use crate::history::{Action, Content, Outcome, Question};
 use crate::value;
+use base::{Clock, Entry};
 use bytes::Bytes;
 use cluster::Replicas;
-use lsm::{Clock, Entry};
 use node::simulation::{Refusal, SimulatedNode};
 
 /// Asks a node, from inside its process, as HTTP does.

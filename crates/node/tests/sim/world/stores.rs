@@ -7,7 +7,8 @@ use crate::host::key_bytes;
 use crate::network::HostNumber;
 use crate::value;
 use crate::weather::FaultKind;
-use lsm::{Durability, Entry};
+use base::Entry;
+use lsm::Durability;
 use std::time::Duration;
 
 /// How long after its deadline a write may take until its hints are written,

@@ -3,7 +3,7 @@
 use crate::history::{Action, Content, History, Number, Outcome};
 use crate::host::key_of;
 use crate::value;
-use lsm::{Entry, Kind, Timestamp};
+use base::{Entry, Kind, Timestamp};
 use std::collections::BTreeMap;
 use std::fmt;
 

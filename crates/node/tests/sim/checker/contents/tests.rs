@@ -10,7 +10,7 @@ use super::{Judgement, judge};
 use crate::checker::Promise;
 use crate::dice::Dice;
 use crate::history::{Action, Content, History, Number, Outcome, Question};
-use lsm::Timestamp;
+use base::Timestamp;
 
 const PUT: Action = Action::Put { ttl_seconds: None };
 

@@ -106,7 +106,7 @@ impl Entry {
     }
 
     /// A version from its parts, as codecs read them.
-    pub(crate) fn new(
+    pub fn new(
         key: &[u8],
         timestamp: Timestamp,
         kind: Kind,
@@ -122,7 +122,7 @@ impl Entry {
 
     /// A version whose key, of `key_bytes` bytes, and value are one run of
     /// bytes, which should hold little else in memory.
-    pub(crate) fn from_data(
+    pub fn from_data(
         data: Bytes,
         key_bytes: usize,
         timestamp: Timestamp,
@@ -190,7 +190,7 @@ impl Entry {
     }
 
     /// The same without its value, which it says nothing of any more.
-    pub(crate) fn without_value(&self) -> Self {
+    pub fn without_value(&self) -> Self {
         Self::new(
             self.key(),
             self.timestamp,
@@ -202,7 +202,7 @@ impl Entry {
     }
 
     /// The same version as a tombstone: what is left of one that has expired.
-    pub(crate) fn buried(&self) -> Self {
+    pub fn buried(&self) -> Self {
         Self::tombstone(self.key(), self.timestamp, self.copies)
     }
 
@@ -238,60 +238,4 @@ pub struct Rank<'a> {
     expiry: Expiry,
     value: &'a [u8],
     copies: u8,
-}
-
-/// An entry with its place in this store's order of arrival.
-///
-/// Timestamps decide which version wins; arrival decides which versions a
-/// snapshot may see. Everywhere in the engine records are sorted by key
-/// (ascending), rank (descending: the winner first), arrival (ascending).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// When the entry came: greater than that of all before it, or 0 for
-    /// "before every snapshot that lives".
-    pub arrival: u64,
-    /// The version that came.
-    pub entry: Entry,
-}
-
-impl Record {
-    /// The order in which memtables and tables hold records and merges give them.
-    #[must_use]
-    pub fn order(&self, other: &Self) -> std::cmp::Ordering {
-        self.entry
-            .key()
-            .cmp(other.entry.key())
-            .then_with(|| self.order_of_versions(other))
-    }
-
-    /// The order of two records of one key: the winner first.
-    pub(crate) fn order_of_versions(&self, other: &Self) -> std::cmp::Ordering {
-        let by_rank = other.entry.rank().cmp(&self.entry.rank());
-        by_rank.then_with(|| self.arrival.cmp(&other.arrival))
-    }
-}
-
-/// A sorted stream of records: a memtable, a table or a merge of them.
-pub trait RecordSource: Send {
-    /// The next record by [`Record::order`], or `None` after the last. An
-    /// error is final: the source gives nothing of use after it.
-    ///
-    /// # Errors
-    /// Those of reading: corruption or a failed disk.
-    fn next(&mut self) -> Result<Option<Record>, crate::Error>;
-
-    /// Whether the record that was given last has a long value that
-    /// [`RecordSource::reread`] can give once more, so that who merely holds it
-    /// may let it go meanwhile.
-    fn is_rereadable(&self) -> bool {
-        false
-    }
-
-    /// The record that was given last, once more, if the source can tell.
-    ///
-    /// # Errors
-    /// As [`RecordSource::next`].
-    fn reread(&mut self) -> Result<Option<Record>, crate::Error> {
-        Ok(None)
-    }
 }

@@ -1,0 +1,18 @@
+//! What all layers of the store share: the version of a key and what orders
+//! versions, the seams for time and chance, and bounds on memory.
+//!
+//! - [`Entry`] is one version of one key, [`Timestamp`] what orders versions;
+//!   [`Rank`] is the whole rule of which version wins.
+//! - [`Clock`] and [`Random`] are seams: a real side each, and one for tests.
+
+mod clock;
+mod entry;
+mod held;
+mod random;
+mod timestamp;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use entry::{Entry, Expiry, KEY_BYTES_MAX, Kind, Rank, VALUE_BYTES_MAX};
+pub use held::Held;
+pub use random::{OsRandom, Random, SeededRandom};
+pub use timestamp::Timestamp;

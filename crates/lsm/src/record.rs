@@ -1,0 +1,59 @@
+//! Records: entries in their order of arrival, and sorted streams of them.
+
+use base::Entry;
+
+/// An entry with its place in this store's order of arrival.
+///
+/// Timestamps decide which version wins; arrival decides which versions a
+/// snapshot may see. Everywhere in the engine records are sorted by key
+/// (ascending), rank (descending: the winner first), arrival (ascending).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// When the entry came: greater than that of all before it, or 0 for
+    /// "before every snapshot that lives".
+    pub arrival: u64,
+    /// The version that came.
+    pub entry: Entry,
+}
+
+impl Record {
+    /// The order in which memtables and tables hold records and merges give them.
+    #[must_use]
+    pub fn order(&self, other: &Self) -> std::cmp::Ordering {
+        self.entry
+            .key()
+            .cmp(other.entry.key())
+            .then_with(|| self.order_of_versions(other))
+    }
+
+    /// The order of two records of one key: the winner first.
+    pub(crate) fn order_of_versions(&self, other: &Self) -> std::cmp::Ordering {
+        let by_rank = other.entry.rank().cmp(&self.entry.rank());
+        by_rank.then_with(|| self.arrival.cmp(&other.arrival))
+    }
+}
+
+/// A sorted stream of records: a memtable, a table or a merge of them.
+pub trait RecordSource: Send {
+    /// The next record by [`Record::order`], or `None` after the last. An
+    /// error is final: the source gives nothing of use after it.
+    ///
+    /// # Errors
+    /// Those of reading: corruption or a failed disk.
+    fn next(&mut self) -> Result<Option<Record>, crate::Error>;
+
+    /// Whether the record that was given last has a long value that
+    /// [`RecordSource::reread`] can give once more, so that who merely holds it
+    /// may let it go meanwhile.
+    fn is_rereadable(&self) -> bool {
+        false
+    }
+
+    /// The record that was given last, once more, if the source can tell.
+    ///
+    /// # Errors
+    /// As [`RecordSource::next`].
+    fn reread(&mut self) -> Result<Option<Record>, crate::Error> {
+        Ok(None)
+    }
+}

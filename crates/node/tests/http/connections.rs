@@ -194,4 +194,11 @@ fn a_client_that_would_like_http_2_gets_its_answer_all_the_same() {
     let reply = client.request("GET", "/v0/status", upgrade, b"");
     assert_eq!(reply.status, 200);
     assert_eq!(reply.json()["state"], "serving");
+    // Also where the connection ends with the answer.
+    let mut client = Client::connect(&node);
+    let foreign = format!("{upgrade}origin: http://evil.example\r\n");
+    let reply = client.request("GET", "/v0/status", &foreign, b"");
+    assert_eq!(reply.status, 403);
+    assert_eq!(reply.json()["status"], 403);
+    client.assert_closed();
 }

@@ -1,5 +1,5 @@
-//! Pages in a browser that reach for a node, with what Chrome 141 and Firefox
-//! 143 send for them, field by field.
+//! Pages in a browser that reach for a node, with the fields that Chromium and
+//! Firefox send for them.
 
 use crate::support::{Client, Reply, config, start, start_with};
 use node::Node;

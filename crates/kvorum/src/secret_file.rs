@@ -46,6 +46,10 @@ mod tests {
     use std::io;
 
     #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the file of a secret is no part of a store"
+    )]
     fn a_file_that_others_may_read_holds_no_secret() {
         let temporary = tempfile::tempdir().unwrap();
         let file = temporary.path().join("secret");

@@ -71,6 +71,9 @@ pub struct Options {
     /// For how long what a write found can be told again when the same version
     /// comes once more: as long as anybody may wait for an answer.
     pub verdicts_kept: Duration,
+    /// Versions above this timestamp are dropped as the store is opened, for
+    /// good: an operator's way to be rid of what a wrong clock has stamped.
+    pub drop_versions_above: Option<Timestamp>,
 }
 
 impl Default for Options {
@@ -89,6 +92,7 @@ impl Default for Options {
             table_bytes: 32 << 20,
             disk_reserve_bytes: 64 << 20,
             verdicts_kept: Duration::from_secs(10),
+            drop_versions_above: None,
         }
     }
 }

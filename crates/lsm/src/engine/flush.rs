@@ -215,20 +215,24 @@ impl Inner {
             return Ok(None);
         };
         self.check_poison()?;
-        // Older versions that no snapshot sees end here; tombstones stay. A
-        // snapshot taken from now on sees all that this memtable holds.
-        let retention = Retention {
+        let source = memtable.source(Bound::Unbounded);
+        Ok(Some(Flush {
+            records: Retained::new(source, self.flush_retention()),
+            output: self.create_table()?,
+            memtable,
+        }))
+    }
+
+    /// Older versions that no snapshot sees end at a flush; tombstones stay. A
+    /// snapshot taken from now on sees all that a frozen memtable holds.
+    pub(super) fn flush_retention(&self) -> Retention {
+        Retention {
             snapshots: self.snapshots.living(),
             expired_before_unix_ms: 0,
             drop_bound: Timestamp::ZERO,
             older_elsewhere: Box::new(|_, _| true),
             newer_elsewhere: None,
-        };
-        Ok(Some(Flush {
-            records: Retained::new(memtable.source(Bound::Unbounded), retention),
-            output: self.create_table()?,
-            memtable,
-        }))
+        }
     }
 
     fn complete_flush(self: &Arc<Self>, flush: Flush) -> Result<(), Error> {

@@ -24,6 +24,7 @@ mod backpressure;
 mod commit;
 mod compact;
 mod flush;
+mod future;
 mod merging;
 mod outbox;
 mod queue;

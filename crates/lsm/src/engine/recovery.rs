@@ -46,6 +46,8 @@ pub struct RecoveryReport {
     pub torn_bytes: u64,
     /// Files left over from an interrupted write that were removed.
     pub orphans_removed: u64,
+    /// Versions above [`Options::drop_versions_above`] that were dropped.
+    pub versions_dropped: u64,
 }
 
 impl Inner {
@@ -177,6 +179,9 @@ impl Inner {
             environment,
             options,
         });
+        if let Some(limit) = inner.options.drop_versions_above {
+            report.versions_dropped = inner.drop_above(limit)?;
+        }
         inner.resume();
         Ok((inner, report))
     }

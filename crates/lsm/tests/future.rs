@@ -1,0 +1,171 @@
+//! Versions from the future, dropped as a store is opened.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on panics"
+)]
+
+mod common;
+
+use common::{World, delete, put, read, scan_all};
+use lsm::disk::{Fault, FaultyDisk, MemoryDisk};
+use lsm::{Disk, Engine, Timestamp};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+const LIMIT: u64 = 1_000;
+const KEYS: u64 = 30;
+
+/// What readers see once the versions above the limit are gone.
+type Expected = BTreeMap<String, u64>;
+
+fn key(number: u64) -> String {
+    format!("key-{number:02}")
+}
+
+/// A store whose versions lie in deep tables, in level 0 and in the log; each
+/// key has one from before the limit, and a third has one from after it, some
+/// of which are deletes. The one from before was written last, where it counts.
+fn written() -> (Arc<MemoryDisk>, Expected) {
+    let world = World::new();
+    let engine = world.open();
+    let mut expected = Expected::new();
+    let mut write = |engine: &Engine, from: u64, to: u64| {
+        for number in from..to {
+            if number % 3 == 0 {
+                let future = LIMIT + 1 + number;
+                engine
+                    .write(match number % 2 {
+                        0 => put(&key(number), future, "future"),
+                        _ => delete(&key(number), future),
+                    })
+                    .unwrap();
+            }
+            engine
+                .write(put(&key(number), number + 1, &"v".repeat(100)))
+                .unwrap();
+            expected.insert(key(number), number + 1);
+        }
+    };
+    write(&engine, 0, 10);
+    engine.flush().unwrap();
+    engine.compact().unwrap();
+    write(&engine, 10, 20);
+    engine.flush().unwrap();
+    write(&engine, 20, KEYS);
+    (Arc::new(world.memory.clone_synced()), expected)
+}
+
+fn dropping(memory: Arc<MemoryDisk>) -> World {
+    let mut world = World::on(memory);
+    world.options.drop_versions_above = Some(Timestamp::from_u64(LIMIT));
+    world
+}
+
+/// Nothing above the limit is left. What it had hidden may have been freed
+/// before, so a key may also be absent; what is in the log is all there.
+fn check(engine: &Engine, expected: &Expected, context: &str) {
+    let found: Expected = scan_all(engine, "", None)
+        .iter()
+        .map(|entry| {
+            let key = String::from_utf8(entry.key().to_vec()).unwrap();
+            (key, entry.timestamp().as_u64())
+        })
+        .collect();
+    for number in 0..KEYS {
+        let (key, hidden) = (key(number), number % 3 == 0);
+        let (found, expected) = (found.get(&key), expected.get(&key));
+        assert!(
+            found == expected || (hidden && found.is_none()),
+            "{context}: {key} is {found:?}, not {expected:?}"
+        );
+    }
+    let greatest = engine.greatest_timestamp();
+    assert!(
+        greatest <= Timestamp::from_u64(LIMIT),
+        "{context}: {greatest}"
+    );
+}
+
+#[test]
+fn a_start_drops_what_lies_above_the_limit_and_no_more() {
+    let (memory, expected) = written();
+    let world = dropping(Arc::clone(&memory));
+    let (engine, report) = world.try_open().unwrap();
+    assert_eq!(report.versions_dropped, KEYS / 3);
+    check(&engine, &expected, "at once");
+    engine.write(put(&key(0), 70, "overwritten")).unwrap();
+    assert_eq!(read(&engine, &key(0)).as_deref(), Some("overwritten"));
+    engine.compact().unwrap();
+    engine.close().unwrap();
+
+    // For good: a start that drops nothing finds nothing.
+    let world = World::on(Arc::new(world.memory.clone_synced()));
+    let (engine, report) = world.try_open().unwrap();
+    assert_eq!(report.versions_dropped, 0);
+    assert!(engine.greatest_timestamp() <= Timestamp::from_u64(LIMIT));
+    assert_eq!(read(&engine, &key(0)).as_deref(), Some("overwritten"));
+}
+
+#[test]
+fn a_start_without_the_option_drops_nothing() {
+    let (memory, _) = written();
+    let world = World::on(memory);
+    let (engine, report) = world.try_open().unwrap();
+    assert_eq!(report.versions_dropped, 0);
+    let greatest = Timestamp::from_u64(LIMIT + 1 + KEYS - 3);
+    assert_eq!(engine.greatest_timestamp(), greatest);
+    assert_eq!(read(&engine, &key(12)).as_deref(), Some("future"));
+}
+
+#[test]
+fn a_store_that_is_all_from_the_future_is_empty() {
+    let world = World::new();
+    let engine = world.open();
+    for number in 0..40 {
+        engine
+            .write(put(&key(number), LIMIT + 1 + number, &"v".repeat(300)))
+            .unwrap();
+    }
+    engine.flush().unwrap();
+    engine.write(put("last", LIMIT + 100, "v")).unwrap();
+    let world = dropping(Arc::new(world.memory.clone_synced()));
+    let (engine, report) = world.try_open().unwrap();
+    assert_eq!(report.versions_dropped, 41);
+    assert!(scan_all(&engine, "", None).is_empty());
+    assert_eq!(engine.greatest_timestamp(), Timestamp::ZERO);
+    engine.close().unwrap();
+}
+
+/// Fails the i-th call of a start that drops, for every i; the process dies
+/// with it, and the power goes. The next such start does the rest.
+#[test]
+fn a_start_that_dies_at_any_call_is_made_good_by_the_next() {
+    let (memory, expected) = written();
+    for kind in [ErrorKind::Other, ErrorKind::StorageFull] {
+        for call in 0.. {
+            let memory = Arc::new(memory.clone_synced());
+            let mut world = dropping(Arc::clone(&memory));
+            let disk = Arc::new(FaultyDisk::new(Arc::clone(&memory) as Arc<dyn Disk>));
+            world.disk = Arc::clone(&disk) as _;
+            disk.arm(Fault::at(call, kind).lasting().with_short_writes());
+            let opened = world.try_open().is_ok();
+            let was_met = disk.failed() > 0;
+            for survives in [false, true] {
+                let left = Arc::new(memory.crash_clone(&mut |_| survives));
+                let context = format!("{kind:?} at call {call}, opened {opened}");
+                let engine = dropping(Arc::clone(&left))
+                    .try_open()
+                    .unwrap_or_else(|error| panic!("{context}: {error}"))
+                    .0;
+                check(&engine, &expected, &context);
+            }
+            if !was_met {
+                assert!(opened);
+                break;
+            }
+        }
+    }
+}

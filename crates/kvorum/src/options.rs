@@ -96,6 +96,9 @@ pub(crate) struct ServeOptions {
     /// Let the reads and acks of the node's store count although it lost data that its peers knew it to have
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().accept_empty))]
     pub(crate) accept_empty: Switch,
+    /// Drop for good, at this start, what is stamped further ahead of the clock than --clock-drift-max
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().drop_future_versions))]
+    pub(crate) drop_future_versions: Switch,
     /// How far the clock may be from those of most other nodes; beyond it the node takes no writes from clients
     #[arg(long, value_parser = span(bounds::CLOCK_DRIFT), value_name = "TIME", help_heading = "Cluster", default_value_t = Span(defaults().clock_drift_max))]
     pub(crate) clock_drift_max: Span,
@@ -291,6 +294,7 @@ impl ServeOptions {
             config.cluster_secret = Some(secret.map_err(refuse)?);
         }
         config.accept_empty = self.accept_empty == Switch::On;
+        config.drop_future_versions = self.drop_future_versions == Switch::On;
         config.clock_drift_max = self.clock_drift_max.0;
         config.hint_bytes_max = self.hint_bytes_max.0;
         config.hint_age_max = self.hint_age_max.0;

@@ -8,9 +8,10 @@
 
 mod common;
 
+use base::Timestamp;
 use common::{World, delete, put, read, scan_all};
 use lsm::disk::{Fault, FaultyDisk, MemoryDisk};
-use lsm::{Disk, Engine, Timestamp};
+use lsm::{Disk, Engine};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;

@@ -101,14 +101,30 @@ impl Shared {
             }),
             expired_before_unix_ms: Arc::new(move || expiry.expired_before_unix_ms()),
         };
-        let (engine, recovery) = Engine::open(environment, config.store_options())?;
+        let drop_above = match config.drop_future_versions {
+            true => Some(end_of_present(&*clock, config.clock_drift_max)?),
+            false => None,
+        };
+        let options = lsm::Options {
+            drop_versions_above: drop_above,
+            ..config.store_options()
+        };
+        let (engine, recovery) = Engine::open(environment, options)?;
         tracing::info!(
             entries_replayed = recovery.entries_replayed,
             torn_bytes = recovery.torn_bytes,
             orphans_removed = recovery.orphans_removed,
             "the store is open"
         );
-        stamping.open(&*seams.disk, &config.data, engine.greatest_timestamp())?;
+        if let Some(drop_above) = drop_above {
+            tracing::warn!(
+                versions = recovery.versions_dropped,
+                %drop_above,
+                "the versions from the future are dropped"
+            );
+        }
+        let greatest_stored = engine.greatest_timestamp();
+        stamping.open(&*seams.disk, &config.data, greatest_stored, drop_above)?;
         let membership = Membership::open(
             MembershipEnvironment {
                 folder: config.data.clone(),
@@ -133,6 +149,7 @@ impl Shared {
                 age_max: config.hint_age_max,
                 queue_bytes_max: HINT_QUEUE_BYTES_MAX,
                 disk_spare_bytes: config.disk_reserve_bytes,
+                drop_above,
             },
             config.members.names(),
         )?;
@@ -173,4 +190,23 @@ impl Shared {
         self.stamping.close();
         self.engine.close()
     }
+}
+
+/// The last timestamp that is not from the future: as far ahead of the clock as
+/// clocks may be apart.
+///
+/// # Errors
+/// A clock that was never set: by it all that is stored is from the future.
+fn end_of_present(clock: &dyn Clock, drift_max: Duration) -> Result<Timestamp, lsm::Error> {
+    let now_unix_ms = clock.unix_ms();
+    if now_unix_ms < Timestamp::EPOCH_UNIX_MS {
+        return Err(lsm::Error::Invalid(
+            "--drop-future-versions needs a clock that is right, and this machine's shows a time \
+             before 2020: set it first"
+                .to_owned(),
+        ));
+    }
+    let drift_max_ms = u64::try_from(drift_max.as_millis()).unwrap_or(u64::MAX);
+    let end_unix_ms = now_unix_ms.saturating_add(drift_max_ms);
+    Ok(Timestamp::new(end_unix_ms, u16::MAX, u8::MAX))
 }

@@ -53,6 +53,7 @@ fn every_option_reaches_the_node() {
         ("--name", "n"),
         ("--cluster-secret-file", "secret.txt"),
         ("--accept-empty", "on"),
+        ("--drop-future-versions", "on"),
         ("--clock-drift-max", "7m"),
         ("--hint-bytes-max", "777MiB"),
         ("--hint-age-max", "7m"),

@@ -13,10 +13,10 @@
 use super::Inner;
 use super::flush::Change;
 use crate::compaction::retention::Retained;
-use crate::entry::{Record, RecordSource};
 use crate::error::Error;
+use crate::record::{Record, RecordSource};
 use crate::table::{Purpose, Table};
-use crate::timestamp::Timestamp;
+use base::Timestamp;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -19,7 +19,10 @@ use base::{Entry, Held, SeededRandom, SystemClock, Timestamp};
 use lanes::Lanes;
 use ledger::{Floor, Ledger, MARCHERS, SCATTERED_KEYS, SCATTERERS};
 use lsm::disk::{MemoryDisk, Unsynced};
-use lsm::{Applied, Disk, Durability, Engine, Environment, Error, Lookup, Options, Outbox, Outcome, RealDisk, Scan};
+use lsm::{
+    Applied, Disk, Durability, Engine, Environment, Error, Lookup, Options, Outbox, Outcome,
+    RealDisk, Scan,
+};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, mpsc};

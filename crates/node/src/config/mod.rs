@@ -100,6 +100,10 @@ pub struct NodeConfig {
     /// that the peers knew, or an older state of it, so that what it had
     /// acknowledged may be missing. Default: no.
     pub accept_empty: bool,
+    /// Whether this start drops, for good, the versions and hints that are
+    /// stamped further ahead of the clock than [`NodeConfig::clock_drift_max`].
+    /// Default: no.
+    pub drop_future_versions: bool,
     /// How far the clock may be from those of most peers; beyond it the node
     /// stamps no writes. Default: 1 h.
     pub clock_drift_max: Duration,
@@ -174,6 +178,7 @@ impl NodeConfig {
             replicas_default: None,
             cluster_secret: None,
             accept_empty: false,
+            drop_future_versions: false,
             clock_drift_max: Duration::from_secs(3600),
             hint_bytes_max: 1 << 30,
             hint_age_max: Duration::from_secs(3 * 3600),

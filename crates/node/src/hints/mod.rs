@@ -38,7 +38,7 @@ pub(crate) use log::Batch;
 pub(crate) use statistics::{HintStatistics, HintsWaiting};
 
 use crate::executor::lock;
-use base::{Clock, Entry};
+use base::{Clock, Entry, Timestamp};
 use cluster::NodeNumber;
 use log::Logs;
 use lsm::{Disk, Error, Executor, Lane};
@@ -70,6 +70,8 @@ pub(crate) struct HintOptions {
     /// No segment is begun with fewer bytes than these left on the disk: its
     /// last room is the store's.
     pub(crate) disk_spare_bytes: u64,
+    /// Hints for versions above this are dropped at the start.
+    pub(crate) drop_above: Option<Timestamp>,
 }
 
 /// What the store of hints works with.

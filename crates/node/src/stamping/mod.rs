@@ -209,7 +209,9 @@ impl Stamping {
 
     /// Starts to give stamps, all above the ceiling in the folder of the store
     /// and above `greatest_stored`. What is stored from further ahead than a
-    /// peer would take does not count: this clock must not follow it. Blocks.
+    /// peer would take does not count: this clock must not follow it.
+    /// `drop_above`: what was stamped above this was dropped, so a ceiling that
+    /// lies above it comes down to it. Blocks.
     ///
     /// # Errors
     /// Those of reading the ceiling, or of making a first one.
@@ -218,8 +220,13 @@ impl Stamping {
         disk: &dyn Disk,
         folder: &Path,
         greatest_stored: Timestamp,
+        drop_above: Option<Timestamp>,
     ) -> Result<(), Error> {
-        let (file, found) = CeilingFile::open(disk, folder)?;
+        let (mut file, mut found) = CeilingFile::open(disk, folder)?;
+        if let Some(limit) = drop_above.filter(|limit| *limit < found) {
+            file.set(limit)?;
+            found = limit;
+        }
         let mut hybrid = HybridClock::new(self.number, found);
         if self.takes(greatest_stored) {
             hybrid.observe(greatest_stored);

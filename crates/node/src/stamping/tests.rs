@@ -103,7 +103,7 @@ impl Machine {
     fn open(&self, greatest_stored: Timestamp) -> Arc<Stamping> {
         let stamping = self.closed();
         stamping
-            .open(&*self.disk, Path::new(FOLDER), greatest_stored)
+            .open(&*self.disk, Path::new(FOLDER), greatest_stored, None)
             .unwrap();
         stamping
     }
@@ -427,6 +427,38 @@ fn a_store_from_the_future_does_not_drag_the_clock_along() {
     let stamping = machine.open(at(START_MS + 10 * BOUND_MS));
     stamping.introduced(PEER, START_MS, Timestamp::ZERO);
     assert!(machine.stamp(&stamping) < at(START_MS + 1_000));
+}
+
+#[test]
+fn a_start_that_drops_the_future_lowers_the_ceiling() {
+    let machine = Machine::of_three();
+    machine.set_ahead_ms(10 * BOUND_MS as i64);
+    let stamping = machine.open_near();
+    machine.stamp(&stamping);
+    machine.set_ahead_ms(0);
+    let machine = machine.after_crash();
+    let stamping = machine.open_near();
+    let why = refusal(&stamping);
+    assert!(matches!(why, NoStamp::Ahead { .. }), "{why}");
+    drop(stamping);
+    let limit = at(START_MS + BOUND_MS);
+    for drop_above in [Some(limit), None] {
+        let stamping = machine.closed();
+        stamping
+            .open(
+                &*machine.disk,
+                Path::new(FOLDER),
+                Timestamp::ZERO,
+                drop_above,
+            )
+            .unwrap();
+        stamping.introduced(PEER, machine.now(), Timestamp::ZERO);
+        assert!(
+            machine.stamp(&stamping) > limit,
+            "what may have been given stays below"
+        );
+        stamping.close();
+    }
 }
 
 #[test]

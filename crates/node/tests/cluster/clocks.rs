@@ -111,3 +111,110 @@ fn a_node_whose_clock_is_out_of_bounds_stamps_no_writes() {
     cluster.clock(1).set_ahead_seconds(0);
     until("it stamps again", || client.put(target, b"x").status == 201);
 }
+
+/// How far the clocks below are wrong: well beyond twice the bound.
+const TEN_HOURS: i64 = 36_000;
+
+fn refused_for_the_clock(reply: &crate::wire::Reply) -> bool {
+    reply.status == 503 && reply.json()["type"].as_str().unwrap().ends_with(":clock")
+}
+
+/// What it stamped could not be overwritten for hours, by nobody.
+#[test]
+fn a_node_that_boots_with_a_wrong_clock_poisons_no_key() {
+    let mut cluster = Cluster::start(3);
+    let target = "/v0/entity?id=k";
+    cluster.stop_node(1);
+    cluster.clock(1).set_ahead_seconds(TEN_HOURS);
+    cluster.start_node(1);
+    let mut client = cluster.client(1);
+    for method in ["PUT", "DELETE"] {
+        let reply = client.request(method, target, "", b"poison");
+        assert!(refused_for_the_clock(&reply), "{method} {}", reply.status);
+        assert_eq!(reply.header("retry-after"), Some("1"));
+    }
+    cluster.wait_until_joined();
+    let why = cluster.status(1)["clock"]["refuses_writes"].clone();
+    assert!(why.as_str().unwrap().contains("clock"), "{why}");
+    assert_eq!(cluster.client(0).put(target, b"v").status, 201);
+    cluster.clock(1).set_ahead_seconds(0);
+    until("it stamps", || client.put(target, b"w").status == 201);
+    let status = cluster.status(1)["clock"].clone();
+    assert!(status["refuses_writes"].is_null(), "{status}");
+    assert!(
+        status["stamp_ahead_ms"].as_u64().unwrap() < 60_000,
+        "{status}"
+    );
+    for (number, node) in [0, 1, 2, 1].into_iter().enumerate() {
+        let value = number.to_string();
+        let put = cluster
+            .client(node)
+            .put("/v0/entity?id=other", value.as_bytes());
+        assert_eq!(put.status, 201);
+        assert_eq!(cluster.client(2).get("/v0/entity?id=other").text(), value);
+    }
+}
+
+#[test]
+fn a_start_alone_among_peers_that_are_down_stamps_nothing_until_one_is_up() {
+    let mut cluster = Cluster::start(3);
+    let target = "/v0/entity?id=k&replicas=1/1";
+    for node in [0, 1, 2] {
+        cluster.stop_node(node);
+    }
+    cluster.start_node(0);
+    let reply = cluster.client(0).put(target, b"v");
+    assert!(refused_for_the_clock(&reply), "{}", reply.status);
+    cluster.start_node(2);
+    until("a peer vouches for its clock", || {
+        cluster
+            .client(0)
+            .put("/v0/entity?id=k&replicas=2/3", b"v")
+            .status
+            == 201
+    });
+}
+
+/// The clocks of all nodes were wrong, and are set right.
+#[test]
+fn a_start_can_drop_what_is_from_the_future() {
+    let mut cluster = Cluster::start(3);
+    let target = |key: &str| format!("/v0/entity?id={key}&replicas=3/3");
+    assert_eq!(cluster.client(0).put(&target("past"), b"kept").status, 201);
+    for node in [0, 1, 2] {
+        cluster.clock(node).set_ahead_seconds(TEN_HOURS);
+    }
+    for node in [0, 1, 2] {
+        let mut client = cluster.client(node);
+        until("the nodes agree about the time", || {
+            client.put(&target("future"), b"poison").status == 201
+        });
+    }
+    for node in [0, 1, 2] {
+        cluster.clock(node).set_ahead_seconds(0);
+    }
+    until("nobody stamps", || {
+        let refused = |node| refused_for_the_clock(&cluster.client(node).put(&target("k"), b"v"));
+        (0..3).all(refused)
+    });
+    for drops in [false, true] {
+        for node in [0, 1, 2] {
+            cluster.stop_node(node);
+            cluster.change_config(node, |config| config.drop_future_versions = drops);
+        }
+        for node in [0, 1, 2] {
+            cluster.start_node(node);
+        }
+        cluster.wait_until_joined();
+        let reply = cluster.client(1).put(&target("k"), b"v");
+        match drops {
+            false => assert!(refused_for_the_clock(&reply), "{}", reply.status),
+            true => assert_eq!(reply.status, 201),
+        }
+    }
+    let mut client = cluster.client(2);
+    assert_eq!(client.get(&target("past")).text(), "kept");
+    assert_eq!(client.get(&target("future")).status, 404);
+    assert_eq!(client.put(&target("future"), b"sound").status, 201);
+    assert_eq!(client.get(&target("future")).text(), "sound");
+}

@@ -2,7 +2,7 @@
 
 use super::{GROUP_BYTES, Logs, SEGMENT_BYTES, SEGMENT_SLACK_BYTES, Segment, newest_unix_ms};
 use crate::hints::statistics::{End, HintsWaiting};
-use base::Entry;
+use base::{Entry, Timestamp};
 use cluster::NodeNumber;
 use lsm::Error;
 
@@ -98,6 +98,45 @@ impl Logs {
     pub(in crate::hints) fn delivered(&mut self, segment: u64) {
         if !self.is_closed {
             self.end(segment, End::Delivered);
+        }
+    }
+
+    /// Drops the hints for versions above `limit`. The others of their segments
+    /// are written anew, as old as they are.
+    pub(super) fn drop_above(&mut self, limit: Timestamp) {
+        let listed: Vec<(u64, NodeNumber)> = self
+            .segments
+            .iter()
+            .map(|(number, segment)| (*number, segment.peer))
+            .collect();
+        for (number, peer) in listed {
+            // What cannot be read is dealt with when it is to be delivered.
+            let Ok(Batch { entries, .. }) = self.read_segment(peer, number) else {
+                continue;
+            };
+            let kept: Vec<&Entry> = entries
+                .iter()
+                .filter(|hint| hint.timestamp() <= limit)
+                .collect();
+            let dropped = entries.len() - kept.len();
+            if dropped == 0 {
+                continue;
+            }
+            let newest = newest_unix_ms(kept.iter().copied(), self.clock.unix_ms());
+            let is_written = match newest {
+                Some(newest) => !self.write(peer, &kept, newest).contains(&false),
+                None => true,
+            };
+            let peer = &*self.peers[peer.index()].name;
+            if is_written {
+                tracing::warn!(peer, dropped, "hints from the future are dropped");
+                self.unlist(number);
+            } else {
+                tracing::error!(
+                    peer,
+                    "there is no room to write hints without those from the future"
+                );
+            }
         }
     }
 

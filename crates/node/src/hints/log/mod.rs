@@ -126,6 +126,9 @@ impl Logs {
             logs.recover(segment);
         }
         logs.make_room(0);
+        if let Some(limit) = options.drop_above {
+            logs.drop_above(limit);
+        }
         Ok(logs)
     }
 

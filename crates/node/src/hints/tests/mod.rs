@@ -22,6 +22,7 @@ fn options() -> HintOptions {
         age_max: Duration::from_secs(3 * 3600),
         queue_bytes_max: 8 << 20,
         disk_spare_bytes: 0,
+        drop_above: None,
     }
 }
 

@@ -243,6 +243,37 @@ fn a_stamp_from_the_future_keeps_no_hint_longer() {
 }
 
 #[test]
+fn a_start_drops_hints_from_the_future() {
+    let machine = Machine::new();
+    let store = machine.open();
+    let hint = |key: &str, ahead_ms| {
+        let stamp = Timestamp::from_unix_ms(START_MS + ahead_ms);
+        Entry::tombstone(key.as_bytes(), stamp, 3)
+    };
+    machine.keep(
+        &store,
+        A,
+        &[hint("now", 0), hint("future", 2), hint("limit", 1)],
+    );
+    machine.keep(&store, B, &[hint("later", 3)]);
+    store.close();
+    let limit = Timestamp::from_unix_ms(START_MS + 1);
+    let after = machine.after_kill();
+    let store = after.open_with(HintOptions {
+        drop_above: Some(limit),
+        ..options()
+    });
+    assert_eq!(after.keys(&store, A), ["now", "limit"]);
+    assert_eq!(store.waiting(B).hints, 0);
+    store.close();
+    // For good.
+    let after = after.after_kill();
+    let store = after.open();
+    assert_eq!(after.keys(&store, A), ["now", "limit"]);
+    assert_eq!((store.waiting(A).hints, store.waiting(B).hints), (2, 0));
+}
+
+#[test]
 fn a_damaged_segment_is_passed_over() {
     for reopen in [false, true] {
         let machine = Machine::new();

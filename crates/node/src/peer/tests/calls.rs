@@ -134,9 +134,7 @@ async fn calls_in_flight_are_bounded_on_both_sides() {
         assert_eq!(asker.read(max), Err(Miss::Overloaded));
         assert_eq!(asker.link.status().in_flight, CALLS_MAX);
         let (_, first) = replica.next().await;
-        while replica.waiting() < CALLS_MAX - 1 {
-            tokio::task::yield_now().await;
-        }
+        replica.until_waiting(CALLS_MAX - 1).await;
         // The asker has given one up; the replica still works on all of them.
         asker.link.expire(asker.after(ms(40_000)));
         assert_eq!(asker.answers.drain().len(), CALLS_MAX);
@@ -145,9 +143,7 @@ async fn calls_in_flight_are_bounded_on_both_sides() {
         assert_eq!(asker.answers.next().await, (max, overloaded));
         first.send(PeerAnswer::Found(None));
         asker.read(max + 1).unwrap();
-        while replica.waiting() < CALLS_MAX {
-            tokio::task::yield_now().await;
-        }
+        replica.until_waiting(CALLS_MAX).await;
     })
     .await;
 }

@@ -302,6 +302,13 @@ impl TestReplica {
         }
     }
 
+    /// Waits until so many requests wait.
+    pub(super) async fn until_waiting(&self, count: usize) {
+        while self.waiting() < count {
+            self.arrived.notified().await;
+        }
+    }
+
     pub(super) fn waiting(&self) -> usize {
         self.asked.borrow().len()
     }

@@ -214,12 +214,14 @@ async fn an_answer_may_call_again() {
     struct Again {
         link: RefCell<Option<Rc<Link>>>,
         lost: Cell<u64>,
+        more: Notify,
         until: Duration,
     }
     impl Answers for Again {
         fn answer(&self, ticket: u64, answer: PeerAnswer) {
             assert_eq!(answer, REFUSED);
             self.lost.set(self.lost.get() + 1);
+            self.more.notify_one();
             let link = self.link.borrow().clone().unwrap();
             let result = link.call(read_of("again"), self.until, ticket + 1);
             assert_eq!(result, Err(Miss::Refused));
@@ -230,6 +232,7 @@ async fn an_answer_may_call_again() {
         let again = Rc::new(Again {
             link: RefCell::new(None),
             lost: Cell::new(0),
+            more: Notify::new(),
             until: asker.after(ms(1_000)),
         });
         asker.network.refuse(true);
@@ -246,7 +249,7 @@ async fn an_answer_may_call_again() {
         }
         tokio::task::spawn_local(Rc::clone(&link).run_forever());
         while again.lost.get() < 3 {
-            tokio::task::yield_now().await;
+            again.more.notified().await;
         }
     })
     .await;

@@ -56,12 +56,14 @@ fn run_all(seeds: Range<u64>) -> BTreeMap<u64, Report> {
 #[test]
 fn every_promise_is_kept_whatever_breaks() {
     let reports = run_all(seeds());
-    let failures: Vec<&String> = reports
+    let told = reports
         .values()
-        .filter_map(|report| report.failure.as_ref())
-        .collect();
-    for failure in failures.iter().take(FAILURES_TOLD) {
-        println!("{failure}\n");
+        .filter_map(|report| Some((report, report.failure.as_ref()?)));
+    for (report, failure) in told.take(FAILURES_TOLD) {
+        println!("{}\n{failure}\n", report.trace.join("\n"));
+    }
+    if let (Some(report), 1) = (reports.values().next(), reports.len()) {
+        println!("{}", report.trace.join("\n"));
     }
     let headlines = reports.iter().filter_map(|(seed, report)| {
         let headline = report.headline.as_ref()?;

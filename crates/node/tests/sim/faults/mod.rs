@@ -48,7 +48,7 @@ pub(crate) async fn break_things(
             return breaking;
         }
         sleep(gap).await;
-        let fault = choose(&world, &dice);
+        let fault = choose(weather, &dice);
         let lasting = Duration::from_millis(dice.within(&weather.fault_ms));
         let (world, dice) = (Rc::clone(&world), dice.fork());
         breaking.retain(|fault: &JoinHandle<()>| !fault.is_finished());
@@ -69,19 +69,14 @@ fn weather_allows_many(weather: &Weather) -> bool {
     weather.season != Season::OneAway
 }
 
-fn choose(world: &World, dice: &Dice) -> Fault {
-    let weather = &world.weather;
-    let host = dice.place(weather.nodes);
-    let apart = 1 + dice.place(weather.nodes - 1);
+fn choose(weather: &Weather, dice: &Dice) -> Fault {
     let kind = *dice.pick(&weather.faults);
     let host = match kind {
-        FaultKind::FarSkew | FaultKind::FarSkewAtStart => {
-            let host = world.far.get().unwrap_or(host);
-            world.far.set(Some(host));
-            host
-        }
-        _ => host,
+        // Clocks that are wrong together vouch for each other.
+        FaultKind::FarSkew | FaultKind::FarSkewAtStart => weather.far_host,
+        _ => dice.place(weather.nodes),
     };
+    let apart = 1 + dice.place(weather.nodes - 1);
     Fault {
         kind,
         host,

@@ -11,7 +11,6 @@ mod kinds;
 pub(crate) use kinds::{FaultKind, Loss};
 
 use crate::dice::Dice;
-use crate::not_yet::{self, Awaited};
 use lsm::Durability;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -86,6 +85,8 @@ pub(crate) struct Weather {
     pub(crate) hint_age_max: Duration,
     /// The kinds of faults.
     pub(crate) faults: Vec<FaultKind>,
+    /// The only host whose clock may be wrong beyond the bound.
+    pub(crate) far_host: usize,
     /// What becomes of one folder.
     pub(crate) loss: Option<Loss>,
     /// How long nothing breaks between two faults, in milliseconds.
@@ -100,9 +101,11 @@ impl Weather {
     /// Throws for all of it.
     pub(crate) fn new(dice: &Dice) -> Self {
         let stormy = Self::stormy(dice);
+        let loss = *dice.pick(&Loss::ALL);
         match dice.below(100) {
             0..30 => stormy.calmed(dice),
             30..45 => stormy.with_one_away(dice),
+            45..60 => stormy.with_loss(loss, dice),
             _ => stormy,
         }
     }
@@ -110,9 +113,7 @@ impl Weather {
     fn stormy(dice: &Dice) -> Self {
         let with_faults = dice.percent(95);
         let mut faults: Vec<FaultKind> = FaultKind::ALL.into();
-        faults.retain(|kind| with_faults && dice.percent(50) && not_yet::allows_fault(*kind));
-        let loss = dice.percent(25).then(|| *dice.pick(&Loss::ALL));
-        let loss = loss.filter(|loss| not_yet::allows_loss(*loss));
+        faults.retain(|_| with_faults && dice.percent(50));
         let nodes = *dice.pick(&[3, 3, 3, 4, 5]);
         let durability = match dice.below(10) {
             0 => Durability::Os,
@@ -139,16 +140,13 @@ impl Weather {
             losses_per_million: *dice.pick(&[0, 0, 2_000]),
             work_ms_max: *dice.pick(&[1, 5, 30]),
             skew_ms_max: *dice.pick(&[0, 1_000, 300_000, 1_500_000]),
-            durability: match loss {
-                // A power cut of another host would be a second loss.
-                Some(_) => Durability::Sync,
-                None => durability,
-            },
+            durability,
             survival_percent: *dice.pick(&[0, 0, 50, 95]),
             hint_bytes_max: *dice.pick(&[1 << 30, 1 << 30, 300 << 10]),
             hint_age_max: Duration::from_secs(*dice.pick(&[24 * 60 * 60, 24 * 60 * 60, 1])),
             faults,
-            loss,
+            far_host: dice.place(nodes),
+            loss: None,
             fault_gap_ms: dice.pick(&[20..=300, 100..=1_000, 500..=2_000]).clone(),
             fault_ms: 50..=2_500,
             span: Duration::from_millis(dice.within(&(2_000..=5_000))),
@@ -168,8 +166,28 @@ impl Weather {
             timeout: Duration::from_secs(1),
             losses_per_million: 0,
             faults: FaultKind::SILENT.iter().copied().filter(|_| skew).collect(),
-            loss: None,
             span: Duration::from_millis(dice.within(&(500..=2_000))),
+            ..self
+        }
+    }
+
+    /// One folder is lost. Of no other may anything be, and what a copy lacks is
+    /// noticed by those that met its host since, so nothing keeps them from it.
+    fn with_loss(mut self, loss: Loss, dice: &Dice) -> Self {
+        if matches!(loss, Loss::OldCopy | Loss::RunningCopy) || dice.percent(50) {
+            self.faults.retain(|kind| FaultKind::SILENT.contains(kind));
+        }
+        let nodes = *dice.pick(&[3, 3, 4]);
+        Self {
+            nodes,
+            far_host: dice.place(nodes),
+            keys: *dice.pick(&[1, 2, 5]),
+            pairs: *dice.pick(&[Pairs::Quorum, Pairs::Quorum, Pairs::Any]),
+            pause_ms: dice.pick(&[0..=40, 10..=100]).clone(),
+            skew_ms_max: *dice.pick(&[0, 300_000, 1_500_000]),
+            durability: Durability::Sync,
+            loss: Some(loss),
+            span: Duration::from_millis(dice.within(&(6_000..=8_000))),
             ..self
         }
     }
@@ -192,7 +210,6 @@ impl Weather {
             losses_per_million: 0,
             work_ms_max: *dice.pick(&[1, 5]),
             faults,
-            loss: None,
             fault_gap_ms: 3_000..=4_000,
             fault_ms: 300..=8_000,
             span: Duration::from_millis(dice.within(&(8_000..=16_000))),
@@ -214,18 +231,5 @@ fn one_pair(nodes: u64, dice: &Dice) -> Pairs {
     Pairs::One {
         ack: ack as u8,
         from: from as u8,
-    }
-}
-
-/// What the checks of better weather wait for.
-impl Season {
-    /// Whether contents are judged.
-    pub(crate) fn judges_contents(self) -> bool {
-        self == Self::Calm && not_yet::is_there(Awaited::OneStampSeen)
-    }
-
-    /// Whether requests must succeed.
-    pub(crate) fn judges_availability(self) -> bool {
-        self == Self::OneAway && not_yet::is_there(Awaited::Availability)
     }
 }

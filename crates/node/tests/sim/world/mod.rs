@@ -73,9 +73,6 @@ pub(crate) struct World {
     pub(crate) trace: Trace,
     /// The host whose folder was lost, replaced or damaged.
     pub(crate) lost: Cell<Option<HostNumber>>,
-    /// The host whose clock is the one that goes wrong beyond the bound: were
-    /// it several, nobody could tell which time is right.
-    pub(crate) far: Cell<Option<HostNumber>>,
     /// When things were asked, and when hosts were away.
     pub(crate) timeline: RefCell<Timeline>,
     placement: Placement,
@@ -144,7 +141,6 @@ impl World {
             network,
             trace,
             lost: Cell::new(None),
-            far: Cell::new(None),
             history: RefCell::default(),
             versions: RefCell::default(),
             value_dice: dice.fork(),

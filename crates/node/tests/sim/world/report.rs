@@ -3,9 +3,7 @@
 use super::World;
 use crate::checker::{self, contents};
 use crate::history::{History, Number, Outcome};
-use crate::not_yet::{self, Awaited};
 use crate::panics;
-use crate::trace::Trace;
 use crate::weather::{FaultKind, Pairs, Season, Weather};
 use lsm::Durability;
 use std::time::Duration;
@@ -19,6 +17,8 @@ pub(crate) struct Report {
     pub(crate) trace_hash: u64,
     /// How many lines the trace has.
     pub(crate) trace_lines: u64,
+    /// The end of the trace.
+    pub(crate) trace: Vec<String>,
     /// How many operations were acknowledged or answered.
     pub(crate) answered: usize,
     /// How many had too few replicas.
@@ -47,7 +47,7 @@ pub(super) fn of(world: &World, seed: u64) -> Report {
     let mut violations = checker::check(history);
     let (mut keys_judged, mut keys_undecided) = (0, 0);
     if let Pairs::One { ack, from } = world.weather.pairs
-        && world.weather.season.judges_contents()
+        && world.weather.season == Season::Calm
     {
         let judgement = contents::judge(history, ack, from);
         violations.extend(judgement.violations);
@@ -63,10 +63,8 @@ pub(super) fn of(world: &World, seed: u64) -> Report {
         .iter()
         .map(|violation| violation.describe(history))
         .collect();
-    if not_yet::is_there(Awaited::UniqueStamps) {
-        failures.extend(world.versions.borrow_mut().judge(history));
-    }
-    if world.weather.season.judges_availability() {
+    failures.extend(world.versions.borrow_mut().judge(history));
+    if world.weather.season == Season::OneAway {
         failures.extend(world.timeline.borrow().failed_for_one_away(history));
     }
     failures.extend(world.failure.borrow_mut().take());
@@ -82,6 +80,7 @@ pub(super) fn of(world: &World, seed: u64) -> Report {
         season: world.weather.season,
         trace_hash: world.trace.hash(),
         trace_lines: world.trace.count(),
+        trace: world.trace.tail(),
         answered: count(|outcome| {
             matches!(outcome, Outcome::Written { .. } | Outcome::Found { .. })
         }),
@@ -91,8 +90,7 @@ pub(super) fn of(world: &World, seed: u64) -> Report {
         headline: failures
             .first()
             .map(|failure| failure.lines().take(2).collect::<Vec<_>>().join(" ")),
-        failure: (!failures.is_empty())
-            .then(|| failure_text(seed, &world.weather, &failures, &world.trace)),
+        failure: (!failures.is_empty()).then(|| failure_text(seed, &world.weather, &failures)),
     }
 }
 
@@ -134,12 +132,8 @@ impl World {
     }
 }
 
-fn failure_text(seed: u64, weather: &Weather, failures: &[String], trace: &Trace) -> String {
+fn failure_text(seed: u64, weather: &Weather, failures: &[String]) -> String {
     let mut text = format!("seed {seed} fails\n{weather:#?}\n");
-    for line in trace.tail() {
-        text.push_str(&line);
-        text.push('\n');
-    }
     for failure in failures.iter().take(FAILURES_TOLD) {
         text.push_str(failure);
         text.push('\n');

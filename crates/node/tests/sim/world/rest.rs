@@ -5,8 +5,7 @@ use crate::dice::Dice;
 use crate::history::{Action, Outcome, Question};
 use crate::host::{Acceptance, Copy, Crash};
 use crate::network::HostNumber;
-use crate::not_yet::{self, Awaited};
-use crate::weather::{FaultKind, Loss};
+use crate::weather::Loss;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -19,20 +18,18 @@ const DRAINING: Duration = Duration::from_secs(120);
 /// How long repairs in the background have.
 const REPAIRING: Duration = Duration::from_secs(2);
 
-/// How far all wall clocks are set forward, once all is mended, where one was
-/// wrong beyond the bound, in milliseconds.
-const FAR_SKEW_PASSED_MS: i64 = 24 * 60 * 60 * 1000;
-
 impl World {
-    /// Ends whatever is still broken, but for the folder that was lost.
+    /// Ends whatever is still broken, but for what was lost with a folder.
     pub(super) fn mend_all(&self) {
         self.network.stop_losses();
-        // What a clock stamped beyond the bound is refused until its time has come.
-        let was_far = self.weather.faults.contains(&FaultKind::FarSkew)
-            && !not_yet::is_there(Awaited::OwnStampsBounded);
-        let passed_ms = if was_far { FAR_SKEW_PASSED_MS } else { 0 };
         for (number, host) in self.hosts.iter().enumerate() {
-            host.clock.set_skew_ms(self.skews_ms[number] + passed_ms);
+            host.clock.set_skew_ms(self.skews_ms[number]);
+            if self.lost.get() == Some(number) && self.weather.loss == Some(Loss::Rot) {
+                // What is damaged is given up: its node may not even start.
+                host.crash(Crash::Kill);
+                host.replace_disk(Copy::empty());
+                host.forget_rot();
+            }
             self.start(number);
         }
     }
@@ -59,12 +56,7 @@ impl World {
         loop {
             let waiting = self.hosts.iter().map(|host| host.hints_waiting());
             let waiting: Vec<Option<u64>> = waiting.collect();
-            // What a damaged folder lies on may not start.
-            let is_drained = |(number, waiting): (HostNumber, &Option<u64>)| match waiting {
-                Some(hints) => *hints == 0,
-                None => self.lost.get() == Some(number),
-            };
-            if waiting.iter().enumerate().all(is_drained) {
+            if waiting.iter().all(|waiting| *waiting == Some(0)) {
                 self.trace.note(format_args!("hints have drained"));
                 return Ok(());
             }
@@ -76,16 +68,9 @@ impl World {
     }
 
     /// Does what an operator does about a folder that was lost: lets the others
-    /// agree, and then has the store count as it is. A damaged one is given up first.
+    /// agree, and then has the store count as it is.
     async fn accept_loss(&self, lost: HostNumber, dice: &Dice) -> Result<(), String> {
         let host = &self.hosts[lost];
-        if self.weather.loss == Some(Loss::Rot) {
-            host.crash(Crash::Kill);
-            host.replace_disk(Copy::empty());
-            host.forget_rot();
-            self.start(lost);
-            sleep(SETTLING).await;
-        }
         let others = self.weather.nodes as u8 - 1;
         self.read_all(others, Some(lost), dice).await?;
         sleep(REPAIRING).await;

@@ -3,6 +3,7 @@
 
 use crate::history::{History, Number, Operation, Outcome};
 use crate::network::HostNumber;
+use crate::not_yet::{self, Awaited};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -104,7 +105,8 @@ impl Timeline {
                 Some(Outcome::Written { .. } | Outcome::Found { .. })
             );
             let took = until - span.from;
-            let is_slow = took > ANSWERED && self.is_settled(span);
+            let is_slow =
+                took > ANSWERED && self.is_settled(span) && not_yet::is_there(Awaited::CutLinks);
             if !is_answered || is_slow {
                 let at_ms = (span.from - self.began).as_secs_f64() * 1e3;
                 failed.push(format!(

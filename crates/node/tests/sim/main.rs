@@ -29,8 +29,6 @@ mod log;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
-mod not_yet;
-#[cfg(test)]
 mod panics;
 #[cfg(test)]
 mod seeds;

@@ -3,7 +3,6 @@
 
 use crate::history::{History, Number, Operation, Outcome};
 use crate::network::HostNumber;
-use crate::not_yet::{self, Awaited};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -105,8 +104,7 @@ impl Timeline {
                 Some(Outcome::Written { .. } | Outcome::Found { .. })
             );
             let took = until - span.from;
-            let is_slow =
-                took > ANSWERED && self.is_settled(span) && not_yet::is_there(Awaited::CutLinks);
+            let is_slow = took > ANSWERED && self.is_settled(span);
             if !is_answered || is_slow {
                 let at_ms = (span.from - self.began).as_secs_f64() * 1e3;
                 failed.push(format!(

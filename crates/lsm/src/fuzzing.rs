@@ -5,9 +5,12 @@
 //! decoder, the function also tries the bytes with one that fits: nothing but
 //! chance would lead past it.
 
+mod operations;
+
 pub use crate::manifest::fuzz_manifest;
-pub use crate::table::{fuzz_block, fuzz_footer};
+pub use crate::table::{fuzz_block, fuzz_footer, fuzz_table};
 pub use crate::wal::fuzz_segment as fuzz_log;
+pub use operations::fuzz_operations;
 
 #[cfg(test)]
 mod tests {
@@ -50,11 +53,22 @@ mod tests {
             (fuzz_manifest, &manifest[..]),
             (fuzz_block, &table[..]),
             (fuzz_footer, &table[..]),
+            (fuzz_table, &table[..]),
         ];
         for (decode, sound) in decoders {
             for _ in 0..3_000 {
                 decode(&mutated(sound, &mut random));
             }
+        }
+    }
+
+    #[test]
+    fn a_store_survives_any_operations() {
+        let mut random = fastrand::Rng::with_seed(23);
+        for _ in 0..300 {
+            let mut bytes = vec![0; random.usize(0..1000)];
+            random.fill(&mut bytes);
+            fuzz_operations(&bytes);
         }
     }
 }

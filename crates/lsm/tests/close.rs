@@ -4,15 +4,12 @@
 
 mod common;
 
-use base::{Clock, ManualClock};
 use common::{World, put, read, scan_all};
 use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::{Engine, Environment, Error, Lane};
+use lsm::{Engine, Error};
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Calls that change what is in the folder.
@@ -123,64 +120,4 @@ fn a_failed_close_gives_the_folder_back() {
     world.memory.fail_syncs(false);
     let (next, _) = world.try_open().unwrap();
     assert_eq!(read(&next, "a").as_deref(), Some("v"));
-}
-
-/// A clock that stops whoever asks it first once it was armed.
-struct StoppingClock {
-    clock: Arc<ManualClock>,
-    armed: AtomicBool,
-    stopped: Mutex<Sender<()>>,
-    release: Mutex<Receiver<()>>,
-}
-
-impl Clock for StoppingClock {
-    fn unix_ms(&self) -> u64 {
-        self.clock.unix_ms()
-    }
-
-    fn monotonic(&self) -> Duration {
-        if self.armed.swap(false, SeqCst) {
-            let _told = self.stopped.lock().unwrap().send(());
-            let _released = self.release.lock().unwrap().recv();
-        }
-        self.clock.monotonic()
-    }
-}
-
-#[test]
-fn a_close_waits_for_the_jobs_under_way() {
-    let world = World::new();
-    let (stopped, stops) = mpsc::channel();
-    let (release, released) = mpsc::channel();
-    let clock = Arc::new(StoppingClock {
-        clock: Arc::clone(&world.clock),
-        armed: AtomicBool::new(false),
-        stopped: Mutex::new(stopped),
-        release: Mutex::new(released),
-    });
-    let environment = Environment {
-        clock: Arc::clone(&clock) as _,
-        ..world.environment()
-    };
-    let (engine, _) = Engine::open(environment, world.options.clone()).unwrap();
-    clock.armed.store(true, SeqCst);
-    let (ended, ends) = mpsc::channel();
-    std::thread::scope(|scope| {
-        // Dropped when this panics, so that the job goes on and is joined.
-        let release = release;
-        scope.spawn(|| world.executor.run_lane(Lane::Compaction));
-        stops.recv().unwrap();
-        scope.spawn(|| {
-            engine.close().unwrap();
-            ended.send(()).unwrap();
-        });
-        for _ in 0..1000 {
-            std::thread::yield_now();
-        }
-        assert!(ends.try_recv().is_err(), "the close has not waited");
-        assert!(matches!(world.try_open(), Err(Error::Locked { .. })));
-        release.send(()).unwrap();
-        ends.recv().unwrap();
-    });
-    world.open();
 }

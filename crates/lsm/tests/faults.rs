@@ -280,19 +280,55 @@ fn a_failed_sync_poisons_the_store() {
 
 #[test]
 fn a_failed_sync_of_a_table_or_manifest_poisons_too() {
-    let world = World::new();
-    let engine = world.open();
-    engine.write(put("a", 1, "v")).unwrap();
-    world.memory.fail_syncs(true);
-    assert!(engine.flush().is_err());
-    world.memory.fail_syncs(false);
-    assert!(matches!(
-        engine.write(put("b", 2, "v")),
-        Err(Error::Poisoned { .. })
-    ));
-    assert_eq!(read(&engine, "a"), Some("v".into()));
-    drop(engine);
-    assert_eq!(read(&world.open(), "a"), Some("v".into()));
+    let (flush, compact) = (false, true);
+    let of_table = |call, path: &Path| {
+        call == Call::Sync && path.extension().is_some_and(|name| name == "sst")
+    };
+    let of_manifest = |call, path: &Path| call == Call::Sync && path.ends_with("MANIFEST.tmp");
+    let of_folder = |call, _: &Path| call == Call::SyncFolder;
+    // The calls that such a failure may hit, of which one does, and what the
+    // store then names. The folder is synced once for a table and once for the
+    // manifest.
+    let cases: [(bool, fn(Call, &Path) -> bool, u64, &str); 6] = [
+        (flush, of_table, 0, ".sst"),
+        (flush, of_folder, 0, "/data/store:"),
+        (flush, of_manifest, 0, "MANIFEST.tmp"),
+        (flush, of_folder, 1, "/data/store:"),
+        (compact, of_table, 0, ".sst"),
+        (compact, of_manifest, 0, "MANIFEST.tmp"),
+    ];
+    for (compacts, fails, at, named) in cases {
+        let mut world = World::new();
+        let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+        world.disk = Arc::clone(&faulty) as _;
+        let engine = world.open();
+        for number in 1..=2 {
+            engine.write(put("a", number, "v")).unwrap();
+            engine.flush().unwrap();
+        }
+        if !compacts {
+            engine.write(put("a", 3, "v")).unwrap();
+        }
+        // The next segment is made ahead, so that its syncs are not hit.
+        world.executor.run_lane(Lane::Log);
+        faulty.arm(Fault::at(at, ErrorKind::Other).only(fails));
+        let failed = match compacts {
+            true => engine.compact(),
+            false => engine.flush(),
+        };
+        assert!(matches!(failed, Err(Error::Poisoned { .. })), "{failed:?}");
+        assert_eq!(faulty.failed(), 1);
+        faulty.heal();
+        assert!(matches!(
+            engine.write(put("b", 9, "v")),
+            Err(Error::Poisoned { .. })
+        ));
+        let cause = engine.statistics().poisoned.expect("it says so");
+        assert!(cause.contains(named), "{cause}");
+        assert_eq!(read(&engine, "a"), Some("v".into()));
+        drop(engine);
+        assert_eq!(read(&world.open(), "a"), Some("v".into()));
+    }
 }
 
 #[test]

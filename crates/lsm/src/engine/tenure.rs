@@ -47,28 +47,106 @@ impl Tenure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Engine, Environment, Lane, MemoryDisk, Options, StepExecutor};
+    use base::{Clock, Entry, Expiry, ManualClock, SeededRandom, Timestamp};
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-    use std::sync::mpsc;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::sync::{Arc, Mutex};
+    use std::thread::ScopedJoinHandle;
+    use std::time::Duration;
+
+    /// Waits until the end waits for those that hold the tenure; false where it
+    /// has not waited.
+    fn wait_for_end<T>(tenure: &Tenure, ender: &ScopedJoinHandle<'_, T>) -> bool {
+        // Who waits to write keeps new readers out.
+        while tenure.0.try_read().is_ok() {
+            if ender.is_finished() {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        !ender.is_finished()
+    }
 
     #[test]
     fn the_end_waits_for_who_holds_it_and_turns_away_who_comes_later() {
         let tenure = Tenure::new(Box::new(()));
         let wrote = AtomicBool::new(false);
-        let (ending, begins) = mpsc::channel();
         std::thread::scope(|scope| {
             let held = tenure.hold().unwrap();
-            scope.spawn(|| {
-                ending.send(()).unwrap();
+            let ender = scope.spawn(|| {
                 tenure.end();
                 assert!(wrote.load(SeqCst), "the end has overtaken a writer");
             });
-            begins.recv().unwrap();
-            for _ in 0..1000 {
-                std::thread::yield_now();
-            }
+            assert!(wait_for_end(&tenure, &ender));
             wrote.store(true, SeqCst);
             drop(held);
         });
         assert!(matches!(tenure.hold(), Err(Error::Closed)));
+    }
+
+    /// A clock that stops whoever asks it first once it was armed.
+    struct StoppingClock {
+        clock: Arc<ManualClock>,
+        armed: AtomicBool,
+        stopped: Mutex<Sender<()>>,
+        release: Mutex<Receiver<()>>,
+    }
+
+    impl Clock for StoppingClock {
+        fn unix_ms(&self) -> u64 {
+            self.clock.unix_ms()
+        }
+
+        fn monotonic(&self) -> Duration {
+            if self.armed.swap(false, SeqCst) {
+                let _told = self.stopped.lock().unwrap().send(());
+                let _released = self.release.lock().unwrap().recv();
+            }
+            self.clock.monotonic()
+        }
+    }
+
+    #[test]
+    fn a_close_waits_for_the_jobs_under_way() {
+        let manual = Arc::new(ManualClock::new(0));
+        let executor = Arc::new(StepExecutor::new(Arc::clone(&manual)));
+        let disk = Arc::new(MemoryDisk::new());
+        let (stopped, stops) = channel();
+        let (release, released) = channel();
+        let clock = Arc::new(StoppingClock {
+            clock: manual,
+            armed: AtomicBool::new(false),
+            stopped: Mutex::new(stopped),
+            release: Mutex::new(released),
+        });
+        let open = || {
+            let environment = Environment {
+                folder: "/store".into(),
+                disk: Arc::clone(&disk) as _,
+                clock: Arc::clone(&clock) as _,
+                random: Arc::new(SeededRandom::new(1)),
+                executor: Arc::clone(&executor) as _,
+                drop_bound: Arc::new(|| Timestamp::ZERO),
+                expired_before_unix_ms: Arc::new(|| 0),
+            };
+            Engine::open(environment, Options::default()).map(|(engine, _)| engine)
+        };
+        let engine = open().unwrap();
+        let entry = Entry::value(b"a", Timestamp::from_u64(1), b"v", Expiry::NEVER, 1);
+        engine.write(entry).unwrap();
+        clock.armed.store(true, SeqCst);
+        std::thread::scope(|scope| {
+            // Dropped when this panics, so that the job goes on and is joined.
+            let release = release;
+            scope.spawn(|| executor.run_lane(Lane::Compaction));
+            stops.recv().unwrap();
+            let closer = scope.spawn(|| engine.close().unwrap());
+            assert!(wait_for_end(&engine.inner.tenure, &closer));
+            assert!(matches!(open(), Err(Error::Locked { .. })));
+            release.send(()).unwrap();
+            closer.join().unwrap();
+        });
+        open().unwrap();
     }
 }

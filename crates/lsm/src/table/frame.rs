@@ -291,6 +291,19 @@ pub(super) fn unpack_covered(
     }
 }
 
+/// Gives the frame at `handle` of a file's bytes the checksum that fits it;
+/// tells whether there is room for one.
+pub(super) fn mend(file: &mut [u8], handle: Handle) -> bool {
+    let frame = usize::try_from(handle.offset)
+        .ok()
+        .and_then(|start| file.get_mut(start..start.checked_add(handle.bytes as usize)?));
+    let Some((covered, crc)) = frame.and_then(|frame| frame.split_last_chunk_mut()) else {
+        return false;
+    };
+    *crc = checksum_at(crc32c::crc32c(covered), handle.offset).to_le_bytes();
+    true
+}
+
 /// The checksum of a frame at `offset`, from that of the bytes it covers.
 fn checksum_at(covered: u32, offset: u64) -> u32 {
     crc32c::crc32c_append(covered, &offset.to_le_bytes())

@@ -51,7 +51,7 @@ mod writer;
 
 pub(crate) use filter::KeyHash;
 pub(crate) use frame::Block;
-pub use fuzz::{fuzz_block, fuzz_footer};
+pub use fuzz::{fuzz_block, fuzz_footer, fuzz_table};
 pub(crate) use iterator::TableIterator;
 pub(crate) use long_reads::LongReads;
 pub(crate) use reader::Table;

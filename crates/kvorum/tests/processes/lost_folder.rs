@@ -1,9 +1,10 @@
-//! A node whose folder was lost: it takes writes, but its reads do not count
-//! until an operator accepts that they lack what was lost.
+//! A node whose folder was lost, or restored from a copy: it takes writes, but
+//! neither its reads nor its acks count until an operator accepts what it lacks.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Node};
 use crate::support::{Connection, until_ok};
 use serde_json::Value;
+use std::path::Path;
 
 const KEYS: usize = 20;
 
@@ -12,10 +13,10 @@ fn target(key: usize, replicas: &str) -> String {
 }
 
 /// Writes a key to all replicas; the link to one may yet have to be set up.
-fn put(connection: &mut Connection, key: usize) {
+fn put(connection: &mut Connection, key: usize, value: &[u8]) {
     let target = target(key, "3/3");
     until_ok("a write to all replicas", || {
-        let answer = connection.exchange("PUT", &target, b"value").unwrap();
+        let answer = connection.exchange("PUT", &target, value).unwrap();
         match answer.status {
             201 => Ok(()),
             status => Err(status),
@@ -25,12 +26,12 @@ fn put(connection: &mut Connection, key: usize) {
 
 /// Reads a key that has a value: it is there, or there is a receipt. A replica
 /// that lost it must not speak for the others.
-fn get(connection: &mut Connection, key: usize, replicas: &str) -> Result<(), Value> {
+fn get(connection: &mut Connection, key: usize, value: &[u8], replicas: &str) -> Result<(), Value> {
     let target = target(key, replicas);
     let answer = connection.exchange("GET", &target, b"").unwrap();
     match answer.status {
         200 => {
-            assert_eq!(answer.body, b"value");
+            assert_eq!(answer.body, value);
             Ok(())
         }
         504 => Err(serde_json::from_slice(&answer.body).unwrap()),
@@ -44,63 +45,124 @@ fn outcome<'a>(receipt: &'a Value, url: &str) -> &'a Value {
     &lines.iter().find(|line| line["url"] == url).unwrap()["outcome"]
 }
 
+/// Waits until a node knows that its store lacks something.
+fn until_unfilled(node: &Node) {
+    until_ok("the peers' word on the store", || {
+        let status = node.status().unwrap();
+        if status["standing"] == "unfilled" {
+            Ok(())
+        } else {
+            Err(status)
+        }
+    });
+}
+
+/// Checks that a node is no witness, whichever node is asked, and that the
+/// others serve all the same.
+fn check_unfilled(cluster: &Cluster, unfilled: usize, value: &[u8]) {
+    let url = format!("http://{}", cluster[unfilled].place.address);
+    for node in &cluster.nodes {
+        let mut connection = node.connect().unwrap();
+        for key in 0..KEYS {
+            // Also through the node itself, whose own answer would come first.
+            until_ok("a quorum without it", || {
+                get(&mut connection, key, value, "2/3")
+            });
+            until_ok("a receipt that tells of it", || {
+                let receipt = get(&mut connection, key, value, "3/3").unwrap_err();
+                let is_told = outcome(&receipt, &url) == "unfilled";
+                if is_told { Ok(()) } else { Err(receipt) }
+            });
+        }
+        // What it is sent it keeps, but that is no ack.
+        let answer = connection.exchange("PUT", &target(KEYS, "3/3"), b"more");
+        let answer = answer.unwrap();
+        assert_eq!(answer.status, 504);
+        let receipt: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(outcome(&receipt, &url), "unfilled", "{receipt}");
+        let answer = connection.exchange("PUT", &target(KEYS, "2/3"), b"more");
+        assert_eq!(answer.unwrap().status, 201);
+    }
+}
+
+/// Starts a node that is accepted as it is; all replicas answer then.
+fn accept(cluster: &mut Cluster, accepted: usize, value: &[u8]) {
+    cluster[accepted].stop();
+    cluster[accepted].start(&["--accept-empty"]);
+    cluster.until_joined();
+    for node in &cluster.nodes {
+        let mut connection = node.connect().unwrap();
+        for key in 0..KEYS {
+            until_ok("all replicas", || get(&mut connection, key, value, "3/3"));
+        }
+    }
+}
+
 #[test]
-fn reads_of_a_node_without_its_folder_do_not_count_until_that_is_accepted() {
+fn a_node_without_its_folder_does_not_count_until_that_is_accepted() {
     let mut cluster = Cluster::start();
     let mut writer = cluster[0].connect().unwrap();
     for key in 0..KEYS {
-        put(&mut writer, key);
+        put(&mut writer, key, b"value");
     }
 
     cluster[2].stop();
     std::fs::remove_dir_all(&cluster[2].data).unwrap();
     cluster[2].start(&[]);
-    let url = format!("http://{}", cluster[2].place.address);
-    until_ok("the peers' word on the new store", || {
-        let status = cluster[2].status().unwrap();
-        if status["standing"] == "unfilled" {
-            Ok(())
-        } else {
-            Err(status)
-        }
-    });
+    until_unfilled(&cluster[2]);
     cluster[2].until_logged(&["ERROR", "another store", "--accept-empty"]);
     cluster[0].until_logged(&["WARN", "another store", "--accept-empty", "peer=\"c\""]);
-
-    for node in &cluster.nodes {
-        let mut connection = node.connect().unwrap();
-        for key in 0..KEYS {
-            // Also through the node itself, whose own answer would come first.
-            until_ok("a quorum without it", || get(&mut connection, key, "2/3"));
-            until_ok("a receipt that tells of it", || {
-                let receipt = get(&mut connection, key, "3/3").unwrap_err();
-                let is_told = outcome(&receipt, &url) == "failed";
-                if is_told { Ok(()) } else { Err(receipt) }
-            });
-        }
-        // It is a replica for writes.
-        put(&mut connection, KEYS);
-    }
+    check_unfilled(&cluster, 2, b"value");
 
     // It does not forget: the next start is no better.
     cluster[2].stop();
     cluster[2].start(&[]);
-    until_ok("the peers' word on the new store", || {
-        let status = cluster[2].status().unwrap();
-        if status["standing"] == "unfilled" {
-            Ok(())
-        } else {
-            Err(status)
-        }
-    });
+    until_unfilled(&cluster[2]);
+    accept(&mut cluster, 2, b"value");
+}
+
+#[test]
+fn a_node_whose_folder_was_restored_from_a_copy_does_not_bring_back_what_was_overwritten() {
+    let mut cluster = Cluster::start();
+    let mut writer = cluster[0].connect().unwrap();
+    for key in 0..KEYS {
+        put(&mut writer, key, b"old");
+    }
+    cluster[2].stop();
+    let copy = cluster.folder.path().join("copy");
+    copy_folder(&cluster[2].data, &copy);
+    cluster[2].start(&[]);
+    for key in 0..KEYS {
+        put(&mut writer, key, b"new");
+    }
 
     cluster[2].stop();
-    cluster[2].start(&["--accept-empty"]);
-    cluster.until_joined();
-    for node in &cluster.nodes {
-        let mut connection = node.connect().unwrap();
-        for key in 0..KEYS {
-            until_ok("all replicas", || get(&mut connection, key, "3/3"));
+    std::fs::remove_dir_all(&cluster[2].data).unwrap();
+    copy_folder(&copy, &cluster[2].data);
+    cluster[2].start(&[]);
+    // From its first answer on: `get` takes no other value, be there a receipt.
+    let mut connection = cluster[2].connect().unwrap();
+    for key in 0..KEYS {
+        let _receipt = get(&mut connection, key, b"new", "1/3").err();
+    }
+    until_unfilled(&cluster[2]);
+    check_unfilled(&cluster, 2, b"new");
+    accept(&mut cluster, 2, b"new");
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the folders of other processes share no seam with them"
+)]
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_folder(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
         }
     }
 }

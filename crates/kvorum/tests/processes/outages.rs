@@ -101,3 +101,30 @@ fn every_acknowledged_write_survives_a_crash_of_all_nodes() {
         }
     }
 }
+
+/// The first request waits until the node is suspected; the others are not sent
+/// to it, and end before the healthy ones can have answered.
+#[test]
+fn a_receipt_blames_only_the_node_that_is_frozen() {
+    let cluster = Cluster::start();
+    let frozen = format!("http://{}", cluster[2].place.address);
+    cluster[2].signal(Signal::STOP);
+    let mut connection = cluster[0].connect().unwrap();
+    for number in 0..20 {
+        let target = format!("/v0/entity?id={number}&ack=3&from=3");
+        for method in ["PUT", "GET"] {
+            let answer = connection.exchange(method, &target, b"").unwrap();
+            assert_eq!(answer.status, 504);
+            let receipt: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+            for line in receipt["replicas"].as_array().unwrap() {
+                let outcome = line["outcome"].as_str().unwrap();
+                let is_right = match line["url"] == *frozen {
+                    true => outcome == "suspected",
+                    false => matches!(outcome, "stored" | "value" | "absent" | "unanswered"),
+                };
+                assert!(is_right, "{method} {number}: {receipt}");
+            }
+        }
+    }
+    cluster[2].signal(Signal::CONT);
+}

@@ -3,14 +3,17 @@
 //!
 //! - [`Entry`] is one version of one key, [`Timestamp`] what orders versions;
 //!   [`Rank`] is the whole rule of which version wins.
+//! - [`Budget`] bounds what is taken of the memory.
 //! - [`Clock`] and [`Random`] are seams: a real side each, and one for tests.
 
+mod budget;
 mod clock;
 mod entry;
 mod held;
 mod random;
 mod timestamp;
 
+pub use budget::{Budget, LONG_VALUE_BYTES, Refused, Share};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use entry::{Entry, Expiry, KEY_BYTES_MAX, Kind, Rank, VALUE_BYTES_MAX};
 pub use held::Held;

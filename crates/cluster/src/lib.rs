@@ -5,6 +5,7 @@
 //! - [`coordinator`] decides what a write or a read does, answer by answer.
 //! - [`HybridClock`] gives the timestamps that order versions, [`ClockBound`]
 //!   says which clocks to trust, [`Reserve`] how far ahead stamps are reserved.
+//! - [`Confirmation`] says whether a store is a witness.
 //! - [`HintLimits`] says which hints to give up.
 //! - [`Members`] is the list of all nodes; a [`NodeNumber`] is a place in it,
 //!   a [`NodeUrl`] where a node is reached.
@@ -19,6 +20,7 @@ mod node_url;
 mod placement;
 mod replicas;
 mod reserve;
+mod standing;
 
 pub use clock_bound::ClockBound;
 pub use coordinator::{
@@ -33,3 +35,4 @@ pub use node_url::{NodeUrl, NodeUrlError};
 pub use placement::{Placement, Ranking};
 pub use replicas::{Fate, Miss, Replicas};
 pub use reserve::Reserve;
+pub use standing::{Confirmation, Judgement, Remembered, STARTS_MAX, Standing, judge};

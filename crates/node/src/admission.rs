@@ -14,6 +14,7 @@
 //! between.
 
 use crate::waits;
+use base::{Budget, LONG_VALUE_BYTES, Refused, Share};
 use profile::Stopwatch;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
@@ -22,21 +23,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Values longer than this count against the budgets for long ones while they
-/// are on their way.
-pub(crate) const LONG_VALUE_BYTES: usize = 64 << 10;
-
 /// The share of a long body grows by so many bytes at a time.
 const UPLOAD_STEP_BYTES: usize = 256 << 10;
-
-/// The node has taken on as much as it may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refused;
 
 /// Counts the requests of one runtime.
 pub(crate) struct Gate {
@@ -239,97 +231,6 @@ impl Drop for Queued {
     }
 }
 
-/// A bound on a sum over all runtimes: bytes, or ranges.
-#[derive(Debug)]
-pub(crate) struct Budget {
-    used: AtomicUsize,
-    max: usize,
-}
-
-/// A part of a budget, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Share {
-    budget: Arc<Budget>,
-    amount: usize,
-}
-
-impl Budget {
-    /// A budget of `max`, all of it free.
-    pub(crate) fn new(max: usize) -> Arc<Self> {
-        Arc::new(Self {
-            used: AtomicUsize::new(0),
-            max,
-        })
-    }
-
-    /// How much is taken.
-    pub(crate) fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
-    }
-
-    /// Whether at least half of it is taken.
-    pub(crate) fn is_half_used(&self) -> bool {
-        self.used() >= self.max / 2
-    }
-
-    /// Takes a part.
-    ///
-    /// # Errors
-    /// [`Refused`] when there is not as much left.
-    pub(crate) fn take(self: &Arc<Self>, amount: usize) -> Result<Share, Refused> {
-        let mut share = Share {
-            budget: Arc::clone(self),
-            amount: 0,
-        };
-        share.grow(amount)?;
-        Ok(share)
-    }
-
-    /// Takes the part of a value that is to be answered; a short one counts
-    /// for nothing.
-    ///
-    /// # Errors
-    /// [`Refused`] when there is not as much left.
-    pub(crate) fn take_for_value(
-        self: &Arc<Self>,
-        value_bytes: usize,
-    ) -> Result<Option<Share>, Refused> {
-        if value_bytes <= LONG_VALUE_BYTES {
-            return Ok(None);
-        }
-        self.take(value_bytes).map(Some)
-    }
-}
-
-impl Share {
-    /// How much this part is.
-    pub(crate) fn amount(&self) -> usize {
-        self.amount
-    }
-
-    /// Takes more.
-    ///
-    /// # Errors
-    /// [`Refused`] when there is not as much left; the part stays as it is.
-    pub(crate) fn grow(&mut self, amount: usize) -> Result<(), Refused> {
-        self.budget
-            .used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-                used.checked_add(amount)
-                    .filter(|sum| *sum <= self.budget.max)
-            })
-            .map_err(|_| Refused)?;
-        self.amount += amount;
-        Ok(())
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.amount, Ordering::Relaxed);
-    }
-}
-
 /// Bytes of bodies on their way in. A body counts by what has arrived of it,
 /// so that one that is announced and does not come takes no room from others,
 /// and short bodies have a budget of their own, so that long ones that are
@@ -360,7 +261,7 @@ impl Uploads {
     /// # Errors
     /// [`Refused`] when not: then it had better not begin.
     pub(crate) fn check_room(&self, announced_bytes: usize) -> Result<(), Refused> {
-        let free = self.long.max.saturating_sub(self.long.used());
+        let free = self.long.max().saturating_sub(self.long.used());
         if announced_bytes > LONG_VALUE_BYTES && announced_bytes > free {
             return Err(Refused);
         }
@@ -391,7 +292,7 @@ impl Uploads {
             (&self.long, stepped.min(bytes_max).max(bytes))
         };
         match share {
-            Some(share) if Arc::ptr_eq(&share.budget, budget) => share.grow(wanted - covered),
+            Some(share) if share.is_of(budget) => share.grow(wanted - covered),
             _ => {
                 *share = Some(budget.take(wanted)?);
                 Ok(())

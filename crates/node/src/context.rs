@@ -1,6 +1,6 @@
 //! What the requests of one runtime work with.
 
-use crate::admission::{Budget, Gate, Uploads};
+use crate::admission::{Gate, Uploads};
 use crate::coordinator::{Coordinator, HedgeBudget};
 use crate::hints::{Delivery, HintReceiver};
 use crate::http::channel::Buffers;
@@ -10,15 +10,16 @@ use crate::http::refusals::Refusals;
 use crate::http::unsent::Unsent;
 use crate::http::{OwnHosts, ReplicaRules};
 use crate::metrics::RuntimeMetrics;
-use crate::peer::{self, Answers, Introductions, Link, PeerEnvironment, Stream, Transport};
 use crate::peers::{Acquaintance, HintLink, Peers};
 use crate::replica::{OwnHints, Replica};
 use crate::shared::Shared;
 use crate::submissions::Submissions;
 use crate::waiters::Waiters;
+use base::Budget;
 use base::Clock;
 use bytes::Bytes;
 use cluster::NodeNumber;
+use peer::{Answers, Introductions, Link, PeerEnvironment, Stream, Transport};
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -32,7 +32,6 @@ mod membership;
 mod metrics;
 mod node;
 mod outbox;
-mod peer;
 mod peers;
 mod places;
 mod read_pool;

@@ -4,12 +4,13 @@
 //! list behind a lock, and one wake when the list stops being empty, so that a
 //! group commit of a thousand writes costs each runtime one wake.
 
-use crate::admission::{Allotment, Share};
+use crate::admission::Allotment;
 use crate::executor::lock;
-use crate::peer::PeerAnswer;
 use crate::waits;
 use base::Entry;
+use base::Share;
 use lsm::{Applied, Error, Outcome, Scan};
+use peer::PeerAnswer;
 use profile::Stopwatch;
 use std::sync::Mutex;
 use tokio::sync::Notify;

@@ -2,13 +2,15 @@
 
 use crate::config::Secret;
 use crate::hints::HintReceiver;
-use crate::membership::{Introduced, Remembered, Standing, StartWatch};
-use crate::peer::{Identity, Introduction, Introductions, Link, LinkStatus, PeerRequest, Protocol};
+use crate::membership::Introduced;
 use crate::replica::{answer_of, stored};
 use crate::shared::Shared;
 use crate::waiters::Waiters;
 use base::{Clock, Entry};
 use cluster::{Miss, NodeNumber, NodeUrl, Ranking};
+use cluster::{Remembered, Standing};
+use peer::StartWatch;
+use peer::{Identity, Introduction, Introductions, Link, LinkStatus, PeerRequest, Protocol};
 use std::cell::{OnceCell, RefCell};
 use std::future::{Future, ready};
 use std::pin::Pin;

@@ -7,11 +7,12 @@
 //! A pool without threads reads on the spot, for simulations, whose disk does
 //! not block.
 
-use crate::admission::{Allotment, Budget, Refused};
+use crate::admission::Allotment;
 use crate::executor::lock;
 use crate::outbox::{Completion, Outbox};
 use crate::waits;
 use base::Entry;
+use base::{Budget, Refused};
 use lsm::{Applied, Engine, Look, Scan};
 use profile::Stopwatch;
 use std::collections::VecDeque;

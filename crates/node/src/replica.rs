@@ -1,19 +1,19 @@
 //! This node's own copy of the data, as the coordinators of a runtime and
 //! those of its peers use it.
 
-use crate::admission::{Budget, Refused};
 use crate::hints::HintReceiver;
 use crate::membership::Membership;
 use crate::outbox::Completion;
-use crate::peer::{self, PeerAnswer, PeerRequest, Reply};
 use crate::read_pool::{PoolFull, Read, ReadJob, ReadPool};
 use crate::stamping::{Stamp, Stamping};
 use crate::submissions::Submissions;
 use crate::waiters::Waiters;
+use base::{Budget, Refused};
 use base::{Clock, Entry};
 use bytes::Bytes;
 use cluster::Miss;
 use lsm::{Applied, Engine, Lookup};
+use peer::{PeerAnswer, PeerRequest, Reply};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;

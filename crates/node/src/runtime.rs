@@ -7,9 +7,9 @@
 
 use crate::context::Context;
 use crate::http::connection;
-use crate::peer::{TcpTransport, Transport};
 use crate::places::{Place, Places};
 use crate::shared::Shared;
+use peer::{TcpTransport, Transport};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;

@@ -1,19 +1,20 @@
 //! What all runtimes of a node share, from the opening of the store to its
 //! closing.
 
-use crate::admission::{Budget, TurnBudget, Uploads};
+use crate::admission::{TurnBudget, Uploads};
 use crate::config::NodeConfig;
 use crate::expiry::{ExpiryBound, OwnClock};
 use crate::hints::{HintEnvironment, HintOptions, HintStore};
 use crate::membership::{Membership, MembershipEnvironment};
 use crate::metrics::Metrics;
 use crate::node::{Seams, StartError};
-use crate::peer::Complaints;
 use crate::read_pool::ReadPool;
 use crate::stamping::Stamping;
+use base::Budget;
 use base::{Clock, Random, Timestamp};
 use cluster::Placement;
 use lsm::{Disk, Engine, Executor};
+use peer::Complaints;
 use std::sync::Arc;
 use std::time::Duration;
 

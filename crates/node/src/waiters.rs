@@ -14,7 +14,7 @@
 //! ([`Waiters::expire`]), which makes a deadline late by at most that period.
 
 use crate::outbox::{Completion, Outbox};
-use crate::peer::{Answers, PeerAnswer};
+use peer::{Answers, PeerAnswer};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};

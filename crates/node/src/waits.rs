@@ -17,8 +17,3 @@ pub(crate) static RANGE_MEMORY: Place = Place::new("queue;range memory");
 
 /// An answer of another thread, for the runtime.
 pub(crate) static OUTBOX: Place = Place::new("queue;outbox");
-
-/// A call, for the answer of the peer `name`.
-pub(crate) fn peer(name: &str, what: &str) -> Place {
-    Place::named(format!("peer;{};{what}", name.replace(';', ",")))
-}

@@ -14,9 +14,9 @@ mod validation;
 pub use memory::MemorySplit;
 pub use secret::Secret;
 
-use crate::peer::Protocol;
 use cluster::{Members, NodeUrl, Replicas};
 use lsm::{Compression, Durability};
+use peer::Protocol;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;

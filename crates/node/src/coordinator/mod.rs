@@ -14,13 +14,14 @@ mod write;
 pub(crate) use ranges::{BATCH_BYTES_MAX, Batch, BatchFailure};
 pub(crate) use read::HedgeBudget;
 
-use crate::admission::{Share, TurnBudget};
+use crate::admission::TurnBudget;
 use crate::hints::HintStore;
 use crate::metrics::RuntimeMetrics;
 use crate::peers::Peers;
 use crate::replica::Replica;
 use crate::stamping::{NoStamp, Stamping};
 use crate::waiters::Waiters;
+use base::Share;
 use base::{Clock, Entry, Timestamp};
 use bytes::Bytes;
 use cluster::{Fate, Miss, NodeNumber, Ranking};

@@ -1,13 +1,13 @@
 //! Reads.
 
 use super::{Coordinator, Failure, Found};
-use crate::admission::{Refused, Share};
 use crate::outbox::Completion;
-use crate::peer::{PeerAnswer, PeerRequest};
 use crate::waiters::{Tag, Wait};
 use base::Entry;
+use base::{Refused, Share};
 use bytes::Bytes;
 use cluster::{Miss, Ranking, Read, ReadAction, ReadActions, ReadEvent, Replicas, Verdict};
+use peer::{PeerAnswer, PeerRequest};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,16 +1,16 @@
 //! Writes.
 
 use super::{Change, Coordinator, Failure, Written};
-use crate::admission::{LONG_VALUE_BYTES, Share};
 use crate::outbox::Completion;
-use crate::peer::{PeerAnswer, PeerRequest};
 use crate::replica::Replica;
 use crate::stamping::{NoStamp, Stamp};
 use crate::waiters::{Follower, Follows, Tag, Wait};
 use base::{Entry, Expiry, Timestamp};
+use base::{LONG_VALUE_BYTES, Share};
 use cluster::{
     Miss, Ranking, Replicas, Round, Verdict, Write, WriteAction, WriteActions, WriteEvent,
 };
+use peer::{PeerAnswer, PeerRequest};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,10 +1,11 @@
 //! Bodies: those that are answered and those that are read.
 
-use crate::admission::{Share, Uploads};
+use crate::admission::Uploads;
 use crate::http::chunk::{Chunk, ChunkShare};
 use crate::http::problem::Problem;
 use crate::http::progress::Progress;
 use crate::http::range_stream::RangeStream;
+use base::Share;
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use hyper::HeaderMap;

@@ -6,9 +6,9 @@
 //! heads beyond a few KiB (`Channel::cover_head`), and answers that its client
 //! does not take (`unsent`).
 
-use crate::admission::{Budget, Refused, Share};
 use crate::http::progress::Progress;
 use crate::http::unsent::{Turn, Unsent};
+use base::{Budget, Refused, Share};
 use hyper::rt::ReadBufCursor;
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};

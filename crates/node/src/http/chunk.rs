@@ -1,7 +1,8 @@
 //! A chunk of an answer, as hyper takes it: parts that are nowhere put together.
 
-use crate::admission::{Allotment, Share};
+use crate::admission::Allotment;
 use crate::http::json_line::{JsonLine, LongRest};
+use base::Share;
 use bytes::{Buf, Bytes};
 use std::io::IoSlice;
 use std::rc::Rc;

@@ -1,6 +1,5 @@
 //! `/v0/entity`: one key.
 
-use crate::admission::Share;
 use crate::context::Context;
 use crate::coordinator::Change;
 use crate::http::body::{RequestBody, ResponseBody};
@@ -10,6 +9,7 @@ use crate::http::problem::Problem;
 use crate::http::progress::Progress;
 use crate::http::route::Verb;
 use crate::http::{check_body_limit, enter};
+use base::Share;
 use base::{Entry, Expiry, Kind, Timestamp};
 use bytes::Bytes;
 use cluster::Replicas;

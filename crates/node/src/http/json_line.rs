@@ -9,8 +9,8 @@
 //! may take six times its bytes, so a long one is never there as a whole: it
 //! is written piece by piece as the client takes it.
 
-use crate::admission::LONG_VALUE_BYTES;
 use base::Entry;
+use base::LONG_VALUE_BYTES;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;

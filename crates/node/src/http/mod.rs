@@ -32,9 +32,10 @@ mod web_pages;
 
 pub(crate) use web_pages::OwnHosts;
 
-use crate::admission::{Entrance, Place, Refused};
+use crate::admission::{Entrance, Place};
 use crate::context::Context;
 use crate::metrics::Route;
+use base::Refused;
 use body::{RequestBody, ResponseBody};
 use channel::Channel;
 use hyper::body::Incoming;

@@ -7,8 +7,8 @@
 //! [`RESTS`] times as long as that took. What waits is bounded; the bytes of
 //! pages that are not taken count with other answers (`unsent`).
 
-use crate::admission::Refused;
 use base::Clock;
+use base::Refused;
 use std::cell::Cell;
 use std::sync::Arc;
 use tokio::sync::Semaphore;

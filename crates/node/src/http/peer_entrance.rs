@@ -4,10 +4,10 @@ use crate::http::body::ResponseBody;
 use crate::http::parameters;
 use crate::http::problem::Problem;
 use crate::http::progress::Progress;
-use crate::peer::PEER_PROTOCOL;
 use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode, Version};
+use peer::PEER_PROTOCOL;
 
 /// `GET` with `Upgrade`.
 pub(crate) fn upgrade(

@@ -451,8 +451,8 @@ impl From<BatchFailure> for Problem {
     }
 }
 
-impl From<crate::admission::Refused> for Problem {
-    fn from(_: crate::admission::Refused) -> Self {
+impl From<base::Refused> for Problem {
+    fn from(_: base::Refused) -> Self {
         Self::overloaded()
     }
 }

@@ -6,13 +6,14 @@
 //! the body with an error, upon which hyper closes the connection without the
 //! last chunk: a stream that was cut never looks whole.
 
-use crate::admission::{Allotment, LONG_VALUE_BYTES, Share};
+use crate::admission::Allotment;
 use crate::coordinator::{Batch, BatchFailure};
 use crate::http::body::RangeCut;
 use crate::http::chunk::{Chunk, ChunkShare};
 use crate::http::conditional::RangeFormat;
 use crate::http::json_line::JsonLine;
 use base::Entry;
+use base::{LONG_VALUE_BYTES, Share};
 use bytes::Bytes;
 use http_body::Frame;
 use hyper::HeaderMap;
@@ -211,7 +212,7 @@ fn encode(format: RangeFormat, entry: &Entry) -> Chunk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::Budget;
+    use base::Budget;
     use base::{Expiry, Timestamp};
     use bytes::Buf;
     use std::task::Waker;

@@ -116,10 +116,10 @@ impl Unread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::Budget;
     use crate::http::channel::Buffers;
     use crate::http::progress::{Admits, Progress};
     use crate::http::unsent::Unsent;
+    use base::Budget;
     use tokio::net::{TcpListener, TcpStream};
 
     async fn channel() -> Rc<Channel> {

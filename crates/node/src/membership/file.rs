@@ -22,7 +22,7 @@
 //! places in every version, so that a damaged file and one of a newer version
 //! can be told apart.
 
-use super::standing::{Remembered, Standing};
+use cluster::{Remembered, STARTS_MAX, Standing};
 use lsm::disk::temporary_name;
 use lsm::{Disk, DiskFile, Error};
 use std::collections::BTreeMap;
@@ -38,12 +38,6 @@ const CHECKSUM_BYTES: usize = 4;
 /// The longest file that is read, in bytes: several times what the most nodes
 /// with the longest names take.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-
-/// So many of a store's starts are kept and told, the latest. A peer that was
-/// away for more of them takes the store for another, which is safe: it is
-/// unfilled then, until an operator accepts it. In the other direction none is
-/// needed that is older than what the peer met last.
-pub(crate) const STARTS_MAX: usize = 1024;
 
 /// The next file may be so much longer than this one, in bytes: by a start, and
 /// by what is remembered of every node.

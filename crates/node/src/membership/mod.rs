@@ -33,20 +33,18 @@
 //! moments, and whether the store is a witness is one atomic load.
 
 mod file;
-mod standing;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use file::STARTS_MAX;
-pub(crate) use standing::{Judgement, Remembered, Standing, judge};
-
 use crate::executor::lock;
 use base::Random;
-use cluster::{Members, NodeNumber};
+use cluster::{
+    Confirmation, Judgement, Members, NodeNumber, Remembered, STARTS_MAX, Standing, judge,
+};
 use file::{ClusterFile, StoredNode};
 use lsm::{Disk, Error, Executor, Lane};
-use standing::Confirmation;
+use peer::StartWatch;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -168,28 +166,6 @@ struct Peer {
     durable: Option<Remembered>,
     /// The start that a complaint was logged of.
     complained_of: Option<u64>,
-}
-
-/// Tells a connection that the peer has come with another start since. Then
-/// what still comes over the connection is of a process that is gone, or of one
-/// beside which a copy of its folder was started: it must not count.
-#[derive(Clone, Debug)]
-pub(crate) struct StartWatch {
-    latest: Arc<AtomicU64>,
-    noted: u64,
-}
-
-impl StartWatch {
-    /// Watches from now on.
-    pub(crate) fn new(latest: Arc<AtomicU64>) -> Self {
-        let noted = latest.load(Ordering::Acquire);
-        Self { latest, noted }
-    }
-
-    /// Whether the peer has come with another start.
-    pub(crate) fn is_over(&self) -> bool {
-        self.latest.load(Ordering::Acquire) != self.noted
-    }
 }
 
 impl Membership {

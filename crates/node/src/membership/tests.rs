@@ -2,7 +2,7 @@
 
 use super::*;
 use base::{ManualClock, SeededRandom};
-use cluster::{Member, NodeUrl};
+use cluster::{Member, NodeUrl, Remembered, STARTS_MAX};
 use lsm::disk::{Call, Fault};
 use lsm::{FaultyDisk, MemoryDisk, StepExecutor};
 use std::path::Path;

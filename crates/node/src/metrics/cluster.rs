@@ -2,10 +2,10 @@
 
 use super::family::{Family, Labels};
 use super::{Cell, Metrics};
-use crate::membership::Standing;
-use crate::peer::{CALLS_MAX, LinkState, LinkStatus};
 use crate::shared::Shared;
+use cluster::Standing;
 use cluster::{Miss, NodeNumber};
+use peer::{CALLS_MAX, LinkState, LinkStatus};
 
 const MISSES: [Miss; 7] = [
     Miss::Timeout,

@@ -11,7 +11,7 @@
 
 use super::frame::{Frame, FrameError, PIECE_BYTES};
 use super::message::EntryHead;
-use crate::admission::{Budget, Share};
+use base::{Budget, Share};
 use base::{Entry, Expiry, Timestamp};
 use smallvec::SmallVec;
 use std::sync::Arc;

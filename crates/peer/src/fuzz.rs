@@ -5,7 +5,7 @@ use super::assembly::Assembler;
 use super::frame::{Decoder, FrameError, HEADER_BYTES, PAYLOAD_BYTES_MAX};
 use super::handshake::fuzz_hello;
 use super::message::Message;
-use crate::admission::Budget;
+use base::Budget;
 
 /// Longer values than this are refused: a few of them fit into a fuzzer's memory.
 const VALUE_BYTES_MAX: usize = 1 << 20;
@@ -79,9 +79,9 @@ fn mend(mut bytes: &mut [u8]) {
 mod tests {
     use super::super::message;
     use super::*;
-    use crate::membership::Standing;
     use base::{Entry, Expiry, Timestamp};
     use cluster::Miss;
+    use cluster::Standing;
     use std::time::Duration;
 
     /// One message of each kind, a long value among them.

@@ -36,12 +36,18 @@
 //! remember a later start are away; and that a folder was put back as it was
 //! earlier in the very start that peers remember.
 
-use cluster::NodeNumber;
+use crate::NodeNumber;
 use std::collections::BTreeSet;
+
+/// So many of a store's starts are kept and told, the latest. A peer that was
+/// away for more of them takes the store for another, which is safe: it is
+/// unfilled then, until an operator accepts it. In the other direction none is
+/// needed that is older than what the peer met last.
+pub const STARTS_MAX: usize = 1024;
 
 /// How a store stands with its peers, in a word: for its peers and for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub enum Standing {
     /// Its peers have yet to say.
     Unconfirmed = 0,
     /// Its reads and acks count.
@@ -54,7 +60,7 @@ pub(crate) enum Standing {
 
 impl Standing {
     /// All there are.
-    pub(crate) const ALL: [Self; 4] = [
+    pub const ALL: [Self; 4] = [
         Self::Unconfirmed,
         Self::Witness,
         Self::Accepted,
@@ -63,7 +69,7 @@ impl Standing {
 
     /// That of a code. One that this release does not know says nothing, and
     /// nothing but what people are told depends on it.
-    pub(crate) fn of_code(code: u8) -> Self {
+    pub fn of_code(code: u8) -> Self {
         match code {
             1 => Self::Witness,
             2 => Self::Accepted,
@@ -73,7 +79,7 @@ impl Standing {
     }
 
     /// The word for it on the status page.
-    pub(crate) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Self::Unconfirmed => "unconfirmed",
             Self::Witness => "witness",
@@ -83,23 +89,23 @@ impl Standing {
     }
 
     /// Whether reads and acks of the store count.
-    pub(crate) fn is_witness(self) -> bool {
+    pub fn is_witness(self) -> bool {
         matches!(self, Self::Witness | Self::Accepted)
     }
 }
 
 /// What one node remembers of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Remembered {
+pub struct Remembered {
     /// Its store.
-    pub(crate) store_id: u64,
+    pub store_id: u64,
     /// The last start of that store.
-    pub(crate) start: u64,
+    pub start: u64,
 }
 
 /// What it means for a store that a node remembers something of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Judgement {
+pub enum Judgement {
     /// The two have not met.
     New,
     /// The store has been there ever since.
@@ -110,7 +116,7 @@ pub(crate) enum Judgement {
 
 /// Judges a store, given what a node remembers of it. Both sides of a
 /// handshake ask this of the same hellos, so that they agree.
-pub(crate) fn judge(remembered: Option<Remembered>, store_id: u64, starts: &[u64]) -> Judgement {
+pub fn judge(remembered: Option<Remembered>, store_id: u64, starts: &[u64]) -> Judgement {
     match remembered {
         None => Judgement::New,
         Some(known) if known.store_id == store_id && starts.contains(&known.start) => {
@@ -122,7 +128,7 @@ pub(crate) fn judge(remembered: Option<Remembered>, store_id: u64, starts: &[u64
 
 /// How this node's own store stands, and who has yet to say what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Confirmation {
+pub enum Confirmation {
     /// The store is new.
     Unconfirmed {
         /// The peers that durably remember it.
@@ -151,7 +157,7 @@ pub(super) enum Confirmation {
 impl Confirmation {
     /// That of a store that was never a witness, in a cluster of `nodes`. A
     /// lone node has nobody to ask, and nobody whom it could mislead.
-    pub(super) fn new(nodes: u8) -> Self {
+    pub fn new(nodes: u8) -> Self {
         match nodes {
             1 => Self::Witness,
             _ => Self::Unconfirmed {
@@ -161,7 +167,7 @@ impl Confirmation {
     }
 
     /// That of a store that was a witness when it was last open.
-    pub(super) fn returning(nodes: u8) -> Self {
+    pub fn returning(nodes: u8) -> Self {
         match nodes {
             1 => Self::Witness,
             _ => Self::Returning {
@@ -172,7 +178,7 @@ impl Confirmation {
 
     /// That of a store that an operator has accepted, of which these peers
     /// have yet to hear.
-    pub(super) fn accepted(unaware: BTreeSet<NodeNumber>) -> Self {
+    pub fn accepted(unaware: BTreeSet<NodeNumber>) -> Self {
         Self::Accepted {
             were_unaware: unaware.clone(),
             unaware,
@@ -180,7 +186,7 @@ impl Confirmation {
     }
 
     /// A peer, one of `peers`, has said what it remembers.
-    pub(super) fn hear(&mut self, peer: NodeNumber, judgement: Judgement, peers: usize) {
+    pub fn hear(&mut self, peer: NodeNumber, judgement: Judgement, peers: usize) {
         match (&mut *self, judgement) {
             (Self::Accepted { were_unaware, .. }, Judgement::Another)
                 if were_unaware.contains(&peer) => {}
@@ -193,7 +199,7 @@ impl Confirmation {
     }
 
     /// A peer durably remembers the present start.
-    pub(super) fn remembered(&mut self, peer: NodeNumber, peers: usize) {
+    pub fn remembered(&mut self, peer: NodeNumber, peers: usize) {
         match self {
             Self::Unconfirmed { remembered_by } => {
                 remembered_by.insert(peer);
@@ -209,7 +215,7 @@ impl Confirmation {
     }
 
     /// A peer was heard, or cannot be reached.
-    pub(super) fn asked(&mut self, peer: NodeNumber, peers: usize) {
+    pub fn asked(&mut self, peer: NodeNumber, peers: usize) {
         if let Self::Returning { asked } = self {
             asked.insert(peer);
             if asked.len() == peers {
@@ -219,7 +225,7 @@ impl Confirmation {
     }
 
     /// The word for it.
-    pub(super) fn standing(&self) -> Standing {
+    pub fn standing(&self) -> Standing {
         match self {
             Self::Unconfirmed { .. } | Self::Returning { .. } => Standing::Unconfirmed,
             Self::Witness => Standing::Witness,
@@ -229,7 +235,7 @@ impl Confirmation {
     }
 
     /// What the file says of it, for the next start.
-    pub(super) fn stored(&self) -> Standing {
+    pub fn stored(&self) -> Standing {
         match self {
             Self::Returning { .. } => Standing::Witness,
             Self::Accepted { unaware, .. } if unaware.is_empty() => Standing::Witness,
@@ -238,7 +244,7 @@ impl Confirmation {
     }
 
     /// The peers that are to be told that an operator has accepted the store.
-    pub(super) fn unaware(&self) -> Option<&BTreeSet<NodeNumber>> {
+    pub fn unaware(&self) -> Option<&BTreeSet<NodeNumber>> {
         match self {
             Self::Accepted { unaware, .. } => Some(unaware),
             _ => None,
@@ -246,7 +252,7 @@ impl Confirmation {
     }
 
     /// Whether a peer is one of [`Confirmation::unaware`].
-    pub(super) fn is_unaware(&self, peer: NodeNumber) -> bool {
+    pub fn is_unaware(&self, peer: NodeNumber) -> bool {
         self.unaware()
             .is_some_and(|unaware| unaware.contains(&peer))
     }

@@ -31,8 +31,8 @@
 use super::super::frame::{Frame, put_frame};
 use super::super::protocol::{Protocol, Spoken};
 use super::super::{Identity, Introduction};
-use crate::membership::{Remembered, STARTS_MAX, Standing};
 use base::Timestamp;
+use cluster::{Remembered, STARTS_MAX, Standing};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::fmt;
@@ -52,7 +52,7 @@ const REASON_BYTES_MAX: usize = 512;
 const OTHER_BYTES_MAX: usize = 1024;
 
 /// The longest payload of a handshake.
-pub(in super::super) const HANDSHAKE_BYTES_MAX: usize =
+pub(crate) const HANDSHAKE_BYTES_MAX: usize =
     OTHER_BYTES_MAX + NAME_BYTES_MAX + STARTS_MAX * size_of::<u64>();
 
 const FLAG_ACCEPTED: u8 = 1;

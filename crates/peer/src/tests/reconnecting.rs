@@ -1,9 +1,9 @@
 //! Links that are being set up, and peers that cannot be reached.
 
 use super::*;
-use crate::peer::backoff::BACKOFF_MAX;
-use crate::peer::complaints::Direction;
-use crate::peer::link::START_PATIENCE;
+use crate::backoff::BACKOFF_MAX;
+use crate::complaints::Direction;
+use crate::link::START_PATIENCE;
 
 const REFUSED: PeerAnswer = PeerAnswer::Missed(Miss::Refused);
 

@@ -8,7 +8,7 @@
 use super::Stream;
 use super::frame::{Decoder, Frame, FrameError};
 use super::outgoing::Outgoing;
-use crate::membership::StartWatch;
+use crate::start_watch::StartWatch;
 use base::Clock;
 use std::future::poll_fn;
 use std::io;

@@ -15,10 +15,10 @@ use super::outgoing::{Long, Outgoing, Purpose};
 use super::{
     CALLS_MAX, PeerAnswer, PeerEnvironment, PeerRequest, STANDING, Session, Spoken, Stream,
 };
-use crate::admission::Share;
-use crate::membership::Standing;
+use base::Share;
 use bytes::Bytes;
 use cluster::Miss;
+use cluster::Standing;
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
@@ -38,14 +38,14 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 const LATE_AFTER: Duration = Duration::from_secs(1);
 
 /// Where the requests of peers go.
-pub(crate) trait Replica {
+pub trait Replica {
     /// Does as asked and replies, now or later.
     fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply);
 }
 
 /// The way back for one answer. Dropped without one it answers that the
 /// replica failed, so that nobody waits in vain.
-pub(crate) struct Reply {
+pub struct Reply {
     caller: Rc<Caller>,
     call: u64,
     deadline: Duration,
@@ -56,17 +56,17 @@ pub(crate) struct Reply {
 
 impl Reply {
     /// Until when the other side waits, on this node's monotonic clock.
-    pub(crate) fn deadline(&self) -> Duration {
+    pub fn deadline(&self) -> Duration {
         self.deadline
     }
 
     /// Answers.
-    pub(crate) fn send(self, answer: PeerAnswer) {
+    pub fn send(self, answer: PeerAnswer) {
         self.send_holding(answer, None);
     }
 
     /// Answers with a value that counts for `share` until it is written.
-    pub(crate) fn send_holding(mut self, answer: PeerAnswer, share: Option<Share>) {
+    pub fn send_holding(mut self, answer: PeerAnswer, share: Option<Share>) {
         self.is_sent = true;
         self.caller.answer(self.call, answer, self.deadline, share);
     }
@@ -124,7 +124,7 @@ impl Caller {
 /// Serves a connection until it ends. `leftover` are bytes that were read
 /// behind the request to upgrade; `known` is told once the handshake is over.
 /// To end it, drop the future.
-pub(crate) async fn serve<R: Replica>(
+pub async fn serve<R: Replica>(
     mut stream: Box<dyn Stream>,
     leftover: Bytes,
     environment: PeerEnvironment,

@@ -10,7 +10,7 @@ mod values;
 
 use super::health::HEARTBEAT;
 use super::*;
-use crate::admission::Budget;
+use base::Budget;
 use base::{Expiry, SeededRandom};
 use cluster::NodeUrl;
 use std::cell::{Cell, RefCell};

@@ -5,7 +5,7 @@
 //! was made of the same peer in the same direction. Strangers choose what is to
 //! be complained of, so of them there is news only now and then.
 
-use crate::executor::lock;
+use profile::lock;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(crate) enum Direction {
 /// What was last said of each peer; shared by all runtimes. It holds a line
 /// for each node of the cluster and direction, and one for all strangers.
 #[derive(Debug, Default)]
-pub(crate) struct Complaints {
+pub struct Complaints {
     last: Mutex<BTreeMap<(Direction, String), Line>>,
 }
 

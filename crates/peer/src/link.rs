@@ -31,9 +31,9 @@ use super::health::Latency;
 use super::message;
 use super::outgoing::{Long, Outgoing, Purpose};
 use super::{CALLS_MAX, PeerAnswer, PeerEnvironment, PeerRequest, Session, Spoken, Transport};
-use crate::membership::Standing;
 use crate::waits;
 use base::Clock;
+use cluster::Standing;
 use cluster::{Miss, NodeUrl};
 use profile::Place;
 use std::cell::{Cell, RefCell};
@@ -51,7 +51,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(1);
 pub(super) const START_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Who gets the answers of a link.
-pub(crate) trait Answers {
+pub trait Answers {
     /// The answer to the call with this ticket; exactly one for each call
     /// that was accepted. It may make calls itself.
     fn answer(&self, ticket: u64, answer: PeerAnswer);
@@ -59,7 +59,7 @@ pub(crate) trait Answers {
 
 /// What a link is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LinkState {
+pub enum LinkState {
     /// It is being set up for the first time; calls wait for it.
     Connecting,
     /// It works.
@@ -79,7 +79,7 @@ pub(super) fn own_ahead_ms(clock: &dyn Clock) -> i64 {
 
 impl LinkState {
     /// The word for it on the status page.
-    pub(crate) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Self::Connecting => "connecting",
             Self::Up => "up",
@@ -91,44 +91,44 @@ impl LinkState {
 
 /// What a link has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LinkCounts {
+pub struct LinkCounts {
     /// Calls that were accepted.
-    pub(crate) calls: u64,
+    pub calls: u64,
     /// Of these, those that the peer answered, with whatever.
-    pub(crate) answered: u64,
+    pub answered: u64,
     /// Of these, those whose deadline passed, or that a silent peer left.
-    pub(crate) timeouts: u64,
+    pub timeouts: u64,
     /// Of these, those that were lost with a connection, or with the attempt to make one.
-    pub(crate) lost: u64,
+    pub lost: u64,
     /// Calls that were not accepted because too many are in flight.
-    pub(crate) overloaded: u64,
+    pub overloaded: u64,
     /// How often hands were shaken.
-    pub(crate) connects: u64,
+    pub connects: u64,
     /// How often the peer was suspected.
-    pub(crate) suspicions: u64,
+    pub suspicions: u64,
 }
 
 /// What is known of a link.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LinkStatus {
+pub struct LinkStatus {
     /// What it is about.
-    pub(crate) state: LinkState,
+    pub state: LinkState,
     /// Calls that wait for an answer.
-    pub(crate) in_flight: usize,
+    pub in_flight: usize,
     /// How the peer's store stands, as it says; known while there is a connection.
-    pub(crate) standing: Option<Standing>,
+    pub standing: Option<Standing>,
     /// How far the peer's clock is ahead of ours, in milliseconds.
-    pub(crate) drift_ms: Option<i64>,
+    pub drift_ms: Option<i64>,
     /// How long reads take, smoothed.
-    pub(crate) read_latency: Option<Duration>,
+    pub read_latency: Option<Duration>,
     /// How long writes take, smoothed.
-    pub(crate) write_latency: Option<Duration>,
+    pub write_latency: Option<Duration>,
     /// What it has done so far.
-    pub(crate) counts: LinkCounts,
+    pub counts: LinkCounts,
 }
 
 /// The connection of one runtime to one peer.
-pub(crate) struct Link {
+pub struct Link {
     name: String,
     url: NodeUrl,
     transport: Arc<dyn Transport>,
@@ -169,7 +169,7 @@ enum ConnectError {
 impl Link {
     /// A link to the node `name` at `url`, whose answers go to `answers`.
     /// Nothing happens before [`Link::run_forever`] runs; calls wait.
-    pub(crate) fn new(
+    pub fn new(
         name: String,
         url: NodeUrl,
         transport: Arc<dyn Transport>,
@@ -203,12 +203,7 @@ impl Link {
     ///
     /// # Errors
     /// Why the peer is not asked; then no answer comes.
-    pub(crate) fn call(
-        &self,
-        request: PeerRequest,
-        deadline: Duration,
-        ticket: u64,
-    ) -> Result<(), Miss> {
+    pub fn call(&self, request: PeerRequest, deadline: Duration, ticket: u64) -> Result<(), Miss> {
         if let Some(why) = self.why_down() {
             return Err(why);
         }
@@ -252,13 +247,13 @@ impl Link {
     }
 
     /// Whether a call would fail at once.
-    pub(crate) fn is_down(&self) -> bool {
+    pub fn is_down(&self) -> bool {
         self.why_down().is_some()
     }
 
     /// Why a call would fail at once, if it would: the peer is suspected, or
     /// could not be reached.
-    pub(crate) fn why_down(&self) -> Option<Miss> {
+    pub fn why_down(&self) -> Option<Miss> {
         match self.state.get() {
             LinkState::Connecting | LinkState::Up => None,
             LinkState::Suspected => Some(Miss::Suspected),
@@ -268,14 +263,14 @@ impl Link {
 
     /// Ends the calls whose deadline is not after `now`, on the monotonic
     /// clock. The runtime's sweep calls this.
-    pub(crate) fn expire(&self, now: Duration) {
+    pub fn expire(&self, now: Duration) {
         let expired = self.calls.borrow_mut().take_expired(now);
         self.end(&expired, Miss::Timeout);
     }
 
     /// The peer has shaken hands with this node: if the link is not up, set it
     /// up now, and let calls wait for that if it never was.
-    pub(crate) fn nudge(&self) {
+    pub fn nudge(&self) {
         match self.state.get() {
             LinkState::Up => {}
             LinkState::Suspected => {
@@ -298,13 +293,13 @@ impl Link {
     }
 
     /// After how long a read is slow at this peer, going by the reads before.
-    pub(crate) fn hedge_delay(&self) -> Duration {
+    pub fn hedge_delay(&self) -> Duration {
         self.reads.get().slow_after()
     }
 
     /// How far the peer's wall clock is ahead of our monotonic one, in
     /// milliseconds; [`None`] before the first handshake.
-    pub(crate) fn ahead_of_monotonic_ms(&self) -> Option<i64> {
+    pub fn ahead_of_monotonic_ms(&self) -> Option<i64> {
         self.ahead_of_monotonic_ms.get()
     }
 
@@ -317,7 +312,7 @@ impl Link {
     }
 
     /// What is known of the link.
-    pub(crate) fn status(&self) -> LinkStatus {
+    pub fn status(&self) -> LinkStatus {
         LinkStatus {
             state: self.state.get(),
             in_flight: self.calls.borrow().len(),
@@ -330,7 +325,7 @@ impl Link {
     }
 
     /// Keeps the link up, for as long as the runtime lives.
-    pub(crate) async fn run_forever(self: Rc<Self>) {
+    pub async fn run_forever(self: Rc<Self>) {
         let mut backoff = Backoff::new();
         let patient_until = self.environment.clock.monotonic() + START_PATIENCE;
         loop {

@@ -4,9 +4,9 @@ use super::super::frame::PAYLOAD_BYTES_MAX;
 use super::super::tests::{TestNode, run};
 use super::hello::{decode_hello, put_hello};
 use super::*;
-use crate::membership::{Remembered, STARTS_MAX, Standing};
-use crate::peer::{Identity, STANDING};
+use crate::{Identity, STANDING};
 use base::Timestamp;
+use cluster::{Remembered, STARTS_MAX, Standing};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
@@ -326,7 +326,7 @@ fn introduction() -> Introduction {
 }
 
 /// For the fixture: a hello, a proof made of it and itself, a refusal.
-pub(in super::super) fn put_one_of_each(out: &mut Vec<u8>) {
+pub(crate) fn put_one_of_each(out: &mut Vec<u8>) {
     let mut frame = Vec::new();
     put_hello(&mut frame, Protocol::OWN, &introduction(), &[7; 32]);
     let hello = payload(&frame).to_vec();
@@ -396,7 +396,7 @@ async fn a_side_that_says_nothing_is_left() {
         let replica = std::rc::Rc::<super::super::tests::TestReplica>::default();
         let environment = TestNode::named("replica").environment(9);
         let before = tokio::time::Instant::now();
-        crate::peer::serve(
+        crate::serve(
             Box::new(theirs),
             bytes::Bytes::new(),
             environment,

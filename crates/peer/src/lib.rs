@@ -37,37 +37,40 @@ mod message;
 mod outgoing;
 mod protocol;
 mod server;
+mod start_watch;
 mod transport;
+mod waits;
 
 #[cfg(test)]
 mod tests;
 
-use crate::admission::Budget;
-use crate::membership::{Remembered, Standing, StartWatch};
+use base::Budget;
 use base::{Clock, Entry, Held, Random, Timestamp};
 use bytes::Bytes;
 use cluster::Miss;
+use cluster::{Remembered, Standing};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-pub(crate) use complaints::Complaints;
+pub use complaints::Complaints;
 pub use fuzz::fuzz_frames;
-pub(crate) use link::{Answers, Link, LinkState, LinkStatus};
+pub use link::{Answers, Link, LinkState, LinkStatus};
 pub use protocol::Protocol;
-pub(crate) use protocol::{STANDING, Spoken};
-pub(crate) use server::{Replica, Reply, serve};
-pub(crate) use transport::PEER_PROTOCOL;
+pub use protocol::{STANDING, Spoken};
+pub use server::{Replica, Reply, serve};
+pub use start_watch::StartWatch;
+pub use transport::PEER_PROTOCOL;
 pub use transport::{Dialing, Stream, TcpTransport, Transport};
 
 /// Calls in flight on one connection: as many as its runtime may have
 /// requests, and a bound for a peer that knows none.
-pub(crate) const CALLS_MAX: usize = 4096;
+pub const CALLS_MAX: usize = 4096;
 
 /// What a node asks a replica of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PeerRequest {
+pub enum PeerRequest {
     /// Store this version.
     Write(Entry),
     /// What is the freshest version of this key?
@@ -76,7 +79,7 @@ pub(crate) enum PeerRequest {
 
 /// What a replica answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PeerAnswer {
+pub enum PeerAnswer {
     /// The write is stored.
     Stored {
         /// What newer the key held when this version first arrived.
@@ -90,37 +93,37 @@ pub(crate) enum PeerAnswer {
 
 /// Who a node is, as it tells its peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub struct Identity {
     /// Its name in the list of nodes.
-    pub(crate) name: String,
+    pub name: String,
     /// The hash of the names of all nodes.
-    pub(crate) members_hash: u64,
+    pub members_hash: u64,
     /// Its store's id.
-    pub(crate) store_id: u64,
+    pub store_id: u64,
     /// The last starts of its store, the present one at the end.
-    pub(crate) starts: Arc<[u64]>,
+    pub starts: Arc<[u64]>,
 }
 
 /// What a node says of itself and of the one that it talks to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Introduction {
+pub struct Introduction {
     /// Who it is.
-    pub(crate) identity: Identity,
+    pub identity: Identity,
     /// Whether an operator has accepted its store as it is, and the other has
     /// yet to hear of that.
-    pub(crate) is_accepted: bool,
+    pub is_accepted: bool,
     /// How its store stands.
-    pub(crate) standing: Standing,
+    pub standing: Standing,
     /// What it remembers of the other.
-    pub(crate) remembered: Option<Remembered>,
+    pub remembered: Option<Remembered>,
     /// The greatest timestamp that it has given or seen.
-    pub(crate) greatest_seen: Timestamp,
+    pub greatest_seen: Timestamp,
     /// Its wall clock, in milliseconds since the Unix epoch.
-    pub(crate) unix_ms: u64,
+    pub unix_ms: u64,
 }
 
 /// What the handshake needs to know of the node, and tells it.
-pub(crate) trait Introductions {
+pub trait Introductions {
     /// Who this node is.
     fn own(&self) -> Identity;
     /// What this node speaks.
@@ -149,28 +152,28 @@ pub(crate) trait Introductions {
 }
 
 /// What two nodes agreed on for a connection.
-pub(crate) struct Session {
+pub struct Session {
     /// What the other side says of itself.
-    pub(crate) other: Introduction,
+    pub other: Introduction,
     /// What the two speak.
-    pub(crate) spoken: Spoken,
+    pub spoken: Spoken,
     /// Whether the other side has started anew since.
-    pub(crate) start: StartWatch,
+    pub start: StartWatch,
 }
 
 /// What peer connections take from the node.
 #[derive(Clone)]
-pub(crate) struct PeerEnvironment {
+pub struct PeerEnvironment {
     /// The time.
-    pub(crate) clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn Clock>,
     /// Random numbers.
-    pub(crate) random: Arc<dyn Random>,
+    pub random: Arc<dyn Random>,
     /// Who is who.
-    pub(crate) introductions: Rc<dyn Introductions>,
+    pub introductions: Rc<dyn Introductions>,
     /// What was last said of each peer.
-    pub(crate) complaints: Arc<Complaints>,
+    pub complaints: Arc<Complaints>,
     /// Bytes of long values on their way in from peers.
-    pub(crate) incoming: Arc<Budget>,
+    pub incoming: Arc<Budget>,
     /// The longest value, in bytes.
-    pub(crate) value_bytes_max: usize,
+    pub value_bytes_max: usize,
 }

@@ -14,7 +14,7 @@ use std::fmt;
 
 /// The dialled side tells how its store stands, as often as that changes:
 /// frames of the kind `standing`.
-pub(crate) const STANDING: u64 = 1;
+pub const STANDING: u64 = 1;
 
 /// What a build speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +29,9 @@ pub struct Protocol {
 
 /// What the two sides of a connection speak with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spoken {
+pub struct Spoken {
     /// The version.
-    pub(crate) version: u16,
+    pub version: u16,
     /// The features.
     features: u64,
 }
@@ -45,7 +45,7 @@ impl Protocol {
     };
 
     /// What it speaks with another build; `None` where they share no version.
-    pub(crate) fn with(self, other: Self) -> Option<Spoken> {
+    pub fn with(self, other: Self) -> Option<Spoken> {
         let version = self.greatest.min(other.greatest);
         let is_shared = version >= self.least.max(other.least);
         is_shared.then_some(Spoken {
@@ -63,7 +63,7 @@ impl fmt::Display for Protocol {
 
 impl Spoken {
     /// Whether both sides have this feature.
-    pub(crate) fn has(self, feature: u64) -> bool {
+    pub fn has(self, feature: u64) -> bool {
         self.features & feature != 0
     }
 }

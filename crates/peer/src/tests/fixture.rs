@@ -4,7 +4,7 @@ use super::frame::{Decoder, PAYLOAD_BYTES_MAX};
 use super::message::*;
 use super::*;
 
-const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/peer-v1.frames");
+const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/peer-v1.frames");
 
 /// Each message of version 1, some in several forms.
 fn messages() -> Vec<u8> {

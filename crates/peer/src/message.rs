@@ -29,9 +29,9 @@
 //! dialled; the other messages go back.
 
 use super::frame::{Frame, FrameError, PIECE_BYTES, put_frame};
-use crate::membership::Standing;
 use base::{Entry, Expiry, Held, KEY_BYTES_MAX, Kind, Timestamp};
 use cluster::Miss;
+use cluster::Standing;
 use std::time::Duration;
 
 const WRITE: u8 = 1;

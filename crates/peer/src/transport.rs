@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 pub(crate) const PEER_PATH: &str = "/v0/peer";
 
 /// What `Upgrade` names.
-pub(crate) const PEER_PROTOCOL: &str = "kvorum-peer/1";
+pub const PEER_PROTOCOL: &str = "kvorum-peer/1";
 
 /// The longest head of an answer to the request to upgrade, in bytes.
 const HEAD_BYTES_MAX: usize = 8 << 10;

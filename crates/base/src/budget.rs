@@ -1,0 +1,112 @@
+//! Bounds on what is taken of the memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Values longer than this count against the budgets for long ones while they
+/// are on their way.
+pub const LONG_VALUE_BYTES: usize = 64 << 10;
+
+/// The node has taken on as much as it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused;
+
+/// A bound on a sum over all runtimes: bytes, or ranges.
+#[derive(Debug)]
+pub struct Budget {
+    used: AtomicUsize,
+    max: usize,
+}
+
+/// A part of a budget, until it is dropped.
+#[derive(Debug)]
+pub struct Share {
+    budget: Arc<Budget>,
+    amount: usize,
+}
+
+impl Budget {
+    /// A budget of `max`, all of it free.
+    pub fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            used: AtomicUsize::new(0),
+            max,
+        })
+    }
+
+    /// How much there is to take.
+    #[must_use]
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
+    /// How much is taken.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Whether at least half of it is taken.
+    pub fn is_half_used(&self) -> bool {
+        self.used() >= self.max / 2
+    }
+
+    /// Takes a part.
+    ///
+    /// # Errors
+    /// [`Refused`] when there is not as much left.
+    pub fn take(self: &Arc<Self>, amount: usize) -> Result<Share, Refused> {
+        let mut share = Share {
+            budget: Arc::clone(self),
+            amount: 0,
+        };
+        share.grow(amount)?;
+        Ok(share)
+    }
+
+    /// Takes the part of a value that is to be answered; a short one counts
+    /// for nothing.
+    ///
+    /// # Errors
+    /// [`Refused`] when there is not as much left.
+    pub fn take_for_value(self: &Arc<Self>, value_bytes: usize) -> Result<Option<Share>, Refused> {
+        if value_bytes <= LONG_VALUE_BYTES {
+            return Ok(None);
+        }
+        self.take(value_bytes).map(Some)
+    }
+}
+
+impl Share {
+    /// Whether this is a part of that budget.
+    #[must_use]
+    pub fn is_of(&self, budget: &Arc<Budget>) -> bool {
+        Arc::ptr_eq(&self.budget, budget)
+    }
+
+    /// How much this part is.
+    pub fn amount(&self) -> usize {
+        self.amount
+    }
+
+    /// Takes more.
+    ///
+    /// # Errors
+    /// [`Refused`] when there is not as much left; the part stays as it is.
+    pub fn grow(&mut self, amount: usize) -> Result<(), Refused> {
+        self.budget
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                used.checked_add(amount)
+                    .filter(|sum| *sum <= self.budget.max)
+            })
+            .map_err(|_| Refused)?;
+        self.amount += amount;
+        Ok(())
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.amount, Ordering::Relaxed);
+    }
+}

@@ -40,9 +40,27 @@ pub(crate) struct Replica {
 
 impl Replica {
     /// Writes an entry; its end comes under `ticket`, as [`Completion::Written`].
-    /// A write that was stamped here comes with its stamp.
-    pub(crate) fn write(&self, entry: Entry, stamp: Option<Stamp>, ticket: u64) {
+    /// A write that was stamped here comes with its stamp; the clock takes note
+    /// of any other, be it a peer's, a repair or a hint.
+    ///
+    /// # Errors
+    /// [`Miss::Refused`] for one from too far ahead: nothing is written then. A
+    /// broken clock must not reach this store, by whatever way.
+    pub(crate) fn write(
+        &self,
+        entry: Entry,
+        stamp: Option<Stamp>,
+        ticket: u64,
+    ) -> Result<(), Miss> {
+        if stamp.is_none() && !self.stamping.observe(entry.timestamp()) {
+            tracing::warn!(
+                timestamp = %entry.timestamp(),
+                "a version is stamped too far ahead of this node's clock: refused"
+            );
+            return Err(Miss::Refused);
+        }
         self.submissions.push(entry, stamp, ticket);
+        Ok(())
     }
 
     /// The newest version of a key, be it a tombstone or expired, if no disk
@@ -131,13 +149,6 @@ impl Replica {
     }
 
     fn write_for_peer(self: &Rc<Self>, entry: Entry, reply: Reply) {
-        if !self.stamping.observe(entry.timestamp()) {
-            tracing::warn!(
-                timestamp = %entry.timestamp(),
-                "a peer's write is stamped too far ahead of this node's clock: refused"
-            );
-            return reply.send(PeerAnswer::Missed(Miss::Refused));
-        }
         // It is stored at once; what waits is the answer.
         let replica = Rc::clone(self);
         let ticket = self.waiters.handle(reply.deadline(), move |completion| {
@@ -145,7 +156,10 @@ impl Replica {
                 reply.send(replica.answer_of(completion));
             });
         });
-        self.write(entry, None, ticket);
+        if let Err(miss) = self.write(entry, None, ticket) {
+            self.waiters
+                .complete(ticket, Completion::Peer(PeerAnswer::Missed(miss)));
+        }
     }
 
     fn read_for_peer(self: &Rc<Self>, key: &Bytes, reply: Reply) {
@@ -216,7 +230,7 @@ impl HintReceiver for OwnHints {
     async fn store(&self, hint: Entry) -> Result<(), Miss> {
         let deadline = self.clock.monotonic().saturating_add(self.timeout);
         let wait = self.replica.waiters.register(deadline);
-        self.replica.write(hint, None, wait.ticket());
+        self.replica.write(hint, None, wait.ticket())?;
         stored(&self.replica.answer_of(wait.only().await))
     }
 }

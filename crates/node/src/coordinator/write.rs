@@ -251,8 +251,7 @@ impl Writing {
         let ticket = self.wait.ticket_for(tag_of(round, place));
         if coordinator.peers.is_own(node) {
             let stamp = self.stamp.take();
-            coordinator.replica.write(self.entry.clone(), stamp, ticket);
-            return Ok(());
+            return coordinator.replica.write(self.entry.clone(), stamp, ticket);
         }
         let request = PeerRequest::Write(self.entry.clone());
         coordinator.peers.call(node, request, self.deadline, ticket)

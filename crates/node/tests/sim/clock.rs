@@ -25,6 +25,11 @@ impl SimClock {
         }
     }
 
+    /// How far the wall clock is ahead of the right time, in milliseconds.
+    pub(crate) fn skew_ms(&self) -> i64 {
+        self.skew_ms.load(Ordering::Relaxed)
+    }
+
     /// Sets how far the wall clock is ahead of the right time, in milliseconds.
     pub(crate) fn set_skew_ms(&self, skew_ms: i64) {
         self.skew_ms.store(skew_ms, Ordering::Relaxed);

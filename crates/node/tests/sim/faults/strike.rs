@@ -21,6 +21,9 @@ const DISK_ROOM_BYTES: RangeInclusive<u64> = 0..=200_000;
 /// How long jobs take at most on a slow disk, in milliseconds.
 const SLOW_WORK_MS: RangeInclusive<u64> = 50..=1_500;
 
+/// How far back a clock is set that is set back by little, in milliseconds.
+const SMALL_STEP_MS: RangeInclusive<u64> = 0..=2_000;
+
 /// Lets a fault happen and mends it after a while.
 pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice: &Dice) {
     let Fault { kind, host, other } = fault;
@@ -116,8 +119,12 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
         FaultKind::SkewBackAtStart => {
             struck.crash(Crash::Kill);
             let bound_ms = CLOCK_DRIFT_MAX.as_millis() as u64 / 2;
-            let back_ms = -(dice.within(&(0..=bound_ms)) as i64);
-            struck.clock.set_skew_ms(back_ms);
+            // Often by so little that moments come again in which it has stamped.
+            let skew_ms = match dice.percent(50) {
+                true => struck.clock.skew_ms() - dice.within(&SMALL_STEP_MS) as i64,
+                false => -(dice.within(&(0..=bound_ms)) as i64),
+            };
+            struck.clock.set_skew_ms(skew_ms);
             world.start(host);
         }
         FaultKind::FullDisk => {

@@ -16,7 +16,7 @@ const TARGET_BYTES_MAX: usize = 28 << 10;
 const FIELD_BYTES_MAX: usize = 32 << 10;
 
 /// What browsers say of how near to the node a page is that asks.
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Checks a head, and gives its length in bytes, more or less; `is_chunked`
 /// says that the length of its body is not given.
@@ -37,7 +37,7 @@ pub(crate) fn check(
             from.host = Some(value);
         } else if name == ORIGIN {
             from.origin = Some(value);
-        } else if name == SEC_FETCH_SITE {
+        } else if *name == SEC_FETCH_SITE {
             from.fetch_site = Some(value);
         }
     }

@@ -1,11 +1,7 @@
 //! What the system fails to write back is told to the writes that relied on
 //! it, though it tells each handle of a file only once.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test that cannot go on panics"
-)]
+#![expect(clippy::expect_used, reason = "a test that cannot go on panics")]
 
 mod common;
 
@@ -126,7 +122,7 @@ fn a_sync_aside_does_not_eat_the_error_of_a_commit() {
 
     let first_segment = World::folder().join("log-0000000000000001.wal");
     let committer = thread::current().id();
-    let (memory, segment) = (Arc::clone(&world.memory), first_segment.clone());
+    let (memory, segment) = (Arc::clone(&world.memory), first_segment);
     let (arrive, arrived) = channel();
     let (fail, failing) = channel();
     let (tell, told) = channel();

@@ -12,7 +12,7 @@
 //! - `space`: the full disk, and the poisoned store; `reclaim`: what deletes
 //!   hide, on a full disk;
 //! - `statistics`, `sync_times`: what the store holds and has done;
-//! - `recovery`: opening; `tenure`: until when the folder is this engine's.
+//! - `recovery`: opening, and `recovered_log`: what the log holds then; `tenure`: until when the folder is this engine's.
 //!
 //! # Locks, in the order in which they are taken
 //!
@@ -29,6 +29,7 @@ mod merging;
 mod outbox;
 mod queue;
 mod reclaim;
+mod recovered_log;
 mod recovery;
 mod retry;
 mod scan;

@@ -122,16 +122,18 @@ impl Run {
 
     /// The store after an orderly close, a kill or a power cut, or a pause.
     fn begin_anew(self, how: u8) -> Self {
-        if how % 4 == 0 {
-            self.executor.run_for(std::time::Duration::from_secs(2));
-            return self;
-        }
         let Self {
             memory,
             engine,
             model,
             ..
-        } = self;
+        } = match how % 4 {
+            0 => {
+                self.executor.run_for(std::time::Duration::from_secs(2));
+                return self;
+            }
+            _ => self,
+        };
         let memory = match how % 4 {
             1 => {
                 done(engine.close());

@@ -39,7 +39,8 @@ fn a_sync_aside_takes_no_error_away_from_the_logs_own() {
     let disk = MemoryDisk::new();
     disk.create_folder(&folder()).unwrap();
     let mut writer = LogWriter::create(&disk, &folder(), SECRET, 1, 4096).unwrap();
-    let syncs_aside: [fn(&LogWriter) -> Arc<dyn DiskFile>; 2] = [
+    type Aside = fn(&LogWriter) -> Arc<dyn DiskFile>;
+    let syncs_aside: [Aside; 2] = [
         |writer| writer.aside().0,
         |writer| writer.unsynced().unwrap().1,
     ];

@@ -1,0 +1,146 @@
+//! The log as opening a store finds it, held against what the manifest says.
+
+use super::recovery::RecoveryReport;
+use crate::disk::Disk;
+use crate::error::Error;
+use crate::manifest::{LogClaim, Manifest};
+use crate::options::Environment;
+use crate::wal::{Segment, read_segment, segment_file_name, segment_of_file_name};
+use std::ops::Range;
+use std::path::Path;
+
+/// The log as a start finds it.
+pub(super) struct Log {
+    /// The segments that have groups.
+    pub(super) segments: Vec<(u64, Segment)>,
+    /// The last of them.
+    pub(super) last: Option<Last>,
+    /// The segment to go on with. A file without groups may be there already.
+    pub(super) next: u64,
+    /// The segments after it, which were made ahead and have no groups.
+    pub(super) made_ahead: Range<u64>,
+}
+
+/// The last segment that has groups. It is to be sealed and made durable: what
+/// was read from memory that no disk holds yet must not be served.
+pub(super) struct Last {
+    pub(super) number: u64,
+    /// Its header and its whole groups.
+    pub(super) bytes: Vec<u8>,
+    pub(super) sealed: bool,
+}
+
+/// Reads the live segments.
+pub(super) fn read_log(
+    environment: &Environment,
+    names: &[String],
+    manifest: &Manifest,
+    secret: u64,
+    report: &mut RecoveryReport,
+) -> Result<Log, Error> {
+    let Environment { folder, disk, .. } = environment;
+    let least = manifest.log_segment_least;
+    let mut segments = Vec::new();
+    let mut last_bytes = Vec::new();
+    let live = names
+        .iter()
+        .filter_map(|name| segment_of_file_name(name))
+        .filter(|number| *number >= least);
+    let mut end = least;
+    for number in live {
+        let path = folder.join(segment_file_name(number));
+        if number != end {
+            return Err(Error::corrupt(
+                &folder.join(segment_file_name(end)),
+                0,
+                format!("this log segment is missing; segment {number} is there"),
+            ));
+        }
+        end = number + 1;
+        let bytes = read_file(&**disk, &path)?;
+        let segment = read_segment(&bytes, secret, number, &path)?;
+        if !segment.is_empty() {
+            last_bytes = bytes;
+            last_bytes.truncate(segment.end as usize);
+        }
+        segments.push((number, segment));
+    }
+    check_claim(folder, manifest.log_claim, &segments, end)?;
+    // Segments that were made ahead, or whose first group was torn.
+    while let Some((_, segment)) = segments.last()
+        && segment.is_empty()
+    {
+        report.torn_bytes += segment.torn_bytes;
+        segments.pop();
+    }
+    if let Some(((last, segment), before)) = segments.split_last() {
+        for (number, segment) in before {
+            if !segment.sealed {
+                return Err(Error::corrupt(
+                    &folder.join(segment_file_name(*number)),
+                    segment.end,
+                    "the log breaks off here, but a later segment has records",
+                ));
+            }
+        }
+        if segment.sealed && end == last + 1 {
+            return Err(missing_segment(folder, end));
+        }
+        report.torn_bytes += segment.torn_bytes;
+    }
+    let last = segments.last().map(|(number, segment)| Last {
+        number: *number,
+        bytes: last_bytes,
+        sealed: segment.sealed,
+    });
+    let next = least + segments.len() as u64;
+    Ok(Log {
+        segments,
+        last,
+        next,
+        made_ahead: next + 1..end.max(next + 1),
+    })
+}
+
+/// Holds the segments, whose numbers end before `end`, against what the
+/// manifest says of them.
+fn check_claim(
+    folder: &Path,
+    claim: LogClaim,
+    segments: &[(u64, Segment)],
+    end: u64,
+) -> Result<(), Error> {
+    if end <= claim.segment {
+        return Err(missing_segment(folder, end));
+    }
+    for (number, segment) in segments {
+        let what = if *number < claim.segment && !segment.sealed {
+            "the log breaks off here, but the manifest tells of a later segment".to_owned()
+        } else if *number == claim.segment && segment.end < claim.bytes {
+            format!(
+                "the log breaks off here, but the manifest tells of {} synced bytes",
+                claim.bytes
+            )
+        } else {
+            continue;
+        };
+        let path = folder.join(segment_file_name(*number));
+        return Err(Error::corrupt(&path, segment.end, what));
+    }
+    Ok(())
+}
+
+fn missing_segment(folder: &Path, number: u64) -> Error {
+    let path = folder.join(segment_file_name(number));
+    Error::corrupt(&path, 0, "this log segment is missing")
+}
+
+fn read_file(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>, Error> {
+    let read = || {
+        let file = disk.open(path)?;
+        let mut bytes = vec![0; file.len()? as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    };
+    read().map_err(|error| Error::io("read", path, error))
+}

@@ -1,0 +1,153 @@
+//! Files that are gone, cut off or damaged stop the start, the newest log too.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod common;
+
+use common::{World, put, read};
+use lsm::disk::{Call, Fault, FaultyDisk};
+use lsm::{Engine, Error};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Stores in every state of their log, each with the files that it needs.
+fn stores_by_state() -> Vec<(&'static str, World)> {
+    let value = "v".repeat(250);
+    type Write = fn(&Engine, &str);
+    let states: [(&str, Write); 6] = [
+        ("made", |_, _| {}),
+        ("with its first write", |engine, value| {
+            engine.write(put("a", 1, value)).unwrap();
+        }),
+        ("with several segments", |engine, value| {
+            for number in 1..=60 {
+                engine.write(put("a", number, value)).unwrap();
+            }
+            assert!(engine.statistics().memtables_frozen > 0);
+        }),
+        ("flushed", |engine, value| {
+            engine.write(put("a", 1, value)).unwrap();
+            engine.flush().unwrap();
+        }),
+        ("flushed and written to", |engine, value| {
+            engine.write(put("a", 1, value)).unwrap();
+            engine.flush().unwrap();
+            engine.write(put("b", 2, value)).unwrap();
+        }),
+        ("closed", |engine, value| {
+            engine.write(put("a", 1, value)).unwrap();
+            engine.close().unwrap();
+        }),
+    ];
+    let states = states.into_iter().map(|(name, write)| {
+        let world = World::new();
+        let engine = world.open();
+        write(&engine, &value);
+        // The process was killed.
+        (
+            name,
+            World::on(Arc::new(world.memory.crash_clone(&mut |_| true))),
+        )
+    });
+    states.collect()
+}
+
+/// No segment was made ahead, so every file of these stores is needed.
+#[test]
+fn a_missing_file_stops_the_start() {
+    let folder = World::folder();
+    for (state, world) in stores_by_state() {
+        let names = lsm::Disk::list(&*world.memory, &folder).unwrap();
+        let is_of_store = |name: &&String| {
+            *name == "MANIFEST" || name.ends_with(".sst") || name.ends_with(".wal")
+        };
+        let mut removed = 0;
+        for name in names.iter().filter(is_of_store) {
+            let without = World::on(Arc::new(world.memory.crash_clone(&mut |_| true)));
+            lsm::Disk::remove(&*without.memory, &folder.join(name)).unwrap();
+            match without.try_open() {
+                Err(Error::Corrupt { .. }) => removed += 1,
+                Err(error) => panic!("{state}, {name}: {error}"),
+                Ok(_) => panic!("{state}: {name} is missing and nobody noticed"),
+            }
+        }
+        assert!(removed >= 2, "{state}: {names:?}");
+        world.open();
+    }
+}
+
+/// What was acknowledged last is told by no later group.
+#[test]
+fn a_log_that_ends_too_early_stops_the_start_of_a_store_that_was_idle() {
+    let segment = World::folder().join("log-0000000000000001.wal");
+    // By the time alone, or by a close whose flush fails.
+    for is_closed in [false, true] {
+        let mut world = World::new();
+        let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+        world.disk = Arc::clone(&faulty) as _;
+        let engine = world.open();
+        for number in 1..=3 {
+            engine.write(put("a", number, "v")).unwrap();
+        }
+        if is_closed {
+            let is_table = |call, path: &Path| {
+                call == Call::Create && path.extension().is_some_and(|name| name == "sst")
+            };
+            faulty.arm(Fault::at(0, ErrorKind::Other).only(is_table).lasting());
+            assert!(matches!(engine.close(), Err(Error::Io { .. })));
+            faulty.heal();
+        } else {
+            world.executor.run_for(Duration::from_secs(3));
+        }
+        drop(engine);
+        let file = lsm::Disk::open(&*world.memory, &segment).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let last = bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64;
+        type Damage<'a> = &'a dyn Fn(&dyn lsm::Disk);
+        let damages: [(&str, Damage<'_>); 3] = [
+            ("flipped", &|disk| {
+                let file = disk.open(&segment).unwrap();
+                file.write_all_at(&[bytes[last as usize] ^ 1], last)
+                    .unwrap();
+            }),
+            ("cut off", &|disk| {
+                disk.open(&segment).unwrap().set_len(last).unwrap();
+            }),
+            ("emptied", &|disk| {
+                disk.open(&segment).unwrap().set_len(0).unwrap();
+            }),
+        ];
+        for (what, damage) in damages {
+            let damaged = World::on(Arc::new(world.memory.clone_synced()));
+            damage(&*damaged.memory);
+            match damaged.try_open() {
+                Err(Error::Corrupt { file, .. }) => assert_eq!(&*file, segment),
+                Err(error) => panic!("{what}: {error}"),
+                Ok(_) => panic!("{what}, closed {is_closed}: nobody noticed"),
+            }
+        }
+        assert_eq!(read(&world.open(), "a").as_deref(), Some("v"));
+    }
+}
+
+/// A claim is for the log as it was left: one for each rest of the writers.
+#[test]
+fn a_busy_store_is_not_slowed_by_claims() {
+    let mut world = World::new();
+    let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+    world.disk = Arc::clone(&faulty) as _;
+    let engine = world.open();
+    let manifests = |call, path: &Path| call == Call::Rename && path.ends_with("MANIFEST.tmp");
+    world.executor.run_for(Duration::from_secs(10));
+    faulty.arm(Fault::at(u64::MAX, ErrorKind::Other).only(manifests));
+    for number in 1..=30 {
+        engine.write(put("a", number, "v")).unwrap();
+        world.executor.run_for(Duration::from_millis(500));
+    }
+    assert_eq!(faulty.calls(), 0);
+    world.executor.run_for(Duration::from_secs(100));
+    assert_eq!(faulty.calls(), 1);
+}

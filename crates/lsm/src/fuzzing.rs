@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn a_store_survives_any_operations() {
         let mut random = fastrand::Rng::with_seed(23);
-        for _ in 0..300 {
+        for _ in 0..100 {
             let mut bytes = vec![0; random.usize(0..1000)];
             random.fill(&mut bytes);
             fuzz_operations(&bytes);

@@ -12,7 +12,7 @@ use crate::world::{Bug, World};
 use base::{Entry, Kind};
 use cluster::Replicas;
 use fastrand::Rng;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 /// What a key holds: a letter, or nothing.
 type Letter = Option<char>;
@@ -63,7 +63,7 @@ fn steps(history: &[Operation]) -> Vec<Step> {
 /// Whether the steps can have taken effect one at a time.
 fn is_linearizable(steps: &[Step]) -> bool {
     assert!(steps.len() <= 64, "a set of steps is a number");
-    can_go_on(steps, 0, None, &mut HashSet::new())
+    can_go_on(steps, 0, None, &mut BTreeSet::new())
 }
 
 /// Whether the steps that are not in `done` can follow where the key holds `letter`.
@@ -71,7 +71,7 @@ fn can_go_on(
     steps: &[Step],
     done: u64,
     letter: Letter,
-    hopeless: &mut HashSet<(u64, Letter)>,
+    hopeless: &mut BTreeSet<(u64, Letter)>,
 ) -> bool {
     let is_left = |number: &usize| done & (1 << number) == 0;
     let left = || (0..steps.len()).filter(is_left);

@@ -343,7 +343,7 @@ impl Inner {
             let arrival = committer.next_arrival;
             committer.next_arrival += 1;
             let record = Arc::new(Record { arrival, entry });
-            let rivals = state.active.insert(Arc::clone(&record));
+            let rivals = state.active.insert(&record);
             let applied = judge(&mut committer.verdicts, &state, &record, rivals, now);
             deliveries.add(pending.outbox, pending.ticket, Ok(applied));
         }

@@ -94,7 +94,7 @@ impl Inner {
             report.entries_replayed += segment.entries.len() as u64;
             for entry in segment.entries {
                 greatest_timestamp = greatest_timestamp.max(entry.timestamp());
-                memtable.insert(Arc::new(Record {
+                memtable.insert(&Arc::new(Record {
                     arrival: next_arrival,
                     entry,
                 }));

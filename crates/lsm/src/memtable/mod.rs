@@ -68,10 +68,10 @@ impl Memtable {
     /// already is not added again. What another thread adds of the same key at
     /// the same moment may be missed; the engine adds one record at a time, in
     /// the order of their arrivals.
-    pub(crate) fn insert(&self, record: Arc<Record>) -> Rivals {
+    pub(crate) fn insert(&self, record: &Arc<Record>) -> Rivals {
         let entry = &record.entry;
         let hash = KeyHash::of(entry.key());
-        let (rivals, is_here) = self.find_rivals(&record, hash);
+        let (rivals, is_here) = self.find_rivals(record, hash);
         if is_here {
             return rivals;
         }
@@ -84,9 +84,9 @@ impl Memtable {
         }
         // First into the B-tree: whoever finds it by its hash and looks for its
         // rivals must not miss it there.
-        let slot = Slot::new(Arc::clone(&record));
+        let slot = Slot::new(Arc::clone(record));
         lock(self.shard(hash)).insert(slot);
-        self.newest.add(&record, hash);
+        self.newest.add(record, hash);
         rivals
     }
 

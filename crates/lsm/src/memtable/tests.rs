@@ -14,13 +14,13 @@ fn put(key: &str, timestamp: u64, value: &str) -> Entry {
 }
 
 fn insert(memtable: &Memtable, arrival: u64, entry: Entry) -> Option<u64> {
-    let rivals = memtable.insert(Arc::new(Record { arrival, entry }));
+    let rivals = memtable.insert(&Arc::new(Record { arrival, entry }));
     rivals.newer.map(Timestamp::as_u64)
 }
 
 /// When the version first arrived, if it has, and that it is not stored again.
 fn same(memtable: &Memtable, arrival: u64, entry: Entry) -> Option<u64> {
-    memtable.insert(Arc::new(Record { arrival, entry })).same
+    memtable.insert(&Arc::new(Record { arrival, entry })).same
 }
 
 fn drain(mut source: MemtableSource) -> Vec<(String, u64)> {

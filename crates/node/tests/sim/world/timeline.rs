@@ -139,3 +139,96 @@ impl Timeline {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::{Action, Question};
+    use base::Timestamp;
+    use tokio::time::advance;
+
+    const AWAY: HostNumber = 2;
+
+    /// A world in which one host went away and came back.
+    struct Story {
+        timeline: Timeline,
+        history: History,
+    }
+
+    impl Story {
+        fn new() -> Self {
+            Self {
+                timeline: Timeline::new(Instant::now()),
+                history: History::default(),
+            }
+        }
+
+        /// Asks a node, which takes so long to answer this.
+        async fn ask(&mut self, node: HostNumber, took_ms: u64, outcome: Outcome) {
+            let question = Question {
+                client: 0,
+                node,
+                key: 0,
+                action: Action::Delete,
+                ack: 2,
+                from: 3,
+            };
+            let number = self.history.ask(question, 0);
+            self.timeline.asked();
+            advance(Duration::from_millis(took_ms)).await;
+            self.history.tell(number, outcome, 0);
+            self.timeline.told(number);
+        }
+
+        #[track_caller]
+        fn failed(&self, failed: usize) {
+            let told = self.timeline.failed_for_one_away(&self.history);
+            assert_eq!(told.len(), failed, "{told:?}");
+        }
+    }
+
+    const WRITTEN: Outcome = Outcome::Written {
+        version: Timestamp::ZERO,
+        acks: 2,
+    };
+    const NOT_ENOUGH: Outcome = Outcome::NotEnough { stamp: None };
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_asks_another_is_answered() {
+        let mut story = Story::new();
+        story.ask(0, 10, WRITTEN).await;
+        story.timeline.leaves(AWAY);
+        story.ask(0, 10, WRITTEN).await;
+        story.failed(0);
+        story.ask(0, 10, NOT_ENOUGH).await;
+        story.failed(1);
+        story.ask(1, 10, Outcome::Lost).await;
+        story.failed(2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_asks_the_one_that_is_away_is_owed_nothing_until_it_is_well() {
+        let mut story = Story::new();
+        story.timeline.leaves(AWAY);
+        story.ask(AWAY, 10, NOT_ENOUGH).await;
+        story.timeline.returns(AWAY);
+        story.ask(AWAY, 10, NOT_ENOUGH).await;
+        story.failed(0);
+        advance(RECOVERED).await;
+        story.ask(AWAY, 10, NOT_ENOUGH).await;
+        story.failed(1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_a_host_that_is_known_to_be_away() {
+        let mut story = Story::new();
+        story.timeline.leaves(AWAY);
+        story.ask(0, 600, WRITTEN).await;
+        story.failed(0);
+        advance(NOTICED).await;
+        story.ask(0, 300, WRITTEN).await;
+        story.failed(0);
+        story.ask(0, 600, WRITTEN).await;
+        story.failed(1);
+    }
+}

@@ -123,3 +123,91 @@ fn may_be_one(one: &Sight, other: &Sight, history: &History) -> bool {
     };
     one.key == other.key && expired
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::Question;
+    use crate::host::key_bytes;
+    use base::Expiry;
+
+    const KEY: u64 = 3;
+
+    /// A history of writes of one key, each acknowledged under its version.
+    fn history(writes: &[(Action, u64)]) -> History {
+        let mut history = History::default();
+        for (action, version) in writes {
+            let question = Question {
+                client: 0,
+                node: 0,
+                key: KEY,
+                action: *action,
+                ack: 2,
+                from: 3,
+            };
+            let number = history.ask(question, 0);
+            let version = Timestamp::from_u64(*version);
+            history.tell(number, Outcome::Written { version, acks: 2 }, 0);
+        }
+        history
+    }
+
+    fn put(ttl_seconds: Option<u64>) -> Action {
+        Action::Put { ttl_seconds }
+    }
+
+    fn value_of(put: usize, version: u64, key: u64) -> Entry {
+        let value = value::of(Number(put), 20);
+        let version = Timestamp::from_u64(version);
+        Entry::value(&key_bytes(key), version, &value, Expiry::NEVER, 3)
+    }
+
+    fn tombstone(version: u64) -> Entry {
+        Entry::tombstone(&key_bytes(KEY), Timestamp::from_u64(version), 3)
+    }
+
+    #[track_caller]
+    fn check(writes: &[(Action, u64)], stored: &[Entry], is_one_thing: bool) {
+        let mut versions = Versions::default();
+        for entry in stored {
+            versions.note(entry, format_args!("node 1"));
+        }
+        let broken = versions.judge(&history(writes));
+        assert_eq!(broken.is_empty(), is_one_thing, "{broken:?}");
+    }
+
+    #[test]
+    fn a_version_is_one_thing_on_one_key() {
+        let writes = [(put(None), 10), (Action::Delete, 20)];
+        check(&writes, &[value_of(0, 10, KEY), tombstone(20)], true);
+        check(&writes, &[value_of(0, 10, KEY), value_of(0, 10, KEY)], true);
+        check(&writes, &[value_of(0, 20, KEY)], false);
+        check(&writes, &[tombstone(10)], false);
+        check(&writes, &[value_of(1, 10, KEY)], false);
+        check(&writes, &[value_of(0, 10, KEY + 1)], false);
+        // Of a write that nobody was told of, two nodes must hold the same.
+        check(&[], &[value_of(7, 30, KEY)], true);
+        check(&[], &[value_of(7, 30, KEY), tombstone(30)], false);
+    }
+
+    #[test]
+    fn a_version_is_given_to_one_write() {
+        check(&[(put(None), 10), (put(None), 11)], &[], true);
+        check(&[(put(None), 10), (put(None), 10)], &[], false);
+        check(&[(Action::Delete, 10), (Action::Delete, 10)], &[], false);
+    }
+
+    #[test]
+    fn only_what_expires_becomes_a_tombstone() {
+        check(
+            &[(put(Some(1)), 10)],
+            &[value_of(0, 10, KEY), tombstone(10)],
+            true,
+        );
+        check(
+            &[(put(None), 10)],
+            &[value_of(0, 10, KEY), tombstone(10)],
+            false,
+        );
+    }
+}

@@ -110,3 +110,21 @@ impl Drop for Share {
         self.budget.used.fetch_sub(self.amount, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_never_exceeded_and_comes_back() {
+        let budget = Budget::new(10);
+        let mut share = budget.take(6).unwrap();
+        assert!(budget.take(5).is_err());
+        assert!(share.grow(5).is_err());
+        share.grow(4).unwrap();
+        assert_eq!((share.amount(), budget.used()), (10, 10));
+        assert!(budget.take(usize::MAX).is_err());
+        drop(share);
+        assert_eq!(budget.used(), 0);
+    }
+}

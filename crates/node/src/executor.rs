@@ -8,20 +8,16 @@
 //! in the lane's stead: every writer would wait for it in vain, and what is in
 //! memory could not be trusted. The log restores all that was acknowledged.
 
+use crate::or_abort::or_abort;
 use base::Clock;
 use lsm::{Executor, Job, Lane};
+use profile::lock;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-/// Takes a lock. Nothing in this crate leaves what a lock guards half changed
-/// when it panics, so a poisoned lock is as good as any. A profile of the waits
-/// shows who waited here.
-pub(crate) use profile::lock;
 
 /// Runs the engine's jobs on threads of its own, until [`ThreadExecutor::stop`].
 pub(crate) struct ThreadExecutor {
@@ -156,14 +152,6 @@ impl ThreadExecutor {
 impl Executor for ThreadExecutor {
     fn spawn(&self, lane: Lane, delay: Duration, job: Job) {
         self.queue(lane).push(delay, job);
-    }
-}
-
-/// Does work of the store, and ends the process if that panics.
-pub(crate) fn or_abort(work: impl FnOnce()) {
-    if catch_unwind(AssertUnwindSafe(work)).is_err() {
-        tracing::error!("the store panicked: ending the process");
-        std::process::abort();
     }
 }
 

@@ -8,8 +8,8 @@
 //! - alone, once it has run without a jump for twice the bound: a clock that is
 //!   wrong at boot is mostly set right within seconds.
 
-use crate::executor::lock;
 use base::Clock;
+use profile::lock;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

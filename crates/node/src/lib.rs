@@ -4,9 +4,10 @@
 //! - [`Node`] (`node`) starts and stops everything; [`NodeConfig`] (`config`)
 //!   says what can be set and divides the memory.
 //! - `runtime` is a thread with a scheduler of its own; an acceptor hands each
-//!   connection to the runtime that has the fewest. `context` is what the
-//!   requests of a runtime work with.
-//! - `http` turns requests into answers; `admission` decides which to take on.
+//!   connection to the runtime that has the fewest. Each has a `door`, which
+//!   decides what to take on, and behind it a `worker`, which answers for the
+//!   store.
+//! - `http` turns requests into answers.
 //! - `coordinator` asks the replicas of a key and counts answers; `stamping`
 //!   orders writes.
 //! - `outbox` brings answers of other threads back to the waiting request:
@@ -15,13 +16,13 @@
 //! - `hints` keeps writes that peers missed, and delivers them.
 //! - `executor` gives the store its threads.
 //! - `peer` is how nodes ask each other.
-//! - `metrics` counts; `waits` names the places where requests wait, for
+//! - `metrics` and `door_metrics` count; `waits` names the places where requests wait, for
 //!   profiles of them.
 
-mod admission;
 mod config;
-mod context;
 mod coordinator;
+mod door;
+mod door_metrics;
 mod executor;
 mod expiry;
 #[doc(hidden)]
@@ -31,22 +32,26 @@ mod http;
 mod membership;
 mod metrics;
 mod node;
+mod or_abort;
 mod outbox;
 mod peers;
-mod places;
 mod read_pool;
 mod replica;
 mod runtime;
+mod seams;
 mod shared;
 #[doc(hidden)]
 pub mod simulation;
 mod stamping;
 mod submissions;
+mod turn_budget;
 mod waiters;
 mod waits;
+mod worker;
 
 pub use config::{ConfigError, MEMORY_BYTES_MIN, MemorySplit, NodeConfig, Secret, bounds};
-pub use node::{Node, Seams, StartError};
+pub use node::{Node, StartError};
 #[doc(hidden)]
 pub use peer::Protocol;
 pub use peer::{Dialing, Stream, TcpTransport, Transport};
+pub use seams::{OpenError, Seams};

@@ -8,13 +8,13 @@
 //! the store is flushed and closed and its threads end, within [`CLOSE_MAX`].
 
 use crate::config::{ConfigError, NodeConfig};
-use crate::executor::{ThreadExecutor, lock};
-use crate::membership::MembershipError;
+use crate::door::Common;
+use crate::executor::ThreadExecutor;
 use crate::runtime;
+use crate::seams::{OpenError, Seams};
 use crate::shared::Shared;
-use base::{Clock, OsRandom, Random, SystemClock};
 use cluster::NodeUrl;
-use lsm::{Disk, RealDisk};
+use profile::lock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::SocketAddr;
@@ -31,31 +31,6 @@ const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// How often ports are tried when one free port is wanted on several addresses.
 const PORT_ATTEMPTS: usize = 16;
-
-/// What a node takes from the outside world, besides sockets and threads.
-#[derive(Clone)]
-pub struct Seams {
-    /// The file system.
-    pub disk: Arc<dyn Disk>,
-    /// The time.
-    pub clock: Arc<dyn Clock>,
-    /// Random numbers.
-    pub random: Arc<dyn Random>,
-}
-
-impl Seams {
-    /// The machine's own.
-    ///
-    /// # Errors
-    /// A system that gives no random numbers.
-    pub fn real() -> io::Result<Self> {
-        Ok(Self {
-            disk: Arc::new(RealDisk::default()),
-            clock: Arc::new(SystemClock::new()),
-            random: Arc::new(OsRandom::new()?),
-        })
-    }
-}
 
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
@@ -92,13 +67,12 @@ fn what_to_do(error: &io::Error) -> &'static str {
     }
 }
 
-impl From<MembershipError> for StartError {
-    fn from(error: MembershipError) -> Self {
+impl From<OpenError> for StartError {
+    fn from(error: OpenError) -> Self {
         match error {
-            MembershipError::File(error) => Self::Store(error),
-            MembershipError::OtherNode { .. } | MembershipError::OtherNodes { .. } => {
-                Self::Membership(error.to_string())
-            }
+            OpenError::Store(error) => Self::Store(error),
+            OpenError::Membership(problem) => Self::Membership(problem),
+            OpenError::System(error) => Self::System(error),
         }
     }
 }
@@ -147,9 +121,11 @@ impl Node {
         let executor = Arc::new(ThreadExecutor::start(&seams.clock)?);
         let (stop, stopped) = watch::channel(false);
         let store_executor = Arc::clone(&executor) as Arc<dyn lsm::Executor>;
-        let started = Shared::open(config, seams, &store_executor).and_then(|shared| {
+        let opened = Shared::open(config, seams, &store_executor).map_err(StartError::from);
+        let started = opened.and_then(|shared| {
             let shared = Arc::new(shared);
-            let threads = runtime::start(&shared, sockets, &stopped)?;
+            let common = Arc::new(Common::new(Arc::clone(&shared)));
+            let threads = runtime::start(&common, sockets, &stopped)?;
             Ok((shared, threads))
         });
         let (shared, threads) = match started {

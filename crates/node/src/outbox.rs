@@ -4,14 +4,14 @@
 //! list behind a lock, and one wake when the list stops being empty, so that a
 //! group commit of a thousand writes costs each runtime one wake.
 
-use crate::admission::Allotment;
-use crate::executor::lock;
+use crate::turn_budget::Allotment;
 use crate::waits;
 use base::Entry;
 use base::Share;
 use lsm::{Applied, Error, Outcome, Scan};
 use peer::PeerAnswer;
 use profile::Stopwatch;
+use profile::lock;
 use std::sync::Mutex;
 use tokio::sync::Notify;
 

@@ -7,14 +7,14 @@
 //! A pool without threads reads on the spot, for simulations, whose disk does
 //! not block.
 
-use crate::admission::Allotment;
-use crate::executor::lock;
 use crate::outbox::{Completion, Outbox};
+use crate::turn_budget::Allotment;
 use crate::waits;
 use base::Entry;
 use base::{Budget, Refused};
 use lsm::{Applied, Engine, Look, Scan};
 use profile::Stopwatch;
+use profile::lock;
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

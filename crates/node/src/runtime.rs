@@ -5,10 +5,9 @@
 //! budgets. One acceptor hands each connection to the runtime that has the
 //! fewest; to let the kernel spread them would leave few connections uneven.
 
-use crate::context::Context;
+use crate::door::places::{Place, Places};
+use crate::door::{Common, Door};
 use crate::http::connection;
-use crate::places::{Place, Places};
-use crate::shared::Shared;
 use peer::{TcpTransport, Transport};
 use std::io;
 use std::net::SocketAddr;
@@ -67,26 +66,26 @@ struct Target {
 /// # Errors
 /// Those of the system: no thread, or an address that cannot be listened on.
 pub(crate) fn start(
-    shared: &Arc<Shared>,
+    common: &Arc<Common>,
     sockets: Vec<TcpSocket>,
     stop: &watch::Receiver<bool>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let mut threads = Vec::new();
     let mut targets = Vec::new();
-    for number in 0..shared.config.threads {
+    for number in 0..common.config().threads {
         let (sender, arrivals) = mpsc::channel(ARRIVALS_MAX);
         targets.push(Target {
             arrivals: sender,
             connections: Arc::default(),
         });
-        let (shared, stop) = (Arc::clone(shared), stop.clone());
+        let (common, stop) = (Arc::clone(common), stop.clone());
         threads.push(spawn(
             format!("runtime-{number}"),
             || Ok(()),
-            move |scheduler, ()| run(scheduler, shared, number, arrivals, stop),
+            move |scheduler, ()| run(scheduler, common, number, arrivals, stop),
         )?);
     }
-    let places = Places::new(&shared.config);
+    let places = Places::new(common.config());
     let stop = stop.clone();
     threads.push(spawn(
         "acceptor".to_owned(),
@@ -161,27 +160,27 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
 /// Runs one runtime until it has stopped and its connections have ended.
 fn run(
     scheduler: &LocalRuntime,
-    shared: Arc<Shared>,
+    common: Arc<Common>,
     number: usize,
     mut arrivals: mpsc::Receiver<Arrival>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let drain_timeout = shared.config.drain_timeout;
+    let drain_timeout = common.config().drain_timeout;
     let transport: Arc<dyn Transport> = Arc::new(TcpTransport);
-    let context = Context::new(shared, number, &transport);
+    let door = Door::new(common, number, &transport);
     scheduler.block_on(async {
-        context.spawn_upkeep();
+        door.spawn_upkeep();
         loop {
             tokio::select! {
                 arrival = arrivals.recv() => match arrival {
-                    Some(arrival) => begin(&context, arrival),
+                    Some(arrival) => begin(&door, arrival),
                     None => break,
                 },
                 _ = stop.wait_for(|stop| *stop) => break,
             }
         }
         drop(arrivals);
-        if tokio::time::timeout(drain_timeout, context.drain())
+        if tokio::time::timeout(drain_timeout, door.drain())
             .await
             .is_err()
         {
@@ -191,8 +190,8 @@ fn run(
 }
 
 /// Starts to serve a connection.
-fn begin(context: &Rc<Context>, arrival: Arrival) {
-    let context = Rc::clone(context);
+fn begin(door: &Rc<Door>, arrival: Arrival) {
+    let door = Rc::clone(door);
     tokio::task::spawn_local(async move {
         // Moved in whole, so that it counts until the connection has ended.
         let Arrival {
@@ -203,7 +202,7 @@ fn begin(context: &Rc<Context>, arrival: Arrival) {
         match TcpStream::from_std(stream) {
             Ok(stream) => tokio::select! {
                 biased;
-                () = connection::serve(context, stream, &place) => {}
+                () = connection::serve(door, stream, &place) => {}
                 () = place.wanted() => tracing::debug!("a stranger made room for another"),
             },
             Err(error) => tracing::warn!(%error, "cannot take a connection"),

@@ -1,18 +1,18 @@
 //! What all runtimes of a node share, from the opening of the store to its
 //! closing.
 
-use crate::admission::{TurnBudget, Uploads};
 use crate::config::NodeConfig;
 use crate::expiry::{ExpiryBound, OwnClock};
-use crate::hints::{HintEnvironment, HintOptions, HintStore};
+use crate::hints::{HintEnvironment, HintOptions, HintStore, HintsWaiting};
 use crate::membership::{Membership, MembershipEnvironment};
-use crate::metrics::Metrics;
-use crate::node::{Seams, StartError};
+use crate::metrics::{self, Family, Metrics};
 use crate::read_pool::ReadPool;
-use crate::stamping::Stamping;
+use crate::seams::{OpenError, Seams};
+use crate::stamping::{Stamping, StampingStatus};
+use crate::turn_budget::TurnBudget;
 use base::Budget;
 use base::{Clock, Random, Timestamp};
-use cluster::Placement;
+use cluster::{NodeNumber, Placement, Standing};
 use lsm::{Disk, Engine, Executor};
 use peer::Complaints;
 use std::sync::Arc;
@@ -47,32 +47,39 @@ pub(crate) struct Shared {
     pub(crate) hints: HintStore,
     /// Reads that may block.
     pub(crate) read_pool: Arc<ReadPool>,
-    /// Bytes of bodies on their way in.
-    pub(crate) uploads: Uploads,
     /// Long values on their way in from peers.
     pub(crate) peer_bytes: Arc<Budget>,
     /// Long values on their way out.
     pub(crate) answers: Arc<Budget>,
-    /// Long heads of requests.
-    pub(crate) heads: Arc<Budget>,
     /// Batches of ranges on their way out.
     pub(crate) ranges: Arc<TurnBudget>,
-    /// Ranges on their way out.
-    pub(crate) scans: Arc<Budget>,
     /// What is counted.
     pub(crate) metrics: Metrics,
+}
+
+/// What a node has taken on; its configuration bounds each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// Reads that wait for a thread.
+    pub(crate) reads_queued: usize,
+    /// Bytes of other nodes' requests that are worked on.
+    pub(crate) peer_request_bytes: usize,
+    /// Bytes of long values on their way out.
+    pub(crate) answer_bytes: usize,
+    /// Bytes of the batches of ranges on their way out.
+    pub(crate) range_bytes: usize,
 }
 
 impl Shared {
     /// Opens the store and what lies beside it. Blocks.
     ///
     /// # Errors
-    /// See [`StartError`].
+    /// See [`OpenError`].
     pub(crate) fn open(
         config: NodeConfig,
         seams: Seams,
         executor: &Arc<dyn Executor>,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, OpenError> {
         let clock = seams.clock;
         let started = clock.monotonic();
         let stamping = Stamping::new(
@@ -169,15 +176,57 @@ impl Shared {
             complaints: Arc::default(),
             hints,
             read_pool: Arc::new(read_pool),
-            uploads: Uploads::new(split.uploads_short_bytes, split.uploads_long_bytes),
             peer_bytes: Budget::new(split.peer_bytes),
             answers: Budget::new(split.answers_bytes),
-            heads: Budget::new(split.heads_bytes),
             ranges: Arc::new(TurnBudget::new(split.ranges_bytes)),
-            scans: Budget::new(split.scans_max),
             metrics,
             config,
         })
+    }
+
+    /// How long ago the node was started.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.clock.monotonic().saturating_sub(self.started)
+    }
+
+    /// What the store holds and has done.
+    pub(crate) fn statistics(&self) -> lsm::Statistics {
+        self.engine.statistics()
+    }
+
+    /// The store's number, drawn when it was made.
+    pub(crate) fn store_id(&self) -> u64 {
+        self.engine.store_id()
+    }
+
+    /// How the store stands with the node's peers.
+    pub(crate) fn standing(&self) -> Standing {
+        self.membership.standing()
+    }
+
+    /// How stamping stands.
+    pub(crate) fn stamping_status(&self) -> StampingStatus {
+        self.stamping.status()
+    }
+
+    /// The hints that wait for a node.
+    pub(crate) fn hints_waiting(&self, node: NodeNumber) -> HintsWaiting {
+        self.hints.waiting(node)
+    }
+
+    /// What the node has taken on.
+    pub(crate) fn load(&self) -> Load {
+        Load {
+            reads_queued: self.read_pool.waiting(),
+            peer_request_bytes: self.peer_bytes.used(),
+            answer_bytes: self.answers.used(),
+            range_bytes: self.ranges.used(),
+        }
+    }
+
+    /// What the node counts, as plain data.
+    pub(crate) fn families(&self) -> Vec<Family> {
+        metrics::families(self)
     }
 
     /// Closes the hints and the store. Blocks.

@@ -8,11 +8,11 @@
 //! paused.
 
 use crate::config::NodeConfig;
-use crate::context::Context;
 use crate::coordinator::{Change, Failure};
 use crate::hints::HintStatistics;
-use crate::node::{Seams, StartError};
+use crate::seams::{OpenError, Seams};
 use crate::shared::Shared;
+use crate::worker::Worker;
 use base::{Entry, Timestamp};
 use bytes::Bytes;
 use cluster::Replicas;
@@ -60,7 +60,7 @@ pub enum Refusal {
 pub struct SimulatedNode {
     shared: Arc<Shared>,
     /// By runtime.
-    contexts: Vec<Rc<Context>>,
+    workers: Vec<Rc<Worker>>,
     /// The runtime whose turn it is.
     turn: Cell<usize>,
 }
@@ -70,30 +70,30 @@ impl SimulatedNode {
     /// the reads it has to do on the spot.
     ///
     /// # Errors
-    /// See [`StartError`].
+    /// See [`OpenError`].
     pub fn open(
         mut config: NodeConfig,
         seams: Seams,
         executor: &Arc<dyn Executor>,
         transport: &Arc<dyn Transport>,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, OpenError> {
         config.read_threads = 0;
         let runtimes = config.threads;
         let shared = Arc::new(Shared::open(config, seams, executor)?);
-        let contexts = (0..runtimes)
-            .map(|number| Context::new(Arc::clone(&shared), number, transport))
+        let workers = (0..runtimes)
+            .map(|number| Worker::new(Arc::clone(&shared), number, transport))
             .collect();
         Ok(Self {
             shared,
-            contexts,
+            workers,
             turn: Cell::new(0),
         })
     }
 
     /// Starts its tasks in the present `LocalSet`; they end with it.
     pub fn start(&self) {
-        for context in &self.contexts {
-            context.spawn_upkeep();
+        for worker in &self.workers {
+            worker.spawn_upkeep();
         }
     }
 
@@ -107,7 +107,7 @@ impl SimulatedNode {
 
     /// Serves a connection that another node has dialled, until it ends.
     pub async fn accept(&self, stream: Box<dyn Stream>) {
-        self.next_context()
+        self.next_worker()
             .welcome(stream, Bytes::new(), || {})
             .await;
     }
@@ -140,9 +140,9 @@ impl SimulatedNode {
     /// # Errors
     /// See [`Refusal`].
     pub async fn get(&self, key: &[u8], replicas: Replicas) -> Result<Found, Refusal> {
-        let context = self.next_context();
-        let deadline = context.deadline_after(context.clock().monotonic());
-        let found = context.coordinator.read(key, replicas, deadline).await;
+        let worker = self.next_worker();
+        let deadline = worker.deadline_after(worker.clock().monotonic());
+        let found = worker.coordinator().read(key, replicas, deadline).await;
         let found = found.map_err(refusal_of)?;
         Ok(Found {
             entry: found.entry,
@@ -197,10 +197,10 @@ impl SimulatedNode {
         &self.shared.engine
     }
 
-    fn next_context(&self) -> &Context {
+    fn next_worker(&self) -> &Worker {
         let turn = self.turn.get();
-        self.turn.set((turn + 1) % self.contexts.len());
-        &self.contexts[turn]
+        self.turn.set((turn + 1) % self.workers.len());
+        &self.workers[turn]
     }
 
     async fn write(
@@ -209,10 +209,10 @@ impl SimulatedNode {
         change: Change,
         replicas: Replicas,
     ) -> Result<Written, Refusal> {
-        let context = self.next_context();
-        let deadline = context.deadline_after(context.clock().monotonic());
-        let written = context
-            .coordinator
+        let worker = self.next_worker();
+        let deadline = worker.deadline_after(worker.clock().monotonic());
+        let written = worker
+            .coordinator()
             .write(key, change, None, replicas, deadline)
             .await
             .map_err(refusal_of)?;

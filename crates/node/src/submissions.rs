@@ -6,7 +6,7 @@
 //! runs after all that were woken before it. The group commits are larger for
 //! it, and a single write loses no time.
 
-use crate::executor::or_abort;
+use crate::or_abort::or_abort;
 use crate::stamping::Stamp;
 use crate::waits;
 use base::Entry;

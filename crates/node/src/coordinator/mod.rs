@@ -14,18 +14,17 @@ mod write;
 pub(crate) use ranges::{BATCH_BYTES_MAX, Batch, BatchFailure};
 pub(crate) use read::HedgeBudget;
 
-use crate::admission::TurnBudget;
 use crate::hints::HintStore;
-use crate::metrics::RuntimeMetrics;
+use crate::metrics::WorkerMetrics;
 use crate::peers::Peers;
 use crate::replica::Replica;
 use crate::stamping::{NoStamp, Stamping};
+use crate::turn_budget::TurnBudget;
 use crate::waiters::Waiters;
 use base::Share;
 use base::{Clock, Entry, Timestamp};
 use bytes::Bytes;
 use cluster::{Fate, Miss, NodeNumber, Ranking};
-use serde::{Serialize, Serializer};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -64,32 +63,20 @@ pub(crate) struct Found {
 }
 
 /// A line of a receipt.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct ReplicaLine {
     /// The replica.
     pub(crate) url: String,
     /// What became of the request there.
-    #[serde(serialize_with = "word_of")]
     pub(crate) outcome: Fate,
 }
 
-fn word_of<S: Serializer>(fate: &Fate, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(fate.word())
-}
-
-fn decimal<S: Serializer>(timestamp: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&timestamp.unwrap_or(Timestamp::ZERO))
-}
-
 /// What became of a request that failed, replica by replica.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct Receipt {
-    /// How many replicas have answered as asked; the header of the reply says so.
-    #[serde(skip)]
+    /// How many replicas have answered as asked.
     pub(crate) acks: u8,
-    /// The write's timestamp, a decimal number in a string: JSON's numbers do
-    /// not hold all of it.
-    #[serde(serialize_with = "decimal", skip_serializing_if = "Option::is_none")]
+    /// The write's timestamp.
     pub(crate) timestamp: Option<Timestamp>,
     /// The replicas of the key, in the order of its ranking.
     pub(crate) replicas: Vec<ReplicaLine>,
@@ -127,7 +114,7 @@ pub(crate) struct Coordinator {
     /// What a batch may take while it is read, when nobody knows what it will hold.
     pub(crate) range_batch_bytes: usize,
     /// What is counted.
-    pub(crate) metrics: Arc<RuntimeMetrics>,
+    pub(crate) metrics: Arc<WorkerMetrics>,
     /// Requests that were answered and still have something to do.
     pub(crate) stragglers: Cell<usize>,
     /// The most of them.

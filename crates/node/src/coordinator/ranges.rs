@@ -1,9 +1,9 @@
 //! Ranges of this node's own keys.
 
 use super::Coordinator;
-use crate::admission::Allotment;
 use crate::outbox::Completion;
 use crate::read_pool::{PoolFull, Read, ReadJob};
+use crate::turn_budget::Allotment;
 use base::Entry;
 use lsm::Scan;
 use std::sync::Arc;

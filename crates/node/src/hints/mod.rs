@@ -37,11 +37,11 @@ pub(crate) use delivery::{Delivery, HintReceiver};
 pub(crate) use log::Batch;
 pub(crate) use statistics::{HintStatistics, HintsWaiting};
 
-use crate::executor::lock;
 use base::{Clock, Entry, Timestamp};
 use cluster::NodeNumber;
 use log::Logs;
 use lsm::{Disk, Error, Executor, Lane};
+use profile::lock;
 use statistics::{Counters, Waiting};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,6 @@
 //! Bodies: those that are answered and those that are read.
 
-use crate::admission::Uploads;
+use crate::door::Uploads;
 use crate::http::chunk::{Chunk, ChunkShare};
 use crate::http::problem::Problem;
 use crate::http::progress::Progress;

@@ -1,7 +1,7 @@
 //! A chunk of an answer, as hyper takes it: parts that are nowhere put together.
 
-use crate::admission::Allotment;
 use crate::http::json_line::{JsonLine, LongRest};
+use crate::turn_budget::Allotment;
 use base::Share;
 use bytes::{Buf, Bytes};
 use std::io::IoSlice;

@@ -1,10 +1,10 @@
 //! Drives hyper over a connection until it ends, or until it becomes a peer's.
 
-use crate::context::Context;
+use crate::door::Door;
+use crate::door::places::Place;
 use crate::http::channel::{Channel, SCRATCH_BYTES, Socket};
 use crate::http::problem::Problem;
 use crate::http::progress::{Phase, Progress};
-use crate::places::Place;
 use bytes::Bytes;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -52,11 +52,11 @@ enum End {
 /// place, its share of the memory, its wait) gives back what it took as it is
 /// dropped. What is shared between connections is only ever changed in steps
 /// that cannot panic half way.
-pub(crate) async fn serve(context: Rc<Context>, stream: TcpStream, place: &Place) {
-    let progress = Rc::new(Progress::new(Rc::clone(&context.now), place.admits()));
-    let registered = context.register(&progress);
-    let channel = Channel::new(stream, Rc::clone(&context.buffers), Rc::clone(&progress));
-    match drive(&context, &channel).await {
+pub(crate) async fn serve(door: Rc<Door>, stream: TcpStream, place: &Place) {
+    let progress = Rc::new(Progress::new(Rc::clone(&door.now), place.admits()));
+    let registered = door.register(&progress);
+    let channel = Channel::new(stream, Rc::clone(&door.buffers), Rc::clone(&progress));
+    match drive(&door, &channel).await {
         End::Closed => close(&channel, progress.lingers()).await,
         End::Failed(error) if error.is_parse() => {
             if error.is_parse_version_h2() {
@@ -70,7 +70,7 @@ pub(crate) async fn serve(context: Rc<Context>, stream: TcpStream, place: &Place
             // waited for when the node stops.
             drop(registered);
             if let (Ok(()), Some(channel)) = (written, Rc::into_inner(channel)) {
-                context
+                door.worker
                     .welcome(Box::new(channel.into_stream()), received, || {
                         place.becomes_a_peers();
                     })
@@ -100,13 +100,13 @@ pub(crate) async fn serve(context: Rc<Context>, stream: TcpStream, place: &Place
     }
 }
 
-async fn drive(context: &Rc<Context>, channel: &Rc<Channel>) -> End {
+async fn drive(door: &Rc<Door>, channel: &Rc<Channel>) -> End {
     let progress = &channel.progress;
     let service = service_fn(|request| {
-        let (context, channel) = (Rc::clone(context), Rc::clone(channel));
+        let (door, channel) = (Rc::clone(door), Rc::clone(channel));
         let progress = Rc::clone(progress);
         async move {
-            let response = crate::http::answer(&context, &progress, &channel, request).await;
+            let response = crate::http::answer(&door, &progress, &channel, request).await;
             Ok::<_, Infallible>(response)
         }
     });
@@ -124,7 +124,7 @@ async fn drive(context: &Rc<Context>, channel: &Rc<Channel>) -> End {
         if progress.is_cut() {
             return Poll::Ready(End::Cut);
         }
-        if context.is_stopping() && !is_draining {
+        if door.is_stopping() && !is_draining {
             is_draining = true;
             Pin::new(&mut connection).graceful_shutdown();
         }

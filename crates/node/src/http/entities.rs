@@ -1,6 +1,6 @@
 //! `/v0/entities`: a range of this node's keys.
 
-use crate::context::Context;
+use crate::door::Door;
 use crate::http::body::{RequestBody, ResponseBody};
 use crate::http::conditional::{RangeFormat, range_format, wants_trailers};
 use crate::http::entity::SANDBOX;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// `GET` and `HEAD`. The first batch is read before the answer begins, so that
 /// a store that cannot be read is an error with a status.
 pub(crate) async fn get(
-    context: &Context,
+    door: &Door,
     head: &Parts,
     body: &RequestBody,
     verb: Verb,
@@ -28,14 +28,14 @@ pub(crate) async fn get(
     if head.version < Version::HTTP_11 {
         return Err(Problem::range_needs_chunks());
     }
-    check_body_limit(context, body)?;
-    let deadline = context.deadline_after(began);
-    let in_flight = enter(context, deadline).await?;
-    let place = context.scans().take(1)?;
+    check_body_limit(door, body)?;
+    let deadline = door.deadline_after(began);
+    let in_flight = enter(door, deadline).await?;
+    let place = door.scans().take(1)?;
     let plan = RangePlan {
         format: range_format(&head.headers),
         limit: parameters.limit.unwrap_or(u64::MAX),
-        now_unix_ms: context.clock().unix_ms(),
+        now_unix_ms: door.clock().unix_ms(),
         trailers: wants_trailers(&head.headers),
     };
     let mut response = Response::new(ResponseBody::empty());
@@ -65,15 +65,15 @@ pub(crate) async fn get(
     let first = if is_empty {
         None
     } else {
-        let coordinator = &context.coordinator;
+        let coordinator = door.worker.coordinator();
         let scan = coordinator.scan(&parameters.start, parameters.end.as_deref());
         Some(coordinator.next_batch(scan, deadline).await?)
     };
     // From here on the range counts as a range, not as a request in flight: a
     // slow reader must not keep others out.
     drop(in_flight);
-    let (coordinator, clock) = (Rc::clone(&context.coordinator), context.clock_handle());
-    let stall_timeout = context.stall_timeout();
+    let (coordinator, clock) = (Rc::clone(door.worker.coordinator()), door.clock_handle());
+    let stall_timeout = door.stall_timeout();
     let ask = move |scan| -> NextBatch {
         let deadline = clock.monotonic().saturating_add(stall_timeout);
         let coordinator = Rc::clone(&coordinator);

@@ -1,7 +1,7 @@
 //! `/v0/entity`: one key.
 
-use crate::context::Context;
 use crate::coordinator::Change;
+use crate::door::Door;
 use crate::http::body::{RequestBody, ResponseBody};
 use crate::http::conditional::{EntityTag, value_hash};
 use crate::http::parameters;
@@ -30,18 +30,19 @@ const ACKS: HeaderName = HeaderName::from_static("kvorum-acks");
 
 /// `GET` and `HEAD`.
 pub(crate) async fn get(
-    context: &Context,
+    door: &Door,
     head: &Parts,
     body: &RequestBody,
     verb: Verb,
     began: Duration,
 ) -> Result<Response<ResponseBody>, Problem> {
-    let parameters = parameters::entity(head.uri.query(), false, context.replica_rules())?;
-    check_body_limit(context, body)?;
-    let deadline = context.deadline_after(began);
-    let place = enter(context, deadline).await?;
-    let found = context
-        .coordinator
+    let parameters = parameters::entity(head.uri.query(), false, door.replica_rules())?;
+    check_body_limit(door, body)?;
+    let deadline = door.deadline_after(began);
+    let place = enter(door, deadline).await?;
+    let found = door
+        .worker
+        .coordinator()
         .read(&parameters.key, parameters.replicas, deadline)
         .await
         .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;
@@ -51,7 +52,7 @@ pub(crate) async fn get(
         set_acks(response.headers_mut(), found.acks, parameters.replicas);
         return Ok(response);
     };
-    let mut response = if is_live(context, &entry) {
+    let mut response = if is_live(door, &entry) {
         let tag = EntityTag::of(entry.timestamp(), entry.value_bytes());
         let mut response = if !tag.is_wanted_by(&head.headers) {
             Problem::other_version().into_response()
@@ -72,37 +73,38 @@ pub(crate) async fn get(
 
 /// `PUT`: the body is the value.
 pub(crate) async fn put(
-    context: &Context,
+    door: &Door,
     progress: &Progress,
     head: &mut Parts,
     body: &mut RequestBody,
 ) -> Result<Response<ResponseBody>, Problem> {
-    let parameters = parameters::entity(head.uri.query(), true, context.replica_rules())?;
+    let parameters = parameters::entity(head.uri.query(), true, door.replica_rules())?;
     if head.headers.contains_key(CONTENT_RANGE) {
         return Err(Problem::partial_put());
     }
     check_unconditional(&head.headers)?;
-    check_body_limit(context, body)?;
+    check_body_limit(door, body)?;
     // A body on its way counts by its bytes, not as a request in flight: slow
     // uploads must not keep all others out. That there is hope for a place is
     // checked before, so that a refused body is not read in vain.
-    if context.gate.is_full() {
+    if door.gate.is_full() {
         return Err(Problem::overloaded());
     }
     // Nobody looks at the fields any more, and the body may take its time.
     drop(std::mem::take(&mut head.headers));
     let upload = body
-        .read(context.value_bytes_max(), context.uploads(), progress)
+        .read(door.value_bytes_max(), door.uploads(), progress)
         .await?;
-    let deadline = context.deadline_after(context.clock().monotonic());
-    let _place = enter(context, deadline).await?;
+    let deadline = door.deadline_after(door.clock().monotonic());
+    let _place = enter(door, deadline).await?;
     let hash = value_hash(&upload.bytes);
     let change = Change::Put {
         value: upload.bytes,
         ttl_seconds: parameters.ttl_seconds,
     };
-    let written = context
-        .coordinator
+    let written = door
+        .worker
+        .coordinator()
         .write(
             &parameters.key,
             change,
@@ -123,18 +125,19 @@ pub(crate) async fn put(
 
 /// `DELETE`.
 pub(crate) async fn delete(
-    context: &Context,
+    door: &Door,
     head: &Parts,
     body: &RequestBody,
     began: Duration,
 ) -> Result<Response<ResponseBody>, Problem> {
-    let parameters = parameters::entity(head.uri.query(), false, context.replica_rules())?;
+    let parameters = parameters::entity(head.uri.query(), false, door.replica_rules())?;
     check_unconditional(&head.headers)?;
-    check_body_limit(context, body)?;
-    let deadline = context.deadline_after(began);
-    let _place = enter(context, deadline).await?;
-    let written = context
-        .coordinator
+    check_body_limit(door, body)?;
+    let deadline = door.deadline_after(began);
+    let _place = enter(door, deadline).await?;
+    let written = door
+        .worker
+        .coordinator()
         .write(
             &parameters.key,
             Change::Delete,
@@ -154,10 +157,10 @@ pub(crate) async fn delete(
 
 /// Whether the node that answers sees a value. The clock is asked only for
 /// versions that can expire.
-fn is_live(context: &Context, entry: &Entry) -> bool {
+fn is_live(door: &Door, entry: &Entry) -> bool {
     match entry.expiry() {
         Expiry::NEVER => entry.kind() == Kind::Value,
-        _ => entry.is_live(context.clock().unix_ms()),
+        _ => entry.is_live(door.clock().unix_ms()),
     }
 }
 

@@ -32,9 +32,9 @@ mod web_pages;
 
 pub(crate) use web_pages::OwnHosts;
 
-use crate::admission::{Entrance, Place};
-use crate::context::Context;
-use crate::metrics::Route;
+use crate::door::Door;
+use crate::door::{Entrance, Place};
+use crate::door_metrics::Route;
 use base::Refused;
 use body::{RequestBody, ResponseBody};
 use channel::Channel;
@@ -50,18 +50,18 @@ use std::time::Duration;
 
 /// Answers a request.
 pub(crate) async fn answer(
-    context: &Rc<Context>,
+    door: &Rc<Door>,
     progress: &Rc<Progress>,
     channel: &Rc<Channel>,
     request: Request<Incoming>,
 ) -> Response<ResponseBody> {
-    let began = context.clock().monotonic();
+    let began = door.clock().monotonic();
     progress.request_begins();
     let (mut head, incoming) = request.into_parts();
     let mut body = RequestBody::new(incoming, &head.headers);
-    let answered = match head::check(&head, &context.own_hosts, body.is_chunked()) {
+    let answered = match head::check(&head, &door.own_hosts, body.is_chunked()) {
         Ok(bytes) => match channel.cover_head(bytes) {
-            Ok(()) => dispatch(context, channel, &mut head, &mut body, began).await,
+            Ok(()) => dispatch(door, channel, &mut head, &mut body, began).await,
             Err(refused) => Err(refused.into()),
         },
         Err(problem) => {
@@ -83,16 +83,16 @@ pub(crate) async fn answer(
     }
     set_common(&head.method, response.status(), response.headers_mut());
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
-        context.refusals.add(channel);
+        door.refusals.add(channel);
     }
-    count(context, &head, response.status(), began);
+    count(door, &head, response.status(), began);
     response.map(|body| body.followed_by(Rc::clone(progress)))
 }
 
 /// Counts an answer, that to a peer's upgrade apart from those to clients.
-fn count(context: &Context, head: &Parts, status: StatusCode, began: Duration) {
-    let route = match resource_at(context, head) {
-        Some(Resource::Peer) => return context.metrics.requests.answered_peer(status),
+fn count(door: &Door, head: &Parts, status: StatusCode, began: Duration) {
+    let route = match resource_at(door, head) {
+        Some(Resource::Peer) => return door.metrics.requests.answered_peer(status),
         Some(Resource::Entity) => Route::Entity,
         Some(Resource::Entities) => Route::Range,
         Some(Resource::Status) => Route::Status,
@@ -101,15 +101,15 @@ fn count(context: &Context, head: &Parts, status: StatusCode, began: Duration) {
         Some(Resource::Profile) => Route::Profile,
         None => Route::Other,
     };
-    let took = context.clock().monotonic().saturating_sub(began);
-    let requests = &context.metrics.requests;
+    let took = door.clock().monotonic().saturating_sub(began);
+    let requests = &door.metrics.requests;
     requests.answered(route, &head.method, status, took);
 }
 
 /// What a request is for, if it is for anything that this node serves.
-fn resource_at(context: &Context, head: &Parts) -> Option<Resource> {
+fn resource_at(door: &Door, head: &Parts) -> Option<Resource> {
     Resource::at(head.uri.path())
-        .filter(|resource| *resource != Resource::Profile || context.has_debug_endpoints())
+        .filter(|resource| *resource != Resource::Profile || door.has_debug_endpoints())
 }
 
 /// Sets what every answer has: nobody is to guess a type, and what a cache
@@ -123,14 +123,14 @@ fn set_common(method: &Method, status: StatusCode, headers: &mut HeaderMap) {
 }
 
 async fn dispatch(
-    context: &Rc<Context>,
+    door: &Rc<Door>,
     channel: &Channel,
     head: &mut Parts,
     body: &mut RequestBody,
     began: Duration,
 ) -> Result<Response<ResponseBody>, Problem> {
     let progress = &*channel.progress;
-    let resource = resource_at(context, head).ok_or_else(Problem::unknown_path)?;
+    let resource = resource_at(door, head).ok_or_else(Problem::unknown_path)?;
     if progress.admits() == Admits::Peers && resource != Resource::Peer {
         return Err(Problem::overloaded());
     }
@@ -139,28 +139,28 @@ async fn dispatch(
         .ok_or_else(|| Problem::method_not_allowed(resource.allow()))?;
     match (resource, verb) {
         (Resource::Entity, Verb::Get | Verb::Head) => {
-            entity::get(context, head, body, verb, began).await
+            entity::get(door, head, body, verb, began).await
         }
-        (Resource::Entity, Verb::Put) => entity::put(context, progress, head, body).await,
-        (Resource::Entity, Verb::Delete) => entity::delete(context, head, body, began).await,
-        (Resource::Entities, _) => entities::get(context, head, body, verb, began).await,
+        (Resource::Entity, Verb::Put) => entity::put(door, progress, head, body).await,
+        (Resource::Entity, Verb::Delete) => entity::delete(door, head, body, began).await,
+        (Resource::Entities, _) => entities::get(door, head, body, verb, began).await,
         (Resource::Status, _) => {
-            let page = || node_pages::status(context, head, body);
-            context.page_turns.make(context.clock(), page).await?
+            let page = || node_pages::status(door, head, body);
+            door.page_turns.make(door.clock(), page).await?
         }
         (Resource::Metrics, _) => {
-            let page = || node_pages::metrics(context, head, body);
-            context.page_turns.make(context.clock(), page).await?
+            let page = || node_pages::metrics(door, head, body);
+            door.page_turns.make(door.clock(), page).await?
         }
-        (Resource::Ring, _) => node_pages::ring(context, head, body),
+        (Resource::Ring, _) => node_pages::ring(door, head, body),
         (Resource::Peer, _) => peer_entrance::upgrade(progress, head),
-        (Resource::Profile, _) => profile_page::get(context, channel, head, body, verb).await,
+        (Resource::Profile, _) => profile_page::get(door, channel, head, body, verb).await,
     }
 }
 
 /// Refuses a body that says it is longer than a value may be.
-fn check_body_limit(context: &Context, body: &RequestBody) -> Result<(), Problem> {
-    let value_bytes_max = context.value_bytes_max();
+fn check_body_limit(door: &Door, body: &RequestBody) -> Result<(), Problem> {
+    let value_bytes_max = door.value_bytes_max();
     if body.is_announced_longer_than(value_bytes_max) {
         return Err(Problem::value_too_long(value_bytes_max));
     }
@@ -168,8 +168,8 @@ fn check_body_limit(context: &Context, body: &RequestBody) -> Result<(), Problem
 }
 
 /// Waits for a place among the requests in flight, if there is hope for one.
-async fn enter(context: &Context, deadline: Duration) -> Result<Place, Refused> {
-    match context.gate.enter(deadline)? {
+async fn enter(door: &Door, deadline: Duration) -> Result<Place, Refused> {
+    match door.gate.enter(deadline)? {
         Entrance::Open(place) => Ok(place),
         Entrance::Queue(queued) => queued.await,
     }

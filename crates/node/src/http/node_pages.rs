@@ -1,7 +1,7 @@
 //! `/v0/status`, `/v0/ring` and `/metrics`: the node and its cluster, for people
 //! and for Prometheus. All are outside admission, so that an overloaded node can still be looked at.
 
-use crate::context::Context;
+use crate::door::Door;
 use crate::http::body::{RequestBody, ResponseBody};
 use crate::http::check_body_limit;
 use crate::http::conditional::wants_open_metrics;
@@ -103,34 +103,31 @@ struct Store {
 
 /// `GET` and `HEAD` of the status.
 pub(crate) fn status(
-    context: &Context,
+    door: &Door,
     head: &Parts,
     body: &RequestBody,
 ) -> Result<Response<ResponseBody>, Problem> {
     parameters::none(head.uri.query())?;
-    check_body_limit(context, body)?;
-    let shared = context.shared();
-    let statistics = shared.engine.statistics();
-    let stamping = shared.stamping.status();
-    let state = if context.is_stopping() {
+    check_body_limit(door, body)?;
+    let node = door.worker.shared();
+    let config = door.common().config();
+    let statistics = node.statistics();
+    let stamping = node.stamping_status();
+    let state = if door.is_stopping() {
         "stopping"
     } else {
         "serving"
     };
     let status = Status {
-        name: shared.config.name(),
-        url: shared.config.url().to_string(),
-        version: &shared.config.version,
-        uptime_seconds: shared
-            .clock
-            .monotonic()
-            .saturating_sub(shared.started)
-            .as_secs(),
+        name: config.name(),
+        url: config.url().to_string(),
+        version: &config.version,
+        uptime_seconds: node.uptime().as_secs(),
         state,
-        standing: shared.membership.standing().word(),
-        cluster: members(context),
+        standing: node.standing().word(),
+        cluster: members(door),
         clock: Clock {
-            unix_ms: shared.clock.unix_ms(),
+            unix_ms: door.clock().unix_ms(),
             greatest_timestamp: stamping.greatest.to_string(),
             stamp_ahead_ms: stamping.stamp_ahead_ms,
             ceiling: stamping.ceiling.to_string(),
@@ -139,7 +136,7 @@ pub(crate) fn status(
             refuses_writes: stamping.refusal.map(|why| why.to_string()),
         },
         store: Store {
-            id: format!("{:032x}", shared.engine.store_id()),
+            id: format!("{:032x}", node.store_id()),
             state: if statistics.poisoned.is_some() {
                 "read-only since a failed sync"
             } else if statistics.disk_full {
@@ -168,14 +165,14 @@ pub(crate) fn status(
 }
 
 /// The nodes of the cluster, in the order of their names.
-fn members(context: &Context) -> Vec<Member<'_>> {
-    let shared = context.shared();
-    let members = &shared.config.members;
+fn members(door: &Door) -> Vec<Member<'_>> {
+    let shared = door.worker.shared();
+    let members = &door.common().config().members;
     members
         .numbers()
         .map(|node| {
-            let link = context.peers.status(node);
-            let waiting = shared.hints.waiting(node);
+            let link = door.worker.link_status(node);
+            let waiting = shared.hints_waiting(node);
             Member {
                 name: members.name(node),
                 url: members.url(node).to_string(),
@@ -184,7 +181,7 @@ fn members(context: &Context) -> Vec<Member<'_>> {
                     Some(link) => link.state.word(),
                 },
                 standing: match &link {
-                    None => Some(shared.membership.standing()),
+                    None => Some(shared.standing()),
                     Some(link) => link.standing,
                 }
                 .map(Standing::word),
@@ -198,14 +195,14 @@ fn members(context: &Context) -> Vec<Member<'_>> {
 
 /// `GET` and `HEAD` of the replicas of a key.
 pub(crate) fn ring(
-    context: &Context,
+    door: &Door,
     head: &Parts,
     body: &RequestBody,
 ) -> Result<Response<ResponseBody>, Problem> {
     let key = parameters::key_only(head.uri.query())?;
-    check_body_limit(context, body)?;
-    let members = &context.shared().config.members;
-    let ranking = context.peers.ranking(&key, members.count());
+    check_body_limit(door, body)?;
+    let members = &door.common().config().members;
+    let ranking = door.worker.ranking(&key, members.count());
     let places = ranking.iter().map(|node| Place {
         name: members.name(*node),
         url: members.url(*node).to_string(),
@@ -218,22 +215,22 @@ pub(crate) fn ring(
 
 /// `GET` and `HEAD` of the metrics.
 pub(crate) fn metrics(
-    context: &Context,
+    door: &Door,
     head: &Parts,
     body: &RequestBody,
 ) -> Result<Response<ResponseBody>, Problem> {
     parameters::none(head.uri.query())?;
-    check_body_limit(context, body)?;
-    let shared = context.shared();
+    check_body_limit(door, body)?;
+    let common = door.common();
     let (content_type, text) = if wants_open_metrics(&head.headers) {
         (
             "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            shared.metrics.open_metrics_text(shared),
+            common.metrics.open_metrics_text(common),
         )
     } else {
         (
             "text/plain; version=0.0.4; charset=utf-8",
-            shared.metrics.text(shared),
+            common.metrics.text(common),
         )
     };
     let mut page = page(content_type, Bytes::from(text));

@@ -47,7 +47,35 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     allow: Option<&'a str>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    receipt: Option<&'a Receipt>,
+    receipt: Option<ReceiptDocument<'a>>,
+}
+
+/// A receipt as its reader gets it; the header of the reply has its acks.
+#[derive(Serialize)]
+struct ReceiptDocument<'a> {
+    /// A decimal number in a string: JSON's numbers do not hold all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timestamp: Option<String>,
+    replicas: Vec<ReplicaDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct ReplicaDocument<'a> {
+    url: &'a str,
+    outcome: &'static str,
+}
+
+impl<'a> From<&'a Receipt> for ReceiptDocument<'a> {
+    fn from(receipt: &'a Receipt) -> Self {
+        let replicas = receipt.replicas.iter().map(|line| ReplicaDocument {
+            url: &line.url,
+            outcome: line.outcome.word(),
+        });
+        Self {
+            timestamp: receipt.timestamp.map(|timestamp| timestamp.to_string()),
+            replicas: replicas.collect(),
+        }
+    }
 }
 
 impl Problem {
@@ -407,7 +435,7 @@ impl Problem {
             detail: &self.detail,
             parameter: self.parameter.as_deref(),
             allow: self.allow,
-            receipt: self.receipt.as_deref(),
+            receipt: self.receipt.as_deref().map(ReceiptDocument::from),
         };
         // Strings and numbers always have a JSON form.
         serde_json::to_vec(&document).unwrap_or_default()

@@ -5,7 +5,7 @@
 //! the client leaves (nobody would get it), and when the node stops (which
 //! waits for requests); then the profile is of the time until then.
 
-use crate::context::Context;
+use crate::door::Door;
 use crate::http::body::{RequestBody, ResponseBody};
 use crate::http::channel::Channel;
 use crate::http::check_body_limit;
@@ -28,14 +28,14 @@ const LOOK_PERIOD: Duration = Duration::from_millis(100);
 
 /// `GET` and `HEAD`; the latter records nothing.
 pub(crate) async fn get(
-    context: &Context,
+    door: &Door,
     channel: &Channel,
     head: &Parts,
     body: &RequestBody,
     verb: Verb,
 ) -> Result<Response<ResponseBody>, Problem> {
     let parameters = parameters::profile(head.uri.query())?;
-    check_body_limit(context, body)?;
+    check_body_limit(door, body)?;
     let format = profile_format(&head.headers);
     let mut response = Response::new(ResponseBody::empty());
     response.headers_mut().insert(
@@ -54,7 +54,7 @@ pub(crate) async fn get(
     let recording = aside(move || Recording::start(parameters.kind))
         .await?
         .map_err(|error| Problem::of_recording(&error))?;
-    last(context, channel, Duration::from_secs(parameters.seconds)).await?;
+    last(door, channel, Duration::from_secs(parameters.seconds)).await?;
     let page = aside(move || {
         let profile = recording.finish();
         match format {
@@ -70,9 +70,9 @@ pub(crate) async fn get(
 ///
 /// # Errors
 /// The client has left.
-async fn last(context: &Context, channel: &Channel, time: Duration) -> Result<(), Problem> {
+async fn last(door: &Door, channel: &Channel, time: Duration) -> Result<(), Problem> {
     let end = Instant::now() + time;
-    while !context.is_stopping() && Instant::now() < end {
+    while !door.is_stopping() && Instant::now() < end {
         tokio::time::sleep_until(end.min(Instant::now() + LOOK_PERIOD)).await;
         if poll_fn(|cx| Poll::Ready(channel.has_client_left(cx))).await {
             return Err(Problem::client_left());

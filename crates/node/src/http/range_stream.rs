@@ -6,12 +6,12 @@
 //! the body with an error, upon which hyper closes the connection without the
 //! last chunk: a stream that was cut never looks whole.
 
-use crate::admission::Allotment;
 use crate::coordinator::{Batch, BatchFailure};
 use crate::http::body::RangeCut;
 use crate::http::chunk::{Chunk, ChunkShare};
 use crate::http::conditional::RangeFormat;
 use crate::http::json_line::JsonLine;
+use crate::turn_budget::Allotment;
 use base::Entry;
 use base::{LONG_VALUE_BYTES, Share};
 use bytes::Bytes;

@@ -14,7 +14,7 @@
 
 use super::channel::Channel;
 use super::problem::RETRY_AFTER_SECONDS;
-use crate::admission::Gate;
+use crate::door::Gate;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};

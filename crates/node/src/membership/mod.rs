@@ -37,7 +37,6 @@ mod file;
 #[cfg(test)]
 mod tests;
 
-use crate::executor::lock;
 use base::Random;
 use cluster::{
     Confirmation, Judgement, Members, NodeNumber, Remembered, STARTS_MAX, Standing, judge,
@@ -45,6 +44,7 @@ use cluster::{
 use file::{ClusterFile, StoredNode};
 use lsm::{Disk, Error, Executor, Lane};
 use peer::StartWatch;
+use profile::lock;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};

@@ -1,7 +1,6 @@
 //! What a node counts of its dealings with the others.
 
-use super::family::{Family, Labels};
-use super::{Cell, Metrics};
+use super::{Cell, Family, Labels, Metrics};
 use crate::shared::Shared;
 use cluster::Standing;
 use cluster::{Miss, NodeNumber};
@@ -104,11 +103,11 @@ pub(super) fn families(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
 
 fn coordination(metrics: &Metrics) -> Vec<Family> {
     let sum = |of: fn(&CoordinationMetrics) -> &Cell| {
-        metrics.sum(|runtime| of(&runtime.coordination).get())
+        metrics.sum(|worker| of(&worker.coordination).get())
     };
     let not_enough = MISSES.iter().enumerate().map(|(number, miss)| {
         let reason = cluster::Fate::Missed(*miss).word();
-        let count = metrics.sum(|runtime| runtime.coordination.not_enough[number].get());
+        let count = metrics.sum(|worker| worker.coordination.not_enough[number].get());
         (vec![("reason", reason.to_owned())], count)
     });
     vec![
@@ -210,7 +209,7 @@ fn clock(shared: &Shared) -> [Family; 5] {
 
 fn peers(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
     let members = &shared.config.members;
-    let runtimes = metrics.runtimes.len().max(1) as f64;
+    let runtimes = metrics.workers.len().max(1) as f64;
     let labels = |node: NodeNumber| -> Labels { vec![("peer", members.name(node).to_owned())] };
     let and = |mut labels: Labels, name: &'static str, value: &str| -> Labels {
         labels.push((name, value.to_owned()));
@@ -241,7 +240,7 @@ fn peers(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
     });
     // Of the runtimes' links, one that is connected knows.
     let standings = members.peers().flat_map(|node| {
-        let links = metrics.runtimes.iter();
+        let links = metrics.workers.iter();
         let told =
             links.filter_map(|runtime| Some(runtime.links.get(node.index())?.standing.get()));
         let told = told.max().unwrap_or(0);
@@ -263,7 +262,7 @@ fn peers(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
     // Of the runtimes, each of which has its own link, the one that sees the
     // clock furthest away.
     let clock_ahead = |node: NodeNumber| {
-        let runtimes = metrics.runtimes.iter();
+        let runtimes = metrics.workers.iter();
         let ahead = runtimes.filter_map(|runtime| {
             let link = runtime.links.get(node.index())?;
             Some(link.clock_ahead_ms.get().cast_signed())

@@ -1,6 +1,6 @@
 //! What the store holds and has done.
 
-use super::family::{Distribution, Family, Labels};
+use super::{Distribution, Family, Labels};
 use crate::config::MemorySplit;
 use crate::shared::Shared;
 use lsm::Statistics;

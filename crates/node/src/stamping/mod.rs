@@ -31,12 +31,12 @@ mod tests;
 
 pub use ceiling::fuzz_ceiling;
 
-use crate::executor::lock;
 use base::{Clock, Timestamp};
 use ceiling::CeilingFile;
 use cluster::{ClockBound, HybridClock, Members, NodeNumber, Reserve};
 use lsm::{Disk, Error, Executor, Lane};
 use peer_clocks::{Moment, PeerClocks, ahead_of_monotonic_ms};
+use profile::lock;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};

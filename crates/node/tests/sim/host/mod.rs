@@ -28,7 +28,7 @@ use bytes::Bytes;
 use lsm::disk::FaultyDisk;
 use lsm::{Disk, Executor, MemoryDisk};
 use node::simulation::SimulatedNode;
-use node::{NodeConfig, Seams, StartError, Transport};
+use node::{NodeConfig, OpenError, Seams, Transport};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -179,7 +179,7 @@ impl Host {
     ///
     /// # Errors
     /// Those of the node; nothing runs then.
-    pub(crate) fn start(&self, acceptance: Acceptance) -> Result<(), StartError> {
+    pub(crate) fn start(&self, acceptance: Acceptance) -> Result<(), OpenError> {
         let mut state = self.state.borrow_mut();
         if state.process.is_some() {
             return Ok(());

@@ -2,17 +2,18 @@
 //! what it bounds.
 
 use super::Metrics;
-use super::family::Family;
-use crate::shared::Shared;
+use crate::door::Common;
+use crate::metrics::Family;
 
 /// The numbers at the door.
-pub(super) fn families(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
-    let config = &shared.config;
+pub(super) fn families(metrics: &Metrics, common: &Common) -> Vec<Family> {
+    let config = common.config();
+    let load = common.node.load();
     let split = config.memory_split();
     [
         (
             ("kvorum_connections", "Open connections"),
-            metrics.sum(|runtime| runtime.connections.get()) as usize,
+            metrics.sum(|door| door.connections.get()) as usize,
             (
                 "kvorum_connections_max",
                 "Connections that may be open; more wait to be accepted",
@@ -21,7 +22,7 @@ pub(super) fn families(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
         ),
         (
             ("kvorum_requests_in_flight", "Requests that are worked on"),
-            metrics.sum(|runtime| runtime.in_flight.get()) as usize,
+            metrics.sum(|door| door.in_flight.get()) as usize,
             (
                 "kvorum_requests_in_flight_max",
                 "Requests that may be worked on at a time; more wait",
@@ -33,7 +34,7 @@ pub(super) fn families(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
                 "kvorum_requests_queued",
                 "Requests that wait to be worked on",
             ),
-            metrics.sum(|runtime| runtime.queued.get()) as usize,
+            metrics.sum(|door| door.queued.get()) as usize,
             (
                 "kvorum_requests_queued_max",
                 "Requests that may wait to be worked on; more are refused",
@@ -42,7 +43,7 @@ pub(super) fn families(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
         ),
         (
             ("kvorum_reads_queued", "Reads that wait for a thread"),
-            shared.read_pool.waiting(),
+            load.reads_queued,
             (
                 "kvorum_reads_queued_max",
                 "Reads that may wait for a thread; more are refused",
@@ -51,7 +52,7 @@ pub(super) fn families(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
         ),
         (
             ("kvorum_upload_bytes", "Bytes of bodies on their way in"),
-            shared.uploads.used(),
+            common.uploads.used(),
             (
                 "kvorum_upload_max_bytes",
                 "Bytes of bodies that may be on their way in",
@@ -65,7 +66,7 @@ pub(super) fn families(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
                 "kvorum_peer_request_bytes",
                 "Bytes of other nodes' requests that are worked on",
             ),
-            shared.peer_bytes.used(),
+            load.peer_request_bytes,
             (
                 "kvorum_peer_request_max_bytes",
                 "Bytes of other nodes' requests that may be worked on at a time",
@@ -77,7 +78,7 @@ pub(super) fn families(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
                 "kvorum_answer_bytes",
                 "Bytes of long values on their way out",
             ),
-            shared.answers.used(),
+            load.answer_bytes,
             (
                 "kvorum_answer_max_bytes",
                 "Bytes of long values that may be on their way out",
@@ -89,7 +90,7 @@ pub(super) fn families(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
                 "kvorum_head_bytes",
                 "Bytes of heads of requests, beyond 8 KiB of each",
             ),
-            shared.heads.used(),
+            common.heads.used(),
             (
                 "kvorum_head_max_bytes",
                 "Bytes of heads that may be held, beyond 8 KiB of each",
@@ -101,7 +102,7 @@ pub(super) fn families(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
                 "kvorum_unsent_bytes",
                 "Bytes of short answers that their clients do not take",
             ),
-            metrics.sum(|runtime| runtime.unsent.get()) as usize,
+            metrics.sum(|door| door.unsent.get()) as usize,
             (
                 "kvorum_unsent_max_bytes",
                 "Bytes of short answers that may wait; past it the oldest is cut",
@@ -113,7 +114,7 @@ pub(super) fn families(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
                 "kvorum_range_bytes",
                 "Bytes of the batches of ranges on their way out",
             ),
-            shared.ranges.used(),
+            load.range_bytes,
             (
                 "kvorum_range_max_bytes",
                 "Bytes of the batches of ranges that may be on their way out",
@@ -122,7 +123,7 @@ pub(super) fn families(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
         ),
         (
             ("kvorum_scans", "Ranges that are streamed"),
-            shared.scans.used(),
+            common.scans.used(),
             (
                 "kvorum_scans_max",
                 "Ranges that may be streamed at a time; more are refused",

@@ -1,7 +1,7 @@
 //! What the system tells of the process, under the names that all programs
 //! with Prometheus metrics share.
 
-use super::family::Family;
+use crate::metrics::Family;
 use rustix::process::{Resource, getrlimit};
 
 /// What the system tells; a number that it does not tell is left out.
@@ -115,7 +115,7 @@ fn open_files() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::family::open_metrics_text;
+    use crate::door_metrics::text::open_metrics_text;
 
     #[test]
     fn the_account_of_a_process_is_read_whatever_its_name() {

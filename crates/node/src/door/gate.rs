@@ -1,20 +1,12 @@
-//! Admission: what a node takes on at a time, decided at the door.
-//!
-//! - [`Gate`]: requests in flight and requests that wait for that. Each
-//!   runtime has its own with an even share of the bounds (the acceptor keeps
-//!   the runtimes even), so that the hot path needs no atomics.
-//! - [`Budget`]: bytes of long answers and of long heads, and ranges, over all runtimes.
-//! - [`Uploads`]: bytes of bodies on their way in, counted as they arrive.
-//! - [`TurnBudget`]: bytes of ranges' batches, which are waited for in turn.
-//!
-//! Uploads, long answers and ranges have budgets of their own, so that clients
-//! that stall in one of them hold up nobody in another.
+//! Requests in flight, and those that wait to be. Each runtime has a gate of
+//! its own with an even share of the bounds (the acceptor keeps the runtimes
+//! even), so that the hot path needs no atomics.
 //!
 //! Places are given back when their guards are dropped, whatever happened in
 //! between.
 
 use crate::waits;
-use base::{Budget, LONG_VALUE_BYTES, Refused, Share};
+use base::Refused;
 use profile::Stopwatch;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
@@ -22,13 +14,8 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-/// The share of a long body grows by so many bytes at a time.
-const UPLOAD_STEP_BYTES: usize = 256 << 10;
 
 /// Counts the requests of one runtime.
 pub(crate) struct Gate {
@@ -228,124 +215,6 @@ impl Drop for Queued {
         if state == Some(WaitingState::Granted) {
             self.gate.leave();
         }
-    }
-}
-
-/// Bytes of bodies on their way in. A body counts by what has arrived of it,
-/// so that one that is announced and does not come takes no room from others,
-/// and short bodies have a budget of their own, so that long ones that are
-/// slow to come do not keep them out.
-#[derive(Debug)]
-pub(crate) struct Uploads {
-    short: Arc<Budget>,
-    long: Arc<Budget>,
-}
-
-impl Uploads {
-    /// So many bytes for bodies that have brought up to [`LONG_VALUE_BYTES`],
-    /// and so many for longer ones.
-    pub(crate) fn new(short_bytes: usize, long_bytes: usize) -> Self {
-        Self {
-            short: Budget::new(short_bytes),
-            long: Budget::new(long_bytes),
-        }
-    }
-
-    /// How many bytes are taken.
-    pub(crate) fn used(&self) -> usize {
-        self.short.used() + self.long.used()
-    }
-
-    /// Whether a body of this length would fit as things are, which is no promise.
-    ///
-    /// # Errors
-    /// [`Refused`] when not: then it had better not begin.
-    pub(crate) fn check_room(&self, announced_bytes: usize) -> Result<(), Refused> {
-        let free = self.long.max().saturating_sub(self.long.used());
-        if announced_bytes > LONG_VALUE_BYTES && announced_bytes > free {
-            return Err(Refused);
-        }
-        Ok(())
-    }
-
-    /// Makes `share` cover the `bytes` that have arrived of a body that has at
-    /// most `bytes_max`.
-    ///
-    /// # Errors
-    /// [`Refused`] when there is not as much left.
-    pub(crate) fn cover(
-        &self,
-        share: &mut Option<Share>,
-        bytes: usize,
-        bytes_max: usize,
-    ) -> Result<(), Refused> {
-        let covered = share.as_ref().map_or(0, Share::amount);
-        if bytes <= covered {
-            return Ok(());
-        }
-        let (budget, wanted) = if bytes <= LONG_VALUE_BYTES {
-            (&self.short, bytes)
-        } else {
-            let stepped = bytes
-                .checked_next_multiple_of(UPLOAD_STEP_BYTES)
-                .unwrap_or(bytes);
-            (&self.long, stepped.min(bytes_max).max(bytes))
-        };
-        match share {
-            Some(share) if share.is_of(budget) => share.grow(wanted - covered),
-            _ => {
-                *share = Some(budget.take(wanted)?);
-                Ok(())
-            }
-        }
-    }
-}
-
-/// Bytes over all runtimes that are waited for in turn.
-#[derive(Debug)]
-pub(crate) struct TurnBudget {
-    free: Arc<Semaphore>,
-    max: usize,
-}
-
-/// A part of a [`TurnBudget`], until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Allotment(OwnedSemaphorePermit);
-
-impl TurnBudget {
-    /// A budget of `max` bytes, all of it free.
-    pub(crate) fn new(max: usize) -> Self {
-        let max = max.min(Semaphore::MAX_PERMITS);
-        Self {
-            free: Arc::new(Semaphore::new(max)),
-            max,
-        }
-    }
-
-    /// How many bytes are taken.
-    pub(crate) fn used(&self) -> usize {
-        self.max.saturating_sub(self.free.available_permits())
-    }
-
-    /// Waits until so many bytes are free, behind those who came before, and
-    /// takes them; no more than there are.
-    ///
-    /// # Errors
-    /// None in practice: the budget is never closed.
-    pub(crate) async fn take(&self, bytes: usize) -> Result<Allotment, Refused> {
-        let bytes = u32::try_from(bytes.min(self.max)).unwrap_or(u32::MAX);
-        let stopwatch = Stopwatch::start();
-        let taken = Arc::clone(&self.free).acquire_many_owned(bytes).await;
-        stopwatch.stop(&waits::RANGE_MEMORY);
-        taken.map(Allotment).map_err(|_| Refused)
-    }
-}
-
-impl Allotment {
-    /// Gives back what is above `bytes`.
-    pub(crate) fn shrink_to(&mut self, bytes: usize) {
-        let excess = self.0.num_permits().saturating_sub(bytes);
-        drop(self.0.split(excess));
     }
 }
 

@@ -5,8 +5,8 @@
 //! that nobody expects appears with its first answer. Either way there are no
 //! more than routes times methods times statuses.
 
-use super::family::{Distribution, Family, Labels};
-use super::{Cell, Metrics};
+use super::Metrics;
+use crate::metrics::{Cell, Distribution, Family, Labels};
 use hyper::{Method, StatusCode};
 use std::time::Duration;
 
@@ -163,8 +163,7 @@ pub(super) fn families(metrics: &Metrics) -> Vec<Family> {
             };
             let mut is_told = false;
             for (place, status) in STATUSES.iter().enumerate() {
-                let count =
-                    metrics.sum(|runtime| runtime.requests.answers[row][column][place].get());
+                let count = metrics.sum(|door| door.requests.answers[row][column][place].get());
                 if count > 0 || is_expected(*route, method, *status) {
                     let mut labels = labels();
                     labels.push(("status", status_word(*status)));
@@ -178,7 +177,7 @@ pub(super) fn families(metrics: &Metrics) -> Vec<Family> {
         }
     }
     let of_peers = STATUSES.iter().enumerate().filter_map(|(place, status)| {
-        let count = metrics.sum(|runtime| runtime.requests.of_peers[place].get());
+        let count = metrics.sum(|door| door.requests.of_peers[place].get());
         let is_told = count > 0 || EXPECTED_OF_PEERS.contains(status);
         is_told.then(|| (vec![("status", status_word(*status))], count))
     });
@@ -208,13 +207,12 @@ fn distribution(metrics: &Metrics, row: usize, column: usize) -> Distribution {
         .enumerate()
         .map(|(number, bound)| {
             let count =
-                metrics.sum(|runtime| runtime.requests.latency[row][column].buckets[number].get());
+                metrics.sum(|door| door.requests.latency[row][column].buckets[number].get());
             (bound, count)
         });
     Distribution {
         buckets: buckets.collect(),
-        sum_seconds: metrics.sum(|runtime| runtime.requests.latency[row][column].sum_ns.get())
-            as f64
+        sum_seconds: metrics.sum(|door| door.requests.latency[row][column].sum_ns.get()) as f64
             / 1e9,
     }
 }
@@ -222,7 +220,7 @@ fn distribution(metrics: &Metrics, row: usize, column: usize) -> Distribution {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::family::{open_metrics_text, prometheus_text};
+    use crate::door_metrics::text::{open_metrics_text, prometheus_text};
 
     fn page(metrics: &Metrics) -> String {
         prometheus_text(&open_metrics_text(families(metrics)))
@@ -256,10 +254,10 @@ mod tests {
 
     #[test]
     fn answers_are_counted_by_route_method_and_status_over_all_runtimes() {
-        let metrics = Metrics::new(2, 1);
+        let metrics = Metrics::new(2);
         let took = Duration::from_micros(20);
         for runtime in 0..2 {
-            let requests = &metrics.of_runtime(runtime).requests;
+            let requests = &metrics.of_door(runtime).requests;
             requests.answered(Route::Entity, &Method::PUT, StatusCode::CREATED, took);
             let odd = StatusCode::from_u16(499).unwrap();
             requests.answered(Route::Other, &Method::PATCH, odd, took);
@@ -304,8 +302,8 @@ mod tests {
 
     #[test]
     fn the_time_of_a_profile_is_no_latency() {
-        let metrics = Metrics::new(1, 1);
-        let requests = &metrics.of_runtime(0).requests;
+        let metrics = Metrics::new(1);
+        let requests = &metrics.of_door(0).requests;
         requests.answered(
             Route::Profile,
             &Method::GET,

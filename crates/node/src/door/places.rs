@@ -13,8 +13,8 @@
 //! A peer that has proved itself is no stranger any more.
 
 use crate::config::NodeConfig;
-use crate::executor::lock;
 use crate::http::progress::Admits;
+use profile::lock;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};

@@ -1,0 +1,42 @@
+//! What the doors of all runtimes share.
+
+use super::Uploads;
+use crate::config::NodeConfig;
+use crate::door_metrics::Metrics;
+use crate::shared::Shared;
+use base::Budget;
+use std::sync::Arc;
+
+/// What the doors of all runtimes share: the node behind them, and the budgets
+/// of what clients bring and take.
+pub(crate) struct Common {
+    /// The node behind the doors.
+    pub(crate) node: Arc<Shared>,
+    /// Bytes of bodies on their way in.
+    pub(crate) uploads: Uploads,
+    /// Long heads of requests.
+    pub(crate) heads: Arc<Budget>,
+    /// Ranges on their way out.
+    pub(crate) scans: Arc<Budget>,
+    /// What is counted.
+    pub(crate) metrics: Metrics,
+}
+
+impl Common {
+    /// What the doors of a node share.
+    pub(crate) fn new(node: Arc<Shared>) -> Self {
+        let split = node.config.memory_split();
+        Self {
+            uploads: Uploads::new(split.uploads_short_bytes, split.uploads_long_bytes),
+            heads: Budget::new(split.heads_bytes),
+            scans: Budget::new(split.scans_max),
+            metrics: Metrics::new(node.config.threads),
+            node,
+        }
+    }
+
+    /// What was set.
+    pub(crate) fn config(&self) -> &NodeConfig {
+        &self.node.config
+    }
+}

@@ -1,0 +1,57 @@
+//! What a node takes from the outside world, and why it cannot be opened.
+
+use crate::membership::MembershipError;
+use base::{Clock, OsRandom, Random, SystemClock};
+use lsm::{Disk, RealDisk};
+use std::io;
+use std::sync::Arc;
+
+/// What a node takes from the outside world, besides executor and transport.
+#[derive(Clone)]
+pub struct Seams {
+    /// The file system.
+    pub disk: Arc<dyn Disk>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Random numbers.
+    pub random: Arc<dyn Random>,
+}
+
+impl Seams {
+    /// The machine's own.
+    ///
+    /// # Errors
+    /// A system that gives no random numbers.
+    pub fn real() -> io::Result<Self> {
+        Ok(Self {
+            disk: Arc::new(RealDisk::default()),
+            clock: Arc::new(SystemClock::new()),
+            random: Arc::new(OsRandom::new()?),
+        })
+    }
+}
+
+/// Why a node cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The store cannot be opened.
+    #[error("cannot open the store: {0}")]
+    Store(#[from] lsm::Error),
+    /// The data folder is another node's, or of another cluster.
+    #[error("{0}")]
+    Membership(String),
+    /// The system refused a thread.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+impl From<MembershipError> for OpenError {
+    fn from(error: MembershipError) -> Self {
+        match error {
+            MembershipError::File(error) => Self::Store(error),
+            MembershipError::OtherNode { .. } | MembershipError::OtherNodes { .. } => {
+                Self::Membership(error.to_string())
+            }
+        }
+    }
+}

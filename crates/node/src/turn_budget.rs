@@ -1,0 +1,99 @@
+//! Bytes that are waited for in turn: those of ranges' batches.
+
+use crate::waits;
+use base::Refused;
+use profile::Stopwatch;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Bytes over all runtimes that are waited for in turn.
+#[derive(Debug)]
+pub(crate) struct TurnBudget {
+    free: Arc<Semaphore>,
+    max: usize,
+}
+
+/// A part of a [`TurnBudget`], until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Allotment(OwnedSemaphorePermit);
+
+impl TurnBudget {
+    /// A budget of `max` bytes, all of it free.
+    pub(crate) fn new(max: usize) -> Self {
+        let max = max.min(Semaphore::MAX_PERMITS);
+        Self {
+            free: Arc::new(Semaphore::new(max)),
+            max,
+        }
+    }
+
+    /// How many bytes are taken.
+    pub(crate) fn used(&self) -> usize {
+        self.max.saturating_sub(self.free.available_permits())
+    }
+
+    /// Waits until so many bytes are free, behind those who came before, and
+    /// takes them; no more than there are.
+    ///
+    /// # Errors
+    /// None in practice: the budget is never closed.
+    pub(crate) async fn take(&self, bytes: usize) -> Result<Allotment, Refused> {
+        let bytes = u32::try_from(bytes.min(self.max)).unwrap_or(u32::MAX);
+        let stopwatch = Stopwatch::start();
+        let taken = Arc::clone(&self.free).acquire_many_owned(bytes).await;
+        stopwatch.stop(&waits::RANGE_MEMORY);
+        taken.map(Allotment).map_err(|_| Refused)
+    }
+}
+
+impl Allotment {
+    /// Gives back what is above `bytes`.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        let excess = self.0.num_permits().saturating_sub(bytes);
+        drop(self.0.split(excess));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    #[test]
+    fn bytes_are_waited_for_in_turn_and_given_back_in_part() {
+        let budget = TurnBudget::new(10);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut first = pin!(budget.take(8));
+        let Poll::Ready(Ok(mut allotment)) = first.as_mut().poll(&mut context) else {
+            panic!("there is room");
+        };
+        let mut second = pin!(budget.take(9));
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        let mut third = pin!(budget.take(1));
+        assert!(
+            third.as_mut().poll(&mut context).is_pending(),
+            "it is behind the second"
+        );
+        allotment.shrink_to(1);
+        assert!(matches!(
+            second.as_mut().poll(&mut context),
+            Poll::Ready(Ok(_))
+        ));
+        assert!(matches!(
+            third.as_mut().poll(&mut context),
+            Poll::Ready(Ok(_))
+        ));
+        drop(allotment);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn what_is_more_than_there_is_waits_for_all_of_it() {
+        let budget = TurnBudget::new(10);
+        let mut take = pin!(budget.take(usize::MAX));
+        let taken = take.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(taken, Poll::Ready(Ok(_))));
+    }
+}

@@ -24,6 +24,7 @@ mod cpu;
 mod flame_graph;
 mod profile;
 mod recorder;
+mod recording;
 mod stack;
 mod stack_table;
 mod symbols;
@@ -31,5 +32,6 @@ mod waits;
 
 pub use allocator::Allocator;
 pub use profile::Profile;
-pub use recorder::{Kind, Recording, StartError};
+pub use recorder::Kind;
+pub use recording::{Recording, StartError};
 pub use waits::{Place, Stopwatch, lock};

@@ -1,4 +1,4 @@
-//! One recording at a time: who may record, and when what was recorded may be read.
+//! What is recorded: who may record, and when what was recorded may be read.
 //!
 //! [`ACTIVE`] says what is recorded. Whoever records first enters
 //! ([`IN_FLIGHT`]) and then looks at [`ACTIVE`] once more; whoever ends a
@@ -6,14 +6,10 @@
 //! are sequentially consistent, so either the one is seen to be in flight, or it
 //! sees that the recording is over.
 
-use crate::profile::Profile;
 use crate::stack::Stack;
-use crate::stack_table::StackTable;
-use crate::symbols;
-use crate::{allocator, cpu, waits};
-use std::io;
+use crate::stack_table::{StackTable, Sum};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// What a profile is of.
@@ -28,6 +24,26 @@ pub enum Kind {
     Waits = 3,
 }
 
+impl Kind {
+    /// The kind that a word stands for: `cpu`, `alloc` or `lock`.
+    #[must_use]
+    pub fn of_word(word: &str) -> Option<Self> {
+        [Self::Cpu, Self::Allocations, Self::Waits]
+            .into_iter()
+            .find(|kind| kind.word() == word)
+    }
+
+    /// The word by which it is asked for.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Allocations => "alloc",
+            Self::Waits => "lock",
+        }
+    }
+}
+
 /// In [`ACTIVE`]: nothing is recorded.
 const NOTHING: u8 = 0;
 
@@ -38,8 +54,6 @@ const QUIET_MAX: Duration = Duration::from_secs(1);
 
 static ACTIVE: AtomicU8 = AtomicU8::new(NOTHING);
 static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
-/// Whether there is a [`Recording`].
-static TAKEN: AtomicBool = AtomicBool::new(false);
 /// Made for the first recording and kept for all: a signal may come late.
 static TABLE: OnceLock<StackTable> = OnceLock::new();
 
@@ -68,115 +82,36 @@ pub(crate) fn during(kind: Kind, action: impl FnOnce()) {
     IN_FLIGHT.fetch_sub(1, Ordering::SeqCst);
 }
 
+/// Forgets what was recorded, before anything is again.
+pub(crate) fn clear() {
+    wait_for_quiet();
+    Stack::prepare();
+    TABLE.get_or_init(StackTable::new).clear();
+}
+
+/// From here on this kind is recorded.
+pub(crate) fn begin(kind: Kind) {
+    ACTIVE.store(kind as u8, Ordering::SeqCst);
+}
+
+/// From here on nothing is.
+pub(crate) fn end() {
+    ACTIVE.store(NOTHING, Ordering::SeqCst);
+}
+
+/// What was recorded, and how many stacks the table had no room for.
+pub(crate) fn sums() -> (Vec<Sum>, u64) {
+    wait_for_quiet();
+    match TABLE.get() {
+        Some(table) => (table.sums(), table.lost()),
+        None => (Vec::new(), 0),
+    }
+}
+
 /// Waits until nobody records any more.
 fn wait_for_quiet() {
     let began = Instant::now();
     while IN_FLIGHT.load(Ordering::SeqCst) > 0 && began.elapsed() < QUIET_MAX {
         std::thread::yield_now();
-    }
-}
-
-/// Why a recording cannot be.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// There is one already, of whatever kind.
-    #[error("another profile is being recorded: try again when it is done")]
-    Busy,
-    /// Allocations do not pass through [`crate::Allocator`].
-    #[error("this program was built without the allocator that counts")]
-    NoAllocator,
-    /// The system refused a timer or a signal handler.
-    #[error("the system cannot sample: {0}")]
-    System(#[from] io::Error),
-}
-
-/// What is being recorded, until it is [finished](Recording::finish) or dropped.
-#[derive(Debug)]
-pub struct Recording {
-    kind: Kind,
-    began: Instant,
-}
-
-impl Recording {
-    /// Begins to record, in all threads of the process. May take some
-    /// milliseconds the first time.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn start(kind: Kind) -> Result<Self, StartError> {
-        if TAKEN.swap(true, Ordering::SeqCst) {
-            return Err(StartError::Busy);
-        }
-        // From here on its drop lets the next one in.
-        let recording = Self {
-            kind,
-            began: Instant::now(),
-        };
-        wait_for_quiet();
-        Stack::prepare();
-        TABLE.get_or_init(StackTable::new).clear();
-        waits::clear();
-        ACTIVE.store(kind as u8, Ordering::SeqCst);
-        match kind {
-            Kind::Cpu => cpu::start()?,
-            Kind::Allocations if !allocator::is_installed() => return Err(StartError::NoAllocator),
-            Kind::Allocations | Kind::Waits => {}
-        }
-        Ok(recording)
-    }
-
-    /// Ends the recording and makes a profile of it. Blocks, for a second or
-    /// so: addresses are looked up in the debugging information of the program.
-    #[must_use]
-    pub fn finish(self) -> Profile {
-        self.stop();
-        let took = self.began.elapsed();
-        wait_for_quiet();
-        let (sums, lost) = match TABLE.get() {
-            Some(table) => (table.sums(), table.lost()),
-            None => (Vec::new(), 0),
-        };
-        let mut lines = symbols::fold(self.kind, &sums);
-        for (frames, weight) in waits::sums() {
-            *lines.entry(frames).or_default() += weight;
-        }
-        if lost > 0 {
-            lines.insert("(stacks beyond what a recording holds)".to_owned(), lost);
-        }
-        Profile::new(self.kind, took, lines)
-    }
-
-    fn stop(&self) {
-        ACTIVE.store(NOTHING, Ordering::SeqCst);
-        if self.kind == Kind::Cpu {
-            cpu::stop();
-        }
-    }
-}
-
-impl Drop for Recording {
-    fn drop(&mut self) {
-        self.stop();
-        TAKEN.store(false, Ordering::SeqCst);
-    }
-}
-
-impl Kind {
-    /// The kind that a word stands for: `cpu`, `alloc` or `lock`.
-    #[must_use]
-    pub fn of_word(word: &str) -> Option<Self> {
-        [Self::Cpu, Self::Allocations, Self::Waits]
-            .into_iter()
-            .find(|kind| kind.word() == word)
-    }
-
-    /// The word by which it is asked for.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Allocations => "alloc",
-            Self::Waits => "lock",
-        }
     }
 }

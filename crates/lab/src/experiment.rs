@@ -7,28 +7,6 @@ use load::report::units;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-/// How much time an experiment takes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Effort {
-    /// Seconds: just enough to see that everything works. Its figures mean nothing.
-    Glance,
-    /// Two to four minutes on two cores.
-    Quick,
-    /// Longer runs over more data.
-    Full,
-}
-
-impl Effort {
-    /// One of three, by the effort.
-    pub(crate) fn pick<T>(self, glance: T, quick: T, full: T) -> T {
-        match self {
-            Self::Glance => glance,
-            Self::Quick => quick,
-            Self::Full => full,
-        }
-    }
-}
-
 /// A question, how it is put to the store, and how the answer is told.
 #[derive(Debug)]
 pub struct Experiment {

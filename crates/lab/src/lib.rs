@@ -22,6 +22,6 @@ mod tell;
 mod testing;
 
 pub use error::Error;
-pub use experiment::{Effort, Experiment};
+pub use experiment::Experiment;
 pub use experiments::EXPERIMENTS;
-pub use settings::Settings;
+pub use settings::{Effort, Settings};

@@ -2,6 +2,8 @@
 
 mod check;
 
+pub(crate) use check::KEY_DIGITS_MAX;
+
 use serde::{Deserialize, Serialize};
 
 /// What a run is to do; also the parameters that its outcome and reports show.
@@ -157,4 +159,15 @@ pub enum Size {
     Uniform(usize, usize),
     /// Exponentially distributed around the first, up to the second.
     Exponential(usize, usize),
+}
+
+impl Size {
+    /// The least and the greatest that can be drawn.
+    pub(crate) fn bounds(self) -> (usize, usize) {
+        match self {
+            Self::Fixed(bytes) => (bytes, bytes),
+            Self::Uniform(least, most) => (least, most),
+            Self::Exponential(_, most) => (1.min(most), most),
+        }
+    }
 }

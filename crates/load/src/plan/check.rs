@@ -1,11 +1,13 @@
 //! What makes a plan one that can be carried out.
 
 use super::{Operation, Plan, Rate, Size};
-use crate::workload::keys::KeySpace;
 use crate::{Error, target};
 
 /// The longest key that a node takes, in bytes.
 const KEY_BYTES_MAX: usize = 4096;
+
+/// The most digits of a key's number: more keys than that nobody has.
+pub(crate) const KEY_DIGITS_MAX: usize = 12;
 
 /// The longest value that any node takes, in bytes.
 const VALUE_BYTES_MAX: usize = 1 << 30;
@@ -64,7 +66,7 @@ impl Plan {
         demand(self.keys >= 1, "there must be at least one key")?;
         size("keys", self.key_bytes, 1, KEY_BYTES_MAX)?;
         size("values", self.value_bytes, 0, VALUE_BYTES_MAX)?;
-        KeySpace::new(self.key_bytes, self.keys)?;
+        self.key_bytes.key_digits(self.keys)?;
         demand(
             self.value_bytes.bounds().1.saturating_mul(self.connections) <= REQUEST_BYTES_MAX,
             "values on their way over all connections could take more than 4GiB: \
@@ -98,6 +100,25 @@ impl Plan {
         self.operations.iter().any(|(operation, weight)| {
             *weight > 0.0 && matches!(operation, Operation::Get | Operation::ReadModifyWrite)
         })
+    }
+}
+
+impl Size {
+    /// The digits of a key's number, one byte less than the shortest key has.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] when they do not tell so many `keys` apart.
+    pub(crate) fn key_digits(self, keys: u64) -> Result<usize, Error> {
+        let (least, _) = self.bounds();
+        let digits = least.saturating_sub(1).min(KEY_DIGITS_MAX);
+        if digits == 0 || 10u64.pow(digits as u32) < keys {
+            let needed = (1..).find(|digits| 10u64.saturating_pow(*digits) >= keys);
+            return Err(Error::plan(format!(
+                "keys of {least} bytes cannot tell {keys} keys apart: at least {} are needed",
+                needed.unwrap_or(1) + 1
+            )));
+        }
+        Ok(digits)
     }
 }
 

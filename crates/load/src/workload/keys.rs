@@ -11,10 +11,7 @@
 //! has no such key. All bytes stand in a URL as they are.
 
 use crate::Error;
-use crate::plan::Size;
-
-/// The most digits of a number: more keys than that nobody has.
-const DIGITS_MAX: usize = 12;
+use crate::plan::{KEY_DIGITS_MAX, Size};
 
 /// Writes keys.
 #[derive(Clone, Copy, Debug)]
@@ -39,20 +36,11 @@ impl KeySpace {
     /// # Errors
     /// [`Error::Plan`] when the shortest of them do not hold so many numbers.
     pub(crate) fn new(bytes: Size, keys: u64) -> Result<Self, Error> {
-        let (least, _) = bytes.bounds();
-        let digits = least.saturating_sub(1).min(DIGITS_MAX);
-        let numbers = 10u64.pow(digits as u32);
-        if numbers < keys || digits == 0 {
-            let needed = (1..).find(|digits| 10u64.saturating_pow(*digits) >= keys);
-            return Err(Error::plan(format!(
-                "keys of {least} bytes cannot tell {keys} keys apart: at least {} are needed",
-                needed.unwrap_or(1) + 1
-            )));
-        }
+        let digits = bytes.key_digits(keys)?;
         Ok(Self {
             bytes,
             digits,
-            numbers,
+            numbers: 10u64.pow(digits as u32),
         })
     }
 
@@ -60,7 +48,7 @@ impl KeySpace {
     /// key holds begin anew.
     pub(crate) fn write(&self, number: u64, kind: KeyKind, to: &mut Vec<u8>) {
         let mut rest = number % self.numbers;
-        let mut digits = [b'0'; DIGITS_MAX];
+        let mut digits = [b'0'; KEY_DIGITS_MAX];
         for digit in digits[..self.digits].iter_mut().rev() {
             *digit = b'0' + (rest % 10) as u8;
             rest /= 10;

@@ -3,15 +3,6 @@
 use crate::plan::Size;
 
 impl Size {
-    /// The least and the greatest that can be drawn.
-    pub(crate) fn bounds(self) -> (usize, usize) {
-        match self {
-            Self::Fixed(bytes) => (bytes, bytes),
-            Self::Uniform(least, most) => (least, most),
-            Self::Exponential(_, most) => (1.min(most), most),
-        }
-    }
-
     /// Draws one.
     pub(crate) fn draw(self, random: &mut fastrand::Rng) -> usize {
         match self {

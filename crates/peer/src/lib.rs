@@ -5,7 +5,7 @@
 //! From then on the side that dialled asks and the other answers: many
 //! requests in flight, answers in any order.
 //!
-//! - [`Link`] (`link`, `conversation`) is the connection of one runtime to one
+//! - [`Link`] (`link`) is the connection of one runtime to one
 //!   peer, which it sets up again whenever it is lost (`backoff`); `calls` are
 //!   those that wait, `health` tells whether the peer is alive.
 //! - [`serve`] (`server`) is the other end: a [`Replica`] does as asked.
@@ -27,7 +27,6 @@ mod backoff;
 mod calls;
 mod complaints;
 mod connection;
-mod conversation;
 mod frame;
 mod fuzz;
 mod handshake;

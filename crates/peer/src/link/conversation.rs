@@ -1,14 +1,14 @@
 //! The dialler's side of a connection: takes answers, and makes the heart beat.
 
-use super::assembly::Assembler;
-use super::calls::Asked;
-use super::connection::{End, Side};
-use super::frame::{Frame, FrameError};
-use super::health::{self, HEARTBEAT, Pulse, Silence};
-use super::link::Link;
-use super::message::{self, Message};
-use super::outgoing::Outgoing;
-use super::{PeerAnswer, STANDING, Spoken};
+use super::Link;
+use crate::assembly::Assembler;
+use crate::calls::Asked;
+use crate::connection::{End, Side};
+use crate::frame::{Frame, FrameError};
+use crate::health::{self, HEARTBEAT, Pulse, Silence};
+use crate::message::{self, Message};
+use crate::outgoing::Outgoing;
+use crate::{PeerAnswer, STANDING, Spoken};
 use cluster::Miss;
 use std::task::{Context, Poll};
 use std::time::Duration;

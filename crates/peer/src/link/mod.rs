@@ -20,21 +20,22 @@
 //! like a peer that is slow to answer. A nudge says that the peer has dialled this
 //! node, so it is dialled at once; only one that never was is waited for then.
 
-use super::backoff::{BACKOFF_MAX, Backoff};
-use super::calls::{Asked, Call, Calls};
-use super::complaints::Direction;
-use super::connection::Connection;
-use super::conversation::Conversation;
-use super::frame::{Decoder, PAYLOAD_BYTES_MAX};
-use super::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError};
-use super::health::Latency;
-use super::message;
-use super::outgoing::{Long, Outgoing, Purpose};
-use super::{CALLS_MAX, PeerAnswer, PeerEnvironment, PeerRequest, Session, Spoken, Transport};
+mod conversation;
+
+use crate::backoff::{BACKOFF_MAX, Backoff};
+use crate::calls::{Asked, Call, Calls};
+use crate::complaints::Direction;
+use crate::connection::Connection;
+use crate::frame::{Decoder, PAYLOAD_BYTES_MAX};
+use crate::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError};
+use crate::health::{self, Latency};
+use crate::message;
+use crate::outgoing::{Long, Outgoing, Purpose};
 use crate::waits;
+use crate::{CALLS_MAX, PeerAnswer, PeerEnvironment, PeerRequest, Session, Spoken, Transport};
 use base::Clock;
-use cluster::Standing;
-use cluster::{Miss, NodeUrl};
+use cluster::{Miss, NodeUrl, Standing};
+use conversation::Conversation;
 use profile::Place;
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -380,7 +381,7 @@ impl Link {
         if self.ahead_of_monotonic_ms.get().is_none() {
             // Near enough until the first heartbeat tells better.
             let now = environment.clock.monotonic();
-            let ahead_ms = super::health::ahead_ms(other.unix_ms, now, Duration::ZERO);
+            let ahead_ms = health::ahead_ms(other.unix_ms, now, Duration::ZERO);
             self.ahead_of_monotonic_ms.set(ahead_ms);
         }
         self.standing.set(Some(other.standing));

@@ -28,6 +28,7 @@
 
 mod delivery;
 mod log;
+mod options;
 mod statistics;
 
 #[cfg(test)]
@@ -35,15 +36,15 @@ mod tests;
 
 pub(crate) use delivery::{Delivery, HintReceiver};
 pub(crate) use log::Batch;
+pub(crate) use options::{HintEnvironment, HintOptions};
 pub(crate) use statistics::{HintStatistics, HintsWaiting};
 
-use base::{Clock, Entry, Timestamp};
+use base::Entry;
 use cluster::NodeNumber;
 use log::Logs;
-use lsm::{Disk, Error, Executor, Lane};
+use lsm::{Error, Executor, Lane};
 use profile::lock;
 use statistics::{Counters, Waiting};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -56,37 +57,6 @@ pub(crate) type Kept = Box<dyn FnOnce(bool) + Send>;
 
 /// What [`HintStore::next_batch`] answers: [`None`] when nothing waits.
 pub(crate) type BatchReply = Box<dyn FnOnce(Result<Option<Batch>, Error>) + Send>;
-
-/// How much may be kept.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct HintOptions {
-    /// The most bytes on disk, over all peers.
-    pub(crate) bytes_max: u64,
-    /// How old a hint may become.
-    pub(crate) age_max: Duration,
-    /// The most bytes of keys and values that wait to be written. A longer
-    /// hint is taken when no other waits.
-    pub(crate) queue_bytes_max: usize,
-    /// No segment is begun with fewer bytes than these left on the disk: its
-    /// last room is the store's.
-    pub(crate) disk_spare_bytes: u64,
-    /// Hints for versions above this are dropped at the start.
-    pub(crate) drop_above: Option<Timestamp>,
-}
-
-/// What the store of hints works with.
-pub(crate) struct HintEnvironment {
-    /// Where the segments lie. Nothing else may be kept there.
-    pub(crate) folder: PathBuf,
-    /// The disk.
-    pub(crate) disk: Arc<dyn Disk>,
-    /// The time.
-    pub(crate) clock: Arc<dyn Clock>,
-    /// Runs the jobs.
-    pub(crate) executor: Arc<dyn Executor>,
-    /// Known to this node only; the same at every start.
-    pub(crate) secret: u64,
-}
 
 /// The hints of a node, for all of its peers. Cheap to clone; the clones are one.
 #[derive(Clone)]

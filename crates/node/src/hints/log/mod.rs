@@ -21,8 +21,8 @@ mod upkeep;
 
 pub(crate) use batch::Batch;
 
+use super::options::{HintEnvironment, HintOptions};
 use super::statistics::{Counters, End, HintsWaiting, Waiting};
-use super::{HintEnvironment, HintOptions};
 use base::{Clock, Entry};
 use cluster::{HintLimits, HintSegment, NodeNumber};
 use lsm::{Error, LogFolder, SegmentWriter};

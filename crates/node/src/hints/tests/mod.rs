@@ -4,8 +4,8 @@ mod deliveries;
 mod store;
 
 use super::*;
-use base::{Expiry, ManualClock, Timestamp};
-use lsm::{FaultyDisk, MemoryDisk, StepExecutor};
+use base::{Clock, Expiry, ManualClock, Timestamp};
+use lsm::{Disk, FaultyDisk, MemoryDisk, StepExecutor};
 
 const MIB: u64 = 1 << 20;
 

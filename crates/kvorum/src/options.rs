@@ -2,7 +2,7 @@
 //! environment, the file, `--help` and `docs/configuration.md` are made from.
 //!
 //! A default that depends on the machine stands in the text as
-//! `[default: …]`; every other one is the node's own ([`NodeConfig`]).
+//! `[default: …]`; every other one is the server's own ([`ServerConfig`]).
 
 use crate::dev::DevOptions;
 use crate::lab::LabOptions;
@@ -16,7 +16,7 @@ use crate::values::{
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use cluster::{Member, Members, NodeUrl};
-use node::{NodeConfig, bounds};
+use node::{ServerConfig, bounds};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -94,44 +94,44 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     pub(crate) cluster_secret_file: Option<PathBuf>,
     /// Let the reads and acks of the node's store count although it lost data that its peers knew it to have
-    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().accept_empty))]
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.accept_empty))]
     pub(crate) accept_empty: Switch,
     /// Drop for good, at this start, what is stamped further ahead of the clock than --clock-drift-max
-    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().drop_future_versions))]
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.drop_future_versions))]
     pub(crate) drop_future_versions: Switch,
     /// How far the clock may be from those of most other nodes; beyond it the node takes no writes from clients
-    #[arg(long, value_parser = span(bounds::CLOCK_DRIFT), value_name = "TIME", help_heading = "Cluster", default_value_t = Span(defaults().clock_drift_max))]
+    #[arg(long, value_parser = span(bounds::CLOCK_DRIFT), value_name = "TIME", help_heading = "Cluster", default_value_t = Span(defaults().node.clock_drift_max))]
     pub(crate) clock_drift_max: Span,
     /// Room on the disk for writes that other nodes have missed; the oldest go first
-    #[arg(long, value_parser = size(bounds::HINT_BYTES), value_name = "SIZE", help_heading = "Cluster", default_value_t = Size(defaults().hint_bytes_max))]
+    #[arg(long, value_parser = size(bounds::HINT_BYTES), value_name = "SIZE", help_heading = "Cluster", default_value_t = Size(defaults().node.hint_bytes_max))]
     pub(crate) hint_bytes_max: Size,
     /// How long writes that another node has missed are kept for it
-    #[arg(long, value_parser = span(bounds::HINT_AGE), value_name = "TIME", help_heading = "Cluster", default_value_t = Span(defaults().hint_age_max))]
+    #[arg(long, value_parser = span(bounds::HINT_AGE), value_name = "TIME", help_heading = "Cluster", default_value_t = Span(defaults().node.hint_age_max))]
     pub(crate) hint_age_max: Span,
 
     /// All the memory that the node plans with [default: a quarter of the machine's or the cgroup's, at least 128MiB]
     #[arg(long, value_parser = size(bounds::MEMORY_BYTES), value_name = "SIZE", help_heading = "Store")]
     pub(crate) memory: Option<Size>,
     /// When a write is acknowledged: sync (once it is on stable storage), interval=TIME (at once; synced within TIME), os (at once; synced when the system likes)
-    #[arg(long, value_name = "MODE", help_heading = "Store", default_value_t = Durability(defaults().durability))]
+    #[arg(long, value_name = "MODE", help_heading = "Store", default_value_t = Durability(defaults().node.durability))]
     pub(crate) durability: Durability,
     /// Compression of stored data
-    #[arg(long, value_enum, value_name = "NAME", help_heading = "Store", default_value_t = defaults().compression.into())]
+    #[arg(long, value_enum, value_name = "NAME", help_heading = "Store", default_value_t = defaults().node.compression.into())]
     pub(crate) compression: Compression,
     /// The share of absent keys for which a table is read in vain, between 0 and 1; none for no filters
-    #[arg(long, value_name = "SHARE", help_heading = "Store", default_value_t = Filter(defaults().filter_false_positive_rate))]
+    #[arg(long, value_name = "SHARE", help_heading = "Store", default_value_t = Filter(defaults().node.filter_false_positive_rate))]
     pub(crate) filter: Filter,
     /// Whether tables are merged in the background
-    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Store", default_value_t = Switch::from_bool(defaults().compaction))]
+    #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Store", default_value_t = Switch::from_bool(defaults().node.compaction))]
     pub(crate) compaction: Switch,
     /// How much compaction may write in a second, unless it falls behind
-    #[arg(long, value_parser = size(bounds::COMPACTION_BYTES_PER_SECOND), value_name = "SIZE", help_heading = "Store", default_value_t = Size(defaults().compaction_bytes_per_second))]
+    #[arg(long, value_parser = size(bounds::COMPACTION_BYTES_PER_SECOND), value_name = "SIZE", help_heading = "Store", default_value_t = Size(defaults().node.compaction_bytes_per_second))]
     pub(crate) compaction_bytes_per_second: Size,
     /// The size at which a memtable is written to a table, up to a sixth of --memory [default: 1/16 of --memory, at most 64MiB]
     #[arg(long, value_parser = size(bounds::MEMTABLE_BYTES), value_name = "SIZE", help_heading = "Store")]
     pub(crate) memtable_bytes: Option<Size>,
     /// Space kept free on the disk, so that deletes and compaction go on when it is full
-    #[arg(long, value_parser = size(bounds::DISK_RESERVE_BYTES), value_name = "SIZE", help_heading = "Store", default_value_t = Size(defaults().disk_reserve_bytes))]
+    #[arg(long, value_parser = size(bounds::DISK_RESERVE_BYTES), value_name = "SIZE", help_heading = "Store", default_value_t = Size(defaults().node.disk_reserve_bytes))]
     pub(crate) disk_reserve_bytes: Size,
 
     /// Threads that serve connections [default: one a core]
@@ -141,7 +141,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_parser = count(bounds::READ_THREADS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) read_threads: Option<usize>,
     /// Reads that may wait for one of these threads
-    #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits", default_value_t = defaults().read_queue)]
+    #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits", default_value_t = defaults().node.read_queue)]
     pub(crate) read_queue: usize,
     /// Requests that are worked on at a time
     #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits", default_value_t = defaults().requests_in_flight_max)]
@@ -156,11 +156,11 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) scans_max: Option<usize>,
     /// The longest value, up to an eighth of --memory; longer ones are answered 413
-    #[arg(long, value_parser = size(bounds::VALUE_BYTES), value_name = "SIZE", help_heading = "Limits", default_value_t = Size(defaults().value_bytes_max as u64))]
+    #[arg(long, value_parser = size(bounds::VALUE_BYTES), value_name = "SIZE", help_heading = "Limits", default_value_t = Size(defaults().node.value_bytes_max as u64))]
     pub(crate) value_bytes_max: Size,
 
     /// How long the replicas have to answer before a request ends in 504
-    #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().timeout))]
+    #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().node.timeout))]
     pub(crate) timeout: Span,
     /// How long a connection may be idle between requests
     #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().idle_timeout))]
@@ -264,8 +264,8 @@ pub(crate) enum LogFormat {
 }
 
 /// A node's defaults; its URL and folder have none.
-fn defaults() -> NodeConfig {
-    NodeConfig::new(
+fn defaults() -> ServerConfig {
+    ServerConfig::new(
         NodeUrl::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
         "",
     )
@@ -277,11 +277,14 @@ impl ServeOptions {
     ///
     /// # Errors
     /// The option that cannot be beside the others, or whose file is wrong.
-    pub(crate) fn node_config(&self, read_file: ReadFile<'_>) -> Result<NodeConfig, OptionError> {
+    pub(crate) fn server_config(
+        &self,
+        read_file: ReadFile<'_>,
+    ) -> Result<ServerConfig, OptionError> {
         let url = required("url", self.url.as_ref())?;
         let data = required("data", self.data.as_ref())?;
 
-        let mut config = NodeConfig::new(self.members(url)?, data);
+        let mut config = ServerConfig::new(self.members(url)?, data);
         let memory_bytes = self.memory.map(|size| size.0);
         config.set_memory_bytes(memory_bytes.unwrap_or_else(machine::memory_bytes_default));
         config.listen.clone_from(&self.listen);
@@ -291,35 +294,35 @@ impl ServeOptions {
         if let Some(file) = &self.cluster_secret_file {
             let secret = secret_file::read(file, read_file);
             let refuse = |problem| OptionError::new(CLUSTER_SECRET_FILE, problem);
-            config.cluster_secret = Some(secret.map_err(refuse)?);
+            config.node.cluster_secret = Some(secret.map_err(refuse)?);
         }
-        config.accept_empty = self.accept_empty == Switch::On;
-        config.drop_future_versions = self.drop_future_versions == Switch::On;
-        config.clock_drift_max = self.clock_drift_max.0;
-        config.hint_bytes_max = self.hint_bytes_max.0;
-        config.hint_age_max = self.hint_age_max.0;
+        config.node.accept_empty = self.accept_empty == Switch::On;
+        config.node.drop_future_versions = self.drop_future_versions == Switch::On;
+        config.node.clock_drift_max = self.clock_drift_max.0;
+        config.node.hint_bytes_max = self.hint_bytes_max.0;
+        config.node.hint_age_max = self.hint_age_max.0;
 
-        config.durability = self.durability.0;
-        config.compression = self.compression.into();
-        config.filter_false_positive_rate = self.filter.0;
-        config.compaction = self.compaction == Switch::On;
-        config.compaction_bytes_per_second = self.compaction_bytes_per_second.0;
+        config.node.durability = self.durability.0;
+        config.node.compression = self.compression.into();
+        config.node.filter_false_positive_rate = self.filter.0;
+        config.node.compaction = self.compaction == Switch::On;
+        config.node.compaction_bytes_per_second = self.compaction_bytes_per_second.0;
         config.memtable_bytes = self
             .memtable_bytes
             .map(|size| in_memory("memtable-bytes", size))
             .transpose()?;
-        config.disk_reserve_bytes = self.disk_reserve_bytes.0;
+        config.node.disk_reserve_bytes = self.disk_reserve_bytes.0;
 
         set_if_given(&mut config.threads, self.threads);
-        set_if_given(&mut config.read_threads, self.read_threads);
-        config.read_queue = self.read_queue;
+        set_if_given(&mut config.node.read_threads, self.read_threads);
+        config.node.read_queue = self.read_queue;
         config.requests_in_flight_max = self.requests_in_flight_max;
         config.requests_queued_max = self.requests_queued_max;
         set_if_given(&mut config.connections_max, self.connections_max);
         config.scans_max = self.scans_max;
-        config.value_bytes_max = in_memory("value-bytes-max", self.value_bytes_max)?;
+        config.node.value_bytes_max = in_memory("value-bytes-max", self.value_bytes_max)?;
 
-        config.timeout = self.timeout.0;
+        config.node.timeout = self.timeout.0;
         config.idle_timeout = self.idle_timeout.0;
         config.head_timeout = self.head_timeout.0;
         config.body_timeout = self.body_timeout.0;
@@ -382,7 +385,7 @@ impl OptionError {
     }
 }
 
-/// The option that sets a field of [`NodeConfig`].
+/// The option that sets a field of [`ServerConfig`], or of the node in it.
 fn option_of(field: &str) -> String {
     match field {
         "hosts" => "host".to_owned(),

@@ -7,7 +7,7 @@ use crate::options::{OptionError, ServeOptions};
 use crate::signals::StopSignals;
 use base::{OsRandom, SystemClock};
 use lsm::RealDisk;
-use node::{Node, NodeConfig, Seams};
+use node::{Node, Seams, ServerConfig};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,12 +24,16 @@ pub(crate) fn run(
     read_file: ReadFile<'_>,
 ) -> Result<(), Failure> {
     let config = options
-        .node_config(read_file)
-        .and_then(|config| check_folder(&config.data).map(|()| config))
+        .server_config(read_file)
+        .and_then(|config| check_folder(&config.node.data).map(|()| config))
         .map_err(|error| parsed.refuse(&error))?;
     // A child shares its terminal with the other nodes of its parent.
     let is_child = options.until_stdin_closes;
-    let name = config.members.name(config.members.own()).to_owned();
+    let name = config
+        .node
+        .members
+        .name(config.node.members.own())
+        .to_owned();
     logging::install(options.log, is_child.then_some(name));
     for warning in &parsed.warnings {
         tracing::warn!("{warning}");
@@ -59,7 +63,7 @@ fn check_folder(data: &Path) -> Result<(), OptionError> {
     }
 }
 
-async fn serve(config: NodeConfig, until_stdin_closes: bool) -> Result<(), Failure> {
+async fn serve(config: ServerConfig, until_stdin_closes: bool) -> Result<(), Failure> {
     let mut signals = StopSignals::install()?;
     let starting = spawn_blocking(move || start(config));
     let node = tokio::select! {
@@ -97,7 +101,7 @@ async fn serve(config: NodeConfig, until_stdin_closes: bool) -> Result<(), Failu
 }
 
 /// Starts a node in the real world.
-fn start(config: NodeConfig) -> Result<Node, Failure> {
+fn start(config: ServerConfig) -> Result<Node, Failure> {
     let random = OsRandom::new()
         .map_err(|error| Failure::failed(format!("the system gives no random numbers: {error}")))?;
     let seams = Seams {

@@ -1,8 +1,9 @@
 //! A node: HTTP, admission, runtimes, and the store behind them.
 //!
 //! From the socket to the disk:
-//! - [`Node`] (`node`) starts and stops everything; [`NodeConfig`] (`config`)
-//!   says what can be set and divides the memory.
+//! - [`Node`] (`node`) starts and stops everything; [`ServerConfig`]
+//!   (`server_config`) says what can be set and divides the memory; the node's
+//!   part is [`NodeConfig`] (`config`).
 //! - `runtime` is a thread with a scheduler of its own; an acceptor hands each
 //!   connection to the runtime that has the fewest. Each has a `door`, which
 //!   decides what to take on, and behind it a `worker`, which answers for the
@@ -39,6 +40,7 @@ mod read_pool;
 mod replica;
 mod runtime;
 mod seams;
+mod server_config;
 mod shared;
 #[doc(hidden)]
 pub mod simulation;
@@ -49,9 +51,10 @@ mod waiters;
 mod waits;
 mod worker;
 
-pub use config::{ConfigError, MEMORY_BYTES_MIN, MemorySplit, NodeConfig, Secret, bounds};
+pub use config::{ConfigError, MemoryParts, NodeConfig, Resources, Secret};
 pub use node::{Node, StartError};
 #[doc(hidden)]
 pub use peer::Protocol;
 pub use peer::{Dialing, Stream, TcpTransport, Transport};
 pub use seams::{OpenError, Seams};
+pub use server_config::{MEMORY_BYTES_MIN, MemorySplit, ServerConfig, bounds};

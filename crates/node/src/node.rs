@@ -7,11 +7,12 @@
 //! admitted end, then their connections, within the configured drain timeout;
 //! the store is flushed and closed and its threads end, within [`CLOSE_MAX`].
 
-use crate::config::{ConfigError, NodeConfig};
+use crate::config::ConfigError;
 use crate::door::Common;
 use crate::executor::ThreadExecutor;
 use crate::runtime;
 use crate::seams::{OpenError, Seams};
+use crate::server_config::ServerConfig;
 use crate::shared::Shared;
 use cluster::NodeUrl;
 use profile::lock;
@@ -80,7 +81,7 @@ impl From<OpenError> for StartError {
 /// A node that serves. It stops when told to, or when it is dropped.
 pub struct Node {
     addresses: Vec<SocketAddr>,
-    shared: Arc<Shared>,
+    common: Arc<Common>,
     executor: Arc<ThreadExecutor>,
     stop: watch::Sender<bool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -100,7 +101,7 @@ impl Node {
     ///
     /// # Errors
     /// See [`StartError`]; then nothing of the node is left running.
-    pub fn start(config: NodeConfig) -> Result<Self, StartError> {
+    pub fn start(config: ServerConfig) -> Result<Self, StartError> {
         Self::start_with(config, Seams::real()?)
     }
 
@@ -108,7 +109,7 @@ impl Node {
     ///
     /// # Errors
     /// See [`StartError`]; then nothing of the node is left running.
-    pub fn start_with(mut config: NodeConfig, seams: Seams) -> Result<Self, StartError> {
+    pub fn start_with(mut config: ServerConfig, seams: Seams) -> Result<Self, StartError> {
         config.validate()?;
         raise_open_files();
         let sockets = bind_all(&config)?;
@@ -121,14 +122,19 @@ impl Node {
         let executor = Arc::new(ThreadExecutor::start(&seams.clock)?);
         let (stop, stopped) = watch::channel(false);
         let store_executor = Arc::clone(&executor) as Arc<dyn lsm::Executor>;
-        let opened = Shared::open(config, seams, &store_executor).map_err(StartError::from);
+        let opened = Shared::open(
+            config.node.clone(),
+            config.resources(),
+            seams,
+            &store_executor,
+        )
+        .map_err(StartError::from);
         let started = opened.and_then(|shared| {
-            let shared = Arc::new(shared);
-            let common = Arc::new(Common::new(Arc::clone(&shared)));
+            let common = Arc::new(Common::new(config, Arc::new(shared)));
             let threads = runtime::start(&common, sockets, &stopped)?;
-            Ok((shared, threads))
+            Ok((common, threads))
         });
-        let (shared, threads) = match started {
+        let (common, threads) = match started {
             Ok(started) => started,
             Err(error) => {
                 // Runtimes that have started end as `stop` is dropped.
@@ -137,10 +143,10 @@ impl Node {
             }
         };
         let listed: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        tracing::info!(url = %shared.config.url(), addresses = listed.join(","), "the node is serving");
+        tracing::info!(url = %common.config().node.url(), addresses = listed.join(","), "the node is serving");
         Ok(Self {
             addresses,
-            shared,
+            common,
             executor,
             stop,
             threads: Mutex::new(threads),
@@ -158,7 +164,7 @@ impl Node {
     /// The node's URL, with the port that it really has.
     #[must_use]
     pub fn url(&self) -> &NodeUrl {
-        self.shared.config.url()
+        self.common.config().node.url()
     }
 
     /// Stops the node: what was admitted ends, the store is closed. Blocks, for
@@ -205,11 +211,11 @@ impl Node {
         // The read pool and the store may wait for a disk that hangs, so they
         // are closed on a thread that need not be waited for.
         let (sender, closed) = mpsc::channel();
-        let (shared, executor) = (Arc::clone(&self.shared), Arc::clone(&self.executor));
+        let (common, executor) = (Arc::clone(&self.common), Arc::clone(&self.executor));
         let closer = std::thread::Builder::new()
             .name("closer".to_owned())
             .spawn(move || {
-                let result = shared.close();
+                let result = common.node.close();
                 executor.stop();
                 // Nobody listens any more when it took too long.
                 let _told = sender.send(result).is_ok();
@@ -240,7 +246,7 @@ impl Drop for Node {
 
 /// Takes all addresses. Where the configuration wants any free port, all
 /// addresses get the same one.
-fn bind_all(config: &NodeConfig) -> Result<Vec<TcpSocket>, StartError> {
+fn bind_all(config: &ServerConfig) -> Result<Vec<TcpSocket>, StartError> {
     let addresses = config.addresses()?;
     let wants_one_port = addresses.len() > 1 && addresses.iter().all(|each| each.port() == 0);
     let mut attempts = if wants_one_port { PORT_ATTEMPTS } else { 1 };

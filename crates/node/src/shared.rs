@@ -1,7 +1,7 @@
 //! What all runtimes of a node share, from the opening of the store to its
 //! closing.
 
-use crate::config::NodeConfig;
+use crate::config::{NodeConfig, Resources};
 use crate::expiry::{ExpiryBound, OwnClock};
 use crate::hints::{HintEnvironment, HintOptions, HintStore, HintsWaiting};
 use crate::membership::{Membership, MembershipEnvironment};
@@ -25,6 +25,8 @@ const HINT_QUEUE_BYTES_MAX: usize = 4 << 20;
 pub(crate) struct Shared {
     /// The node's configuration.
     pub(crate) config: NodeConfig,
+    /// What it works with.
+    pub(crate) resources: Resources,
     /// Where keys belong.
     pub(crate) placement: Arc<Placement>,
     /// The store.
@@ -77,9 +79,11 @@ impl Shared {
     /// See [`OpenError`].
     pub(crate) fn open(
         config: NodeConfig,
+        resources: Resources,
         seams: Seams,
         executor: &Arc<dyn Executor>,
     ) -> Result<Self, OpenError> {
+        let memory = resources.memory;
         let clock = seams.clock;
         let started = clock.monotonic();
         let stamping = Stamping::new(
@@ -115,7 +119,7 @@ impl Shared {
         };
         let options = lsm::Options {
             drop_versions_above: drop_above,
-            ..config.store_options()
+            ..config.store_options(&memory)
         };
         let (engine, recovery) = Engine::open(environment, options)?;
         tracing::info!(
@@ -161,8 +165,7 @@ impl Shared {
             },
             config.members.names(),
         )?;
-        let split = config.memory_split();
-        let metrics = Metrics::new(config.threads, config.members.names().len());
+        let metrics = Metrics::new(resources.runtimes, config.members.names().len());
         let read_pool = ReadPool::start(&engine, config.read_threads, config.read_queue)?;
         Ok(Self {
             placement: Arc::new(Placement::new(config.members.names())),
@@ -176,11 +179,12 @@ impl Shared {
             complaints: Arc::default(),
             hints,
             read_pool: Arc::new(read_pool),
-            peer_bytes: Budget::new(split.peer_bytes),
-            answers: Budget::new(split.answers_bytes),
-            ranges: Arc::new(TurnBudget::new(split.ranges_bytes)),
+            peer_bytes: Budget::new(memory.peer_bytes),
+            answers: Budget::new(memory.answers_bytes),
+            ranges: Arc::new(TurnBudget::new(memory.ranges_bytes)),
             metrics,
             config,
+            resources,
         })
     }
 

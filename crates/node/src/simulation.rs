@@ -7,7 +7,7 @@
 //! transport are the simulation's; timers are tokio's, whose clock can be
 //! paused.
 
-use crate::config::NodeConfig;
+use crate::config::{NodeConfig, Resources};
 use crate::coordinator::{Change, Failure};
 use crate::hints::HintStatistics;
 use crate::seams::{OpenError, Seams};
@@ -66,20 +66,21 @@ pub struct SimulatedNode {
 }
 
 impl SimulatedNode {
-    /// Opens a node with as many runtimes as `config` has threads. It works on
+    /// Opens a node with as many runtimes as `resources` has. It works on
     /// the reads it has to do on the spot.
     ///
     /// # Errors
     /// See [`OpenError`].
     pub fn open(
         mut config: NodeConfig,
+        resources: Resources,
         seams: Seams,
         executor: &Arc<dyn Executor>,
         transport: &Arc<dyn Transport>,
     ) -> Result<Self, OpenError> {
         config.read_threads = 0;
-        let runtimes = config.threads;
-        let shared = Arc::new(Shared::open(config, seams, executor)?);
+        let runtimes = resources.runtimes;
+        let shared = Arc::new(Shared::open(config, resources, seams, executor)?);
         let workers = (0..runtimes)
             .map(|number| Worker::new(Arc::clone(&shared), number, transport))
             .collect();

@@ -81,7 +81,8 @@ impl Worker {
             clock: Arc::clone(&shared.clock),
         });
         let metrics = shared.metrics.of_worker(number);
-        let in_flight_max = config.requests_in_flight_max.div_ceil(config.threads);
+        let resources = &shared.resources;
+        let requests_max = resources.requests_max.div_ceil(resources.runtimes);
         let coordinator = Rc::new(Coordinator {
             clock: Arc::clone(&shared.clock),
             stamping: Arc::clone(&shared.stamping),
@@ -93,7 +94,7 @@ impl Worker {
             range_batch_bytes: config.range_batch_bytes(),
             metrics: Arc::clone(&metrics),
             stragglers: Cell::new(0),
-            stragglers_max: in_flight_max.saturating_mul(STRAGGLERS_A_REQUEST),
+            stragglers_max: requests_max.saturating_mul(STRAGGLERS_A_REQUEST),
             hedging: HedgeBudget::default(),
         });
         Rc::new(Self {

@@ -80,7 +80,7 @@ impl Plan {
         for node in &plan.nodes {
             let (serve, parsed) = plan.read_options(node)?;
             serve
-                .node_config(&read_file)
+                .server_config(&read_file)
                 .map_err(|error| parsed.refuse(&error))?;
         }
         Ok(plan)

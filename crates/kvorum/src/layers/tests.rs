@@ -98,9 +98,9 @@ fn layers_add_up() {
     assert_eq!(options.filter.0, Some(0.5));
     assert_eq!(options.listen.len(), 2);
     assert_eq!(options.accept_empty, Switch::On);
-    let config = options.node_config(&no_file).unwrap();
-    assert_eq!(config.members.count(), 2);
-    assert!(!config.compaction);
+    let config = options.server_config(&no_file).unwrap();
+    assert_eq!(config.node.members.count(), 2);
+    assert!(!config.node.compaction);
     assert_eq!(config.memory_bytes, 1 << 30);
 }
 
@@ -276,7 +276,7 @@ fn what_cannot_be_beside_other_options_is_refused_by_its_place() {
         let Command::Serve(options) = &parsed.cli.command else {
             panic!("these words mean serve")
         };
-        let error = options.node_config(&no_file).unwrap_err();
+        let error = options.server_config(&no_file).unwrap_err();
         parsed.refuse(&error).line().to_owned()
     };
     let file = "url = \"http://h:1\"\ndata = \"d\"\nmemory = \"128MiB\"\nreplicas = \"1/2\"";

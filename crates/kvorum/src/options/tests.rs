@@ -17,8 +17,8 @@ fn serve(words: &[&str]) -> ServeOptions {
 }
 
 /// The node that these words describe. There is one file, with a secret.
-fn node(words: &[&str]) -> Result<NodeConfig, OptionError> {
-    serve(words).node_config(&|file| {
+fn node(words: &[&str]) -> Result<ServerConfig, OptionError> {
+    serve(words).server_config(&|file| {
         if file == Path::new("secret.txt") {
             Ok("0123456789abcdef\n".to_owned())
         } else {
@@ -39,7 +39,7 @@ fn defaults_are_those_of_the_node() {
     let memory = [&LEAST[..], &["--memory", "128MiB"]].concat();
     let config = node(&memory).unwrap();
     let url: NodeUrl = "http://localhost:8080".parse().unwrap();
-    let expected = NodeConfig::new(url, "d");
+    let expected = ServerConfig::new(url, "d");
     assert_eq!(format!("{config:?}"), format!("{expected:?}"));
 }
 
@@ -91,7 +91,7 @@ fn every_option_reaches_the_node() {
 #[test]
 fn a_cluster_is_a_list_that_holds_the_node() {
     let with = |words: &[&str]| node(&[&LEAST[..], words].concat());
-    let names = |config: &NodeConfig| config.members.names().collect::<Vec<_>>().join(" ");
+    let names = |config: &ServerConfig| config.node.members.names().collect::<Vec<_>>().join(" ");
     for (words, expected, own) in [
         (&[][..], "http://localhost:8080", "http://localhost:8080"),
         (&["--name", "a"], "a", "a"),
@@ -116,7 +116,7 @@ fn a_cluster_is_a_list_that_holds_the_node() {
     ] {
         let config = with(words).unwrap();
         assert_eq!(
-            (&*names(&config), config.name()),
+            (&*names(&config), config.node.name()),
             (expected, own),
             "{words:?}"
         );
@@ -165,7 +165,7 @@ fn a_switch_for_once_can_stand_alone() {
         (&["--accept-empty", "--name", "n"], true),
     ] {
         let config = node(&[&LEAST[..], words].concat()).unwrap();
-        assert_eq!(config.accept_empty, expected, "{words:?}");
+        assert_eq!(config.node.accept_empty, expected, "{words:?}");
     }
 }
 
@@ -174,7 +174,7 @@ fn the_secret_reaches_the_node_and_is_not_shown() {
     let words = [&LEAST[..], &["--cluster-secret-file", "secret.txt"]].concat();
     let config = node(&words).unwrap();
     assert!(!format!("{config:?}").contains("0123"));
-    let secret = config.cluster_secret.unwrap();
+    let secret = config.node.cluster_secret.unwrap();
     assert_eq!(secret.as_bytes(), b"0123456789abcdef");
 }
 

@@ -6,20 +6,12 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// [`NodeConfig::memory_bytes`](super::NodeConfig::memory_bytes).
-pub const MEMORY_BYTES: RangeInclusive<u64> = super::MEMORY_BYTES_MIN..=1 << 50;
-/// [`NodeConfig::threads`](super::NodeConfig::threads).
-pub const THREADS: RangeInclusive<usize> = 1..=1024;
 /// [`NodeConfig::read_threads`](super::NodeConfig::read_threads).
 pub const READ_THREADS: RangeInclusive<usize> = 1..=4096;
 /// Numbers of what waits, is worked on or is open.
 pub const COUNTS: RangeInclusive<usize> = 1..=1 << 20;
-/// [`NodeConfig::requests_queued_max`](super::NodeConfig::requests_queued_max).
-pub const REQUESTS_QUEUED: RangeInclusive<usize> = 0..=1 << 20;
 /// [`NodeConfig::value_bytes_max`](super::NodeConfig::value_bytes_max).
 pub const VALUE_BYTES: RangeInclusive<u64> = 1..=base::VALUE_BYTES_MAX as u64;
-/// [`NodeConfig::memtable_bytes`](super::NodeConfig::memtable_bytes).
-pub const MEMTABLE_BYTES: RangeInclusive<u64> = 64 << 10..=1 << 30;
 /// [`NodeConfig::compaction_bytes_per_second`](super::NodeConfig::compaction_bytes_per_second).
 pub const COMPACTION_BYTES_PER_SECOND: RangeInclusive<u64> = 64 << 10..=1 << 40;
 /// [`NodeConfig::disk_reserve_bytes`](super::NodeConfig::disk_reserve_bytes).
@@ -27,10 +19,6 @@ pub const DISK_RESERVE_BYTES: RangeInclusive<u64> = 0..=1 << 40;
 /// How long something may take.
 pub const TIMES: RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(24 * 3600);
-/// [`NodeConfig::drain_timeout`](super::NodeConfig::drain_timeout): with the
-/// two seconds of the store, a node stops within ten.
-pub const DRAIN_TIMEOUT: RangeInclusive<Duration> =
-    Duration::from_millis(1)..=Duration::from_secs(8);
 /// [`NodeConfig::clock_drift_max`](super::NodeConfig::clock_drift_max): clocks
 /// that a network sets are closer than the least of it.
 pub const CLOCK_DRIFT: RangeInclusive<Duration> =
@@ -45,7 +33,7 @@ pub const HINT_AGE: RangeInclusive<Duration> =
 ///
 /// # Errors
 /// The field and its bounds.
-pub(super) fn check<T: PartialOrd + fmt::Debug>(
+pub(crate) fn check<T: PartialOrd + fmt::Debug>(
     field: &'static str,
     number: &T,
     bounds: &RangeInclusive<T>,

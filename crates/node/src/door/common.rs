@@ -1,8 +1,8 @@
 //! What the doors of all runtimes share.
 
 use super::Uploads;
-use crate::config::NodeConfig;
 use crate::door_metrics::Metrics;
+use crate::server_config::ServerConfig;
 use crate::shared::Shared;
 use base::Budget;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 /// What the doors of all runtimes share: the node behind them, and the budgets
 /// of what clients bring and take.
 pub(crate) struct Common {
+    config: ServerConfig,
     /// The node behind the doors.
     pub(crate) node: Arc<Shared>,
     /// Bytes of bodies on their way in.
@@ -23,20 +24,21 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// What the doors of a node share.
-    pub(crate) fn new(node: Arc<Shared>) -> Self {
-        let split = node.config.memory_split();
+    /// What the doors of a server share.
+    pub(crate) fn new(config: ServerConfig, node: Arc<Shared>) -> Self {
+        let split = config.memory_split();
         Self {
             uploads: Uploads::new(split.uploads_short_bytes, split.uploads_long_bytes),
             heads: Budget::new(split.heads_bytes),
             scans: Budget::new(split.scans_max),
-            metrics: Metrics::new(node.config.threads),
+            metrics: Metrics::new(config.threads),
             node,
+            config,
         }
     }
 
     /// What was set.
-    pub(crate) fn config(&self) -> &NodeConfig {
-        &self.node.config
+    pub(crate) fn config(&self) -> &ServerConfig {
+        &self.config
     }
 }

@@ -138,7 +138,7 @@ impl Door {
 
     /// The longest value, in bytes.
     pub(crate) fn value_bytes_max(&self) -> usize {
-        self.common.config().value_bytes_max
+        self.common.config().node.value_bytes_max
     }
 
     /// How long an answer may make no progress.
@@ -150,7 +150,7 @@ impl Door {
     pub(crate) fn replica_rules(&self) -> ReplicaRules {
         let config = self.common.config();
         ReplicaRules {
-            nodes: config.members.count(),
+            nodes: config.node.members.count(),
             default: config.replicas_default,
         }
     }
@@ -213,6 +213,7 @@ impl Door {
     async fn sweep_forever(self: Rc<Self>) {
         let config = self.common.config();
         let shortest = config
+            .node
             .timeout
             .min(config.idle_timeout)
             .min(config.head_timeout)

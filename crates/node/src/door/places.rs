@@ -12,8 +12,8 @@
 //! has to be faster than a handshake takes while [`STRANGERS_MAX`] others come.
 //! A peer that has proved itself is no stranger any more.
 
-use crate::config::NodeConfig;
 use crate::http::progress::Admits;
+use crate::server_config::ServerConfig;
 use profile::lock;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -60,13 +60,13 @@ enum Hold {
 }
 
 impl Places {
-    pub(crate) fn new(config: &NodeConfig) -> Self {
-        let peers = usize::from(config.members.count() - 1);
+    pub(crate) fn new(config: &ServerConfig) -> Self {
+        let peers = usize::from(config.node.members.count() - 1);
         Self {
             clients: Arc::new(Semaphore::new(config.connections_max)),
             peers: Arc::new(Semaphore::new(peers * config.threads * PEER_CONNECTIONS)),
             strangers: Arc::new(Strangers::new(STRANGERS_MAX)),
-            is_alone: config.members.is_alone(),
+            is_alone: config.node.members.is_alone(),
         }
     }
 
@@ -271,7 +271,7 @@ mod tests {
             .collect();
         let members = urls.iter().cloned().map(Member::unnamed).collect();
         let members = Members::new(members, &urls[0]).unwrap();
-        let mut config = NodeConfig::new(members, "store");
+        let mut config = ServerConfig::new(members, "store");
         config.threads = 1;
         config.connections_max = connections_max;
         Places::new(&config)

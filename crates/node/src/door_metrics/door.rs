@@ -48,7 +48,7 @@ pub(super) fn families(metrics: &Metrics, common: &Common) -> Vec<Family> {
                 "kvorum_reads_queued_max",
                 "Reads that may wait for a thread; more are refused",
             ),
-            config.read_queue,
+            config.node.read_queue,
         ),
         (
             ("kvorum_upload_bytes", "Bytes of bodies on their way in"),
@@ -71,7 +71,7 @@ pub(super) fn families(metrics: &Metrics, common: &Common) -> Vec<Family> {
                 "kvorum_peer_request_max_bytes",
                 "Bytes of other nodes' requests that may be worked on at a time",
             ),
-            split.peer_bytes,
+            split.node.peer_bytes,
         ),
         (
             (
@@ -83,7 +83,7 @@ pub(super) fn families(metrics: &Metrics, common: &Common) -> Vec<Family> {
                 "kvorum_answer_max_bytes",
                 "Bytes of long values that may be on their way out",
             ),
-            split.answers_bytes,
+            split.node.answers_bytes,
         ),
         (
             (
@@ -119,7 +119,7 @@ pub(super) fn families(metrics: &Metrics, common: &Common) -> Vec<Family> {
                 "kvorum_range_max_bytes",
                 "Bytes of the batches of ranges that may be on their way out",
             ),
-            split.ranges_bytes,
+            split.node.ranges_bytes,
         ),
         (
             ("kvorum_scans", "Ranges that are streamed"),

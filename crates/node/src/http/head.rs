@@ -83,7 +83,7 @@ fn check_transfer_coding(headers: &HeaderMap) -> Result<(), Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::NodeConfig;
+    use crate::server_config::ServerConfig;
     use cluster::NodeUrl;
     use hyper::Request;
 
@@ -95,7 +95,7 @@ mod tests {
         let (head, ()) = request.body(()).unwrap().into_parts();
         let is_chunked = head.headers.contains_key(TRANSFER_ENCODING);
         let url: NodeUrl = "http://a:80".parse().unwrap();
-        let own_hosts = OwnHosts::new(&NodeConfig::new(url, "store"));
+        let own_hosts = OwnHosts::new(&ServerConfig::new(url, "store"));
         match check(&head, &own_hosts, is_chunked) {
             Ok(_) => 200,
             Err(problem) => problem.into_response().status().as_u16(),

@@ -119,8 +119,8 @@ pub(crate) fn status(
         "serving"
     };
     let status = Status {
-        name: config.name(),
-        url: config.url().to_string(),
+        name: config.node.name(),
+        url: config.node.url().to_string(),
         version: &config.version,
         uptime_seconds: node.uptime().as_secs(),
         state,
@@ -167,7 +167,7 @@ pub(crate) fn status(
 /// The nodes of the cluster, in the order of their names.
 fn members(door: &Door) -> Vec<Member<'_>> {
     let shared = door.worker.shared();
-    let members = &door.common().config().members;
+    let members = &door.common().config().node.members;
     members
         .numbers()
         .map(|node| {
@@ -201,7 +201,7 @@ pub(crate) fn ring(
 ) -> Result<Response<ResponseBody>, Problem> {
     let key = parameters::key_only(head.uri.query())?;
     check_body_limit(door, body)?;
-    let members = &door.common().config().members;
+    let members = &door.common().config().node.members;
     let ranking = door.worker.ranking(&key, members.count());
     let places = ranking.iter().map(|node| Place {
         name: members.name(*node),

@@ -15,8 +15,8 @@
 //! neither of the last two. An IP address in `Host` is no site's name, so it is
 //! let pass whatever it is: behind a proxy or a tunnel it need not be this node's.
 
-use crate::config::NodeConfig;
 use crate::http::problem::Problem;
+use crate::server_config::ServerConfig;
 use hyper::Uri;
 use hyper::header::HeaderValue;
 use std::cell::RefCell;
@@ -52,8 +52,8 @@ pub(crate) struct OwnHosts {
 impl OwnHosts {
     /// Those of the node's URL, of its cluster, those that the operator gave,
     /// and `localhost`.
-    pub(crate) fn new(config: &NodeConfig) -> Self {
-        let members = &config.members;
+    pub(crate) fn new(config: &ServerConfig) -> Self {
+        let members = &config.node.members;
         let of_members = members.numbers().map(|node| members.url(node).host());
         let given = config.hosts.iter().map(String::as_str);
         let mut names: Vec<Box<str>> = of_members
@@ -63,7 +63,7 @@ impl OwnHosts {
             .collect();
         names.sort_unstable();
         names.dedup();
-        let authority = config.url().authority();
+        let authority = config.node.url().authority();
         Self {
             last: RefCell::new(authority.clone().into_bytes()),
             authority: authority.into_boxed_str(),
@@ -185,7 +185,7 @@ mod tests {
         let nodes = nodes.map(|url| url.parse().unwrap());
         let members = nodes.clone().map(Member::unnamed).to_vec();
         let members = Members::new(members, &nodes[0]).unwrap();
-        let mut config = NodeConfig::new(members, "store");
+        let mut config = ServerConfig::new(members, "store");
         config.hosts = vec!["Proxy.example".to_owned()];
         OwnHosts::new(&config)
     }

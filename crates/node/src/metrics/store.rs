@@ -1,7 +1,7 @@
 //! What the store holds and has done.
 
 use super::{Distribution, Family, Labels};
-use crate::config::MemorySplit;
+use crate::config::MemoryParts;
 use crate::shared::Shared;
 use lsm::Statistics;
 use std::time::Duration;
@@ -114,8 +114,8 @@ fn counters(store: &Statistics) -> Vec<Family> {
 }
 
 fn gauges(store: &Statistics, shared: &Shared) -> Vec<Family> {
-    let split = shared.config.memory_split();
-    let frozen_max = MemorySplit::MEMTABLES_FROZEN_MAX;
+    let memory = &shared.resources.memory;
+    let frozen_max = MemoryParts::MEMTABLES_FROZEN_MAX;
     [
         (
             "kvorum_store_write_queue_bytes",
@@ -125,7 +125,7 @@ fn gauges(store: &Statistics, shared: &Shared) -> Vec<Family> {
         (
             "kvorum_store_write_queue_max_bytes",
             "Memory that waiting writes may take",
-            shared.config.store_options().write_queue_bytes_max as f64,
+            memory.write_queue_bytes as f64,
         ),
         (
             "kvorum_store_level_zero_tables_max",
@@ -140,7 +140,7 @@ fn gauges(store: &Statistics, shared: &Shared) -> Vec<Family> {
         (
             "kvorum_store_memtable_max_bytes",
             "Memory of the memtables at which writers wait",
-            (split.memtable_bytes * (1 + frozen_max)) as f64,
+            memory.memtables_bytes() as f64,
         ),
         (
             "kvorum_store_memtables_frozen",
@@ -165,7 +165,7 @@ fn gauges(store: &Statistics, shared: &Shared) -> Vec<Family> {
         (
             "kvorum_store_cache_max_bytes",
             "Memory that the block cache may take",
-            split.cache_bytes as f64,
+            memory.cache_bytes as f64,
         ),
         (
             "kvorum_store_snapshots",

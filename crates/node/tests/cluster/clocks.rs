@@ -200,7 +200,7 @@ fn a_start_can_drop_what_is_from_the_future() {
     for drops in [false, true] {
         for node in [0, 1, 2] {
             cluster.stop_node(node);
-            cluster.change_config(node, |config| config.drop_future_versions = drops);
+            cluster.change_config(node, |config| config.node.drop_future_versions = drops);
         }
         for node in [0, 1, 2] {
             cluster.start_node(node);

@@ -126,7 +126,7 @@ fn gated(timeout: Duration) -> (Cluster, Vec<Arc<crate::wire::Gate>>) {
     let (disks, gates): (Vec<_>, Vec<_>) = (0..3).map(|_| GatedDisk::new()).unzip();
     let cluster = Cluster::start_on(
         3,
-        |config| config.timeout = timeout,
+        |config| config.node.timeout = timeout,
         |node| Arc::clone(&disks[node]) as Arc<dyn Disk>,
     );
     (cluster, gates)
@@ -165,7 +165,7 @@ fn a_full_disk_of_a_replica_is_a_line_of_the_receipt() {
     let disks: Vec<_> = (0..3).map(|_| Arc::new(MemoryDisk::new())).collect();
     let cluster = Cluster::start_on(
         3,
-        |config| config.disk_reserve_bytes = 1 << 20,
+        |config| config.node.disk_reserve_bytes = 1 << 20,
         |node| Arc::clone(&disks[node]) as Arc<dyn Disk>,
     );
     let key = cluster.key_on(&[0, 1, 2]);

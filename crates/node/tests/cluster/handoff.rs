@@ -63,7 +63,7 @@ fn with_a_slow_disk(slow: usize) -> (Cluster, Arc<Gate>) {
     let (disk, gate) = GatedDisk::new();
     let cluster = Cluster::start_on(
         3,
-        |config| config.timeout = Duration::from_millis(500),
+        |config| config.node.timeout = Duration::from_millis(500),
         |node| match node == slow {
             true => Arc::clone(&disk) as Arc<dyn Disk>,
             false => Arc::new(lsm::MemoryDisk::new()),
@@ -116,7 +116,7 @@ fn a_full_node_keeps_no_hints_for_itself() {
     let disks: Vec<_> = (0..3).map(|_| Arc::new(lsm::MemoryDisk::new())).collect();
     let cluster = Cluster::start_on(
         3,
-        |config| config.disk_reserve_bytes = 1 << 20,
+        |config| config.node.disk_reserve_bytes = 1 << 20,
         |node| Arc::clone(&disks[node]) as Arc<dyn Disk>,
     );
     disks[0].set_capacity(disks[0].used_bytes());

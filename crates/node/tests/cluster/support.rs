@@ -5,7 +5,7 @@ use crate::wire::{self, Client, Gate, Reply};
 use base::{Clock, SeededRandom, SystemClock};
 use cluster::{Member, Members, NodeUrl};
 use lsm::{Disk, MemoryDisk};
-use node::{Node, NodeConfig, Seams, StartError};
+use node::{Node, Seams, ServerConfig, StartError};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Clock for SkewedClock {
 
 /// What outlives a node that is stopped.
 struct Machine {
-    config: NodeConfig,
+    config: ServerConfig,
     disk: Arc<dyn Disk>,
     clock: Arc<SkewedClock>,
     node: Option<Node>,
@@ -70,14 +70,14 @@ impl Cluster {
     }
 
     /// The same, with another configuration.
-    pub(crate) fn start_with(nodes: usize, change: impl Fn(&mut NodeConfig)) -> Self {
+    pub(crate) fn start_with(nodes: usize, change: impl Fn(&mut ServerConfig)) -> Self {
         Self::start_on(nodes, change, |_| Arc::new(MemoryDisk::new()))
     }
 
     /// The same, with other disks.
     pub(crate) fn start_on(
         nodes: usize,
-        change: impl Fn(&mut NodeConfig),
+        change: impl Fn(&mut ServerConfig),
         disk: impl Fn(usize) -> Arc<dyn Disk>,
     ) -> Self {
         let all: Vec<usize> = (0..nodes).collect();
@@ -91,7 +91,7 @@ impl Cluster {
     pub(crate) fn start_some(
         nodes: usize,
         started: &[usize],
-        change: impl Fn(&mut NodeConfig),
+        change: impl Fn(&mut ServerConfig),
         disk: impl Fn(usize) -> Arc<dyn Disk>,
     ) -> Self {
         for _ in 0..PORT_ATTEMPTS {
@@ -101,7 +101,7 @@ impl Cluster {
                 .collect();
             let machines = members.iter().enumerate().map(|(number, member)| {
                 let mut config = wire::config();
-                config.members = Members::new(members.clone(), member.url()).unwrap();
+                config.node.members = Members::new(members.clone(), member.url()).unwrap();
                 change(&mut config);
                 Machine {
                     config,
@@ -147,12 +147,12 @@ impl Cluster {
     }
 
     /// Gives a node that is stopped another configuration.
-    pub(crate) fn change_config(&mut self, node: usize, change: impl FnOnce(&mut NodeConfig)) {
+    pub(crate) fn change_config(&mut self, node: usize, change: impl FnOnce(&mut ServerConfig)) {
         change(&mut self.machines[node].config);
     }
 
     /// The configuration of a node.
-    pub(crate) fn config(&self, node: usize) -> NodeConfig {
+    pub(crate) fn config(&self, node: usize) -> ServerConfig {
         self.machines[node].config.clone()
     }
 
@@ -200,7 +200,7 @@ impl Cluster {
 
     /// A node's URL, as receipts have it.
     pub(crate) fn url(&self, node: usize) -> String {
-        self.machines[node].config.url().to_string()
+        self.machines[node].config.node.url().to_string()
     }
 
     /// A connection to a node.
@@ -281,7 +281,7 @@ impl Cluster {
     /// Loses the hints of a node that is stopped.
     pub(crate) fn lose_hints(&self, node: usize) {
         let machine = &self.machines[node];
-        let folder = machine.config.data.join("hints");
+        let folder = machine.config.node.data.join("hints");
         let files = machine.disk.list(&folder).unwrap();
         assert!(!files.is_empty(), "there were hints");
         for file in files {

@@ -4,7 +4,7 @@
 use crate::support::{Cluster, until};
 use crate::wire::{Client, Reply, seams};
 use lsm::{Disk, MemoryDisk};
-use node::{Node, NodeConfig, Protocol};
+use node::{Node, Protocol, ServerConfig};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,8 +33,8 @@ impl Disks {
 }
 
 /// So short that a request that is in vain ends soon.
-fn impatient(config: &mut NodeConfig) {
-    config.timeout = Duration::from_millis(400);
+fn impatient(config: &mut ServerConfig) {
+    config.node.timeout = Duration::from_millis(400);
 }
 
 fn target(key: &str, pair: &str) -> String {
@@ -191,7 +191,7 @@ fn a_folder_restored_from_a_copy_does_not_bring_back_what_was_overwritten() {
     assert_eq!(read(&cluster, 0, "1/1"), 504);
     // An operator accepts it; it is mended by what the others have.
     cluster.stop_node(0);
-    cluster.change_config(0, |config| config.accept_empty = true);
+    cluster.change_config(0, |config| config.node.accept_empty = true);
     cluster.start_node(0);
     cluster.wait_until_joined();
     assert_eq!(cluster.standing(0), "accepted");
@@ -221,9 +221,9 @@ fn of_a_node_and_its_clone_one_is_unfilled() {
 }
 
 /// What another build speaks.
-fn build(least: u16, greatest: u16, features: u64) -> impl Fn(&mut NodeConfig) {
+fn build(least: u16, greatest: u16, features: u64) -> impl Fn(&mut ServerConfig) {
     move |config| {
-        config.protocol = Protocol {
+        config.node.protocol = Protocol {
             least,
             greatest,
             features,
@@ -244,8 +244,8 @@ fn builds_that_differ_in_versions_and_features_work_together() {
         (0, Protocol::OWN.greatest, 0),
         (Protocol::OWN.least, 9, Protocol::OWN.features | 1 << 63),
     ];
-    let change = |config: &mut NodeConfig| {
-        let (least, greatest, features) = match config.name() {
+    let change = |config: &mut ServerConfig| {
+        let (least, greatest, features) = match config.node.name() {
             "a" => builds[0],
             "b" => builds[1],
             _ => builds[2],

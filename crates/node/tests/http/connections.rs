@@ -78,7 +78,7 @@ fn a_body_that_ends_early_changes_nothing() {
 #[test]
 fn a_client_that_sends_all_of_a_refused_body_still_sees_the_answer() {
     let mut config = config();
-    config.value_bytes_max = 1 << 20;
+    config.node.value_bytes_max = 1 << 20;
     let node = start_with(config);
     for (head, body_bytes) in [
         (format!("content-length: {}\r\n\r\n", 8 << 20), 8 << 20),
@@ -147,7 +147,8 @@ fn a_node_full_of_clients_still_takes_its_peers() {
     let urls: [NodeUrl; 2] =
         ["http://127.0.0.1:7301", "http://127.0.0.1:7302"].map(|url| url.parse().unwrap());
     let mut config = config();
-    config.members = Members::new(urls.clone().map(Member::unnamed).to_vec(), &urls[0]).unwrap();
+    config.node.members =
+        Members::new(urls.clone().map(Member::unnamed).to_vec(), &urls[0]).unwrap();
     config.listen = vec!["127.0.0.1:0".parse().unwrap()];
     config.connections_max = 1;
     let node = start_with(config);

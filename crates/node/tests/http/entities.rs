@@ -125,7 +125,7 @@ fn a_version_that_the_client_does_not_want_is_not_sent() {
 #[test]
 fn bodies_may_come_in_chunks_up_to_the_limit() {
     let mut config = config();
-    config.value_bytes_max = 8;
+    config.node.value_bytes_max = 8;
     let node = start_with(config);
     let head =
         "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";

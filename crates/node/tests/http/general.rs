@@ -5,7 +5,7 @@ use crate::support::{Client, config, start, start_with};
 #[test]
 fn checks_come_in_their_order() {
     let mut config = config();
-    config.value_bytes_max = 4;
+    config.node.value_bytes_max = 4;
     let node = start_with(config);
     for (method, target, headers, body, status) in [
         // The path first, whatever else is wrong.

@@ -3,7 +3,7 @@
 use crate::support::{Client, GatedDisk, config, seams, start, wait_for_metric};
 use cluster::NodeUrl;
 use lsm::{Disk, MemoryDisk};
-use node::{Node, NodeConfig, StartError};
+use node::{Node, ServerConfig, StartError};
 use std::net::TcpStream;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn a_restarted_node_has_its_data() {
 fn a_node_runs_on_this_machine() {
     let folder = tempfile::tempdir().unwrap();
     let url: NodeUrl = "http://localhost:0".parse().unwrap();
-    let config = NodeConfig::new(url, folder.path().join("store"));
+    let config = ServerConfig::new(url, folder.path().join("store"));
     let node = Node::start(config).unwrap();
     let port = node.addresses()[0].port();
     assert!(

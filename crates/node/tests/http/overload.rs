@@ -42,7 +42,7 @@ fn a_full_node_refuses_at_once_and_serves_what_it_admitted() {
 #[test]
 fn a_write_that_takes_too_long_ends_in_a_receipt() {
     let mut config = config();
-    config.timeout = Duration::from_millis(100);
+    config.node.timeout = Duration::from_millis(100);
     let (disk, gate) = GatedDisk::new();
     let node = Node::start_with(config, seams(disk)).unwrap();
     gate.close();
@@ -121,7 +121,7 @@ fn long_uploads_are_bounded_and_leave_room_for_short_ones() {
 fn with_long_values(scan_stall_timeout: Duration) -> Node {
     let mut config = config();
     // Long enough to read such a value, even unoptimized.
-    config.timeout = Duration::from_secs(3);
+    config.node.timeout = Duration::from_secs(3);
     config.scan_stall_timeout = scan_stall_timeout;
     let node = Node::start_with(config, seams(Arc::new(MemoryDisk::new()))).unwrap();
     let mut client = Client::connect(&node);
@@ -178,7 +178,7 @@ fn ranges_over_long_values_wait_for_memory_in_turn() {
 #[test]
 fn a_full_disk_refuses_puts_and_nothing_else() {
     let mut config = config();
-    config.disk_reserve_bytes = 1 << 20;
+    config.node.disk_reserve_bytes = 1 << 20;
     let disk = Arc::new(MemoryDisk::new());
     let node = Node::start_with(config, seams(Arc::clone(&disk) as _)).unwrap();
     let mut client = Client::connect(&node);

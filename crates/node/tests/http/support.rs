@@ -3,7 +3,7 @@
 use base::{SeededRandom, SystemClock};
 use cluster::NodeUrl;
 use lsm::{Disk, DiskFile, MemoryDisk};
-use node::{Node, NodeConfig, Seams};
+use node::{Node, Seams, ServerConfig};
 use std::any::Any;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -12,12 +12,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// A configuration for tests: any port, one runtime, no waiting for long.
-pub(crate) fn config() -> NodeConfig {
+pub(crate) fn config() -> ServerConfig {
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let mut config = NodeConfig::new(NodeUrl::from(any_port), "store");
+    let mut config = ServerConfig::new(NodeUrl::from(any_port), "store");
     config.threads = 1;
-    config.read_threads = 2;
-    config.timeout = Duration::from_secs(30);
+    config.node.read_threads = 2;
+    config.node.timeout = Duration::from_secs(30);
     config
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn start() -> Node {
 }
 
 /// A node on an empty disk in memory.
-pub(crate) fn start_with(config: NodeConfig) -> Node {
+pub(crate) fn start_with(config: ServerConfig) -> Node {
     Node::start_with(config, seams(Arc::new(MemoryDisk::new()))).unwrap()
 }
 

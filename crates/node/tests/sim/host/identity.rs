@@ -3,7 +3,7 @@
 use crate::network::HostNumber;
 use crate::weather::Weather;
 use cluster::{Member, Members, NodeUrl};
-use node::NodeConfig;
+use node::{MemoryParts, NodeConfig, Resources};
 use std::time::Duration;
 
 /// How far clocks may be apart.
@@ -51,12 +51,26 @@ pub(super) fn config(number: HostNumber, weather: &Weather) -> NodeConfig {
     let members = Members::new((0..weather.nodes).map(member).collect(), &url(number)).unwrap();
     let mut config = NodeConfig::new(members, FOLDER);
     config.timeout = weather.timeout;
-    config.memtable_bytes = Some(MEMTABLE_BYTES);
     config.disk_reserve_bytes = DISK_RESERVE_BYTES;
     config.clock_drift_max = CLOCK_DRIFT_MAX;
     config.durability = weather.durability;
     config.hint_bytes_max = weather.hint_bytes_max;
     config.hint_age_max = weather.hint_age_max;
-    config.threads = weather.runtimes;
     config
+}
+
+/// What each node works with.
+pub(super) fn resources(weather: &Weather) -> Resources {
+    Resources {
+        runtimes: weather.runtimes,
+        requests_max: 1024,
+        memory: MemoryParts {
+            memtable_bytes: MEMTABLE_BYTES,
+            write_queue_bytes: 16 << 20,
+            cache_bytes: 32 << 20,
+            peer_bytes: 20 << 20,
+            answers_bytes: 16 << 20,
+            ranges_bytes: 32 << 20,
+        },
+    }
 }

@@ -28,7 +28,7 @@ use bytes::Bytes;
 use lsm::disk::FaultyDisk;
 use lsm::{Disk, Executor, MemoryDisk};
 use node::simulation::SimulatedNode;
-use node::{NodeConfig, OpenError, Seams, Transport};
+use node::{NodeConfig, OpenError, Resources, Seams, Transport};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -80,6 +80,7 @@ pub(crate) struct Host {
     /// Its clock.
     pub(crate) clock: Arc<SimClock>,
     config: NodeConfig,
+    resources: Resources,
     network: Network,
     trace: Trace,
     dice: Dice,
@@ -129,6 +130,7 @@ impl Host {
             number,
             clock: Arc::new(clock),
             config: identity::config(number, weather),
+            resources: identity::resources(weather),
             network,
             trace,
             dice,
@@ -211,6 +213,7 @@ impl Host {
         let entered = tasks.enter();
         let node = SimulatedNode::open(
             config,
+            self.resources,
             seams,
             &(Arc::clone(&executor) as Arc<dyn Executor>),
             &transport,

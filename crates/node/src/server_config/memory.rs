@@ -1,41 +1,28 @@
-//! How a node's memory is divided.
+//! How a server's memory is divided.
 
-use super::NodeConfig;
+use super::ServerConfig;
+use crate::config::MemoryParts;
 use crate::coordinator::BATCH_BYTES_MAX;
 
-/// How the one number [`NodeConfig::memory_bytes`] is divided. What is left
+/// How the one number [`ServerConfig::memory_bytes`] is divided. What is left
 /// of it, about half of a sixteenth, is for connections and stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemorySplit {
-    /// The size at which a memtable is flushed. One is filled while up to
-    /// [`MemorySplit::MEMTABLES_FROZEN_MAX`] wait for their flush.
-    pub memtable_bytes: usize,
-    /// Writes that wait for their group commit.
-    pub write_queue_bytes: usize,
-    /// The cache for data blocks, filters and index blocks.
-    pub cache_bytes: usize,
+    /// What the node behind the doors works with.
+    pub node: MemoryParts,
     /// Bodies of requests being read that have brought up to 64 KiB.
     pub uploads_short_bytes: usize,
     /// Longer bodies of requests being read.
     pub uploads_long_bytes: usize,
-    /// Requests of peers being worked on; 0 for a node without peers.
-    pub peer_bytes: usize,
-    /// Values of more than 64 KiB being answered.
-    pub answers_bytes: usize,
     /// Heads of requests, beyond 8 KiB of each.
     pub heads_bytes: usize,
     /// Shorter answers whose clients do not take them.
     pub unsent_bytes: usize,
-    /// Batches of ranges being read and answered.
-    pub ranges_bytes: usize,
     /// Ranges that are streamed at a time.
     pub scans_max: usize,
 }
 
 impl MemorySplit {
-    /// Frozen memtables that may wait for their flush.
-    pub const MEMTABLES_FROZEN_MAX: usize = 2;
-
     /// What one range holds: a batch as read and the same as encoded.
     const SCAN_BYTES: usize = 2 * BATCH_BYTES_MAX;
 
@@ -56,10 +43,10 @@ impl MemorySplit {
     /// Long uploads, requests of peers, long answers and the batch that a range
     /// reads have room for the longest value each, at the cost of the cache;
     /// so do memtables whose size was chosen.
-    pub(super) fn of(config: &NodeConfig) -> Self {
-        let value_bytes_max = config.value_bytes_max;
+    pub(super) fn of(config: &ServerConfig) -> Self {
+        let value_bytes_max = config.node.value_bytes_max;
         let sixteenth = usize::try_from(config.memory_bytes / 16).unwrap_or(usize::MAX / 16);
-        let (short_bytes, long_bytes, peer_bytes) = if config.members.is_alone() {
+        let (short_bytes, long_bytes, peer_bytes) = if config.node.members.is_alone() {
             (sixteenth / 2, sixteenth, 0)
         } else {
             let request_bytes_max = value_bytes_max.saturating_add(Self::PEER_REQUEST_BYTES);
@@ -67,28 +54,31 @@ impl MemorySplit {
             (sixteenth / 4, sixteenth / 2, peer_bytes)
         };
         let mut split = Self {
-            memtable_bytes: sixteenth.clamp(1 << 20, 64 << 20),
-            write_queue_bytes: sixteenth * 2,
-            cache_bytes: 0,
+            node: MemoryParts {
+                memtable_bytes: sixteenth.clamp(1 << 20, 64 << 20),
+                write_queue_bytes: sixteenth * 2,
+                cache_bytes: 0,
+                peer_bytes,
+                answers_bytes: sixteenth.max(value_bytes_max),
+                ranges_bytes: sixteenth.saturating_add(config.node.range_batch_bytes()),
+            },
             uploads_short_bytes: short_bytes,
             uploads_long_bytes: long_bytes.max(value_bytes_max),
-            peer_bytes,
-            answers_bytes: sixteenth.max(value_bytes_max),
             heads_bytes: sixteenth / 8,
             unsent_bytes: sixteenth / 8 * 3,
-            ranges_bytes: sixteenth.saturating_add(range_batch_bytes(value_bytes_max)),
             scans_max: (sixteenth / Self::SCAN_BYTES).clamp(4, 1024),
         };
         let rest = (sixteenth / 2 * 31).saturating_sub(split.planned_bytes());
-        split.cache_bytes = rest.max(sixteenth);
+        split.node.cache_bytes = rest.max(sixteenth);
 
         if let Some(memtable_bytes) = config.memtable_bytes {
             // The cache makes up for it, as far as it can.
-            let memtables = |bytes: usize| bytes * (1 + Self::MEMTABLES_FROZEN_MAX);
-            split.cache_bytes = (split.cache_bytes + memtables(split.memtable_bytes))
-                .saturating_sub(memtables(memtable_bytes))
+            let node = &mut split.node;
+            let before_bytes = node.memtables_bytes();
+            node.memtable_bytes = memtable_bytes;
+            node.cache_bytes = (node.cache_bytes + before_bytes)
+                .saturating_sub(node.memtables_bytes())
                 .max(sixteenth);
-            split.memtable_bytes = memtable_bytes;
         }
         if let Some(scans_max) = config.scans_max {
             split.scans_max = scans_max;
@@ -99,24 +89,13 @@ impl MemorySplit {
     /// All of it.
     pub(super) fn planned_bytes(&self) -> usize {
         [
-            self.memtable_bytes * (1 + Self::MEMTABLES_FROZEN_MAX),
-            self.write_queue_bytes,
-            self.cache_bytes,
+            self.node.planned_bytes(),
             self.uploads_short_bytes,
             self.uploads_long_bytes,
-            self.peer_bytes,
-            self.answers_bytes,
             self.heads_bytes,
             self.unsent_bytes,
-            self.ranges_bytes,
         ]
         .into_iter()
         .fold(0, usize::saturating_add)
     }
-}
-
-/// What a batch of a range may take while it is read, in bytes: a value may
-/// come on top of a batch that is nearly full, before it is left for the next one.
-pub(super) fn range_batch_bytes(value_bytes_max: usize) -> usize {
-    value_bytes_max.saturating_add(2 * BATCH_BYTES_MAX)
 }

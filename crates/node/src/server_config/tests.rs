@@ -1,0 +1,167 @@
+use super::*;
+use cluster::{Member, NodeUrl};
+
+fn url(text: &str) -> NodeUrl {
+    text.parse().unwrap()
+}
+
+/// A node with every default.
+fn alone() -> ServerConfig {
+    ServerConfig::new(url("http://localhost:8080"), "data")
+}
+
+/// The first of these nodes, with every default else.
+fn member(urls: &[&str]) -> ServerConfig {
+    let nodes = urls.iter().map(|text| Member::unnamed(url(text))).collect();
+    ServerConfig::new(Members::new(nodes, &url(urls[0])).unwrap(), "data")
+}
+
+const ONE_MACHINE: [&str; 3] = ["http://localhost:1", "http://127.0.0.1:2", "http://[::1]:3"];
+
+#[test]
+fn localhost_is_both_families() {
+    let config = ServerConfig::new(url("http://LOCALHOST:7"), "data");
+    let addresses = config.addresses().unwrap();
+    assert_eq!(
+        addresses,
+        ["127.0.0.1:7".parse().unwrap(), "[::1]:7".parse().unwrap()]
+    );
+}
+
+#[test]
+fn the_parts_of_the_memory_do_not_exceed_it() {
+    for memory_mib in [128u64, 192, 256, 1024, 8192, 65536] {
+        for value_bytes_max in [1, 1 << 20, 16 << 20] {
+            for mut config in [alone(), member(&ONE_MACHINE)] {
+                config.set_memory_bytes(memory_mib << 20);
+                config.node.value_bytes_max = value_bytes_max;
+                let split = config.memory_split();
+                assert!(
+                    split.planned_bytes() as u64 <= config.memory_bytes,
+                    "{memory_mib} MiB, values of {value_bytes_max}: {split:?}"
+                );
+                let sixteenth = usize::try_from(config.memory_bytes / 16).unwrap();
+                assert!(split.node.cache_bytes >= sixteenth, "{split:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn peers_share_with_uploads_and_have_room_for_the_longest_value() {
+    let mut lone = alone();
+    let mut shared = member(&ONE_MACHINE);
+    for config in [&mut lone, &mut shared] {
+        config.set_memory_bytes(1 << 30);
+    }
+    let (lone, shared) = (lone.memory_split(), shared.memory_split());
+    assert_eq!(lone.node.peer_bytes, 0);
+    let incoming = |split: MemorySplit| {
+        split.uploads_short_bytes + split.uploads_long_bytes + split.node.peer_bytes
+    };
+    assert_eq!(incoming(shared), incoming(lone));
+    assert_eq!(shared.node.peer_bytes, incoming(shared) / 2);
+    assert_eq!(shared.node.cache_bytes, lone.node.cache_bytes);
+
+    let mut narrow = member(&ONE_MACHINE);
+    narrow.node.value_bytes_max = 16 << 20;
+    let split = narrow.memory_split();
+    assert!(
+        split.node.peer_bytes > narrow.node.value_bytes_max,
+        "{split:?}"
+    );
+    assert!(
+        split.uploads_long_bytes >= narrow.node.value_bytes_max,
+        "{split:?}"
+    );
+}
+
+#[test]
+fn larger_memtables_are_at_the_cost_of_the_cache() {
+    let mut config = alone();
+    config.set_memory_bytes(1 << 30);
+    let before = config.memory_split();
+    config.memtable_bytes = Some(before.node.memtable_bytes + (1 << 20));
+    let after = config.memory_split();
+    assert_eq!(after.node.cache_bytes, before.node.cache_bytes - (3 << 20));
+    assert_eq!(after.planned_bytes(), before.planned_bytes());
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let valid = alone();
+    assert_eq!(valid.validate(), Ok(()));
+    let refused = |change: fn(&mut ServerConfig), word: &str| {
+        let mut config = valid.clone();
+        change(&mut config);
+        let error = config.validate().unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(word), "{text} should name {word}");
+    };
+    refused(|config| config.memory_bytes = 1 << 20, "memory");
+    refused(|config| config.threads = 0, "threads");
+    refused(|config| config.threads = 1 << 20, "threads");
+    refused(|config| config.node.value_bytes_max = 0, "value_bytes_max");
+    refused(
+        |config| config.node.value_bytes_max = 32 << 20,
+        "eighth of the memory",
+    );
+    refused(|config| config.memtable_bytes = Some(1), "memtable_bytes");
+    refused(
+        |config| config.memtable_bytes = Some(64 << 20),
+        "half of the memory",
+    );
+    refused(
+        |config| config.node.compaction_bytes_per_second = 0,
+        "compaction_bytes_per_second",
+    );
+    refused(
+        |config| config.drain_timeout = Duration::from_secs(60),
+        "drain_timeout",
+    );
+    refused(|config| config.node.timeout = Duration::ZERO, "timeout");
+    refused(
+        |config| config.node.filter_false_positive_rate = Some(1.0),
+        "filter_false_positive_rate",
+    );
+    refused(
+        |config| config.node.clock_drift_max = Duration::ZERO,
+        "clock_drift_max",
+    );
+    refused(|config| config.node.hint_bytes_max = 0, "hint_bytes_max");
+    for host in ["", "a:80", "http://a", "a/b", "a b", "[::1"] {
+        let mut config = valid.clone();
+        config.hosts = vec!["fine.example".to_owned(), host.to_owned()];
+        assert_eq!(config.validate().unwrap_err().field, "hosts", "{host}");
+    }
+    refused(
+        |config| config.node.hint_age_max = Duration::ZERO,
+        "hint_age_max",
+    );
+}
+
+#[test]
+fn the_default_pair_fits_the_number_of_nodes() {
+    for (ack, from, word) in [
+        (1, 1, None),
+        (2, 3, None),
+        (3, 3, None),
+        (2, 1, Some("ack is at least 1 and at most from")),
+        (0, 1, Some("ack is at least 1 and at most from")),
+        (1, 4, Some("the number of nodes, which is 3")),
+    ] {
+        let mut config = member(&ONE_MACHINE);
+        config.replicas_default = Some(Replicas { ack, from });
+        match word {
+            None => assert_eq!(config.validate(), Ok(()), "{ack}/{from}"),
+            Some(word) => {
+                let error = config.validate().unwrap_err();
+                assert_eq!(error.field, "replicas_default");
+                assert!(error.problem.contains(word), "{ack}/{from}: {error}");
+            }
+        }
+    }
+    let mut config = alone();
+    config.replicas_default = Some(Replicas { ack: 1, from: 2 });
+    assert!(config.validate().is_err());
+}

@@ -108,7 +108,7 @@ pub(crate) fn tell(line: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Cli;
+    use crate::cli::Cli;
     use clap::Parser;
 
     #[test]

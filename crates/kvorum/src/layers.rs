@@ -1,8 +1,8 @@
 //! Where the options of `serve` come from: the command line, then the
 //! environment, then a file, then their defaults.
 //!
-//! The definition in [`crate::options`] is the only list of options. Every
-//! option `--read-threads` of it is also `KVORUM_READ_THREADS` in the
+//! The definition of the program, which the caller gives, is the only list of
+//! options. Every option `--read-threads` of its command `serve` is also `KVORUM_READ_THREADS` in the
 //! environment and `read-threads` in the file; only `--config` has no place in
 //! the file, and hidden options have neither. What the environment and the
 //! file say is turned into arguments, those that a stronger layer sets are
@@ -15,19 +15,18 @@
 //! `KVORUM_PORT`) as soon as a service is called `kvorum`.
 
 use crate::failure::Failure;
-use crate::options::{Cli, OptionError};
+use crate::files::ReadFile;
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
-use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use clap::{ArgMatches, Command, Parser};
 use std::ffi::{OsStr, OsString};
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// What a command line came to.
 #[derive(Debug)]
-pub(crate) struct Parsed {
+pub(crate) struct Parsed<P> {
     /// The options, of all layers.
-    pub(crate) cli: Cli,
+    pub(crate) program: P,
     /// Lines for the log: what was ignored.
     pub(crate) warnings: Vec<String>,
     /// Where options come from that the command line does not set: an option's
@@ -35,7 +34,7 @@ pub(crate) struct Parsed {
     origins: Vec<(String, String)>,
 }
 
-impl Parsed {
+impl<P> Parsed<P> {
     /// The refusal of an option, which names where it was set.
     pub(crate) fn refuse(&self, error: &OptionError) -> Failure {
         let origin = self.origins.iter().find(|(name, _)| *name == error.option);
@@ -46,8 +45,23 @@ impl Parsed {
     }
 }
 
-/// Gives the text of a file.
-pub(crate) type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
+/// An option that cannot be beside the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OptionError {
+    /// Its name after `--`.
+    pub(crate) option: String,
+    /// What is wrong with it and what to do.
+    pub(crate) problem: String,
+}
+
+impl OptionError {
+    pub(crate) fn new(option: &str, problem: impl Into<String>) -> Self {
+        Self {
+            option: option.to_owned(),
+            problem: problem.into(),
+        }
+    }
+}
 
 /// Why there is nothing to run.
 #[derive(Debug)]
@@ -85,9 +99,8 @@ pub(crate) struct Key {
 
 impl Key {
     /// The options of `serve` that every layer may set, in the order of `--help`.
-    pub(crate) fn all() -> Vec<Self> {
-        let cli = Cli::command();
-        let serve = cli.find_subcommand(SERVE);
+    pub(crate) fn all(program: &Command) -> Vec<Self> {
+        let serve = program.find_subcommand(SERVE);
         let arguments = serve.into_iter().flat_map(|serve| serve.get_arguments());
         arguments
             .filter(|argument| !argument.is_hide_set() && argument.get_id() != CONFIG)
@@ -114,40 +127,44 @@ const CONFIG: &str = "config";
 const CONFIG_VARIABLE: &str = "KVORUM_CONFIG";
 const VARIABLE_PREFIX: &str = "KVORUM_";
 
-/// Parses `arguments` (the program's name first), filled up from the
+/// Parses `arguments` (the program's name first) as `P` has them, filled up from the
 /// environment and, for `serve`, from the file that they name.
 ///
 /// # Errors
 /// [`Stop::Refuse`] with exit code 2 when any layer holds something wrong,
 /// also where a stronger layer hides it.
-pub(crate) fn parse(
+pub(crate) fn parse<P: Parser>(
     arguments: &[OsString],
     environment: impl IntoIterator<Item = (OsString, OsString)>,
     read_file: ReadFile<'_>,
-) -> Result<Parsed, Stop> {
-    let matches = Cli::command().try_get_matches_from(arguments)?;
+) -> Result<Parsed<P>, Stop> {
+    let program = P::command();
+    let matches = program.clone().try_get_matches_from(arguments)?;
     let Some((SERVE, given)) = matches.subcommand() else {
         return Ok(Parsed {
-            cli: Cli::from_arg_matches(&matches)?,
+            program: P::from_arg_matches(&matches)?,
             warnings: Vec::new(),
             origins: Vec::new(),
         });
     };
 
-    let keys = Key::all();
-    let variables = Variables::read(&keys, environment)?;
+    let known = Known {
+        keys: Key::all(&program),
+        program,
+    };
+    let variables = Variables::read(&known, environment)?;
     let file = match given
         .get_one::<PathBuf>(CONFIG)
         .or(variables.config.as_ref())
     {
-        Some(file) => file_settings(&keys, file, read_file)?,
+        Some(file) => file_settings(&known, file, read_file)?,
         None => Vec::new(),
     };
 
     // The name of the program and `serve` stay first.
     let mut all: Vec<OsString> = arguments.iter().take(2).cloned().collect();
     let mut origins = Vec::new();
-    for (index, key) in keys.iter().enumerate() {
+    for (index, key) in known.keys.iter().enumerate() {
         if is_given(given, key) {
             continue;
         }
@@ -158,12 +175,38 @@ pub(crate) fn parse(
         }
     }
     all.extend(arguments.iter().skip(2).cloned());
-    let matches = Cli::command().try_get_matches_from(all)?;
+    let matches = known.program.try_get_matches_from(all)?;
     Ok(Parsed {
-        cli: Cli::from_arg_matches(&matches)?,
+        program: P::from_arg_matches(&matches)?,
         warnings: variables.warnings,
         origins,
     })
+}
+
+/// The options that there are.
+struct Known {
+    program: Command,
+    keys: Vec<Key>,
+}
+
+impl Known {
+    fn position(&self, is_it: impl Fn(&Key) -> bool) -> Option<usize> {
+        self.keys.iter().position(is_it)
+    }
+
+    /// The option that a name which is none may have meant, by the parser's own
+    /// rule for the command line.
+    fn similar(&self, name: &str) -> Option<String> {
+        let argument = format!("--{name}");
+        let program = self.program.clone();
+        let refused = program
+            .try_get_matches_from(["kvorum", SERVE, &argument])
+            .err()?;
+        match refused.get(ContextKind::SuggestedArg)? {
+            ContextValue::String(known) => Some(known.trim_start_matches('-').to_owned()),
+            _ => None,
+        }
+    }
 }
 
 fn is_given(matches: &ArgMatches, key: &Key) -> bool {
@@ -182,13 +225,14 @@ struct Setting {
 
 impl Setting {
     /// Checks `value` by itself, so that a refusal can name its `origin`.
-    fn new(keys: &[Key], key: usize, value: &OsStr, origin: &str) -> Result<Self, Failure> {
+    fn new(known: &Known, key: usize, value: &OsStr, origin: &str) -> Result<Self, Failure> {
         let mut argument = OsString::from("--");
-        argument.push(&keys[key].name);
+        argument.push(&known.keys[key].name);
         argument.push("=");
         argument.push(value);
         let alone = [OsStr::new("kvorum"), OsStr::new(SERVE), &argument];
-        Cli::command()
+        let program = known.program.clone();
+        program
             .try_get_matches_from(alone)
             .map_err(|error| Failure::from_clap(&error).of(origin))?;
         Ok(Self {
@@ -208,7 +252,7 @@ struct Variables {
 
 impl Variables {
     fn read(
-        keys: &[Key],
+        known: &Known,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, Failure> {
         let mut found: Vec<(String, OsString)> = environment
@@ -226,14 +270,15 @@ impl Variables {
         for (name, value) in found {
             if name == CONFIG_VARIABLE {
                 variables.config = Some(value.into());
-            } else if let Some(key) = keys.iter().position(|key| key.variable() == name) {
-                let setting = Setting::new(keys, key, &value, &name)?;
+            } else if let Some(key) = known.position(|key| key.variable() == name) {
+                let setting = Setting::new(known, key, &value, &name)?;
                 variables.settings.push(setting);
             } else {
                 let wanted = name[VARIABLE_PREFIX.len()..].to_ascii_lowercase();
-                let known = similar(&wanted.replace('_', "-"))
-                    .and_then(|known| keys.iter().find(|key| key.name == known));
-                let tip = known.map_or_else(String::new, |key| {
+                let meant = known
+                    .similar(&wanted.replace('_', "-"))
+                    .and_then(|meant| known.keys.iter().find(|key| key.name == meant));
+                let tip = meant.map_or_else(String::new, |key| {
                     format!(": did you mean {}?", key.variable())
                 });
                 let warning = format!("the variable {name} sets no option and is ignored{tip}");
@@ -246,7 +291,7 @@ impl Variables {
 
 /// What the file says: a flat TOML table whose keys are the options' names.
 fn file_settings(
-    keys: &[Key],
+    known: &Known,
     file: &Path,
     read_file: ReadFile<'_>,
 ) -> Result<Vec<Setting>, Failure> {
@@ -263,9 +308,9 @@ fn file_settings(
     let mut settings = Vec::new();
     for (key_name, value) in &table {
         let origin = format!("{name}: {key_name}");
-        let Some(key) = keys.iter().position(|key| key.name == *key_name) else {
-            let tip = match similar(key_name) {
-                Some(known) => format!("did you mean `{known}`?"),
+        let Some(key) = known.position(|key| key.name == *key_name) else {
+            let tip = match known.similar(key_name) {
+                Some(meant) => format!("did you mean `{meant}`?"),
                 None => "see 'kvorum serve --help' for the names".to_owned(),
             };
             let line = format!("there is no such option; {tip}");
@@ -275,22 +320,9 @@ fn file_settings(
             let line = "write a string, a number, true, false, or a list of strings";
             return Err(Failure::usage(line).of(&origin));
         };
-        settings.push(Setting::new(keys, key, OsStr::new(&value), &origin)?);
+        settings.push(Setting::new(known, key, OsStr::new(&value), &origin)?);
     }
     Ok(settings)
-}
-
-/// The option that a name which is none may have meant, by the parser's own
-/// rule for the command line.
-fn similar(name: &str) -> Option<String> {
-    let argument = format!("--{name}");
-    let refused = Cli::command()
-        .try_get_matches_from(["kvorum", SERVE, &argument])
-        .err()?;
-    match refused.get(ContextKind::SuggestedArg)? {
-        ContextValue::String(known) => Some(known.trim_start_matches('-').to_owned()),
-        _ => None,
-    }
 }
 
 /// A TOML value as it would be written on the command line.

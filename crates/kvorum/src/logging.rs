@@ -1,11 +1,40 @@
 //! The log: lines to stderr, for people or for machines.
 
-use crate::options::{Level, LogFormat, LogOptions};
+use clap::{Args, ValueEnum};
 use std::fmt;
 use std::io::IsTerminal;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+
+/// What is logged to stderr, and how.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct LogOptions {
+    /// The least level that is logged
+    #[arg(long = "log", value_enum, value_name = "LEVEL", help_heading = "Log", default_value_t = Level::Info)]
+    pub(crate) level: Level,
+    /// text for people, json for machines: one object a line
+    #[arg(long = "log-format", value_enum, value_name = "FORMAT", help_heading = "Log", default_value_t = LogFormat::Text)]
+    pub(crate) format: LogFormat,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    Off,
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
 
 /// Sends what the program logs from here on to stderr. Lines for people begin
 /// with `node` where there is one: the lines of several share a terminal. Call it once.

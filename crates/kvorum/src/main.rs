@@ -1,8 +1,8 @@
 //! `kvorum`: the command line.
 //!
-//! [`options`] lists the commands and their options, [`layers`] gathers their
-//! values from the command line, the environment and a file; then [`serve`]
-//! runs a node, [`dev`] a local cluster of child processes, [`load`] a load
+//! [`cli`] lists the commands, [`options`] what a node can be given, [`layers`]
+//! gathers the values from the command line, the environment and a file; then
+//! [`serve`] runs a node, [`dev`] a local cluster of child processes, [`load`] a load
 //! generator, [`profiling`] asks a running node what it spends its time on, and
 //! [`lab`] makes experiments on clusters of its own.
 //!
@@ -10,8 +10,10 @@
 //! 2 for one that was given wrongly, 130 and 143 for one that SIGINT or SIGTERM
 //! ended before its time. Whatever goes wrong is one line on stderr.
 
+mod cli;
 mod dev;
 mod failure;
+mod files;
 mod lab;
 mod layers;
 mod load;
@@ -24,8 +26,9 @@ mod serve;
 mod signals;
 mod values;
 
+use cli::{Cli, Command};
 use layers::Stop;
-use options::Command;
+use options::ServeCommand;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -35,18 +38,15 @@ static ALLOCATOR: profile::Allocator<mimalloc::MiMalloc> =
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    let read_file = |file: &std::path::Path| std::fs::read_to_string(file);
-    let ended =
-        layers::parse(&arguments, std::env::vars_os(), &read_file).and_then(|parsed| match &parsed
-            .cli
-            .command
-        {
-            Command::Serve(options) => Ok(serve::run(options, &parsed, &read_file)?),
-            Command::Dev(options) => dev::run(options),
-            Command::Lab(options) => Ok(lab::run(options)?),
-            Command::Profile(options) => Ok(profiling::run(options)?),
-            Command::Load(options) => Ok(load::run(options)?),
-        });
+    let environment = std::env::vars_os();
+    let parsed = layers::parse::<Cli>(&arguments, environment, &files::read);
+    let ended = parsed.and_then(|parsed| match &parsed.program.command {
+        Command::Node(ServeCommand::Serve(options)) => Ok(serve::run(options, &parsed)?),
+        Command::Dev(options) => dev::run(options),
+        Command::Lab(options) => Ok(lab::run(options)?),
+        Command::Profile(options) => Ok(profiling::run(options)?),
+        Command::Load(options) => Ok(load::run(options)?),
+    });
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(Stop::Show(page)) => {

@@ -1,56 +1,43 @@
-//! The commands and their options: the one list that the command line, the
-//! environment, the file, `--help` and `docs/configuration.md` are made from.
+//! The options of `serve`: the one list that the command line, the environment,
+//! the file, `--help` and `docs/configuration.md` are made from.
 //!
 //! A default that depends on the machine stands in the text as
 //! `[default: …]`; every other one is the server's own ([`ServerConfig`]).
 
-use crate::dev::DevOptions;
-use crate::lab::LabOptions;
-use crate::layers::ReadFile;
-use crate::load::{self, LoadOptions};
+use crate::files::ReadFile;
+use crate::layers::OptionError;
+use crate::logging::LogOptions;
 use crate::machine;
 use crate::secret_file;
 use crate::values::{
     Compression, Durability, Filter, Replicas, Size, Span, Switch, address, count, member, name,
     size, span, url,
 };
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use cluster::{Member, Members, NodeUrl};
 use node::{ServerConfig, bounds};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-/// A distributed key-value store over plain HTTP
+/// The program as the process of a node knows it.
 #[derive(Debug, Parser)]
 #[command(
     name = "kvorum",
     version,
     propagate_version = true,
-    max_term_width = 100,
-    arg_required_else_help = true
+    max_term_width = 100
 )]
-pub(crate) struct Cli {
+pub(crate) struct NodeProgram {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: ServeCommand,
 }
 
-/// What to do.
+/// The command that has these options.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum ServeCommand {
     /// Run a node
     #[command(after_help = SERVE_AFTER_HELP, allow_negative_numbers = true)]
     Serve(Box<ServeOptions>),
-    /// Run a local cluster to try things out; Ctrl-C stops it, its data is kept
-    #[command(allow_negative_numbers = true)]
-    Dev(DevOptions),
-    /// Run an experiment on nodes of its own, and write a page of what it shows
-    Lab(LabOptions),
-    /// Record what a running node spends its time or memory on, as a flame graph
-    #[command(allow_negative_numbers = true)]
-    Profile(ProfileOptions),
-    /// Make a load, and measure what becomes of it
-    #[command(after_help = load::AFTER_HELP, allow_negative_numbers = true)]
-    Load(Box<LoadOptions>),
 }
 
 const SERVE_AFTER_HELP: &str = "\
@@ -191,78 +178,6 @@ pub(crate) struct ServeOptions {
     pub(crate) until_stdin_closes: bool,
 }
 
-/// The options of `profile`.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct ProfileOptions {
-    /// The node, which must have been started with --debug-endpoints
-    #[arg(long, value_parser = url, value_name = "URL")]
-    pub(crate) url: NodeUrl,
-    /// cpu: who uses the processor; alloc: who asks for memory; lock: what waits for locks, in queues, for disks and peers
-    #[arg(long, value_enum, value_name = "KIND", default_value_t = ProfileKind::Cpu)]
-    pub(crate) kind: ProfileKind,
-    /// For how many seconds to record, up to 60
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = seconds)]
-    pub(crate) seconds: u64,
-    /// svg: a flame graph to look at in a browser; folded: a line a stack, for other tools
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ProfileFormat::Svg)]
-    pub(crate) format: ProfileFormat,
-    /// Where to keep it; - for stdout [default: profile-KIND.FORMAT]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-}
-
-/// What a profile is of, in the words of the node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProfileKind {
-    Cpu,
-    Alloc,
-    Lock,
-}
-
-/// How a profile is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProfileFormat {
-    Svg,
-    Folded,
-}
-
-/// Reads for how long a node may record.
-fn seconds(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(seconds @ 1..=60) => Ok(seconds),
-        _ => Err("write a whole number from 1 to 60".to_owned()),
-    }
-}
-
-/// What is logged to stderr, and how.
-#[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct LogOptions {
-    /// The least level that is logged
-    #[arg(long = "log", value_enum, value_name = "LEVEL", help_heading = "Log", default_value_t = Level::Info)]
-    pub(crate) level: Level,
-    /// text for people, json for machines: one object a line
-    #[arg(long = "log-format", value_enum, value_name = "FORMAT", help_heading = "Log", default_value_t = LogFormat::Text)]
-    pub(crate) format: LogFormat,
-}
-
-/// How much is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Level {
-    Off,
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
-
-/// How a line of the log looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    Text,
-    Json,
-}
-
 /// A node's defaults; its URL and folder have none.
 fn defaults() -> ServerConfig {
     ServerConfig::new(
@@ -366,24 +281,6 @@ impl ServeOptions {
 }
 
 const CLUSTER_SECRET_FILE: &str = "cluster-secret-file";
-
-/// An option that cannot be beside the others.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct OptionError {
-    /// Its name after `--`.
-    pub(crate) option: String,
-    /// What is wrong with it and what to do.
-    pub(crate) problem: String,
-}
-
-impl OptionError {
-    pub(crate) fn new(option: &str, problem: impl Into<String>) -> Self {
-        Self {
-            option: option.to_owned(),
-            problem: problem.into(),
-        }
-    }
-}
 
 /// The option that sets a field of [`ServerConfig`], or of the node in it.
 fn option_of(field: &str) -> String {

@@ -1,8 +1,8 @@
 //! `kvorum profile`: has a running node record a profile, and keeps it.
 
 use crate::failure::{Failure, tell};
-use crate::options::{ProfileFormat, ProfileOptions};
-use clap::ValueEnum;
+use crate::values::url;
+use clap::{Args, ValueEnum};
 use cluster::NodeUrl;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -21,6 +21,49 @@ const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
 /// The output that stands for stdout.
 const STDOUT: &str = "-";
+
+/// The options of `profile`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ProfileOptions {
+    /// The node, which must have been started with --debug-endpoints
+    #[arg(long, value_parser = url, value_name = "URL")]
+    pub(crate) url: NodeUrl,
+    /// cpu: who uses the processor; alloc: who asks for memory; lock: what waits for locks, in queues, for disks and peers
+    #[arg(long, value_enum, value_name = "KIND", default_value_t = ProfileKind::Cpu)]
+    pub(crate) kind: ProfileKind,
+    /// For how many seconds to record, up to 60
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = seconds)]
+    pub(crate) seconds: u64,
+    /// svg: a flame graph to look at in a browser; folded: a line a stack, for other tools
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ProfileFormat::Svg)]
+    pub(crate) format: ProfileFormat,
+    /// Where to keep it; - for stdout [default: profile-KIND.FORMAT]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// What a profile is of, in the words of the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProfileKind {
+    Cpu,
+    Alloc,
+    Lock,
+}
+
+/// How a profile is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProfileFormat {
+    Svg,
+    Folded,
+}
+
+/// Reads for how long a node may record.
+fn seconds(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(seconds @ 1..=60) => Ok(seconds),
+        _ => Err("write a whole number from 1 to 60".to_owned()),
+    }
+}
 
 /// Records and keeps a profile.
 ///

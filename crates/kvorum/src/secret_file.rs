@@ -1,6 +1,6 @@
 //! The file of `--cluster-secret-file`.
 
-use crate::layers::ReadFile;
+use crate::files::ReadFile;
 use node::Secret;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,9 +1,10 @@
 //! `kvorum serve`: runs a node until it is told to stop.
 
 use crate::failure::Failure;
-use crate::layers::{Parsed, ReadFile};
+use crate::files;
+use crate::layers::{OptionError, Parsed};
 use crate::logging;
-use crate::options::{OptionError, ServeOptions};
+use crate::options::ServeOptions;
 use crate::signals::StopSignals;
 use base::{OsRandom, SystemClock};
 use lsm::RealDisk;
@@ -13,18 +14,14 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-/// Runs the node that `options` describe; `read_file` gives the files that they name.
+/// Runs the node that `options` describe.
 ///
 /// # Errors
 /// Usage failures, and those of starting: an address in use, a folder in use,
 /// a damaged store.
-pub(crate) fn run(
-    options: &ServeOptions,
-    parsed: &Parsed,
-    read_file: ReadFile<'_>,
-) -> Result<(), Failure> {
+pub(crate) fn run<P>(options: &ServeOptions, parsed: &Parsed<P>) -> Result<(), Failure> {
     let config = options
-        .server_config(read_file)
+        .server_config(&files::read)
         .and_then(|config| check_folder(&config.node.data).map(|()| config))
         .map_err(|error| parsed.refuse(&error))?;
     // A child shares its terminal with the other nodes of its parent.

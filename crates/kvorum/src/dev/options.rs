@@ -1,6 +1,6 @@
 //! The options of `dev`, and the commands to a cluster that runs.
 
-use crate::options::{Level, LogFormat};
+use crate::logging::{Level, LogFormat};
 use crate::values::port;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;

@@ -3,9 +3,11 @@
 use super::control::Hold;
 use super::options::DevOptions;
 use crate::failure::Failure;
+use crate::files;
 use crate::layers::{self, Parsed, Stop};
+use crate::logging::{Level, LogFormat};
 use crate::machine;
-use crate::options::{Command, Level, LogFormat, ServeOptions};
+use crate::options::{NodeProgram, ServeCommand, ServeOptions};
 use crate::values::Size;
 use clap::ValueEnum;
 use std::ffi::OsString;
@@ -80,7 +82,7 @@ impl Plan {
         for node in &plan.nodes {
             let (serve, parsed) = plan.read_options(node)?;
             serve
-                .server_config(&read_file)
+                .server_config(&files::read)
                 .map_err(|error| parsed.refuse(&error))?;
         }
         Ok(plan)
@@ -187,15 +189,16 @@ impl Plan {
     }
 
     /// Reads the options of a node as its process will.
-    fn read_options(&self, node: &NodePlan) -> Result<(Box<ServeOptions>, Parsed), Stop> {
+    fn read_options(
+        &self,
+        node: &NodePlan,
+    ) -> Result<(Box<ServeOptions>, Parsed<NodeProgram>), Stop> {
         let mut arguments = vec![OsString::from("kvorum")];
         arguments.extend(self.arguments(node));
         let kept = |name: &OsString| VARIABLES_REMOVED.iter().all(|removed| name != removed);
         let environment = std::env::vars_os().filter(|(name, _)| kept(name));
-        let parsed = layers::parse(&arguments, environment, &read_file)?;
-        let Command::Serve(options) = &parsed.cli.command else {
-            return Err(Failure::usage("what follows -- is no list of options of serve").into());
-        };
+        let parsed = layers::parse::<NodeProgram>(&arguments, environment, &files::read)?;
+        let ServeCommand::Serve(options) = &parsed.program.command;
         if options.cluster.len() != self.nodes.len() {
             let line = "--cluster: dev makes the list of nodes: leave it out, and give --nodes";
             return Err(Failure::usage(line).into());
@@ -285,10 +288,6 @@ fn make_folder(folder: &Path) -> Result<(), Failure> {
     })
 }
 
-fn read_file(file: &Path) -> io::Result<String> {
-    std::fs::read_to_string(file)
-}
-
 /// The folder of node `number`, counted from 1.
 fn folder_of(data: &Path, number: usize) -> PathBuf {
     data.join(format!("node-{number}"))
@@ -297,7 +296,7 @@ fn folder_of(data: &Path, number: usize) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Cli;
+    use crate::cli::{Cli, Command};
     use clap::Parser;
 
     fn plan(words: &[&str]) -> Result<Plan, Stop> {

@@ -1,6 +1,7 @@
 use super::*;
-use crate::options::{Command, ServeOptions};
+use crate::options::{NodeProgram, ServeCommand, ServeOptions};
 use crate::values::{Size, Switch};
+use std::io;
 
 /// A machine without files.
 fn no_file(_: &Path) -> io::Result<String> {
@@ -18,7 +19,7 @@ struct Written<'a> {
 }
 
 impl Written<'_> {
-    fn parse(self) -> Result<Parsed, Stop> {
+    fn parse(self) -> Result<Parsed<NodeProgram>, Stop> {
         let config: &[&str] = match self.file {
             Some(_) => &["--config", "kvorum.toml"],
             None => &[],
@@ -39,10 +40,8 @@ impl Written<'_> {
     }
 
     fn options(self) -> ServeOptions {
-        match self.parse().unwrap().cli.command {
-            Command::Serve(options) => *options,
-            _ => panic!("these words mean serve"),
-        }
+        let ServeCommand::Serve(options) = self.parse().unwrap().program.command;
+        *options
     }
 
     /// The line of the refusal, which has no line end within.
@@ -117,10 +116,8 @@ fn the_environment_names_the_file_unless_the_command_line_does() {
     ] {
         let arguments: Vec<OsString> = words.iter().map(OsString::from).collect();
         let environment = [("KVORUM_CONFIG".into(), "a".into())];
-        let Command::Serve(options) = parse(&arguments, environment, &read).unwrap().cli.command
-        else {
-            panic!("these words mean serve")
-        };
+        let parsed = parse::<NodeProgram>(&arguments, environment, &read).unwrap();
+        let ServeCommand::Serve(options) = parsed.program.command;
         assert_eq!(options.read_queue, expected);
     }
 }
@@ -273,9 +270,7 @@ fn what_cannot_be_beside_other_options_is_refused_by_its_place() {
         }
         .parse()
         .unwrap();
-        let Command::Serve(options) = &parsed.cli.command else {
-            panic!("these words mean serve")
-        };
+        let ServeCommand::Serve(options) = &parsed.program.command;
         let error = options.server_config(&no_file).unwrap_err();
         parsed.refuse(&error).line().to_owned()
     };

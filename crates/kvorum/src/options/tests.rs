@@ -10,10 +10,8 @@ const PAGE: &str = include_str!("../../../../docs/configuration.md");
 
 fn serve(words: &[&str]) -> ServeOptions {
     let all = ["kvorum", "serve"].iter().chain(words);
-    match Cli::try_parse_from(all).unwrap().command {
-        Command::Serve(options) => *options,
-        _ => panic!("these words mean serve"),
-    }
+    let ServeCommand::Serve(options) = NodeProgram::try_parse_from(all).unwrap().command;
+    *options
 }
 
 /// The node that these words describe. There is one file, with a secret.
@@ -28,11 +26,6 @@ fn node(words: &[&str]) -> Result<ServerConfig, OptionError> {
 }
 
 const LEAST: [&str; 4] = ["--url", "http://localhost:8080", "--data", "d"];
-
-#[test]
-fn the_definition_is_sound() {
-    Cli::command().debug_assert();
-}
 
 #[test]
 fn defaults_are_those_of_the_node() {
@@ -212,7 +205,10 @@ fn what_cannot_be_beside_other_options_is_named_by_its_option() {
         assert_eq!(error.option, option);
         assert!(error.problem.contains(word), "{}", error.problem);
     }
-    let names: Vec<String> = Key::all().into_iter().map(|key| key.name).collect();
+    let names: Vec<String> = Key::all(&NodeProgram::command())
+        .into_iter()
+        .map(|key| key.name)
+        .collect();
     for field in [
         "memory_bytes",
         "filter_false_positive_rate",
@@ -227,10 +223,10 @@ fn what_cannot_be_beside_other_options_is_named_by_its_option() {
 
 /// The rows of the table of options, made from the definition.
 fn rows() -> String {
-    let cli = Cli::command();
-    let serve = cli.find_subcommand("serve").unwrap();
+    let program = NodeProgram::command();
+    let serve = program.find_subcommand("serve").unwrap();
     let mut rows = String::new();
-    for key in Key::all() {
+    for key in Key::all(&program) {
         let argument = serve
             .get_arguments()
             .find(|argument| argument.get_long() == Some(&key.name))

@@ -1,5 +1,5 @@
 use super::*;
-use crate::options::{Cli, Command};
+use crate::cli::{Cli, Command};
 use clap::Parser;
 
 fn options(words: &str) -> LoadOptions {

@@ -1,0 +1,52 @@
+//! The commands.
+
+use crate::dev::DevOptions;
+use crate::lab::LabOptions;
+use crate::load::{self, LoadOptions};
+use crate::options::ServeCommand;
+use crate::profiling::ProfileOptions;
+use clap::{Parser, Subcommand};
+
+/// A distributed key-value store over plain HTTP
+#[derive(Debug, Parser)]
+#[command(
+    name = "kvorum",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Runs a node.
+    #[command(flatten)]
+    Node(ServeCommand),
+    /// Run a local cluster to try things out; Ctrl-C stops it, its data is kept
+    #[command(allow_negative_numbers = true)]
+    Dev(DevOptions),
+    /// Run an experiment on nodes of its own, and write a page of what it shows
+    Lab(LabOptions),
+    /// Record what a running node spends its time or memory on, as a flame graph
+    #[command(allow_negative_numbers = true)]
+    Profile(ProfileOptions),
+    /// Make a load, and measure what becomes of it
+    #[command(after_help = load::AFTER_HELP, allow_negative_numbers = true)]
+    Load(Box<LoadOptions>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

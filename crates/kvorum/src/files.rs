@@ -1,0 +1,15 @@
+//! The files that options name.
+
+use std::io;
+use std::path::Path;
+
+/// Gives the text of a file.
+pub(crate) type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
+
+/// Reads a file of this machine.
+///
+/// # Errors
+/// Those of the system, and of text that is not UTF-8.
+pub(crate) fn read(file: &Path) -> io::Result<String> {
+    std::fs::read_to_string(file)
+}

@@ -3,8 +3,8 @@
 use crate::dev::DevOptions;
 use crate::lab::LabOptions;
 use crate::load::{self, LoadOptions};
-use crate::options::ServeCommand;
 use crate::profiling::ProfileOptions;
+use crate::serve::ServeCommand;
 use clap::{Parser, Subcommand};
 
 /// A distributed key-value store over plain HTTP

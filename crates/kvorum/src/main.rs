@@ -1,7 +1,7 @@
 //! `kvorum`: the command line.
 //!
-//! [`cli`] lists the commands, [`options`] what a node can be given, [`layers`]
-//! gathers the values from the command line, the environment and a file; then
+//! [`cli`] lists the commands; each has its options with it. [`layers`] gathers
+//! the values of those from the command line, the environment and a file; then
 //! [`serve`] runs a node, [`dev`] a local cluster of child processes, [`load`] a load
 //! generator, [`profiling`] asks a running node what it spends its time on, and
 //! [`lab`] makes experiments on clusters of its own.
@@ -19,16 +19,14 @@ mod layers;
 mod load;
 mod logging;
 mod machine;
-mod options;
 mod profiling;
-mod secret_file;
 mod serve;
 mod signals;
 mod values;
 
 use cli::{Cli, Command};
 use layers::Stop;
-use options::ServeCommand;
+use serve::ServeCommand;
 use std::ffi::OsString;
 use std::process::ExitCode;
 

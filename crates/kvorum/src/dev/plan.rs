@@ -7,7 +7,7 @@ use crate::files;
 use crate::layers::{self, Parsed, Stop};
 use crate::logging::{Level, LogFormat};
 use crate::machine;
-use crate::options::{NodeProgram, ServeCommand, ServeOptions};
+use crate::serve::{NodeProgram, ServeCommand, ServeOptions};
 use crate::values::Size;
 use clap::ValueEnum;
 use std::ffi::OsString;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::options::{NodeProgram, ServeCommand, ServeOptions};
+use crate::serve::{NodeProgram, ServeCommand, ServeOptions};
 use crate::values::{Size, Switch};
 use std::io;
 

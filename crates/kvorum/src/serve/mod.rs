@@ -1,10 +1,14 @@
 //! `kvorum serve`: runs a node until it is told to stop.
 
+mod options;
+mod secret_file;
+
+pub(crate) use options::{NodeProgram, ServeCommand, ServeOptions};
+
 use crate::failure::Failure;
 use crate::files;
 use crate::layers::{OptionError, Parsed};
 use crate::logging;
-use crate::options::ServeOptions;
 use crate::signals::StopSignals;
 use base::{OsRandom, SystemClock};
 use lsm::RealDisk;

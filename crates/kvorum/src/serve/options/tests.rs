@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 /// The page that describes every option.
-const PAGE: &str = include_str!("../../../../docs/configuration.md");
+const PAGE: &str = include_str!("../../../../../docs/configuration.md");
 
 fn serve(words: &[&str]) -> ServeOptions {
     let all = ["kvorum", "serve"].iter().chain(words);

@@ -4,11 +4,11 @@
 //! A default that depends on the machine stands in the text as
 //! `[default: …]`; every other one is the server's own ([`ServerConfig`]).
 
+use super::secret_file;
 use crate::files::ReadFile;
 use crate::layers::OptionError;
 use crate::logging::LogOptions;
 use crate::machine;
-use crate::secret_file;
 use crate::values::{
     Compression, Durability, Filter, Replicas, Size, Span, Switch, address, count, member, name,
     size, span, url,

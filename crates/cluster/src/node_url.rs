@@ -1,4 +1,8 @@
 //! The address of a node as clients and peers write it.
+//!
+//! It is read by hand since the crate `url` tells no port that is missing from one
+//! that is the usual one of its scheme, takes what only browsers do (`http:h:80`,
+//! `http://0x7f.1:80`), and brings the tables of Unicode for hosts that are none here.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -2,12 +2,15 @@
 //! environment, then a file, then their defaults.
 //!
 //! The definition of the program, which the caller gives, is the only list of
-//! options. Every option `--read-threads` of its command `serve` is also `KVORUM_READ_THREADS` in the
-//! environment and `read-threads` in the file; only `--config` has no place in
-//! the file, and hidden options have neither. What the environment and the
+//! options. Every option `--read-threads` of its command `serve` is also
+//! `KVORUM_READ_THREADS` in the environment and `read-threads` in the file; only
+//! `--config` has no place in the file, and hidden options have neither. What the environment and the
 //! file say is turned into arguments, those that a stronger layer sets are
 //! left out, and the whole is parsed as one command line. So each layer has
-//! the same checks and the same messages.
+//! the same checks and the same messages. Crates that merge layers (`figment`,
+//! `config`) want each option a second time, as a field that serde reads, and
+//! refuse in words of their own; clap's variables know no file, and are not named
+//! when their value is refused.
 //!
 //! A file is written by hand for this program, so a key that is no option is
 //! refused. A variable `KVORUM_…` that is no option earns only a warning:

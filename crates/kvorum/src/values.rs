@@ -3,6 +3,11 @@
 //! Each type here reads what an operator writes and writes what it reads: its
 //! `Display` is how `--help` shows a default, and reading that gives the same
 //! value again. An error is a sentence that says what would be right.
+//!
+//! They are read by hand since crates that do it are less exact: `bytesize` reads
+//! sizes as floating point, takes those beyond 64 bits for the greatest, and shows
+//! one decimal; `humantime` takes `1month 2h`, and shows `90s` as `1m 30s`; clap's
+//! bounds of numbers refuse with `0 is not in 1..=255`.
 
 use clap::ValueEnum;
 use cluster::{Member, MemberError, NodeUrl, NodeUrlError};

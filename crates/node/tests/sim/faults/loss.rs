@@ -26,6 +26,11 @@ const MEETING_MS: RangeInclusive<u64> = 1_500..=2_500;
 const AWAY_MS: RangeInclusive<u64> = 0..=1_000;
 const CUT_MS: RangeInclusive<u64> = 700..=2_000;
 
+/// In how many of a hundred cases it is lost before all have met, and how long
+/// the parts of that take, in milliseconds.
+const EARLY_PERCENT: u64 = 40;
+const EARLY_MS: RangeInclusive<u64> = 1_500..=3_000;
+
 /// How often bytes are tried to be damaged, in milliseconds: there may be no table yet.
 const ROT_AGAIN_MS: u64 = 100;
 
@@ -40,6 +45,10 @@ pub(super) async fn lose(world: &World, loss: Loss, dice: &Dice, end: Instant) {
     let note = |what: &str| {
         world.trace.note(format_args!("{what} {loss:?} of {loser}"));
     };
+    if loss == Loss::Folder && dice.percent(EARLY_PERCENT) {
+        note("early loss");
+        return lose_early(world, dice, [loser, one, other]).await;
+    }
     pause(&CUT_MS).await;
     if loss == Loss::Rot {
         return rot(world, loser, end).await;
@@ -63,6 +72,24 @@ pub(super) async fn lose(world: &World, loss: Loss, dice: &Dice, end: Instant) {
     pause(&CUT_MS).await;
     others.iter().for_each(|host| mend(world, away, *host));
     note("returned");
+}
+
+/// Lets a folder be lost before all have met its host: what it acknowledged with
+/// the help of one, it forgets, and then meets only the other.
+async fn lose_early(world: &World, dice: &Dice, [loser, one, other]: [HostNumber; 3]) {
+    let pause = |ms: &RangeInclusive<u64>| sleep(Duration::from_millis(dice.within(ms)));
+    cut(world, loser, other);
+    cut(world, one, other);
+    pause(&EARLY_MS).await;
+    world.hosts[loser].crash(Crash::PowerCut);
+    world.lost.set(Some(loser));
+    world.hosts[loser].replace_disk(Copy::empty());
+    cut(world, loser, one);
+    mend(world, loser, other);
+    world.start(loser);
+    pause(&EARLY_MS).await;
+    mend(world, loser, one);
+    mend(world, one, other);
 }
 
 /// The disk that the host will come back with. Where that is a copy, the host

@@ -90,10 +90,13 @@ pub(crate) const PARTS: &[Part] = &[
     Part::named("engine, all else", &["lsm::"]),
     Part::named("sockets", &["mio::net", "std::net", "socket2::"]),
     Part::named("coordination", &["node::coordinator", "cluster::"]),
-    Part::named("peers", &["node::peer", "node::replica", "node::hints"]),
-    Part::named("HTTP", &["hyper::", "httparse::", "http::", "node::http"]),
-    Part::named("admission", &["node::admission"]),
-    Part::named("node, all else", &["node::"]),
+    Part::named(
+        "peers",
+        &["peer::", "node::peers", "node::replica", "node::hints"],
+    ),
+    Part::named("HTTP", &["hyper::", "httparse::", "http::", "server::http"]),
+    Part::named("admission", &["server::door"]),
+    Part::named("node, all else", &["node::", "server::"]),
     Part::named("event loop", &["tokio::", "mio::"]),
 ];
 

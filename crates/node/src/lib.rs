@@ -1,46 +1,34 @@
-//! A node: HTTP, admission, runtimes, and the store behind them.
+//! One node's part in the cluster: what a process needs to answer for a store.
+//! It knows no HTTP, no sockets and no admission; what serves it gives it a
+//! transport, an executor, and runtimes to work on.
 //!
-//! From the socket to the disk:
-//! - [`Node`] (`node`) starts and stops everything; [`ServerConfig`]
-//!   (`server_config`) says what can be set and divides the memory; the node's
-//!   part is [`NodeConfig`] (`config`).
-//! - `runtime` is a thread with a scheduler of its own; an acceptor hands each
-//!   connection to the runtime that has the fewest. Each has a `door`, which
-//!   decides what to take on, and behind it a `worker`, which answers for the
-//!   store.
-//! - `http` turns requests into answers.
+//! - [`Node`] (`shared`) is opened and closed; [`NodeConfig`] (`config`) says what
+//!   can be set, [`Resources`] what it is given to work with.
+//! - [`Worker`] (`worker`) answers on one runtime: its coordinator, its links to
+//!   the other nodes (`peers`), its own replica, and their upkeep.
 //! - `coordinator` asks the replicas of a key and counts answers; `stamping`
 //!   orders writes.
 //! - `outbox` brings answers of other threads back to the waiting request:
 //!   those of group commits, and of `read_pool`, where reads may block.
 //! - `membership` remembers which node of which cluster this is.
 //! - `hints` keeps writes that peers missed, and delivers them.
-//! - `executor` gives the store its threads.
-//! - `peer` is how nodes ask each other.
-//! - `metrics` and `door_metrics` count; `waits` names the places where requests wait, for
+//! - [`metrics`] counts; `waits` names the places where requests wait, for
 //!   profiles of them.
 
 mod config;
 mod coordinator;
-mod door;
-mod door_metrics;
-mod executor;
 mod expiry;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hints;
-mod http;
 mod membership;
-mod metrics;
-mod node;
+pub mod metrics;
 mod or_abort;
 mod outbox;
 mod peers;
 mod read_pool;
 mod replica;
-mod runtime;
 mod seams;
-mod server_config;
 mod shared;
 #[doc(hidden)]
 pub mod simulation;
@@ -51,10 +39,16 @@ mod waiters;
 mod waits;
 mod worker;
 
-pub use config::{ConfigError, MemoryParts, NodeConfig, Resources, Secret};
-pub use node::{Node, StartError};
-#[doc(hidden)]
-pub use peer::Protocol;
-pub use peer::{Dialing, Stream, TcpTransport, Transport};
+pub use config::{
+    BATCH_BYTES_MAX, ConfigError, MemoryParts, NodeConfig, Resources, Secret, bounds,
+};
+pub use coordinator::{
+    Batch, BatchFailure, Change, Coordinator, Failure, Found, Receipt, ReplicaLine, Written,
+};
+pub use hints::HintsWaiting;
+pub use or_abort::or_abort;
 pub use seams::{OpenError, Seams};
-pub use server_config::{MEMORY_BYTES_MIN, MemorySplit, ServerConfig, bounds};
+pub use shared::{Load, Node};
+pub use stamping::{NoStamp, StampingStatus};
+pub use turn_budget::Allotment;
+pub use worker::{Worker, sweep_period};

@@ -5,7 +5,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Does work of the store, and ends the process if that panics.
-pub(crate) fn or_abort(work: impl FnOnce()) {
+pub fn or_abort(work: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(work)).is_err() {
         tracing::error!("the store panicked: ending the process");
         std::process::abort();

@@ -4,7 +4,7 @@ use crate::config::Secret;
 use crate::hints::HintReceiver;
 use crate::membership::Introduced;
 use crate::replica::{answer_of, stored};
-use crate::shared::Shared;
+use crate::shared::Node;
 use crate::waiters::Waiters;
 use base::{Clock, Entry};
 use cluster::{Miss, NodeNumber, NodeUrl, Ranking};
@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 /// The links of one runtime, and who is behind them.
 pub(crate) struct Peers {
-    shared: Arc<Shared>,
+    shared: Arc<Node>,
     /// By node; none for this one.
     links: Vec<Option<Rc<Link>>>,
     /// By node, as of the last sweep.
@@ -30,7 +30,7 @@ pub(crate) struct Peers {
 
 impl Peers {
     /// The nodes, reached over the links that `link` makes.
-    pub(crate) fn new(shared: &Arc<Shared>, link: impl Fn(NodeNumber) -> Rc<Link>) -> Rc<Self> {
+    pub(crate) fn new(shared: &Arc<Node>, link: impl Fn(NodeNumber) -> Rc<Link>) -> Rc<Self> {
         let members = &shared.config.members;
         let links = members
             .numbers()
@@ -140,14 +140,14 @@ impl Peers {
 
 /// What the handshakes of one runtime know of the node.
 pub(crate) struct Acquaintance {
-    shared: Arc<Shared>,
+    shared: Arc<Node>,
     /// Set once the links exist, which need this to be made.
     peers: OnceCell<Weak<Peers>>,
 }
 
 impl Acquaintance {
     /// What this node tells.
-    pub(crate) fn new(shared: &Arc<Shared>) -> Rc<Self> {
+    pub(crate) fn new(shared: &Arc<Node>) -> Rc<Self> {
         Rc::new(Self {
             shared: Arc::clone(shared),
             peers: OnceCell::new(),

@@ -1,5 +1,5 @@
-//! What all runtimes of a node share, from the opening of the store to its
-//! closing.
+//! A node, from the opening of its store to the closing: what all its runtimes
+//! share.
 
 use crate::config::{NodeConfig, Resources};
 use crate::expiry::{ExpiryBound, OwnClock};
@@ -21,8 +21,9 @@ use std::time::Duration;
 /// Hints that wait to be written, in bytes.
 const HINT_QUEUE_BYTES_MAX: usize = 4 << 20;
 
-/// What all runtimes of a node share.
-pub(crate) struct Shared {
+/// A node: its store and what lies beside it, its standing, its clock, its hints,
+/// and what it may hold. All runtimes share it; each has a [`Worker`](crate::Worker) on it.
+pub struct Node {
     /// The node's configuration.
     pub(crate) config: NodeConfig,
     /// What it works with.
@@ -61,23 +62,23 @@ pub(crate) struct Shared {
 
 /// What a node has taken on; its configuration bounds each.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Load {
+pub struct Load {
     /// Reads that wait for a thread.
-    pub(crate) reads_queued: usize,
+    pub reads_queued: usize,
     /// Bytes of other nodes' requests that are worked on.
-    pub(crate) peer_request_bytes: usize,
+    pub peer_request_bytes: usize,
     /// Bytes of long values on their way out.
-    pub(crate) answer_bytes: usize,
+    pub answer_bytes: usize,
     /// Bytes of the batches of ranges on their way out.
-    pub(crate) range_bytes: usize,
+    pub range_bytes: usize,
 }
 
-impl Shared {
+impl Node {
     /// Opens the store and what lies beside it. Blocks.
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub(crate) fn open(
+    pub fn open(
         config: NodeConfig,
         resources: Resources,
         seams: Seams,
@@ -189,37 +190,44 @@ impl Shared {
     }
 
     /// How long ago the node was started.
-    pub(crate) fn uptime(&self) -> Duration {
+    #[must_use]
+    pub fn uptime(&self) -> Duration {
         self.clock.monotonic().saturating_sub(self.started)
     }
 
     /// What the store holds and has done.
-    pub(crate) fn statistics(&self) -> lsm::Statistics {
+    #[must_use]
+    pub fn statistics(&self) -> lsm::Statistics {
         self.engine.statistics()
     }
 
     /// The store's number, drawn when it was made.
-    pub(crate) fn store_id(&self) -> u64 {
+    #[must_use]
+    pub fn store_id(&self) -> u64 {
         self.engine.store_id()
     }
 
     /// How the store stands with the node's peers.
-    pub(crate) fn standing(&self) -> Standing {
+    #[must_use]
+    pub fn standing(&self) -> Standing {
         self.membership.standing()
     }
 
     /// How stamping stands.
-    pub(crate) fn stamping_status(&self) -> StampingStatus {
+    #[must_use]
+    pub fn stamping_status(&self) -> StampingStatus {
         self.stamping.status()
     }
 
     /// The hints that wait for a node.
-    pub(crate) fn hints_waiting(&self, node: NodeNumber) -> HintsWaiting {
+    #[must_use]
+    pub fn hints_waiting(&self, node: NodeNumber) -> HintsWaiting {
         self.hints.waiting(node)
     }
 
     /// What the node has taken on.
-    pub(crate) fn load(&self) -> Load {
+    #[must_use]
+    pub fn load(&self) -> Load {
         Load {
             reads_queued: self.read_pool.waiting(),
             peer_request_bytes: self.peer_bytes.used(),
@@ -229,7 +237,8 @@ impl Shared {
     }
 
     /// What the node counts, as plain data.
-    pub(crate) fn families(&self) -> Vec<Family> {
+    #[must_use]
+    pub fn families(&self) -> Vec<Family> {
         metrics::families(self)
     }
 
@@ -237,7 +246,7 @@ impl Shared {
     ///
     /// # Errors
     /// Those of closing the store.
-    pub(crate) fn close(&self) -> Result<(), lsm::Error> {
+    pub fn close(&self) -> Result<(), lsm::Error> {
         self.read_pool.stop();
         self.hints.close();
         self.membership.close();

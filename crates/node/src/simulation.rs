@@ -1,9 +1,9 @@
-//! A node without HTTP and without threads of its own, so that many of them
-//! can run on one thread, under one seed. Its runtimes are only so in name: they
-//! take turns on that thread.
+//! A node without threads of its own, so that many of them can run on one
+//! thread, under one seed. Its runtimes are only so in name: they take turns on
+//! that thread.
 //!
-//! It is the node that [`crate::Node`] runs, from the coordinator down: peer
-//! protocol, hints, standing, store. Clock, randomness, disk, executor and
+//! It is a [`crate::Node`] with its workers, as a server runs them: coordinator,
+//! peer protocol, hints, standing, store. Clock, randomness, disk, executor and
 //! transport are the simulation's; timers are tokio's, whose clock can be
 //! paused.
 
@@ -11,7 +11,7 @@ use crate::config::{NodeConfig, Resources};
 use crate::coordinator::{Change, Failure};
 use crate::hints::HintStatistics;
 use crate::seams::{OpenError, Seams};
-use crate::shared::Shared;
+use crate::shared::Node;
 use crate::worker::Worker;
 use base::{Entry, Timestamp};
 use bytes::Bytes;
@@ -58,7 +58,7 @@ pub enum Refusal {
 
 /// A node.
 pub struct SimulatedNode {
-    shared: Arc<Shared>,
+    shared: Arc<Node>,
     /// By runtime.
     workers: Vec<Rc<Worker>>,
     /// The runtime whose turn it is.
@@ -80,7 +80,7 @@ impl SimulatedNode {
     ) -> Result<Self, OpenError> {
         config.read_threads = 0;
         let runtimes = resources.runtimes;
-        let shared = Arc::new(Shared::open(config, resources, seams, executor)?);
+        let shared = Arc::new(Node::open(config, resources, seams, executor)?);
         let workers = (0..runtimes)
             .map(|number| Worker::new(Arc::clone(&shared), number, transport))
             .collect();

@@ -15,7 +15,7 @@ pub(crate) struct TurnBudget {
 
 /// A part of a [`TurnBudget`], until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Allotment(OwnedSemaphorePermit);
+pub struct Allotment(OwnedSemaphorePermit);
 
 impl TurnBudget {
     /// A budget of `max` bytes, all of it free.

@@ -3,9 +3,6 @@
 
 use profile::Place;
 
-/// A request, for a place among those in flight.
-pub(crate) static ADMISSION: Place = Place::new("queue;admission");
-
 /// A write, until the runtime has done all that one poll brought.
 pub(crate) static TURN: Place = Place::new("queue;engine write;turn of the runtime");
 

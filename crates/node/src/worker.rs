@@ -5,7 +5,7 @@ use crate::hints::{Delivery, HintReceiver};
 use crate::metrics::WorkerMetrics;
 use crate::peers::{Acquaintance, HintLink, Peers};
 use crate::replica::{OwnHints, Replica};
-use crate::shared::Shared;
+use crate::shared::Node;
 use crate::submissions::Submissions;
 use crate::waiters::Waiters;
 use base::Clock;
@@ -25,9 +25,9 @@ const STRAGGLERS_A_REQUEST: usize = 4;
 
 /// What answers for the store on one runtime: the coordinator of requests, the
 /// links to the other nodes, this node's own replica, and their upkeep. Nothing
-/// in it is shared with other threads, the handles of [`Shared`] aside.
-pub(crate) struct Worker {
-    shared: Arc<Shared>,
+/// in it is shared with other threads, the handles of [`Node`] aside.
+pub struct Worker {
+    shared: Arc<Node>,
     /// Which runtime it is.
     number: usize,
     coordinator: Rc<Coordinator>,
@@ -40,11 +40,8 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// The worker of runtime `number`, which reaches its peers over `transport`.
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        number: usize,
-        transport: &Arc<dyn Transport>,
-    ) -> Rc<Self> {
+    #[must_use]
+    pub fn new(shared: Arc<Node>, number: usize, transport: &Arc<dyn Transport>) -> Rc<Self> {
         let config = &shared.config;
         let waiters = Waiters::new();
         let submissions = Rc::new(Submissions::new(
@@ -109,7 +106,7 @@ impl Worker {
     }
 
     /// Starts what a worker does beside answering, until its runtime ends.
-    pub(crate) fn spawn_upkeep(self: &Rc<Self>) {
+    pub fn spawn_upkeep(self: &Rc<Self>) {
         let waiters = Rc::clone(&self.coordinator.waiters);
         let replica = Rc::clone(&self.replica);
         let look = move |ticket, completion| replica.look(ticket, completion);
@@ -165,44 +162,45 @@ impl Worker {
 
     /// Serves a peer's connection until it ends; `received` came behind the
     /// upgrade, and `known` is told once it has proved to be a peer's.
-    pub(crate) async fn welcome(
-        &self,
-        stream: Box<dyn Stream>,
-        received: Bytes,
-        known: impl FnOnce(),
-    ) {
+    pub async fn welcome(&self, stream: Box<dyn Stream>, received: Bytes, known: impl FnOnce()) {
         let environment = self.peer_environment.clone();
         let replica = Rc::clone(&self.replica);
         peer::serve(stream, received, environment, replica, known).await;
     }
 
-    /// What all runtimes share.
-    pub(crate) fn shared(&self) -> &Shared {
+    /// The node that it works for.
+    #[must_use]
+    pub fn node(&self) -> &Node {
         &self.shared
     }
 
     /// Asks replicas.
-    pub(crate) fn coordinator(&self) -> &Rc<Coordinator> {
+    #[must_use]
+    pub fn coordinator(&self) -> &Rc<Coordinator> {
         &self.coordinator
     }
 
     /// The time.
-    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.shared.clock
     }
 
     /// The deadline of what began at `began`.
-    pub(crate) fn deadline_after(&self, began: Duration) -> Duration {
+    #[must_use]
+    pub fn deadline_after(&self, began: Duration) -> Duration {
         began.saturating_add(self.shared.config.timeout)
     }
 
     /// The first `from` nodes of a key's ranking.
-    pub(crate) fn ranking(&self, key: &[u8], from: u8) -> Ranking {
+    #[must_use]
+    pub fn ranking(&self, key: &[u8], from: u8) -> Ranking {
         self.peers.ranking(key, from)
     }
 
     /// What is known of the link to another node.
-    pub(crate) fn link_status(&self, node: NodeNumber) -> Option<LinkStatus> {
+    #[must_use]
+    pub fn link_status(&self, node: NodeNumber) -> Option<LinkStatus> {
         self.peers.status(node)
     }
 
@@ -236,6 +234,7 @@ impl Worker {
 
 /// How often to sweep where `shortest` is the shortest time that a sweep ends:
 /// eight times in it, and at least four times a second.
-pub(crate) fn sweep_period(shortest: Duration) -> Duration {
+#[must_use]
+pub fn sweep_period(shortest: Duration) -> Duration {
     (shortest / 8).clamp(Duration::from_millis(5), Duration::from_millis(250))
 }

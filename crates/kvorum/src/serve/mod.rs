@@ -12,7 +12,7 @@ use crate::logging;
 use crate::signals::StopSignals;
 use base::{OsRandom, SystemClock};
 use lsm::RealDisk;
-use node::{Node, Seams, ServerConfig};
+use server::{Seams, Server, ServerConfig};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ async fn serve(config: ServerConfig, until_stdin_closes: bool) -> Result<(), Fai
 }
 
 /// Starts a node in the real world.
-fn start(config: ServerConfig) -> Result<Node, Failure> {
+fn start(config: ServerConfig) -> Result<Server, Failure> {
     let random = OsRandom::new()
         .map_err(|error| Failure::failed(format!("the system gives no random numbers: {error}")))?;
     let seams = Seams {
@@ -110,7 +110,7 @@ fn start(config: ServerConfig) -> Result<Node, Failure> {
         clock: Arc::new(SystemClock::new()),
         random: Arc::new(random),
     };
-    Node::start_with(config, seams).map_err(|error| Failure::failed(error.to_string()))
+    Server::start_with(config, seams).map_err(|error| Failure::failed(error.to_string()))
 }
 
 /// Waits until stdin ends or fails, and throws away what comes.

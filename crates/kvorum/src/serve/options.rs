@@ -15,7 +15,7 @@ use crate::values::{
 };
 use clap::{Args, Parser, Subcommand};
 use cluster::{Member, Members, NodeUrl};
-use node::{ServerConfig, bounds};
+use server::{ServerConfig, bounds};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 

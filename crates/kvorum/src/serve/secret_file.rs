@@ -1,7 +1,7 @@
 //! The file of `--cluster-secret-file`.
 
 use crate::files::ReadFile;
-use node::Secret;
+use server::Secret;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 

@@ -48,8 +48,8 @@ fn each_kind_of_profile_is_recorded_and_kept() {
     let port = free_port();
     let _node = serve(port, &folder.path().join("data"), "on");
     for (kind, word) in [
-        ("cpu", "node::http::answer"),
-        ("alloc", "node::http"),
+        ("cpu", "server::http::answer"),
+        ("alloc", "server::http"),
         ("lock", "engine write"),
     ] {
         let mut command = profile(port, &["--kind", kind, "--seconds", "1"]);
@@ -67,7 +67,7 @@ fn each_kind_of_profile_is_recorded_and_kept() {
     let output = under_load(port, || profile(port, &words).output().unwrap());
     assert!(output.status.success(), "{output:?}");
     let folded = String::from_utf8(output.stdout).unwrap();
-    assert!(folded.contains(";node::http::answer"), "{folded}");
+    assert!(folded.contains(";server::http::answer"), "{folded}");
 }
 
 #[test]

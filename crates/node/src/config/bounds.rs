@@ -33,7 +33,7 @@ pub const HINT_AGE: RangeInclusive<Duration> =
 ///
 /// # Errors
 /// The field and its bounds.
-pub(crate) fn check<T: PartialOrd + fmt::Debug>(
+pub fn check<T: PartialOrd + fmt::Debug>(
     field: &'static str,
     number: &T,
     bounds: &RangeInclusive<T>,

@@ -4,7 +4,7 @@
 //! `bounds`) says in words what cannot be. [`Resources`] (`resources`) is what
 //! the process shares out: memory and runtimes.
 
-pub(crate) mod bounds;
+pub mod bounds;
 mod resources;
 mod secret;
 mod validation;
@@ -12,12 +12,14 @@ mod validation;
 pub use resources::{MemoryParts, Resources};
 pub use secret::Secret;
 
-use crate::coordinator::BATCH_BYTES_MAX;
 use cluster::{Members, NodeUrl};
 use lsm::{Compression, Durability};
 use peer::Protocol;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// The most bytes of keys and values that a range asks the store for at a time.
+pub const BATCH_BYTES_MAX: usize = 64 << 10;
 
 /// What can be set of a node. All durations are real time; all sizes are bytes.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ mod ranges;
 mod read;
 mod write;
 
-pub(crate) use ranges::{BATCH_BYTES_MAX, Batch, BatchFailure};
+pub use ranges::{Batch, BatchFailure};
 pub(crate) use read::HedgeBudget;
 
 use crate::hints::HintStore;
@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What a write makes of a key.
-pub(crate) enum Change {
+pub enum Change {
     /// The key has this value from now on.
     Put {
         /// The value.
@@ -45,46 +45,46 @@ pub(crate) enum Change {
 
 /// A write that is stored.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub struct Written {
     /// Its timestamp.
-    pub(crate) timestamp: Timestamp,
+    pub timestamp: Timestamp,
     /// How many replicas have said so.
-    pub(crate) acks: u8,
+    pub acks: u8,
 }
 
 /// A read that was answered.
-pub(crate) struct Found {
+pub struct Found {
     /// The freshest version, be it a tombstone or expired.
-    pub(crate) entry: Option<Entry>,
+    pub entry: Option<Entry>,
     /// How many replicas have answered.
-    pub(crate) acks: u8,
+    pub acks: u8,
     /// What a long value counts for, for as long as it is held.
-    pub(crate) share: Option<Share>,
+    pub share: Option<Share>,
 }
 
 /// A line of a receipt.
 #[derive(Clone, Debug)]
-pub(crate) struct ReplicaLine {
+pub struct ReplicaLine {
     /// The replica.
-    pub(crate) url: String,
+    pub url: String,
     /// What became of the request there.
-    pub(crate) outcome: Fate,
+    pub outcome: Fate,
 }
 
 /// What became of a request that failed, replica by replica.
 #[derive(Clone, Debug)]
-pub(crate) struct Receipt {
+pub struct Receipt {
     /// How many replicas have answered as asked.
-    pub(crate) acks: u8,
+    pub acks: u8,
     /// The write's timestamp.
-    pub(crate) timestamp: Option<Timestamp>,
+    pub timestamp: Option<Timestamp>,
     /// The replicas of the key, in the order of its ranking.
-    pub(crate) replicas: Vec<ReplicaLine>,
+    pub replicas: Vec<ReplicaLine>,
 }
 
 /// Why a request failed.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// This node has too much to do, and no other can help.
     Overloaded,
     /// This node gives the write no stamp.
@@ -96,7 +96,7 @@ pub(crate) enum Failure {
 }
 
 /// Coordinates the requests of one runtime.
-pub(crate) struct Coordinator {
+pub struct Coordinator {
     /// The time.
     pub(crate) clock: Arc<dyn Clock>,
     /// Stamps writes.

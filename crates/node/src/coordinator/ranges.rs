@@ -1,6 +1,7 @@
 //! Ranges of this node's own keys.
 
 use super::Coordinator;
+use crate::config::BATCH_BYTES_MAX;
 use crate::outbox::Completion;
 use crate::read_pool::{PoolFull, Read, ReadJob};
 use crate::turn_budget::Allotment;
@@ -9,22 +10,19 @@ use lsm::Scan;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most bytes of keys and values that a range asks the store for at a time.
-pub(crate) const BATCH_BYTES_MAX: usize = 64 << 10;
-
 /// A batch of a range: the scan to go on with, and its next entries.
-pub(crate) struct Batch {
+pub struct Batch {
     /// The scan.
-    pub(crate) scan: Box<Scan>,
+    pub scan: Box<Scan>,
     /// The entries; none at the end.
-    pub(crate) entries: Vec<Entry>,
+    pub entries: Vec<Entry>,
     /// What the entries count for, for as long as one is held.
-    pub(crate) allotment: Allotment,
+    pub allotment: Allotment,
 }
 
 /// Why a batch of a range did not come.
 #[derive(Debug)]
-pub(crate) enum BatchFailure {
+pub enum BatchFailure {
     /// There was no memory for it in time, or too many reads wait.
     Overloaded,
     /// The store did not answer in time.
@@ -35,7 +33,8 @@ pub(crate) enum BatchFailure {
 
 impl Coordinator {
     /// Starts a scan of this node's keys, as of now.
-    pub(crate) fn scan(&self, start: &[u8], end: Option<&[u8]>) -> Box<Scan> {
+    #[must_use]
+    pub fn scan(&self, start: &[u8], end: Option<&[u8]>) -> Box<Scan> {
         Box::new(self.replica.engine.scan(start, end))
     }
 
@@ -44,7 +43,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// See [`BatchFailure`]; the scan is lost.
-    pub(crate) async fn next_batch(
+    pub async fn next_batch(
         &self,
         scan: Box<Scan>,
         deadline: Duration,

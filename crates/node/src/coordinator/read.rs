@@ -87,7 +87,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// See [`Failure`].
-    pub(crate) async fn read(
+    pub async fn read(
         self: &Rc<Self>,
         key: &[u8],
         replicas: Replicas,

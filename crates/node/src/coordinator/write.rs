@@ -85,7 +85,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// See [`Failure`]; the write may still appear later.
-    pub(crate) async fn write(
+    pub async fn write(
         self: &Rc<Self>,
         key: &[u8],
         change: Change,

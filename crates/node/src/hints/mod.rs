@@ -37,7 +37,8 @@ mod tests;
 pub(crate) use delivery::{Delivery, HintReceiver};
 pub(crate) use log::Batch;
 pub(crate) use options::{HintEnvironment, HintOptions};
-pub(crate) use statistics::{HintStatistics, HintsWaiting};
+pub(crate) use statistics::HintStatistics;
+pub use statistics::HintsWaiting;
 
 use base::Entry;
 use cluster::NodeNumber;

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What waits for a peer on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct HintsWaiting {
+pub struct HintsWaiting {
     /// Hints.
-    pub(crate) hints: u64,
+    pub hints: u64,
     /// The space that they take on disk.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
 /// What waits, by peer. Written under the lock of the logs, read by anybody.

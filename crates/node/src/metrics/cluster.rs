@@ -1,7 +1,7 @@
 //! What a node counts of its dealings with the others.
 
 use super::{Cell, Family, Labels, Metrics};
-use crate::shared::Shared;
+use crate::shared::Node;
 use cluster::Standing;
 use cluster::{Miss, NodeNumber};
 use peer::{CALLS_MAX, LinkState, LinkStatus};
@@ -92,7 +92,7 @@ impl LinkMetrics {
 
 /// What the node counts of the requests that it coordinates, of its hints and
 /// of its peers.
-pub(super) fn families(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
+pub(super) fn families(metrics: &Metrics, shared: &Node) -> Vec<Family> {
     let mut families = coordination(metrics);
     families.extend(hints(shared));
     families.extend(own(shared));
@@ -134,7 +134,7 @@ fn coordination(metrics: &Metrics) -> Vec<Family> {
     ]
 }
 
-fn hints(shared: &Shared) -> Vec<Family> {
+fn hints(shared: &Node) -> Vec<Family> {
     let hints = shared.hints.statistics();
     let dropped = [
         ("queue", hints.dropped_from_queue),
@@ -161,7 +161,7 @@ fn hints(shared: &Shared) -> Vec<Family> {
 }
 
 /// What the node is in its cluster.
-fn own(shared: &Shared) -> Vec<Family> {
+fn own(shared: &Node) -> Vec<Family> {
     let standing = shared.membership.standing();
     let standings = Standing::ALL.map(|each| {
         let holds = f64::from(u8::from(each == standing));
@@ -175,7 +175,7 @@ fn own(shared: &Shared) -> Vec<Family> {
 }
 
 /// This node's clock, and whether writes get a stamp from it.
-fn clock(shared: &Shared) -> [Family; 5] {
+fn clock(shared: &Node) -> [Family; 5] {
     let stamping = shared.stamping.status();
     let seconds = |ms: i64| ms as f64 / 1e3;
     [
@@ -207,7 +207,7 @@ fn clock(shared: &Shared) -> [Family; 5] {
     ]
 }
 
-fn peers(metrics: &Metrics, shared: &Shared) -> Vec<Family> {
+fn peers(metrics: &Metrics, shared: &Node) -> Vec<Family> {
     let members = &shared.config.members;
     let runtimes = metrics.workers.len().max(1) as f64;
     let labels = |node: NodeNumber| -> Labels { vec![("peer", members.name(node).to_owned())] };

@@ -1,22 +1,22 @@
 //! Metrics as plain data: families of series.
 
 /// The labels of a series: names and values.
-pub(crate) type Labels = Vec<(&'static str, String)>;
+pub type Labels = Vec<(&'static str, String)>;
 
 /// A metric with all its series.
 #[derive(Clone, Debug)]
-pub(crate) struct Family {
+pub struct Family {
     /// Its name; that of a counter without `_total`.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// What it says.
-    pub(crate) help: &'static str,
+    pub help: &'static str,
     /// Its numbers.
-    pub(crate) series: Series,
+    pub series: Series,
 }
 
 /// The numbers of a family, each with its labels.
 #[derive(Clone, Debug)]
-pub(crate) enum Series {
+pub enum Series {
     /// Numbers that only grow.
     Counters(Vec<(Labels, f64)>),
     /// Numbers that go up and down.
@@ -27,22 +27,24 @@ pub(crate) enum Series {
 
 /// How often something took how long.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Distribution {
+pub struct Distribution {
     /// All of it, in seconds.
-    pub(crate) sum_seconds: f64,
+    pub sum_seconds: f64,
     /// Upper bounds in seconds, and how many took at most that and more than
     /// the bound before; the last bound is infinite.
-    pub(crate) buckets: Vec<(f64, u64)>,
+    pub buckets: Vec<(f64, u64)>,
 }
 
 impl Family {
     /// A lone number that only grows.
-    pub(crate) fn counter(name: &'static str, help: &'static str, number: u64) -> Self {
+    #[must_use]
+    pub fn counter(name: &'static str, help: &'static str, number: u64) -> Self {
         Self::counters(name, help, [(Labels::new(), number)])
     }
 
     /// Numbers that only grow.
-    pub(crate) fn counters(
+    #[must_use]
+    pub fn counters(
         name: &'static str,
         help: &'static str,
         series: impl IntoIterator<Item = (Labels, u64)>,
@@ -57,7 +59,8 @@ impl Family {
     }
 
     /// A lone time that only grows.
-    pub(crate) fn seconds_counter(name: &'static str, help: &'static str, seconds: f64) -> Self {
+    #[must_use]
+    pub fn seconds_counter(name: &'static str, help: &'static str, seconds: f64) -> Self {
         Self {
             name,
             help,
@@ -66,12 +69,14 @@ impl Family {
     }
 
     /// A lone number that goes up and down.
-    pub(crate) fn gauge(name: &'static str, help: &'static str, number: f64) -> Self {
+    #[must_use]
+    pub fn gauge(name: &'static str, help: &'static str, number: f64) -> Self {
         Self::gauges(name, help, [(Labels::new(), number)])
     }
 
     /// Numbers that go up and down.
-    pub(crate) fn gauges(
+    #[must_use]
+    pub fn gauges(
         name: &'static str,
         help: &'static str,
         series: impl IntoIterator<Item = (Labels, f64)>,
@@ -84,7 +89,8 @@ impl Family {
     }
 
     /// Distributions of times.
-    pub(crate) fn histograms(
+    #[must_use]
+    pub fn histograms(
         name: &'static str,
         help: &'static str,
         series: impl IntoIterator<Item = (Labels, Distribution)>,

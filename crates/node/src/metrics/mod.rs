@@ -9,31 +9,32 @@ mod cluster;
 mod family;
 mod store;
 
-pub(crate) use family::{Distribution, Family, Labels, Series};
+pub use family::{Distribution, Family, Labels, Series};
 
-use crate::shared::Shared;
+use crate::shared::Node;
 use cluster::{CoordinationMetrics, LinkMetrics};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that one thread writes and others read.
 #[derive(Default)]
-pub(crate) struct Cell(AtomicU64);
+pub struct Cell(AtomicU64);
 
 impl Cell {
     /// Counts.
-    pub(crate) fn add(&self, number: u64) {
+    pub fn add(&self, number: u64) {
         // One writer: nothing can come between load and store.
         self.set(self.get().wrapping_add(number));
     }
 
     /// Writes.
-    pub(crate) fn set(&self, number: u64) {
+    pub fn set(&self, number: u64) {
         self.0.store(number, Ordering::Relaxed);
     }
 
     /// Reads.
-    pub(crate) fn get(&self) -> u64 {
+    #[must_use]
+    pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -77,7 +78,7 @@ impl Metrics {
 
 /// What the node counts of its store, of the requests that it coordinates, of
 /// its hints and of its peers.
-pub(crate) fn families(shared: &Shared) -> Vec<Family> {
+pub(crate) fn families(shared: &Node) -> Vec<Family> {
     let mut families = store::families(shared);
     families.extend(cluster::families(&shared.metrics, shared));
     families

@@ -2,12 +2,12 @@
 
 use super::{Distribution, Family, Labels};
 use crate::config::MemoryParts;
-use crate::shared::Shared;
+use crate::shared::Node;
 use lsm::Statistics;
 use std::time::Duration;
 
 /// The store's numbers, and the disk under it.
-pub(super) fn families(shared: &Shared) -> Vec<Family> {
+pub(super) fn families(shared: &Node) -> Vec<Family> {
     let store = shared.engine.statistics();
     let mut families = counters(&store);
     families.extend(gauges(&store, shared));
@@ -113,7 +113,7 @@ fn counters(store: &Statistics) -> Vec<Family> {
     .collect()
 }
 
-fn gauges(store: &Statistics, shared: &Shared) -> Vec<Family> {
+fn gauges(store: &Statistics, shared: &Node) -> Vec<Family> {
     let memory = &shared.resources.memory;
     let frozen_max = MemoryParts::MEMTABLES_FROZEN_MAX;
     [
@@ -261,7 +261,7 @@ fn levels(store: &Statistics) -> [Family; 2] {
 }
 
 /// The disk of the data folder; nothing where the system does not tell.
-fn disk(shared: &Shared) -> Vec<Family> {
+fn disk(shared: &Node) -> Vec<Family> {
     let free = shared.disk.available_bytes(&shared.config.data).ok();
     let free = free.map(|bytes| {
         Family::gauge(

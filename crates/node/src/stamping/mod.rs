@@ -63,7 +63,7 @@ const FIRST_MEETING_MAX: Duration = Duration::from_secs(2);
 
 /// Why no stamp is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoStamp {
+pub enum NoStamp {
     /// The store is not open yet, or not any more.
     #[error("the node is starting or stopping: use another node")]
     Closed,
@@ -145,20 +145,20 @@ struct State {
 
 /// How stamping stands.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StampingStatus {
+pub struct StampingStatus {
     /// Why no stamp is given, if none is.
-    pub(crate) refusal: Option<NoStamp>,
+    pub refusal: Option<NoStamp>,
     /// The greatest stamp given or seen.
-    pub(crate) greatest: Timestamp,
+    pub greatest: Timestamp,
     /// How far the next stamp is ahead of the wall clock, in milliseconds.
-    pub(crate) stamp_ahead_ms: u64,
+    pub stamp_ahead_ms: u64,
     /// The durable ceiling of stamps.
-    pub(crate) ceiling: Timestamp,
+    pub ceiling: Timestamp,
     /// How far the clocks of the peers that were heard from are ahead of this
     /// node's, in milliseconds: the median.
-    pub(crate) peers_ahead_ms: Option<i64>,
+    pub peers_ahead_ms: Option<i64>,
     /// Whether the clock is near those of a majority of all peers.
-    pub(crate) is_proven: bool,
+    pub is_proven: bool,
 }
 
 /// A stamp that is pending until it is dropped.

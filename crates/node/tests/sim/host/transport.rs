@@ -3,7 +3,7 @@
 use crate::network::{HostNumber, Network, SimStream};
 use cluster::NodeUrl;
 use node::simulation::SimulatedNode;
-use node::{Dialing, Stream, Transport};
+use peer::{Dialing, Stream, Transport};
 use std::io;
 use std::rc::Rc;
 use tokio::sync::mpsc;

@@ -1,0 +1,25 @@
+//! Between which bounds the numbers of a configuration lie: the server's own,
+//! and those of its node.
+
+pub use node::bounds::{
+    CLOCK_DRIFT, COMPACTION_BYTES_PER_SECOND, COUNTS, DISK_RESERVE_BYTES, HINT_AGE, HINT_BYTES,
+    READ_THREADS, TIMES, VALUE_BYTES,
+};
+
+pub(super) use node::bounds::check;
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// [`ServerConfig::memory_bytes`](super::ServerConfig::memory_bytes).
+pub const MEMORY_BYTES: RangeInclusive<u64> = super::MEMORY_BYTES_MIN..=1 << 50;
+/// [`ServerConfig::threads`](super::ServerConfig::threads).
+pub const THREADS: RangeInclusive<usize> = 1..=1024;
+/// [`ServerConfig::requests_queued_max`](super::ServerConfig::requests_queued_max).
+pub const REQUESTS_QUEUED: RangeInclusive<usize> = 0..=1 << 20;
+/// [`ServerConfig::memtable_bytes`](super::ServerConfig::memtable_bytes).
+pub const MEMTABLE_BYTES: RangeInclusive<u64> = 64 << 10..=1 << 30;
+/// [`ServerConfig::drain_timeout`](super::ServerConfig::drain_timeout): with the
+/// two seconds of the store, a node stops within ten.
+pub const DRAIN_TIMEOUT: RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(8);

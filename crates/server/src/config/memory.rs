@@ -1,0 +1,100 @@
+//! How a server's memory is divided.
+
+use super::ServerConfig;
+use node::{BATCH_BYTES_MAX, MemoryParts};
+
+/// How the one number [`ServerConfig::memory_bytes`] is divided. What is left
+/// of it, about half of a sixteenth, is for connections and stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemorySplit {
+    /// What the node behind the doors works with.
+    pub node: MemoryParts,
+    /// Bodies of requests being read that have brought up to 64 KiB.
+    pub uploads_short_bytes: usize,
+    /// Longer bodies of requests being read.
+    pub uploads_long_bytes: usize,
+    /// Heads of requests, beyond 8 KiB of each.
+    pub heads_bytes: usize,
+    /// Shorter answers whose clients do not take them.
+    pub unsent_bytes: usize,
+    /// Ranges that are streamed at a time.
+    pub scans_max: usize,
+}
+
+impl MemorySplit {
+    /// What one range holds: a batch as read and the same as encoded.
+    const SCAN_BYTES: usize = 2 * BATCH_BYTES_MAX;
+
+    /// What a request of a peer takes beside its value: the key and the frame.
+    const PEER_REQUEST_BYTES: usize = 64 << 10;
+
+    /// Divides the memory of a node, in sixteenths: 3 for memtables (one
+    /// active, two frozen), 2 for writes that wait, one and a half for
+    /// requests on their way in, 1 each for long answers and for ranges, an
+    /// eighth for long heads, three for short answers that are not taken. Half
+    /// of one is left over. The cache gets the rest, at least 1.
+    ///
+    /// Of what is on its way in, a lone node gives a third to short uploads and
+    /// the rest to long ones. With peers, their requests get one half: a write
+    /// comes from a peer more often than from a client. Each has a part of its
+    /// own, so that two busy nodes never wait for each other's clients.
+    ///
+    /// Long uploads, requests of peers, long answers and the batch that a range
+    /// reads have room for the longest value each, at the cost of the cache;
+    /// so do memtables whose size was chosen.
+    pub(super) fn of(config: &ServerConfig) -> Self {
+        let value_bytes_max = config.node.value_bytes_max;
+        let sixteenth = usize::try_from(config.memory_bytes / 16).unwrap_or(usize::MAX / 16);
+        let (short_bytes, long_bytes, peer_bytes) = if config.node.members.is_alone() {
+            (sixteenth / 2, sixteenth, 0)
+        } else {
+            let request_bytes_max = value_bytes_max.saturating_add(Self::PEER_REQUEST_BYTES);
+            let peer_bytes = (sixteenth / 4 * 3).max(request_bytes_max);
+            (sixteenth / 4, sixteenth / 2, peer_bytes)
+        };
+        let mut split = Self {
+            node: MemoryParts {
+                memtable_bytes: sixteenth.clamp(1 << 20, 64 << 20),
+                write_queue_bytes: sixteenth * 2,
+                cache_bytes: 0,
+                peer_bytes,
+                answers_bytes: sixteenth.max(value_bytes_max),
+                ranges_bytes: sixteenth.saturating_add(config.node.range_batch_bytes()),
+            },
+            uploads_short_bytes: short_bytes,
+            uploads_long_bytes: long_bytes.max(value_bytes_max),
+            heads_bytes: sixteenth / 8,
+            unsent_bytes: sixteenth / 8 * 3,
+            scans_max: (sixteenth / Self::SCAN_BYTES).clamp(4, 1024),
+        };
+        let rest = (sixteenth / 2 * 31).saturating_sub(split.planned_bytes());
+        split.node.cache_bytes = rest.max(sixteenth);
+
+        if let Some(memtable_bytes) = config.memtable_bytes {
+            // The cache makes up for it, as far as it can.
+            let node = &mut split.node;
+            let before_bytes = node.memtables_bytes();
+            node.memtable_bytes = memtable_bytes;
+            node.cache_bytes = (node.cache_bytes + before_bytes)
+                .saturating_sub(node.memtables_bytes())
+                .max(sixteenth);
+        }
+        if let Some(scans_max) = config.scans_max {
+            split.scans_max = scans_max;
+        }
+        split
+    }
+
+    /// All of it.
+    pub(super) fn planned_bytes(&self) -> usize {
+        [
+            self.node.planned_bytes(),
+            self.uploads_short_bytes,
+            self.uploads_long_bytes,
+            self.heads_bytes,
+            self.unsent_bytes,
+        ]
+        .into_iter()
+        .fold(0, usize::saturating_add)
+    }
+}

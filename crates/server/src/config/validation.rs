@@ -1,0 +1,103 @@
+//! What a configuration cannot be.
+
+use super::{ServerConfig, bounds};
+use cluster::{NodeUrl, Replicas};
+use node::ConfigError;
+
+impl ServerConfig {
+    /// Checks everything that can be checked without starting.
+    ///
+    /// # Errors
+    /// The first field that cannot be, and what to do about it.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.node.validate()?;
+        self.validate_memory()?;
+        self.validate_requests()?;
+        self.validate_replicas()
+    }
+
+    fn validate_memory(&self) -> Result<(), ConfigError> {
+        bounds::check("memory_bytes", &self.memory_bytes, &bounds::MEMORY_BYTES)?;
+        check(
+            "value_bytes_max",
+            self.node.value_bytes_max as u64 <= self.memory_bytes / 8,
+            "the longest value may be an eighth of the memory: lower it, or give more memory",
+        )?;
+        if let Some(memtable_bytes) = self.memtable_bytes.map(|bytes| bytes as u64) {
+            bounds::check("memtable_bytes", &memtable_bytes, &bounds::MEMTABLE_BYTES)?;
+            check(
+                "memtable_bytes",
+                memtable_bytes <= self.memory_bytes / 6,
+                "there are three memtables, which may take half of the memory: \
+                 lower it, or give more memory",
+            )?;
+        }
+        Ok(())
+    }
+
+    fn validate_requests(&self) -> Result<(), ConfigError> {
+        bounds::check("threads", &self.threads, &bounds::THREADS)?;
+        bounds::check(
+            "requests_queued_max",
+            &self.requests_queued_max,
+            &bounds::REQUESTS_QUEUED,
+        )?;
+        for (field, number) in [
+            ("requests_in_flight_max", self.requests_in_flight_max),
+            ("connections_max", self.connections_max),
+            ("scans_max", self.scans_max.unwrap_or(1)),
+        ] {
+            bounds::check(field, &number, &bounds::COUNTS)?;
+        }
+        for (field, duration) in [
+            ("idle_timeout", self.idle_timeout),
+            ("head_timeout", self.head_timeout),
+            ("body_timeout", self.body_timeout),
+            ("scan_stall_timeout", self.scan_stall_timeout),
+        ] {
+            bounds::check(field, &duration, &bounds::TIMES)?;
+        }
+        for host in &self.hosts {
+            check(
+                "hosts",
+                is_host(host),
+                &format!(
+                    "`{}` is no host: give a name, without http:// and without a port",
+                    host.escape_debug()
+                ),
+            )?;
+        }
+        bounds::check("drain_timeout", &self.drain_timeout, &bounds::DRAIN_TIMEOUT)
+    }
+
+    fn validate_replicas(&self) -> Result<(), ConfigError> {
+        if let Some(pair) = self.replicas_default {
+            let nodes = self.node.members.count();
+            check(
+                "replicas_default",
+                Replicas::new(pair.ack, pair.from).is_some(),
+                "ack is at least 1 and at most from",
+            )?;
+            check(
+                "replicas_default",
+                pair.from <= nodes,
+                &format!("from is at most the number of nodes, which is {nodes}"),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a text is a host as it stands in a URL.
+fn is_host(text: &str) -> bool {
+    let url: Result<NodeUrl, _> = format!("http://{text}:0").parse();
+    url.is_ok()
+}
+
+fn check(field: &'static str, holds: bool, otherwise: &str) -> Result<(), ConfigError> {
+    if holds {
+        Ok(())
+    } else {
+        Err(ConfigError::new(field, otherwise))
+    }
+}

@@ -1,0 +1,172 @@
+//! An entity as a line of JSON:
+//!
+//! ```text
+//! {"key":"k","value":"v","version":"9"}
+//! {"key_base64":"/w==","value_base64":"//4=","version":"9"}
+//! ```
+//!
+//! Bytes that are not UTF-8 go as base64 under another name. As JSON a value
+//! may take six times its bytes, so a long one is never there as a whole: it
+//! is written piece by piece as the client takes it.
+
+use base::{Entry, LONG_VALUE_BYTES};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use serde::Serialize;
+
+/// What of a long value is written at a time: a multiple of three, so that the
+/// base64 of the pieces is that of the whole.
+const PIECE_BYTES: usize = 12 << 10;
+
+/// A whole line.
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_base64: Option<String>,
+    version: String,
+}
+
+/// A line, or its beginning and what is left to write.
+pub(crate) struct JsonLine {
+    /// All of a short line; of a long one all before its value.
+    pub(crate) head: Bytes,
+    /// The rest of a long line.
+    pub(crate) rest: Option<LongRest>,
+}
+
+/// A long value and what follows it, as pieces of JSON.
+#[derive(Clone)]
+pub(crate) struct LongRest {
+    value: Bytes,
+    is_text: bool,
+    written: usize,
+    end: Option<Bytes>,
+}
+
+impl JsonLine {
+    /// The line of a live entity.
+    pub(crate) fn of(entry: &Entry) -> Self {
+        let key = std::str::from_utf8(entry.key()).ok();
+        let value = std::str::from_utf8(entry.value_bytes()).ok();
+        let is_long = entry.value_bytes().len() > LONG_VALUE_BYTES;
+        let line = Line {
+            key,
+            key_base64: key.is_none().then(|| BASE64.encode(entry.key())),
+            value: value.map(|value| if is_long { "" } else { value }),
+            value_base64: value.is_none().then(|| match is_long {
+                true => String::new(),
+                false => BASE64.encode(entry.value_bytes()),
+            }),
+            version: entry.timestamp().to_string(),
+        };
+        // Strings always have a JSON form.
+        let mut json = serde_json::to_vec(&line).unwrap_or_default();
+        json.push(b'\n');
+        let mut head = Bytes::from(json);
+        if !is_long {
+            return Self { head, rest: None };
+        }
+        // The version is digits, so the length of what follows the value's
+        // first quote is known: `","version":"9"}` and the line's end.
+        let end_bytes = "\",\"version\":\"\"}\n".len() + line.version.len();
+        let end = head.split_off(head.len().saturating_sub(end_bytes));
+        let rest = LongRest {
+            value: entry.value_handle(),
+            is_text: value.is_some(),
+            written: 0,
+            end: Some(end),
+        };
+        Self {
+            head,
+            rest: Some(rest),
+        }
+    }
+}
+
+impl Iterator for LongRest {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let left = &self.value[self.written..];
+        if left.is_empty() {
+            return self.end.take();
+        }
+        let mut bytes = left.len().min(PIECE_BYTES);
+        if !self.is_text {
+            let piece = BASE64.encode(&left[..bytes]);
+            self.written += bytes;
+            return Some(Bytes::from(piece));
+        }
+        // A character is not divided; it has four bytes at most.
+        while left.get(bytes).is_some_and(|byte| byte & 0xc0 == 0x80) {
+            bytes -= 1;
+        }
+        self.written += bytes;
+        let text = std::str::from_utf8(&left[..bytes]).unwrap_or_default();
+        let quoted = Bytes::from(serde_json::to_vec(text).unwrap_or_default());
+        Some(quoted.slice(1..quoted.len().saturating_sub(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{Expiry, Timestamp};
+
+    fn text(key: &[u8], value: &[u8]) -> String {
+        let entry = Entry::value(key, Timestamp::from_u64(9), value, Expiry::NEVER, 1);
+        let line = JsonLine::of(&entry);
+        let mut bytes = line.head.to_vec();
+        bytes.extend(line.rest.into_iter().flatten().flatten());
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_line_is_json_and_base64_where_it_must_be() {
+        for (key, value, line) in [
+            (
+                &b"k\n"[..],
+                &b"v\""[..],
+                "{\"key\":\"k\\n\",\"value\":\"v\\\"\",\"version\":\"9\"}\n",
+            ),
+            (
+                b"\xff",
+                b"",
+                "{\"key_base64\":\"/w==\",\"value\":\"\",\"version\":\"9\"}\n",
+            ),
+            (
+                b"k",
+                b"\xff\xfe",
+                "{\"key\":\"k\",\"value_base64\":\"//4=\",\"version\":\"9\"}\n",
+            ),
+        ] {
+            assert_eq!(text(key, value), line);
+        }
+    }
+
+    #[test]
+    fn a_long_line_is_the_same_in_pieces() {
+        // Characters of one to four bytes, and escapes, on all borders of pieces.
+        let long = "a\u{e4}\n\u{20ac}\"\u{1f980}\u{1}".repeat(6_000);
+        assert!(long.len() > LONG_VALUE_BYTES);
+        let read: serde_json::Value = serde_json::from_str(&text(b"k", long.as_bytes())).unwrap();
+        let whole = serde_json::json!({"key": "k", "value": long, "version": "9"});
+        assert!(read == whole);
+        for cut in 0..3 {
+            let long = vec![0xff; LONG_VALUE_BYTES + 1 + cut];
+            let read: serde_json::Value = serde_json::from_str(&text(b"\xff", &long)).unwrap();
+            assert!(read["value_base64"] == BASE64.encode(&long));
+            assert_eq!(
+                (&read["key_base64"], &read["version"]),
+                (&"/w==".into(), &"9".into())
+            );
+        }
+    }
+}

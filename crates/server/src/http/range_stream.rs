@@ -1,0 +1,253 @@
+//! A range on its way to the client: one chunk an entity, batch by batch.
+//!
+//! A stream holds one batch at a time; the next is asked for when hyper has
+//! taken the last chunk of this one, so a slow reader slows its scan and
+//! nothing else. The store is read on the read pool. Whatever goes wrong ends
+//! the body with an error, upon which hyper closes the connection without the
+//! last chunk: a stream that was cut never looks whole.
+
+use crate::http::body::RangeCut;
+use crate::http::chunk::{Chunk, ChunkShare};
+use crate::http::conditional::RangeFormat;
+use crate::http::json_line::JsonLine;
+use base::{Entry, LONG_VALUE_BYTES, Share};
+use bytes::Bytes;
+use http_body::Frame;
+use hyper::HeaderMap;
+use hyper::header::{HeaderName, HeaderValue};
+use lsm::Scan;
+use node::{Allotment, Batch, BatchFailure};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// How a range is read and written.
+pub(crate) struct RangePlan {
+    /// How entities are written.
+    pub(crate) format: RangeFormat,
+    /// At most so many of them.
+    pub(crate) limit: u64,
+    /// Which versions have expired: those that have at this time.
+    pub(crate) now_unix_ms: u64,
+    /// Whether count and digest follow.
+    pub(crate) trailers: bool,
+}
+
+/// The next batch of a scan, which is yet to come.
+pub(crate) type NextBatch = Pin<Box<dyn Future<Output = Result<Batch, BatchFailure>>>>;
+
+/// Asks for the next batch of a scan.
+pub(crate) type AskForBatch = Box<dyn Fn(Box<Scan>) -> NextBatch>;
+
+/// A range on its way.
+pub(crate) struct RangeStream {
+    plan: RangePlan,
+    ask: AskForBatch,
+    state: State,
+    count: u64,
+    crc32c: u32,
+    /// The stream's place among those that are streamed at a time.
+    _place: Share,
+}
+
+enum State {
+    /// A batch was asked for.
+    Reading(NextBatch),
+    /// Entities are handed out; then the scan goes on, if it is not at its end.
+    Sending {
+        entries: std::vec::IntoIter<Entry>,
+        scan: Option<Box<Scan>>,
+        allotment: Rc<Allotment>,
+    },
+    /// Nothing is left but trailers.
+    Ending,
+    /// Nothing is left.
+    Ended,
+}
+
+impl State {
+    fn sending(batch: Batch) -> Self {
+        Self::Sending {
+            // An empty batch is the end of the scan.
+            scan: (!batch.entries.is_empty()).then_some(batch.scan),
+            entries: batch.entries.into_iter(),
+            allotment: Rc::new(batch.allotment),
+        }
+    }
+}
+
+impl RangeStream {
+    /// A stream that begins with `first`; without one it has no entities.
+    pub(crate) fn new(
+        plan: RangePlan,
+        ask: AskForBatch,
+        first: Option<Batch>,
+        place: Share,
+    ) -> Self {
+        Self {
+            plan,
+            ask,
+            state: first.map_or(State::Ending, State::sending),
+            count: 0,
+            crc32c: 0,
+            _place: place,
+        }
+    }
+
+    /// The next chunk, or the trailers, or the end.
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Chunk>, RangeCut>>> {
+        loop {
+            match &mut self.state {
+                State::Sending {
+                    entries,
+                    scan,
+                    allotment,
+                } => {
+                    if self.count >= self.plan.limit {
+                        self.state = State::Ending;
+                        continue;
+                    }
+                    if let Some(entry) = entries.find(|entry| entry.is_live(self.plan.now_unix_ms))
+                    {
+                        let share = ChunkShare::Batch {
+                            _allotment: Rc::clone(allotment),
+                        };
+                        let chunk = self.chunk_of(&entry).counted(Some(share));
+                        return Poll::Ready(Some(Ok(Frame::data(chunk))));
+                    }
+                    let Some(scan) = scan.take() else {
+                        self.state = State::Ending;
+                        continue;
+                    };
+                    // Replaced before the next batch is asked for, so that what
+                    // this one counted for is free.
+                    self.state = State::Ending;
+                    self.state = State::Reading((self.ask)(scan));
+                }
+                State::Reading(next) => match std::task::ready!(next.as_mut().poll(cx)) {
+                    Ok(batch) => self.state = State::sending(batch),
+                    Err(failure) => {
+                        match failure {
+                            BatchFailure::Failed(error) => tracing::error!(
+                                %error,
+                                "a range was cut: its next part cannot be read"
+                            ),
+                            BatchFailure::TimedOut => {
+                                tracing::warn!("a range was cut: the disk is too slow");
+                            }
+                            BatchFailure::Overloaded => {
+                                tracing::warn!("a range was cut: the node has too much to read");
+                            }
+                        }
+                        self.state = State::Ended;
+                        return Poll::Ready(Some(Err(RangeCut)));
+                    }
+                },
+                State::Ending => {
+                    self.state = State::Ended;
+                    if self.plan.trailers {
+                        return Poll::Ready(Some(Ok(Frame::trailers(self.trailers()))));
+                    }
+                }
+                State::Ended => return Poll::Ready(None),
+            }
+        }
+    }
+
+    fn chunk_of(&mut self, entry: &Entry) -> Chunk {
+        let chunk = encode(self.plan.format, entry);
+        self.count += 1;
+        if self.plan.trailers {
+            self.crc32c = chunk.append_crc32c(self.crc32c);
+        }
+        chunk
+    }
+
+    fn trailers(&self) -> HeaderMap {
+        let mut trailers = HeaderMap::with_capacity(2);
+        trailers.insert(COUNT, HeaderValue::from(self.count));
+        let digest = format!("crc32c={:08X}", self.crc32c);
+        if let Ok(digest) = HeaderValue::try_from(digest) {
+            trailers.insert(DIGEST, digest);
+        }
+        trailers
+    }
+}
+
+/// The trailer with the number of entities.
+const COUNT: HeaderName = HeaderName::from_static("kvorum-count");
+/// The trailer with the checksum of all body bytes.
+const DIGEST: HeaderName = HeaderName::from_static("kvorum-digest");
+
+fn encode(format: RangeFormat, entry: &Entry) -> Chunk {
+    match format {
+        RangeFormat::Plain => {
+            let (key, value) = (entry.key(), entry.value_bytes());
+            let copied = if value.len() > LONG_VALUE_BYTES {
+                &[][..]
+            } else {
+                value
+            };
+            let mut head = Vec::with_capacity(key.len() + 1 + copied.len());
+            head.extend_from_slice(key);
+            head.push(b'\n');
+            head.extend_from_slice(copied);
+            let tail = if value.len() > LONG_VALUE_BYTES {
+                entry.value_handle()
+            } else {
+                Bytes::new()
+            };
+            Chunk::new(Bytes::from(head), tail)
+        }
+        RangeFormat::JsonLines => Chunk::of_line(JsonLine::of(entry)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{Budget, Expiry, Timestamp};
+    use bytes::Buf;
+    use std::task::Waker;
+
+    #[test]
+    fn a_batch_that_does_not_come_cuts_the_range() {
+        let mut stream = RangeStream::new(
+            RangePlan {
+                format: RangeFormat::Plain,
+                limit: u64::MAX,
+                now_unix_ms: 0,
+                trailers: true,
+            },
+            Box::new(|_| Box::pin(std::future::pending())),
+            None,
+            Budget::new(1).take(1).unwrap(),
+        );
+        let mut context = Context::from_waker(Waker::noop());
+        stream.state = State::Reading(Box::pin(async { Err(BatchFailure::TimedOut) }));
+        let cut = stream.poll_frame(&mut context);
+        assert!(matches!(cut, Poll::Ready(Some(Err(RangeCut)))));
+        // Nor do trailers follow, by which it might look whole.
+        let end = stream.poll_frame(&mut context);
+        assert!(matches!(end, Poll::Ready(None)));
+    }
+
+    fn text(format: RangeFormat, key: &[u8], value: &[u8]) -> Vec<u8> {
+        let entry = Entry::value(key, Timestamp::from_u64(9), value, Expiry::NEVER, 1);
+        let mut chunk = encode(format, &entry);
+        chunk.copy_to_bytes(chunk.remaining()).to_vec()
+    }
+
+    #[test]
+    fn an_entity_is_key_newline_value() {
+        assert_eq!(text(RangeFormat::Plain, b"k", b"v"), b"k\nv");
+        assert_eq!(text(RangeFormat::Plain, b"k", b""), b"k\n");
+        let long = vec![7; LONG_VALUE_BYTES + 1];
+        let expected = [&b"k\n"[..], &long].concat();
+        assert_eq!(text(RangeFormat::Plain, b"k", &long), expected);
+    }
+}

@@ -1,0 +1,335 @@
+//! Web pages that reach for a node through the browser of somebody near it.
+//!
+//! A node that only its machine or its network can reach is still in reach of
+//! every page that a browser there shows. A page has two ways:
+//!
+//! - *Rebinding*: the name of the page's own site resolves to the node's
+//!   address at the second look. For the browser the node is that site then, so
+//!   the page may read, put and delete. But `Host` still has the site's name,
+//!   which is none of this node's.
+//! - *Blind requests*: images, forms, and calls whose answers the page cannot
+//!   read. The browser says where they come from, in `Origin` or, for those
+//!   that have none, in `Sec-Fetch-Site`.
+//!
+//! A page can forge none of these fields, and clients that are no browsers send
+//! neither of the last two. An IP address in `Host` is no site's name, so it is
+//! let pass whatever it is: behind a proxy or a tunnel it need not be this node's.
+
+use crate::config::ServerConfig;
+use crate::http::problem::Problem;
+use hyper::Uri;
+use hyper::header::HeaderValue;
+use std::cell::RefCell;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// What a head says of where it comes from and whom it is for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Provenance<'a> {
+    /// `Host`.
+    pub(crate) host: Option<&'a HeaderValue>,
+    /// `Origin`; the last one where there are several, which no browser sends.
+    pub(crate) origin: Option<&'a HeaderValue>,
+    /// `Sec-Fetch-Site`, likewise.
+    pub(crate) fetch_site: Option<&'a HeaderValue>,
+}
+
+/// The longest host with its port that is remembered: longer ones are rare.
+const REMEMBERED_BYTES_MAX: usize = 300;
+
+/// The names by which a node is known, of one runtime.
+#[derive(Debug)]
+pub(crate) struct OwnHosts {
+    /// Host and port of the node's own URL: what most clients send.
+    authority: Box<str>,
+    /// The last one that was found to be its own: clients of a node mostly
+    /// write it alike, and to compare takes a tenth of the time that it takes
+    /// to read an address.
+    last: RefCell<Vec<u8>>,
+    /// All names, in lower case, sorted, each once.
+    names: Vec<Box<str>>,
+}
+
+impl OwnHosts {
+    /// Those of the node's URL, of its cluster, those that the operator gave,
+    /// and `localhost`.
+    pub(crate) fn new(config: &ServerConfig) -> Self {
+        let members = &config.node.members;
+        let of_members = members.numbers().map(|node| members.url(node).host());
+        let given = config.hosts.iter().map(String::as_str);
+        let mut names: Vec<Box<str>> = of_members
+            .chain(given)
+            .chain(["localhost"])
+            .map(|name| name.to_ascii_lowercase().into_boxed_str())
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        let authority = config.node.url().authority();
+        Self {
+            last: RefCell::new(authority.clone().into_bytes()),
+            authority: authority.into_boxed_str(),
+            names,
+        }
+    }
+
+    /// Refuses what a page may have sent. Allocates nothing unless it refuses,
+    /// or finds a host that is longer than all before.
+    ///
+    /// # Errors
+    /// `421` for a host that is none of this node's, `403` for another origin.
+    pub(crate) fn check(&self, target: &Uri, from: Provenance<'_>) -> Result<(), Problem> {
+        if let Some(host) = from.host
+            && !self.is_own(host.as_bytes())
+        {
+            return Err(Problem::other_host(host.as_bytes()));
+        }
+        // A target in absolute form stands above `Host`.
+        if let Some(authority) = target.authority()
+            && !self.is_own(authority.as_str().as_bytes())
+        {
+            return Err(Problem::other_host(authority.as_str().as_bytes()));
+        }
+        match (from.origin, from.fetch_site) {
+            (Some(origin), _) if !self.is_own_origin(origin.as_bytes(), from.host) => {
+                Err(Problem::other_origin())
+            }
+            (None, Some(site)) if is_other_site(site.as_bytes()) => Err(Problem::other_origin()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a request to this host, with a port or without, is for this node.
+    fn is_own(&self, authority: &[u8]) -> bool {
+        if authority == *self.last.borrow() {
+            return true;
+        }
+        let is_own =
+            host_of(authority).is_some_and(|host| is_ip_address(host) || self.has_name(host));
+        if is_own && authority.len() <= REMEMBERED_BYTES_MAX {
+            let mut last = self.last.borrow_mut();
+            last.clear();
+            last.extend_from_slice(authority);
+        }
+        is_own
+    }
+
+    fn has_name(&self, host: &[u8]) -> bool {
+        let lower = || host.iter().map(u8::to_ascii_lowercase);
+        let found = self
+            .names
+            .binary_search_by(|name| name.bytes().cmp(lower()));
+        found.is_ok()
+    }
+
+    /// Whether a page of this origin came from this node: it is of the very
+    /// host and port that the request is for, or of the node's URL. `https` is
+    /// what pages see behind a proxy that ends TLS.
+    fn is_own_origin(&self, origin: &[u8], host: Option<&HeaderValue>) -> bool {
+        let authority = match origin.split_at_checked(b"https://".len()) {
+            Some((b"https://", authority)) => authority,
+            _ => match origin.split_at_checked(b"http://".len()) {
+                Some((b"http://", authority)) => authority,
+                _ => return false,
+            },
+        };
+        host.is_some_and(|host| host.as_bytes().eq_ignore_ascii_case(authority))
+            || authority == self.authority.as_bytes()
+    }
+}
+
+/// The host of an authority, an IPv6 address with its brackets; `None` where
+/// what follows is no port.
+fn host_of(authority: &[u8]) -> Option<&[u8]> {
+    let end = match authority.first() {
+        Some(b'[') => authority.iter().position(|byte| *byte == b']')? + 1,
+        _ => authority
+            .iter()
+            .position(|byte| *byte == b':')
+            .unwrap_or(authority.len()),
+    };
+    let (host, port) = authority.split_at(end);
+    match port {
+        [] => Some(host),
+        [b':', digits @ ..] if digits.iter().all(u8::is_ascii_digit) => Some(host),
+        _ => None,
+    }
+}
+
+fn is_ip_address(host: &[u8]) -> bool {
+    let Ok(text) = str::from_utf8(host) else {
+        return false;
+    };
+    match text.strip_prefix('[') {
+        Some(rest) => rest
+            .strip_suffix(']')
+            .is_some_and(|address| address.parse::<Ipv6Addr>().is_ok()),
+        None => host.first().is_some_and(u8::is_ascii_digit) && text.parse::<Ipv4Addr>().is_ok(),
+    }
+}
+
+/// Whether a browser says that a page of another origin asks.
+fn is_other_site(site: &[u8]) -> bool {
+    site.eq_ignore_ascii_case(b"cross-site") || site.eq_ignore_ascii_case(b"same-site")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cluster::{Member, Members};
+
+    fn own_hosts() -> OwnHosts {
+        let nodes = [
+            "http://kv-1.example:8080",
+            "http://KV-2.example:8080",
+            "http://10.0.0.3:8080",
+        ];
+        let nodes = nodes.map(|url| url.parse().unwrap());
+        let members = nodes.clone().map(Member::unnamed).to_vec();
+        let members = Members::new(members, &nodes[0]).unwrap();
+        let mut config = ServerConfig::new(members, "store");
+        config.hosts = vec!["Proxy.example".to_owned()];
+        OwnHosts::new(&config)
+    }
+
+    fn status_of(target: &str, fields: &[(&str, &str)]) -> u16 {
+        let values: Vec<(&str, HeaderValue)> = fields
+            .iter()
+            .map(|(name, value)| (*name, HeaderValue::from_str(value).unwrap()))
+            .collect();
+        let value = |name| {
+            let mut named = values.iter().filter(|(known, _)| *known == name);
+            named.next().map(|(_, value)| value)
+        };
+        let from = Provenance {
+            host: value("host"),
+            origin: value("origin"),
+            fetch_site: value("site"),
+        };
+        check(&own_hosts(), target, from)
+    }
+
+    fn check(own_hosts: &OwnHosts, target: &str, from: Provenance<'_>) -> u16 {
+        match own_hosts.check(&target.parse().unwrap(), from) {
+            Ok(()) => 200,
+            Err(problem) => problem.into_response().status().as_u16(),
+        }
+    }
+
+    #[test]
+    fn a_host_is_an_address_or_a_name_of_the_node() {
+        for (host, status) in [
+            ("kv-1.example:8080", 200),
+            ("kv-1.example", 200),
+            ("KV-1.Example:9", 200),
+            ("kv-2.example:8080", 200),
+            ("proxy.example", 200),
+            ("proxy.example:", 200),
+            ("localhost:8080", 200),
+            ("LOCALHOST", 200),
+            ("127.0.0.1:8080", 200),
+            ("192.168.1.9", 200),
+            ("[::1]:8080", 200),
+            ("[2001:db8::1]", 200),
+            ("", 421),
+            (":8080", 421),
+            ("evil.example:8080", 421),
+            ("localhost.evil.example", 421),
+            ("kv-1.example.evil.example:8080", 421),
+            ("evil-kv-1.example", 421),
+            ("kv-1.exampl", 421),
+            ("127.0.0.1.evil.example", 421),
+            ("127.0.0.1:80:80", 421),
+            ("localhost:evil.example", 421),
+            ("evil.example@localhost", 421),
+            ("localhost@evil.example", 421),
+            ("::1", 421),
+            ("[::1", 421),
+            ("[evil.example]", 421),
+            ("[::1]evil.example", 421),
+            ("2130706433", 421),
+            ("0x7f.1", 421),
+        ] {
+            assert_eq!(status_of("/", &[("host", host)]), status, "{host}");
+        }
+        assert_eq!(status_of("/", &[]), 200, "HTTP/1.0 may have none");
+    }
+
+    #[test]
+    fn what_is_remembered_lets_nothing_else_pass() {
+        let own_hosts = own_hosts();
+        for _ in 0..2 {
+            for (host, status) in [
+                ("127.0.0.1:8080", 200),
+                ("127.0.0.1:8080.evil.example", 421),
+                ("127.0.0.1:808", 200),
+                ("evil.example", 421),
+                ("proxy.example", 200),
+                ("", 421),
+            ] {
+                let value = HeaderValue::from_static(host);
+                let from = Provenance {
+                    host: Some(&value),
+                    ..Provenance::default()
+                };
+                assert_eq!(check(&own_hosts, "/", from), status, "{host}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_target_in_absolute_form_has_a_host_too() {
+        for (target, status) in [
+            ("http://kv-2.example:8080/v0/status", 200),
+            ("http://127.0.0.1/v0/status", 200),
+            ("http://evil.example:8080/v0/status", 421),
+            ("evil.example:8080", 421),
+        ] {
+            let host = [("host", "localhost")];
+            assert_eq!(status_of(target, &host), status, "{target}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_the_nodes_own_and_a_site_that_of_no_other_page() {
+        for (host, origin, site, status) in [
+            ("127.0.0.1:8080", "", "", 200),
+            (
+                "127.0.0.1:8080",
+                "http://127.0.0.1:8080",
+                "same-origin",
+                200,
+            ),
+            ("127.0.0.1:8080", "http://127.0.0.1:8080", "", 200),
+            ("Proxy.example", "https://proxy.example", "same-origin", 200),
+            ("127.0.0.1:8080", "http://kv-1.example:8080", "", 200),
+            ("127.0.0.1:8080", "", "none", 200),
+            ("127.0.0.1:8080", "", "same-origin", 200),
+            ("127.0.0.1:8080", "http://127.0.0.1:3000", "same-site", 403),
+            ("127.0.0.1:8080", "http://127.0.0.1", "", 403),
+            ("127.0.0.1:8080", "http://127.0.0.1:80801", "", 403),
+            ("127.0.0.1:8080", "http://kv-2.example:8080", "", 403),
+            ("127.0.0.1:8080", "http://evil.example", "cross-site", 403),
+            ("127.0.0.1:8080", "http://evil.example", "same-origin", 403),
+            ("127.0.0.1:8080", "ftp://127.0.0.1:8080", "", 403),
+            ("127.0.0.1:8080", "127.0.0.1:8080", "", 403),
+            ("127.0.0.1:8080", "http://", "", 403),
+            ("127.0.0.1:8080", "null", "cross-site", 403),
+            ("127.0.0.1:8080", "", "cross-site", 403),
+            ("127.0.0.1:8080", "", "same-site", 403),
+            ("127.0.0.1:8080", "", "Cross-Site", 403),
+            // Rebinding: the browser takes the node for the page's own site.
+            (
+                "evil.example:8080",
+                "http://evil.example:8080",
+                "same-origin",
+                421,
+            ),
+        ] {
+            let fields = [("host", host), ("origin", origin), ("site", site)];
+            let sent: Vec<_> = fields
+                .into_iter()
+                .filter(|(_, value)| !value.is_empty())
+                .collect();
+            assert_eq!(status_of("/", &sent), status, "{host} {origin} {site}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! A server: a node on a machine, with its threads, its sockets and HTTP.
+//!
+//! From the socket to the node:
+//! - [`Server`] (`server`) starts and stops everything; [`ServerConfig`]
+//!   (`config`) says what can be set and divides the memory.
+//! - `runtime` is a thread with a scheduler of its own; an acceptor hands each
+//!   connection to the runtime that has the fewest. Each has a `door`, which
+//!   decides what to take on, and behind it a [`node::Worker`], which answers for
+//!   the store.
+//! - `http` turns requests into answers.
+//! - `executor` gives the store its threads.
+//! - `metrics` counts what the doors see, and writes the page of all that is
+//!   counted; `waits` names where requests wait at the door.
+
+mod config;
+mod door;
+mod executor;
+mod http;
+mod metrics;
+mod runtime;
+mod server;
+mod waits;
+
+pub use config::{MEMORY_BYTES_MIN, MemorySplit, ServerConfig, bounds};
+pub use node::{ConfigError, NodeConfig, Seams, Secret};
+pub use server::{Server, StartError};

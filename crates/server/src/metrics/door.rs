@@ -1,0 +1,142 @@
+//! What a node has taken on, and how much it may: each bound stands beside
+//! what it bounds.
+
+use super::Metrics;
+use crate::door::Common;
+use node::metrics::Family;
+
+/// The numbers at the door.
+pub(super) fn families(metrics: &Metrics, common: &Common) -> Vec<Family> {
+    let config = common.config();
+    let load = common.node.load();
+    let split = config.memory_split();
+    [
+        (
+            ("kvorum_connections", "Open connections"),
+            metrics.sum(|door| door.connections.get()) as usize,
+            (
+                "kvorum_connections_max",
+                "Connections that may be open; more wait to be accepted",
+            ),
+            config.connections_max,
+        ),
+        (
+            ("kvorum_requests_in_flight", "Requests that are worked on"),
+            metrics.sum(|door| door.in_flight.get()) as usize,
+            (
+                "kvorum_requests_in_flight_max",
+                "Requests that may be worked on at a time; more wait",
+            ),
+            config.requests_in_flight_max,
+        ),
+        (
+            (
+                "kvorum_requests_queued",
+                "Requests that wait to be worked on",
+            ),
+            metrics.sum(|door| door.queued.get()) as usize,
+            (
+                "kvorum_requests_queued_max",
+                "Requests that may wait to be worked on; more are refused",
+            ),
+            config.requests_queued_max,
+        ),
+        (
+            ("kvorum_reads_queued", "Reads that wait for a thread"),
+            load.reads_queued,
+            (
+                "kvorum_reads_queued_max",
+                "Reads that may wait for a thread; more are refused",
+            ),
+            config.node.read_queue,
+        ),
+        (
+            ("kvorum_upload_bytes", "Bytes of bodies on their way in"),
+            common.uploads.used(),
+            (
+                "kvorum_upload_max_bytes",
+                "Bytes of bodies that may be on their way in",
+            ),
+            split
+                .uploads_short_bytes
+                .saturating_add(split.uploads_long_bytes),
+        ),
+        (
+            (
+                "kvorum_peer_request_bytes",
+                "Bytes of other nodes' requests that are worked on",
+            ),
+            load.peer_request_bytes,
+            (
+                "kvorum_peer_request_max_bytes",
+                "Bytes of other nodes' requests that may be worked on at a time",
+            ),
+            split.node.peer_bytes,
+        ),
+        (
+            (
+                "kvorum_answer_bytes",
+                "Bytes of long values on their way out",
+            ),
+            load.answer_bytes,
+            (
+                "kvorum_answer_max_bytes",
+                "Bytes of long values that may be on their way out",
+            ),
+            split.node.answers_bytes,
+        ),
+        (
+            (
+                "kvorum_head_bytes",
+                "Bytes of heads of requests, beyond 8 KiB of each",
+            ),
+            common.heads.used(),
+            (
+                "kvorum_head_max_bytes",
+                "Bytes of heads that may be held, beyond 8 KiB of each",
+            ),
+            split.heads_bytes,
+        ),
+        (
+            (
+                "kvorum_unsent_bytes",
+                "Bytes of short answers that their clients do not take",
+            ),
+            metrics.sum(|door| door.unsent.get()) as usize,
+            (
+                "kvorum_unsent_max_bytes",
+                "Bytes of short answers that may wait; past it the oldest is cut",
+            ),
+            split.unsent_bytes,
+        ),
+        (
+            (
+                "kvorum_range_bytes",
+                "Bytes of the batches of ranges on their way out",
+            ),
+            load.range_bytes,
+            (
+                "kvorum_range_max_bytes",
+                "Bytes of the batches of ranges that may be on their way out",
+            ),
+            split.node.ranges_bytes,
+        ),
+        (
+            ("kvorum_scans", "Ranges that are streamed"),
+            common.scans.used(),
+            (
+                "kvorum_scans_max",
+                "Ranges that may be streamed at a time; more are refused",
+            ),
+            split.scans_max,
+        ),
+    ]
+    .into_iter()
+    .flat_map(|((name, help), used, (name_max, help_max), max)| {
+        [
+            Family::gauge(name, help, used as f64),
+            Family::gauge(name_max, help_max, max as f64),
+        ]
+    })
+    .collect()
+}

@@ -1,0 +1,318 @@
+//! Requests and how long their answers took.
+//!
+//! A series exists from the start for each answer that a route gives in the
+//! course of things, so that a rate is known from its first request on; one
+//! that nobody expects appears with its first answer. Either way there are no
+//! more than routes times methods times statuses.
+
+use super::Metrics;
+use hyper::{Method, StatusCode};
+use node::metrics::{Cell, Distribution, Family, Labels};
+use std::time::Duration;
+
+/// What a request asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// A key.
+    Entity,
+    /// A range of keys.
+    Range,
+    /// The replicas of a key.
+    Ring,
+    /// The state of the node.
+    Status,
+    /// The metrics.
+    Metrics,
+    /// A profile: its client says how long it takes, so that is no latency.
+    Profile,
+    /// A path that is none of the node's, or a head that is none at all.
+    Other,
+}
+
+const ROUTES: [(Route, &str); 7] = [
+    (Route::Entity, "entity"),
+    (Route::Range, "range"),
+    (Route::Ring, "ring"),
+    (Route::Status, "status"),
+    (Route::Metrics, "metrics"),
+    (Route::Profile, "profile"),
+    (Route::Other, "other"),
+];
+
+const METHODS: [&str; 5] = ["GET", "HEAD", "PUT", "DELETE", "other"];
+
+/// The last is for all others.
+const STATUSES: [u16; 29] = [
+    101, 200, 201, 202, 204, 304, 400, 401, 403, 404, 405, 408, 409, 411, 412, 413, 414, 415, 417,
+    421, 426, 431, 500, 501, 503, 504, 505, 507, 0,
+];
+
+/// What each route answers in the course of things.
+const EXPECTED: [(Route, &str, &[u16]); 12] = [
+    (Route::Entity, "GET", &[200, 304, 400, 404, 503, 504]),
+    (Route::Entity, "HEAD", &[200, 304, 400, 404, 503, 504]),
+    (Route::Entity, "PUT", &[201, 400, 413, 501, 503, 504, 507]),
+    (Route::Entity, "DELETE", &[202, 400, 501, 503, 504]),
+    (Route::Range, "GET", &[200, 400, 503]),
+    (Route::Range, "HEAD", &[200, 400, 503]),
+    (Route::Ring, "GET", &[200, 400]),
+    (Route::Status, "GET", &[200]),
+    (Route::Metrics, "GET", &[200]),
+    (Route::Profile, "GET", &[200]),
+    (Route::Other, "GET", &[400, 405]),
+    (Route::Other, "other", &[400, 405]),
+];
+
+/// What another node's upgrade is answered in the course of things.
+const EXPECTED_OF_PEERS: [u16; 3] = [101, 400, 503];
+
+/// The upper bounds of the latency histograms, in microseconds.
+const BOUNDS_US: [u64; 19] = [
+    10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000,
+    500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000,
+];
+
+/// How long something took, counted by one thread.
+#[derive(Default)]
+struct Latency {
+    /// How many took at most the bound of a bucket and more than that of the
+    /// one before; the last is for all that took longer.
+    buckets: [Cell; BOUNDS_US.len() + 1],
+    sum_ns: Cell,
+}
+
+/// The requests that one runtime has answered.
+#[derive(Default)]
+pub(crate) struct RequestMetrics {
+    answers: [[[Cell; STATUSES.len()]; METHODS.len()]; ROUTES.len()],
+    latency: [[Latency; METHODS.len()]; ROUTES.len()],
+    of_peers: [Cell; STATUSES.len()],
+}
+
+impl RequestMetrics {
+    /// Counts an answer to a client.
+    pub(crate) fn answered(
+        &self,
+        route: Route,
+        method: &Method,
+        status: StatusCode,
+        took: Duration,
+    ) {
+        let row = route_row(route);
+        let column = method_column(method);
+        self.answers[row][column][status_place(status)].add(1);
+        if route != Route::Profile {
+            let latency = &self.latency[row][column];
+            latency.buckets[bucket_of(took)].add(1);
+            latency
+                .sum_ns
+                .add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// Counts an answer to another node that asked for a connection of peers.
+    pub(crate) fn answered_peer(&self, status: StatusCode) {
+        self.of_peers[status_place(status)].add(1);
+    }
+}
+
+fn route_row(route: Route) -> usize {
+    let row = ROUTES.iter().position(|(known, _)| *known == route);
+    row.unwrap_or(ROUTES.len() - 1)
+}
+
+fn method_column(method: &Method) -> usize {
+    let column = METHODS.iter().position(|known| known == &method.as_str());
+    column.unwrap_or(METHODS.len() - 1)
+}
+
+fn status_place(status: StatusCode) -> usize {
+    let place = STATUSES.iter().position(|known| *known == status.as_u16());
+    place.unwrap_or(STATUSES.len() - 1)
+}
+
+/// The bucket of a duration: the first whose bound is not below it.
+fn bucket_of(took: Duration) -> usize {
+    BOUNDS_US.partition_point(|bound_us| Duration::from_micros(*bound_us) < took)
+}
+
+fn status_word(status: u16) -> String {
+    match status {
+        0 => "other".to_owned(),
+        status => status.to_string(),
+    }
+}
+
+fn is_expected(route: Route, method: &str, status: u16) -> bool {
+    EXPECTED
+        .iter()
+        .any(|known| known.0 == route && known.1 == method && known.2.contains(&status))
+}
+
+/// What all runtimes have answered.
+pub(super) fn families(metrics: &Metrics) -> Vec<Family> {
+    let mut answers = Vec::new();
+    let mut latencies = Vec::new();
+    for (row, (route, route_word)) in ROUTES.iter().enumerate() {
+        for (column, method) in METHODS.iter().enumerate() {
+            let labels = || -> Labels {
+                vec![
+                    ("route", (*route_word).to_owned()),
+                    ("method", (*method).to_owned()),
+                ]
+            };
+            let mut is_told = false;
+            for (place, status) in STATUSES.iter().enumerate() {
+                let count = metrics.sum(|door| door.requests.answers[row][column][place].get());
+                if count > 0 || is_expected(*route, method, *status) {
+                    let mut labels = labels();
+                    labels.push(("status", status_word(*status)));
+                    answers.push((labels, count));
+                    is_told = true;
+                }
+            }
+            if is_told && *route != Route::Profile {
+                latencies.push((labels(), distribution(metrics, row, column)));
+            }
+        }
+    }
+    let of_peers = STATUSES.iter().enumerate().filter_map(|(place, status)| {
+        let count = metrics.sum(|door| door.requests.of_peers[place].get());
+        let is_told = count > 0 || EXPECTED_OF_PEERS.contains(status);
+        is_told.then(|| (vec![("status", status_word(*status))], count))
+    });
+    vec![
+        Family::counters(
+            "kvorum_requests",
+            "Answers to clients, by route, method and status",
+            answers,
+        ),
+        Family::histograms(
+            "kvorum_request_duration_seconds",
+            "From the head of a client's request to the head of its answer",
+            latencies,
+        ),
+        Family::counters(
+            "kvorum_peer_upgrades",
+            "Answers to other nodes that asked for a connection of peers, by status",
+            of_peers,
+        ),
+    ]
+}
+
+fn distribution(metrics: &Metrics, row: usize, column: usize) -> Distribution {
+    let bounds = BOUNDS_US.iter().map(|bound_us| *bound_us as f64 / 1e6);
+    let buckets = bounds
+        .chain([f64::INFINITY])
+        .enumerate()
+        .map(|(number, bound)| {
+            let count =
+                metrics.sum(|door| door.requests.latency[row][column].buckets[number].get());
+            (bound, count)
+        });
+    Distribution {
+        buckets: buckets.collect(),
+        sum_seconds: metrics.sum(|door| door.requests.latency[row][column].sum_ns.get()) as f64
+            / 1e9,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::text::{open_metrics_text, prometheus_text};
+
+    fn page(metrics: &Metrics) -> String {
+        prometheus_text(&open_metrics_text(families(metrics)))
+    }
+
+    fn number(page: &str, series: &str) -> Option<f64> {
+        let mut lines = page.lines();
+        lines.find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
+    }
+
+    #[test]
+    fn a_bucket_ends_with_its_bound() {
+        for (took_us, bucket) in [
+            (0, 0),
+            (10, 0),
+            (11, 1),
+            (5_000, 8),
+            (5_001, 9),
+            (10_000, 9),
+            (25_000, 10),
+            (50_000, 11),
+            (100_000, 12),
+            (10_000_000, 18),
+            (10_000_001, 19),
+            (u64::MAX, 19),
+        ] {
+            let took = Duration::from_micros(took_us);
+            assert_eq!(bucket_of(took), bucket, "{took_us}");
+        }
+    }
+
+    #[test]
+    fn answers_are_counted_by_route_method_and_status_over_all_runtimes() {
+        let metrics = Metrics::new(2);
+        let took = Duration::from_micros(20);
+        for runtime in 0..2 {
+            let requests = &metrics.of_door(runtime).requests;
+            requests.answered(Route::Entity, &Method::PUT, StatusCode::CREATED, took);
+            let odd = StatusCode::from_u16(499).unwrap();
+            requests.answered(Route::Other, &Method::PATCH, odd, took);
+            requests.answered(
+                Route::Entity,
+                &Method::PUT,
+                StatusCode::PRECONDITION_FAILED,
+                took,
+            );
+            requests.answered_peer(StatusCode::SWITCHING_PROTOCOLS);
+        }
+        let page = page(&metrics);
+        let answers = "kvorum_requests_total{route=";
+        for (labels, count) in [
+            ("\"entity\",method=\"PUT\",status=\"201\"}", 2.0),
+            ("\"entity\",method=\"PUT\",status=\"412\"}", 2.0),
+            ("\"other\",method=\"other\",status=\"other\"}", 2.0),
+            // Nobody has asked for these yet.
+            ("\"entity\",method=\"GET\",status=\"504\"}", 0.0),
+            ("\"range\",method=\"GET\",status=\"200\"}", 0.0),
+        ] {
+            let series = format!("{answers}{labels}");
+            assert_eq!(number(&page, &series), Some(count), "{series} in {page}");
+        }
+        assert_eq!(
+            number(&page, "kvorum_peer_upgrades_total{status=\"101\"}"),
+            Some(2.0)
+        );
+        assert!(!page.contains("status=\"0\""), "{page}");
+        let bucket = |le: &str| {
+            let series = format!(
+                "kvorum_request_duration_seconds_bucket{{le=\"{le}\",route=\"entity\",method=\"PUT\"}}"
+            );
+            number(&page, &series)
+        };
+        assert_eq!(bucket("0.00001"), Some(0.0));
+        assert_eq!(bucket("0.000025"), Some(4.0));
+        for le in ["0.005", "0.01", "0.025", "0.05", "0.1", "+Inf"] {
+            assert_eq!(bucket(le), Some(4.0), "{le} in {page}");
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_profile_is_no_latency() {
+        let metrics = Metrics::new(1);
+        let requests = &metrics.of_door(0).requests;
+        requests.answered(
+            Route::Profile,
+            &Method::GET,
+            StatusCode::OK,
+            Duration::from_secs(60),
+        );
+        let page = page(&metrics);
+        let answers = "kvorum_requests_total{route=\"profile\",method=\"GET\",status=\"200\"}";
+        assert_eq!(number(&page, answers), Some(1.0));
+        assert!(!page.contains("le=\"0.005\",route=\"profile\""), "{page}");
+    }
+}

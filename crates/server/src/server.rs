@@ -1,0 +1,294 @@
+//! A server from start to stop.
+//!
+//! Start: addresses are taken, the store is opened, then the node listens.
+//! Until then the port is closed, so whoever reaches a node reaches its store.
+//!
+//! Stop, in this order: no more connections are accepted; requests that were
+//! admitted end, then their connections, within the configured drain timeout;
+//! the store is flushed and closed and its threads end, within [`CLOSE_MAX`].
+
+use crate::config::ServerConfig;
+use crate::door::Common;
+use crate::executor::ThreadExecutor;
+use crate::runtime;
+use cluster::NodeUrl;
+use node::{ConfigError, Node, OpenError, Seams};
+use profile::lock;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::TcpSocket;
+use tokio::sync::watch;
+
+/// How long closing the store may take. One that is not closed by then loses
+/// nothing: its log is replayed at the next start.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
+
+/// How often ports are tried when one free port is wanted on several addresses.
+const PORT_ATTEMPTS: usize = 16;
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration cannot be.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {source}; {}", what_to_do(source))]
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The node cannot be opened.
+    #[error(transparent)]
+    Node(#[from] OpenError),
+    /// The system refused a thread or a socket.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+fn what_to_do(error: &io::Error) -> &'static str {
+    if is_no_such_address(error) {
+        "choose an address of this machine with --listen"
+    } else if error.kind() == io::ErrorKind::PermissionDenied {
+        "choose a port from 1024 on"
+    } else {
+        "is another node running there?"
+    }
+}
+
+/// A node that serves. It stops when told to, or when it is dropped.
+pub struct Server {
+    addresses: Vec<SocketAddr>,
+    common: Arc<Common>,
+    executor: Arc<ThreadExecutor>,
+    stop: watch::Sender<bool>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Serving,
+    Stopping,
+    Stopped,
+}
+
+impl Server {
+    /// Starts a node on this machine, and returns when it listens.
+    ///
+    /// # Errors
+    /// See [`StartError`]; then nothing of the node is left running.
+    pub fn start(config: ServerConfig) -> Result<Self, StartError> {
+        Self::start_with(config, Seams::real()?)
+    }
+
+    /// Starts a node with these seams, and returns when it listens.
+    ///
+    /// # Errors
+    /// See [`StartError`]; then nothing of the node is left running.
+    pub fn start_with(mut config: ServerConfig, seams: Seams) -> Result<Self, StartError> {
+        config.validate()?;
+        raise_open_files();
+        let sockets = bind_all(&config)?;
+        let addresses = sockets
+            .iter()
+            .map(TcpSocket::local_addr)
+            .collect::<io::Result<Vec<_>>>()?;
+        config.give_port(addresses.first().map_or(0, SocketAddr::port));
+
+        let executor = Arc::new(ThreadExecutor::start(&seams.clock)?);
+        let (stop, stopped) = watch::channel(false);
+        let store_executor = Arc::clone(&executor) as Arc<dyn lsm::Executor>;
+        let opened = Node::open(
+            config.node.clone(),
+            config.resources(),
+            seams,
+            &store_executor,
+        )
+        .map_err(StartError::from);
+        let started = opened.and_then(|shared| {
+            let common = Arc::new(Common::new(config, Arc::new(shared)));
+            let threads = runtime::start(&common, sockets, &stopped)?;
+            Ok((common, threads))
+        });
+        let (common, threads) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                // Runtimes that have started end as `stop` is dropped.
+                executor.stop();
+                return Err(error);
+            }
+        };
+        let listed: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        tracing::info!(url = %common.config().node.url(), addresses = listed.join(","), "the node is serving");
+        Ok(Self {
+            addresses,
+            common,
+            executor,
+            stop,
+            threads: Mutex::new(threads),
+            state: Mutex::new(State::Serving),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// The addresses that the node listens on.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The node's URL, with the port that it really has.
+    #[must_use]
+    pub fn url(&self) -> &NodeUrl {
+        self.common.config().node.url()
+    }
+
+    /// Stops the node: what was admitted ends, the store is closed. Blocks, for
+    /// the drain timeout and two seconds at most (ten seconds by default); a
+    /// second call waits for the first.
+    ///
+    /// # Errors
+    /// Those of closing the store; the node has stopped all the same.
+    pub fn shutdown(&self) -> Result<(), lsm::Error> {
+        {
+            let mut state = lock(&self.state);
+            if *state != State::Serving {
+                drop(state);
+                self.wait();
+                return Ok(());
+            }
+            *state = State::Stopping;
+        }
+        let result = self.stop_all();
+        *lock(&self.state) = State::Stopped;
+        self.changed.notify_all();
+        result
+    }
+
+    /// Waits until the node has stopped.
+    pub fn wait(&self) {
+        let mut state = lock(&self.state);
+        while *state != State::Stopped {
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn stop_all(&self) -> Result<(), lsm::Error> {
+        tracing::info!("the node is stopping");
+        self.stop.send_replace(true);
+        for thread in std::mem::take(&mut *lock(&self.threads)) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the node ended in a panic");
+            }
+        }
+        // The read pool and the store may wait for a disk that hangs, so they
+        // are closed on a thread that need not be waited for.
+        let (sender, closed) = mpsc::channel();
+        let (common, executor) = (Arc::clone(&self.common), Arc::clone(&self.executor));
+        let closer = std::thread::Builder::new()
+            .name("closer".to_owned())
+            .spawn(move || {
+                let result = common.node.close();
+                executor.stop();
+                // Nobody listens any more when it took too long.
+                let _told = sender.send(result).is_ok();
+            });
+        if let Err(error) = closer {
+            tracing::error!(%error, "the store is not closed; its log will be replayed");
+            return Ok(());
+        }
+        let result = match closed.recv_timeout(CLOSE_MAX) {
+            Ok(result) => result,
+            Err(_) => {
+                tracing::warn!("closing the store takes too long; its log will be replayed");
+                Ok(())
+            }
+        };
+        tracing::info!("the node has stopped");
+        result
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Err(error) = self.shutdown() {
+            tracing::error!(%error, "the store was not closed well");
+        }
+    }
+}
+
+/// Takes all addresses. Where the configuration wants any free port, all
+/// addresses get the same one.
+fn bind_all(config: &ServerConfig) -> Result<Vec<TcpSocket>, StartError> {
+    let addresses = config.addresses()?;
+    let wants_one_port = addresses.len() > 1 && addresses.iter().all(|each| each.port() == 0);
+    let mut attempts = if wants_one_port { PORT_ATTEMPTS } else { 1 };
+    loop {
+        attempts -= 1;
+        match bind_once(&addresses, wants_one_port, config.listen.is_empty()) {
+            Err(StartError::Address { source, .. })
+                if attempts > 0 && source.kind() == io::ErrorKind::AddrInUse => {}
+            result => return result,
+        }
+    }
+}
+
+/// `is_derived`: the addresses are those of the URL's host, one of which
+/// suffices: `localhost` is also ::1, which not every machine has.
+fn bind_once(
+    addresses: &[SocketAddr],
+    wants_one_port: bool,
+    is_derived: bool,
+) -> Result<Vec<TcpSocket>, StartError> {
+    let mut sockets: Vec<TcpSocket> = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        let mut address = *address;
+        if let Some(first) = sockets.first().filter(|_| wants_one_port) {
+            address.set_port(first.local_addr()?.port());
+        }
+        match runtime::bind(address) {
+            Ok(socket) => sockets.push(socket),
+            Err(error) if is_derived && addresses.len() > 1 && is_no_such_address(&error) => {
+                tracing::warn!(%address, %error, "this machine lacks an address of the URL");
+            }
+            Err(source) => return Err(StartError::Address { address, source }),
+        }
+    }
+    if sockets.is_empty() {
+        return Err(ConfigError::new("url", "no address of its host is this machine's").into());
+    }
+    Ok(sockets)
+}
+
+fn is_no_such_address(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrNotAvailable
+        || error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
+}
+
+/// Asks for as many open files as the system allows: each connection and each
+/// table is one.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    );
+    if let Err(error) = raised {
+        tracing::warn!(%error, "cannot raise the number of open files");
+    }
+}

@@ -1,0 +1,299 @@
+//! Stores that lost data do not count, and those that are new wait until all
+//! have met.
+
+use crate::support::{Cluster, until};
+use crate::wire::{Client, Reply, seams};
+use lsm::{Disk, MemoryDisk};
+use peer::Protocol;
+use server::{Server, ServerConfig};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The disks of three nodes, to copy.
+struct Disks(Mutex<Vec<Arc<MemoryDisk>>>);
+
+impl Disks {
+    fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    /// A new disk for a node.
+    fn add(&self, node: usize) -> Arc<dyn Disk> {
+        let mut disks = self.0.lock().unwrap();
+        disks.truncate(node);
+        disks.push(Arc::new(MemoryDisk::new()));
+        Arc::clone(&disks[node]) as Arc<dyn Disk>
+    }
+
+    /// A copy of a node's disk, with all that was written.
+    fn copy(&self, node: usize) -> Arc<MemoryDisk> {
+        let disks = self.0.lock().unwrap();
+        Arc::new(disks[node].crash_clone(&mut |_| true))
+    }
+}
+
+/// So short that a request that is in vain ends soon.
+fn impatient(config: &mut ServerConfig) {
+    config.node.timeout = Duration::from_millis(400);
+}
+
+fn target(key: &str, pair: &str) -> String {
+    format!("/v0/entity?id={key}&replicas={pair}")
+}
+
+#[test]
+fn a_write_to_all_right_after_the_nodes_are_up_is_acknowledged() {
+    let all = [0, 1, 2];
+    let cluster = Cluster::start_some(3, &all, |_| {}, |_| Arc::new(MemoryDisk::new()));
+    std::thread::scope(|scope| {
+        for node in all {
+            let cluster = &cluster;
+            scope.spawn(move || {
+                let key = format!("k{node}");
+                let mut client = cluster.client(node);
+                assert_eq!(client.get(&target(&key, "3/3")).status, 404);
+                assert_eq!(client.put(&target(&key, "3/3"), b"v").status, 201);
+            });
+        }
+    });
+}
+
+/// What a receipt says became of a request at a node.
+fn outcome(cluster: &Cluster, reply: &Reply, node: usize) -> String {
+    assert_eq!(reply.status, 504, "{}", reply.text());
+    let receipt = reply.json();
+    let lines = receipt["replicas"].as_array().unwrap();
+    let line = lines.iter().find(|line| line["url"] == cluster.url(node));
+    line.unwrap()["outcome"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn before_all_have_met_nothing_is_acknowledged() {
+    let disk = |_| Arc::new(MemoryDisk::new()) as Arc<dyn Disk>;
+    let mut cluster = Cluster::start_some(3, &[0, 1], impatient, disk);
+    cluster.wait_until_joined();
+    let key = cluster.key_on(&[0, 1, 2]);
+    for node in [0, 1] {
+        for pair in ["1/3", "2/3", "1/1"] {
+            let target = target(&key, pair);
+            let put = cluster.client(node).put(&target, b"v");
+            assert_eq!(put.status, 504, "{pair} at {node}");
+            let got = cluster.client(node).get(&target);
+            assert_eq!(got.status, 504, "{pair} at {node}");
+        }
+        let got = cluster.client(node).get(&target(&key, "1/1"));
+        assert_eq!(outcome(&cluster, &got, 0), "unfilled");
+        assert_eq!(cluster.standing(node), "unconfirmed");
+    }
+    cluster.start_node(2);
+    until("all to have met", || {
+        cluster.client(1).put(&target(&key, "3/3"), b"w").status == 201
+    });
+    assert_eq!(cluster.client(2).get(&target(&key, "2/3")).text(), "w");
+}
+
+#[test]
+fn the_ack_of_a_store_that_lost_its_folder_does_not_count() {
+    let mut cluster = Cluster::start(3);
+    let key = cluster.key_on(&[0, 1, 2]);
+    let (quorum, all) = (target(&key, "2/3"), target(&key, "3/3"));
+    assert_eq!(cluster.client(0).put(&all, b"0").status, 201);
+    // The first write is far ahead of the time, and only two nodes have it …
+    cluster.clock(0).set_ahead_seconds(1_800);
+    cluster.stop_node(2);
+    assert_eq!(cluster.client(0).put(&quorum, b"1").status, 201);
+    cluster.stop_node(0);
+    // … of which one loses it, where the third does not know of it.
+    cluster.stop_node(1);
+    cluster.replace_disk(1, Arc::new(MemoryDisk::new()));
+    cluster.start_node(1);
+    cluster.start_node(2);
+    cluster.wait_until_joined();
+    let put = cluster.client(2).put(&quorum, b"2");
+    assert_eq!(outcome(&cluster, &put, 1), "unfilled");
+    // It may be clear before the node's own store has answered.
+    let own = outcome(&cluster, &put, 2);
+    assert!(["stored", "unanswered"].contains(&&*own), "{own}");
+    let got = cluster.client(2).get(&quorum);
+    assert_eq!(outcome(&cluster, &got, 1), "unfilled");
+    // It was kept all the same, and no hint is owed for it.
+    assert_eq!(cluster.held_by(1, &key).unwrap().0, "2");
+    assert_eq!(cluster.hints_at(2, 1), 0);
+    // What is acknowledged from now on is above the first write.
+    cluster.start_node(0);
+    cluster.wait_until_joined();
+    let put = cluster.client(2).put(&quorum, b"3");
+    assert_eq!(put.status, 201, "{}", put.text());
+    for node in 0..3 {
+        assert_eq!(cluster.client(node).get(&quorum).text(), "3");
+    }
+}
+
+#[test]
+fn a_restart_asks_those_who_are_there_and_waits_for_nobody_else() {
+    let mut cluster = Cluster::start(3);
+    let key = cluster.key_on(&[0, 1, 2]);
+    assert_eq!(
+        cluster.client(0).put(&target(&key, "3/3"), b"v").status,
+        201
+    );
+    cluster.stop_node(1);
+    cluster.stop_node(0);
+    cluster.start_node(0);
+    assert_eq!(cluster.client(0).get(&target(&key, "2/3")).text(), "v");
+    // Also alone: it was a witness, and nobody is there who knows better.
+    cluster.stop_node(2);
+    cluster.stop_node(0);
+    cluster.start_node(0);
+    assert_eq!(cluster.client(0).get(&target(&key, "1/3")).text(), "v");
+    assert_eq!(cluster.standing(0), "witness");
+}
+
+#[test]
+fn a_folder_restored_from_a_copy_does_not_bring_back_what_was_overwritten() {
+    let disks = Disks::new();
+    let mut cluster = Cluster::start_on(3, impatient, |node| disks.add(node));
+    let key = cluster.key_on(&[0, 1, 2]);
+    let quorum = target(&key, "2/3");
+    until("a write to all", || {
+        cluster.client(0).put(&target(&key, "3/3"), b"old").status == 201
+    });
+    cluster.stop_node(0);
+    let yesterday = disks.copy(0);
+    cluster.start_node(0);
+    cluster.wait_until_joined();
+    until("a write to all", || {
+        cluster.client(0).put(&target(&key, "3/3"), b"new").status == 201
+    });
+    cluster.stop_node(0);
+
+    cluster.replace_disk(0, yesterday);
+    cluster.start_node(0);
+    let read = |cluster: &Cluster, node: usize, pair: &str| {
+        let reply = cluster.client(node).get(&target(&key, pair));
+        assert!(reply.status != 200 || reply.text() == "new", "{pair}");
+        reply.status
+    };
+    // From the first moment on; alone it answers nothing.
+    assert_eq!(read(&cluster, 0, "1/1"), 504);
+    until("the others to answer", || read(&cluster, 0, "2/3") == 200);
+    assert_eq!(cluster.standing(0), "unfilled");
+    for node in [1, 2] {
+        until("a peer to show it", || {
+            cluster.standing_at(node, 0).as_deref() == Some("unfilled")
+        });
+        until("the others to answer", || {
+            read(&cluster, node, "2/3") == 200
+        });
+        assert_eq!(read(&cluster, node, "3/3"), 504);
+    }
+    // A start more makes it no better.
+    cluster.stop_node(0);
+    cluster.start_node(0);
+    assert_eq!(read(&cluster, 0, "1/1"), 504);
+    // An operator accepts it; it is mended by what the others have.
+    cluster.stop_node(0);
+    cluster.change_config(0, |config| config.node.accept_empty = true);
+    cluster.start_node(0);
+    cluster.wait_until_joined();
+    assert_eq!(cluster.standing(0), "accepted");
+    until("all to answer", || read(&cluster, 1, "3/3") == 200);
+    assert_eq!(cluster.client(0).get(&quorum).text(), "new");
+}
+
+#[test]
+fn of_a_node_and_its_clone_one_is_unfilled() {
+    let disks = Disks::new();
+    let mut cluster = Cluster::start_on(3, impatient, |node| disks.add(node));
+    until("the first start", || cluster.standing(0) == "witness");
+    let mut config = cluster.config(0);
+    config.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
+    let clone = Server::start_with(config, seams(disks.copy(0))).unwrap();
+    let status = |node: &Server| {
+        let status = Client::connect(node).get("/v0/status").json();
+        status["standing"].as_str().unwrap().to_owned()
+    };
+    until("the two to be told apart", || {
+        let standings = [status(cluster.node(0)), status(&clone)];
+        let unfilled = standings.iter().filter(|word| *word == "unfilled");
+        unfilled.count() == 1
+    });
+    clone.shutdown().unwrap();
+    cluster.stop_node(0);
+}
+
+/// What another build speaks.
+fn build(least: u16, greatest: u16, features: u64) -> impl Fn(&mut ServerConfig) {
+    move |config| {
+        config.node.protocol = Protocol {
+            least,
+            greatest,
+            features,
+        };
+    }
+}
+
+#[test]
+fn builds_that_differ_in_versions_and_features_work_together() {
+    // The present one, an older one that has no features, and a newer one with
+    // a feature that the others do not know.
+    let builds: [(u16, u16, u64); 3] = [
+        (
+            Protocol::OWN.least,
+            Protocol::OWN.greatest,
+            Protocol::OWN.features,
+        ),
+        (0, Protocol::OWN.greatest, 0),
+        (Protocol::OWN.least, 9, Protocol::OWN.features | 1 << 63),
+    ];
+    let change = |config: &mut ServerConfig| {
+        let (least, greatest, features) = match config.node.name() {
+            "a" => builds[0],
+            "b" => builds[1],
+            _ => builds[2],
+        };
+        build(least, greatest, features)(config);
+    };
+    let mut cluster = Cluster::start_with(3, change);
+    for node in 0..3 {
+        let key = format!("k{node}");
+        let mut client = cluster.client(node);
+        assert_eq!(client.put(&target(&key, "3/3"), b"v").status, 201);
+        for at in 0..3 {
+            assert_eq!(cluster.client(at).get(&target(&key, "3/3")).text(), "v");
+        }
+    }
+    // How the store of the older one stands is known from its hello alone.
+    until("the standings", || {
+        cluster.standing_at(0, 2).as_deref() == Some("witness")
+    });
+    // And one is updated while the others run.
+    cluster.stop_node(1);
+    let (least, greatest, features) = builds[2];
+    cluster.change_config(1, build(least, greatest, features));
+    cluster.start_node(1);
+    cluster.wait_until_joined();
+    until("the standing of the newer one", || {
+        cluster.standing_at(0, 1).as_deref() == Some("witness")
+    });
+    assert_eq!(cluster.client(0).get(&target("k0", "3/3")).text(), "v");
+}
+
+#[test]
+fn a_build_that_shares_no_version_is_no_peer() {
+    let mut cluster = Cluster::start_with(3, impatient);
+    let key = cluster.key_on(&[0, 1, 2]);
+    until("a write to all", || {
+        cluster.client(0).put(&target(&key, "3/3"), b"v").status == 201
+    });
+    cluster.stop_node(2);
+    cluster.change_config(2, build(Protocol::OWN.greatest + 1, 9, 0));
+    cluster.start_node(2);
+    until("it finds nobody", || {
+        let state_of = |node: usize| cluster.member_at(2, node)["state"].clone();
+        state_of(0) == "down" && state_of(1) == "down"
+    });
+    assert_eq!(cluster.client(0).get(&target(&key, "3/3")).status, 504);
+    assert_eq!(cluster.client(0).get(&target(&key, "2/3")).text(), "v");
+}

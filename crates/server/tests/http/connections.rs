@@ -1,0 +1,205 @@
+//! Clients that are slow, silent or rude.
+
+use crate::support::{Client, config, start_with};
+use cluster::{Member, Members, NodeUrl};
+use server::Server;
+use std::time::Duration;
+
+const SHORT: Duration = Duration::from_millis(100);
+
+fn impatient() -> Server {
+    let mut config = config();
+    config.head_timeout = SHORT;
+    config.body_timeout = SHORT;
+    start_with(config)
+}
+
+#[test]
+fn a_head_that_does_not_come_costs_the_connection() {
+    let node = impatient();
+    let mut client = Client::connect(&node);
+    client.send("GET /v0/status HTTP/1.1\r\n");
+    client.assert_closed();
+}
+
+#[test]
+fn a_body_that_does_not_come_is_told_and_costs_the_connection() {
+    let node = impatient();
+    for (head, status) in [
+        (
+            "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\nval",
+            408,
+        ),
+        (
+            "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n3\r\nval\r\n",
+            408,
+        ),
+        // Refused, but its body would have been read to keep the connection.
+        (
+            "PUT /v0/entity HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\nval",
+            400,
+        ),
+    ] {
+        let mut client = Client::connect(&node);
+        client.send(head);
+        let reply = client.reply_to("PUT");
+        assert_eq!(reply.status, status);
+        assert_eq!(reply.header("connection"), Some("close"));
+        assert_eq!(reply.json()["status"], status);
+        client.assert_closed();
+    }
+    let mut client = Client::connect(&node);
+    assert_eq!(client.get("/v0/entity?id=a").status, 404);
+}
+
+#[test]
+fn an_idle_connection_is_closed_after_a_while() {
+    let mut config = config();
+    config.idle_timeout = SHORT;
+    let node = start_with(config);
+    let mut silent = Client::connect(&node);
+    silent.assert_closed();
+    let mut client = Client::connect(&node);
+    assert_eq!(client.get("/v0/status").status, 200);
+    client.assert_closed();
+}
+
+#[test]
+fn a_body_that_ends_early_changes_nothing() {
+    let node = start_with(config());
+    let mut client = Client::connect(&node);
+    client.send("PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\nval");
+    client.finish();
+    client.rest();
+    let mut client = Client::connect(&node);
+    assert_eq!(client.get("/v0/entity?id=a").status, 404);
+}
+
+#[test]
+fn a_client_that_sends_all_of_a_refused_body_still_sees_the_answer() {
+    let mut config = config();
+    config.node.value_bytes_max = 1 << 20;
+    let node = start_with(config);
+    for (head, body_bytes) in [
+        (format!("content-length: {}\r\n\r\n", 8 << 20), 8 << 20),
+        (
+            format!("transfer-encoding: chunked\r\n\r\n{:x}\r\n", 8 << 20),
+            8 << 20,
+        ),
+    ] {
+        let mut client = Client::connect(&node);
+        client.send(format!(
+            "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\n{head}"
+        ));
+        client.try_send(&vec![0; body_bytes]).unwrap();
+        let reply = client.reply_to("PUT");
+        assert_eq!(reply.status, 413);
+        assert_eq!(reply.header("connection"), Some("close"));
+    }
+}
+
+#[test]
+fn a_head_that_is_none_gets_a_400() {
+    let node = start_with(config());
+    for head in ["nonsense\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n"] {
+        let mut client = Client::connect(&node);
+        client.send(head);
+        assert_eq!(client.reply_to("GET").status, 400);
+        client.assert_closed();
+    }
+}
+
+#[test]
+fn keys_of_the_greatest_length_fit_with_every_byte_escaped() {
+    let node = start_with(config());
+    let mut client = Client::connect(&node);
+    let key = "%AA".repeat(4096);
+    assert_eq!(
+        client.put(&format!("/v0/entity?id={key}"), b"v").status,
+        201
+    );
+    let range = client.get(&format!("/v0/entities?start={key}&end={key}"));
+    assert_eq!(range.status, 200);
+    // To go on behind it takes one byte more.
+    let behind = client.get(&format!("/v0/entities?start={key}%00&end={key}%00"));
+    assert_eq!(behind.status, 200);
+    let too_far = client.get(&format!("/v0/entities?start={key}%00%00"));
+    assert_eq!(too_far.status, 400);
+    let too_long = client.get(&format!("/v0/entity?id={key}a"));
+    assert_eq!(too_long.status, 400);
+}
+
+#[test]
+fn connections_beyond_the_bound_wait_for_one_to_end() {
+    let mut config = config();
+    config.connections_max = 1;
+    let node = start_with(config);
+    let mut first = Client::connect(&node);
+    assert_eq!(first.get("/v0/status").status, 200);
+    let mut second = Client::connect(&node);
+    second.send("GET /v0/status HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    drop(first);
+    assert_eq!(second.reply_to("GET").status, 200);
+}
+
+#[test]
+fn a_node_full_of_clients_still_takes_its_peers() {
+    let urls: [NodeUrl; 2] =
+        ["http://127.0.0.1:7301", "http://127.0.0.1:7302"].map(|url| url.parse().unwrap());
+    let mut config = config();
+    config.node.members =
+        Members::new(urls.clone().map(Member::unnamed).to_vec(), &urls[0]).unwrap();
+    config.listen = vec!["127.0.0.1:0".parse().unwrap()];
+    config.connections_max = 1;
+    let node = start_with(config);
+    let mut first = Client::connect(&node);
+    assert_eq!(first.get("/v0/status").status, 200);
+
+    let mut refused = Client::connect(&node);
+    let reply = refused.get("/v0/status");
+    assert_eq!(reply.status, 503);
+    assert_eq!(reply.header("connection"), Some("close"));
+    refused.assert_closed();
+    let mut silent = Client::connect(&node);
+    silent.assert_closed();
+    let mut peer = Client::connect(&node);
+    peer.send(
+        "GET /v0/peer HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: kvorum-peer/1\r\n\r\n",
+    );
+    assert_eq!(peer.head().0, 101);
+    assert_eq!(first.get("/v0/status").status, 200);
+
+    drop(first);
+    // The node hears of it in its own time.
+    while Client::connect(&node).get("/v0/status").status != 200 {}
+}
+
+#[test]
+fn a_client_of_http_2_is_told_at_once_to_use_http_1_1() {
+    let node = start_with(config());
+    let mut client = Client::connect(&node);
+    client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    // An empty SETTINGS frame, then GOAWAY with HTTP_1_1_REQUIRED; the end
+    // comes although this client keeps its side open.
+    let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 13];
+    assert_eq!(client.rest(), [&settings[..], &goaway].concat());
+}
+
+#[test]
+fn a_client_that_would_like_http_2_gets_its_answer_all_the_same() {
+    let node = start_with(config());
+    let mut client = Client::connect(&node);
+    let upgrade = "connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\n\
+                   http2-settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n";
+    let reply = client.request("GET", "/v0/status", upgrade, b"");
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.json()["state"], "serving");
+    // Also where the connection ends with the answer.
+    let mut client = Client::connect(&node);
+    let foreign = format!("{upgrade}origin: http://evil.example\r\n");
+    let reply = client.request("GET", "/v0/status", &foreign, b"");
+    assert_eq!(reply.status, 403);
+    assert_eq!(reply.json()["status"], 403);
+    client.assert_closed();
+}

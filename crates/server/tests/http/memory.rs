@@ -1,0 +1,132 @@
+//! What clients can make a node hold: long heads, and answers that they do not take.
+
+use crate::support::{Client, config, start_with, wait_for_metric};
+use server::{MemorySplit, Server};
+use std::net::TcpStream;
+use std::time::Duration;
+use tokio::net::TcpSocket;
+
+/// A node that says soon what it holds, and how much that may be.
+fn start() -> (Server, MemorySplit) {
+    let mut config = config();
+    config.body_timeout = Duration::from_millis(100);
+    config.head_timeout = Duration::from_secs(60);
+    let split = config.memory_split();
+    (start_with(config), split)
+}
+
+/// A connection of which the system holds little for the client.
+fn narrow(node: &Server) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let stream = runtime.block_on(async {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(16 << 10).unwrap();
+        let stream = socket.connect(node.addresses()[0]).await.unwrap();
+        stream.into_std().unwrap()
+    });
+    stream.set_nonblocking(false).unwrap();
+    stream
+}
+
+#[test]
+fn long_heads_that_do_not_end_are_bounded_and_leave_room_for_short_ones() {
+    const HEAD_BYTES: usize = 60 << 10;
+    let (node, split) = start();
+    let heads_max = split.heads_bytes / HEAD_BYTES;
+    let start_line = "GET /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\nx: ";
+    let unfinished = format!("{start_line}{}", "x".repeat(HEAD_BYTES - start_line.len()));
+    let mut slow = Vec::new();
+    for number in 1..=heads_max {
+        let mut client = Client::connect(&node);
+        client.send(&unfinished);
+        let held = format!("{:?}", (number * HEAD_BYTES) as f64);
+        wait_for_metric(&node, "kvorum_head_bytes", &held);
+        slow.push(client);
+    }
+    let mut refused = Client::connect(&node);
+    refused.send(&unfinished);
+    let reply = refused.reply_to("GET");
+    assert_eq!(reply.status, 503);
+    assert_eq!(reply.json()["status"], 503);
+    for (name, value) in [
+        ("content-type", "application/problem+json"),
+        ("connection", "close"),
+        ("retry-after", "1"),
+        ("cache-control", "no-store"),
+        ("x-content-type-options", "nosniff"),
+    ] {
+        assert_eq!(reply.header(name), Some(value));
+    }
+    refused.assert_closed();
+    // One that comes in one piece counts as well.
+    let long = format!("x: {}\r\n", "x".repeat(30 << 10));
+    let mut client = Client::connect(&node);
+    assert_eq!(client.request("GET", "/v0/status", &long, b"").status, 503);
+    // Others are not concerned.
+    let mut client = Client::connect(&node);
+    let short = format!("x: {}\r\n", "x".repeat(7 << 10));
+    let put = client.request("PUT", "/v0/entity?id=a", &short, b"value");
+    assert_eq!(put.status, 201);
+    drop(slow);
+    wait_for_metric(&node, "kvorum_head_bytes", "0.0");
+    let reply = client.request("GET", "/v0/entity?id=a", &long, b"");
+    assert_eq!((reply.status, reply.text()), (200, "value"));
+    assert_eq!(reply.header("connection"), None);
+    assert_eq!(client.get("/v0/entity?id=a").status, 200);
+}
+
+#[test]
+fn room_for_long_heads_comes_back_where_it_is_wanted() {
+    let (node, split) = start();
+    let half = split.heads_bytes / 2;
+    let long = format!("x: {}\r\n", "x".repeat(24 << 10));
+    let mut clients = Vec::new();
+    // Each keeps its connection and what that holds, until half is taken.
+    let closed = (0..half / (16 << 10) + 2).find_map(|_| {
+        let mut client = Client::connect(&node);
+        let reply = client.request("GET", "/v0/status", &long, b"");
+        assert_eq!(reply.status, 200);
+        match reply.header("connection") {
+            Some("close") => Some(client),
+            _ => {
+                clients.push(client);
+                None
+            }
+        }
+    });
+    closed.unwrap().assert_closed();
+    assert!(clients.len() > 10);
+}
+
+#[test]
+fn answers_that_nobody_takes_are_bounded_and_the_oldest_goes_first() {
+    const VALUE_BYTES: usize = 60 << 10;
+    // More than the system takes of one connection's answers.
+    const REQUESTS: usize = 100;
+    let (node, split) = start();
+    let value = vec![b'v'; VALUE_BYTES];
+    let mut client = Client::connect(&node);
+    assert_eq!(client.put("/v0/entity?id=a", &value).status, 201);
+    let request = "GET /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\n";
+    let requests = format!("{request}\r\n").repeat(REQUESTS - 1);
+    let requests = format!("{requests}{request}connection: close\r\n\r\n");
+    let held_max = split.unsent_bytes / VALUE_BYTES;
+    let mut readers = Vec::new();
+    for number in 1..=held_max + 1 {
+        let mut reader = Client::over(narrow(&node));
+        reader.send(&requests);
+        // The one too many takes the place of the first.
+        let held = format!("{:?}", (number.min(held_max) * VALUE_BYTES) as f64);
+        wait_for_metric(&node, "kvorum_unsent_bytes", &held);
+        readers.push(reader);
+    }
+    let mut answers = |reader: usize| readers[reader].rest().len() / VALUE_BYTES;
+    assert!(answers(0) < REQUESTS, "the first was cut");
+    assert!(answers(held_max) >= REQUESTS, "the last gets all of it");
+    drop(readers);
+    wait_for_metric(&node, "kvorum_unsent_bytes", "0.0");
+    assert_eq!(client.get("/v0/entity?id=a").status, 200);
+}

@@ -1,0 +1,216 @@
+//! More than the node can take, and disks that fail it.
+
+use crate::support::{Client, GatedDisk, config, seams, wait_for_metric};
+use lsm::MemoryDisk;
+use server::Server;
+use std::sync::Arc;
+use std::time::Duration;
+
+const PUT: &str = "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\n\r\nv";
+
+#[test]
+fn a_full_node_refuses_at_once_and_serves_what_it_admitted() {
+    let mut config = config();
+    config.requests_in_flight_max = 1;
+    config.requests_queued_max = 1;
+    let (disk, gate) = GatedDisk::new();
+    let node = Server::start_with(config, seams(disk)).unwrap();
+    gate.close();
+    let mut in_flight = Client::connect(&node);
+    in_flight.send(PUT);
+    wait_for_metric(&node, "kvorum_requests_in_flight", "1.0");
+    let mut queued = Client::connect(&node);
+    queued.send(PUT);
+    wait_for_metric(&node, "kvorum_requests_queued", "1.0");
+    let mut refused = Client::connect(&node);
+    for method in ["PUT", "GET", "DELETE"] {
+        let reply = refused.request(method, "/v0/entity?id=a", "", b"");
+        assert_eq!(reply.status, 503, "{method}");
+        assert_eq!(reply.header("retry-after"), Some("1"));
+    }
+    let range = refused.get("/v0/entities?start=a");
+    assert_eq!(range.status, 503);
+    assert_eq!(refused.get("/v0/status").status, 200);
+    // The parameters come before admission.
+    assert_eq!(refused.get("/v0/entity").status, 400);
+    gate.open();
+    assert_eq!(in_flight.reply_to("PUT").status, 201);
+    assert_eq!(queued.reply_to("PUT").status, 201);
+    assert_eq!(refused.get("/v0/entity?id=a").status, 200);
+}
+
+#[test]
+fn a_write_that_takes_too_long_ends_in_a_receipt() {
+    let mut config = config();
+    config.node.timeout = Duration::from_millis(100);
+    let (disk, gate) = GatedDisk::new();
+    let node = Server::start_with(config, seams(disk)).unwrap();
+    gate.close();
+    let mut client = Client::connect(&node);
+    client.send(PUT);
+    let reply = client.reply_to("PUT");
+    gate.open();
+    assert_eq!(reply.status, 504);
+    assert_eq!(reply.header("kvorum-acks"), Some("0/1"));
+    let receipt = reply.json();
+    assert_eq!(receipt["title"], "Not Enough Replicas");
+    assert_eq!(
+        receipt["replicas"],
+        serde_json::json!([{"url": node.url().to_string(), "outcome": "timeout"}])
+    );
+    assert!(
+        receipt["timestamp"]
+            .as_str()
+            .unwrap()
+            .parse::<u64>()
+            .is_ok()
+    );
+}
+
+/// The head of an upload of the longest value.
+const LONG_PUT: &str =
+    "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 16777216\r\n\r\n";
+
+#[test]
+fn uploads_that_are_announced_and_do_not_come_keep_nobody_out() {
+    let node = Server::start_with(config(), seams(Arc::new(MemoryDisk::new()))).unwrap();
+    let mut uploads: Vec<Client> = (0..8).map(|_| Client::connect(&node)).collect();
+    for upload in &mut uploads {
+        upload.send(LONG_PUT);
+        upload.send("v");
+    }
+    wait_for_metric(&node, "kvorum_upload_bytes", "8.0");
+    let mut client = Client::connect(&node);
+    assert_eq!(client.put("/v0/entity?id=a", b"v").status, 201);
+    let value = vec![b'v'; 8 << 20];
+    assert_eq!(client.put("/v0/entity?id=a", &value).status, 201);
+}
+
+#[test]
+fn long_uploads_are_bounded_and_leave_room_for_short_ones() {
+    let node = Server::start_with(config(), seams(Arc::new(MemoryDisk::new()))).unwrap();
+    let mut slow = Client::connect(&node);
+    slow.send(LONG_PUT);
+    slow.send(vec![b'v'; 12 << 20]);
+    wait_for_metric(&node, "kvorum_upload_bytes", "12582912.0");
+    let mut client = Client::connect(&node);
+    let value = vec![b'v'; 8 << 20];
+    assert_eq!(client.put("/v0/entity?id=a", &value).status, 503);
+    let mut client = Client::connect(&node);
+    let value = vec![b'v'; 64 << 10];
+    assert_eq!(client.put("/v0/entity?id=a", &value).status, 201);
+    // One that does not say how long it is is refused when it is too long.
+    let mut chunked = Client::connect(&node);
+    chunked.send(
+        "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n",
+    );
+    let chunk = [
+        b"800000\r\n",
+        vec![b'v'; 8 << 20].as_slice(),
+        b"\r\n0\r\n\r\n",
+    ]
+    .concat();
+    // It may be refused before it was sent.
+    let _ = chunked.try_send(&chunk);
+    assert_eq!(chunked.reply_to("PUT").status, 503);
+    drop(slow);
+    wait_for_metric(&node, "kvorum_upload_bytes", "0.0");
+}
+
+/// A node with two of the longest values on its disk, and a short one.
+fn with_long_values(scan_stall_timeout: Duration) -> Server {
+    let mut config = config();
+    // Long enough to read such a value, even unoptimized.
+    config.node.timeout = Duration::from_secs(3);
+    config.scan_stall_timeout = scan_stall_timeout;
+    let node = Server::start_with(config, seams(Arc::new(MemoryDisk::new()))).unwrap();
+    let mut client = Client::connect(&node);
+    let value = vec![b'v'; 16 << 20];
+    for key in ["long-1", "long-2"] {
+        let target = format!("/v0/entity?id={key}");
+        while client.put(&target, &value).status == 503 {}
+    }
+    while client.put("/v0/entity?id=short", b"v").status == 503 {}
+    node
+}
+
+#[test]
+fn readers_of_long_values_that_stall_hold_up_no_writers() {
+    let node = with_long_values(Duration::from_secs(60));
+    let mut stalled = Client::connect(&node);
+    stalled.send("GET /v0/entity?id=long-1 HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    wait_for_metric(&node, "kvorum_answer_bytes", "16777216.0");
+    let mut client = Client::connect(&node);
+    assert_eq!(client.get("/v0/entity?id=long-2").status, 503);
+    assert_eq!(client.get("/v0/entity?id=short").status, 200);
+    assert_eq!(client.put("/v0/entity?id=short", b"v").status, 201);
+    let value = vec![b'v'; 8 << 20];
+    assert_eq!(client.put("/v0/entity?id=other", &value).status, 201);
+    drop(stalled);
+    wait_for_metric(&node, "kvorum_answer_bytes", "0.0");
+    assert_eq!(client.get("/v0/entity?id=long-2").status, 200);
+}
+
+#[test]
+fn ranges_over_long_values_wait_for_memory_in_turn() {
+    let node = with_long_values(Duration::from_secs(60));
+    let range = "GET /v0/entities?start=long HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let mut stalled = Client::connect(&node);
+    stalled.send(range);
+    // One value is held, and no second batch fits beside it.
+    assert_eq!(stalled.head().0, 200);
+    let mut client = Client::connect(&node);
+    assert_eq!(client.get("/v0/entities?start=s").status, 503);
+    assert_eq!(client.get("/v0/entity?id=short").status, 200);
+    assert_eq!(client.put("/v0/entity?id=short", b"v").status, 201);
+    drop(stalled);
+    wait_for_metric(&node, "kvorum_range_bytes", "0.0");
+    for accept in ["*/*", "application/x-ndjson"] {
+        let headers = format!("accept: {accept}\r\nte: trailers\r\nconnection: te\r\n");
+        let whole = client.request("GET", "/v0/entities?start=long", &headers, b"");
+        assert_eq!((whole.status, whole.chunks.len()), (200, 3), "{accept}");
+        assert!(whole.body.len() > 32 << 20);
+        let digest = format!("crc32c={:08X}", crc32c::crc32c(&whole.body));
+        assert_eq!(whole.trailer("kvorum-digest"), Some(digest.as_str()));
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_puts_and_nothing_else() {
+    let mut config = config();
+    config.node.disk_reserve_bytes = 1 << 20;
+    let disk = Arc::new(MemoryDisk::new());
+    let node = Server::start_with(config, seams(Arc::clone(&disk) as _)).unwrap();
+    let mut client = Client::connect(&node);
+    assert_eq!(client.put("/v0/entity?id=a", b"value").status, 201);
+    disk.set_capacity(disk.used_bytes());
+    let value = vec![b'v'; 1 << 20];
+    let refused = (0..256)
+        .map(|_| client.put("/v0/entity?id=b", &value))
+        .find(|reply| reply.status != 201)
+        .expect("the disk is full at last");
+    assert_eq!(refused.status, 507);
+    assert_eq!(refused.header("kvorum-acks"), Some("0/1"));
+    assert_eq!(client.get("/v0/status").json()["store"]["disk_full"], true);
+    assert_eq!(refused.json()["replicas"][0]["outcome"], "full");
+    assert_eq!(client.get("/v0/entity?id=a").text(), "value");
+    assert_eq!(client.delete("/v0/entity?id=a").status, 202);
+}
+
+#[test]
+fn a_store_that_cannot_sync_is_a_failed_replica() {
+    let disk = Arc::new(MemoryDisk::new());
+    let node = Server::start_with(config(), seams(Arc::clone(&disk) as _)).unwrap();
+    let mut client = Client::connect(&node);
+    assert_eq!(client.put("/v0/entity?id=a", b"value").status, 201);
+    disk.fail_syncs(true);
+    for _ in 0..2 {
+        let reply = client.put("/v0/entity?id=b", b"value");
+        assert_eq!(reply.status, 504);
+        assert_eq!(reply.json()["replicas"][0]["outcome"], "failed");
+    }
+    assert_eq!(client.get("/v0/entity?id=a").text(), "value");
+    let status = client.get("/v0/status").json();
+    assert_ne!(status["store"]["state"], "open");
+    assert!(status["store"]["poisoned"].is_string());
+}

@@ -1,0 +1,193 @@
+//! Profiles over HTTP. There is one recording at a time in a process, so the
+//! tests that record take turns.
+
+use crate::support::{Client, config, start, start_with};
+use server::Server;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn start_with_debug_endpoints() -> Server {
+    let mut config = config();
+    config.debug_endpoints = true;
+    start_with(config)
+}
+
+#[test]
+fn without_the_switch_there_is_nothing_at_the_path() {
+    let node = start();
+    let mut client = Client::connect(&node);
+    for method in ["GET", "HEAD", "POST"] {
+        let target = "/debug/profile?kind=cpu&seconds=1";
+        let reply = client.request(method, target, "", b"");
+        assert_eq!(reply.status, 400, "{method}");
+        if method == "GET" {
+            assert_eq!(reply.json()["type"], "urn:kvorum:problem:unknown-path");
+        }
+    }
+}
+
+#[test]
+fn the_checks_come_in_their_order() {
+    let node = start_with_debug_endpoints();
+    let mut client = Client::connect(&node);
+    for (method, target, status) in [
+        ("GET", "/debug/profiles?kind=cpu", 400),
+        ("GET", "/debug", 400),
+        ("PUT", "/debug/profile", 405),
+        ("POST", "/debug/profile?kind=cpu", 405),
+        ("DELETE", "/debug/profile?kind=nothing", 405),
+        ("GET", "/debug/profile", 400),
+        ("GET", "/debug/profile?kind=", 400),
+        ("GET", "/debug/profile?kind=CPU", 400),
+        ("GET", "/debug/profile?kind=%ff", 400),
+        ("GET", "/debug/profile?kind=cpu&kind=cpu", 400),
+        ("GET", "/debug/profile?kind=cpu&seconds=0", 400),
+        ("GET", "/debug/profile?kind=cpu&seconds=61", 400),
+        ("GET", "/debug/profile?kind=cpu&seconds=1.5", 400),
+        ("GET", "/debug/profile?kind=cpu&seconds=", 400),
+        ("GET", "/debug/profile?kind=cpu&second=1", 400),
+        ("HEAD", "/debug/profile?kind=cpu&seconds=0", 400),
+        // Nothing is recorded for it, so it does not take a minute.
+        ("HEAD", "/debug/profile?kind=cpu&seconds=60", 200),
+    ] {
+        let reply = client.request(method, target, "", b"");
+        assert_eq!(reply.status, status, "{method} {target}: {reply:?}");
+        assert_eq!(reply.header("allow").is_some(), status == 405, "{target}");
+    }
+    for (accept, kind) in [
+        ("", "image/svg+xml"),
+        ("accept: */*\r\n", "image/svg+xml"),
+        ("accept: text/html, */*;q=0.8\r\n", "image/svg+xml"),
+        ("accept: text/plain, image/svg+xml\r\n", "image/svg+xml"),
+        ("accept: text/plain;q=0.5, image/*\r\n", "image/svg+xml"),
+        ("accept: text/plain\r\n", "text/plain; charset=utf-8"),
+        ("accept: text/*\r\n", "text/plain; charset=utf-8"),
+        (
+            "accept: image/svg+xml;q=0.5, text/plain\r\n",
+            "text/plain; charset=utf-8",
+        ),
+        (
+            "accept: text/plain, */*;q=0.1\r\n",
+            "text/plain; charset=utf-8",
+        ),
+    ] {
+        let reply = client.request("HEAD", "/debug/profile?kind=lock", accept, b"");
+        assert_eq!(reply.header("content-type"), Some(kind), "{accept}");
+    }
+}
+
+/// Asks for a profile while others put and get.
+fn profile_under_load(node: &Server, target: &str, headers: &str) -> crate::support::Reply {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for number in 0..2 {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                let mut client = Client::connect(node);
+                while !is_over.load(Ordering::Relaxed) {
+                    let target = format!("/v0/entity?id=key{number}");
+                    assert_eq!(client.put(&target, &[7; 1000]).status, 201);
+                    assert_eq!(client.get(&target).status, 200);
+                }
+            });
+        }
+        let reply = Client::connect(node).request("GET", target, headers, b"");
+        is_over.store(true, Ordering::Relaxed);
+        reply
+    })
+}
+
+#[test]
+fn cpu_time_is_found_in_our_functions() {
+    let _turn = turn();
+    let node = start_with_debug_endpoints();
+    let target = "/debug/profile?kind=cpu&seconds=1";
+    let reply = profile_under_load(&node, target, "accept: text/plain\r\n");
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let folded = reply.text();
+    let in_runtime = |name: &str| {
+        let mut lines = folded.lines();
+        lines.any(|line| line.starts_with("runtime;") && line.contains(name))
+    };
+    assert!(in_runtime("server::http::answer"), "{folded}");
+    assert!(in_runtime("hyper::"), "{folded}");
+
+    let reply = profile_under_load(&node, target, "");
+    assert_eq!(reply.header("content-type"), Some("image/svg+xml"));
+    assert!(reply.text().contains("server::http::answer"));
+    assert!(reply.text().trim_end().ends_with("</svg>"));
+}
+
+#[test]
+fn waits_are_found_by_their_queues() {
+    let _turn = turn();
+    let node = start_with_debug_endpoints();
+    let target = "/debug/profile?kind=lock&seconds=1";
+    let reply = profile_under_load(&node, target, "accept: text/plain\r\n");
+    assert_eq!(reply.status, 200, "{reply:?}");
+    for place in [
+        "queue;engine write;gather",
+        "queue;engine write;commit",
+        "queue;outbox",
+        "disk;log sync",
+    ] {
+        assert!(reply.text().contains(place), "{place}: {}", reply.text());
+    }
+}
+
+#[test]
+fn this_program_does_not_count_allocations() {
+    let _turn = turn();
+    let node = start_with_debug_endpoints();
+    let reply = Client::connect(&node).get("/debug/profile?kind=alloc&seconds=1");
+    assert_eq!(reply.status, 501, "{reply:?}");
+}
+
+/// A client whose profile of a minute is being recorded.
+fn recording_client(node: &Server) -> Client {
+    loop {
+        let mut client = Client::connect(node);
+        client.send("GET /debug/profile?kind=lock&seconds=60 HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        let other = Client::connect(node).get("/debug/profile?kind=cpu&seconds=1");
+        match other.status {
+            409 => {
+                let problem = other.json();
+                assert_eq!(problem["type"], "urn:kvorum:problem:profile-running");
+                return client;
+            }
+            // It was first.
+            status => assert_eq!(status, 200),
+        }
+    }
+}
+
+#[test]
+fn a_client_that_leaves_ends_its_profile() {
+    let _turn = turn();
+    let node = start_with_debug_endpoints();
+    drop(recording_client(&node));
+    // Not after a minute, or the client's timeout would end the test.
+    while Client::connect(&node)
+        .get("/debug/profile?kind=lock&seconds=1")
+        .status
+        == 409
+    {}
+    assert_eq!(Client::connect(&node).get("/v0/status").status, 200);
+}
+
+#[test]
+fn a_node_that_stops_ends_a_profile_and_answers() {
+    let _turn = turn();
+    let node = start_with_debug_endpoints();
+    let mut client = recording_client(&node);
+    node.shutdown().unwrap();
+    let reply = client.reply_to("GET");
+    assert_eq!(reply.status, 200);
+    assert!(reply.text().contains("<svg"));
+}

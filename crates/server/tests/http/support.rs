@@ -1,0 +1,376 @@
+//! A node to test, a client that sees every byte, and a disk that waits.
+
+use base::{SeededRandom, SystemClock};
+use cluster::NodeUrl;
+use lsm::{Disk, DiskFile, MemoryDisk};
+use server::{Seams, Server, ServerConfig};
+use std::any::Any;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+/// A configuration for tests: any port, one runtime, no waiting for long.
+pub(crate) fn config() -> ServerConfig {
+    let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let mut config = ServerConfig::new(NodeUrl::from(any_port), "store");
+    config.threads = 1;
+    config.node.read_threads = 2;
+    config.node.timeout = Duration::from_secs(30);
+    config
+}
+
+/// The seams over `disk`.
+pub(crate) fn seams(disk: Arc<dyn Disk>) -> Seams {
+    Seams {
+        disk,
+        clock: Arc::new(SystemClock::new()),
+        random: Arc::new(SeededRandom::new(1)),
+    }
+}
+
+/// A node on an empty disk in memory.
+pub(crate) fn start() -> Server {
+    start_with(config())
+}
+
+/// A node on an empty disk in memory.
+pub(crate) fn start_with(config: ServerConfig) -> Server {
+    Server::start_with(config, seams(Arc::new(MemoryDisk::new()))).unwrap()
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    /// Names in lower case.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) chunks: Vec<Vec<u8>>,
+    pub(crate) trailers: Vec<(String, String)>,
+}
+
+impl Reply {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        find(&self.headers, name)
+    }
+
+    pub(crate) fn trailer(&self, name: &str) -> Option<&str> {
+        find(&self.trailers, name)
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.header("kvorum-version").unwrap().parse().unwrap()
+    }
+}
+
+fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    let mut values = headers.iter().filter(|(known, _)| known == name);
+    let value = values.next().map(|(_, value)| value.as_str());
+    assert!(values.next().is_none(), "{name} is given twice");
+    value
+}
+
+/// A connection.
+pub(crate) struct Client {
+    stream: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn connect(node: &Server) -> Self {
+        Self::over(TcpStream::connect(node.addresses()[0]).unwrap())
+    }
+
+    /// The client of a connection.
+    pub(crate) fn over(stream: TcpStream) -> Self {
+        // Only so that a broken test ends.
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self {
+            stream,
+            received: Vec::new(),
+        }
+    }
+
+    /// Sends bytes as they are.
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// Sends bytes until the node does not take them any more.
+    pub(crate) fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Sends a request with these further header lines (each with its end).
+    pub(crate) fn request(
+        &mut self,
+        method: &str,
+        target: &str,
+        headers: &str,
+        body: &[u8],
+    ) -> Reply {
+        let length = match body.len() {
+            0 if method != "PUT" => String::new(),
+            bytes => format!("content-length: {bytes}\r\n"),
+        };
+        let head =
+            format!("{method} {target} HTTP/1.1\r\nhost: localhost\r\n{headers}{length}\r\n");
+        self.send([head.as_bytes(), body].concat());
+        self.reply_to(method)
+    }
+
+    pub(crate) fn get(&mut self, target: &str) -> Reply {
+        self.request("GET", target, "", b"")
+    }
+
+    pub(crate) fn put(&mut self, target: &str, value: &[u8]) -> Reply {
+        self.request("PUT", target, "", value)
+    }
+
+    pub(crate) fn delete(&mut self, target: &str) -> Reply {
+        self.request("DELETE", target, "", b"")
+    }
+
+    /// Reads the answer to a request with this method.
+    pub(crate) fn reply_to(&mut self, method: &str) -> Reply {
+        let (status, headers) = self.head();
+        let mut reply = Reply {
+            status,
+            headers,
+            body: Vec::new(),
+            chunks: Vec::new(),
+            trailers: Vec::new(),
+        };
+        if method == "HEAD" || status == 304 {
+            return reply;
+        }
+        if reply.header("transfer-encoding") == Some("chunked") {
+            loop {
+                let size = self.line();
+                let size = usize::from_str_radix(&size, 16).unwrap();
+                if size == 0 {
+                    break;
+                }
+                let chunk = self.take(size);
+                assert_eq!(self.line(), "");
+                reply.body.extend_from_slice(&chunk);
+                reply.chunks.push(chunk);
+            }
+            reply.trailers = self.fields();
+        } else if let Some(length) = reply.header("content-length") {
+            reply.body = self.take(length.parse().unwrap());
+        }
+        reply
+    }
+
+    /// Reads a status line and the headers, interim answers too.
+    pub(crate) fn head(&mut self) -> (u16, Vec<(String, String)>) {
+        let line = self.line();
+        let status = line.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, self.fields())
+    }
+
+    fn fields(&mut self) -> Vec<(String, String)> {
+        let mut fields = Vec::new();
+        loop {
+            let line = self.line();
+            if line.is_empty() {
+                return fields;
+            }
+            let (name, value) = line.split_once(':').unwrap();
+            fields.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+    }
+
+    fn line(&mut self) -> String {
+        loop {
+            if let Some(end) = self.received.windows(2).position(|pair| pair == b"\r\n") {
+                let line = self.received.drain(..end + 2).collect::<Vec<_>>();
+                return String::from_utf8(line[..end].to_vec()).unwrap();
+            }
+            assert!(self.fill(), "the node closed the connection");
+        }
+    }
+
+    fn take(&mut self, bytes: usize) -> Vec<u8> {
+        while self.received.len() < bytes {
+            assert!(self.fill(), "the node closed the connection");
+        }
+        self.received.drain(..bytes).collect()
+    }
+
+    fn fill(&mut self) -> bool {
+        let mut buffer = [0; 64 << 10];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => false,
+            Ok(bytes) => {
+                self.received.extend_from_slice(&buffer[..bytes]);
+                true
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("no answer: {error}"),
+        }
+    }
+
+    /// Everything up to the end of the connection.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        while self.fill() {}
+        std::mem::take(&mut self.received)
+    }
+
+    /// Waits until the node has closed the connection; nothing more may come before.
+    pub(crate) fn assert_closed(&mut self) {
+        let rest = self.rest();
+        assert_eq!(String::from_utf8_lossy(&rest), "");
+    }
+
+    /// Stops sending.
+    pub(crate) fn finish(&mut self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+    }
+}
+
+/// Asks the node's metrics until a number is as expected: waits for events
+/// inside the node without guessing how long they take.
+pub(crate) fn wait_for_metric(node: &Server, name: &str, value: &str) {
+    let mut client = Client::connect(node);
+    let line = format!("{name} {value}");
+    loop {
+        let metrics = client.get("/metrics");
+        if metrics.text().lines().any(|known| known == line) {
+            return;
+        }
+    }
+}
+
+/// Decides whether syncs return.
+#[derive(Default)]
+pub(crate) struct Gate {
+    is_closed: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Gate {
+    pub(crate) fn close(&self) {
+        *self.is_closed.lock().unwrap() = true;
+    }
+
+    pub(crate) fn open(&self) {
+        *self.is_closed.lock().unwrap() = false;
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut is_closed = self.is_closed.lock().unwrap();
+        while *is_closed {
+            is_closed = self.changed.wait(is_closed).unwrap();
+        }
+    }
+}
+
+/// A disk in memory whose syncs wait while its gate is closed.
+pub(crate) struct GatedDisk {
+    inner: MemoryDisk,
+    gate: Arc<Gate>,
+}
+
+struct GatedFile {
+    inner: Arc<dyn DiskFile>,
+    gate: Arc<Gate>,
+}
+
+impl GatedDisk {
+    pub(crate) fn new() -> (Arc<Self>, Arc<Gate>) {
+        let gate = Arc::new(Gate::default());
+        let disk = Self {
+            inner: MemoryDisk::new(),
+            gate: Arc::clone(&gate),
+        };
+        (Arc::new(disk), gate)
+    }
+
+    fn gated(&self, inner: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(GatedFile {
+            inner,
+            gate: Arc::clone(&self.gate),
+        })
+    }
+}
+
+impl Disk for GatedDisk {
+    fn create_folder(&self, folder: &Path) -> io::Result<()> {
+        self.inner.create_folder(folder)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        self.inner.list(folder)
+    }
+
+    fn create(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.gated(self.inner.create(file)?))
+    }
+
+    fn open(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.gated(self.inner.open(file)?))
+    }
+
+    fn remove(&self, file: &Path) -> io::Result<()> {
+        self.inner.remove(file)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        self.inner.sync_folder(folder)
+    }
+
+    fn available_bytes(&self, folder: &Path) -> io::Result<u64> {
+        self.inner.available_bytes(folder)
+    }
+
+    fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
+        self.inner.lock(file)
+    }
+}
+
+impl DiskFile for GatedFile {
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.inner.read_exact_at(buffer, offset)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.inner.write_all_at(bytes, offset)
+    }
+
+    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.inner.allocate(offset, bytes)
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.inner.set_len(bytes)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.len()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.gate.pass();
+        self.inner.sync()
+    }
+}

@@ -2,7 +2,7 @@
 //! It knows no HTTP, no sockets and no admission; what serves it gives it a
 //! transport, an executor, and runtimes to work on.
 //!
-//! - [`Node`] (`shared`) is opened and closed; [`NodeConfig`] (`config`) says what
+//! - [`Node`] (`node`) is opened and closed; [`NodeConfig`] (`config`) says what
 //!   can be set, [`Resources`] what it is given to work with.
 //! - [`Worker`] (`worker`) answers on one runtime: its coordinator, its links to
 //!   the other nodes (`peers`), its own replica, and their upkeep.
@@ -23,13 +23,13 @@ pub mod fuzzing;
 mod hints;
 mod membership;
 pub mod metrics;
+mod node;
 mod or_abort;
 mod outbox;
 mod peers;
 mod read_pool;
 mod replica;
 mod seams;
-mod shared;
 #[doc(hidden)]
 pub mod simulation;
 mod stamping;
@@ -46,9 +46,9 @@ pub use coordinator::{
     Batch, BatchFailure, Change, Coordinator, Failure, Found, Receipt, ReplicaLine, Written,
 };
 pub use hints::HintsWaiting;
+pub use node::{Load, Node};
 pub use or_abort::or_abort;
 pub use seams::{OpenError, Seams};
-pub use shared::{Load, Node};
 pub use stamping::{NoStamp, StampingStatus};
 pub use turn_budget::Allotment;
 pub use worker::{Worker, sweep_period};

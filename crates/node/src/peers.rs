@@ -3,8 +3,8 @@
 use crate::config::Secret;
 use crate::hints::HintReceiver;
 use crate::membership::Introduced;
+use crate::node::Node;
 use crate::replica::{answer_of, stored};
-use crate::shared::Node;
 use crate::waiters::Waiters;
 use base::{Clock, Entry};
 use cluster::{Miss, NodeNumber, NodeUrl, Ranking};

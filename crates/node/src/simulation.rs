@@ -10,8 +10,8 @@
 use crate::config::{NodeConfig, Resources};
 use crate::coordinator::{Change, Failure};
 use crate::hints::HintStatistics;
+use crate::node::Node;
 use crate::seams::{OpenError, Seams};
-use crate::shared::Node;
 use crate::worker::Worker;
 use base::{Entry, Timestamp};
 use bytes::Bytes;

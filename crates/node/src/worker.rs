@@ -3,9 +3,9 @@
 use crate::coordinator::{Coordinator, HedgeBudget};
 use crate::hints::{Delivery, HintReceiver};
 use crate::metrics::WorkerMetrics;
+use crate::node::Node;
 use crate::peers::{Acquaintance, HintLink, Peers};
 use crate::replica::{OwnHints, Replica};
-use crate::shared::Node;
 use crate::submissions::Submissions;
 use crate::waiters::Waiters;
 use base::Clock;

@@ -1,7 +1,7 @@
 //! What a node counts of its dealings with the others.
 
 use super::{Cell, Family, Labels, Metrics};
-use crate::shared::Node;
+use crate::node::Node;
 use cluster::Standing;
 use cluster::{Miss, NodeNumber};
 use peer::{CALLS_MAX, LinkState, LinkStatus};

@@ -11,7 +11,7 @@ mod store;
 
 pub use family::{Distribution, Family, Labels, Series};
 
-use crate::shared::Node;
+use crate::node::Node;
 use cluster::{CoordinationMetrics, LinkMetrics};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,7 +2,7 @@
 
 use super::{Distribution, Family, Labels};
 use crate::config::MemoryParts;
-use crate::shared::Node;
+use crate::node::Node;
 use lsm::Statistics;
 use std::time::Duration;
 

@@ -19,6 +19,8 @@ mod dice;
 #[cfg(test)]
 mod executor;
 #[cfg(test)]
+mod expiry;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod history;

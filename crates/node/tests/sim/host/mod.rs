@@ -366,6 +366,22 @@ impl Host {
         }
     }
 
+    /// The bytes of the store's tables; 0 where no process runs.
+    pub(crate) fn table_bytes(&self) -> u64 {
+        let state = self.state.borrow();
+        state.process.as_ref().map_or(0, |process| {
+            let levels = process.node.engine().statistics().levels;
+            levels.iter().map(|level| level.bytes).sum()
+        })
+    }
+
+    /// How often the store has compacted; 0 where no process runs.
+    pub(crate) fn compactions(&self) -> u64 {
+        let state = self.state.borrow();
+        let process = state.process.as_ref();
+        process.map_or(0, |process| process.node.engine().statistics().compactions)
+    }
+
     /// When processes ended here, in whatever way.
     pub(crate) fn crashes(&self) -> Vec<Instant> {
         self.crashes.borrow().clone()

@@ -137,7 +137,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kvorum", default="target/release/kvorum")
     parser.add_argument("--connections", type=int, default=16384)
-    parser.add_argument("--memory", type=int, default=512, help="in MiB")
+    parser.add_argument("--memory", type=int, default=1024, help="in MiB")
     parser.add_argument("--requests", type=int, default=100, help="that each reader sends: more than the kernel holds the answers of")
     parser.add_argument("--seconds", type=float, default=60)
     arguments = parser.parse_args()

@@ -136,7 +136,7 @@ pub(crate) struct ServeOptions {
     /// Requests that may wait to be worked on; more are answered 503
     #[arg(long, value_parser = count(bounds::REQUESTS_QUEUED), value_name = "COUNT", help_heading = "Limits", default_value_t = defaults().requests_queued_max)]
     pub(crate) requests_queued_max: usize,
-    /// Open connections; more wait to be accepted, or with peers are answered 503 [default: one for each 32KiB of --memory, from 256 to 16384]
+    /// Open connections; more wait to be accepted, or with peers are answered 503 [default: one for each 64KiB of --memory, from 256 to 16384]
     #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) connections_max: Option<usize>,
     /// Ranges that are streamed at a time; more are answered 503 [default: one for each 2MiB of --memory, from 4 to 1024]

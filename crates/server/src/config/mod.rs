@@ -48,7 +48,7 @@ pub struct ServerConfig {
     pub requests_queued_max: usize,
     /// Open connections of clients and peers; more wait in the listen queue. A
     /// node with peers refuses some of those, to let peers in. Default: one for each
-    /// 32 KiB of memory, between 256 and 16,384.
+    /// 64 KiB of memory, between 256 and 16,384.
     pub connections_max: usize,
     /// Ranges that are streamed at a time; more are refused. `None`: as
     /// [`MemorySplit::scans_max`] has it.
@@ -105,7 +105,7 @@ impl ServerConfig {
     /// Sets the memory, and the bound on connections that follows from it.
     pub fn set_memory_bytes(&mut self, memory_bytes: u64) {
         self.memory_bytes = memory_bytes;
-        self.connections_max = usize::try_from(memory_bytes >> 15)
+        self.connections_max = usize::try_from(memory_bytes >> 16)
             .unwrap_or(usize::MAX)
             .clamp(256, 16_384);
     }

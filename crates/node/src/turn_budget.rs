@@ -13,7 +13,7 @@ pub(crate) struct TurnBudget {
     max: usize,
 }
 
-/// A part of a [`TurnBudget`], until it is dropped.
+/// A part of a `TurnBudget`, until it is dropped.
 #[derive(Debug)]
 pub struct Allotment(OwnedSemaphorePermit);
 

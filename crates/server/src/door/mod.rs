@@ -7,7 +7,7 @@
 //!   ranges. Each is one of its own, so that clients that stall in one of them
 //!   hold up nobody in another; so are the node's, of long answers and of
 //!   ranges' batches.
-//! - [`places::Places`]: connections.
+//! - [`Places`](places::Places): connections.
 
 mod common;
 mod gate;

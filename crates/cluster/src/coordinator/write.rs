@@ -381,10 +381,19 @@ impl Write {
         self.count(|replica| matches!(replica, Replica::Stored(_)))
     }
 
-    /// A bound on what the replicas held that have stored the write.
+    /// What the second stamp must be above: the newest version that replicas
+    /// held which have stored the write.
+    ///
+    /// Whatever was acknowledged before lies on one of any `ack` replicas. So
+    /// where that many can tell, the bounds of those that cannot are left out:
+    /// they may be far too high, and a stamp above them nothing that peers take.
     fn newest_named(&self) -> Option<Timestamp> {
+        let is_certain =
+            |replica: &Replica| matches!(replica, Replica::Stored(Held::Clean | Held::Newer(_)));
+        let suffices = self.count(is_certain) >= self.replicas.ack;
         let named = self.places.iter().filter_map(|replica| match replica {
-            Replica::Stored(Held::Newer(newest) | Held::Unknown(newest)) => Some(*newest),
+            Replica::Stored(Held::Newer(newest)) => Some(*newest),
+            Replica::Stored(Held::Unknown(bound)) if !suffices => Some(*bound),
             _ => None,
         });
         named.max()

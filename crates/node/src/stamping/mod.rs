@@ -477,6 +477,9 @@ impl Stamping {
             // A ceiling from a clock that is wrong would bind all later starts.
             let (Ok(_), Some(hybrid)) = (self.next(&state, now), &state.hybrid) else {
                 state.is_raising = false;
+                drop(state);
+                // Whoever waits for the ceiling is to hear of the new reason.
+                self.changed.notify_waiters();
                 return;
             };
             let greatest = hybrid.greatest();

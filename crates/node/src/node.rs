@@ -256,7 +256,8 @@ impl Node {
 }
 
 /// The last timestamp that is not from the future: as far ahead of the clock as
-/// clocks may be apart.
+/// stores take stamps ([`cluster::ClockBound::takes`]). Less would drop what two nodes
+/// within the bound have stamped and acknowledged.
 ///
 /// # Errors
 /// A clock that was never set: by it all that is stored is from the future.
@@ -270,6 +271,24 @@ fn end_of_present(clock: &dyn Clock, drift_max: Duration) -> Result<Timestamp, l
         ));
     }
     let drift_max_ms = u64::try_from(drift_max.as_millis()).unwrap_or(u64::MAX);
-    let end_unix_ms = now_unix_ms.saturating_add(drift_max_ms);
+    let end_unix_ms = now_unix_ms.saturating_add(drift_max_ms.saturating_mul(2));
     Ok(Timestamp::new(end_unix_ms, u16::MAX, u8::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::ManualClock;
+    use cluster::ClockBound;
+
+    #[test]
+    fn what_stores_still_take_is_not_from_the_future() {
+        let hour = Duration::from_secs(3600);
+        let now_unix_ms = Timestamp::EPOCH_UNIX_MS + 1_000_000;
+        let end = end_of_present(&ManualClock::new(now_unix_ms), hour).unwrap();
+        assert!(ClockBound::new(hour).takes(end, now_unix_ms));
+        let next = Timestamp::from_u64(end.as_u64() + 1);
+        assert!(!ClockBound::new(hour).takes(next, now_unix_ms));
+        assert!(end_of_present(&ManualClock::new(5), hour).is_err());
+    }
 }

@@ -83,7 +83,7 @@ pub(crate) struct ServeOptions {
     /// Let the reads and acks of the node's store count although it lost data that its peers knew it to have
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.accept_empty))]
     pub(crate) accept_empty: Switch,
-    /// Drop for good, at this start, what is stamped further ahead of the clock than --clock-drift-max
+    /// Drop for good, at this start, what is stamped further ahead of the clock than twice --clock-drift-max
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.drop_future_versions))]
     pub(crate) drop_future_versions: Switch,
     /// How far the clock may be from those of most other nodes; beyond it the node takes no writes from clients

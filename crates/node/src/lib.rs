@@ -12,12 +12,13 @@
 //!   those of group commits, and of `read_pool`, where reads may block.
 //! - `membership` remembers which node of which cluster this is.
 //! - `hints` keeps writes that peers missed, and delivers them.
-//! - [`metrics`] counts; `waits` names the places where requests wait, for
+//! - [`metrics`] counts, and [`families`] tells what was counted; `waits` names the places where requests wait, for
 //!   profiles of them.
 
 mod config;
 mod coordinator;
 mod expiry;
+mod families;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hints;
@@ -45,6 +46,7 @@ pub use config::{
 pub use coordinator::{
     Batch, BatchFailure, Change, Coordinator, Failure, Found, Receipt, ReplicaLine, Written,
 };
+pub use families::families;
 pub use hints::HintsWaiting;
 pub use node::{Load, Node};
 pub use or_abort::or_abort;

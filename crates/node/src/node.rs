@@ -5,7 +5,7 @@ use crate::config::{NodeConfig, Resources};
 use crate::expiry::{ExpiryBound, OwnClock};
 use crate::hints::{HintEnvironment, HintOptions, HintStore, HintsWaiting};
 use crate::membership::{Membership, MembershipEnvironment};
-use crate::metrics::{self, Family, Metrics};
+use crate::metrics::Metrics;
 use crate::read_pool::ReadPool;
 use crate::seams::{OpenError, Seams};
 use crate::stamping::{Stamping, StampingStatus};
@@ -234,12 +234,6 @@ impl Node {
             answer_bytes: self.answers.used(),
             range_bytes: self.ranges.used(),
         }
-    }
-
-    /// What the node counts, as plain data.
-    #[must_use]
-    pub fn families(&self) -> Vec<Family> {
-        metrics::families(self)
     }
 
     /// Closes the hints and the store. Blocks.

@@ -9,7 +9,7 @@
 //!   the store.
 //! - `http` turns requests into answers.
 //! - `executor` gives the store its threads.
-//! - `metrics` counts what the doors see, and writes the page of all that is
+//! - `metrics` counts what the doors see, `metrics_page` shows all that is
 //!   counted; `waits` names where requests wait at the door.
 
 mod config;
@@ -17,6 +17,7 @@ mod door;
 mod executor;
 mod http;
 mod metrics;
+mod metrics_page;
 mod runtime;
 mod server;
 mod waits;

@@ -2,17 +2,14 @@
 //!
 //! Each runtime counts for itself, in cells that only it writes: a plain load
 //! and store, without a lock or a contended cache line on the hot path. Whoever
-//! shows the numbers adds them up, as plain data (`family`): those of the store
-//! (`store`) and of the dealings with the other nodes (`cluster`).
+//! shows the numbers adds them up, as plain data (`family`).
 
 mod cluster;
 mod family;
-mod store;
 
 pub use family::{Distribution, Family, Labels, Series};
 
-use crate::node::Node;
-use cluster::{CoordinationMetrics, LinkMetrics};
+pub(crate) use cluster::{CoordinationMetrics, LinkMetrics, MISSES};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -50,7 +47,8 @@ pub(crate) struct WorkerMetrics {
 
 /// What a node counts.
 pub(crate) struct Metrics {
-    workers: Vec<Arc<WorkerMetrics>>,
+    /// By runtime.
+    pub(crate) workers: Vec<Arc<WorkerMetrics>>,
 }
 
 impl Metrics {
@@ -71,15 +69,8 @@ impl Metrics {
         self.workers.get(number).map(Arc::clone).unwrap_or_default()
     }
 
-    fn sum(&self, of: impl Fn(&WorkerMetrics) -> u64) -> u64 {
+    /// A number, over all workers.
+    pub(crate) fn sum(&self, of: impl Fn(&WorkerMetrics) -> u64) -> u64 {
         self.workers.iter().map(|worker| of(worker)).sum()
     }
-}
-
-/// What the node counts of its store, of the requests that it coordinates, of
-/// its hints and of its peers.
-pub(crate) fn families(shared: &Node) -> Vec<Family> {
-    let mut families = store::families(shared);
-    families.extend(cluster::families(&shared.metrics, shared));
-    families
 }

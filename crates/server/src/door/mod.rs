@@ -9,25 +9,29 @@
 //!   ranges' batches.
 //! - [`Places`](places::Places): connections.
 
+pub(crate) mod channel;
 mod common;
 mod gate;
+pub(crate) mod page_turns;
 pub(crate) mod places;
+pub(crate) mod progress;
+pub(crate) mod refusals;
+pub(crate) mod unsent;
 mod uploads;
+pub(crate) mod web_pages;
 
 pub(crate) use common::Common;
 pub(crate) use gate::{Entrance, Gate, Place};
 pub(crate) use uploads::Uploads;
 
-use crate::http::channel::Buffers;
-use crate::http::page_turns::PageTurns;
-use crate::http::progress::{Patience, Progress};
-use crate::http::refusals::Refusals;
-use crate::http::unsent::Unsent;
-use crate::http::{OwnHosts, ReplicaRules};
 use crate::metrics::DoorMetrics;
 use base::{Budget, Clock};
+use channel::Buffers;
 use node::{Worker, sweep_period};
+use page_turns::PageTurns;
 use peer::Transport;
+use progress::{Patience, Progress};
+use refusals::Refusals;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -35,6 +39,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
+use unsent::Unsent;
+use web_pages::OwnHosts;
 
 /// The door of one runtime, and who answers behind it. Nothing in it is shared
 /// with other threads, the handles of [`Common`] aside.
@@ -144,15 +150,6 @@ impl Door {
     /// How long an answer may make no progress.
     pub(crate) fn stall_timeout(&self) -> Duration {
         self.common.config().scan_stall_timeout
-    }
-
-    /// What `ack` and `from` may be.
-    pub(crate) fn replica_rules(&self) -> ReplicaRules {
-        let config = self.common.config();
-        ReplicaRules {
-            nodes: config.node.members.count(),
-            default: config.replicas_default,
-        }
     }
 
     /// The deadline of what began at `began`.

@@ -13,7 +13,7 @@
 //! A peer that has proved itself is no stranger any more.
 
 use crate::config::ServerConfig;
-use crate::http::progress::Admits;
+use crate::door::progress::Admits;
 use profile::lock;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};

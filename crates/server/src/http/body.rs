@@ -1,9 +1,9 @@
 //! Bodies: those that are answered and those that are read.
 
 use crate::door::Uploads;
+use crate::door::progress::Progress;
 use crate::http::chunk::{Chunk, ChunkShare};
 use crate::http::problem::Problem;
-use crate::http::progress::Progress;
 use crate::http::range_stream::RangeStream;
 use base::Share;
 use bytes::{Buf, Bytes};

@@ -1,10 +1,10 @@
 //! Drives hyper over a connection until it ends, or until it becomes a peer's.
 
 use crate::door::Door;
+use crate::door::channel::{Channel, SCRATCH_BYTES, Socket};
 use crate::door::places::Place;
-use crate::http::channel::{Channel, SCRATCH_BYTES, Socket};
+use crate::door::progress::{Phase, Progress};
 use crate::http::problem::Problem;
-use crate::http::progress::{Phase, Progress};
 use bytes::Bytes;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;

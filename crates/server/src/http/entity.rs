@@ -1,13 +1,13 @@
 //! `/v0/entity`: one key.
 
 use crate::door::Door;
+use crate::door::progress::Progress;
 use crate::http::body::{RequestBody, ResponseBody};
 use crate::http::conditional::{EntityTag, value_hash};
 use crate::http::parameters;
 use crate::http::problem::Problem;
-use crate::http::progress::Progress;
 use crate::http::route::Verb;
-use crate::http::{check_body_limit, enter};
+use crate::http::{check_body_limit, enter, replica_rules};
 use base::{Entry, Expiry, Kind, Share, Timestamp};
 use bytes::Bytes;
 use cluster::Replicas;
@@ -35,7 +35,7 @@ pub(crate) async fn get(
     verb: Verb,
     began: Duration,
 ) -> Result<Response<ResponseBody>, Problem> {
-    let parameters = parameters::entity(head.uri.query(), false, door.replica_rules())?;
+    let parameters = parameters::entity(head.uri.query(), false, replica_rules(door))?;
     check_body_limit(door, body)?;
     let deadline = door.deadline_after(began);
     let place = enter(door, deadline).await?;
@@ -77,7 +77,7 @@ pub(crate) async fn put(
     head: &mut Parts,
     body: &mut RequestBody,
 ) -> Result<Response<ResponseBody>, Problem> {
-    let parameters = parameters::entity(head.uri.query(), true, door.replica_rules())?;
+    let parameters = parameters::entity(head.uri.query(), true, replica_rules(door))?;
     if head.headers.contains_key(CONTENT_RANGE) {
         return Err(Problem::partial_put());
     }
@@ -129,7 +129,7 @@ pub(crate) async fn delete(
     body: &RequestBody,
     began: Duration,
 ) -> Result<Response<ResponseBody>, Problem> {
-    let parameters = parameters::entity(head.uri.query(), false, door.replica_rules())?;
+    let parameters = parameters::entity(head.uri.query(), false, replica_rules(door))?;
     check_unconditional(&head.headers)?;
     check_body_limit(door, body)?;
     let deadline = door.deadline_after(began);

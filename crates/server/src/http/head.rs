@@ -2,8 +2,8 @@
 //! asks of them (RFC 9110, RFC 9112), and how long they may be. All of it is
 //! looked at before anything else, in one walk over the fields.
 
+use crate::door::web_pages::{OwnHosts, Provenance};
 use crate::http::problem::Problem;
-use crate::http::web_pages::{OwnHosts, Provenance};
 use hyper::header::{HOST, HeaderName, ORIGIN, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Version};

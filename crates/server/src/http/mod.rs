@@ -8,7 +8,6 @@
 //! them. Status, metrics and profiles are outside admission.
 
 mod body;
-pub(crate) mod channel;
 mod chunk;
 mod conditional;
 pub(crate) mod connection;
@@ -17,33 +16,26 @@ mod entity;
 mod head;
 mod json_line;
 mod node_pages;
-pub(crate) mod page_turns;
-mod peer_entrance;
-pub(crate) use parameters::ReplicaRules;
 mod parameters;
+mod peer_entrance;
 mod problem;
 mod profile_page;
-pub(crate) mod progress;
 mod range_stream;
-pub(crate) mod refusals;
 mod route;
-pub(crate) mod unsent;
-mod web_pages;
-
-pub(crate) use web_pages::OwnHosts;
 
 use crate::door::Door;
+use crate::door::channel::Channel;
+use crate::door::progress::{Admits, Progress};
 use crate::door::{Entrance, Place};
 use crate::metrics::Route;
 use base::Refused;
 use body::{RequestBody, ResponseBody};
-use channel::Channel;
 use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, CONNECTION, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use parameters::ReplicaRules;
 use problem::Problem;
-use progress::{Admits, Progress};
 use route::{Resource, Verb};
 use std::rc::Rc;
 use std::time::Duration;
@@ -165,6 +157,15 @@ fn check_body_limit(door: &Door, body: &RequestBody) -> Result<(), Problem> {
         return Err(Problem::value_too_long(value_bytes_max));
     }
     Ok(())
+}
+
+/// What `ack` and `from` may be.
+fn replica_rules(door: &Door) -> ReplicaRules {
+    let config = door.common().config();
+    ReplicaRules {
+        nodes: config.node.members.count(),
+        default: config.replicas_default,
+    }
 }
 
 /// Waits for a place among the requests in flight, if there is hope for one.

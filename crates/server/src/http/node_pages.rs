@@ -7,6 +7,7 @@ use crate::http::check_body_limit;
 use crate::http::conditional::wants_open_metrics;
 use crate::http::parameters;
 use crate::http::problem::Problem;
+use crate::metrics_page;
 use bytes::Bytes;
 use cluster::Standing;
 use hyper::Response;
@@ -221,16 +222,16 @@ pub(crate) fn metrics(
 ) -> Result<Response<ResponseBody>, Problem> {
     parameters::none(head.uri.query())?;
     check_body_limit(door, body)?;
-    let common = door.common();
+    let open_metrics = metrics_page::open_metrics_text(metrics_page::families(door.common()));
     let (content_type, text) = if wants_open_metrics(&head.headers) {
         (
             "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            common.metrics.open_metrics_text(common),
+            open_metrics,
         )
     } else {
         (
             "text/plain; version=0.0.4; charset=utf-8",
-            common.metrics.text(common),
+            metrics_page::prometheus_text(&open_metrics),
         )
     };
     let mut page = page(content_type, Bytes::from(text));

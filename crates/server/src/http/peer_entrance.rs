@@ -1,9 +1,9 @@
 //! `/v0/peer`: where a connection of another node of the cluster leaves HTTP.
 
+use crate::door::progress::Progress;
 use crate::http::body::ResponseBody;
 use crate::http::parameters;
 use crate::http::problem::Problem;
-use crate::http::progress::Progress;
 use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode, Version};

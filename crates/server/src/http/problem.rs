@@ -1,6 +1,8 @@
 //! Refusals and failures: what the client is told, as `application/problem+json`
 //! (RFC 9457), and the one table from what went wrong to a status.
 
+use crate::door::refusals::RETRY_AFTER_SECONDS;
+use crate::door::web_pages::Foreign;
 use crate::http::body::ResponseBody;
 use crate::http::entity::set_acks;
 use crate::http::parameters::ParameterError;
@@ -13,9 +15,6 @@ use node::{BatchFailure, Failure, NoStamp, Receipt};
 use profile::StartError;
 use serde::Serialize;
 use std::borrow::Cow;
-
-/// After how many seconds one who was refused may ask again.
-pub(super) const RETRY_AFTER_SECONDS: u16 = 1;
 
 /// How much of a foreign `Host` is shown.
 const HOST_SHOWN_BYTES: usize = 256;
@@ -474,6 +473,15 @@ impl From<BatchFailure> for Problem {
                     "this node cannot read the range from its disk: see its log, or ask another node",
                 )
             }
+        }
+    }
+}
+
+impl From<Foreign<'_>> for Problem {
+    fn from(foreign: Foreign<'_>) -> Self {
+        match foreign {
+            Foreign::Host(host) => Self::other_host(host),
+            Foreign::Origin => Self::other_origin(),
         }
     }
 }

@@ -6,8 +6,8 @@
 //! waits for requests); then the profile is of the time until then.
 
 use crate::door::Door;
+use crate::door::channel::Channel;
 use crate::http::body::{RequestBody, ResponseBody};
-use crate::http::channel::Channel;
 use crate::http::check_body_limit;
 use crate::http::conditional::{ProfileFormat, profile_format};
 use crate::http::parameters;

@@ -1,23 +1,10 @@
-//! What a server counts, for Prometheus.
-//!
-//! Each runtime counts for itself, in the node's cells. A scrape adds them up,
-//! as plain data, and encodes that (`text`). What it tells of is in one module
-//! each: the requests, what the doors have taken on, the process; the store and
-//! the cluster are told by the node.
-//!
-//! Names follow Prometheus' conventions: base units (seconds, bytes) at the
-//! end, counters with `_total`, a bound beside what it bounds (`kvorum_scans_max`,
-//! `kvorum_answer_max_bytes`). A series exists from the start, so that the first event of a kind is a rise
-//! and no new line.
+//! What the doors of a server count: requests, and what they have taken on.
+//! Each runtime counts for itself, in cells like the node's.
 
-mod door;
-mod process;
 mod requests;
-mod text;
 
 pub(crate) use requests::Route;
 
-use crate::door::Common;
 use node::metrics::{Cell, Family};
 use requests::RequestMetrics;
 use std::sync::Arc;
@@ -27,10 +14,14 @@ use std::sync::Arc;
 pub(crate) struct DoorMetrics {
     /// The requests that it answers.
     pub(crate) requests: RequestMetrics,
-    connections: Cell,
-    in_flight: Cell,
-    unsent: Cell,
-    queued: Cell,
+    /// Open connections.
+    pub(crate) connections: Cell,
+    /// Requests that are worked on.
+    pub(crate) in_flight: Cell,
+    /// Bytes of short answers that their clients do not take.
+    pub(crate) unsent: Cell,
+    /// Requests that wait to be worked on.
+    pub(crate) queued: Cell,
 }
 
 impl DoorMetrics {
@@ -67,26 +58,13 @@ impl Metrics {
         self.doors.get(number).map(Arc::clone).unwrap_or_default()
     }
 
-    /// All of it in Prometheus' text format, version 0.0.4.
-    pub(crate) fn text(&self, common: &Common) -> String {
-        text::prometheus_text(&self.open_metrics_text(common))
+    /// What all doors have answered.
+    pub(crate) fn requests(&self) -> Vec<Family> {
+        requests::families(self)
     }
 
-    /// All of it in the OpenMetrics text format.
-    pub(crate) fn open_metrics_text(&self, common: &Common) -> String {
-        let mut families = vec![Family::gauges(
-            "kvorum_build_info",
-            "The version of the node: always 1",
-            [(vec![("version", common.config().version.clone())], 1.0)],
-        )];
-        families.extend(requests::families(self));
-        families.extend(door::families(self, common));
-        families.extend(common.node.families());
-        families.extend(process::families());
-        text::open_metrics_text(families)
-    }
-
-    fn sum(&self, of: impl Fn(&DoorMetrics) -> u64) -> u64 {
+    /// A number, over all doors.
+    pub(crate) fn sum(&self, of: impl Fn(&DoorMetrics) -> u64) -> u64 {
         self.doors.iter().map(|door| of(door)).sum()
     }
 }

@@ -220,7 +220,7 @@ fn distribution(metrics: &Metrics, row: usize, column: usize) -> Distribution {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::text::{open_metrics_text, prometheus_text};
+    use crate::metrics_page::{open_metrics_text, prometheus_text};
 
     fn page(metrics: &Metrics) -> String {
         prometheus_text(&open_metrics_text(families(metrics)))

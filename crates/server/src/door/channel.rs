@@ -6,8 +6,8 @@
 //! heads beyond a few KiB (`Channel::cover_head`), and answers that its client
 //! does not take (`unsent`).
 
-use crate::http::progress::Progress;
-use crate::http::unsent::{Turn, Unsent};
+use crate::door::progress::Progress;
+use crate::door::unsent::{Turn, Unsent};
 use base::{Budget, Refused, Share};
 use hyper::rt::ReadBufCursor;
 use std::cell::{Cell, RefCell};

@@ -13,7 +13,6 @@
 //!   heeds that does not wait for this.
 
 use super::channel::Channel;
-use super::problem::RETRY_AFTER_SECONDS;
 use crate::door::Gate;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -21,6 +20,9 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
+
+/// After how many seconds one who was refused may ask again.
+pub(crate) const RETRY_AFTER_SECONDS: u16 = 1;
 
 /// How often the line is looked at, while there is one.
 const BEAT: Duration = Duration::from_millis(5);
@@ -116,9 +118,9 @@ impl Unread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::channel::Buffers;
-    use crate::http::progress::{Admits, Progress};
-    use crate::http::unsent::Unsent;
+    use crate::door::channel::Buffers;
+    use crate::door::progress::{Admits, Progress};
+    use crate::door::unsent::Unsent;
     use base::Budget;
     use tokio::net::{TcpListener, TcpStream};
 

@@ -115,7 +115,7 @@ fn open_files() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::text::open_metrics_text;
+    use crate::metrics_page::open_metrics_text;
 
     #[test]
     fn the_account_of_a_process_is_read_whatever_its_name() {

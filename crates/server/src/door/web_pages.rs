@@ -16,7 +16,6 @@
 //! let pass whatever it is: behind a proxy or a tunnel it need not be this node's.
 
 use crate::config::ServerConfig;
-use crate::http::problem::Problem;
 use hyper::Uri;
 use hyper::header::HeaderValue;
 use std::cell::RefCell;
@@ -31,6 +30,15 @@ pub(crate) struct Provenance<'a> {
     pub(crate) origin: Option<&'a HeaderValue>,
     /// `Sec-Fetch-Site`, likewise.
     pub(crate) fetch_site: Option<&'a HeaderValue>,
+}
+
+/// What a page of another site may have sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Foreign<'a> {
+    /// It is for this host, which is none of this node's.
+    Host(&'a [u8]),
+    /// It comes from another origin.
+    Origin,
 }
 
 /// The longest host with its port that is remembered: longer ones are rare.
@@ -75,24 +83,28 @@ impl OwnHosts {
     /// or finds a host that is longer than all before.
     ///
     /// # Errors
-    /// `421` for a host that is none of this node's, `403` for another origin.
-    pub(crate) fn check(&self, target: &Uri, from: Provenance<'_>) -> Result<(), Problem> {
+    /// What is not this node's.
+    pub(crate) fn check<'a>(
+        &self,
+        target: &'a Uri,
+        from: Provenance<'a>,
+    ) -> Result<(), Foreign<'a>> {
         if let Some(host) = from.host
             && !self.is_own(host.as_bytes())
         {
-            return Err(Problem::other_host(host.as_bytes()));
+            return Err(Foreign::Host(host.as_bytes()));
         }
         // A target in absolute form stands above `Host`.
         if let Some(authority) = target.authority()
             && !self.is_own(authority.as_str().as_bytes())
         {
-            return Err(Problem::other_host(authority.as_str().as_bytes()));
+            return Err(Foreign::Host(authority.as_str().as_bytes()));
         }
         match (from.origin, from.fetch_site) {
             (Some(origin), _) if !self.is_own_origin(origin.as_bytes(), from.host) => {
-                Err(Problem::other_origin())
+                Err(Foreign::Origin)
             }
-            (None, Some(site)) if is_other_site(site.as_bytes()) => Err(Problem::other_origin()),
+            (None, Some(site)) if is_other_site(site.as_bytes()) => Err(Foreign::Origin),
             _ => Ok(()),
         }
     }
@@ -210,7 +222,8 @@ mod tests {
     fn check(own_hosts: &OwnHosts, target: &str, from: Provenance<'_>) -> u16 {
         match own_hosts.check(&target.parse().unwrap(), from) {
             Ok(()) => 200,
-            Err(problem) => problem.into_response().status().as_u16(),
+            Err(Foreign::Host(_)) => 421,
+            Err(Foreign::Origin) => 403,
         }
     }
 

@@ -6,7 +6,7 @@
 //! reached, the connection that has been waiting longest is cut: its client
 //! had most time. So whoever lets answers lie makes no room unusable for others.
 
-use crate::http::channel::Channel;
+use crate::door::channel::Channel;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};

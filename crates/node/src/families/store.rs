@@ -1,7 +1,7 @@
 //! What the store holds and has done.
 
-use super::{Distribution, Family, Labels};
 use crate::config::MemoryParts;
+use crate::metrics::{Distribution, Family, Labels};
 use crate::node::Node;
 use lsm::Statistics;
 use std::time::Duration;

@@ -1,12 +1,12 @@
 //! What a node has taken on, and how much it may: each bound stands beside
 //! what it bounds.
 
-use super::Metrics;
 use crate::door::Common;
 use node::metrics::Family;
 
 /// The numbers at the door.
-pub(super) fn families(metrics: &Metrics, common: &Common) -> Vec<Family> {
+pub(super) fn families(common: &Common) -> Vec<Family> {
+    let metrics = &common.metrics;
     let config = common.config();
     let load = common.node.load();
     let split = config.memory_split();

@@ -77,7 +77,7 @@ impl Collector for Page {
 }
 
 /// The families in the OpenMetrics text format.
-pub(super) fn open_metrics_text(families: Vec<Family>) -> String {
+pub(crate) fn open_metrics_text(families: Vec<Family>) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Page(families)));
     let mut text = String::new();
@@ -90,7 +90,7 @@ pub(super) fn open_metrics_text(families: Vec<Family>) -> String {
 
 /// OpenMetrics as the older format has it: there the names of counters end in
 /// `_total` also where their help and type are told, and there is no end mark.
-pub(super) fn prometheus_text(open_metrics: &str) -> String {
+pub(crate) fn prometheus_text(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut lines = open_metrics.lines().peekable();
     while let Some(line) = lines.next() {

@@ -12,7 +12,7 @@ SECONDS = 4
 COUNTED = {"raw_syscalls:sys_enter": "system calls", "context-switches": "switches"}
 # The first that fits a symbol counts. Code that the compiler has inlined counts for where it is.
 PARTS = (
-    ("HTTP", r"hyper|httparse|http_body|server::http|http::"),
+    ("HTTP", r"hyper|httparse|http_body|server::(http|door)|http::"),
     ("peers and coordination", r"peer::|node::(peers|coordinator|replica|hints|stamping)|cluster::"),
     ("engine", r"lsm::|boxcar|quick_cache|xxh|crc32|lz4"),
     ("scheduling", r"tokio|mio::|std::thread|parking|futures|park"),

@@ -8,6 +8,12 @@
 //!   hold up nobody in another; so are the node's, of long answers and of
 //!   ranges' batches.
 //! - [`Places`](places::Places): connections.
+//!
+//! A connection has a `channel`, its bytes, and a `progress`, which the sweep
+//! looks at; `unsent` bounds short answers that wait for their clients,
+//! `refusals` leaves unread for a while whom the gate sent away, `page_turns`
+//! has one page made at a time, and `web_pages` tells what pages of other sites
+//! send.
 
 pub(crate) mod channel;
 mod common;

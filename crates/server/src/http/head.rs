@@ -1,4 +1,4 @@
-//! Heads of requests: where they come from (see `web_pages`), what HTTP itself
+//! Heads of requests: where they come from (see `door::web_pages`), what HTTP itself
 //! asks of them (RFC 9110, RFC 9112), and how long they may be. All of it is
 //! looked at before anything else, in one walk over the fields.
 

@@ -6,8 +6,8 @@
 //! unless writers may soon have to wait for it.
 
 use super::Inner;
+use super::flushed::{Arrivals, Flushed, Gathering, remember};
 use super::state::{State, Tables};
-use super::verdicts::{FLUSHED_MAX, Flushed};
 use crate::compaction::retention::{Retained, Retention};
 use crate::error::Error;
 use crate::executor::Lane;
@@ -43,7 +43,7 @@ pub(super) struct Flushing {
 /// A memtable on its way to a table.
 struct Flush {
     memtable: Arc<Memtable>,
-    records: Retained<MemtableSource>,
+    records: Retained<Gathering<MemtableSource>>,
     output: Output,
 }
 
@@ -66,6 +66,8 @@ pub(super) struct Change {
     pub(super) moved: Vec<(usize, Arc<Table>)>,
     /// The memtable that `added` took the place of.
     pub(super) flushed: Option<Arc<Memtable>>,
+    /// What is to be remembered of it.
+    pub(super) arrivals: Arrivals,
 }
 
 impl Change {
@@ -216,6 +218,7 @@ impl Inner {
         };
         self.check_poison()?;
         let source = memtable.source(Bound::Unbounded);
+        let source = Gathering::new(source, memtable.last_arrival());
         Ok(Some(Flush {
             records: Retained::new(source, self.flush_retention()),
             output: self.create_table()?,
@@ -241,13 +244,14 @@ impl Inner {
             output,
             records,
         } = flush;
-        // It holds the memtable as well, which is to be freed below.
-        drop(records);
+        // The source holds the memtable as well, which is to be freed below.
+        let arrivals = records.into_source().arrivals();
         let table = self.finish_table(output, 0)?;
         let written = table.file_bytes();
         self.install(Change {
             added: vec![(0, table)],
             flushed: Some(Arc::clone(&memtable)),
+            arrivals,
             ..Change::default()
         })?;
         self.counters.flushes.fetch_add(1, Relaxed);
@@ -285,7 +289,9 @@ impl Inner {
             let mut sealed_segments = lock(&self.sealed_segments);
             let mut state = change.apply(&self.state.load());
             if let Some(memtable) = &change.flushed {
-                self.note_flushed(&mut state, memtable);
+                let now = self.environment.clock.monotonic();
+                let last = Flushed::new(now, memtable, change.arrivals);
+                remember(&mut state.flushed, last, self.options.verdicts_kept);
             }
             self.state.store(Arc::new(state));
             let kept = sealed_segments.split_off(&least_segment);
@@ -302,23 +308,6 @@ impl Inner {
             }
         }
         Ok(())
-    }
-
-    /// Notes the stamps of a memtable that was flushed, whose versions may come
-    /// once more, and forgets those of long ago.
-    fn note_flushed(&self, state: &mut State, memtable: &Memtable) {
-        let now = self.environment.clock.monotonic();
-        let kept = self.options.verdicts_kept;
-        let mut flushed = Flushed {
-            at: now,
-            least: memtable.least_timestamp(),
-            greatest: memtable.greatest_timestamp(),
-        };
-        state.flushed.retain(|flushed| flushed.is_recent(now, kept));
-        if state.flushed.len() == FLUSHED_MAX {
-            flushed = flushed.and(&state.flushed.remove(0));
-        }
-        state.flushed.push(flushed);
     }
 
     /// Fills a manifest with what `state` holds.

@@ -1,7 +1,8 @@
 //! The engine: what ties memtables, log, tables and compaction together.
 //!
 //! - `queue`, `commit`, `outbox`: the life of a write; `writers`: those who block
-//!   for theirs; `verdicts`: what newer was there before it; `segments`: upkeep
+//!   for theirs; `verdicts`: what newer was there before it, and
+//!   `flushed`: of what a flush has taken out of memory; `segments`: upkeep
 //!   of the log;
 //! - `backpressure`: how writers are slowed when flush or compaction is behind;
 //! - `state`: what readers see, one immutable value;
@@ -24,6 +25,7 @@ mod backpressure;
 mod commit;
 mod compact;
 mod flush;
+mod flushed;
 mod future;
 mod merging;
 mod outbox;

@@ -5,6 +5,7 @@ use super::Inner;
 use super::commit::Committer;
 use super::compact::Compacting;
 use super::flush::RETRY_DELAY;
+use super::flushed::Flushed;
 use super::queue::Queue;
 use super::recovered_log::{Last, read_log};
 use super::retry::Retry;
@@ -13,7 +14,6 @@ use super::space::Space;
 use super::state::{State, Tables};
 use super::statistics::Counters;
 use super::tenure::Tenure;
-use super::verdicts::Flushed;
 use crate::cache::BlockCache;
 use crate::disk::{Disk, temporary_name};
 use crate::error::Error;
@@ -107,11 +107,10 @@ impl Inner {
             active: Arc::new(Memtable::new(log.next, options.memtable_bytes)),
             frozen,
             tables: Arc::new(tables),
-            flushed: vec![Flushed {
-                at: environment.clock.monotonic(),
-                least: Timestamp::ZERO,
-                greatest: greatest_timestamp,
-            }],
+            flushed: vec![Flushed::before_start(
+                environment.clock.monotonic(),
+                greatest_timestamp,
+            )],
         };
         manifest.log_segment_least = state.least_segment();
         manifest.log_claim = LogClaim {

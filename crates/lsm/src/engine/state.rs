@@ -1,7 +1,7 @@
 //! What readers see: memtables and tables, as one immutable value that is
 //! replaced as a whole.
 
-use super::verdicts::Flushed;
+use super::flushed::Flushed;
 use crate::compaction::LEVELS;
 use crate::compaction::pick::{Levels, TableSummary};
 use crate::memtable::Memtable;

@@ -113,6 +113,9 @@ pub struct Statistics {
     pub poisoned: Option<String>,
     /// Scans whose snapshot lives.
     pub snapshots: u64,
+    /// Versions of flushed memtables that are known to have come: see
+    /// [`Options::verdicts_kept`](crate::Options::verdicts_kept).
+    pub flushed_versions: u64,
 }
 
 impl Statistics {
@@ -241,6 +244,7 @@ impl Inner {
             disk_full: self.space.is_full(),
             poisoned: self.poison.get().map(ToString::to_string),
             snapshots: self.snapshots.count(),
+            flushed_versions: state.flushed.iter().map(|it| it.versions() as u64).sum(),
         }
     }
 }

@@ -9,9 +9,11 @@
 //!   With sound clocks that is nearly every write.
 //! - A version that is still in a memtable came before, and was clean unless it
 //!   is noted here as not clean. So clean ones, however many, take no room.
-//! - One that is in no memtable arrives now, unless its stamp lies among those
-//!   of a memtable that was flushed a moment ago ([`Flushed`]), or the store was
-//!   opened a moment ago: then it may have come before, and cannot be told.
+//! - So was one that came with a memtable that was flushed a moment ago
+//!   ([`Flushed`](super::flushed::Flushed)).
+//! - Any other arrives now, unless more came with such a memtable than is
+//!   remembered, or the store was opened a moment ago: then it may have come
+//!   before, and cannot be told.
 //! - What came longer ago than the longest request takes cannot be told. Nobody
 //!   waits for it.
 //!
@@ -21,6 +23,7 @@
 //!
 //! All of it is under the commit lock, and bounded.
 
+use super::flushed::Came;
 use super::outbox::Applied;
 use super::state::{Beside, State, Tables};
 use crate::memtable::Rivals;
@@ -36,9 +39,6 @@ use std::time::Duration;
 /// So many verdicts that are not clean are kept: some two mebibytes. Those that
 /// came before the oldest of them cannot be told then.
 const NOTED_MAX: usize = 16 << 10;
-
-/// So many flushes are remembered apart.
-pub(super) const FLUSHED_MAX: usize = 32;
 
 /// The time of arrivals is known to this part of the time that verdicts are kept.
 const MARKS: u32 = 8;
@@ -56,6 +56,11 @@ impl Version {
         let key = key.as_u64();
         Self { stamp, key }
     }
+
+    /// Its stamp.
+    pub(super) fn stamp(self) -> Timestamp {
+        self.stamp
+    }
 }
 
 /// The verdicts that can be told.
@@ -64,11 +69,13 @@ pub(super) struct Verdicts {
     kept: Duration,
     /// Those of versions that first arrived before this cannot be told.
     told_from: u64,
+    /// Nobody asks for those of versions that arrived before this.
+    asked_from: u64,
     /// When all arrivals before some had come.
     marks: VecDeque<(Duration, u64)>,
-    /// Those that are not clean.
-    noted: BTreeMap<Version, Applied>,
-    /// The same, by arrival.
+    /// Those that are not clean, and when their versions arrived last.
+    noted: BTreeMap<Version, (Applied, u64)>,
+    /// The same, by arrival; and when their versions arrived before.
     arrivals: VecDeque<(u64, Version)>,
 }
 
@@ -78,6 +85,7 @@ impl Verdicts {
         Self {
             kept,
             told_from: next_arrival,
+            asked_from: 0,
             marks: VecDeque::with_capacity(MARKS as usize + 2),
             noted: BTreeMap::new(),
             arrivals: VecDeque::new(),
@@ -93,6 +101,7 @@ impl Verdicts {
         while let Some((at, arrival)) = self.marks.front()
             && now.saturating_sub(*at) >= self.kept
         {
+            self.asked_from = *arrival;
             self.told_from = self.told_from.max(*arrival);
             self.marks.pop_front();
         }
@@ -106,7 +115,7 @@ impl Verdicts {
 
     /// What was told of a version, if it was not clean.
     pub(super) fn noted(&self, version: Version) -> Option<&Applied> {
-        self.noted.get(&version)
+        self.noted.get(&version).map(|(told, _)| told)
     }
 
     /// Whether what arrived then was clean unless it is noted.
@@ -114,18 +123,21 @@ impl Verdicts {
         arrival >= self.told_from
     }
 
-    /// Notes what is told of a version that arrives, and was not noted.
+    /// Notes what is told of a version that arrives.
     pub(super) fn note(&mut self, version: Version, arrival: u64, told: &Applied) {
         if self.arrivals.len() == NOTED_MAX {
             self.forget_first();
         }
-        self.noted.insert(version, told.clone());
+        self.noted.insert(version, (told.clone(), arrival));
         self.arrivals.push_back((arrival, version));
     }
 
     fn forget_first(&mut self) {
         if let Some((arrival, version)) = self.arrivals.pop_front() {
-            self.noted.remove(&version);
+            let last = self.noted.get(&version).map(|(_, last)| *last);
+            if last == Some(arrival) {
+                self.noted.remove(&version);
+            }
             self.told_from = self.told_from.max(arrival + 1);
         }
     }
@@ -142,6 +154,7 @@ pub(super) fn judge(
     now: Duration,
 ) -> Applied {
     let stamp = record.entry.timestamp();
+    let is_added = rivals.same.is_none();
     let mut rivals = rivals;
     for memtable in &state.frozen {
         if memtable.greatest_timestamp() >= stamp {
@@ -157,7 +170,13 @@ pub(super) fn judge(
     let key = record.entry.key();
     let version = Version::new(KeyHash::of(key), stamp);
     if let Some(noted) = verdicts.noted(version) {
-        return noted.clone();
+        let told = noted.clone();
+        if is_added {
+            // As long as it can be told that the record came, so can this: else
+            // the record would pass for a clean one.
+            verdicts.note(version, record.arrival, &told);
+        }
+        return told;
     }
     if rivals
         .same
@@ -166,9 +185,17 @@ pub(super) fn judge(
         return Applied::Told(Held::Clean);
     }
     let kept = verdicts.kept;
-    let may_have_come =
-        |flushed: &Flushed| flushed.is_recent(now, kept) && flushed.may_have_held(stamp);
-    let is_doubtful = rivals.same.is_some() || state.flushed.iter().any(may_have_come);
+    let mut is_doubtful = rivals.same.is_some();
+    for flushed in &state.flushed {
+        if !flushed.is_recent(now, kept) {
+            continue;
+        }
+        match flushed.came(version, verdicts.asked_from) {
+            Came::Not => {}
+            Came::As(arrival) if verdicts.can_tell(arrival) => return Applied::Told(Held::Clean),
+            Came::As(_) | Came::Perhaps => is_doubtful = true,
+        }
+    }
     let beside = match may_be_in_tables {
         true => state.tables.beside(key, stamp, Access::Cached),
         false => Ok(Beside::default()),
@@ -188,39 +215,6 @@ pub(super) fn judge(
         verdicts.note(version, record.arrival, &told);
     }
     told
-}
-
-/// The stamps of a memtable that was flushed, or of all that a store held when
-/// it was opened.
-#[derive(Clone, Debug)]
-pub(super) struct Flushed {
-    /// When, on the monotonic clock.
-    pub(super) at: Duration,
-    /// The least of the stamps.
-    pub(super) least: Timestamp,
-    /// The greatest.
-    pub(super) greatest: Timestamp,
-}
-
-impl Flushed {
-    /// Both as one, which may claim too much.
-    pub(super) fn and(&self, other: &Self) -> Self {
-        Self {
-            at: self.at.max(other.at),
-            least: self.least.min(other.least),
-            greatest: self.greatest.max(other.greatest),
-        }
-    }
-
-    /// Whether a version with this stamp may have come with it.
-    fn may_have_held(&self, stamp: Timestamp) -> bool {
-        (self.least..=self.greatest).contains(&stamp)
-    }
-
-    /// Whether somebody may still ask for what came with it.
-    pub(super) fn is_recent(&self, now: Duration, kept: Duration) -> bool {
-        now.saturating_sub(self.at) < kept
-    }
 }
 
 /// A verdict for which blocks of tables have to be read that are not in memory.

@@ -46,6 +46,7 @@ pub(crate) struct Memtable {
     bytes: AtomicUsize,
     least_timestamp: AtomicU64,
     greatest_timestamp: AtomicU64,
+    last_arrival: AtomicU64,
     has_tombstones: AtomicBool,
 }
 
@@ -60,6 +61,7 @@ impl Memtable {
             bytes: AtomicUsize::new(0),
             least_timestamp: AtomicU64::new(u64::MAX),
             greatest_timestamp: AtomicU64::new(0),
+            last_arrival: AtomicU64::new(0),
             has_tombstones: AtomicBool::new(false),
         }
     }
@@ -78,6 +80,8 @@ impl Memtable {
         let timestamp = entry.timestamp().as_u64();
         self.least_timestamp.fetch_min(timestamp, Relaxed);
         self.greatest_timestamp.fetch_max(timestamp, Relaxed);
+        // Records come in the order of their arrivals.
+        self.last_arrival.store(record.arrival, Relaxed);
         self.bytes.fetch_add(memory_bytes(entry), Relaxed);
         if entry.kind() == Kind::Tombstone {
             self.has_tombstones.store(true, Relaxed);
@@ -171,6 +175,11 @@ impl Memtable {
     /// The log segment that holds its records.
     pub(crate) fn segment(&self) -> u64 {
         self.segment
+    }
+
+    /// The arrival of the record that came last; 0 when there is none.
+    pub(crate) fn last_arrival(&self) -> u64 {
+        self.last_arrival.load(Relaxed)
     }
 
     /// The least timestamp of its records; the greatest possible when there are none.

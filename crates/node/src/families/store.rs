@@ -173,6 +173,11 @@ fn gauges(store: &Statistics, shared: &Node) -> Vec<Family> {
             store.snapshots as f64,
         ),
         (
+            "kvorum_store_flushed_versions",
+            "Versions that are remembered after their flush",
+            store.flushed_versions as f64,
+        ),
+        (
             "kvorum_store_memtable_entries",
             "Versions in the memtables",
             store.memtable_entries as f64,

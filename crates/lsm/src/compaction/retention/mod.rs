@@ -166,6 +166,11 @@ impl<S: RecordSource> Retained<S> {
         }
     }
 
+    /// The source, once it is not needed any more.
+    pub(crate) fn into_source(self) -> S {
+        self.source
+    }
+
     /// What was read of the source so far, in bytes, and what cost as much.
     pub(crate) fn read_bytes(&self) -> u64 {
         self.read_bytes

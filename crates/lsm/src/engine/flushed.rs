@@ -1,0 +1,300 @@
+//! What is remembered of memtables that were flushed a moment ago: which
+//! versions came with them, and when.
+//!
+//! The tables cannot tell. A flush writes only the newest version of each key,
+//! a compaction drops what another table outranks, and neither says when a
+//! version came. So a flush also gathers the versions that it reads with their
+//! arrivals: one that comes again is then told what it was told at first, as it
+//! would be if the memtable were still there.
+//!
+//! A version is known by its stamp, whole, and by the hash of its key. No two
+//! writes are ever given the same stamp, so none is taken for another: keys
+//! that somebody has chosen to have the same hash still have stamps of their own.
+//!
+//! It costs a flush a search tree of the versions, and a commit nothing until
+//! something newer than its write is held. It is bounded: what is not remembered
+//! cannot be told.
+
+use super::verdicts::Version;
+use crate::error::Error;
+use crate::memtable::Memtable;
+use crate::record::{Record, RecordSource};
+use crate::table::KeyHash;
+use base::Timestamp;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// So many flushes are remembered apart.
+const FLUSHED_MAX: usize = 32;
+
+/// The versions of so many arrivals are remembered, of all flushes together, and
+/// at times up to twice as many: three mebibytes. Those are the writes of two
+/// seconds, for which a node keeps verdicts by default, at 32,000 a second.
+const ARRIVALS_MAX: u64 = 64 << 10;
+
+/// A memtable that was flushed, or all that a store held when it was opened.
+#[derive(Clone, Debug)]
+pub(super) struct Flushed {
+    /// When, on the monotonic clock.
+    at: Duration,
+    /// The least of the stamps.
+    least: Timestamp,
+    /// The greatest.
+    greatest: Timestamp,
+    /// What came with it.
+    arrivals: Arc<Arrivals>,
+}
+
+/// What is known of a version's arrival with what was flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Came {
+    /// It did not come with it, or so long ago that nobody asks.
+    Not,
+    /// It came as this arrival.
+    As(u64),
+    /// It may have come.
+    Perhaps,
+}
+
+impl Flushed {
+    /// This memtable, whose versions came so.
+    pub(super) fn new(at: Duration, memtable: &Memtable, arrivals: Arrivals) -> Self {
+        Self {
+            at,
+            least: memtable.least_timestamp(),
+            greatest: memtable.greatest_timestamp(),
+            arrivals: Arc::new(arrivals),
+        }
+    }
+
+    /// All that a store holds when it is opened.
+    pub(super) fn before_start(at: Duration, greatest: Timestamp) -> Self {
+        Self {
+            at,
+            least: Timestamp::ZERO,
+            greatest,
+            arrivals: Arc::default(),
+        }
+    }
+
+    /// What is known of a version. Nobody asks for what arrived before `asked_from`.
+    pub(super) fn came(&self, version: Version, asked_from: u64) -> Came {
+        if !(self.least..=self.greatest).contains(&version.stamp()) {
+            return Came::Not;
+        }
+        match self.arrivals.of(version) {
+            Some(arrival) => Came::As(arrival),
+            None if self.arrivals.from <= asked_from => Came::Not,
+            None => Came::Perhaps,
+        }
+    }
+
+    /// Whether somebody may still ask for what came with it.
+    pub(super) fn is_recent(&self, now: Duration, kept: Duration) -> bool {
+        now.saturating_sub(self.at) < kept
+    }
+
+    /// How many versions are remembered of it.
+    pub(super) fn versions(&self) -> usize {
+        self.arrivals.versions.len()
+    }
+
+    /// Forgets which versions came with it.
+    fn forget_arrivals(&mut self) {
+        self.arrivals = Arc::default();
+    }
+
+    /// Takes what was flushed before this as one with it, which may claim too much.
+    fn absorb(&mut self, earlier: &Self) {
+        self.least = self.least.min(earlier.least);
+        self.greatest = self.greatest.max(earlier.greatest);
+        self.forget_arrivals();
+    }
+}
+
+/// Adds what was flushed last to what is remembered, and forgets what is of long
+/// ago or too much.
+pub(super) fn remember(flushed: &mut Vec<Flushed>, last: Flushed, kept: Duration) {
+    flushed.retain(|flushed| flushed.is_recent(last.at, kept));
+    // The arrivals of memtables follow each other: those within the bound are
+    // together no more than it is, and one may lie across it.
+    let bound = last.arrivals.last.saturating_sub(ARRIVALS_MAX);
+    for flushed in flushed.iter_mut() {
+        if flushed.arrivals.last <= bound {
+            flushed.forget_arrivals();
+        }
+    }
+    if flushed.len() == FLUSHED_MAX {
+        let oldest = flushed.remove(0);
+        if let Some(next) = flushed.first_mut() {
+            next.absorb(&oldest);
+        }
+    }
+    flushed.push(last);
+}
+
+/// The last arrivals of a memtable.
+#[derive(Debug)]
+pub(super) struct Arrivals {
+    /// All that arrived from here on are among them.
+    from: u64,
+    /// The last of them.
+    last: u64,
+    /// The versions and their arrivals, sorted; in one piece, so that whoever
+    /// happens to have the last handle frees it at once.
+    versions: Box<[(Version, u64)]>,
+}
+
+/// None: any version may have come.
+impl Default for Arrivals {
+    fn default() -> Self {
+        Self {
+            from: u64::MAX,
+            last: 0,
+            versions: Box::default(),
+        }
+    }
+}
+
+impl Arrivals {
+    fn of(&self, version: Version) -> Option<u64> {
+        let versions = &self.versions;
+        let place = versions.binary_search_by_key(&version, |(version, _)| *version);
+        let (_, arrival) = versions.get(place.ok()?)?;
+        Some(*arrival)
+    }
+}
+
+/// The records of a memtable, whose arrivals are gathered as they pass.
+pub(super) struct Gathering<S> {
+    source: S,
+    from: u64,
+    last: u64,
+    /// Whether some arrived before `from`.
+    has_earlier: bool,
+    versions: BTreeMap<Version, u64>,
+}
+
+impl<S> Gathering<S> {
+    /// The records of `source`, of which the last came as `last`.
+    pub(super) fn new(source: S, last: u64) -> Self {
+        Self {
+            source,
+            from: (last + 1).saturating_sub(ARRIVALS_MAX),
+            last,
+            has_earlier: false,
+            versions: BTreeMap::new(),
+        }
+    }
+
+    /// What was gathered, once all have passed.
+    pub(super) fn arrivals(self) -> Arrivals {
+        Arrivals {
+            from: if self.has_earlier { self.from } else { 0 },
+            last: self.last,
+            versions: self.versions.into_iter().collect(),
+        }
+    }
+}
+
+impl<S: RecordSource> RecordSource for Gathering<S> {
+    fn next(&mut self) -> Result<Option<Record>, Error> {
+        let next = self.source.next()?;
+        if let Some(Record { arrival, entry }) = &next {
+            if *arrival < self.from {
+                self.has_earlier = true;
+            } else {
+                let version = Version::new(KeyHash::of(entry.key()), entry.timestamp());
+                let first = self.versions.entry(version).or_insert(*arrival);
+                *first = (*first).min(*arrival);
+            }
+        }
+        Ok(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::{Entry, Expiry};
+
+    const KEPT: Duration = Duration::from_secs(10);
+
+    fn version(stamp: u64) -> Version {
+        Version::new(KeyHash::of(b"k"), Timestamp::from_u64(stamp))
+    }
+
+    /// A flush of a memtable whose versions have these stamps, which are their
+    /// arrivals, too.
+    fn flushed(at: u64, stamps: std::ops::RangeInclusive<u64>) -> Flushed {
+        let memtable = Arc::new(Memtable::new(1, 1 << 10));
+        let last = *stamps.end();
+        for stamp in stamps {
+            let at = Timestamp::from_u64(stamp);
+            let entry = Entry::value(b"k", at, b"", Expiry::NEVER, 1);
+            memtable.insert(&Arc::new(Record {
+                arrival: stamp,
+                entry,
+            }));
+        }
+        assert_eq!(memtable.last_arrival(), last);
+        let mut records = Gathering::new(memtable.source(std::ops::Bound::Unbounded), last);
+        while records.next().unwrap().is_some() {}
+        Flushed::new(Duration::from_secs(at), &memtable, records.arrivals())
+    }
+
+    #[test]
+    fn what_came_is_known_and_that_nothing_else_did() {
+        let flushed = flushed(0, 10..=20);
+        assert_eq!(flushed.came(version(9), 0), Came::Not);
+        assert_eq!(flushed.came(version(10), 0), Came::As(10));
+        assert_eq!(flushed.came(version(20), 0), Came::As(20));
+        assert_eq!(flushed.came(version(21), 0), Came::Not);
+        let other = Version::new(KeyHash::of(b"j"), Timestamp::from_u64(15));
+        assert_eq!(flushed.came(other, 0), Came::Not);
+    }
+
+    #[test]
+    fn of_too_many_the_last_are_known() {
+        let flushed = flushed(0, 1..=ARRIVALS_MAX + 5);
+        assert_eq!(flushed.versions() as u64, ARRIVALS_MAX);
+        assert_eq!(flushed.came(version(6), 0), Came::As(6));
+        assert_eq!(flushed.came(version(5), 5), Came::Perhaps);
+        assert_eq!(flushed.came(version(5), 6), Came::Not, "nobody asks");
+    }
+
+    #[test]
+    fn all_flushes_together_are_bounded() {
+        let half = ARRIVALS_MAX / 2;
+        let mut all = Vec::new();
+        let total = |all: &[Flushed]| all.iter().map(Flushed::versions).sum::<usize>() as u64;
+        for number in 0..6 {
+            let first = 1 + number * half;
+            remember(&mut all, flushed(0, first..=first + half - 1), KEPT);
+            assert!(total(&all) <= 2 * ARRIVALS_MAX);
+        }
+        assert_eq!(total(&all), ARRIVALS_MAX);
+        // What is forgotten may have come.
+        assert_eq!(all[0].came(version(1), 0), Came::Perhaps);
+    }
+
+    #[test]
+    fn of_too_many_flushes_the_first_are_taken_as_one() {
+        let mut all = vec![Flushed::before_start(
+            Duration::ZERO,
+            Timestamp::from_u64(9),
+        )];
+        for number in 1..=FLUSHED_MAX as u64 {
+            remember(&mut all, flushed(1, number * 10..=number * 10 + 2), KEPT);
+        }
+        assert_eq!(all.len(), FLUSHED_MAX);
+        for stamp in [0, 5, 10, 11] {
+            assert_eq!(all[0].came(version(stamp), 0), Came::Perhaps, "{stamp}");
+        }
+        assert_eq!(all[0].came(version(13), 0), Came::Not);
+        assert_eq!(all[1].came(version(20), 0), Came::As(20));
+        remember(&mut all, flushed(11, 900..=900), KEPT);
+        assert_eq!(all.len(), 1, "the others are of long ago");
+    }
+}

@@ -287,6 +287,13 @@ fn miss_of(error: &lsm::Error) -> Miss {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{MemoryParts, NodeConfig, Resources};
+    use crate::node::Node;
+    use crate::seams::Seams;
+    use base::{Expiry, Held, ManualClock, SeededRandom, Timestamp};
+    use cluster::NodeUrl;
+    use lsm::disk::{Call, Fault};
+    use lsm::{Disk, Durability, Executor, FaultyDisk, MemoryDisk, StepExecutor};
     use std::io::{self, Write};
     use std::path::Path;
     use std::sync::Mutex;
@@ -338,5 +345,110 @@ mod tests {
             assert_eq!(miss_of(&unknown), Miss::Failed);
             assert_eq!(lines(), 1);
         });
+    }
+    const START_MS: u64 = 1_700_000_000_000;
+
+    fn version(ms: u64) -> Entry {
+        let stamp = Timestamp::from_unix_ms(START_MS + ms);
+        Entry::value(b"k", stamp, b"v", Expiry::NEVER, 1)
+    }
+
+    /// A start of a node alone.
+    fn open(disk: &Arc<FaultyDisk>, clock: &Arc<ManualClock>) -> Node {
+        let url: NodeUrl = "http://a:1".parse().unwrap();
+        let config = NodeConfig {
+            durability: Durability::Os,
+            read_threads: 1,
+            filter_false_positive_rate: None,
+            ..NodeConfig::new(url, "/data")
+        };
+        let bytes = 1 << 20;
+        let resources = Resources {
+            runtimes: 1,
+            requests_max: 8,
+            memory: MemoryParts {
+                memtable_bytes: bytes,
+                write_queue_bytes: bytes,
+                cache_bytes: bytes,
+                peer_bytes: 0,
+                answers_bytes: bytes,
+                ranges_bytes: bytes,
+            },
+        };
+        let seams = Seams {
+            disk: Arc::clone(disk) as Arc<dyn Disk>,
+            clock: Arc::clone(clock) as Arc<dyn Clock>,
+            random: Arc::new(SeededRandom::new(1)),
+        };
+        let executor: Arc<dyn Executor> = Arc::new(StepExecutor::new(Arc::clone(clock)));
+        Node::open(config, resources, seams, &executor).unwrap()
+    }
+
+    fn replica(node: &Node) -> Rc<Replica> {
+        let waiters = Waiters::new();
+        let writes = Arc::clone(waiters.writes());
+        Rc::new(Replica {
+            engine: node.engine.clone(),
+            stamping: Arc::clone(&node.stamping),
+            membership: node.membership.clone(),
+            read_pool: Arc::clone(&node.read_pool),
+            answers: Arc::clone(&node.answers),
+            submissions: Rc::new(Submissions::new(node.engine.clone(), writes)),
+            waiters,
+            clock: Arc::clone(&node.clock),
+        })
+    }
+
+    /// What a peer is told of a write.
+    async fn held(replica: &Replica, entry: Entry) -> Held {
+        let wait = replica.waiters.register(Duration::MAX);
+        replica.write(entry, None, wait.ticket()).unwrap();
+        match replica.answer_of(wait.only().await) {
+            PeerAnswer::Stored { held } => held,
+            answer => panic!("{answer:?}"),
+        }
+    }
+
+    /// What is newer lies in a table none of which is in memory.
+    #[tokio::test]
+    async fn a_verdict_that_takes_a_read_is_answered_after_it_or_as_unknown() {
+        let newer = version(50).timestamp();
+        for (label, expected) in [
+            ("read", Held::Newer(newer)),
+            ("the disk fails", Held::Unknown(newer)),
+            ("the pool is full", Held::Unknown(newer)),
+        ] {
+            let disk = Arc::new(FaultyDisk::new(Arc::new(MemoryDisk::new())));
+            let clock = Arc::new(ManualClock::new(START_MS + 1_000));
+            let node = open(&disk, &clock);
+            node.engine.write(version(50)).unwrap();
+            node.engine.close().unwrap();
+            drop(node);
+            let node = open(&disk, &clock);
+            // What came before the start is of long ago.
+            clock.advance(Duration::from_secs(10));
+            let replica = replica(&node);
+            match label {
+                "the disk fails" => disk.arm(
+                    Fault::at(0, io::ErrorKind::Other)
+                        .only(|call, _| call == Call::Read)
+                        .lasting(),
+                ),
+                // A pool that has stopped takes as little as a full one.
+                "the pool is full" => node.read_pool.stop(),
+                _ => {}
+            }
+            let tasks = tokio::task::LocalSet::new();
+            let submissions = Rc::clone(&replica.submissions);
+            tasks.spawn_local(submissions.submit_forever());
+            let looking = Rc::clone(&replica);
+            let look = move |ticket, completion| looking.look(ticket, completion);
+            tasks.spawn_local(Rc::clone(&replica.waiters).deliver_forever(look));
+            let told = tasks.run_until(held(&replica, version(45))).await;
+            assert_eq!(told, expected, "{label}");
+            disk.heal();
+            let again = tasks.run_until(held(&replica, version(45))).await;
+            assert_eq!(again, expected, "{label}: what was told stays");
+        }
     }
 }

@@ -191,6 +191,51 @@ fn what_has_expired_in_a_quiet_store_is_freed_without_a_drop_bound() {
     assert_eq!(engine.statistics().compactions, compactions);
 }
 
+/// One value that lives long keeps the others of its table no longer than half
+/// of them live, and each time half of the rest is written, not all of it.
+#[test]
+fn a_table_whose_values_expire_one_after_another_shrinks_by_halves() {
+    const MINUTE: std::time::Duration = std::time::Duration::from_secs(60);
+    let mut world = World::new();
+    world.options.compression = lsm::Compression::None;
+    world.options.memtable_bytes = 1 << 20;
+    world.options.table_bytes = 1 << 20;
+    let engine = world.open();
+    for number in 0..200_u64 {
+        let minutes = match number {
+            77 => 1_000_000,
+            _ => number,
+        };
+        let expiry = Expiry::at_unix_ms(1_000_000 + minutes * 60_000);
+        // Not in the order of their keys.
+        let key = format!("key-{:03}", number * 37 % 200);
+        let timestamp = Timestamp::from_u64(number);
+        let entry = Entry::value(key.as_bytes(), timestamp, &[7; 1000], expiry, 3);
+        engine.write(entry).unwrap();
+    }
+    engine.compact().unwrap();
+    let bytes = || -> u64 {
+        let levels = engine.statistics().levels;
+        levels.iter().map(|level| level.bytes).sum()
+    };
+    let written = engine.statistics().compaction_written_bytes;
+    assert!(bytes() > 200_000);
+    world.executor.run_for(90 * MINUTE);
+    assert!(bytes() > 200_000, "less than half has expired");
+    world.executor.run_for(20 * MINUTE);
+    assert!(bytes() < 120_000, "half has expired: {}", bytes());
+    world.executor.run_for(90 * MINUTE);
+    let left = bytes();
+    assert!(left < 20_000, "nearly all has expired: {left}");
+    world.executor.run_for(10 * MINUTE);
+    let statistics = engine.statistics();
+    let written = statistics.compaction_written_bytes - written;
+    assert!(written < 220_000, "{written}");
+    // What is left is the value that lives on.
+    world.executor.run_for(200 * MINUTE);
+    assert_eq!(engine.statistics().compactions, statistics.compactions);
+}
+
 #[test]
 fn compaction_off_leaves_the_tables_alone() {
     let mut world = World::new();

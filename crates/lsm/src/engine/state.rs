@@ -234,8 +234,7 @@ fn summary(table: &Table) -> TableSummary {
         greatest_timestamp: properties.timestamp_greatest,
         entries: properties.entries,
         tombstones: properties.tombstones,
-        expiring_bytes: properties.expiring_bytes,
-        expiry_latest: properties.expiry_latest,
+        half_expired: properties.half_expired,
         is_damaged: table.is_damaged(),
     }
 }

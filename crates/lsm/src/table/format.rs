@@ -19,9 +19,9 @@
 //!
 //! The payload of the properties' frame:
 //! ```text
-//! u64 each: entries, tombstones, bytes of keys and values, those of entries
-//!           that expire, least timestamp, greatest timestamp, greatest
-//!           arrival, latest expiry
+//! u64 each: entries, tombstones, bytes of keys and values, least timestamp,
+//!           greatest timestamp, greatest arrival, the expiry by which half of
+//!           the bytes have expired
 //! u32 each: filter pages, filter page bytes, filter probes; 0 without a filter
 //! least key, greatest key: length varint and bytes each
 //! ```
@@ -36,7 +36,7 @@ use base::{Expiry, KEY_BYTES_MAX, Kind, Timestamp};
 pub(super) const FOOTER_BYTES: usize = 64;
 
 /// The version of the format that is written, and the only one that is read.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// Arrivals are counted from 1, and no store lives long enough to reach this
 /// number: the next one always exists.
@@ -154,16 +154,15 @@ pub(crate) struct TableProperties {
     pub(crate) tombstones: u64,
     /// The bytes of all keys and values, before compression, each version's counted.
     pub(crate) entry_bytes: u64,
-    /// Those of the versions that expire.
-    pub(crate) expiring_bytes: u64,
     /// The least timestamp of a record.
     pub(crate) timestamp_least: Timestamp,
     /// The greatest timestamp of a record.
     pub(crate) timestamp_greatest: Timestamp,
     /// The greatest arrival of a record.
     pub(crate) arrival_greatest: u64,
-    /// When the last of those that expire has expired; 0 where none does.
-    pub(crate) expiry_latest: Expiry,
+    /// When half of those bytes have expired, or a little later; never where
+    /// fewer expire at all.
+    pub(crate) half_expired: Expiry,
     /// The least key.
     pub(crate) key_least: Vec<u8>,
     /// The greatest key.
@@ -179,18 +178,18 @@ impl TableProperties {
             entries: 0,
             tombstones: 0,
             entry_bytes: 0,
-            expiring_bytes: 0,
             timestamp_least: Timestamp::MAX,
             timestamp_greatest: Timestamp::ZERO,
             arrival_greatest: 0,
-            expiry_latest: Expiry::at_unix_ms(0),
+            half_expired: Expiry::NEVER,
             key_least: Vec::new(),
             key_greatest: Vec::new(),
             filter: None,
         }
     }
 
-    /// Takes note of the next record; its key is the greatest so far.
+    /// Takes note of the next record; its key is the greatest so far. When it
+    /// expires is not noted here.
     pub(super) fn add(&mut self, record: &Record) {
         let entry = &record.entry;
         if self.entries == 0 {
@@ -203,10 +202,6 @@ impl TableProperties {
         self.entries += 1;
         self.tombstones += u64::from(entry.kind() == Kind::Tombstone);
         self.entry_bytes += entry.data_bytes() as u64;
-        if entry.expiry() != Expiry::NEVER {
-            self.expiring_bytes += entry.data_bytes() as u64;
-            self.expiry_latest = self.expiry_latest.max(entry.expiry());
-        }
         self.timestamp_least = self.timestamp_least.min(entry.timestamp());
         self.timestamp_greatest = self.timestamp_greatest.max(entry.timestamp());
         self.arrival_greatest = self.arrival_greatest.max(record.arrival);
@@ -219,11 +214,10 @@ impl TableProperties {
             self.entries,
             self.tombstones,
             self.entry_bytes,
-            self.expiring_bytes,
             self.timestamp_least.as_u64(),
             self.timestamp_greatest.as_u64(),
             self.arrival_greatest,
-            self.expiry_latest.unix_ms(),
+            self.half_expired.unix_ms(),
         ] {
             buffer.extend_from_slice(&number.to_le_bytes());
         }
@@ -254,7 +248,6 @@ impl TableProperties {
     /// Refuses what no writer writes, and what the engine could not go on from.
     fn check(&self) -> Result<(), Malformed> {
         let is_sound = self.tombstones <= self.entries
-            && self.expiring_bytes <= self.entry_bytes
             && self.timestamp_least <= self.timestamp_greatest
             && self.key_least <= self.key_greatest;
         if !is_sound {
@@ -271,11 +264,10 @@ impl TableProperties {
             entries: input.u64()?,
             tombstones: input.u64()?,
             entry_bytes: input.u64()?,
-            expiring_bytes: input.u64()?,
             timestamp_least: Timestamp::from_u64(input.u64()?),
             timestamp_greatest: Timestamp::from_u64(input.u64()?),
             arrival_greatest: input.u64()?,
-            expiry_latest: Expiry::at_unix_ms(input.u64()?),
+            half_expired: Expiry::at_unix_ms(input.u64()?),
             filter: decode_shape(input)?,
             key_least: decode_key(input)?,
             key_greatest: decode_key(input)?,

@@ -190,7 +190,7 @@ mod tests {
     /// Else the fuzzer would see nothing of what lies behind a checksum.
     #[test]
     fn a_mended_table_opens_and_is_walked_past_its_damage() {
-        let mut bytes = include_bytes!("../../tests/fixtures/table-v2.sst").to_vec();
+        let mut bytes = include_bytes!("../../tests/fixtures/table-v3.sst").to_vec();
         let footer = bytes.last_chunk::<FOOTER_BYTES>().unwrap();
         let footer = Footer::decode(footer, bytes.len() as u64).unwrap();
         let index = handles_in(&bytes, footer.top_index, Role::TopIndex)[0];

@@ -35,6 +35,7 @@
 
 mod block;
 mod codec;
+mod expiries;
 mod filter;
 mod format;
 mod frame;

@@ -1,10 +1,12 @@
 //! Writes a table: records in, one file out.
 //!
-//! Memory stays bounded by a block of each kind, the top index and eight bytes
-//! a key for the filter, whose size is known only at the end.
+//! Memory stays bounded by a block of each kind, the top index, two thousand
+//! expiries, and eight bytes a key for the filter, whose size is known only at
+//! the end.
 
 use super::TableSettings;
 use super::block::BlockBuilder;
+use super::expiries::Expiries;
 use super::filter::{FilterShape, KeyHash};
 use super::format::{FOOTER_BYTES, Footer, TableProperties};
 use super::frame::{FramePacker, Handle, Role};
@@ -46,6 +48,7 @@ pub(crate) struct TableWriter {
     /// The hash of each key, once.
     hashes: Vec<KeyHash>,
     properties: TableProperties,
+    expiries: Expiries,
     #[cfg(debug_assertions)]
     last: Option<Record>,
 }
@@ -64,6 +67,7 @@ impl TableWriter {
             index_greatest: Timestamp::ZERO,
             hashes: Vec::new(),
             properties: TableProperties::empty(),
+            expiries: Expiries::new(),
             #[cfg(debug_assertions)]
             last: None,
         }
@@ -112,6 +116,7 @@ impl TableWriter {
             self.hashes.push(KeyHash::of(key));
         }
         self.properties.add(record);
+        self.expiries.add(&record.entry);
         self.data_greatest = self.data_greatest.max(record.entry.timestamp());
         self.data
             .add(key, |buffer| RecordBody::of(record).encode(buffer));
@@ -142,6 +147,8 @@ impl TableWriter {
             .output
             .write_block(Role::TopIndex, self.top_index.finish())?;
         let (filter_offset, filter_bytes) = self.write_filter()?;
+        let half = self.properties.entry_bytes.div_ceil(2);
+        self.properties.half_expired = self.expiries.when_expired(half);
         let properties = self
             .output
             .write_block(Role::Properties, &self.properties.encode())?;

@@ -25,8 +25,8 @@
 //!
 //! Level 0 is taken as a whole with all that it overlaps on the base level; of
 //! other levels one table, in turn by key, with what it overlaps below. Where
-//! no level is due, a table that is mostly tombstones which may go, or mostly
-//! values which have expired, is rewritten where it is, on level 0 as on others:
+//! no level is due, a table that is mostly tombstones which may go, or half of
+//! which has expired, is rewritten where it is, on level 0 as on others:
 //! a store that nobody writes to any more must not keep what has expired.
 //!
 //! A damaged table cannot be merged, and must not end the compaction of the
@@ -76,10 +76,8 @@ pub(crate) struct TableSummary {
     pub(crate) entries: u64,
     /// Its tombstones.
     pub(crate) tombstones: u64,
-    /// The bytes of the keys and values in it that expire.
-    pub(crate) expiring_bytes: u64,
-    /// The latest expiry of those.
-    pub(crate) expiry_latest: Expiry,
+    /// When half of those bytes have expired; never where fewer expire at all.
+    pub(crate) half_expired: Expiry,
     /// Whether it cannot be read whole.
     pub(crate) is_damaged: bool,
 }
@@ -125,7 +123,7 @@ pub(crate) enum Reason {
     LevelLeftOver,
     /// Most of a table are tombstones that may be dropped.
     Droppable,
-    /// Most of a table has expired.
+    /// Half of a table has expired.
     Expired,
     /// What is due does not fit the room, and this makes it smaller.
     Room,
@@ -436,12 +434,14 @@ fn overlapped<'a>(
         .map(move |table| (level, table.id))
 }
 
-/// A table that gets at least half smaller when it is rewritten where it is.
+/// A table half of which is dead, to be rewritten where it is.
 ///
-/// Of what has expired tombstones are left at most, and none of the rest
-/// expires later. Tombstones are all below the bound, and no other table can
-/// hold what they hide, so that the rewriting drops every one. Either way the
-/// same table is not picked twice.
+/// Of what has expired tombstones are left at most, which do not expire: what
+/// is left of the table is picked once half of that has expired. So no more is
+/// written than twice the bytes that expire, however far apart the expiries lie.
+/// Tombstones are all below the bound, and no other table can hold what they
+/// hide, so that the rewriting drops every one. Either way no table is picked
+/// twice for the same.
 ///
 /// `all` has also the tables that are not to be picked.
 fn pick_dead(
@@ -453,7 +453,7 @@ fn pick_dead(
     let expired_before = Expiry::at_unix_ms(expired_before_unix_ms);
     for (level, tables) in levels.iter().enumerate().rev() {
         for table in tables {
-            let reason = if is_mostly_expiring(table) && table.expiry_latest < expired_before {
+            let reason = if table.half_expired < expired_before {
                 Reason::Expired
             } else if is_mostly_tombstones(table)
                 && table.greatest_timestamp < drop_bound
@@ -478,11 +478,7 @@ fn pick_dead(
 /// for what may be dropped of it, once it has expired or the drop bound has advanced.
 pub(crate) fn may_become_due(levels: &Levels) -> bool {
     let mut tables = levels.iter().flatten().filter(|table| !table.is_damaged);
-    tables.any(|table| is_mostly_tombstones(table) || is_mostly_expiring(table))
-}
-
-fn is_mostly_expiring(table: &TableSummary) -> bool {
-    table.expiring_bytes > 0 && table.expiring_bytes >= table.entry_bytes.div_ceil(2)
+    tables.any(|table| is_mostly_tombstones(table) || table.half_expired != Expiry::NEVER)
 }
 
 fn is_mostly_tombstones(table: &TableSummary) -> bool {

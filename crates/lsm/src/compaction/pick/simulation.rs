@@ -64,8 +64,7 @@ impl Model {
             greatest_timestamp: Timestamp::MAX,
             entries: keys.len() as u64,
             tombstones: 0,
-            expiring_bytes: 0,
-            expiry_latest: Expiry::at_unix_ms(0),
+            half_expired: Expiry::NEVER,
             is_damaged: false,
         };
         self.keys.push(keys);

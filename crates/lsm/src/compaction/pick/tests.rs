@@ -26,8 +26,7 @@ fn table(word: &str) -> TableSummary {
         greatest_timestamp: Timestamp::from_u64(70),
         entries: 10,
         tombstones: 0,
-        expiring_bytes: 0,
-        expiry_latest: Expiry::at_unix_ms(0),
+        half_expired: Expiry::NEVER,
         is_damaged: false,
     }
 }
@@ -44,12 +43,7 @@ fn tables(line: &str) -> Vec<TableSummary> {
             "h" => {}
             "x" => {
                 let unix_ms = figures.parse().unwrap();
-                let table = tables.last_mut().unwrap();
-                table.expiry_latest = Expiry::at_unix_ms(unix_ms);
-                table.expiring_bytes = table.entry_bytes;
-            }
-            "b" => {
-                tables.last_mut().unwrap().expiring_bytes = figures.parse().unwrap();
+                tables.last_mut().unwrap().half_expired = Expiry::at_unix_ms(unix_ms);
             }
             "w" => {
                 let (least, greatest) = figures.split_once('-').unwrap();

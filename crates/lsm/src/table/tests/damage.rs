@@ -246,11 +246,10 @@ fn properties_that_no_writer_writes_are_refused() {
         TableProperties::decode(&properties.encode())
     };
     assert_eq!(decoded(|_| {}).as_ref(), Ok(&sound));
-    let changes: [fn(&mut TableProperties); 5] = [
+    let changes: [fn(&mut TableProperties); 4] = [
         // The engine goes on from the next.
         |properties| properties.arrival_greatest = u64::MAX,
         |properties| properties.tombstones = properties.entries + 1,
-        |properties| properties.expiring_bytes = properties.entry_bytes + 1,
         |properties| properties.timestamp_least = Timestamp::MAX,
         |properties| properties.key_least = vec![0xff; 3],
     ];

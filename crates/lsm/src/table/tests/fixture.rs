@@ -37,7 +37,7 @@ pub(super) fn fixture_records() -> Vec<Record> {
     records
 }
 
-const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/table-v2.sst");
+const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/table-v3.sst");
 
 pub(super) const FIXTURE_SETTINGS: TableSettings = TableSettings {
     block_bytes: 512,
@@ -60,6 +60,6 @@ fn the_fixture_is_read_exactly_and_still_written_so() {
 #[expect(clippy::disallowed_methods, reason = "fixtures lie on the real disk")]
 fn write_the_fixture() {
     let (file, _) = table(&FIXTURE_SETTINGS, &fixture_records());
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/table-v2.sst");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/table-v3.sst");
     std::fs::write(path, file.to_vec()).unwrap();
 }

@@ -47,13 +47,6 @@ fn properties_say_what_the_records_are() {
         properties.tombstones,
         count(|entry| entry.kind() == Kind::Tombstone)
     );
-    assert_eq!(
-        properties.expiring_bytes,
-        sum(|entry| match entry.expiry() {
-            Expiry::NEVER => 0,
-            _ => entry.data_bytes(),
-        })
-    );
     assert_eq!(properties.entry_bytes, sum(Entry::data_bytes));
     assert_eq!(properties.key_least, entries[0].key());
     assert_eq!(properties.key_greatest, entries[entries.len() - 1].key());
@@ -62,9 +55,6 @@ fn properties_say_what_the_records_are() {
     assert_eq!(Some(properties.timestamp_greatest), timestamps().max());
     let arrivals = records.iter().map(|record| record.arrival);
     assert_eq!(Some(properties.arrival_greatest), arrivals.max());
-    let expiries = entries.iter().map(|entry| entry.expiry());
-    let expiries = expiries.filter(|expiry| *expiry != Expiry::NEVER);
-    assert_eq!(Some(properties.expiry_latest), expiries.max());
 }
 
 #[test]
@@ -102,7 +92,7 @@ fn the_index_knows_the_greatest_timestamp_of_each_block() {
 }
 
 #[test]
-fn the_latest_expiry_is_that_of_those_that_expire() {
+fn a_table_tells_when_half_of_its_bytes_have_expired() {
     let expiring = |key: &str, unix_ms| Record {
         arrival: 0,
         entry: Entry::value(
@@ -114,11 +104,18 @@ fn the_latest_expiry_is_that_of_those_that_expire() {
         ),
     };
     let mut records = vec![expiring("a", 5), expiring("b", 9), expiring("c", 7)];
-    let latest = |records: &[Record]| table(&SETTINGS, records).1.properties().expiry_latest;
-    assert_eq!(latest(&records), Expiry::at_unix_ms(9));
-    records.push(record("d", 1));
-    assert_eq!(latest(&records), Expiry::at_unix_ms(9));
-    assert_eq!(latest(&records[3..]), Expiry::at_unix_ms(0));
+    let half = |records: &[Record]| table(&SETTINGS, records).1.properties().half_expired;
+    assert_eq!(half(&records), Expiry::at_unix_ms(7));
+    assert_eq!(half(&records[..2]), Expiry::at_unix_ms(5));
+    records.push(Record {
+        arrival: 0,
+        entry: Entry::tombstone(b"d", Timestamp::from_u64(1), 1),
+    });
+    assert_eq!(half(&records), Expiry::at_unix_ms(7));
+    assert_eq!(half(&records[2..]), Expiry::at_unix_ms(7));
+    // A long one that does not expire outweighs them.
+    records.push(record("e", 1));
+    assert_eq!(half(&records), Expiry::NEVER);
 }
 
 #[test]

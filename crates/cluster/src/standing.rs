@@ -32,6 +32,12 @@
 //! - A word against the store outweighs any for it, also later: a peer that was
 //!   away may be the only one that knows.
 //!
+//! A store without the start that a peer remembers of it is **outdated** to that
+//! peer: an older state, or a copy. It may give the stamps that the store has
+//! given since, or that another process still gives. So it stamps nothing, and
+//! the peer does nothing for it, until it is accepted. Of a store and a copy
+//! that is started beside it the one stays that is connected.
+//!
 //! What this cannot see: that a store was rolled back while the only peers that
 //! remember a later start are away; and that a folder was put back as it was
 //! earlier in the very start that peers remember.
@@ -110,8 +116,18 @@ pub enum Judgement {
     New,
     /// The store has been there ever since.
     Same,
-    /// It is another store, or an older state of it, or a copy of it.
+    /// It is the store, but without the start: an older state of it, or a copy.
+    /// It may give the stamps that the store has given since, or still gives.
+    Outdated,
+    /// It is another store.
     Another,
+}
+
+impl Judgement {
+    /// Whether the store lacks what a peer remembers.
+    pub fn is_against(self) -> bool {
+        matches!(self, Self::Outdated | Self::Another)
+    }
 }
 
 /// Judges a store, given what a node remembers of it. Both sides of a
@@ -119,10 +135,9 @@ pub enum Judgement {
 pub fn judge(remembered: Option<Remembered>, store_id: u64, starts: &[u64]) -> Judgement {
     match remembered {
         None => Judgement::New,
-        Some(known) if known.store_id == store_id && starts.contains(&known.start) => {
-            Judgement::Same
-        }
-        Some(_) => Judgement::Another,
+        Some(known) if known.store_id != store_id => Judgement::Another,
+        Some(known) if starts.contains(&known.start) => Judgement::Same,
+        Some(_) => Judgement::Outdated,
     }
 }
 
@@ -151,7 +166,11 @@ pub enum Confirmation {
         were_unaware: BTreeSet<NodeNumber>,
     },
     /// A peer remembers what this store has not.
-    Unfilled,
+    Unfilled {
+        /// A peer takes it for an older state of a store, or a copy: then it
+        /// must give no stamp, since the store may have given the same.
+        is_outdated: bool,
+    },
 }
 
 impl Confirmation {
@@ -188,9 +207,11 @@ impl Confirmation {
     /// A peer, one of `peers`, has said what it remembers.
     pub fn hear(&mut self, peer: NodeNumber, judgement: Judgement, peers: usize) {
         match (&mut *self, judgement) {
-            (Self::Accepted { were_unaware, .. }, Judgement::Another)
+            (Self::Accepted { were_unaware, .. }, Judgement::Outdated | Judgement::Another)
                 if were_unaware.contains(&peer) => {}
-            (_, Judgement::Another) => *self = Self::Unfilled,
+            (_, Judgement::Outdated) => *self = Self::Unfilled { is_outdated: true },
+            (Self::Unfilled { .. }, Judgement::Another) => {}
+            (_, Judgement::Another) => *self = Self::Unfilled { is_outdated: false },
             // What a peer tells it remembers durably.
             (Self::Unconfirmed { .. }, Judgement::Same) => self.remembered(peer, peers),
             (Self::Returning { .. }, _) => self.asked(peer, peers),
@@ -210,7 +231,7 @@ impl Confirmation {
             Self::Accepted { unaware, .. } => {
                 unaware.remove(&peer);
             }
-            Self::Returning { .. } | Self::Witness | Self::Unfilled => {}
+            Self::Returning { .. } | Self::Witness | Self::Unfilled { .. } => {}
         }
     }
 
@@ -224,13 +245,18 @@ impl Confirmation {
         }
     }
 
+    /// Whether a peer takes the store for an older state of one, or a copy.
+    pub fn is_outdated(&self) -> bool {
+        matches!(self, Self::Unfilled { is_outdated: true })
+    }
+
     /// The word for it.
     pub fn standing(&self) -> Standing {
         match self {
             Self::Unconfirmed { .. } | Self::Returning { .. } => Standing::Unconfirmed,
             Self::Witness => Standing::Witness,
             Self::Accepted { .. } => Standing::Accepted,
-            Self::Unfilled => Standing::Unfilled,
+            Self::Unfilled { .. } => Standing::Unfilled,
         }
     }
 

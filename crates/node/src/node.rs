@@ -149,6 +149,9 @@ impl Node {
             engine.store_id(),
             config.accept_empty,
         )?;
+        if membership.is_outdated() {
+            stamping.stop();
+        }
         let hints = HintStore::open(
             HintEnvironment {
                 folder: config.data.join("hints"),

@@ -206,6 +206,19 @@ impl Introductions for Acquaintance {
         self.shared.membership.standing()
     }
 
+    fn is_early(&self, other: &Introduction) -> bool {
+        let Identity {
+            name,
+            store_id,
+            starts,
+            ..
+        } = &other.identity;
+        self.number_of(name).is_some_and(|node| {
+            let membership = &self.shared.membership;
+            membership.is_early(node, *store_id, starts, other.is_accepted)
+        })
+    }
+
     fn met(
         &self,
         other: &Introduction,
@@ -218,9 +231,6 @@ impl Introductions for Acquaintance {
         if let Some(link) = peers.as_ref().and_then(|peers| peers.link(node)) {
             link.nudge();
         }
-        self.shared
-            .stamping
-            .introduced(node, other.unix_ms, other.greatest_seen);
         let (sender, noted) = oneshot::channel();
         let introduced = Introduced {
             store_id: other.identity.store_id,
@@ -234,6 +244,12 @@ impl Introductions for Acquaintance {
             // Whoever has given the handshake up does not wait for this.
             let _waits = sender.send(may_be_used).is_ok();
         });
+        let stamping = &self.shared.stamping;
+        if membership.is_outdated() {
+            stamping.stop();
+        }
+        // After that: it may be what the first stamp waits for.
+        stamping.introduced(node, other.unix_ms, other.greatest_seen);
         Box::pin(async { noted.await.unwrap_or(false).then_some(watch).flatten() })
     }
 

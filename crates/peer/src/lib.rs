@@ -59,7 +59,7 @@ pub use link::{Answers, Link, LinkState, LinkStatus};
 pub use protocol::Protocol;
 pub use protocol::{STANDING, Spoken};
 pub use server::{Replica, Reply, serve};
-pub use start_watch::StartWatch;
+pub use start_watch::{Hearing, PeerStart, StartWatch};
 pub use transport::PEER_PROTOCOL;
 pub use transport::{Dialing, Stream, TcpTransport, Transport};
 
@@ -136,6 +136,10 @@ pub trait Introductions {
     fn introduction_to(&self, name: Option<&str>, unix_ms: u64) -> Introduction;
     /// How this node's store stands at present.
     fn standing(&self) -> Standing;
+    /// Whether this start of another node comes too early: the one before is
+    /// still heard from. A restart has ended that or soon falls silent, and
+    /// dials again; a copy of a running node's folder does not.
+    fn is_early(&self, other: &Introduction) -> bool;
     /// Another node has proved to be one of the cluster; `told` is what it was
     /// told that this one remembers of it. Ends once the connection may carry
     /// calls, and for how long; `None` if it may not.
@@ -151,6 +155,7 @@ pub trait Introductions {
 }
 
 /// What two nodes agreed on for a connection.
+#[derive(Debug)]
 pub struct Session {
     /// What the other side says of itself.
     pub other: Introduction,

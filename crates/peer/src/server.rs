@@ -180,10 +180,21 @@ impl Drop for Gone {
 
 fn complain(environment: &PeerEnvironment, error: &HandshakeError) {
     // What a stranger sends, or a connection that breaks, is no news.
-    let name = match error {
-        HandshakeError::Refused { name, .. } => name.as_deref(),
-        HandshakeError::RefusedByOther(_) => None,
-        HandshakeError::Broken(_) | HandshakeError::Malformed(_) | HandshakeError::NotNoted => {
+    let (name, what) = match error {
+        HandshakeError::Refused { name, .. } => {
+            (name.as_deref(), "a node that has connected is no peer")
+        }
+        HandshakeError::RefusedByOther(_) | HandshakeError::RefusedForNow(_) => {
+            (None, "a node that has connected is no peer")
+        }
+        HandshakeError::OtherOutdated { name } => (
+            Some(name.as_str()),
+            "a node that has connected is not served",
+        ),
+        HandshakeError::Broken(_)
+        | HandshakeError::Malformed(_)
+        | HandshakeError::NotNoted
+        | HandshakeError::Outdated => {
             tracing::debug!(%error, "a peer's handshake failed");
             return;
         }
@@ -192,7 +203,7 @@ fn complain(environment: &PeerEnvironment, error: &HandshakeError) {
     let complaints = &environment.complaints;
     let now = environment.clock.monotonic();
     if complaints.is_news(Direction::Incoming, name, &complaint, now) {
-        tracing::warn!(name, complaint, "a node that has connected is no peer");
+        tracing::warn!(name, complaint, "{what}");
     }
 }
 

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! file       = magic [u8; 8] | version u32 | store id u64 | standing u8
-//!            | own name | start count u16 | start u64*
+//!            | flags u8, 1 outdated | own name | start count u16 | start u64*
 //!            | node count u8 | node*                     | crc32c u32 of the rest
 //! node       = name | flags u8 | store id u64, start u64, if remembered
 //! flags      = 1 remembered | 2 unaware
@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 const FILE: &str = "CLUSTER";
 const MAGIC: [u8; 8] = *b"kvorumcl";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const CHECKSUM_BYTES: usize = 4;
 
 /// The longest file that is read, in bytes: several times what the most nodes
@@ -42,6 +42,8 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The next file may be so much longer than this one, in bytes: by a start, and
 /// by what is remembered of every node.
 const SPARE_BYTES: u64 = 8 << 10;
+
+const FLAG_OUTDATED: u8 = 1;
 
 const FLAG_REMEMBERED: u8 = 1;
 const FLAG_UNAWARE: u8 = 2;
@@ -55,6 +57,8 @@ pub(crate) struct ClusterFile {
     pub(crate) store_id: u64,
     /// How that store stood with its peers.
     pub(crate) standing: Standing,
+    /// Whether a peer took it for an older state of a store, or a copy.
+    pub(crate) is_outdated: bool,
     /// The numbers of its starts, the latest at the end; [`STARTS_MAX`] at most.
     pub(crate) starts: Vec<u64>,
     /// All nodes of the cluster by name.
@@ -78,6 +82,7 @@ impl ClusterFile {
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&self.store_id.to_le_bytes());
         bytes.push(self.standing as u8);
+        bytes.push(if self.is_outdated { FLAG_OUTDATED } else { 0 });
         encode_name(&self.own_name, &mut bytes);
         // There are at most so many of both, and names are shorter than 64 KiB.
         bytes.extend_from_slice(&(self.starts.len() as u16).to_le_bytes());
@@ -144,8 +149,8 @@ impl ClusterFile {
 
     fn decode_content(reader: &mut Reader<'_>) -> Option<Self> {
         let store_id = reader.u64()?;
-        let [standing] = reader.take()?;
-        if standing > Standing::Unfilled as u8 {
+        let [standing, flags] = reader.take()?;
+        if standing > Standing::Unfilled as u8 || flags & !FLAG_OUTDATED != 0 {
             return None;
         }
         let own_name = reader.name()?;
@@ -183,6 +188,7 @@ impl ClusterFile {
             own_name,
             store_id,
             standing: Standing::of_code(standing),
+            is_outdated: flags & FLAG_OUTDATED != 0,
             starts,
             nodes,
         })

@@ -38,16 +38,14 @@ mod file;
 mod tests;
 
 use base::Random;
-use cluster::{
-    Confirmation, Judgement, Members, NodeNumber, Remembered, STARTS_MAX, Standing, judge,
-};
+use cluster::{Confirmation, Members, NodeNumber, Remembered, STARTS_MAX, Standing, judge};
 use file::{ClusterFile, StoredNode};
 use lsm::{Disk, Error, Executor, Lane};
-use peer::StartWatch;
+use peer::{PeerStart, StartWatch};
 use profile::lock;
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -133,8 +131,8 @@ struct Shared {
     standing: AtomicU8,
     /// Told when the peers have said what there is to say.
     settled: Notify,
-    /// By number, the start that each peer came with last: see [`StartWatch`].
-    latest_starts: Vec<Arc<AtomicU64>>,
+    /// Whether a peer takes the store for an older state of one, or a copy.
+    is_outdated: AtomicBool,
     state: Mutex<State>,
     /// Held while the file is written; true once it must not be any more.
     file: Mutex<bool>,
@@ -156,10 +154,12 @@ struct State {
 }
 
 /// What is remembered of a peer.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Peer {
     /// As of its last handshake.
     remembered: Option<Remembered>,
+    /// The start that is remembered, for those who are connected with it.
+    start: Arc<PeerStart>,
     /// The version since which it is.
     since: u64,
     /// As of the file: what it may be told.
@@ -212,10 +212,8 @@ impl Membership {
             }
         };
         let peers: Vec<Peer> = members.names().map(peer).collect();
-        let latest_start = |peer: &Peer| peer.remembered.map_or(0, |known| known.start);
-        let latest_starts = peers.iter().map(latest_start);
         let shared = Shared {
-            latest_starts: latest_starts.map(|start| Arc::new(start.into())).collect(),
+            is_outdated: AtomicBool::new(false),
             standing: AtomicU8::new(Standing::Unconfirmed as u8),
             settled: Notify::new(),
             state: Mutex::new(State {
@@ -255,6 +253,12 @@ impl Membership {
         Standing::of_code(self.shared.standing.load(Ordering::Acquire))
     }
 
+    /// Whether a peer takes the store for an older state of one that it knows,
+    /// or for a copy: then it must give no stamp.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.shared.is_outdated.load(Ordering::Acquire)
+    }
+
     /// Whether the peers have said what there is to say: who waits for that
     /// may wait in vain, since a peer may be away.
     pub(crate) fn is_settled(&self) -> bool {
@@ -290,6 +294,26 @@ impl Membership {
         state.peers.get(peer.index())?.durable
     }
 
+    /// Whether a start of a peer would take the place of one that is still
+    /// heard from. Then it must wait: a restart has ended the one before, or
+    /// that falls silent; a copy of a running node's folder has not.
+    pub(crate) fn is_early(
+        &self,
+        peer: NodeNumber,
+        store_id: u64,
+        starts: &[u64],
+        is_accepted: bool,
+    ) -> bool {
+        let state = lock(&self.shared.state);
+        let (Some(known), Some(&start)) = (state.peers.get(peer.index()), starts.last()) else {
+            return false;
+        };
+        let replaces = !judge(known.remembered, store_id, starts).is_against() || is_accepted;
+        replaces
+            && known.remembered != Some(Remembered { store_id, start })
+            && known.start.is_heard()
+    }
+
     /// Takes note of a peer that has proved who it is. The connection may carry
     /// calls once `noted` is told so: at once, from within this call, unless
     /// there is something new to remember. It may until another start of the
@@ -319,8 +343,16 @@ impl Membership {
                 }
             };
             // Under the lock: another start that comes right after is another.
-            let latest = shared.latest_starts.get(peer.index());
-            let watch = latest.map(|latest| StartWatch::new(Arc::clone(latest)));
+            let start = introduced.starts.last();
+            let store_id = introduced.store_id;
+            let of_it = start.map(|&start| Remembered { store_id, start });
+            let watch = state.peers.get(peer.index()).map(|known| {
+                let start = Arc::clone(&known.start);
+                match known.remembered == of_it {
+                    true => StartWatch::new(start),
+                    false => StartWatch::in_place_of(start),
+                }
+            });
             (told, watch, state.schedules_write())
         };
         if let (Some(may_be_used), Some(noted)) = (told, noted) {
@@ -394,18 +426,25 @@ impl Shared {
         if state.confirmation == before {
             return;
         }
-        let of_file =
-            |confirmation: &Confirmation| (confirmation.stored(), confirmation.unaware().cloned());
+        let of_file = |of: &Confirmation| (of.stored(), of.unaware().cloned(), of.is_outdated());
         if of_file(&state.confirmation) != of_file(&before) {
             state.version += 1;
         }
-        if state.confirmation == Confirmation::Unfilled {
-            tracing::error!(
-                peer = self.members.name(peer),
-                "a peer remembers another store of this node, or a later start of this one: the \
-                 folder was lost, restored or copied; its reads and acks do not count until \
-                 --accept-empty"
-            );
+        let peer = self.members.name(peer);
+        match state.confirmation {
+            Confirmation::Unfilled { is_outdated: true } => tracing::error!(
+                peer,
+                "a peer remembers a later start of this node's store: the folder was restored \
+                 from a copy, or a copy of it was started. Its reads and acks do not count, it \
+                 stamps no writes and that peer does not serve it. If another process has the \
+                 other folder, stop this one; if there is none, start it with --accept-empty"
+            ),
+            Confirmation::Unfilled { is_outdated: false } => tracing::error!(
+                peer,
+                "a peer remembers another store of this node: the folder was lost; its reads and \
+                 acks do not count until --accept-empty"
+            ),
+            _ => {}
         }
         self.publish(state);
     }
@@ -413,6 +452,8 @@ impl Shared {
     /// Tells everybody how the store stands.
     fn publish(&self, state: &State) {
         let standing = state.standing();
+        self.is_outdated
+            .store(state.confirmation.is_outdated(), Ordering::Release);
         let before = self.standing.swap(standing as u8, Ordering::AcqRel);
         if standing == Standing::Witness && before == Standing::Unconfirmed as u8 {
             tracing::info!("the store is a witness: its reads and acks count");
@@ -441,15 +482,15 @@ impl Shared {
         let known = state.peers.get_mut(peer.index())?;
         let start = *starts.last()?;
         let judgement = judge(known.remembered, store_id, starts);
-        if judgement == Judgement::Another && !is_accepted {
-            if judge(told, store_id, starts) != Judgement::Another {
+        if judgement.is_against() && !is_accepted {
+            if judge(told, store_id, starts) != judgement {
                 return None;
             }
             if known.complained_of.replace(start) != Some(start) {
                 tracing::warn!(
                     peer = self.members.name(peer),
-                    "a peer came with another store than it had, or an older state of it: its \
-                     reads and acks do not count until it is started with --accept-empty"
+                    "a peer came with another store than it had, or an older state of it, or a \
+                     copy: its reads and acks do not count until it is started with --accept-empty"
                 );
             }
             return Some(known.since);
@@ -460,9 +501,7 @@ impl Shared {
         }
         known.remembered = remembered;
         known.since = version;
-        if let Some(latest) = self.latest_starts.get(peer.index()) {
-            latest.store(start, Ordering::Release);
-        }
+        std::mem::take(&mut known.start).end();
         state.version = version;
         Some(version)
     }
@@ -477,6 +516,7 @@ impl Shared {
             own_name: self.members.own_name().to_owned(),
             store_id: self.store_id,
             standing: state.confirmation.stored(),
+            is_outdated: state.confirmation.is_outdated(),
             starts: self.starts.to_vec(),
             nodes: names.zip(self.members.numbers().map(node)).collect(),
         }
@@ -550,7 +590,7 @@ fn initial_confirmation(
         return Confirmation::new(nodes);
     };
     if loaded.store_id != store_id {
-        return Confirmation::Unfilled;
+        return Confirmation::Unfilled { is_outdated: false };
     }
     let is_unaware = |peer: &NodeNumber| {
         let node = loaded.nodes.get(members.name(*peer));
@@ -560,7 +600,9 @@ fn initial_confirmation(
         Standing::Unconfirmed => Confirmation::new(nodes),
         Standing::Witness => Confirmation::returning(nodes),
         Standing::Accepted => Confirmation::accepted(members.peers().filter(is_unaware).collect()),
-        Standing::Unfilled => Confirmation::Unfilled,
+        Standing::Unfilled => Confirmation::Unfilled {
+            is_outdated: loaded.is_outdated,
+        },
     }
 }
 

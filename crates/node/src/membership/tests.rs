@@ -150,6 +150,27 @@ impl Started<'_> {
         (introduced, remembered)
     }
 
+    /// Whether another comes with a new start too early.
+    fn refuses_for_now(&self, other: &Started<'_>, hello: &Introduced) -> bool {
+        let Introduced {
+            store_id,
+            starts,
+            is_accepted,
+            ..
+        } = hello;
+        let peer = number(other.name);
+        self.membership
+            .is_early(peer, *store_id, starts, *is_accepted)
+    }
+
+    /// A connection with another that it has met.
+    fn connect(&self, other: &Started<'_>) -> StartWatch {
+        let (hello, told) = other.hello_to(self);
+        let hello = Introduced { told, ..hello };
+        let watch = self.membership.met(number(other.name), &hello, |_| {});
+        watch.unwrap()
+    }
+
     fn word(&self) -> &'static str {
         self.membership.standing().word()
     }
@@ -159,6 +180,9 @@ impl Started<'_> {
 fn shake(one: &Started<'_>, other: &Started<'_>) -> bool {
     let (mut of_one, told_by_one) = one.hello_to(other);
     let (mut of_other, told_by_other) = other.hello_to(one);
+    if one.refuses_for_now(other, &of_other) || other.refuses_for_now(one, &of_one) {
+        return false;
+    }
     of_one.told = told_by_other;
     of_other.told = told_by_one;
     let at_one = one.folder.meet(&one.membership, other.name, &of_other);
@@ -394,26 +418,88 @@ fn of_a_folder_and_a_clone_beside_it_only_one_counts() {
     let original = start("a", &a, 1);
     assert!(shake(&original, &node_b) && shake(&original, &node_c));
     assert!(original.membership.is_witness());
-    let (hello, told) = original.hello_to(&node_b);
-    let told = Introduced { told, ..hello };
-    let watch = node_b.membership.met(number("a"), &told, |_| {}).unwrap();
-    assert!(!watch.is_over());
+    let watches = [&node_b, &node_c].map(|peer| peer.connect(&original));
+    let links = watches.each_ref().map(|watch| watch.hear().unwrap());
 
-    // A clone of the folder as it runs looks like the next start of it.
+    // A clone of the folder as it runs looks like the next start of it, so it
+    // waits for the end of the one before, and counts nowhere until then.
     let folder = a.copy();
     let clone = start("a", &folder, 1);
-    assert!(shake(&clone, &node_b));
-    assert!(watch.is_over(), "the original's connections end");
-    assert!(shake(&clone, &node_c));
-    assert_eq!(clone.word(), "witness");
-    assert!(shake(&original, &node_b), "it keeps what it is sent");
-    assert_eq!(original.word(), "unfilled");
+    for peer in [&node_b, &node_c] {
+        assert!(!shake(&clone, peer));
+        assert!(shake(&original, peer));
+    }
+    assert!(watches.iter().all(|watch| !watch.is_over()));
+    assert_eq!(clone.word(), "unconfirmed");
+    assert_eq!(original.word(), "witness");
 
-    // A second clone of the same moment comes too late.
-    let second = a.copy();
-    let second = start("a", &second, 1);
-    assert!(shake(&second, &node_c));
-    assert_eq!(second.word(), "unfilled");
+    // Nor does it help an operator to accept it beside the original.
+    let accepted = start_accepting("a", &folder, 1);
+    assert!(!shake(&accepted, &node_b));
+    assert_eq!(original.word(), "witness");
+
+    // Where the original is gone, the one that comes first takes its place.
+    drop(links);
+    let folder = a.copy();
+    let first = start("a", &folder, 1);
+    assert!(shake(&first, &node_b) && shake(&first, &node_c));
+    assert_eq!(first.word(), "witness");
+    assert!(watches.iter().all(StartWatch::is_over));
+    for late in [&original, &clone] {
+        assert!(shake(late, &node_c), "it keeps what it is sent");
+        assert_eq!(late.word(), "unfilled");
+    }
+}
+
+#[test]
+fn a_restart_is_held_up_only_by_links_that_hear_from_the_start_before() {
+    let [a, b, _c] = acquainted();
+    let node_b = start("b", &b, 2);
+    let before = start("a", &a, 1);
+    assert!(shake(&before, &node_b));
+    let watch = node_b.connect(&before);
+    let several = [watch.hear(), watch.hear()];
+    let after = start("a", &a, 1);
+    assert!(!shake(&after, &node_b));
+    let [one, other] = several;
+    drop(one);
+    assert!(!shake(&after, &node_b), "another runtime hears from it");
+    drop(other);
+    assert!(shake(&after, &node_b));
+    // A link to a store that does not count holds up nobody.
+    let lost = Folder::new();
+    let watch = node_b.connect(&start("a", &lost, 9));
+    assert!(watch.hear().is_none());
+    assert!(shake(&start("a", &a, 1), &node_b));
+    assert!(watch.is_over());
+}
+
+#[test]
+fn a_store_that_was_restored_or_cloned_is_told_from_one_that_is_new() {
+    let [a, b, c] = acquainted();
+    let yesterday = a.copy();
+    let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
+    assert!(shake(&start("a", &a, 1), &node_b));
+    let restored = start("a", &yesterday, 1);
+    assert!(!restored.membership.is_outdated());
+    assert!(shake(&restored, &node_b));
+    assert!(restored.membership.is_outdated());
+    // A start more forgets nothing, and who knows less outweighs nobody.
+    let yesterday = yesterday.after_crash();
+    let restored = start("a", &yesterday, 1);
+    assert!(restored.membership.is_outdated());
+    assert!(shake(&restored, &node_c));
+    assert!(restored.membership.is_outdated());
+    let accepted = start_accepting("a", &yesterday, 1);
+    assert!(!accepted.membership.is_outdated());
+    assert!(shake(&accepted, &node_b) && shake(&accepted, &node_c));
+    assert!(!accepted.membership.is_outdated());
+    // A new folder gives no stamp that another has given.
+    let empty = Folder::new();
+    let empty = start("a", &empty, 9);
+    assert!(shake(&empty, &node_b));
+    assert_eq!(empty.word(), "unfilled");
+    assert!(!empty.membership.is_outdated());
 }
 
 #[test]
@@ -667,7 +753,7 @@ fn a_closed_membership_writes_no_more() {
     assert_eq!(folder.after_crash().open(1).remembered(number("b")), None);
 }
 
-const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/cluster-v2.bin");
+const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/cluster-v3.bin");
 
 fn example_file() -> ClusterFile {
     let known = |store_id, start| StoredNode {
@@ -682,6 +768,7 @@ fn example_file() -> ClusterFile {
         own_name: "b".to_owned(),
         store_id: 0x0102_0304_0506_0708,
         standing: Standing::Accepted,
+        is_outdated: true,
         starts: vec![0x0c, 0x0b],
         nodes: [
             ("a", known(7, 8)),
@@ -696,8 +783,8 @@ fn example_file() -> ClusterFile {
 #[test]
 fn the_format_is_the_one_drawn_and_that_of_the_fixture() {
     let expected: Vec<u8> = [
-        &b"kvorumcl\x02\0\0\0"[..],
-        &[8, 7, 6, 5, 4, 3, 2, 1, 2],
+        &b"kvorumcl\x03\0\0\0"[..],
+        &[8, 7, 6, 5, 4, 3, 2, 1, 2, 1],
         b"\x01\0b",
         b"\x02\0\x0c\0\0\0\0\0\0\0\x0b\0\0\0\0\0\0\0",
         b"\x03",
@@ -773,7 +860,7 @@ fn damage_is_corruption_and_a_newer_version_is_told_apart() {
         );
     }
     let mut newer = bytes[..bytes.len() - 4].to_vec();
-    newer[8] = 3;
+    newer[8] = 4;
     let result = ClusterFile::decode(file, &with_checksum(newer));
     assert!(matches!(result, Err(Error::Invalid(_))), "{result:?}");
     // Bytes that a checksum vouches for, but no node writes.

@@ -96,6 +96,13 @@ pub enum NoStamp {
          its disk says; try again, or use another node"
     )]
     Ceiling,
+    /// The store is an older state of one that peers know, or a copy.
+    #[error(
+        "this node's store was restored from a copy, or a copy of it was started, so that another \
+         process may have given its stamps: use another node; if no other process has the other \
+         folder, start this one with --accept-empty"
+    )]
+    Outdated,
     /// There is no greater timestamp.
     #[error("this node has seen the last timestamp that there is: use another node")]
     End,
@@ -139,6 +146,8 @@ struct State {
     vouched_ahead_ms: Option<i64>,
     /// What peers have told that they gave or saw, until their clocks are near.
     told: BTreeMap<NodeNumber, Timestamp>,
+    /// Whether another process may give the same stamps.
+    is_outdated: bool,
     /// What was last said in the log.
     logged: Option<NoStamp>,
 }
@@ -199,6 +208,7 @@ impl Stamping {
                 patient_until: Duration::ZERO,
                 vouched_ahead_ms: None,
                 told: BTreeMap::new(),
+                is_outdated: false,
                 logged: None,
             }),
             ceiling_file: Mutex::new(None),
@@ -271,6 +281,13 @@ impl Stamping {
         self.changed.notify_waiters();
     }
 
+    /// Ends the giving of stamps for this start: the store is an older state of
+    /// one that a peer knows, or a copy, so another process may have given the
+    /// same stamps, or may be giving them now.
+    pub(crate) fn stop(&self) {
+        lock(&self.state).is_outdated = true;
+    }
+
     /// The next stamp, above all given or observed; waits for what is about to
     /// be, until the deadline on the monotonic clock.
     ///
@@ -333,6 +350,9 @@ impl Stamping {
         let next = hybrid.next(now.unix_ms).ok_or(NoStamp::End)?;
         if self.is_alone {
             return Ok(next);
+        }
+        if state.is_outdated {
+            return Err(NoStamp::Outdated);
         }
         if !self.bound.may_stamp(self.peer_clocks.all_ahead_ms(now)) {
             return Err(NoStamp::Far);

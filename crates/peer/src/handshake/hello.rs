@@ -9,7 +9,7 @@
 //!                | nonce, 32 bytes | name bytes u16 | name
 //!                | starts u16 | start u64* | whatever later releases add
 //!   33  proof    HMAC-SHA256, 32 bytes
-//!   34  refuse   the reason, in UTF-8
+//!   34  refuse   the reason, in UTF-8; `call` is 1 where it may pass
 //!
 //! flags    = 1 accepted | 2 remembers
 //! standing = 0 unconfirmed | 1 witness | 2 accepted | 3 unfilled
@@ -18,7 +18,7 @@
 //!                              | length u32 | hello of the side that was dialled)
 //! ```
 //!
-//! They are frames like all others; `call` is 0. Both hellos whole, with a
+//! They are frames like all others; `call` is 0 but for that. Both hellos whole, with a
 //! nonce each, are in each proof: so no proof is of use for another connection,
 //! and who stands between two nodes cannot talk them into an older version.
 //! The role keeps one side's proof from being sent back as the other's.
@@ -97,6 +97,15 @@ pub(super) enum Refusal {
     },
     /// It does not know the cluster's secret.
     Secret,
+    /// Its start before is still heard from.
+    Early,
+}
+
+impl Refusal {
+    /// Whether it may pass by itself, soon.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(self, Self::Early)
+    }
 }
 
 /// The text is for the logs of both sides, so it names neither "me" nor "you".
@@ -117,6 +126,11 @@ impl fmt::Display for Refusal {
                 "the node that was dialled is {name:?}, not {expected:?}"
             ),
             Self::Secret => formatter.write_str("the nodes have different secrets"),
+            Self::Early => formatter.write_str(
+                "the node has started anew while its start before is still connected. A restart \
+                 is taken in a moment; if a copy of a running node's folder was started, stop the \
+                 copy",
+            ),
         }
     }
 }
@@ -326,7 +340,8 @@ impl Hellos<'_> {
 pub(super) fn put_refuse(out: &mut Vec<u8>, refusal: &Refusal) {
     let reason = refusal.to_string();
     let reason = &reason.as_bytes()[..reason.len().min(REASON_BYTES_MAX)];
-    put_frame(out, REFUSE, 0, |out| out.extend_from_slice(reason));
+    let may_pass = u64::from(refusal.may_pass());
+    put_frame(out, REFUSE, may_pass, |out| out.extend_from_slice(reason));
 }
 
 /// The reason that the other side gives. It can be any bytes: what is no text

@@ -23,6 +23,7 @@ use super::frame::{Decoder, Frame, FrameError};
 use super::{
     Identity, Introduction, Introductions, PeerEnvironment, Protocol, Session, Spoken, Stream,
 };
+use cluster::{Judgement, Remembered};
 use hello::{HELLO, Hellos, Nonce, PROOF, REFUSE, Refusal, Role};
 use std::io;
 use tokio::io::AsyncWriteExt;
@@ -41,10 +42,31 @@ pub(super) enum HandshakeError {
         name: Option<String>,
         /// Why.
         refusal: String,
+        /// Whether that may pass by itself.
+        may_pass: bool,
     },
     /// The other refuses this node.
     #[error("refused by the other node: {0:?}")]
     RefusedByOther(String),
+    /// The other refuses this node, and that may pass by itself.
+    #[error("refused by the other node for now: {0:?}")]
+    RefusedForNow(String),
+    /// The other remembers a start that the store of this node has not.
+    #[error(
+        "the store of this node is an older state of the one that the other node remembers, or a \
+         copy: it is not served. If another process has the other folder, stop this one; if there \
+         is none, start this one with --accept-empty"
+    )]
+    Outdated,
+    /// This node remembers a start that the store of the other has not.
+    #[error(
+        "the store of the other node is an older state of the one that is remembered, or a copy: \
+         it is not served until it is started with --accept-empty"
+    )]
+    OtherOutdated {
+        /// The name of the other.
+        name: String,
+    },
     /// The connection ended.
     #[error("{0}")]
     Broken(#[from] io::Error),
@@ -55,6 +77,16 @@ pub(super) enum HandshakeError {
     /// What came is no handshake.
     #[error("{0}")]
     Malformed(#[from] FrameError),
+}
+
+impl HandshakeError {
+    /// Whether it may pass by itself, soon: the two have not heard each other out.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused { may_pass: true, .. } | Self::RefusedForNow(_)
+        )
+    }
 }
 
 /// The dialler's side, towards the node `expected`.
@@ -74,6 +106,8 @@ pub(super) async fn dial(
     let hello = talk.receive(HELLO).await?;
     let judged = judge(introductions, &hello, Some(expected));
     let (spoken, other) = talk.accept_or_refuse(None, judged).await?;
+    talk.accept_or_refuse(Some(expected), check_early(introductions, &other))
+        .await?;
     let hellos = Hellos {
         dialler: payload(&frame),
         acceptor: &hello,
@@ -85,7 +119,12 @@ pub(super) async fn dial(
     let checked = hellos.check_proof(&proof, introductions.secret(), Role::Acceptor);
     talk.accept_or_refuse(Some(&other.identity.name), checked)
         .await?;
-    meet(introductions, &own, other, spoken).await
+    let session = meet(introductions, &own, other, spoken).await?;
+    // The other has judged by the same hellos, and closes the connection.
+    match is_outdated(session.other.remembered, &own) {
+        true => Err(HandshakeError::Outdated),
+        false => Ok(session),
+    }
 }
 
 /// The side that was dialled.
@@ -111,11 +150,34 @@ pub(super) async fn accept(
     };
     let proof = talk.receive(PROOF).await?;
     let checked = hellos.check_proof(&proof, introductions.secret(), Role::Dialler);
+    let checked = checked.and_then(|()| check_early(introductions, &other));
     talk.accept_or_refuse(Some(name), checked).await?;
     let mut proof = Vec::new();
     hellos.put_proof(&mut proof, introductions.secret(), Role::Acceptor);
     talk.send(&proof).await?;
-    meet(introductions, &own, other, spoken).await
+    let session = meet(introductions, &own, other, spoken).await?;
+    match is_outdated(own.remembered, &session.other) {
+        true => Err(HandshakeError::OtherOutdated {
+            name: session.other.identity.name,
+        }),
+        false => Ok(session),
+    }
+}
+
+/// Whether a store is not served, given what the side that is asked remembers
+/// of it: it may be one of two that give the same stamps.
+fn is_outdated(remembered: Option<Remembered>, of: &Introduction) -> bool {
+    let Identity {
+        store_id, starts, ..
+    } = &of.identity;
+    !of.is_accepted && cluster::judge(remembered, *store_id, starts) == Judgement::Outdated
+}
+
+fn check_early(introductions: &dyn Introductions, other: &Introduction) -> Result<(), Refusal> {
+    match introductions.is_early(other) {
+        true => Err(Refusal::Early),
+        false => Ok(()),
+    }
 }
 
 /// Both have proved who they are: takes note of the other.
@@ -192,7 +254,10 @@ impl Talk<'_> {
                 Some(frame) if frame.kind == kind => return Ok(frame.payload.to_vec()),
                 Some(frame @ Frame { kind: REFUSE, .. }) => {
                     let reason = hello::decode_refuse(frame);
-                    return Err(HandshakeError::RefusedByOther(reason));
+                    return Err(match frame.call {
+                        0 => HandshakeError::RefusedByOther(reason),
+                        _ => HandshakeError::RefusedForNow(reason),
+                    });
                 }
                 Some(frame) => return Err(frame.malformed("no place in a handshake").into()),
                 None => {}
@@ -220,6 +285,7 @@ impl Talk<'_> {
         Err(HandshakeError::Refused {
             name: name.map(str::to_owned),
             refusal: refusal.to_string(),
+            may_pass: refusal.may_pass(),
         })
     }
 }

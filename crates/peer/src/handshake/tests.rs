@@ -7,6 +7,7 @@ use super::*;
 use crate::{Identity, STANDING};
 use base::Timestamp;
 use cluster::{Remembered, STARTS_MAX, Standing};
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
@@ -29,6 +30,7 @@ fn refused(result: Shaken) -> String {
     match result {
         Err(HandshakeError::Refused { refusal, .. }) => format!("refuses: {refusal}"),
         Err(HandshakeError::RefusedByOther(reason)) => format!("is refused: {reason}"),
+        Err(HandshakeError::RefusedForNow(reason)) => format!("is refused for now: {reason}"),
         Err(other) => panic!("{other}"),
         Ok(session) => panic!("hands are shaken: {:?}", session.other),
     }
@@ -111,6 +113,78 @@ async fn another_node_at_the_address_is_refused_by_the_one_that_dials() {
     let reason = r#"the node that was dialled is "third", not "replica""#;
     assert_eq!(refused(dialled), format!("refuses: {reason}"));
     assert_eq!(refused(accepted), format!("is refused: {reason}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_comes_too_early_is_refused_for_now_before_either_takes_note() {
+    for at_the_dialler in [true, false] {
+        let (asker, replica) = (TestNode::named("asker"), TestNode::named("replica"));
+        let early = if at_the_dialler { &asker } else { &replica };
+        early.is_early.set(true);
+        let noted = [Rc::clone(&asker.met), Rc::clone(&replica.met)];
+        let (asker, replica) = (asker.environment(7), replica.environment(9));
+        let (dialled, accepted) = shake(&asker, &replica).await;
+        let (refusing, refused) = match at_the_dialler {
+            true => (dialled.unwrap_err(), accepted.unwrap_err()),
+            false => (accepted.unwrap_err(), dialled.unwrap_err()),
+        };
+        assert!(
+            matches!(refusing, HandshakeError::Refused { .. }),
+            "{refusing}"
+        );
+        assert!(
+            matches!(refused, HandshakeError::RefusedForNow(_)),
+            "{refused}"
+        );
+        assert!(refusing.may_pass() && refused.may_pass());
+        assert!(
+            refused.to_string().contains("its start before"),
+            "{refused}"
+        );
+        assert!(noted.iter().all(|met| met.borrow().is_empty()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_outdated_asks_nobody_who_knows_and_is_asked() {
+    let mut asker = TestNode::named("asker");
+    let mut replica = TestNode::named("replica");
+    let of_asker = |start| {
+        let store_id = TestNode::named("asker").identity.store_id;
+        Some(Remembered { store_id, start })
+    };
+    replica.remembered = of_asker(4);
+    let noted = [Rc::clone(&asker.met), Rc::clone(&replica.met)];
+    let (own, other) = (asker.clone().environment(7), replica.clone().environment(9));
+    let (dialled, accepted) = shake(&own, &other).await;
+    assert!(matches!(dialled, Err(HandshakeError::Outdated)));
+    assert!(matches!(accepted, Err(HandshakeError::OtherOutdated { name }) if name == "asker"));
+    assert!(
+        noted.iter().all(|met| met.borrow().len() == 1),
+        "both know why"
+    );
+    // In the other direction it is.
+    replica.identity.name = "asker".to_owned();
+    replica.identity.store_id += 1;
+    asker.identity.name = "replica".to_owned();
+    let (own, other) = (replica.environment(9), asker.clone().environment(7));
+    let (dialled, accepted) = shake(&own, &other).await;
+    assert!(dialled.is_ok() && accepted.is_ok());
+    // So it is once an operator has accepted it, or where it is another store.
+    asker.identity.name = "asker".to_owned();
+    asker.is_accepted = true;
+    let mut replica = TestNode::named("replica");
+    replica.remembered = of_asker(4);
+    let (dialled, accepted) = shake(
+        &asker.clone().environment(7),
+        &replica.clone().environment(9),
+    )
+    .await;
+    assert!(dialled.is_ok() && accepted.is_ok());
+    asker.is_accepted = false;
+    asker.identity.store_id += 1;
+    let (dialled, accepted) = shake(&asker.environment(7), &replica.environment(9)).await;
+    assert!(dialled.is_ok() && accepted.is_ok());
 }
 
 /// The hello of a node as a whole frame.
@@ -393,7 +467,7 @@ fn a_hello_with_the_most_starts_fits() {
 async fn a_side_that_says_nothing_is_left() {
     run(async {
         let (_ours, theirs) = tokio::io::duplex(64);
-        let replica = std::rc::Rc::<super::super::tests::TestReplica>::default();
+        let replica = Rc::<super::super::tests::TestReplica>::default();
         let environment = TestNode::named("replica").environment(9);
         let before = tokio::time::Instant::now();
         crate::serve(

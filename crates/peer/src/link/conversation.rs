@@ -8,7 +8,7 @@ use crate::frame::{Frame, FrameError};
 use crate::health::{self, HEARTBEAT, Pulse, Silence};
 use crate::message::{self, Message};
 use crate::outgoing::Outgoing;
-use crate::{PeerAnswer, STANDING, Spoken};
+use crate::{Hearing, PeerAnswer, STANDING, Spoken, StartWatch};
 use cluster::Miss;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -18,6 +18,9 @@ use tokio::time::{Interval, MissedTickBehavior};
 pub(super) struct Conversation<'a> {
     link: &'a Link,
     pulse: Pulse,
+    start: StartWatch,
+    /// Held while the peer is not suspected.
+    hearing: Option<Hearing>,
     heartbeat: Interval,
     /// What the two sides speak.
     spoken: Spoken,
@@ -29,7 +32,7 @@ pub(super) struct Conversation<'a> {
 
 impl<'a> Conversation<'a> {
     /// A connection that begins now.
-    pub(super) fn new(link: &'a Link, spoken: Spoken) -> Self {
+    pub(super) fn new(link: &'a Link, spoken: Spoken, start: StartWatch) -> Self {
         let environment = &link.environment;
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -37,6 +40,8 @@ impl<'a> Conversation<'a> {
         Self {
             link,
             pulse: Pulse::new(environment.clock.monotonic()),
+            hearing: start.hear(),
+            start,
             heartbeat,
             spoken,
             is_served: false,
@@ -87,6 +92,9 @@ impl Side for Conversation<'_> {
 
     fn heard(&mut self, now: Duration) {
         self.pulse.heard(now);
+        if self.hearing.is_none() {
+            self.hearing = self.start.hear();
+        }
         self.link.trust();
     }
 
@@ -143,7 +151,10 @@ impl Side for Conversation<'_> {
             let now = self.link.environment.clock.monotonic();
             match self.pulse.beat(now) {
                 Silence::Short => {}
-                Silence::Suspicious => self.link.suspect(),
+                Silence::Suspicious => {
+                    self.hearing = None;
+                    self.link.suspect();
+                }
                 Silence::Dead => return Poll::Ready(End::Silent),
             }
             self.ping(now);

@@ -167,6 +167,13 @@ enum ConnectError {
     Late,
 }
 
+impl ConnectError {
+    /// Whether the peer refuses this node, or is refused, only for now.
+    fn may_pass(&self) -> bool {
+        matches!(self, Self::Handshake(error) if error.may_pass())
+    }
+}
+
 impl Link {
     /// A link to the node `name` at `url`, whose answers go to `answers`.
     /// Nothing happens before [`Link::run_forever`] runs; calls wait.
@@ -330,6 +337,7 @@ impl Link {
         let mut backoff = Backoff::new();
         let patient_until = self.environment.clock.monotonic() + START_PATIENCE;
         loop {
+            let mut longest = BACKOFF_MAX;
             let connected = tokio::time::timeout(CONNECT_MAX, self.connect()).await;
             match connected.unwrap_or(Err(ConnectError::Late)) {
                 Ok((connection, spoken)) => {
@@ -350,13 +358,19 @@ impl Link {
                         self.complain("a peer cannot be reached", &error.to_string());
                     }
                     self.leave();
-                    self.environment.introductions.away(&self.name);
+                    if error.may_pass() {
+                        // It is there, and has yet to say what it knows.
+                        self.hope();
+                        longest = health::HEARTBEAT;
+                    } else {
+                        self.environment.introductions.away(&self.name);
+                    }
                 }
             }
             if self.is_nudged.take() {
                 self.nudge();
             }
-            let wait = backoff.next(&*self.environment.random);
+            let wait = backoff.next(&*self.environment.random).min(longest);
             tokio::select! {
                 biased;
                 () = self.nudged.notified() => {
@@ -408,7 +422,7 @@ impl Link {
         self.state.set(LinkState::Up);
         self.count(|counts| counts.connects += 1);
         self.calls.borrow_mut().begin_all(clock.monotonic());
-        let mut conversation = Conversation::new(self, spoken);
+        let mut conversation = Conversation::new(self, spoken, connection.start.clone());
         let end = connection.run(clock, &mut conversation).await;
         self.complain("a peer's connection has ended", &end.to_string());
     }

@@ -19,7 +19,7 @@ use std::future::{Future, ready};
 use std::io;
 use std::pin::Pin;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
@@ -68,6 +68,7 @@ impl Clock for TokioClock {
 }
 
 /// A node, as the handshake sees it.
+#[derive(Clone)]
 pub(super) struct TestNode {
     pub(super) identity: Identity,
     pub(super) secret: Vec<u8>,
@@ -76,12 +77,14 @@ pub(super) struct TestNode {
     pub(super) is_accepted: bool,
     pub(super) standing: Rc<Cell<Standing>>,
     pub(super) remembered: Option<Remembered>,
-    pub(super) met: RefCell<Vec<Introduction>>,
-    /// The last start of the others.
-    pub(super) latest_start: Arc<AtomicU64>,
+    pub(super) met: Rc<RefCell<Vec<Introduction>>>,
+    /// The present start of the others.
+    pub(super) start: Rc<RefCell<Arc<PeerStart>>>,
     /// Who durably remembers this node, and who could not be reached.
     pub(super) remembered_by: Rc<RefCell<Vec<String>>>,
     pub(super) away: Rc<RefCell<Vec<String>>>,
+    /// Whether the others' starts before are still heard from.
+    pub(super) is_early: Rc<Cell<bool>>,
     /// Whether its disk never gets done with what others say.
     pub(super) notes_nothing: bool,
 }
@@ -101,10 +104,11 @@ impl TestNode {
             is_accepted: false,
             standing: Rc::new(Cell::new(Standing::Witness)),
             remembered: None,
-            met: RefCell::default(),
-            latest_start: Arc::default(),
+            met: Rc::default(),
+            start: Rc::default(),
             remembered_by: Rc::default(),
             away: Rc::default(),
+            is_early: Rc::default(),
             notes_nothing: false,
         }
     }
@@ -153,6 +157,10 @@ impl Introductions for TestNode {
         self.standing.get()
     }
 
+    fn is_early(&self, _other: &Introduction) -> bool {
+        self.is_early.get()
+    }
+
     fn met(
         &self,
         other: &Introduction,
@@ -162,7 +170,7 @@ impl Introductions for TestNode {
         if self.notes_nothing {
             return Box::pin(std::future::pending());
         }
-        let watch = StartWatch::new(Arc::clone(&self.latest_start));
+        let watch = StartWatch::new(Arc::clone(&self.start.borrow()));
         Box::pin(ready(Some(watch)))
     }
 

@@ -71,8 +71,8 @@ async fn a_connection_ends_with_the_start_of_its_other_side() {
         for at_the_dialler in [true, false] {
             let (asker, replica) = (TestNode::named("asker"), TestNode::named("replica"));
             let latest = match at_the_dialler {
-                true => Arc::clone(&asker.latest_start),
-                false => Arc::clone(&replica.latest_start),
+                true => Rc::clone(&asker.start),
+                false => Rc::clone(&replica.start),
             };
             let mut pair = Pair::new(asker, replica);
             pair.asker.start();
@@ -81,7 +81,7 @@ async fn a_connection_ends_with_the_start_of_its_other_side() {
             pair.asker.read(1).unwrap();
             let (_, reply) = pair.replica.next().await;
             // The other side comes with another start, over another connection.
-            latest.store(9, Ordering::SeqCst);
+            latest.take().end();
             reply.send(PeerAnswer::Found(None));
             pair.asker.read(2).unwrap();
             let ended = (
@@ -107,6 +107,59 @@ async fn a_connection_ends_with_the_start_of_its_other_side() {
             let _serving = pair.accept().await;
             pair.asker.until(LinkState::Up).await;
         }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_is_heard_while_a_link_to_it_is_up() {
+    run(async {
+        let asker = TestNode::named("asker");
+        let start = Arc::clone(&asker.start.borrow());
+        let mut asker = Asker::new(asker.environment(50_000));
+        asker.start();
+        assert!(!start.is_heard());
+        let (replica, frost) = (Rc::<TestReplica>::default(), Frost::default());
+        let serving = asker.accept(&replica, &frost).await;
+        asker.until(LinkState::Up).await;
+        assert!(start.is_heard());
+        frost.set(true);
+        asker.until(LinkState::Suspected).await;
+        assert!(!start.is_heard(), "it is silent");
+        frost.set(false);
+        asker.until(LinkState::Up).await;
+        assert!(start.is_heard());
+        serving.abort();
+        asker.until(LinkState::Down).await;
+        assert!(!start.is_heard(), "it is closed");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_refused_for_now_waits_and_takes_nobody_for_away() {
+    run(async {
+        let (asker, replica) = (TestNode::named("asker"), TestNode::named("replica"));
+        let (away, is_early) = (Rc::clone(&asker.away), Rc::clone(&replica.is_early));
+        is_early.set(true);
+        let mut pair = Pair::new(asker, replica);
+        pair.asker.start();
+        for _ in 0..10 {
+            pair.accept().await.await.unwrap();
+        }
+        assert!(away.borrow().is_empty());
+        pair.asker.read(1).expect("it waits for the link");
+        assert!(
+            pair.asker
+                .network
+                .waits()
+                .into_iter()
+                .all(|wait| wait <= 2 * HEARTBEAT)
+        );
+        is_early.set(false);
+        let _serving = pair.accept().await;
+        let (request, _reply) = pair.replica.next().await;
+        assert_eq!(key_of(&request), "1");
     })
     .await;
 }

@@ -175,10 +175,15 @@ fn a_folder_restored_from_a_copy_does_not_bring_back_what_was_overwritten() {
         assert!(reply.status != 200 || reply.text() == "new", "{pair}");
         reply.status
     };
-    // From the first moment on; alone it answers nothing.
+    // From the first moment on it answers nothing …
     assert_eq!(read(&cluster, 0, "1/1"), 504);
-    until("the others to answer", || read(&cluster, 0, "2/3") == 200);
-    assert_eq!(cluster.standing(0), "unfilled");
+    until("it to hear", || cluster.standing(0) == "unfilled");
+    // … nor do the others for it, since it may give the stamps that it has
+    // given: so it gives none.
+    assert_eq!(read(&cluster, 0, "2/3"), 504);
+    let put = cluster.client(0).put(&quorum, b"stamped twice");
+    assert_eq!(put.status, 503, "{}", put.text());
+    assert!(put.text().contains("--accept-empty"), "{}", put.text());
     for node in [1, 2] {
         until("a peer to show it", || {
             cluster.standing_at(node, 0).as_deref() == Some("unfilled")
@@ -188,6 +193,10 @@ fn a_folder_restored_from_a_copy_does_not_bring_back_what_was_overwritten() {
         });
         assert_eq!(read(&cluster, node, "3/3"), 504);
     }
+    // It keeps what it is sent.
+    let missed = cluster.client(1).put(&target(&key, "3/3"), b"new");
+    assert_eq!(outcome(&cluster, &missed, 0), "unfilled");
+    assert_eq!(cluster.held_by(0, &key).unwrap().0, "new");
     // A start more makes it no better.
     cluster.stop_node(0);
     cluster.start_node(0);
@@ -203,10 +212,11 @@ fn a_folder_restored_from_a_copy_does_not_bring_back_what_was_overwritten() {
 }
 
 #[test]
-fn of_a_node_and_its_clone_one_is_unfilled() {
+fn a_clone_waits_until_the_original_is_gone_and_then_that_is_unfilled() {
     let disks = Disks::new();
     let mut cluster = Cluster::start_on(3, impatient, |node| disks.add(node));
     until("the first start", || cluster.standing(0) == "witness");
+    let target = target(&cluster.key_on(&[0, 1, 2]), "2/3");
     let mut config = cluster.config(0);
     config.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
     let clone = Server::start_with(config, seams(disks.copy(0))).unwrap();
@@ -214,13 +224,27 @@ fn of_a_node_and_its_clone_one_is_unfilled() {
         let status = Client::connect(node).get("/v0/status").json();
         status["standing"].as_str().unwrap().to_owned()
     };
-    until("the two to be told apart", || {
-        let standings = [status(cluster.node(0)), status(&clone)];
-        let unfilled = standings.iter().filter(|word| *word == "unfilled");
-        unfilled.count() == 1
-    });
-    clone.shutdown().unwrap();
+    // It dials again and again; neither it nor the others take it for a peer.
+    for value in 0..50 {
+        let put = cluster
+            .client(0)
+            .put(&target, format!("{value}").as_bytes());
+        assert_eq!(put.status, 201, "{}", put.text());
+    }
+    let put = Client::connect(&clone).put(&target, b"the clone's");
+    assert!(matches!(put.status, 503 | 504), "{}", put.text());
+    assert_eq!(status(&clone), "unconfirmed");
+    assert_eq!(cluster.standing(0), "witness");
+    assert_eq!(cluster.client(1).get(&target).text(), "49");
+    // The original ends, so that the clone is the only one that has the folder.
     cluster.stop_node(0);
+    until("the clone to be taken", || status(&clone) == "witness");
+    cluster.start_node(0);
+    until("the original to hear", || cluster.standing(0) == "unfilled");
+    let put = cluster.client(0).put(&target, b"the original's");
+    assert_eq!(put.status, 503, "{}", put.text());
+    assert_eq!(status(&clone), "witness");
+    clone.shutdown().unwrap();
 }
 
 /// What another build speaks.

@@ -37,7 +37,7 @@ impl World {
     /// Gives the cluster time to come to rest, and says why it has not.
     pub(super) async fn come_to_rest(&self, dice: &Dice) -> Result<(), String> {
         sleep(SETTLING).await;
-        self.drain().await?;
+        self.drain(self.outdated()).await?;
         let held = self.held()?;
         self.hints_have_arrived(&held)?;
         self.no_surplus(&held)?;
@@ -50,13 +50,21 @@ impl World {
         self.agree(&self.held()?)
     }
 
-    /// Waits until no hint waits any more.
-    async fn drain(&self) -> Result<(), String> {
+    /// The host whose folder is an older one, if there is one: the others take
+    /// nothing from it, and so no hints, until it is accepted.
+    fn outdated(&self) -> Option<HostNumber> {
+        let is_copy = matches!(self.weather.loss, Some(Loss::OldCopy | Loss::RunningCopy));
+        self.lost.get().filter(|_| is_copy)
+    }
+
+    /// Waits until no hint waits any more, but at `except`.
+    async fn drain(&self, except: Option<HostNumber>) -> Result<(), String> {
         let began = Instant::now();
         loop {
             let waiting = self.hosts.iter().map(|host| host.hints_waiting());
             let waiting: Vec<Option<u64>> = waiting.collect();
-            if waiting.iter().all(|waiting| *waiting == Some(0)) {
+            let mut hosts = waiting.iter().enumerate();
+            if hosts.all(|(host, waiting)| *waiting == Some(0) || except == Some(host)) {
                 self.trace.note(format_args!("hints have drained"));
                 return Ok(());
             }
@@ -77,7 +85,7 @@ impl World {
         host.crash(Crash::Kill);
         self.start_accepting(lost, Acceptance::Empty);
         sleep(SETTLING).await;
-        self.drain().await
+        self.drain(None).await
     }
 
     /// Reads every key from so many replicas, by way of any node but one.

@@ -45,7 +45,7 @@ mod options;
 mod record;
 mod sync;
 mod table;
-mod waits;
+mod wait_sites;
 mod wal;
 
 pub use disk::{Disk, DiskFile, FaultyDisk, MemoryDisk, RealDisk};

@@ -36,8 +36,8 @@ pub mod simulation;
 mod stamping;
 mod submissions;
 mod turn_budget;
+mod wait_sites;
 mod waiters;
-mod waits;
 mod worker;
 
 pub use config::{

@@ -5,7 +5,7 @@
 //! group commit of a thousand writes costs each runtime one wake.
 
 use crate::turn_budget::Allotment;
-use crate::waits;
+use crate::wait_sites;
 use base::Entry;
 use base::Share;
 use lsm::{Applied, Error, Outcome, Scan};
@@ -73,7 +73,7 @@ impl Outbox {
         self.arrived.notified().await;
         std::mem::swap(answers, &mut *lock(&self.delivered));
         for answer in answers {
-            answer.stopwatch.stop(&waits::OUTBOX);
+            answer.stopwatch.stop(&wait_sites::OUTBOX);
         }
     }
 }

@@ -9,7 +9,7 @@
 
 use crate::outbox::{Completion, Outbox};
 use crate::turn_budget::Allotment;
-use crate::waits;
+use crate::wait_sites;
 use base::Entry;
 use base::{Budget, Refused};
 use lsm::{Applied, Engine, Look, Scan};
@@ -175,7 +175,7 @@ impl Shared {
                 return None;
             }
             if let Some((job, stopwatch)) = queue.jobs.pop_front() {
-                stopwatch.stop(&waits::READ_POOL);
+                stopwatch.stop(&wait_sites::READ_POOL);
                 return Some(job);
             }
             queue.idle += 1;

@@ -8,7 +8,7 @@
 
 use crate::or_abort::or_abort;
 use crate::stamping::Stamp;
-use crate::waits;
+use crate::wait_sites;
 use base::Entry;
 use lsm::{Engine, Outbox};
 use profile::Stopwatch;
@@ -68,7 +68,7 @@ impl Submissions {
             self.arrived.notified().await;
             std::mem::swap(&mut noted, &mut *self.noted.borrow_mut());
             let batch = noted.drain(..).map(|submission| {
-                submission.stopwatch.stop(&waits::TURN);
+                submission.stopwatch.stop(&wait_sites::TURN);
                 stamps.extend(submission.stamp);
                 (submission.entry, submission.ticket)
             });

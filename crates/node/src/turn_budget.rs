@@ -1,6 +1,6 @@
 //! Bytes that are waited for in turn: those of ranges' batches.
 
-use crate::waits;
+use crate::wait_sites;
 use base::Refused;
 use profile::Stopwatch;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl TurnBudget {
         let bytes = u32::try_from(bytes.min(self.max)).unwrap_or(u32::MAX);
         let stopwatch = Stopwatch::start();
         let taken = Arc::clone(&self.free).acquire_many_owned(bytes).await;
-        stopwatch.stop(&waits::RANGE_MEMORY);
+        stopwatch.stop(&wait_sites::RANGE_MEMORY);
         taken.map(Allotment).map_err(|_| Refused)
     }
 }

@@ -38,7 +38,7 @@ mod protocol;
 mod server;
 mod start_watch;
 mod transport;
-mod waits;
+mod wait_sites;
 
 #[cfg(test)]
 mod tests;

@@ -34,4 +34,4 @@ pub use allocator::Allocator;
 pub use profile::Profile;
 pub use recorder::Kind;
 pub use recording::{Recording, StartError};
-pub use waits::{Place, Stopwatch, lock};
+pub use waits::{Stopwatch, WaitSite, lock};

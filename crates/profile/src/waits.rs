@@ -2,7 +2,7 @@
 //!
 //! A lock that is taken is waited for by a thread, which has a stack that says
 //! who waits ([`lock`]). In a queue it is a request that waits and the thread
-//! does something else, so there the place is named ([`Place`]): `queue;admission`.
+//! does something else, so the wait site is named instead ([`WaitSite`]): `queue;admission`.
 //! Idle threads that wait for work wait for nothing in this sense.
 
 use crate::recorder::{self, Kind};
@@ -45,18 +45,18 @@ fn waited<G>(wait: impl FnOnce() -> G) -> G {
 
 /// Where something waits.
 #[derive(Debug)]
-pub struct Place {
+pub struct WaitSite {
     /// What it is called, outermost first, with `;` between the parts.
     frames: Cow<'static, str>,
     waited: OnceLock<Arc<AtomicU64>>,
 }
 
-/// The nanoseconds waited by place, of all places where anything ever waited
-/// while that was recorded. Places of one name share a sum.
-static PLACES: Mutex<BTreeMap<String, Arc<AtomicU64>>> = Mutex::new(BTreeMap::new());
+/// The nanoseconds waited by wait site, of all sites where anything ever waited
+/// while that was recorded. Sites of one name share a sum.
+static SITES: Mutex<BTreeMap<String, Arc<AtomicU64>>> = Mutex::new(BTreeMap::new());
 
-impl Place {
-    /// A place with a name in parts, outermost first: `queue;admission`.
+impl WaitSite {
+    /// A wait site with a name in parts, outermost first: `queue;admission`.
     #[must_use]
     pub const fn new(frames: &'static str) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Place {
         }
     }
 
-    /// A place whose name is known only when the program runs.
+    /// A wait site whose name is known only when the program runs.
     #[must_use]
     pub fn named(frames: String) -> Self {
         Self {
@@ -85,8 +85,8 @@ impl Place {
 
     fn add(&self, nanoseconds: u64) {
         let waited = self.waited.get_or_init(|| {
-            let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(places.entry(self.frames.clone().into_owned()).or_default())
+            let mut sites = SITES.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(sites.entry(self.frames.clone().into_owned()).or_default())
         });
         waited.fetch_add(nanoseconds, Ordering::Relaxed);
     }
@@ -112,11 +112,11 @@ impl Stopwatch {
         }
     }
 
-    /// It waits no more; it did so at `place`.
+    /// It waits no more; it did so at `site`.
     #[inline]
-    pub fn stop(self, place: &Place) {
+    pub fn stop(self, site: &WaitSite) {
         if let Some(began) = self.0 {
-            stop_now(began, place);
+            stop_now(began, site);
         }
     }
 
@@ -127,10 +127,10 @@ impl Stopwatch {
 }
 
 #[cold]
-fn stop_now(began: NonZeroU64, place: &Place) {
+fn stop_now(began: NonZeroU64, site: &WaitSite) {
     recorder::during(Kind::Waits, || {
         if began.get() >= BEGAN.load(Ordering::Relaxed) {
-            place.add(now().saturating_sub(began.get()));
+            site.add(now().saturating_sub(began.get()));
         }
     });
 }
@@ -143,20 +143,20 @@ fn now() -> u64 {
 /// Forgets all sums: a recording begins.
 pub(crate) fn clear() {
     BEGAN.store(now(), Ordering::Relaxed);
-    for waited in places().values() {
+    for waited in sites().values() {
         waited.store(0, Ordering::Relaxed);
     }
 }
 
-/// The nanoseconds waited by place, without those where nothing waited.
+/// The nanoseconds waited by wait site, without those where nothing waited.
 pub(crate) fn sums() -> Vec<(String, u64)> {
-    let places = places();
-    let sums = places
+    let sites = sites();
+    let sums = sites
         .iter()
         .map(|(frames, waited)| (frames.clone(), waited.load(Ordering::Relaxed)));
     sums.filter(|(_, waited)| *waited > 0).collect()
 }
 
-fn places() -> MutexGuard<'static, BTreeMap<String, Arc<AtomicU64>>> {
-    PLACES.lock().unwrap_or_else(PoisonError::into_inner)
+fn sites() -> MutexGuard<'static, BTreeMap<String, Arc<AtomicU64>>> {
+    SITES.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,7 @@
     reason = "what only tests use fails them by panicking"
 )]
 
-use profile::{Allocator, Kind, Place, Profile, Recording, StartError, Stopwatch, lock};
+use profile::{Allocator, Kind, Profile, Recording, StartError, Stopwatch, WaitSite, lock};
 use std::alloc::System;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -148,21 +148,21 @@ fn a_lock_that_is_waited_for_is_found() {
 }
 
 #[test]
-fn a_wait_counts_at_its_place_and_in_its_recording() {
+fn a_wait_counts_at_its_site_and_in_its_recording() {
     let _turn = turn();
-    static PLACE: Place = Place::new("queue;of the test");
+    static SITE: WaitSite = WaitSite::new("queue;of the test");
     let unrecorded = Stopwatch::start();
     let recording = Recording::start(Kind::Waits).unwrap();
-    unrecorded.stop(&PLACE);
+    unrecorded.stop(&SITE);
     let earlier = Stopwatch::start();
     assert_eq!(recording.finish().folded(), "");
 
     let recording = Recording::start(Kind::Waits).unwrap();
-    earlier.stop(&PLACE);
+    earlier.stop(&SITE);
     let waiting = Stopwatch::start();
     let other = Stopwatch::start();
-    waiting.stop(&PLACE);
-    other.stop(&Place::named("queue;of the test".to_owned()));
+    waiting.stop(&SITE);
+    other.stop(&WaitSite::named("queue;of the test".to_owned()));
     let profile = recording.finish();
     assert!(profile.total() > 0);
     assert_eq!(sum_of(&profile, &["queue;of the test"]), profile.total());

@@ -20,7 +20,7 @@ mod metrics;
 mod metrics_page;
 mod runtime;
 mod server;
-mod waits;
+mod wait_sites;
 
 pub use config::{MEMORY_BYTES_MIN, MemorySplit, ServerConfig, bounds};
 pub use node::{ConfigError, NodeConfig, Seams, Secret};

@@ -2,7 +2,7 @@
 
 use super::{Disk, DiskFile};
 use crate::sync::lock;
-use crate::waits;
+use crate::wait_sites;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::any::Any;
@@ -185,11 +185,11 @@ struct RealFile {
 
 impl DiskFile for RealFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        waits::READ.time(|| self.file.read_exact_at(buffer, offset))
+        wait_sites::READ.time(|| self.file.read_exact_at(buffer, offset))
     }
 
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        waits::WRITE.time(|| self.file.write_all_at(bytes, offset))
+        wait_sites::WRITE.time(|| self.file.write_all_at(bytes, offset))
     }
 
     fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {

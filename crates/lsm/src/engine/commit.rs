@@ -29,7 +29,7 @@ use crate::executor::Lane;
 use crate::options::Durability;
 use crate::record::Record;
 use crate::sync::{lock, try_lock};
-use crate::waits;
+use crate::wait_sites;
 use crate::wal::LogWriter;
 use base::{Entry, Timestamp};
 use std::sync::Arc;
@@ -336,7 +336,7 @@ impl Inner {
         committer.verdicts.age(now, committer.next_arrival);
         let mut deliveries = Deliveries::new(group.len());
         for pending in group {
-            pending.stopwatch.stop(&waits::COMMIT);
+            pending.stopwatch.stop(&wait_sites::COMMIT);
             let entry = pending.entry;
             bytes += entry.data_bytes() as u64;
             greatest = greatest.max(entry.timestamp());

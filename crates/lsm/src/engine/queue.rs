@@ -6,7 +6,7 @@ use super::writers::Writers;
 use crate::error::Error;
 use crate::memtable::memory_bytes;
 use crate::sync::lock;
-use crate::waits;
+use crate::wait_sites;
 use base::{Entry, KEY_BYTES_MAX, Kind, Timestamp, VALUE_BYTES_MAX};
 use profile::Stopwatch;
 use std::collections::VecDeque;
@@ -228,7 +228,7 @@ impl Inner {
             .make_contiguous()
             .sort_by_key(|pending| pending.entry.timestamp());
         for pending in &mut group {
-            pending.stopwatch.stop(&waits::GATHER);
+            pending.stopwatch.stop(&wait_sites::GATHER);
             pending.stopwatch = Stopwatch::start();
         }
         group
@@ -248,7 +248,7 @@ impl Inner {
         }
         let mut deliveries = Deliveries::new(group.len());
         for pending in group {
-            pending.stopwatch.stop(&waits::COMMIT);
+            pending.stopwatch.stop(&wait_sites::COMMIT);
             deliveries.add(pending.outbox, pending.ticket, Err(error.clone()));
         }
         deliveries.send();

@@ -10,7 +10,7 @@ use crate::manifest::LogClaim;
 use crate::memtable::Memtable;
 use crate::options::Durability;
 use crate::sync::lock;
-use crate::waits;
+use crate::wait_sites;
 use crate::wal::LogWriter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -145,7 +145,7 @@ impl Inner {
         match filled {
             Ok(None) => {}
             Ok(Some((file, path))) => {
-                if let Err(error) = waits::LOG_SYNC_ASIDE.time(|| file.sync()) {
+                if let Err(error) = wait_sites::LOG_SYNC_ASIDE.time(|| file.sync()) {
                     self.poison(Error::sync(&path, error));
                 }
                 self.schedule_fill(FILL_PAUSE);
@@ -240,7 +240,7 @@ impl Inner {
         let Some((segment, file, path, position)) = unsynced else {
             return;
         };
-        let result = self.timed_sync(|| waits::LOG_SYNC_ASIDE.time(|| file.sync()));
+        let result = self.timed_sync(|| wait_sites::LOG_SYNC_ASIDE.time(|| file.sync()));
         let mut committer = lock(&self.committer);
         committer.is_syncing_aside = false;
         match result {

@@ -22,7 +22,7 @@ use crate::compaction::LEVELS;
 use crate::disk::{Disk, replace_file};
 use crate::error::Error;
 use crate::table::TableId;
-use crate::waits;
+use crate::wait_sites;
 use base::Timestamp;
 use std::collections::BTreeSet;
 use std::io;
@@ -246,7 +246,7 @@ impl Manifest {
     /// [`Error::DiskFull`] and [`Error::Io`]: the manifest before stays in
     /// force. [`Error::Sync`]: which of the two is in force after a crash is unknown.
     pub(crate) fn store(&self, disk: &dyn Disk, folder: &Path) -> Result<(), Error> {
-        waits::MANIFEST.time(|| replace_file(disk, folder, MANIFEST_FILE, &self.encode()))
+        wait_sites::MANIFEST.time(|| replace_file(disk, folder, MANIFEST_FILE, &self.encode()))
     }
 }
 

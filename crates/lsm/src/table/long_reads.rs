@@ -8,7 +8,7 @@
 //! anything else while it has its turn, so each wait ends with the reads before.
 
 use crate::sync::lock;
-use crate::waits;
+use crate::wait_sites;
 use profile::Stopwatch;
 use std::sync::{Condvar, Mutex, PoisonError};
 
@@ -51,7 +51,7 @@ impl LongReads {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        stopwatch.stop(&waits::LONG_READ);
+        stopwatch.stop(&wait_sites::LONG_READ);
         state.next += 1;
         state.bytes += bytes;
         drop(state);

@@ -16,7 +16,7 @@ use crate::disk::DiskFile;
 use crate::error::Error;
 use crate::options::Compression;
 use crate::record::Record;
-use crate::waits;
+use crate::wait_sites;
 use base::{KEY_BYTES_MAX, Timestamp, VALUE_BYTES_MAX};
 use std::path::Path;
 use std::sync::Arc;
@@ -318,7 +318,7 @@ impl End {
 }
 
 fn sync(file: &dyn DiskFile, path: &Path) -> Result<(), Error> {
-    waits::TABLE_SYNC
+    wait_sites::TABLE_SYNC
         .time(|| file.sync())
         .map_err(|source| Error::sync(path, source))
 }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
-use crate::waits;
+use crate::wait_sites;
 use base::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -196,7 +196,7 @@ impl PendingSync {
     /// [`Error::Sync`]: nothing is known of the unsynced groups any more, and
     /// no later sync tells.
     pub fn run(&self) -> Result<(), Error> {
-        waits::LOG_SYNC_ASIDE
+        wait_sites::LOG_SYNC_ASIDE
             .time(|| self.file.sync())
             .map_err(|error| Error::sync(&self.path, error))
     }

@@ -7,7 +7,7 @@ use super::{
 use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
 use crate::manifest::LogClaim;
-use crate::waits;
+use crate::wait_sites;
 use base::{Entry, Expiry, KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -221,7 +221,7 @@ impl LogWriter {
     /// # Errors
     /// [`Error::Sync`]: nothing is known of the unsynced groups any more.
     pub(crate) fn sync(&mut self) -> Result<(), Error> {
-        waits::LOG_SYNC
+        wait_sites::LOG_SYNC
             .time(|| self.file.sync())
             .map_err(|error| Error::sync(&self.path, error))?;
         self.synced = self.position;

@@ -31,12 +31,12 @@ use crate::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError};
 use crate::health::{self, Latency};
 use crate::message;
 use crate::outgoing::{Long, Outgoing, Purpose};
-use crate::waits;
+use crate::wait_sites;
 use crate::{CALLS_MAX, PeerAnswer, PeerEnvironment, PeerRequest, Session, Spoken, Transport};
 use base::Clock;
 use cluster::{Miss, NodeUrl, Standing};
 use conversation::Conversation;
-use profile::Place;
+use profile::WaitSite;
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
@@ -149,8 +149,8 @@ pub struct Link {
     pub(super) standing: Cell<Option<Standing>>,
     counts: Cell<LinkCounts>,
     /// Where calls that read wait, and where calls that write do.
-    read_place: Place,
-    write_place: Place,
+    read_wait_site: WaitSite,
+    write_wait_site: WaitSite,
     nudged: Notify,
     /// A nudge that a conversation has yet to see.
     pub(super) is_nudged: Cell<bool>,
@@ -185,8 +185,8 @@ impl Link {
         answers: Rc<dyn Answers>,
     ) -> Rc<Self> {
         Rc::new(Self {
-            read_place: waits::peer(&name, "read"),
-            write_place: waits::peer(&name, "write"),
+            read_wait_site: wait_sites::peer(&name, "read"),
+            write_wait_site: wait_sites::peer(&name, "write"),
             name,
             url,
             transport,
@@ -521,8 +521,8 @@ impl Link {
     /// A call waits no more.
     fn stop(&self, call: &Call) {
         call.stopwatch.stop(match call.asked {
-            Asked::Read => &self.read_place,
-            Asked::Write => &self.write_place,
+            Asked::Read => &self.read_wait_site,
+            Asked::Write => &self.write_wait_site,
         });
     }
 

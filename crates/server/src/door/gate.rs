@@ -5,7 +5,7 @@
 //! Places are given back when their guards are dropped, whatever happened in
 //! between.
 
-use crate::waits;
+use crate::wait_sites;
 use base::Refused;
 use profile::Stopwatch;
 use slab::Slab;
@@ -205,7 +205,7 @@ impl Drop for Queued {
         let mut queue = self.gate.queue.borrow_mut();
         let waiting = queue.waiting.try_remove(self.number);
         let state = waiting.map(|waiting| {
-            waiting.stopwatch.stop(&waits::ADMISSION);
+            waiting.stopwatch.stop(&wait_sites::ADMISSION);
             waiting.state
         });
         if state == Some(WaitingState::Queued) {

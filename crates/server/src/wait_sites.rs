@@ -1,6 +1,6 @@
 //! What a profile of the waits says of the door.
 
-use profile::Place;
+use profile::WaitSite;
 
 /// A request, for a place among those in flight.
-pub(crate) static ADMISSION: Place = Place::new("queue;admission");
+pub(crate) static ADMISSION: WaitSite = WaitSite::new("queue;admission");

@@ -1,7 +1,6 @@
 use super::*;
 use crate::layers::Key;
 use clap::CommandFactory;
-use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
@@ -221,53 +220,76 @@ fn what_cannot_be_beside_other_options_is_named_by_its_option() {
     }
 }
 
-/// The rows of the table of options, made from the definition.
-fn rows() -> String {
+/// The heading on the page for the options that `--help` lists without one.
+const WITHOUT_HEADING: &str = "Node";
+
+const TABLE_HEAD: &str = "\
+| Option | Environment | Value | Default | Meaning |
+|---|---|---|---|---|
+";
+
+/// The page's tables of options in the order and the groups of `--help`, each
+/// with its heading, made from the definition.
+fn tables() -> Vec<String> {
     let program = NodeProgram::command();
     let serve = program.find_subcommand("serve").unwrap();
-    let mut rows = String::new();
+    let mut tables: Vec<(&str, String)> = Vec::new();
     for key in Key::all(&program) {
         let argument = serve
             .get_arguments()
             .find(|argument| argument.get_long() == Some(&key.name))
             .unwrap();
-        let help = argument.get_help().unwrap().to_string();
-        let (meaning, default) = match help.split_once(" [default: ") {
-            Some((meaning, default)) => (meaning, default.trim_end_matches(']').to_owned()),
-            None => {
-                let defaults = argument.get_default_values().iter();
-                let default: Vec<_> = defaults.map(|value| value.to_str().unwrap()).collect();
-                (help.as_str(), format!("`{}`", default.join(",")))
-            }
-        };
-        let default = if default == "``" { "" } else { &default };
-        let values = argument.get_possible_values();
-        let value = if values.is_empty() {
-            argument.get_value_names().unwrap()[0].to_string()
-        } else {
-            let names: Vec<_> = values.iter().map(|value| value.get_name()).collect();
-            names.join(", ")
-        };
-        writeln!(
-            rows,
-            "| `--{name}` | `{name}` | `{variable}` | {value} | {default} | {meaning} |",
-            name = key.name,
-            variable = key.variable(),
-        )
-        .unwrap();
+        let heading = argument.get_help_heading().unwrap_or(WITHOUT_HEADING);
+        if tables.last().is_none_or(|(last, _)| *last != heading) {
+            tables.push((heading, String::new()));
+        }
+        let (_, rows) = tables.last_mut().unwrap();
+        rows.push_str(&row(&key, argument));
     }
-    rows
+    tables
+        .iter()
+        .map(|(heading, rows)| format!("### {heading}\n\n{TABLE_HEAD}{rows}\n"))
+        .collect()
+}
+
+/// The row of one option.
+fn row(key: &Key, argument: &clap::Arg) -> String {
+    let help = argument.get_help().unwrap().to_string();
+    let (meaning, default) = match help.split_once(" [default: ") {
+        Some((meaning, default)) => (meaning, default.trim_end_matches(']').to_owned()),
+        None => {
+            let defaults = argument.get_default_values().iter();
+            let default: Vec<_> = defaults.map(|value| value.to_str().unwrap()).collect();
+            (help.as_str(), format!("`{}`", default.join(",")))
+        }
+    };
+    let default = if default == "``" { "" } else { &default };
+    let values = argument.get_possible_values();
+    let value = if values.is_empty() {
+        argument.get_value_names().unwrap()[0].to_string()
+    } else {
+        let names: Vec<_> = values.iter().map(|value| value.get_name()).collect();
+        names.join(", ")
+    };
+    format!(
+        "| `--{name}` | `{variable}` | {value} | {default} | {meaning} |\n",
+        name = key.name,
+        variable = key.variable(),
+    )
 }
 
 #[test]
-fn the_page_has_the_table_of_options() {
-    let table = PAGE
-        .split_once("|---|---|---|---|---|---|\n")
-        .and_then(|(_, rest)| rest.split_once("\n\n"))
-        .map(|(table, _)| table);
-    let rows = rows();
-    assert!(
-        table == Some(rows.trim_end()),
-        "docs/configuration.md should hold:\n{rows}"
-    );
+fn the_page_has_a_table_of_options_for_each_heading() {
+    let tables = tables();
+    for table in &tables {
+        assert!(
+            PAGE.contains(table),
+            "docs/configuration.md should hold this table, with an empty line behind it:\n{table}"
+        );
+    }
+    let rows_in = |text: &str| text.matches("\n| `--").count();
+    let of_serve = PAGE.split_once("## Options of `serve`").unwrap().1;
+    let of_serve = of_serve.split_once("\n## ").unwrap().0;
+    let expected: usize = tables.iter().map(|table| rows_in(table)).sum();
+    assert_eq!(rows_in(of_serve), expected, "rows in docs/configuration.md");
 }

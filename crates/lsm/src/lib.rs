@@ -50,8 +50,8 @@ mod wal;
 
 pub use disk::{Disk, DiskFile, FaultyDisk, MemoryDisk, RealDisk};
 pub use engine::{
-    Applied, Engine, LevelStatistics, Look, Lookup, Outbox, Outcome, RecoveryReport, Scan,
-    Statistics, SyncTimeStatistics,
+    Applied, Engine, LevelStatistics, Lookup, Outbox, Outcome, PendingVerdict, RecoveryReport,
+    Scan, Statistics, SyncTimeStatistics,
 };
 pub use error::Error;
 pub use executor::{Executor, Job, Lane, StepExecutor};

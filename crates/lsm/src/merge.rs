@@ -212,7 +212,7 @@ impl Merge {
         }
         top.holding = Holding::Given;
         let nothing = Record {
-            arrival: 0,
+            sequence: 0,
             entry: Entry::tombstone(&[], Timestamp::ZERO, 0),
         };
         Ok(Some(std::mem::replace(&mut top.record, nothing)))
@@ -276,9 +276,9 @@ mod tests {
         Box::new(Listed(records.into_iter()))
     }
 
-    fn record(key: u8, timestamp: u64, arrival: u64) -> Record {
+    fn record(key: u8, timestamp: u64, sequence: u64) -> Record {
         Record {
-            arrival,
+            sequence,
             entry: Entry::tombstone(&[key], Timestamp::from_u64(timestamp), 1),
         }
     }
@@ -344,7 +344,7 @@ mod tests {
             Entry::value(&key, timestamp, &value, expiry, random.u8(0..2))
         };
         Record {
-            arrival: random.u64(0..3),
+            sequence: random.u64(0..3),
             entry,
         }
     }

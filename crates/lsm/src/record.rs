@@ -1,17 +1,17 @@
-//! Records: entries in their order of arrival, and sorted streams of them.
+//! Records: entries with their sequence numbers, and sorted streams of them.
 
 use base::Entry;
 
-/// An entry with its place in this store's order of arrival.
+/// An entry with its sequence number: its position in this store's order of commits.
 ///
-/// Timestamps decide which version wins; arrival decides which versions a
+/// Timestamps decide which version wins; the sequence number decides which versions a
 /// snapshot may see. Everywhere in the engine records are sorted by key
-/// (ascending), rank (descending: the winner first), arrival (ascending).
+/// (ascending), rank (descending: the winner first), sequence number (ascending).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When the entry came: greater than that of all before it, or 0 for
-    /// "before every snapshot that lives".
-    pub arrival: u64,
+    /// The sequence number: greater than that of every record committed before
+    /// this one, or 0 for "before every snapshot that lives".
+    pub sequence: u64,
     /// The version that came.
     pub entry: Entry,
 }
@@ -29,7 +29,7 @@ impl Record {
     /// The order of two records of one key: the winner first.
     pub(crate) fn order_of_versions(&self, other: &Self) -> std::cmp::Ordering {
         let by_rank = other.entry.rank().cmp(&self.entry.rank());
-        by_rank.then_with(|| self.arrival.cmp(&other.arrival))
+        by_rank.then_with(|| self.sequence.cmp(&other.sequence))
     }
 }
 

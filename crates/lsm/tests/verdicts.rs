@@ -13,7 +13,7 @@ use base::{Clock, Entry, Expiry, Held, Timestamp};
 use common::{World, put};
 use fastrand::Rng;
 use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::{Applied, Engine, Look};
+use lsm::{Applied, Engine, PendingVerdict};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -36,10 +36,10 @@ fn held(engine: &Engine, key: &str, timestamp: u64) -> Held {
     engine.write(put(key, timestamp, "v")).unwrap().held()
 }
 
-fn look(applied: Applied) -> Look {
+fn look(applied: Applied) -> PendingVerdict {
     match applied {
-        Applied::Unread(look) => look,
-        Applied::Told(held) => panic!("{held:?} was told without reading"),
+        Applied::Pending(pending) => pending,
+        Applied::Known(held) => panic!("{held:?} was told without reading"),
     }
 }
 
@@ -394,7 +394,7 @@ impl Run {
         let applied = self.engine().write(entry).unwrap();
         let gives_up = self.rng.u8(0..10) == 0;
         let now = match &applied {
-            Applied::Unread(look) if gives_up => look.give_up(),
+            Applied::Pending(pending) if gives_up => pending.give_up(),
             applied => applied.held(),
         };
         let as_of_now = newest.map_or(Held::Clean, newer);

@@ -12,7 +12,7 @@ use crate::turn_budget::Allotment;
 use crate::wait_sites;
 use base::Entry;
 use base::{Budget, Refused};
-use lsm::{Applied, Engine, Look, Scan};
+use lsm::{Applied, Engine, PendingVerdict, Scan};
 use profile::Stopwatch;
 use profile::lock;
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ pub(crate) enum Read {
     /// here, so that values that wait to be answered are bounded too.
     Key(Box<[u8]>, Arc<Budget>),
     /// What newer was there before a write.
-    Newer(Look),
+    Newer(PendingVerdict),
     /// The next entries of a scan, up to so many bytes of them. The allotment
     /// is what they may take; what they do not is given back.
     Batch(Box<Scan>, usize, Allotment),
@@ -202,7 +202,7 @@ fn serve(engine: &Engine, job: ReadJob) {
                 Err(Refused) => Err(lsm::Error::Overloaded),
             }
         })),
-        Read::Newer(look) => Completion::Written(Ok(Applied::Told(look.finish()))),
+        Read::Newer(pending) => Completion::Written(Ok(Applied::Known(pending.finish()))),
         Read::Batch(mut scan, bytes_max, mut allotment) => {
             let entries = scan.next_batch(bytes_max);
             let held = entries.as_deref().unwrap_or_default().iter();

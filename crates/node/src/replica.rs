@@ -119,15 +119,17 @@ impl Replica {
     /// `ticket` later. All other ends are given back.
     pub(crate) fn look(&self, ticket: u64, completion: Completion) -> Option<Completion> {
         match completion {
-            Completion::Written(Ok(Applied::Unread(look))) => {
+            Completion::Written(Ok(Applied::Pending(pending))) => {
                 let job = ReadJob {
-                    read: Read::Newer(look.clone()),
+                    read: Read::Newer(pending.clone()),
                     outbox: Arc::clone(self.waiters.outbox()),
                     ticket,
                 };
                 match self.read_pool.submit(job) {
                     Ok(()) => None,
-                    Err(PoolFull) => Some(Completion::Written(Ok(Applied::Told(look.give_up())))),
+                    Err(PoolFull) => {
+                        Some(Completion::Written(Ok(Applied::Known(pending.give_up()))))
+                    }
                 }
             }
             completion => Some(completion),
@@ -247,10 +249,10 @@ pub(crate) fn stored(answer: &PeerAnswer) -> Result<(), Miss> {
 /// What an end is where the store is a witness, or another one has answered.
 pub(crate) fn answer_of(completion: Option<Completion>) -> PeerAnswer {
     match completion {
-        Some(Completion::Written(Ok(Applied::Told(held)))) => PeerAnswer::Stored { held },
+        Some(Completion::Written(Ok(Applied::Known(held)))) => PeerAnswer::Stored { held },
         // `Replica::look` leaves none unread.
-        Some(Completion::Written(Ok(Applied::Unread(look)))) => PeerAnswer::Stored {
-            held: look.give_up(),
+        Some(Completion::Written(Ok(Applied::Pending(pending)))) => PeerAnswer::Stored {
+            held: pending.give_up(),
         },
         Some(Completion::Read(Ok((entry, _share)))) => PeerAnswer::Found(entry),
         Some(Completion::Written(Err(error)) | Completion::Read(Err(error))) => {

@@ -361,7 +361,7 @@ mod tests {
     }
 
     fn stored() -> Completion {
-        Completion::Written(Ok(Applied::Told(Held::Clean)))
+        Completion::Written(Ok(Applied::Known(Held::Clean)))
     }
 
     #[test]
@@ -533,7 +533,7 @@ mod tests {
                 .iter()
                 .map(|wait| Outcome {
                     ticket: wait.ticket(),
-                    result: Ok(Applied::Told(Held::Clean)),
+                    result: Ok(Applied::Known(Held::Clean)),
                 })
                 .collect(),
         );

@@ -65,8 +65,8 @@ const WRITEBACK_BYTES: u64 = 1 << 20;
 /// What only the holder of the commit lock touches.
 pub(super) struct Committer {
     pub(super) log: LogWriter,
-    /// The arrival of the next record.
-    pub(super) next_arrival: u64,
+    /// The sequence number of the next record.
+    pub(super) next_sequence: u64,
     /// Whether a sync aside from the commits will begin.
     pub(super) sync_scheduled: bool,
     /// Whether one is under way.
@@ -78,11 +78,11 @@ pub(super) struct Committer {
 }
 
 impl Committer {
-    pub(super) fn new(log: LogWriter, next_arrival: u64, verdicts_kept: Duration) -> Self {
+    pub(super) fn new(log: LogWriter, next_sequence: u64, verdicts_kept: Duration) -> Self {
         Self {
             log,
-            verdicts: Verdicts::new(verdicts_kept, next_arrival),
-            next_arrival,
+            verdicts: Verdicts::new(verdicts_kept, next_sequence),
+            next_sequence,
             sync_scheduled: false,
             is_syncing_aside: false,
             claim_scheduled: false,
@@ -105,7 +105,7 @@ impl Inner {
     /// One writer leads at a time, as in LevelDB: those who come meanwhile sleep
     /// until they are told of their end, or that the lead is theirs.
     pub(super) fn write(self: &Arc<Self>, entry: Entry) -> Result<Applied, Error> {
-        let _tenure = self.tenure.hold()?;
+        let _folder_lock = self.folder_lock.hold()?;
         let cell = Arc::new(OutcomeCell::default());
         let outbox: Arc<dyn Outbox> = Arc::clone(&cell) as _;
         {
@@ -207,7 +207,7 @@ impl Inner {
         if self.options.durability.syncs_commits() {
             return false;
         }
-        let Ok(_tenure) = self.tenure.hold() else {
+        let Ok(_folder_lock) = self.folder_lock.hold() else {
             return false;
         };
         for _ in 0..IN_PLACE_GROUPS_MAX {
@@ -333,21 +333,21 @@ impl Inner {
         let mut bytes = 0;
         let mut greatest = Timestamp::ZERO;
         let now = self.environment.clock.monotonic();
-        committer.verdicts.age(now, committer.next_arrival);
+        committer.verdicts.age(now, committer.next_sequence);
         let mut deliveries = Deliveries::new(group.len());
         for pending in group {
             pending.stopwatch.stop(&wait_sites::COMMIT);
             let entry = pending.entry;
             bytes += entry.data_bytes() as u64;
             greatest = greatest.max(entry.timestamp());
-            let arrival = committer.next_arrival;
-            committer.next_arrival += 1;
-            let record = Arc::new(Record { arrival, entry });
+            let sequence = committer.next_sequence;
+            committer.next_sequence += 1;
+            let record = Arc::new(Record { sequence, entry });
             let rivals = state.active.insert(&record);
             let applied = judge(&mut committer.verdicts, &state, &record, rivals, now);
             deliveries.add(pending.outbox, pending.ticket, Ok(applied));
         }
-        self.snapshots.publish(committer.next_arrival - 1);
+        self.snapshots.publish(committer.next_sequence - 1);
         self.greatest_timestamp
             .fetch_max(greatest.as_u64(), Relaxed);
         self.counters.writes.fetch_add(writes, Relaxed);

@@ -6,7 +6,7 @@
 //! unless writers may soon have to wait for it.
 
 use super::Inner;
-use super::flushed::{Arrivals, Flushed, Gathering, remember};
+use super::flushed::{Flushed, Gathering, VersionSequences, remember};
 use super::state::{State, Tables};
 use crate::compaction::retention::{Retained, Retention};
 use crate::error::Error;
@@ -67,7 +67,7 @@ pub(super) struct Change {
     /// The memtable that `added` took the place of.
     pub(super) flushed: Option<Arc<Memtable>>,
     /// What is to be remembered of it.
-    pub(super) arrivals: Arrivals,
+    pub(super) sequences: VersionSequences,
 }
 
 impl Change {
@@ -218,7 +218,7 @@ impl Inner {
         };
         self.check_poison()?;
         let source = memtable.source(Bound::Unbounded);
-        let source = Gathering::new(source, memtable.last_arrival());
+        let source = Gathering::new(source, memtable.last_sequence());
         Ok(Some(Flush {
             records: Retained::new(source, self.flush_retention()),
             output: self.create_table()?,
@@ -245,13 +245,13 @@ impl Inner {
             records,
         } = flush;
         // The source holds the memtable as well, which is to be freed below.
-        let arrivals = records.into_source().arrivals();
+        let sequences = records.into_source().sequences();
         let table = self.finish_table(output, 0)?;
         let written = table.file_bytes();
         self.install(Change {
             added: vec![(0, table)],
             flushed: Some(Arc::clone(&memtable)),
-            arrivals,
+            sequences,
             ..Change::default()
         })?;
         self.counters.flushes.fetch_add(1, Relaxed);
@@ -290,7 +290,7 @@ impl Inner {
             let mut state = change.apply(&self.state.load());
             if let Some(memtable) = &change.flushed {
                 let now = self.environment.clock.monotonic();
-                let last = Flushed::new(now, memtable, change.arrivals);
+                let last = Flushed::new(now, memtable, change.sequences);
                 remember(&mut state.flushed, last, self.options.verdicts_kept);
             }
             self.state.store(Arc::new(state));

@@ -4,7 +4,7 @@
 //! The tables cannot tell. A flush writes only the newest version of each key,
 //! a compaction drops what another table outranks, and neither says when a
 //! version came. So a flush also gathers the versions that it reads with their
-//! arrivals: one that comes again is then told what it was told at first, as it
+//! sequence numbers: one that comes again is then told what it was told at first, as it
 //! would be if the memtable were still there.
 //!
 //! A version is known by its stamp, whole, and by the hash of its key. No two
@@ -28,10 +28,10 @@ use std::time::Duration;
 /// So many flushes are remembered apart.
 const FLUSHED_MAX: usize = 32;
 
-/// The versions of so many arrivals are remembered, of all flushes together, and
+/// The versions of so many sequence numbers are remembered, of all flushes together, and
 /// at times up to twice as many: three mebibytes. Those are the writes of two
 /// seconds, for which a node keeps verdicts by default, at 32,000 a second.
-const ARRIVALS_MAX: u64 = 64 << 10;
+const SEQUENCES_MAX: u64 = 64 << 10;
 
 /// A memtable that was flushed, or all that a store held when it was opened.
 #[derive(Clone, Debug)]
@@ -43,15 +43,15 @@ pub(super) struct Flushed {
     /// The greatest.
     greatest: Timestamp,
     /// What came with it.
-    arrivals: Arc<Arrivals>,
+    sequences: Arc<VersionSequences>,
 }
 
-/// What is known of a version's arrival with what was flushed.
+/// What is known of a version's sequence number with what was flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Came {
     /// It did not come with it, or so long ago that nobody asks.
     Not,
-    /// It came as this arrival.
+    /// It came as this sequence number.
     As(u64),
     /// It may have come.
     Perhaps,
@@ -59,12 +59,12 @@ pub(super) enum Came {
 
 impl Flushed {
     /// This memtable, whose versions came so.
-    pub(super) fn new(at: Duration, memtable: &Memtable, arrivals: Arrivals) -> Self {
+    pub(super) fn new(at: Duration, memtable: &Memtable, sequences: VersionSequences) -> Self {
         Self {
             at,
             least: memtable.least_timestamp(),
             greatest: memtable.greatest_timestamp(),
-            arrivals: Arc::new(arrivals),
+            sequences: Arc::new(sequences),
         }
     }
 
@@ -74,7 +74,7 @@ impl Flushed {
             at,
             least: Timestamp::ZERO,
             greatest,
-            arrivals: Arc::default(),
+            sequences: Arc::default(),
         }
     }
 
@@ -83,9 +83,9 @@ impl Flushed {
         if !(self.least..=self.greatest).contains(&version.stamp()) {
             return Came::Not;
         }
-        match self.arrivals.of(version) {
-            Some(arrival) => Came::As(arrival),
-            None if self.arrivals.from <= asked_from => Came::Not,
+        match self.sequences.of(version) {
+            Some(sequence) => Came::As(sequence),
+            None if self.sequences.from <= asked_from => Came::Not,
             None => Came::Perhaps,
         }
     }
@@ -97,19 +97,19 @@ impl Flushed {
 
     /// How many versions are remembered of it.
     pub(super) fn versions(&self) -> usize {
-        self.arrivals.versions.len()
+        self.sequences.versions.len()
     }
 
     /// Forgets which versions came with it.
-    fn forget_arrivals(&mut self) {
-        self.arrivals = Arc::default();
+    fn forget_sequences(&mut self) {
+        self.sequences = Arc::default();
     }
 
     /// Takes what was flushed before this as one with it, which may claim too much.
     fn absorb(&mut self, earlier: &Self) {
         self.least = self.least.min(earlier.least);
         self.greatest = self.greatest.max(earlier.greatest);
-        self.forget_arrivals();
+        self.forget_sequences();
     }
 }
 
@@ -117,12 +117,12 @@ impl Flushed {
 /// ago or too much.
 pub(super) fn remember(flushed: &mut Vec<Flushed>, last: Flushed, kept: Duration) {
     flushed.retain(|flushed| flushed.is_recent(last.at, kept));
-    // The arrivals of memtables follow each other: those within the bound are
+    // The sequence numbers of memtables follow each other: those within the bound are
     // together no more than it is, and one may lie across it.
-    let bound = last.arrivals.last.saturating_sub(ARRIVALS_MAX);
+    let bound = last.sequences.last.saturating_sub(SEQUENCES_MAX);
     for flushed in flushed.iter_mut() {
-        if flushed.arrivals.last <= bound {
-            flushed.forget_arrivals();
+        if flushed.sequences.last <= bound {
+            flushed.forget_sequences();
         }
     }
     if flushed.len() == FLUSHED_MAX {
@@ -134,20 +134,20 @@ pub(super) fn remember(flushed: &mut Vec<Flushed>, last: Flushed, kept: Duration
     flushed.push(last);
 }
 
-/// The last arrivals of a memtable.
+/// The last sequence numbers of a memtable.
 #[derive(Debug)]
-pub(super) struct Arrivals {
+pub(super) struct VersionSequences {
     /// All that arrived from here on are among them.
     from: u64,
     /// The last of them.
     last: u64,
-    /// The versions and their arrivals, sorted; in one piece, so that whoever
+    /// The versions and their sequence numbers, sorted; in one piece, so that whoever
     /// happens to have the last handle frees it at once.
     versions: Box<[(Version, u64)]>,
 }
 
 /// None: any version may have come.
-impl Default for Arrivals {
+impl Default for VersionSequences {
     fn default() -> Self {
         Self {
             from: u64::MAX,
@@ -157,16 +157,16 @@ impl Default for Arrivals {
     }
 }
 
-impl Arrivals {
+impl VersionSequences {
     fn of(&self, version: Version) -> Option<u64> {
         let versions = &self.versions;
         let place = versions.binary_search_by_key(&version, |(version, _)| *version);
-        let (_, arrival) = versions.get(place.ok()?)?;
-        Some(*arrival)
+        let (_, sequence) = versions.get(place.ok()?)?;
+        Some(*sequence)
     }
 }
 
-/// The records of a memtable, whose arrivals are gathered as they pass.
+/// The records of a memtable, whose sequence numbers are gathered as they pass.
 pub(super) struct Gathering<S> {
     source: S,
     from: u64,
@@ -181,7 +181,7 @@ impl<S> Gathering<S> {
     pub(super) fn new(source: S, last: u64) -> Self {
         Self {
             source,
-            from: (last + 1).saturating_sub(ARRIVALS_MAX),
+            from: (last + 1).saturating_sub(SEQUENCES_MAX),
             last,
             has_earlier: false,
             versions: BTreeMap::new(),
@@ -189,8 +189,8 @@ impl<S> Gathering<S> {
     }
 
     /// What was gathered, once all have passed.
-    pub(super) fn arrivals(self) -> Arrivals {
-        Arrivals {
+    pub(super) fn sequences(self) -> VersionSequences {
+        VersionSequences {
             from: if self.has_earlier { self.from } else { 0 },
             last: self.last,
             versions: self.versions.into_iter().collect(),
@@ -201,13 +201,13 @@ impl<S> Gathering<S> {
 impl<S: RecordSource> RecordSource for Gathering<S> {
     fn next(&mut self) -> Result<Option<Record>, Error> {
         let next = self.source.next()?;
-        if let Some(Record { arrival, entry }) = &next {
-            if *arrival < self.from {
+        if let Some(Record { sequence, entry }) = &next {
+            if *sequence < self.from {
                 self.has_earlier = true;
             } else {
                 let version = Version::new(KeyHash::of(entry.key()), entry.timestamp());
-                let first = self.versions.entry(version).or_insert(*arrival);
-                *first = (*first).min(*arrival);
+                let first = self.versions.entry(version).or_insert(*sequence);
+                *first = (*first).min(*sequence);
             }
         }
         Ok(next)
@@ -226,7 +226,7 @@ mod tests {
     }
 
     /// A flush of a memtable whose versions have these stamps, which are their
-    /// arrivals, too.
+    /// sequence numbers, too.
     fn flushed(at: u64, stamps: std::ops::RangeInclusive<u64>) -> Flushed {
         let memtable = Arc::new(Memtable::new(1, 1 << 10));
         let last = *stamps.end();
@@ -234,14 +234,14 @@ mod tests {
             let at = Timestamp::from_u64(stamp);
             let entry = Entry::value(b"k", at, b"", Expiry::NEVER, 1);
             memtable.insert(&Arc::new(Record {
-                arrival: stamp,
+                sequence: stamp,
                 entry,
             }));
         }
-        assert_eq!(memtable.last_arrival(), last);
+        assert_eq!(memtable.last_sequence(), last);
         let mut records = Gathering::new(memtable.source(std::ops::Bound::Unbounded), last);
         while records.next().unwrap().is_some() {}
-        Flushed::new(Duration::from_secs(at), &memtable, records.arrivals())
+        Flushed::new(Duration::from_secs(at), &memtable, records.sequences())
     }
 
     #[test]
@@ -257,8 +257,8 @@ mod tests {
 
     #[test]
     fn of_too_many_the_last_are_known() {
-        let flushed = flushed(0, 1..=ARRIVALS_MAX + 5);
-        assert_eq!(flushed.versions() as u64, ARRIVALS_MAX);
+        let flushed = flushed(0, 1..=SEQUENCES_MAX + 5);
+        assert_eq!(flushed.versions() as u64, SEQUENCES_MAX);
         assert_eq!(flushed.came(version(6), 0), Came::As(6));
         assert_eq!(flushed.came(version(5), 5), Came::Perhaps);
         assert_eq!(flushed.came(version(5), 6), Came::Not, "nobody asks");
@@ -266,15 +266,15 @@ mod tests {
 
     #[test]
     fn all_flushes_together_are_bounded() {
-        let half = ARRIVALS_MAX / 2;
+        let half = SEQUENCES_MAX / 2;
         let mut all = Vec::new();
         let total = |all: &[Flushed]| all.iter().map(Flushed::versions).sum::<usize>() as u64;
         for number in 0..6 {
             let first = 1 + number * half;
             remember(&mut all, flushed(0, first..=first + half - 1), KEPT);
-            assert!(total(&all) <= 2 * ARRIVALS_MAX);
+            assert!(total(&all) <= 2 * SEQUENCES_MAX);
         }
-        assert_eq!(total(&all), ARRIVALS_MAX);
+        assert_eq!(total(&all), SEQUENCES_MAX);
         // What is forgotten may have come.
         assert_eq!(all[0].came(version(1), 0), Came::Perhaps);
     }

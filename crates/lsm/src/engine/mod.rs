@@ -13,11 +13,12 @@
 //! - `space`: the full disk, and the poisoned store; `reclaim`: what deletes
 //!   hide, on a full disk;
 //! - `statistics`, `sync_times`: what the store holds and has done;
-//! - `recovery`: opening, and `recovered_log`: what the log holds then; `tenure`: until when the folder is this engine's.
+//! - `recovery`: opening, and `recovered_log`: what the log holds then;
+//!   `folder_lock`: until when the folder is this engine's.
 //!
 //! # Locks, in the order in which they are taken
 //!
-//! `tenure`, for as long as a job or a call may write; `flushing` or `compacting`; `committer`; `spare_segment`; `manifest`;
+//! `folder_lock`, for as long as a job or a call may write; `flushing` or `compacting`; `committer`; `spare_segment`; `manifest`;
 //! `sealed_segments`; `queue`; a memtable's. Readers take none but the last: they
 //! load the state.
 
@@ -26,6 +27,7 @@ mod commit;
 mod compact;
 mod flush;
 mod flushed;
+mod folder_lock;
 mod future;
 mod merging;
 mod outbox;
@@ -41,7 +43,6 @@ mod space;
 mod state;
 mod statistics;
 mod sync_times;
-mod tenure;
 mod verdicts;
 mod writers;
 
@@ -50,7 +51,7 @@ pub use recovery::RecoveryReport;
 pub use scan::Scan;
 pub use statistics::{LevelStatistics, Statistics};
 pub use sync_times::SyncTimeStatistics;
-pub use verdicts::Look;
+pub use verdicts::PendingVerdict;
 
 use crate::cache::BlockCache;
 use crate::error::Error;
@@ -66,6 +67,7 @@ use base::{Entry, Timestamp};
 use commit::Committer;
 use compact::Compacting;
 use flush::Flushing;
+use folder_lock::FolderLock;
 use queue::Queue;
 use retry::Retry;
 use snapshots::Snapshots;
@@ -76,7 +78,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
-use tenure::Tenure;
 
 /// The answer of a read that must not block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +131,7 @@ pub(crate) struct Inner {
     compaction_scheduled: AtomicBool,
     /// Whether the engine is being closed: no job begins anything new.
     closing: AtomicBool,
-    tenure: Tenure,
+    folder_lock: FolderLock,
     space: Space,
     poison: OnceLock<Arc<str>>,
     counters: Counters,
@@ -225,7 +226,7 @@ impl Engine {
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Poisoned`], [`Error::Closed`], [`Error::Io`].
     pub fn flush(&self) -> Result<(), Error> {
-        let _tenure = self.inner.tenure.hold()?;
+        let _folder_lock = self.inner.folder_lock.hold()?;
         self.inner.flush_all()
     }
 
@@ -234,7 +235,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::flush`], and [`Error::Corrupt`].
     pub fn compact(&self) -> Result<(), Error> {
-        let _tenure = self.inner.tenure.hold()?;
+        let _folder_lock = self.inner.folder_lock.hold()?;
         self.inner.compact_all()
     }
 
@@ -296,7 +297,7 @@ impl Inner {
         let inner = Arc::downgrade(self);
         let job = Box::new(move || {
             if let Some(inner) = inner.upgrade()
-                && let Ok(_tenure) = inner.tenure.hold()
+                && let Ok(_folder_lock) = inner.folder_lock.hold()
             {
                 job(&inner);
             }
@@ -317,11 +318,11 @@ impl Inner {
     }
 
     fn close(self: &Arc<Self>) -> Result<(), Error> {
-        let finished = match self.tenure.hold() {
-            Ok(_tenure) => self.finish(),
+        let finished = match self.folder_lock.hold() {
+            Ok(_folder_lock) => self.finish(),
             Err(_) => return Ok(()),
         };
-        self.tenure.end();
+        self.folder_lock.release();
         finished
     }
 

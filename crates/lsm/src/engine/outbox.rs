@@ -1,6 +1,6 @@
 //! The ends of writes, and how they get back to the writers.
 
-use super::verdicts::Look;
+use super::verdicts::PendingVerdict;
 use crate::error::Error;
 use base::Held;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub enum Applied {
     /// This.
-    Told(Held),
+    Known(Held),
     /// Blocks have to be read to tell. With sound clocks, never: no table is
     /// newer than a fresh write.
-    Unread(Look),
+    Pending(PendingVerdict),
 }
 
 impl Applied {
@@ -20,8 +20,8 @@ impl Applied {
     #[must_use]
     pub fn held(&self) -> Held {
         match self {
-            Self::Told(held) => *held,
-            Self::Unread(look) => look.finish(),
+            Self::Known(held) => *held,
+            Self::Pending(pending) => pending.finish(),
         }
     }
 }

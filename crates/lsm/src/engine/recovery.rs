@@ -6,6 +6,7 @@ use super::commit::Committer;
 use super::compact::Compacting;
 use super::flush::RETRY_DELAY;
 use super::flushed::Flushed;
+use super::folder_lock::FolderLock;
 use super::queue::Queue;
 use super::recovered_log::{Last, read_log};
 use super::retry::Retry;
@@ -13,7 +14,6 @@ use super::snapshots::Snapshots;
 use super::space::Space;
 use super::state::{State, Tables};
 use super::statistics::Counters;
-use super::tenure::Tenure;
 use crate::cache::BlockCache;
 use crate::disk::{Disk, temporary_name};
 use crate::error::Error;
@@ -73,11 +73,11 @@ impl Inner {
         let cache = Arc::new(BlockCache::new(options.cache_bytes));
         report.orphans_removed = remove_orphans(&**disk, folder, &names, &manifest)?;
         let tables = open_tables(&**disk, folder, &manifest, &cache)?;
-        // Snapshots of an earlier run are gone, but their arrivals may be in tables.
-        // No table has so late an arrival that there is none after it.
-        let mut next_arrival = 1 + tables
+        // Snapshots of an earlier run are gone, but their sequence numbers may be in tables.
+        // No table has so great a sequence number that there is none after it.
+        let mut next_sequence = 1 + tables
             .iter()
-            .map(|(_, table)| table.properties().arrival_greatest)
+            .map(|(_, table)| table.properties().sequence_greatest)
             .max()
             .unwrap_or(0);
         let mut greatest_timestamp = manifest.greatest_timestamp.max(tables.greatest_timestamp());
@@ -95,10 +95,10 @@ impl Inner {
             for entry in segment.entries {
                 greatest_timestamp = greatest_timestamp.max(entry.timestamp());
                 memtable.insert(&Arc::new(Record {
-                    arrival: next_arrival,
+                    sequence: next_sequence,
                     entry,
                 }));
-                next_arrival += 1;
+                next_sequence += 1;
             }
             frozen.push(Arc::new(memtable));
         }
@@ -141,7 +141,7 @@ impl Inner {
         space.try_reserve(&**disk, folder)?;
 
         let snapshots = Snapshots::default();
-        snapshots.publish(next_arrival - 1);
+        snapshots.publish(next_sequence - 1);
         let inner = Arc::new(Self {
             log_secret,
             store_id: (manifest.store_id >> 64) as u64,
@@ -153,7 +153,7 @@ impl Inner {
             sealed_segments: Mutex::new(sealed_segments),
             committer: Mutex::new(Committer::new(
                 log_writer,
-                next_arrival,
+                next_sequence,
                 options.verdicts_kept,
             )),
             greatest_timestamp: AtomicU64::new(greatest_timestamp.as_u64()),
@@ -166,7 +166,7 @@ impl Inner {
             compacting: Mutex::new(Compacting::default()),
             compaction_retry: Retry::default(),
             closing: AtomicBool::new(false),
-            tenure: Tenure::new(folder_lock),
+            folder_lock: FolderLock::new(folder_lock),
             flush_scheduled: AtomicBool::new(false),
             fill_scheduled: AtomicBool::new(false),
             compaction_scheduled: AtomicBool::new(false),

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// sees and that were overwritten since.
 pub struct Scan {
     inner: Arc<Inner>,
-    /// The greatest arrival that it sees.
+    /// The greatest sequence number that it sees.
     snapshot: u64,
     start: Bound<Vec<u8>>,
     end: Option<Vec<u8>>,
@@ -49,12 +49,12 @@ impl Scan {
         let mut merge = self.merge();
         let mut batch: Vec<Entry> = Vec::new();
         let mut bytes = 0;
-        while let Some((Record { arrival, entry }, entry_bytes)) = merge.peek()? {
+        while let Some((Record { sequence, entry }, entry_bytes)) = merge.peek()? {
             if self.end.as_deref().is_some_and(|end| entry.key() >= end) {
                 break;
             }
             // The winner of a key is the first of its records that the snapshot sees.
-            let is_winner = *arrival <= self.snapshot
+            let is_winner = *sequence <= self.snapshot
                 && batch.last().is_none_or(|last| last.key() != entry.key());
             if is_winner {
                 bytes += entry_bytes;

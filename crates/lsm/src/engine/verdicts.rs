@@ -18,7 +18,7 @@
 //!   waits for it.
 //!
 //! What is newer may lie in a table whose blocks are not in memory. The commit
-//! path reads no disk: such a verdict is a [`Look`] at the tables as they are
+//! path reads no disk: such a verdict is a [`PendingVerdict`] at the tables as they are
 //! now, which whoever asked finishes where blocking is allowed.
 //!
 //! All of it is under the commit lock, and bounded.
@@ -40,7 +40,7 @@ use std::time::Duration;
 /// came before the oldest of them cannot be told then.
 const NOTED_MAX: usize = 16 << 10;
 
-/// The time of arrivals is known to this part of the time that verdicts are kept.
+/// The time of sequence numbers is known to this part of the time that verdicts are kept.
 const MARKS: u32 = 8;
 
 /// Which version a verdict is of.
@@ -71,43 +71,43 @@ pub(super) struct Verdicts {
     told_from: u64,
     /// Nobody asks for those of versions that arrived before this.
     asked_from: u64,
-    /// When all arrivals before some had come.
+    /// When all sequence numbers before some had come.
     marks: VecDeque<(Duration, u64)>,
     /// Those that are not clean, and when their versions arrived last.
     noted: BTreeMap<Version, (Applied, u64)>,
-    /// The same, by arrival; and when their versions arrived before.
-    arrivals: VecDeque<(u64, Version)>,
+    /// The same, by sequence number; and when their versions arrived before.
+    sequences: VecDeque<(u64, Version)>,
 }
 
 impl Verdicts {
-    /// None yet; the first record arrives as `next_arrival`.
-    pub(super) fn new(kept: Duration, next_arrival: u64) -> Self {
+    /// None yet; the first record arrives as `next_sequence`.
+    pub(super) fn new(kept: Duration, next_sequence: u64) -> Self {
         Self {
             kept,
-            told_from: next_arrival,
+            told_from: next_sequence,
             asked_from: 0,
             marks: VecDeque::with_capacity(MARKS as usize + 2),
             noted: BTreeMap::new(),
-            arrivals: VecDeque::new(),
+            sequences: VecDeque::new(),
         }
     }
 
-    /// It is `now`, and `next_arrival` is next: forgets what nobody asks for any more.
-    pub(super) fn age(&mut self, now: Duration, next_arrival: u64) {
+    /// It is `now`, and `next_sequence` is next: forgets what nobody asks for any more.
+    pub(super) fn age(&mut self, now: Duration, next_sequence: u64) {
         let last = self.marks.back().map(|(at, _)| *at);
         if last.is_some_and(|last| now.saturating_sub(last) < self.kept / MARKS) {
             return;
         }
-        while let Some((at, arrival)) = self.marks.front()
+        while let Some((at, sequence)) = self.marks.front()
             && now.saturating_sub(*at) >= self.kept
         {
-            self.asked_from = *arrival;
-            self.told_from = self.told_from.max(*arrival);
+            self.asked_from = *sequence;
+            self.told_from = self.told_from.max(*sequence);
             self.marks.pop_front();
         }
-        self.marks.push_back((now, next_arrival));
-        while let Some((arrival, _)) = self.arrivals.front()
-            && *arrival < self.told_from
+        self.marks.push_back((now, next_sequence));
+        while let Some((sequence, _)) = self.sequences.front()
+            && *sequence < self.told_from
         {
             self.forget_first();
         }
@@ -119,26 +119,26 @@ impl Verdicts {
     }
 
     /// Whether what arrived then was clean unless it is noted.
-    pub(super) fn can_tell(&self, arrival: u64) -> bool {
-        arrival >= self.told_from
+    pub(super) fn can_tell(&self, sequence: u64) -> bool {
+        sequence >= self.told_from
     }
 
     /// Notes what is told of a version that arrives.
-    pub(super) fn note(&mut self, version: Version, arrival: u64, told: &Applied) {
-        if self.arrivals.len() == NOTED_MAX {
+    pub(super) fn note(&mut self, version: Version, sequence: u64, told: &Applied) {
+        if self.sequences.len() == NOTED_MAX {
             self.forget_first();
         }
-        self.noted.insert(version, (told.clone(), arrival));
-        self.arrivals.push_back((arrival, version));
+        self.noted.insert(version, (told.clone(), sequence));
+        self.sequences.push_back((sequence, version));
     }
 
     fn forget_first(&mut self) {
-        if let Some((arrival, version)) = self.arrivals.pop_front() {
+        if let Some((sequence, version)) = self.sequences.pop_front() {
             let last = self.noted.get(&version).map(|(_, last)| *last);
-            if last == Some(arrival) {
+            if last == Some(sequence) {
                 self.noted.remove(&version);
             }
-            self.told_from = self.told_from.max(arrival + 1);
+            self.told_from = self.told_from.max(sequence + 1);
         }
     }
 }
@@ -165,7 +165,7 @@ pub(super) fn judge(
     if rivals.newer.is_none() && !may_be_in_tables {
         // Also where it came before: what is newer never goes before it could
         // no longer come.
-        return Applied::Told(Held::Clean);
+        return Applied::Known(Held::Clean);
     }
     let key = record.entry.key();
     let version = Version::new(KeyHash::of(key), stamp);
@@ -174,15 +174,15 @@ pub(super) fn judge(
         if is_added {
             // As long as it can be told that the record came, so can this: else
             // the record would pass for a clean one.
-            verdicts.note(version, record.arrival, &told);
+            verdicts.note(version, record.sequence, &told);
         }
         return told;
     }
     if rivals
         .same
-        .is_some_and(|arrival| verdicts.can_tell(arrival))
+        .is_some_and(|sequence| verdicts.can_tell(sequence))
     {
-        return Applied::Told(Held::Clean);
+        return Applied::Known(Held::Clean);
     }
     let kept = verdicts.kept;
     let mut is_doubtful = rivals.same.is_some();
@@ -192,7 +192,9 @@ pub(super) fn judge(
         }
         match flushed.came(version, verdicts.asked_from) {
             Came::Not => {}
-            Came::As(arrival) if verdicts.can_tell(arrival) => return Applied::Told(Held::Clean),
+            Came::As(sequence) if verdicts.can_tell(sequence) => {
+                return Applied::Known(Held::Clean);
+            }
             Came::As(_) | Came::Perhaps => is_doubtful = true,
         }
     }
@@ -201,9 +203,9 @@ pub(super) fn judge(
         false => Ok(Beside::default()),
     };
     let told = match beside {
-        Ok(beside) => Applied::Told(beside.verdict(rivals.newer, is_doubtful)),
+        Ok(beside) => Applied::Known(beside.verdict(rivals.newer, is_doubtful)),
         // What is damaged is found to be so when it is read.
-        Err(_) => Applied::Unread(Look::new(Due {
+        Err(_) => Applied::Pending(PendingVerdict::new(Due {
             tables: Arc::clone(&state.tables),
             key: Box::from(key),
             stamp,
@@ -211,8 +213,8 @@ pub(super) fn judge(
             is_doubtful,
         })),
     };
-    if !matches!(told, Applied::Told(Held::Clean)) {
-        verdicts.note(version, record.arrival, &told);
+    if !matches!(told, Applied::Known(Held::Clean)) {
+        verdicts.note(version, record.sequence, &told);
     }
     told
 }
@@ -220,7 +222,7 @@ pub(super) fn judge(
 /// A verdict for which blocks of tables have to be read that are not in memory.
 /// It is as of the commit of its write, whenever it is finished.
 #[derive(Clone)]
-pub struct Look(Arc<Mutex<Looking>>);
+pub struct PendingVerdict(Arc<Mutex<Looking>>);
 
 enum Looking {
     /// Nobody has looked yet.
@@ -243,7 +245,7 @@ pub(super) struct Due {
     pub(super) is_doubtful: bool,
 }
 
-impl Look {
+impl PendingVerdict {
     pub(super) fn new(due: Due) -> Self {
         Self(Arc::new(Mutex::new(Looking::Due(due))))
     }
@@ -272,9 +274,11 @@ impl Look {
     }
 }
 
-impl fmt::Debug for Look {
+impl fmt::Debug for PendingVerdict {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Look").finish_non_exhaustive()
+        formatter
+            .debug_struct("PendingVerdict")
+            .finish_non_exhaustive()
     }
 }
 

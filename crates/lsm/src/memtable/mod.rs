@@ -46,7 +46,7 @@ pub(crate) struct Memtable {
     bytes: AtomicUsize,
     least_timestamp: AtomicU64,
     greatest_timestamp: AtomicU64,
-    last_arrival: AtomicU64,
+    last_sequence: AtomicU64,
     has_tombstones: AtomicBool,
 }
 
@@ -61,7 +61,7 @@ impl Memtable {
             bytes: AtomicUsize::new(0),
             least_timestamp: AtomicU64::new(u64::MAX),
             greatest_timestamp: AtomicU64::new(0),
-            last_arrival: AtomicU64::new(0),
+            last_sequence: AtomicU64::new(0),
             has_tombstones: AtomicBool::new(false),
         }
     }
@@ -69,7 +69,7 @@ impl Memtable {
     /// Adds a record and tells what was here of its key. A version that is here
     /// already is not added again. What another thread adds of the same key at
     /// the same moment may be missed; the engine adds one record at a time, in
-    /// the order of their arrivals.
+    /// the order of their sequence numbers.
     pub(crate) fn insert(&self, record: &Arc<Record>) -> Rivals {
         let entry = &record.entry;
         let hash = KeyHash::of(entry.key());
@@ -80,8 +80,8 @@ impl Memtable {
         let timestamp = entry.timestamp().as_u64();
         self.least_timestamp.fetch_min(timestamp, Relaxed);
         self.greatest_timestamp.fetch_max(timestamp, Relaxed);
-        // Records come in the order of their arrivals.
-        self.last_arrival.store(record.arrival, Relaxed);
+        // Records come in the order of their sequence numbers.
+        self.last_sequence.store(record.sequence, Relaxed);
         self.bytes.fetch_add(memory_bytes(entry), Relaxed);
         if entry.kind() == Kind::Tombstone {
             self.has_tombstones.store(true, Relaxed);
@@ -124,7 +124,7 @@ impl Memtable {
         let is_here = same.is_some_and(|slot| slot.record.entry.rank() == entry.rank());
         let rivals = Rivals {
             newer: newer.filter(|newer| *newer > entry.timestamp()),
-            same: same.map(|slot| slot.record.arrival),
+            same: same.map(|slot| slot.record.sequence),
         };
         (rivals, is_here)
     }
@@ -177,9 +177,9 @@ impl Memtable {
         self.segment
     }
 
-    /// The arrival of the record that came last; 0 when there is none.
-    pub(crate) fn last_arrival(&self) -> u64 {
-        self.last_arrival.load(Relaxed)
+    /// The sequence number of the record that came last; 0 when there is none.
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.last_sequence.load(Relaxed)
     }
 
     /// The least timestamp of its records; the greatest possible when there are none.
@@ -205,10 +205,10 @@ pub(crate) struct Rivals {
 impl Rivals {
     /// What two memtables hold.
     pub(crate) fn and(self, other: Self) -> Self {
-        let arrivals = self.same.into_iter().chain(other.same);
+        let sequences = self.same.into_iter().chain(other.same);
         Self {
             newer: self.newer.max(other.newer),
-            same: arrivals.min(),
+            same: sequences.min(),
         }
     }
 }

@@ -143,7 +143,7 @@ mod tests {
     fn record(key: &str, timestamp: u64) -> Arc<Record> {
         let timestamp = Timestamp::from_u64(timestamp);
         Arc::new(Record {
-            arrival: 0,
+            sequence: 0,
             entry: Entry::value(key.as_bytes(), timestamp, b"", Expiry::NEVER, 1),
         })
     }

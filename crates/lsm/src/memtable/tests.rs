@@ -13,14 +13,14 @@ fn put(key: &str, timestamp: u64, value: &str) -> Entry {
     )
 }
 
-fn insert(memtable: &Memtable, arrival: u64, entry: Entry) -> Option<u64> {
-    let rivals = memtable.insert(&Arc::new(Record { arrival, entry }));
+fn insert(memtable: &Memtable, sequence: u64, entry: Entry) -> Option<u64> {
+    let rivals = memtable.insert(&Arc::new(Record { sequence, entry }));
     rivals.newer.map(Timestamp::as_u64)
 }
 
 /// When the version first arrived, if it has, and that it is not stored again.
-fn same(memtable: &Memtable, arrival: u64, entry: Entry) -> Option<u64> {
-    memtable.insert(&Arc::new(Record { arrival, entry })).same
+fn same(memtable: &Memtable, sequence: u64, entry: Entry) -> Option<u64> {
+    memtable.insert(&Arc::new(Record { sequence, entry })).same
 }
 
 fn drain(mut source: MemtableSource) -> Vec<(String, u64)> {
@@ -53,8 +53,8 @@ fn the_same_version_again_is_known_by_its_first_arrival() {
     let memtable = Memtable::new(1, 1 << 20);
     assert_eq!(same(&memtable, 1, put("k", 10, "v")), None);
     let bytes = memtable.bytes();
-    for arrival in 2..4 {
-        assert_eq!(same(&memtable, arrival, put("k", 10, "v")), Some(1));
+    for sequence in 2..4 {
+        assert_eq!(same(&memtable, sequence, put("k", 10, "v")), Some(1));
     }
     assert_eq!(memtable.bytes(), bytes, "not stored twice");
     assert_eq!(same(&memtable, 4, put("k", 12, "x")), None);
@@ -62,7 +62,7 @@ fn the_same_version_again_is_known_by_its_first_arrival() {
     assert_eq!(insert(&memtable, 6, put("k", 10, "v")), Some(12));
     assert_eq!(same(&memtable, 7, put("k", 11, "between")), None);
     assert_eq!(same(&memtable, 8, put("k", 11, "between")), Some(7));
-    let record = |entry| Record { arrival: 9, entry };
+    let record = |entry| Record { sequence: 9, entry };
     let rivals = memtable.rivals(&record(put("k", 11, "between")));
     assert_eq!(
         (rivals.newer, rivals.same),
@@ -78,8 +78,8 @@ fn the_same_version_again_is_known_by_its_first_arrival() {
 fn another_version_of_the_same_timestamp_is_not_newer() {
     let memtable = Memtable::new(1, 1 << 20);
     insert(&memtable, 1, put("k", 10, "v"));
-    for (arrival, value) in [(2, "w"), (3, "u")] {
-        assert_eq!(insert(&memtable, arrival, put("k", 10, value)), None);
+    for (sequence, value) in [(2, "w"), (3, "u")] {
+        assert_eq!(insert(&memtable, sequence, put("k", 10, value)), None);
     }
     assert_eq!(drain(Arc::new(memtable).source(Bound::Unbounded)).len(), 3);
 }

@@ -20,7 +20,7 @@
 //! The payload of the properties' frame:
 //! ```text
 //! u64 each: entries, tombstones, bytes of keys and values, least timestamp,
-//!           greatest timestamp, greatest arrival, the expiry by which half of
+//!           greatest timestamp, greatest sequence number, the expiry by which half of
 //!           the bytes have expired
 //! u32 each: filter pages, filter page bytes, filter probes; 0 without a filter
 //! least key, greatest key: length varint and bytes each
@@ -38,9 +38,9 @@ pub(super) const FOOTER_BYTES: usize = 64;
 /// The version of the format that is written, and the only one that is read.
 pub(super) const VERSION: u32 = 3;
 
-/// Arrivals are counted from 1, and no store lives long enough to reach this
+/// Sequence numbers are counted from 1, and no store lives long enough to reach this
 /// number: the next one always exists.
-const ARRIVAL_MAX: u64 = u64::MAX / 2;
+const SEQUENCE_MAX: u64 = u64::MAX / 2;
 
 const MAGIC: [u8; 8] = *b"kvrm-sst";
 pub(super) const CHECKSUM_AT: usize = 48;
@@ -158,8 +158,8 @@ pub(crate) struct TableProperties {
     pub(crate) timestamp_least: Timestamp,
     /// The greatest timestamp of a record.
     pub(crate) timestamp_greatest: Timestamp,
-    /// The greatest arrival of a record.
-    pub(crate) arrival_greatest: u64,
+    /// The greatest sequence number of a record.
+    pub(crate) sequence_greatest: u64,
     /// When half of those bytes have expired, or a little later; never where
     /// fewer expire at all.
     pub(crate) half_expired: Expiry,
@@ -180,7 +180,7 @@ impl TableProperties {
             entry_bytes: 0,
             timestamp_least: Timestamp::MAX,
             timestamp_greatest: Timestamp::ZERO,
-            arrival_greatest: 0,
+            sequence_greatest: 0,
             half_expired: Expiry::NEVER,
             key_least: Vec::new(),
             key_greatest: Vec::new(),
@@ -204,7 +204,7 @@ impl TableProperties {
         self.entry_bytes += entry.data_bytes() as u64;
         self.timestamp_least = self.timestamp_least.min(entry.timestamp());
         self.timestamp_greatest = self.timestamp_greatest.max(entry.timestamp());
-        self.arrival_greatest = self.arrival_greatest.max(record.arrival);
+        self.sequence_greatest = self.sequence_greatest.max(record.sequence);
     }
 
     /// The payload of the properties' frame.
@@ -216,7 +216,7 @@ impl TableProperties {
             self.entry_bytes,
             self.timestamp_least.as_u64(),
             self.timestamp_greatest.as_u64(),
-            self.arrival_greatest,
+            self.sequence_greatest,
             self.half_expired.unix_ms(),
         ] {
             buffer.extend_from_slice(&number.to_le_bytes());
@@ -253,7 +253,7 @@ impl TableProperties {
         if !is_sound {
             return Err(Malformed("the properties contradict one another"));
         }
-        if self.arrival_greatest > ARRIVAL_MAX {
+        if self.sequence_greatest > SEQUENCE_MAX {
             return Err(Malformed("no record came as late as the properties say"));
         }
         Ok(())
@@ -266,7 +266,7 @@ impl TableProperties {
             entry_bytes: input.u64()?,
             timestamp_least: Timestamp::from_u64(input.u64()?),
             timestamp_greatest: Timestamp::from_u64(input.u64()?),
-            arrival_greatest: input.u64()?,
+            sequence_greatest: input.u64()?,
             half_expired: Expiry::at_unix_ms(input.u64()?),
             filter: decode_shape(input)?,
             key_least: decode_key(input)?,

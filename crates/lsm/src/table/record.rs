@@ -1,9 +1,9 @@
 //! The body of a record in a data block.
 //!
 //! ```text
-//! flags u8 | copies u8 | timestamp u64 | arrival varint | expiry u64 | length varint | value
+//! flags u8 | copies u8 | timestamp u64 | sequence varint | expiry u64 | length varint | value
 //!                                        if bit 2         if bit 1     unless bit 0
-//! flags: bit 0 tombstone, bit 1 expires, bit 2 arrival is not 0
+//! flags: bit 0 tombstone, bit 1 expires, bit 2 sequence number is not 0
 //! ```
 
 use super::block::{Body, SortedBlock};
@@ -14,7 +14,7 @@ use base::{Entry, Expiry, Kind, Timestamp, VALUE_BYTES_MAX};
 
 const TOMBSTONE: u8 = 1 << 0;
 const EXPIRES: u8 = 1 << 1;
-const ARRIVAL: u8 = 1 << 2;
+const HAS_SEQUENCE: u8 = 1 << 2;
 
 /// The restarts of a block that holds one record, and a little more.
 const BLOCK_END_BYTES: usize = 16;
@@ -22,7 +22,7 @@ const BLOCK_END_BYTES: usize = 16;
 /// A record without its key, whose value lies in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordBody<'a> {
-    arrival: u64,
+    sequence: u64,
     timestamp: Timestamp,
     expiry: Expiry,
     kind: Kind,
@@ -37,7 +37,7 @@ impl<'a> RecordBody<'a> {
         debug_assert!(entry.kind() == Kind::Value || entry.value_bytes().is_empty());
         debug_assert!(entry.kind() == Kind::Value || entry.expiry() == Expiry::NEVER);
         Self {
-            arrival: record.arrival,
+            sequence: record.sequence,
             timestamp: entry.timestamp(),
             expiry: entry.expiry(),
             kind: entry.kind(),
@@ -52,12 +52,12 @@ impl<'a> RecordBody<'a> {
         buffer.push(
             flag(self.kind == Kind::Tombstone, TOMBSTONE)
                 | flag(self.expiry != Expiry::NEVER, EXPIRES)
-                | flag(self.arrival != 0, ARRIVAL),
+                | flag(self.sequence != 0, HAS_SEQUENCE),
         );
         buffer.push(self.copies);
         buffer.extend_from_slice(&self.timestamp.as_u64().to_le_bytes());
-        if self.arrival != 0 {
-            put_varint(buffer, self.arrival);
+        if self.sequence != 0 {
+            put_varint(buffer, self.sequence);
         }
         if self.expiry != Expiry::NEVER {
             buffer.extend_from_slice(&self.expiry.unix_ms().to_le_bytes());
@@ -91,7 +91,7 @@ impl<'a> RecordBody<'a> {
     /// The record that has this body at `key`.
     pub(super) fn to_record(self, key: &[u8]) -> Record {
         Record {
-            arrival: self.arrival,
+            sequence: self.sequence,
             entry: self.to_entry(key),
         }
     }
@@ -117,7 +117,7 @@ impl Lone {
         let value_end = sorted.entries_end();
         let value = value_end - body.value.len()..value_end;
         let RecordBody {
-            arrival,
+            sequence,
             timestamp,
             expiry,
             kind,
@@ -127,7 +127,7 @@ impl Lone {
         let key_bytes = key.len();
         let data = block.join(key, value);
         Ok(Self::Record(Record {
-            arrival,
+            sequence,
             entry: Entry::from_data(data, key_bytes, timestamp, kind, expiry, copies),
         }))
     }
@@ -139,12 +139,12 @@ impl<'a> Body<'a> for RecordBody<'a> {
         let flags = input.u8()?;
         let tombstone = flags & TOMBSTONE != 0;
         let expires = flags & EXPIRES != 0;
-        if flags & !(TOMBSTONE | EXPIRES | ARRIVAL) != 0 || tombstone && expires {
+        if flags & !(TOMBSTONE | EXPIRES | HAS_SEQUENCE) != 0 || tombstone && expires {
             return None;
         }
         let copies = input.u8()?;
         let timestamp = Timestamp::from_u64(input.u64()?);
-        let arrival = match flags & ARRIVAL {
+        let sequence = match flags & HAS_SEQUENCE {
             0 => 0,
             _ => input.varint()?,
         };
@@ -159,7 +159,7 @@ impl<'a> Body<'a> for RecordBody<'a> {
             (Kind::Value, input.take(bytes)?)
         };
         Some(Self {
-            arrival,
+            sequence,
             timestamp,
             expiry,
             kind,

@@ -3,16 +3,16 @@
 //! Three questions, in this order.
 //!
 //! **Which versions can still be seen?** A snapshot with number `s` sees, of
-//! each key, the highest-ranked version among those with `arrival <= s`; a
+//! each key, the highest-ranked version among those with `sequence <= s`; a
 //! reader without one sees the highest-ranked of all. Walking the versions of a
-//! key from the highest rank down, with `m` the least arrival kept so far: the
+//! key from the highest rank down, with `m` the least sequence number kept so far: the
 //! first is kept, and a later one is kept exactly if some living snapshot has
-//! `arrival <= s < m`. (A version in between that was not kept hides nothing
-//! more: no `s` lies between its arrival and `m`.) Identical versions that
-//! came twice come here with the least arrival first, so that the rule drops
+//! `sequence <= s < m`. (A version in between that was not kept hides nothing
+//! more: no `s` lies between its sequence number and `m`.) Identical versions that
+//! came twice come here with the least sequence number first, so that the rule drops
 //! the later ones.
 //!
-//! A kept version that came before every living snapshot gets arrival 0: all
+//! A kept version that came before every living snapshot gets the sequence number 0: all
 //! of them see it, as do all later ones, and `m` is at or below the least
 //! snapshot from it on, so nothing of lower rank is kept beside it.
 //!
@@ -57,7 +57,7 @@ pub(crate) type NewerElsewhere = Box<dyn Fn(&Entry) -> bool + Send>;
 
 /// What decides which records are kept.
 pub(crate) struct Retention {
-    /// The arrivals up to which the living snapshots see, ascending. Snapshots
+    /// The sequence numbers up to which the living snapshots see, ascending. Snapshots
     /// that are taken later must see all records of the inputs.
     pub(crate) snapshots: Vec<u64>,
     /// What expired before it has expired for everyone, in milliseconds since
@@ -72,12 +72,12 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// Whether a snapshot sees past all versions with arrivals from `above`
-    /// on, and down to the one that came at `arrival`.
-    fn is_seen(&self, arrival: u64, above: u64) -> bool {
+    /// Whether a snapshot sees past all versions with sequence numbers from `above`
+    /// on, and down to the one that came at `sequence`.
+    fn is_seen(&self, sequence: u64, above: u64) -> bool {
         let first = self
             .snapshots
-            .partition_point(|&snapshot| snapshot < arrival);
+            .partition_point(|&snapshot| snapshot < sequence);
         self.snapshots
             .get(first)
             .is_some_and(|&snapshot| snapshot < above)
@@ -88,9 +88,9 @@ impl Retention {
         if self
             .snapshots
             .first()
-            .is_none_or(|&least| record.arrival <= least)
+            .is_none_or(|&least| record.sequence <= least)
         {
-            record.arrival = 0;
+            record.sequence = 0;
         }
     }
 
@@ -143,8 +143,8 @@ pub(crate) struct Retained<S> {
 struct Key {
     /// A copy: a version of it could be long.
     bytes: Vec<u8>,
-    /// The least arrival among the versions kept so far, as it was on input.
-    arrival_least: u64,
+    /// The least sequence number among the versions kept so far, as it was on input.
+    sequence_least: u64,
 }
 
 impl<S: RecordSource> Retained<S> {
@@ -236,11 +236,11 @@ impl<S: RecordSource> Retained<S> {
     fn take(&mut self, mut record: Record) -> Option<Record> {
         match &mut self.key {
             Some(key) if *key.bytes == *record.entry.key() => {
-                if !self.retention.is_seen(record.arrival, key.arrival_least) {
+                if !self.retention.is_seen(record.sequence, key.sequence_least) {
                     self.dropped_versions += 1;
                     return None;
                 }
-                key.arrival_least = record.arrival;
+                key.sequence_least = record.sequence;
                 self.retention.settle(&mut record);
                 match self.held.take() {
                     None => Some(record),
@@ -257,7 +257,7 @@ impl<S: RecordSource> Retained<S> {
                 bytes.extend_from_slice(record.entry.key());
                 self.key = Some(Key {
                     bytes,
-                    arrival_least: record.arrival,
+                    sequence_least: record.sequence,
                 });
                 if self.is_hidden(&record.entry) {
                     // So are the versions of the key that it outranks.

@@ -77,7 +77,7 @@ fn version_seen<'a>(
 ) -> Option<&'a Entry> {
     records
         .into_iter()
-        .filter(|record| record.arrival <= snapshot)
+        .filter(|record| record.sequence <= snapshot)
         .map(|record| &record.entry)
         .max_by(|a, b| a.rank().cmp(&b.rank()))
 }
@@ -91,23 +91,23 @@ fn value_seen<'a>(
 }
 
 /// One of the few versions that small cases are made of.
-fn version(timestamp: u64, form: usize, arrival: u64) -> Record {
+fn version(timestamp: u64, form: usize, sequence: u64) -> Record {
     let timestamp = Timestamp::from_u64(timestamp);
     let entry = match form {
         0 => Entry::value(b"k", timestamp, b"v", Expiry::NEVER, 1),
         1 => Entry::tombstone(b"k", timestamp, 1),
         _ => Entry::value(b"k", timestamp, b"v", Expiry::at_unix_ms(1), 1),
     };
-    Record { arrival, entry }
+    Record { sequence, entry }
 }
 
 /// Every multiset of `length` versions with timestamps 1 and 2, all forms, and
-/// arrivals 0 to 3; identical versions among them.
+/// sequence numbers 0 to 3; identical versions among them.
 fn all_lists(length: usize) -> Vec<Vec<Record>> {
     let mut versions = Vec::new();
     for timestamp in 1..=2 {
         for form in 0..3 {
-            versions.extend((0..=3).map(|arrival| version(timestamp, form, arrival)));
+            versions.extend((0..=3).map(|sequence| version(timestamp, form, sequence)));
         }
     }
     // As indexes into the versions, none lower than the one before it.
@@ -267,15 +267,19 @@ fn arrivals_are_forgotten_below_the_least_snapshot_only() {
         version(3, 0, 4),
         version(2, 0, 2),
     ];
-    let arrivals = |snapshots: &[u64]| -> Vec<u64> {
+    let sequences = |snapshots: &[u64]| -> Vec<u64> {
         let output = retain(list.clone(), snapshots, 0, &[]);
-        output.records.iter().map(|record| record.arrival).collect()
+        output
+            .records
+            .iter()
+            .map(|record| record.sequence)
+            .collect()
     };
-    assert_eq!(arrivals(&[]), [0]);
-    assert_eq!(arrivals(&[9]), [0]);
-    assert_eq!(arrivals(&[8]), [9, 0]);
-    assert_eq!(arrivals(&[5, 8]), [9, 7, 0]);
-    assert_eq!(arrivals(&[1, 5, 8]), [9, 7, 4]);
+    assert_eq!(sequences(&[]), [0]);
+    assert_eq!(sequences(&[9]), [0]);
+    assert_eq!(sequences(&[8]), [9, 0]);
+    assert_eq!(sequences(&[5, 8]), [9, 7, 0]);
+    assert_eq!(sequences(&[1, 5, 8]), [9, 7, 4]);
 }
 
 #[test]
@@ -311,7 +315,7 @@ fn a_tombstone_goes_only_with_proof() {
 #[test]
 fn what_has_expired_for_everyone_becomes_a_tombstone_of_its_timestamp() {
     let expiring = |expiry_unix_ms| Record {
-        arrival: 0,
+        sequence: 0,
         entry: Entry::value(
             b"k",
             Timestamp::from_u64(2),
@@ -325,7 +329,7 @@ fn what_has_expired_for_everyone_becomes_a_tombstone_of_its_timestamp() {
         retain_what_is_not_hidden(vec![record], &[], bounds, outside, &[]).records
     };
     let tombstone = Record {
-        arrival: 0,
+        sequence: 0,
         entry: Entry::tombstone(b"k", Timestamp::from_u64(2), 3),
     };
     let expected = std::slice::from_ref(&tombstone);
@@ -343,8 +347,8 @@ fn what_has_expired_for_everyone_becomes_a_tombstone_of_its_timestamp() {
 
 #[test]
 fn keys_are_decided_one_by_one() {
-    let record = |key: &[u8], kind, timestamp, arrival| Record {
-        arrival,
+    let record = |key: &[u8], kind, timestamp, sequence| Record {
+        sequence,
         entry: Entry::new(
             key,
             Timestamp::from_u64(timestamp),

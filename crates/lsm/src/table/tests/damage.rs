@@ -198,7 +198,7 @@ fn sound_structures_with_mutated_content_never_panic() {
 #[test]
 fn an_index_that_understates_a_timestamp_is_corrupt() {
     let long = Record {
-        arrival: 0,
+        sequence: 0,
         entry: Entry::value(
             b"long",
             Timestamp::from_u64(9),
@@ -248,7 +248,7 @@ fn properties_that_no_writer_writes_are_refused() {
     assert_eq!(decoded(|_| {}).as_ref(), Ok(&sound));
     let changes: [fn(&mut TableProperties); 4] = [
         // The engine goes on from the next.
-        |properties| properties.arrival_greatest = u64::MAX,
+        |properties| properties.sequence_greatest = u64::MAX,
         |properties| properties.tombstones = properties.entries + 1,
         |properties| properties.timestamp_least = Timestamp::MAX,
         |properties| properties.key_least = vec![0xff; 3],

@@ -4,8 +4,8 @@ use super::*;
 
 /// The records of the fixture: every field of the format at work.
 pub(super) fn fixture_records() -> Vec<Record> {
-    let value = |key: &str, timestamp, value: &[u8], expiry, arrival| Record {
-        arrival,
+    let value = |key: &str, timestamp, value: &[u8], expiry, sequence| Record {
+        sequence,
         entry: Entry::value(
             key.as_bytes(),
             Timestamp::from_u64(timestamp),
@@ -28,7 +28,7 @@ pub(super) fn fixture_records() -> Vec<Record> {
         value("versions", 9, b"newest", Expiry::NEVER, 1 << 40),
         value("versions", 8, b"older", Expiry::NEVER, 7),
         Record {
-            arrival: 0,
+            sequence: 0,
             entry: Entry::tombstone(b"versions", Timestamp::from_u64(u64::MAX >> 1), 1),
         },
     ];

@@ -108,7 +108,7 @@ fn record(key: impl AsRef<[u8]>, timestamp: u64) -> Record {
     let value = format!("value {timestamp}");
     let timestamp = Timestamp::from_u64(timestamp);
     Record {
-        arrival: 0,
+        sequence: 0,
         entry: Entry::value(key.as_ref(), timestamp, value.as_bytes(), Expiry::NEVER, 2),
     }
 }
@@ -154,7 +154,7 @@ fn random_records(random: &mut fastrand::Rng, count: usize) -> Vec<Record> {
             });
             let copies = random.u8(..);
             Record {
-                arrival: match random.u8(0..4) {
+                sequence: match random.u8(0..4) {
                     0 => random.u64(..u64::MAX / 2),
                     1 => random.u64(1..9),
                     _ => 0,

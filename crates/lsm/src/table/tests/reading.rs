@@ -53,8 +53,8 @@ fn properties_say_what_the_records_are() {
     let timestamps = || entries.iter().map(|entry| entry.timestamp());
     assert_eq!(Some(properties.timestamp_least), timestamps().min());
     assert_eq!(Some(properties.timestamp_greatest), timestamps().max());
-    let arrivals = records.iter().map(|record| record.arrival);
-    assert_eq!(Some(properties.arrival_greatest), arrivals.max());
+    let sequences = records.iter().map(|record| record.sequence);
+    assert_eq!(Some(properties.sequence_greatest), sequences.max());
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn the_index_knows_the_greatest_timestamp_of_each_block() {
 #[test]
 fn a_table_tells_when_half_of_its_bytes_have_expired() {
     let expiring = |key: &str, unix_ms| Record {
-        arrival: 0,
+        sequence: 0,
         entry: Entry::value(
             key.as_bytes(),
             Timestamp::from_u64(1),
@@ -108,7 +108,7 @@ fn a_table_tells_when_half_of_its_bytes_have_expired() {
     assert_eq!(half(&records), Expiry::at_unix_ms(7));
     assert_eq!(half(&records[..2]), Expiry::at_unix_ms(5));
     records.push(Record {
-        arrival: 0,
+        sequence: 0,
         entry: Entry::tombstone(b"d", Timestamp::from_u64(1), 1),
     });
     assert_eq!(half(&records), Expiry::at_unix_ms(7));
@@ -300,7 +300,7 @@ fn filters_are_held_while_they_take_a_small_part_of_the_cache() {
 #[test]
 fn a_large_value_lies_in_a_block_of_its_own() {
     let large = Record {
-        arrival: 0,
+        sequence: 0,
         entry: Entry::value(
             b"b",
             Timestamp::from_u64(1),

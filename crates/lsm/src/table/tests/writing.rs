@@ -10,7 +10,7 @@ fn writes_are_large_and_syncs_regular() {
             let mut value = vec![0; 10_000];
             random.fill(&mut value);
             Record {
-                arrival: 0,
+                sequence: 0,
                 entry: Entry::value(
                     key(number).as_bytes(),
                     Timestamp::from_u64(1),

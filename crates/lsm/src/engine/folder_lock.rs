@@ -1,7 +1,7 @@
-//! How long the folder is this engine's: until it is closed.
+//! The folder lock: how long the folder is this engine's.
 //!
-//! Every job, and every call that may write, holds the tenure while it runs.
-//! Its end waits for those that do, lets go of the folder's lock, and turns
+//! Every job, and every call that may write, holds the folder lock while it runs.
+//! Its release waits for those that do, lets go of the disk's lock, and turns
 //! away whoever comes later: a job that an executor kept for long, or a call
 //! on a clone of the engine. So nothing is written beside a later engine's
 //! work on the same folder, which may begin as soon as the lock is free.
@@ -11,18 +11,18 @@ use std::any::Any;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// What the disk gave when the folder was locked; dropped, it frees the folder.
-pub(super) type FolderLock = Box<dyn Any + Send + Sync>;
+pub(super) type DiskLock = Box<dyn Any + Send + Sync>;
 
 /// The right to write to the folder.
-pub(super) struct Tenure(RwLock<Option<FolderLock>>);
+pub(super) struct FolderLock(RwLock<Option<DiskLock>>);
 
 /// Keeps the folder this engine's for as long as it lives. Not to be taken
 /// twice by one thread: between the two, the end may begin to wait.
-pub(super) type Held<'a> = RwLockReadGuard<'a, Option<FolderLock>>;
+pub(super) type FolderLockGuard<'a> = RwLockReadGuard<'a, Option<DiskLock>>;
 
-impl Tenure {
-    /// The tenure of the engine that has locked the folder.
-    pub(super) fn new(folder_lock: FolderLock) -> Self {
+impl FolderLock {
+    /// The lock of the engine that has locked the folder.
+    pub(super) fn new(folder_lock: DiskLock) -> Self {
         Self(RwLock::new(Some(folder_lock)))
     }
 
@@ -30,7 +30,7 @@ impl Tenure {
     ///
     /// # Errors
     /// [`Error::Closed`] once it has come.
-    pub(super) fn hold(&self) -> Result<Held<'_>, Error> {
+    pub(super) fn hold(&self) -> Result<FolderLockGuard<'_>, Error> {
         let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
         match *guard {
             Some(_) => Ok(guard),
@@ -39,7 +39,7 @@ impl Tenure {
     }
 
     /// Waits for those that hold it, and gives the folder back.
-    pub(super) fn end(&self) {
+    pub(super) fn release(&self) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
@@ -55,11 +55,11 @@ mod tests {
     use std::thread::ScopedJoinHandle;
     use std::time::Duration;
 
-    /// Waits until the end waits for those that hold the tenure; false where it
+    /// Waits until the end waits for those that hold the folder lock; false where it
     /// has not waited.
-    fn wait_for_end<T>(tenure: &Tenure, ender: &ScopedJoinHandle<'_, T>) -> bool {
+    fn wait_for_release<T>(folder_lock: &FolderLock, ender: &ScopedJoinHandle<'_, T>) -> bool {
         // Who waits to write keeps new readers out.
-        while tenure.0.try_read().is_ok() {
+        while folder_lock.0.try_read().is_ok() {
             if ender.is_finished() {
                 return false;
             }
@@ -70,19 +70,19 @@ mod tests {
 
     #[test]
     fn the_end_waits_for_who_holds_it_and_turns_away_who_comes_later() {
-        let tenure = Tenure::new(Box::new(()));
+        let folder_lock = FolderLock::new(Box::new(()));
         let wrote = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let held = tenure.hold().unwrap();
+            let held = folder_lock.hold().unwrap();
             let ender = scope.spawn(|| {
-                tenure.end();
+                folder_lock.release();
                 assert!(wrote.load(SeqCst), "the end has overtaken a writer");
             });
-            assert!(wait_for_end(&tenure, &ender));
+            assert!(wait_for_release(&folder_lock, &ender));
             wrote.store(true, SeqCst);
             drop(held);
         });
-        assert!(matches!(tenure.hold(), Err(Error::Closed)));
+        assert!(matches!(folder_lock.hold(), Err(Error::Closed)));
     }
 
     /// A clock that stops whoever asks it first once it was armed.
@@ -142,7 +142,7 @@ mod tests {
             scope.spawn(|| executor.run_lane(Lane::Compaction));
             stops.recv().unwrap();
             let closer = scope.spawn(|| engine.close().unwrap());
-            assert!(wait_for_end(&engine.inner.tenure, &closer));
+            assert!(wait_for_release(&engine.inner.folder_lock, &closer));
             assert!(matches!(open(), Err(Error::Locked { .. })));
             release.send(()).unwrap();
             closer.join().unwrap();

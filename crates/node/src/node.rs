@@ -14,7 +14,7 @@ use base::Budget;
 use base::{Clock, Random, Timestamp};
 use cluster::{NodeNumber, Placement, Standing};
 use lsm::{Disk, Engine, Executor};
-use peer::Complaints;
+use peer::LogLimiter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub struct Node {
     /// Which node this is, and what its peers think of its store.
     pub(crate) membership: Membership,
     /// What was last said of each peer.
-    pub(crate) complaints: Arc<Complaints>,
+    pub(crate) log_limiter: Arc<LogLimiter>,
     /// Writes that peers missed.
     pub(crate) hints: HintStore,
     /// Reads that may block.
@@ -180,7 +180,7 @@ impl Node {
             started,
             stamping,
             membership,
-            complaints: Arc::default(),
+            log_limiter: Arc::default(),
             hints,
             read_pool: Arc::new(read_pool),
             peer_bytes: Budget::new(memory.peer_bytes),

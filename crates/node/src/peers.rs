@@ -10,7 +10,7 @@ use base::{Clock, Entry};
 use cluster::{Miss, NodeNumber, NodeUrl, Ranking};
 use cluster::{Remembered, Standing};
 use peer::StartWatch;
-use peer::{Identity, Introduction, Introductions, Link, LinkStatus, PeerRequest, Protocol};
+use peer::{HandshakePolicy, Hello, Identity, Link, LinkStatus, PeerRequest, Protocol};
 use std::cell::{OnceCell, RefCell};
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -139,13 +139,13 @@ impl Peers {
 }
 
 /// What the handshakes of one runtime know of the node.
-pub(crate) struct Acquaintance {
+pub(crate) struct NodeHandshakes {
     shared: Arc<Node>,
     /// Set once the links exist, which need this to be made.
     peers: OnceCell<Weak<Peers>>,
 }
 
-impl Acquaintance {
+impl NodeHandshakes {
     /// What this node tells.
     pub(crate) fn new(shared: &Arc<Node>) -> Rc<Self> {
         Rc::new(Self {
@@ -159,13 +159,13 @@ impl Acquaintance {
     }
 
     /// Whose links are to be told of those who come.
-    pub(crate) fn introduce(&self, peers: &Rc<Peers>) {
+    pub(crate) fn set_peers(&self, peers: &Rc<Peers>) {
         // It is called once, when the runtime is made.
         let _first = self.peers.set(Rc::downgrade(peers)).is_ok();
     }
 }
 
-impl Introductions for Acquaintance {
+impl HandshakePolicy for NodeHandshakes {
     fn own(&self) -> Identity {
         let members = &self.shared.config.members;
         Identity {
@@ -189,10 +189,10 @@ impl Introductions for Acquaintance {
         self.number_of(name).is_some()
     }
 
-    fn introduction_to(&self, name: Option<&str>, unix_ms: u64) -> Introduction {
+    fn hello_to(&self, name: Option<&str>, unix_ms: u64) -> Hello {
         let membership = &self.shared.membership;
         let node = name.and_then(|name| self.number_of(name));
-        Introduction {
+        Hello {
             identity: self.own(),
             is_accepted: node.is_some_and(|node| membership.is_accepted_towards(node)),
             standing: membership.standing(),
@@ -206,7 +206,7 @@ impl Introductions for Acquaintance {
         self.shared.membership.standing()
     }
 
-    fn is_early(&self, other: &Introduction) -> bool {
+    fn is_early(&self, other: &Hello) -> bool {
         let Identity {
             name,
             store_id,
@@ -221,7 +221,7 @@ impl Introductions for Acquaintance {
 
     fn met(
         &self,
-        other: &Introduction,
+        other: &Hello,
         told: Option<Remembered>,
     ) -> Pin<Box<dyn Future<Output = Option<StartWatch>>>> {
         let Some(node) = self.number_of(&other.identity.name) else {
@@ -229,7 +229,7 @@ impl Introductions for Acquaintance {
         };
         let peers = self.peers.get().and_then(Weak::upgrade);
         if let Some(link) = peers.as_ref().and_then(|peers| peers.link(node)) {
-            link.nudge();
+            link.peer_has_dialled();
         }
         let (sender, noted) = oneshot::channel();
         let introduced = Introduced {
@@ -259,9 +259,9 @@ impl Introductions for Acquaintance {
         }
     }
 
-    fn away(&self, name: &str) {
+    fn unreachable(&self, name: &str) {
         if let Some(node) = self.number_of(name) {
-            self.shared.membership.away(node);
+            self.shared.membership.unreachable(node);
         }
     }
 }

@@ -14,7 +14,7 @@
 //! ([`Waiters::expire`]), which makes a deadline late by at most that period.
 
 use crate::outbox::{Completion, Outbox};
-use peer::{Answers, PeerAnswer};
+use peer::{AnswerHandler, PeerAnswer};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -287,7 +287,7 @@ fn slot_of(slots: &mut Slab<Slot>, ticket: u64) -> Option<&mut Slot> {
     (slot.generation == ticket >> (PLACE_BITS + TAG_BITS)).then_some(slot)
 }
 
-impl Answers for Waiters {
+impl AnswerHandler for Waiters {
     fn answer(&self, ticket: u64, answer: PeerAnswer) {
         self.complete(ticket, Completion::Peer(answer));
     }

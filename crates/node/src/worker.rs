@@ -4,14 +4,14 @@ use crate::coordinator::{Coordinator, HedgeBudget};
 use crate::hints::{Delivery, HintReceiver};
 use crate::metrics::WorkerMetrics;
 use crate::node::Node;
-use crate::peers::{Acquaintance, HintLink, Peers};
+use crate::peers::{HintLink, NodeHandshakes, Peers};
 use crate::replica::{OwnHints, Replica};
 use crate::submissions::Submissions;
 use crate::waiters::Waiters;
 use base::Clock;
 use bytes::Bytes;
 use cluster::{NodeNumber, Ranking};
-use peer::{Answers, Introductions, Link, LinkStatus, PeerEnvironment, Stream, Transport};
+use peer::{AnswerHandler, HandshakePolicy, Link, LinkStatus, PeerEnvironment, Stream, Transport};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -48,12 +48,12 @@ impl Worker {
             shared.engine.clone(),
             Arc::clone(waiters.writes()),
         ));
-        let acquaintance = Acquaintance::new(&shared);
+        let handshakes = NodeHandshakes::new(&shared);
         let peer_environment = PeerEnvironment {
             clock: Arc::clone(&shared.clock),
             random: Arc::clone(&shared.random),
-            introductions: Rc::clone(&acquaintance) as Rc<dyn Introductions>,
-            complaints: Arc::clone(&shared.complaints),
+            policy: Rc::clone(&handshakes) as Rc<dyn HandshakePolicy>,
+            log_limiter: Arc::clone(&shared.log_limiter),
             incoming: Arc::clone(&shared.peer_bytes),
             value_bytes_max: config.value_bytes_max,
         };
@@ -63,10 +63,10 @@ impl Worker {
                 config.members.url(node).clone(),
                 Arc::clone(transport),
                 peer_environment.clone(),
-                Rc::clone(&waiters) as Rc<dyn Answers>,
+                Rc::clone(&waiters) as Rc<dyn AnswerHandler>,
             )
         });
-        acquaintance.introduce(&peers);
+        handshakes.set_peers(&peers);
         let replica = Rc::new(Replica {
             engine: shared.engine.clone(),
             stamping: Arc::clone(&shared.stamping),

@@ -1,11 +1,11 @@
-//! Long values on their way in, piece by piece.
+//! LongMessage values on their way in, piece by piece.
 //!
 //! A long value's length is known before its first byte comes, so it takes its
 //! memory once, from the node's budget. One that the budget has no room for is
 //! thrown away as it comes, and the request is answered as overloaded: its
 //! pieces are on their way already.
 //!
-//! A connection has a few long values under way at a time ([`LANES`]), none
+//! A connection has a few long values under way at a time ([`LONG_VALUES_MAX`]), none
 //! longer than the node's longest value. More, or longer, is an error that
 //! closes the connection.
 
@@ -19,13 +19,13 @@ use std::sync::Arc;
 /// So many long values are under way in one direction at a time: enough that
 /// one of a hundred kilobytes need not wait for one of megabytes, few enough
 /// that they bound the memory of a connection.
-pub(super) const LANES: usize = 4;
+pub(super) const LONG_VALUES_MAX: usize = 4;
 
-/// The long values of a connection. `T` is what the caller keeps with each.
+/// The long values of a connection. `T` is what the replies keeps with each.
 pub(super) struct Assembler<T> {
     budget: Arc<Budget>,
     value_bytes_max: usize,
-    lanes: SmallVec<[Lane<T>; LANES]>,
+    lanes: SmallVec<[Lane<T>; LONG_VALUES_MAX]>,
 }
 
 struct Lane<T> {
@@ -43,7 +43,7 @@ struct Lane<T> {
 
 /// A long value that is complete.
 pub(super) struct Assembled<T> {
-    /// What the caller kept with it.
+    /// What the replies kept with it.
     pub(super) context: T,
     /// The entry and its share of the budget; `None` if there was no room.
     pub(super) entry: Option<(Entry, Share)>,
@@ -72,7 +72,7 @@ impl<T> Assembler<T> {
         if head.value_bytes > self.value_bytes_max {
             return Err(frame.malformed("too long a value"));
         }
-        if self.lanes.len() == LANES {
+        if self.lanes.len() == LONG_VALUES_MAX {
             return Err(frame.malformed("one long value too many"));
         }
         if self.lanes.iter().any(|lane| lane.call == frame.call) {

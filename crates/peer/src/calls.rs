@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// What was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum CallKind {
     /// To store a version.
     Write,
     /// For a version.
@@ -22,7 +22,7 @@ pub(super) struct Call {
     /// Whom the answer is addressed to.
     pub(super) ticket: u64,
     /// What was asked.
-    pub(super) asked: Asked,
+    pub(super) kind: CallKind,
     /// Until when it waits, on the monotonic clock.
     pub(super) deadline: Duration,
     /// When it could be sent.
@@ -49,14 +49,14 @@ impl Calls {
     pub(super) fn insert(
         &mut self,
         ticket: u64,
-        asked: Asked,
+        kind: CallKind,
         deadline: Duration,
         now: Duration,
     ) -> u64 {
         self.generation = self.generation.wrapping_add(1);
         let place = self.slots.insert(Call {
             ticket,
-            asked,
+            kind,
             deadline,
             began: now,
             stopwatch: Stopwatch::start(),
@@ -112,9 +112,9 @@ mod tests {
     #[test]
     fn a_late_answer_finds_nobody() {
         let mut calls = Calls::default();
-        let late = calls.insert(1, Asked::Read, Duration::MAX, Duration::ZERO);
+        let late = calls.insert(1, CallKind::Read, Duration::MAX, Duration::ZERO);
         assert_eq!(calls.remove(late).map(|call| call.ticket), Some(1));
-        let next = calls.insert(2, Asked::Read, Duration::MAX, Duration::ZERO);
+        let next = calls.insert(2, CallKind::Read, Duration::MAX, Duration::ZERO);
         assert_eq!((late ^ next) as u32, 0, "the place is used again");
         assert!(calls.remove(late).is_none());
         assert_eq!(calls.remove(next).map(|call| call.ticket), Some(2));
@@ -126,7 +126,7 @@ mod tests {
         for (ticket, second) in [(1, 3), (2, 1), (3, 2)] {
             calls.insert(
                 ticket,
-                Asked::Write,
+                CallKind::Write,
                 Duration::from_secs(second),
                 Duration::ZERO,
             );

@@ -104,7 +104,7 @@ impl Connection {
             self.take_all(side, now)?;
             reads += 1;
         }
-        if self.start.is_over() {
+        if self.start.is_superseded() {
             return Err(End::Superseded);
         }
         let could_take = side.can_take();
@@ -125,7 +125,7 @@ impl Connection {
         while side.can_take()
             && let Some(frame) = self.decoder.next()?
         {
-            if self.start.is_over() {
+            if self.start.is_superseded() {
                 return Err(End::Superseded);
             }
             side.take(frame, now)?;

@@ -22,9 +22,9 @@ const LATE_AFTER: Duration = Duration::from_millis(200);
 pub(super) enum Silence {
     /// Not long enough to mean anything.
     Short,
-    /// Long enough to stop waiting for it.
+    /// LongMessage enough to stop waiting for it.
     Suspicious,
-    /// Long enough to give up the connection.
+    /// LongMessage enough to give up the connection.
     Dead,
 }
 

@@ -13,7 +13,7 @@
 //! - `protocol` says what two releases speak with each other.
 //! - `frame`, `message`: the bytes. `outgoing` gathers what is to be sent;
 //!   `assembly` puts long values together again.
-//! - `complaints` keeps the log readable; `fuzz` is for fuzzers.
+//! - `log_limiter` keeps the log readable; `fuzz` is for fuzzers.
 //!
 //! Everything is local to a runtime; nothing here takes a lock on the way of a
 //! request. Invariants:
@@ -25,13 +25,13 @@
 mod assembly;
 mod backoff;
 mod calls;
-mod complaints;
 mod connection;
 mod frame;
 mod fuzz;
 mod handshake;
 mod health;
 mod link;
+mod log_limiter;
 mod message;
 mod outgoing;
 mod protocol;
@@ -53,13 +53,13 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-pub use complaints::Complaints;
 pub use fuzz::fuzz_frames;
-pub use link::{Answers, Link, LinkState, LinkStatus};
+pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
+pub use log_limiter::LogLimiter;
 pub use protocol::Protocol;
-pub use protocol::{STANDING, Spoken};
+pub use protocol::{NegotiatedProtocol, STANDING};
 pub use server::{Replica, Reply, serve};
-pub use start_watch::{Hearing, PeerStart, StartWatch};
+pub use start_watch::{LiveLink, PeerStart, StartWatch};
 pub use transport::PEER_PROTOCOL;
 pub use transport::{Dialing, Stream, TcpTransport, Transport};
 
@@ -105,7 +105,7 @@ pub struct Identity {
 
 /// What a node says of itself and of the one that it talks to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Introduction {
+pub struct Hello {
     /// Who it is.
     pub identity: Identity,
     /// Whether an operator has accepted its store as it is, and the other has
@@ -122,7 +122,7 @@ pub struct Introduction {
 }
 
 /// What the handshake needs to know of the node, and tells it.
-pub trait Introductions {
+pub trait HandshakePolicy {
     /// Who this node is.
     fn own(&self) -> Identity;
     /// What this node speaks.
@@ -132,35 +132,35 @@ pub trait Introductions {
     /// Whether the list of nodes has this name.
     fn is_member(&self, name: &str) -> bool;
     /// What this node says to the one of this name; to somebody unknown where
-    /// there is none. The wall clock is the caller's to read.
-    fn introduction_to(&self, name: Option<&str>, unix_ms: u64) -> Introduction;
+    /// there is none. The wall clock is the replies's to read.
+    fn hello_to(&self, name: Option<&str>, unix_ms: u64) -> Hello;
     /// How this node's store stands at present.
     fn standing(&self) -> Standing;
     /// Whether this start of another node comes too early: the one before is
     /// still heard from. A restart has ended that or soon falls silent, and
     /// dials again; a copy of a running node's folder does not.
-    fn is_early(&self, other: &Introduction) -> bool;
+    fn is_early(&self, other: &Hello) -> bool;
     /// Another node has proved to be one of the cluster; `told` is what it was
     /// told that this one remembers of it. Ends once the connection may carry
     /// calls, and for how long; `None` if it may not.
     fn met(
         &self,
-        other: &Introduction,
+        other: &Hello,
         told: Option<Remembered>,
     ) -> Pin<Box<dyn Future<Output = Option<StartWatch>>>>;
     /// The node of this name has served a call, so it durably remembers this one.
     fn remembered_by(&self, name: &str);
     /// The node of this name cannot be reached.
-    fn away(&self, name: &str);
+    fn unreachable(&self, name: &str);
 }
 
 /// What two nodes agreed on for a connection.
 #[derive(Debug)]
 pub struct Session {
     /// What the other side says of itself.
-    pub other: Introduction,
+    pub other: Hello,
     /// What the two speak.
-    pub spoken: Spoken,
+    pub negotiated: NegotiatedProtocol,
     /// Whether the other side has started anew since.
     pub start: StartWatch,
 }
@@ -173,9 +173,9 @@ pub struct PeerEnvironment {
     /// Random numbers.
     pub random: Arc<dyn Random>,
     /// Who is who.
-    pub introductions: Rc<dyn Introductions>,
+    pub policy: Rc<dyn HandshakePolicy>,
     /// What was last said of each peer.
-    pub complaints: Arc<Complaints>,
+    pub log_limiter: Arc<LogLimiter>,
     /// Bytes of long values on their way in from peers.
     pub incoming: Arc<Budget>,
     /// The longest value, in bytes.

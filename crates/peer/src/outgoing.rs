@@ -5,12 +5,12 @@
 //! were awake before it have had their turn. The order is: urgent frames
 //! (heartbeats), short ones as they came, then one piece of each of a few long
 //! values, and again. So nothing waits for more than one batch, and a batch is
-//! bounded ([`CHUNK_BYTES`], [`LANES`] pieces).
+//! bounded ([`CHUNK_BYTES`], [`LONG_VALUES_MAX`] pieces).
 //!
-//! Long values are kept as the entries that they are, until a piece of them is due.
+//! LongMessage values are kept as the entries that they are, until a piece of them is due.
 
 use super::Stream;
-use super::assembly::LANES;
+use super::assembly::LONG_VALUES_MAX;
 use super::frame::{HEADER_BYTES, PIECE_BYTES};
 use super::message;
 use base::Entry;
@@ -32,9 +32,9 @@ const ENCODED_BYTES_MAX: usize = 8 << 20;
 const LONG_BYTES_MAX: usize = 64 << 20;
 
 /// A message with a long value, as yet to be sent.
-pub(super) struct Long {
+pub(super) struct LongMessage {
     /// Whether it is a write or an answer.
-    pub(super) purpose: Purpose,
+    pub(super) kind: LongMessageKind,
     /// The call that it belongs to.
     pub(super) call: u64,
     /// On the monotonic clock: later, it need not be begun any more.
@@ -47,7 +47,7 @@ pub(super) struct Long {
 
 /// What a long value is sent for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum LongMessageKind {
     /// To be stored.
     Write,
     /// As the answer to a read.
@@ -56,7 +56,7 @@ pub(super) enum Purpose {
 
 /// A long value of which a part is sent.
 struct Sending {
-    long: Long,
+    long: LongMessage,
     sent: usize,
 }
 
@@ -74,8 +74,8 @@ struct Queue {
     urgent: Vec<u8>,
     /// Short frames; each chunk holds whole ones.
     chunks: VecDeque<Vec<u8>>,
-    waiting: VecDeque<Long>,
-    /// [`LANES`] at most.
+    waiting: VecDeque<LongMessage>,
+    /// [`LONG_VALUES_MAX`] at most.
     sending: VecDeque<Sending>,
     /// What is being written, and how much of it is.
     batch: Vec<u8>,
@@ -140,7 +140,7 @@ impl Outgoing {
     }
 
     /// Appends a message with a long value.
-    pub(super) fn push_long(&self, long: Long) {
+    pub(super) fn push_long(&self, long: LongMessage) {
         let mut queue = self.queue.borrow_mut();
         queue.long_bytes += long.entry.value_bytes().len();
         queue.waiting.push_back(long);
@@ -243,7 +243,7 @@ impl Queue {
 
     /// Begins long values while there are lanes for them.
     fn begin_long(&mut self, now: Duration) {
-        while self.sending.len() < LANES
+        while self.sending.len() < LONG_VALUES_MAX
             && let Some(long) = self.waiting.pop_front()
         {
             if long.deadline <= now {
@@ -252,11 +252,13 @@ impl Queue {
             }
             let before = self.batch.len();
             let remaining = long.deadline.saturating_sub(now);
-            match long.purpose {
-                Purpose::Write => {
+            match long.kind {
+                LongMessageKind::Write => {
                     message::put_write(&mut self.batch, long.call, remaining, &long.entry);
                 }
-                Purpose::Found => message::put_found(&mut self.batch, long.call, &long.entry),
+                LongMessageKind::Found => {
+                    message::put_found(&mut self.batch, long.call, &long.entry)
+                }
             }
             self.encoded_bytes += self.batch.len() - before;
             self.sending.push_back(Sending { long, sent: 0 });

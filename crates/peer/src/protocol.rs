@@ -29,7 +29,7 @@ pub struct Protocol {
 
 /// What the two sides of a connection speak with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spoken {
+pub struct NegotiatedProtocol {
     /// The version.
     pub version: u16,
     /// The features.
@@ -45,10 +45,10 @@ impl Protocol {
     };
 
     /// What it speaks with another build; `None` where they share no version.
-    pub fn with(self, other: Self) -> Option<Spoken> {
+    pub fn with(self, other: Self) -> Option<NegotiatedProtocol> {
         let version = self.greatest.min(other.greatest);
         let is_shared = version >= self.least.max(other.least);
-        is_shared.then_some(Spoken {
+        is_shared.then_some(NegotiatedProtocol {
             version,
             features: self.features & other.features,
         })
@@ -61,7 +61,7 @@ impl fmt::Display for Protocol {
     }
 }
 
-impl Spoken {
+impl NegotiatedProtocol {
     /// Whether both sides have this feature.
     pub fn has(self, feature: u64) -> bool {
         self.features & feature != 0
@@ -94,7 +94,9 @@ mod tests {
                 speaks(least, greatest),
                 speaks(others_least, others_greatest),
             );
-            let version_of = |spoken: Option<Spoken>| spoken.map(|spoken| spoken.version);
+            let version_of = |negotiated: Option<NegotiatedProtocol>| {
+                negotiated.map(|negotiated| negotiated.version)
+            };
             assert_eq!(version_of(own.with(other)), version, "{own} with {other}");
             assert_eq!(version_of(other.with(own)), version, "{other} with {own}");
         }
@@ -106,8 +108,8 @@ mod tests {
             features,
             ..Protocol::OWN
         };
-        let spoken = speaks(0b011).with(speaks(0b110)).unwrap();
-        assert!(spoken.has(0b010));
-        assert!(!spoken.has(0b001) && !spoken.has(0b100));
+        let negotiated = speaks(0b011).with(speaks(0b110)).unwrap();
+        assert!(negotiated.has(0b010));
+        assert!(!negotiated.has(0b001) && !negotiated.has(0b100));
     }
 }

@@ -6,14 +6,15 @@
 //! overloaded without being served; past the second, nothing is read.
 
 use super::assembly::{Assembled, Assembler};
-use super::complaints::Direction;
 use super::connection::{Connection, End, Side};
 use super::frame::{Decoder, Frame, FrameError, PAYLOAD_BYTES_MAX};
 use super::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError};
+use super::log_limiter::Direction;
 use super::message::{self, Message};
-use super::outgoing::{Long, Outgoing, Purpose};
+use super::outgoing::{LongMessage, LongMessageKind, Outgoing};
 use super::{
-    CALLS_MAX, PeerAnswer, PeerEnvironment, PeerRequest, STANDING, Session, Spoken, Stream,
+    CALLS_MAX, NegotiatedProtocol, PeerAnswer, PeerEnvironment, PeerRequest, STANDING, Session,
+    Stream,
 };
 use base::Share;
 use bytes::Bytes;
@@ -46,7 +47,7 @@ pub trait Replica {
 /// The way back for one answer. Dropped without one it answers that the
 /// replica failed, so that nobody waits in vain.
 pub struct Reply {
-    caller: Rc<Caller>,
+    replies: Rc<ReplyChannel>,
     call: u64,
     deadline: Duration,
     /// What the request counts for, until it is answered.
@@ -68,7 +69,7 @@ impl Reply {
     /// Answers with a value that counts for `share` until it is written.
     pub fn send_holding(mut self, answer: PeerAnswer, share: Option<Share>) {
         self.is_sent = true;
-        self.caller.answer(self.call, answer, self.deadline, share);
+        self.replies.answer(self.call, answer, self.deadline, share);
     }
 }
 
@@ -76,23 +77,23 @@ impl Drop for Reply {
     fn drop(&mut self) {
         if !self.is_sent {
             let failed = PeerAnswer::Missed(Miss::Failed);
-            self.caller.answer(self.call, failed, self.deadline, None);
+            self.replies.answer(self.call, failed, self.deadline, None);
         }
     }
 }
 
 /// The side that asks, as its replies see it.
-struct Caller {
+struct ReplyChannel {
     outgoing: Outgoing,
     in_flight: Cell<usize>,
     /// Whether the connection has ended: answers go nowhere.
-    is_gone: Cell<bool>,
+    is_closed: Cell<bool>,
 }
 
-impl Caller {
+impl ReplyChannel {
     fn answer(&self, call: u64, answer: PeerAnswer, deadline: Duration, share: Option<Share>) {
         self.in_flight.set(self.in_flight.get() - 1);
-        if self.is_gone.get() {
+        if self.is_closed.get() {
             return;
         }
         let outgoing = &self.outgoing;
@@ -105,8 +106,8 @@ impl Caller {
                 outgoing.push(|out| message::put_missed(out, call, Miss::Overloaded));
             }
             PeerAnswer::Found(Some(entry)) if message::is_long(&entry) => {
-                outgoing.push_long(Long {
-                    purpose: Purpose::Found,
+                outgoing.push_long(LongMessage {
+                    kind: LongMessageKind::Found,
                     call,
                     deadline,
                     entry,
@@ -136,7 +137,7 @@ pub async fn serve<R: Replica>(
     let handshake = handshake::accept(&mut *stream, &mut decoder, &environment);
     let Session {
         other,
-        spoken,
+        negotiated,
         start,
     } = match tokio::time::timeout(HANDSHAKE_MAX, handshake).await {
         Ok(Ok(session)) => session,
@@ -148,18 +149,18 @@ pub async fn serve<R: Replica>(
     };
     known();
     let name = other.identity.name;
-    environment.complaints.settle(Direction::Incoming, &name);
-    tracing::debug!(name, version = spoken.version, "a peer has connected");
+    environment.log_limiter.settle(Direction::Incoming, &name);
+    tracing::debug!(name, version = negotiated.version, "a peer has connected");
     decoder.allow(PAYLOAD_BYTES_MAX);
-    let mut serving = Serving::new(&environment, replica, spoken);
-    let caller = Gone(Rc::clone(&serving.caller));
+    let mut serving = Serving::new(&environment, replica, negotiated);
+    let replies = CloseOnDrop(Rc::clone(&serving.replies));
     let connection = Connection {
         stream,
         decoder,
         start,
     };
     let end = connection.run(&*environment.clock, &mut serving).await;
-    drop(caller);
+    drop(replies);
     match end {
         End::Malformed(_) => tracing::warn!(name, %end, "a peer talks nonsense"),
         End::Closed | End::Broken(_) | End::Silent | End::Superseded => {
@@ -169,11 +170,11 @@ pub async fn serve<R: Replica>(
 }
 
 /// Lets replies that come later go nowhere, also when the connection's task is dropped.
-struct Gone(Rc<Caller>);
+struct CloseOnDrop(Rc<ReplyChannel>);
 
-impl Drop for Gone {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        self.0.is_gone.set(true);
+        self.0.is_closed.set(true);
         self.0.outgoing.clear();
     }
 }
@@ -200,22 +201,22 @@ fn complain(environment: &PeerEnvironment, error: &HandshakeError) {
         }
     };
     let complaint = error.to_string();
-    let complaints = &environment.complaints;
+    let log_limiter = &environment.log_limiter;
     let now = environment.clock.monotonic();
-    if complaints.is_news(Direction::Incoming, name, &complaint, now) {
+    if log_limiter.should_log(Direction::Incoming, name, &complaint, now) {
         tracing::warn!(name, complaint, "{what}");
     }
 }
 
 /// The side that answers.
 struct Serving<R> {
-    caller: Rc<Caller>,
+    replies: Rc<ReplyChannel>,
     replica: Rc<R>,
     environment: PeerEnvironment,
     /// Writes whose values come in pieces, each with its deadline.
     writes: Assembler<Duration>,
     /// What the two sides speak.
-    spoken: Spoken,
+    negotiated: NegotiatedProtocol,
     /// How this node's store stands, as the other side was told on this connection.
     told: Option<Standing>,
     /// Whether something came since `idle` was set.
@@ -224,18 +225,18 @@ struct Serving<R> {
 }
 
 impl<R: Replica> Serving<R> {
-    fn new(environment: &PeerEnvironment, replica: Rc<R>, spoken: Spoken) -> Self {
+    fn new(environment: &PeerEnvironment, replica: Rc<R>, negotiated: NegotiatedProtocol) -> Self {
         let budget = &environment.incoming;
         Self {
-            caller: Rc::new(Caller {
+            replies: Rc::new(ReplyChannel {
                 outgoing: Outgoing::default(),
                 in_flight: Cell::new(0),
-                is_gone: Cell::new(false),
+                is_closed: Cell::new(false),
             }),
             replica,
             writes: Assembler::new(budget.clone(), environment.value_bytes_max),
             environment: environment.clone(),
-            spoken,
+            negotiated,
             told: None,
             is_heard: false,
             idle: Box::pin(tokio::time::sleep(IDLE_MAX)),
@@ -243,13 +244,13 @@ impl<R: Replica> Serving<R> {
     }
 
     fn serve(&self, request: PeerRequest, call: u64, deadline: Duration, share: Option<Share>) {
-        let in_flight = self.caller.in_flight.get();
+        let in_flight = self.replies.in_flight.get();
         if in_flight == CALLS_MAX {
             return self.miss(call, Miss::Overloaded);
         }
-        self.caller.in_flight.set(in_flight + 1);
+        self.replies.in_flight.set(in_flight + 1);
         let reply = Reply {
-            caller: Rc::clone(&self.caller),
+            replies: Rc::clone(&self.replies),
             call,
             deadline,
             _share: share,
@@ -260,26 +261,26 @@ impl<R: Replica> Serving<R> {
 
     /// Tells how this node's store stands, if that has changed.
     fn tell_standing(&mut self) {
-        let standing = self.environment.introductions.standing();
-        if self.spoken.has(STANDING) && self.told.replace(standing) != Some(standing) {
-            let outgoing = &self.caller.outgoing;
+        let standing = self.environment.policy.standing();
+        if self.negotiated.has(STANDING) && self.told.replace(standing) != Some(standing) {
+            let outgoing = &self.replies.outgoing;
             outgoing.push_urgent(|out| message::put_standing(out, standing));
         }
     }
 
     fn miss(&self, call: u64, miss: Miss) {
-        let outgoing = &self.caller.outgoing;
+        let outgoing = &self.replies.outgoing;
         outgoing.push(|out| message::put_missed(out, call, miss));
     }
 }
 
 impl<R: Replica> Side for Serving<R> {
     fn outgoing(&self) -> &Outgoing {
-        &self.caller.outgoing
+        &self.replies.outgoing
     }
 
     fn can_take(&self) -> bool {
-        self.caller.outgoing.is_short_of_full()
+        self.replies.outgoing.is_short_of_full()
     }
 
     fn heard(&mut self, _now: Duration) {
@@ -312,7 +313,7 @@ impl<R: Replica> Side for Serving<R> {
             Message::Ping => {
                 self.tell_standing();
                 let unix_ms = self.environment.clock.unix_ms();
-                let outgoing = &self.caller.outgoing;
+                let outgoing = &self.replies.outgoing;
                 outgoing.push_urgent(|out| message::put_pong(out, call, unix_ms));
             }
             Message::Stored { .. }

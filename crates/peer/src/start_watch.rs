@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// last that is known, and how many links hear from it.
 #[derive(Debug, Default)]
 pub struct PeerStart {
-    is_over: AtomicBool,
+    is_superseded: AtomicBool,
     hearing: AtomicUsize,
 }
 
 impl PeerStart {
     /// The peer has come with another start.
     pub fn end(&self) {
-        self.is_over.store(true, Ordering::Release);
+        self.is_superseded.store(true, Ordering::Release);
     }
 
     /// Whether a link to it is up: neither closed nor silent for so long that
     /// the peer is suspected.
-    pub fn is_heard(&self) -> bool {
+    pub fn has_live_link(&self) -> bool {
         self.hearing.load(Ordering::Acquire) > 0
     }
 }
@@ -53,24 +53,24 @@ impl StartWatch {
     }
 
     /// Whether the peer has come with another start.
-    pub fn is_over(&self) -> bool {
-        self.start.is_over.load(Ordering::Acquire)
+    pub fn is_superseded(&self) -> bool {
+        self.start.is_superseded.load(Ordering::Acquire)
     }
 
     /// A link hears from the start, for as long as what is given lives.
-    pub fn hear(&self) -> Option<Hearing> {
+    pub fn mark_live(&self) -> Option<LiveLink> {
         self.is_of_it.then(|| {
             self.start.hearing.fetch_add(1, Ordering::AcqRel);
-            Hearing(Arc::clone(&self.start))
+            LiveLink(Arc::clone(&self.start))
         })
     }
 }
 
 /// A link that hears from a start.
 #[derive(Debug)]
-pub struct Hearing(Arc<PeerStart>);
+pub struct LiveLink(Arc<PeerStart>);
 
-impl Drop for Hearing {
+impl Drop for LiveLink {
     fn drop(&mut self) {
         self.0.hearing.fetch_sub(1, Ordering::AcqRel);
     }

@@ -311,7 +311,7 @@ impl Membership {
         let replaces = !judge(known.remembered, store_id, starts).is_against() || is_accepted;
         replaces
             && known.remembered != Some(Remembered { store_id, start })
-            && known.start.is_heard()
+            && known.start.has_live_link()
     }
 
     /// Takes note of a peer that has proved who it is. The connection may carry
@@ -372,7 +372,7 @@ impl Membership {
     }
 
     /// A peer cannot be reached, so its word is not waited for.
-    pub(crate) fn away(&self, peer: NodeNumber) {
+    pub(crate) fn unreachable(&self, peer: NodeNumber) {
         self.change(peer, |confirmation, peers| confirmation.asked(peer, peers));
     }
 

@@ -274,13 +274,13 @@ fn a_witness_asks_at_its_next_start_all_who_are_there() {
     assert!(!node.membership.is_settled());
     assert!(shake(&node, &start("b", &b, 2)));
     assert!(!node.membership.is_witness(), "`c` may know better");
-    node.membership.away(number("c"));
+    node.membership.unreachable(number("c"));
     assert!(node.membership.is_witness() && node.membership.is_settled());
     drop(node);
     // It is no first start: nobody has to be there.
     let node = start("a", &a, 1);
-    node.membership.away(number("b"));
-    node.membership.away(number("c"));
+    node.membership.unreachable(number("b"));
+    node.membership.unreachable(number("c"));
     assert!(node.membership.is_witness());
     assert!(shake(&node, &start("c", &c, 3)));
     assert!(node.membership.is_witness());
@@ -290,8 +290,8 @@ fn a_witness_asks_at_its_next_start_all_who_are_there() {
 fn who_is_away_at_a_first_start_is_waited_for() {
     let folder = Folder::new();
     let node = folder.open(1);
-    node.away(number("b"));
-    node.away(number("c"));
+    node.unreachable(number("b"));
+    node.unreachable(number("c"));
     assert!(!node.is_witness());
 }
 
@@ -406,7 +406,7 @@ fn a_peer_that_was_away_does_not_hide_what_another_knows() {
     drop(restored);
     let late = yesterday.copy();
     let late = start("a", &late, 1);
-    late.membership.away(number("b"));
+    late.membership.unreachable(number("b"));
     assert!(shake(&late, &node_b));
     assert_eq!(late.word(), "unfilled");
 }
@@ -419,7 +419,7 @@ fn of_a_folder_and_a_clone_beside_it_only_one_counts() {
     assert!(shake(&original, &node_b) && shake(&original, &node_c));
     assert!(original.membership.is_witness());
     let watches = [&node_b, &node_c].map(|peer| peer.connect(&original));
-    let links = watches.each_ref().map(|watch| watch.hear().unwrap());
+    let links = watches.each_ref().map(|watch| watch.mark_live().unwrap());
 
     // A clone of the folder as it runs looks like the next start of it, so it
     // waits for the end of the one before, and counts nowhere until then.
@@ -429,7 +429,7 @@ fn of_a_folder_and_a_clone_beside_it_only_one_counts() {
         assert!(!shake(&clone, peer));
         assert!(shake(&original, peer));
     }
-    assert!(watches.iter().all(|watch| !watch.is_over()));
+    assert!(watches.iter().all(|watch| !watch.is_superseded()));
     assert_eq!(clone.word(), "unconfirmed");
     assert_eq!(original.word(), "witness");
 
@@ -444,7 +444,7 @@ fn of_a_folder_and_a_clone_beside_it_only_one_counts() {
     let first = start("a", &folder, 1);
     assert!(shake(&first, &node_b) && shake(&first, &node_c));
     assert_eq!(first.word(), "witness");
-    assert!(watches.iter().all(StartWatch::is_over));
+    assert!(watches.iter().all(StartWatch::is_superseded));
     for late in [&original, &clone] {
         assert!(shake(late, &node_c), "it keeps what it is sent");
         assert_eq!(late.word(), "unfilled");
@@ -458,7 +458,7 @@ fn a_restart_is_held_up_only_by_links_that_hear_from_the_start_before() {
     let before = start("a", &a, 1);
     assert!(shake(&before, &node_b));
     let watch = node_b.connect(&before);
-    let several = [watch.hear(), watch.hear()];
+    let several = [watch.mark_live(), watch.mark_live()];
     let after = start("a", &a, 1);
     assert!(!shake(&after, &node_b));
     let [one, other] = several;
@@ -469,9 +469,9 @@ fn a_restart_is_held_up_only_by_links_that_hear_from_the_start_before() {
     // A link to a store that does not count holds up nobody.
     let lost = Folder::new();
     let watch = node_b.connect(&start("a", &lost, 9));
-    assert!(watch.hear().is_none());
+    assert!(watch.mark_live().is_none());
     assert!(shake(&start("a", &a, 1), &node_b));
-    assert!(watch.is_over());
+    assert!(watch.is_superseded());
 }
 
 #[test]
@@ -557,7 +557,7 @@ fn a_node_that_was_away_for_many_starts_knows_the_store_again() {
     assert_eq!(last.membership.starts().len(), STARTS_MAX);
     assert!(shake(&last, &node_b));
     assert_eq!(last.word(), "unconfirmed");
-    last.membership.away(number("c"));
+    last.membership.unreachable(number("c"));
     assert_eq!(last.word(), "witness");
     // One more, and it is safe: not taken for what it was.
     let one_more = start("a", &a, 1);

@@ -29,8 +29,8 @@
 //! store remembers, the present one last.
 
 use super::super::frame::{Frame, put_frame};
-use super::super::protocol::{Protocol, Spoken};
-use super::super::{Identity, Introduction};
+use super::super::protocol::{NegotiatedProtocol, Protocol};
+use super::super::{Hello, Identity};
 use base::Timestamp;
 use cluster::{Remembered, STARTS_MAX, Standing};
 use hmac::{Hmac, KeyInit, Mac};
@@ -139,10 +139,10 @@ impl fmt::Display for Refusal {
 pub(super) fn put_hello(
     out: &mut Vec<u8>,
     protocol: Protocol,
-    introduction: &Introduction,
+    introduction: &Hello,
     nonce: &Nonce,
 ) {
-    let Introduction {
+    let Hello {
         identity,
         is_accepted,
         standing,
@@ -193,14 +193,17 @@ pub(super) fn put_hello(
 ///
 /// # Errors
 /// [`Refusal::Version`], [`Refusal::Hello`].
-pub(super) fn decode_hello(own: Protocol, hello: &[u8]) -> Result<(Spoken, Introduction), Refusal> {
+pub(super) fn decode_hello(
+    own: Protocol,
+    hello: &[u8],
+) -> Result<(NegotiatedProtocol, Hello), Refusal> {
     let mut fields = Fields(hello);
     let other = Protocol {
         least: fields.u16()?,
         greatest: fields.u16()?,
         features: fields.u64()?,
     };
-    let spoken = own.with(other).ok_or(Refusal::Version { own, other })?;
+    let negotiated = own.with(other).ok_or(Refusal::Version { own, other })?;
     let [flags, standing] = fields.array()?;
     let [members_hash, store_id] = [fields.u64()?, fields.u64()?];
     let remembered = Remembered {
@@ -217,7 +220,7 @@ pub(super) fn decode_hello(own: Protocol, hello: &[u8]) -> Result<(Spoken, Intro
         return Err(Refusal::Hello);
     }
     let starts = (0..count).map(|_| fields.u64());
-    let introduction = Introduction {
+    let introduction = Hello {
         identity: Identity {
             name: name.to_owned(),
             members_hash,
@@ -230,7 +233,7 @@ pub(super) fn decode_hello(own: Protocol, hello: &[u8]) -> Result<(Spoken, Intro
         greatest_seen,
         unix_ms,
     };
-    Ok((spoken, introduction))
+    Ok((negotiated, introduction))
 }
 
 /// Takes values off the front of bytes that may end anywhere.

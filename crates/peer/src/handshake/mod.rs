@@ -21,7 +21,8 @@ mod tests;
 
 use super::frame::{Decoder, Frame, FrameError};
 use super::{
-    Identity, Introduction, Introductions, PeerEnvironment, Protocol, Session, Spoken, Stream,
+    HandshakePolicy, Hello, Identity, NegotiatedProtocol, PeerEnvironment, Protocol, Session,
+    Stream,
 };
 use cluster::{Judgement, Remembered};
 use hello::{HELLO, Hellos, Nonce, PROOF, REFUSE, Refusal, Role};
@@ -99,27 +100,27 @@ pub(super) async fn dial(
     environment: &PeerEnvironment,
     expected: &str,
 ) -> Result<Session, HandshakeError> {
-    let introductions = &*environment.introductions;
-    let mut talk = Talk { stream, decoder };
+    let policy = &*environment.policy;
+    let mut talk = HandshakeStream { stream, decoder };
     let (own, frame) = own_hello(environment, Some(expected));
     talk.send(&frame).await?;
     let hello = talk.receive(HELLO).await?;
-    let judged = judge(introductions, &hello, Some(expected));
-    let (spoken, other) = talk.accept_or_refuse(None, judged).await?;
-    talk.accept_or_refuse(Some(expected), check_early(introductions, &other))
+    let judged = judge(policy, &hello, Some(expected));
+    let (negotiated, other) = talk.accept_or_refuse(None, judged).await?;
+    talk.accept_or_refuse(Some(expected), check_early(policy, &other))
         .await?;
     let hellos = Hellos {
         dialler: payload(&frame),
         acceptor: &hello,
     };
     let mut proof = Vec::new();
-    hellos.put_proof(&mut proof, introductions.secret(), Role::Dialler);
+    hellos.put_proof(&mut proof, policy.secret(), Role::Dialler);
     talk.send(&proof).await?;
     let proof = talk.receive(PROOF).await?;
-    let checked = hellos.check_proof(&proof, introductions.secret(), Role::Acceptor);
+    let checked = hellos.check_proof(&proof, policy.secret(), Role::Acceptor);
     talk.accept_or_refuse(Some(&other.identity.name), checked)
         .await?;
-    let session = meet(introductions, &own, other, spoken).await?;
+    let session = meet(policy, &own, other, negotiated).await?;
     // The other has judged by the same hellos, and closes the connection.
     match is_outdated(session.other.remembered, &own) {
         true => Err(HandshakeError::Outdated),
@@ -136,11 +137,11 @@ pub(super) async fn accept(
     decoder: &mut Decoder,
     environment: &PeerEnvironment,
 ) -> Result<Session, HandshakeError> {
-    let introductions = &*environment.introductions;
-    let mut talk = Talk { stream, decoder };
+    let policy = &*environment.policy;
+    let mut talk = HandshakeStream { stream, decoder };
     let hello = talk.receive(HELLO).await?;
-    let judged = judge(introductions, &hello, None);
-    let (spoken, other) = talk.accept_or_refuse(None, judged).await?;
+    let judged = judge(policy, &hello, None);
+    let (negotiated, other) = talk.accept_or_refuse(None, judged).await?;
     let name = &other.identity.name;
     let (own, frame) = own_hello(environment, Some(name));
     talk.send(&frame).await?;
@@ -149,13 +150,13 @@ pub(super) async fn accept(
         acceptor: payload(&frame),
     };
     let proof = talk.receive(PROOF).await?;
-    let checked = hellos.check_proof(&proof, introductions.secret(), Role::Dialler);
-    let checked = checked.and_then(|()| check_early(introductions, &other));
+    let checked = hellos.check_proof(&proof, policy.secret(), Role::Dialler);
+    let checked = checked.and_then(|()| check_early(policy, &other));
     talk.accept_or_refuse(Some(name), checked).await?;
     let mut proof = Vec::new();
-    hellos.put_proof(&mut proof, introductions.secret(), Role::Acceptor);
+    hellos.put_proof(&mut proof, policy.secret(), Role::Acceptor);
     talk.send(&proof).await?;
-    let session = meet(introductions, &own, other, spoken).await?;
+    let session = meet(policy, &own, other, negotiated).await?;
     match is_outdated(own.remembered, &session.other) {
         true => Err(HandshakeError::OtherOutdated {
             name: session.other.identity.name,
@@ -166,15 +167,15 @@ pub(super) async fn accept(
 
 /// Whether a store is not served, given what the side that is asked remembers
 /// of it: it may be one of two that give the same stamps.
-fn is_outdated(remembered: Option<Remembered>, of: &Introduction) -> bool {
+fn is_outdated(remembered: Option<Remembered>, of: &Hello) -> bool {
     let Identity {
         store_id, starts, ..
     } = &of.identity;
     !of.is_accepted && cluster::judge(remembered, *store_id, starts) == Judgement::Outdated
 }
 
-fn check_early(introductions: &dyn Introductions, other: &Introduction) -> Result<(), Refusal> {
-    match introductions.is_early(other) {
+fn check_early(policy: &dyn HandshakePolicy, other: &Hello) -> Result<(), Refusal> {
+    match policy.is_early(other) {
         true => Err(Refusal::Early),
         false => Ok(()),
     }
@@ -182,42 +183,42 @@ fn check_early(introductions: &dyn Introductions, other: &Introduction) -> Resul
 
 /// Both have proved who they are: takes note of the other.
 async fn meet(
-    introductions: &dyn Introductions,
-    own: &Introduction,
-    other: Introduction,
-    spoken: Spoken,
+    policy: &dyn HandshakePolicy,
+    own: &Hello,
+    other: Hello,
+    negotiated: NegotiatedProtocol,
 ) -> Result<Session, HandshakeError> {
-    let met = introductions.met(&other, own.remembered).await;
+    let met = policy.met(&other, own.remembered).await;
     let start = met.ok_or(HandshakeError::NotNoted)?;
     Ok(Session {
         other,
-        spoken,
+        negotiated,
         start,
     })
 }
 
 fn judge(
-    introductions: &dyn Introductions,
+    policy: &dyn HandshakePolicy,
     hello: &[u8],
     expected: Option<&str>,
-) -> Result<(Spoken, Introduction), Refusal> {
-    let (spoken, other) = hello::decode_hello(introductions.protocol(), hello)?;
-    let is_member = introductions.is_member(&other.identity.name);
-    hello::judge(&introductions.own(), &other.identity, is_member, expected)?;
-    Ok((spoken, other))
+) -> Result<(NegotiatedProtocol, Hello), Refusal> {
+    let (negotiated, other) = hello::decode_hello(policy.protocol(), hello)?;
+    let is_member = policy.is_member(&other.identity.name);
+    hello::judge(&policy.own(), &other.identity, is_member, expected)?;
+    Ok((negotiated, other))
 }
 
 /// How this node introduces itself, and the frame that says so.
-fn own_hello(environment: &PeerEnvironment, other: Option<&str>) -> (Introduction, Vec<u8>) {
-    let introductions = &*environment.introductions;
+fn own_hello(environment: &PeerEnvironment, other: Option<&str>) -> (Hello, Vec<u8>) {
+    let policy = &*environment.policy;
     let mut nonce: Nonce = [0; 32];
     for bytes in nonce.chunks_exact_mut(8) {
         bytes.copy_from_slice(&environment.random.next_u64().to_le_bytes());
     }
     let unix_ms = environment.clock.unix_ms();
-    let introduction = introductions.introduction_to(other, unix_ms);
+    let introduction = policy.hello_to(other, unix_ms);
     let mut frame = Vec::new();
-    hello::put_hello(&mut frame, introductions.protocol(), &introduction, &nonce);
+    hello::put_hello(&mut frame, policy.protocol(), &introduction, &nonce);
     (introduction, frame)
 }
 
@@ -235,12 +236,12 @@ pub(super) fn fuzz_hello(frame: Frame<'_>) {
 }
 
 /// Both directions of a connection whose frames come one at a time.
-struct Talk<'a> {
+struct HandshakeStream<'a> {
     stream: &'a mut dyn Stream,
     decoder: &'a mut Decoder,
 }
 
-impl Talk<'_> {
+impl HandshakeStream<'_> {
     async fn send(&mut self, frame: &[u8]) -> Result<(), HandshakeError> {
         self.stream.write_all(frame).await?;
         self.stream.flush().await?;

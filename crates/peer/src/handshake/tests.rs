@@ -11,10 +11,13 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
-type Shaken = Result<Session, HandshakeError>;
+type HandshakeResult = Result<Session, HandshakeError>;
 
 /// Both sides of a handshake: that of `asker`, which dials, and of `replica`.
-async fn shake(asker: &PeerEnvironment, replica: &PeerEnvironment) -> (Shaken, Shaken) {
+async fn shake(
+    asker: &PeerEnvironment,
+    replica: &PeerEnvironment,
+) -> (HandshakeResult, HandshakeResult) {
     let (mut ours, mut theirs) = tokio::io::duplex(64);
     let (mut our_bytes, mut their_bytes) = (
         Decoder::new(&[], HANDSHAKE_BYTES_MAX),
@@ -26,7 +29,7 @@ async fn shake(asker: &PeerEnvironment, replica: &PeerEnvironment) -> (Shaken, S
     )
 }
 
-fn refused(result: Shaken) -> String {
+fn refused(result: HandshakeResult) -> String {
     match result {
         Err(HandshakeError::Refused { refusal, .. }) => format!("refuses: {refusal}"),
         Err(HandshakeError::RefusedByOther(reason)) => format!("is refused: {reason}"),
@@ -193,7 +196,7 @@ fn hello_of(node: TestNode) -> Vec<u8> {
 }
 
 /// What `replica` answers to these bytes, as far as it is one frame.
-async fn answer_to(bytes: Vec<u8>) -> (u8, Vec<u8>, Shaken) {
+async fn answer_to(bytes: Vec<u8>) -> (u8, Vec<u8>, HandshakeResult) {
     let (mut ours, mut theirs) = tokio::io::duplex(4096);
     let replica = TestNode::named("replica").environment(9);
     let mut decoder = Decoder::new(&[], HANDSHAKE_BYTES_MAX);
@@ -241,7 +244,7 @@ async fn builds_that_share_a_version_speak_it_and_use_what_both_have() {
     ] {
         let (asker, replica) = (asker.environment(7), replica.environment(9));
         let (dialled, accepted) = shake(&asker, &replica).await;
-        let (dialled, accepted) = (dialled.unwrap().spoken, accepted.unwrap().spoken);
+        let (dialled, accepted) = (dialled.unwrap().negotiated, accepted.unwrap().negotiated);
         assert_eq!(dialled, accepted);
         assert_eq!(dialled.version, 1);
         assert!(!dialled.has(STANDING));
@@ -380,8 +383,8 @@ async fn requests_before_a_handshake_are_nonsense() {
     assert!(matches!(accepted, Err(HandshakeError::Malformed(_))));
 }
 
-fn introduction() -> Introduction {
-    Introduction {
+fn introduction() -> Hello {
+    Hello {
         identity: Identity {
             name: "näme".to_owned(),
             members_hash: 1,
@@ -414,7 +417,7 @@ pub(crate) fn put_one_of_each(out: &mut Vec<u8>) {
 }
 
 /// What a hello says to this build.
-fn decoded(hello: &[u8]) -> Result<Introduction, Refusal> {
+fn decoded(hello: &[u8]) -> Result<Hello, Refusal> {
     decode_hello(Protocol::OWN, hello).map(|(_, introduction)| introduction)
 }
 

@@ -20,22 +20,24 @@
 //! like a peer that is slow to answer. A nudge says that the peer has dialled this
 //! node, so it is dialled at once; only one that never was is waited for then.
 
-mod conversation;
+mod dialler_side;
 
 use crate::backoff::{BACKOFF_MAX, Backoff};
-use crate::calls::{Asked, Call, Calls};
-use crate::complaints::Direction;
+use crate::calls::{Call, CallKind, Calls};
 use crate::connection::Connection;
 use crate::frame::{Decoder, PAYLOAD_BYTES_MAX};
 use crate::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError};
 use crate::health::{self, Latency};
+use crate::log_limiter::Direction;
 use crate::message;
-use crate::outgoing::{Long, Outgoing, Purpose};
+use crate::outgoing::{LongMessage, LongMessageKind, Outgoing};
 use crate::wait_sites;
-use crate::{CALLS_MAX, PeerAnswer, PeerEnvironment, PeerRequest, Session, Spoken, Transport};
+use crate::{
+    CALLS_MAX, NegotiatedProtocol, PeerAnswer, PeerEnvironment, PeerRequest, Session, Transport,
+};
 use base::Clock;
 use cluster::{Miss, NodeUrl, Standing};
-use conversation::Conversation;
+use dialler_side::DiallerSide;
 use profile::WaitSite;
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -52,7 +54,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(1);
 pub(super) const START_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Who gets the answers of a link.
-pub trait Answers {
+pub trait AnswerHandler {
     /// The answer to the call with this ticket; exactly one for each call
     /// that was accepted. It may make calls itself.
     fn answer(&self, ticket: u64, answer: PeerAnswer);
@@ -134,7 +136,7 @@ pub struct Link {
     url: NodeUrl,
     transport: Arc<dyn Transport>,
     pub(super) environment: PeerEnvironment,
-    answers: Rc<dyn Answers>,
+    answers: Rc<dyn AnswerHandler>,
     state: Cell<LinkState>,
     /// Whether it has been up.
     has_been_up: Cell<bool>,
@@ -151,9 +153,9 @@ pub struct Link {
     /// Where calls that read wait, and where calls that write do.
     read_wait_site: WaitSite,
     write_wait_site: WaitSite,
-    nudged: Notify,
+    redial: Notify,
     /// A nudge that a conversation has yet to see.
-    pub(super) is_nudged: Cell<bool>,
+    pub(super) is_redial_due: Cell<bool>,
 }
 
 /// Why a peer could not be reached.
@@ -182,7 +184,7 @@ impl Link {
         url: NodeUrl,
         transport: Arc<dyn Transport>,
         environment: PeerEnvironment,
-        answers: Rc<dyn Answers>,
+        answers: Rc<dyn AnswerHandler>,
     ) -> Rc<Self> {
         Rc::new(Self {
             read_wait_site: wait_sites::peer(&name, "read"),
@@ -201,8 +203,8 @@ impl Link {
             ahead_of_monotonic_ms: Cell::new(None),
             standing: Cell::new(None),
             counts: Cell::default(),
-            nudged: Notify::new(),
-            is_nudged: Cell::new(false),
+            redial: Notify::new(),
+            is_redial_due: Cell::new(false),
         })
     }
 
@@ -220,8 +222,8 @@ impl Link {
             return Err(Miss::Timeout);
         }
         let (asked, has_room) = match &request {
-            PeerRequest::Write(entry) => (Asked::Write, self.outgoing.has_room_for(entry)),
-            PeerRequest::Read(key) => (Asked::Read, self.outgoing.has_room_for_key(key)),
+            PeerRequest::Write(entry) => (CallKind::Write, self.outgoing.has_room_for(entry)),
+            PeerRequest::Read(key) => (CallKind::Read, self.outgoing.has_room_for_key(key)),
         };
         let mut calls = self.calls.borrow_mut();
         if calls.len() == CALLS_MAX || !has_room {
@@ -234,8 +236,8 @@ impl Link {
         let remaining = deadline.saturating_sub(now);
         match request {
             PeerRequest::Write(entry) if message::is_long(&entry) => {
-                self.outgoing.push_long(Long {
-                    purpose: Purpose::Write,
+                self.outgoing.push_long(LongMessage {
+                    kind: LongMessageKind::Write,
                     call,
                     deadline,
                     entry,
@@ -278,23 +280,23 @@ impl Link {
 
     /// The peer has shaken hands with this node: if the link is not up, set it
     /// up now, and let calls wait for that if it never was.
-    pub fn nudge(&self) {
+    pub fn peer_has_dialled(&self) {
         match self.state.get() {
             LinkState::Up => {}
             LinkState::Suspected => {
-                self.is_nudged.set(true);
+                self.is_redial_due.set(true);
                 self.outgoing.wake();
             }
             // Also while connecting: that attempt may have come too early.
             LinkState::Connecting | LinkState::Down => {
-                self.hope();
-                self.nudged.notify_one();
+                self.wait_if_never_up();
+                self.redial.notify_one();
             }
         }
     }
 
     /// The peer is there, and about to be dialled.
-    fn hope(&self) {
+    fn wait_if_never_up(&self) {
         if !self.has_been_up.get() {
             self.state.set(LinkState::Connecting);
         }
@@ -340,9 +342,9 @@ impl Link {
             let mut longest = BACKOFF_MAX;
             let connected = tokio::time::timeout(CONNECT_MAX, self.connect()).await;
             match connected.unwrap_or(Err(ConnectError::Late)) {
-                Ok((connection, spoken)) => {
+                Ok((connection, negotiated)) => {
                     let up_since = self.environment.clock.monotonic();
-                    self.talk(connection, spoken).await;
+                    self.talk(connection, negotiated).await;
                     let up_for = self.environment.clock.monotonic().saturating_sub(up_since);
                     // One that is lost again and again is as good as down.
                     if up_for >= BACKOFF_MAX {
@@ -360,36 +362,36 @@ impl Link {
                     self.leave();
                     if error.may_pass() {
                         // It is there, and has yet to say what it knows.
-                        self.hope();
+                        self.wait_if_never_up();
                         longest = health::HEARTBEAT;
                     } else {
-                        self.environment.introductions.away(&self.name);
+                        self.environment.policy.unreachable(&self.name);
                     }
                 }
             }
-            if self.is_nudged.take() {
-                self.nudge();
+            if self.is_redial_due.take() {
+                self.peer_has_dialled();
             }
             let wait = backoff.next(&*self.environment.random).min(longest);
             tokio::select! {
                 biased;
-                () = self.nudged.notified() => {
+                () = self.redial.notified() => {
                     backoff.reset();
-                    self.hope();
+                    self.wait_if_never_up();
                 }
                 () = tokio::time::sleep(wait) => {}
             }
         }
     }
 
-    async fn connect(&self) -> Result<(Connection, Spoken), ConnectError> {
+    async fn connect(&self) -> Result<(Connection, NegotiatedProtocol), ConnectError> {
         let dialling = self.transport.dial(&self.url);
         let mut stream = dialling.await.map_err(ConnectError::Dial)?;
         let mut decoder = Decoder::new(&[], HANDSHAKE_BYTES_MAX);
         let environment = &self.environment;
         let Session {
             other,
-            spoken,
+            negotiated,
             start,
         } = handshake::dial(&mut *stream, &mut decoder, environment, &self.name).await?;
         if self.ahead_of_monotonic_ms.get().is_none() {
@@ -405,24 +407,24 @@ impl Link {
             decoder,
             start,
         };
-        Ok((connection, spoken))
+        Ok((connection, negotiated))
     }
 
     /// Sends requests and takes answers until the connection ends.
-    async fn talk(&self, connection: Connection, spoken: Spoken) {
+    async fn talk(&self, connection: Connection, negotiated: NegotiatedProtocol) {
         let clock = &*self.environment.clock;
-        let complaints = &self.environment.complaints;
-        if complaints.settle(Direction::Outgoing, &self.name) {
+        let log_limiter = &self.environment.log_limiter;
+        if log_limiter.settle(Direction::Outgoing, &self.name) {
             tracing::info!(name = self.name, "the peer is reached again");
         }
-        self.is_nudged.set(false);
+        self.is_redial_due.set(false);
         // Who has nudged so far has what it wanted.
-        pin!(self.nudged.notified()).enable();
+        pin!(self.redial.notified()).enable();
         self.has_been_up.set(true);
         self.state.set(LinkState::Up);
         self.count(|counts| counts.connects += 1);
         self.calls.borrow_mut().begin_all(clock.monotonic());
-        let mut conversation = Conversation::new(self, spoken, connection.start.clone());
+        let mut conversation = DiallerSide::new(self, negotiated, connection.start.clone());
         let end = connection.run(clock, &mut conversation).await;
         self.complain("a peer's connection has ended", &end.to_string());
     }
@@ -430,10 +432,10 @@ impl Link {
     /// Logs what is wrong, unless it was wrong before.
     fn complain(&self, what: &str, complaint: &str) {
         let PeerEnvironment {
-            clock, complaints, ..
+            clock, log_limiter, ..
         } = &self.environment;
         let (name, now) = (self.name.as_str(), clock.monotonic());
-        if complaints.is_news(Direction::Outgoing, Some(name), complaint, now) {
+        if log_limiter.should_log(Direction::Outgoing, Some(name), complaint, now) {
             tracing::warn!(name, complaint, "{what}");
         }
     }
@@ -468,7 +470,7 @@ impl Link {
 
     /// The peer durably remembers this node.
     pub(super) fn remembered(&self) {
-        self.environment.introductions.remembered_by(&self.name);
+        self.environment.policy.remembered_by(&self.name);
     }
 
     /// Whether the peer is silent.
@@ -477,8 +479,8 @@ impl Link {
     }
 
     /// What the call of this number asked for, if it still waits.
-    pub(super) fn asked(&self, call: u64) -> Option<Asked> {
-        self.calls.borrow().get(call).map(|call| call.asked)
+    pub(super) fn kind_of(&self, call: u64) -> Option<CallKind> {
+        self.calls.borrow().get(call).map(|call| call.kind)
     }
 
     /// Hands over an answer of the peer. Nobody may wait for it any more.
@@ -487,13 +489,13 @@ impl Link {
             return;
         };
         self.stop(&call);
-        let latency = match (&answer, call.asked) {
+        let latency = match (&answer, call.kind) {
             // What is refused comes soon, and a long value late: neither says
             // how long to wait for an answer.
             (PeerAnswer::Missed(_), _) => None,
             (PeerAnswer::Found(Some(entry)), _) if message::is_long(entry) => None,
-            (_, Asked::Read) => Some(&self.reads),
-            (_, Asked::Write) => Some(&self.writes),
+            (_, CallKind::Read) => Some(&self.reads),
+            (_, CallKind::Write) => Some(&self.writes),
         };
         if let Some(latency) = latency {
             let mut estimate = latency.get();
@@ -520,9 +522,9 @@ impl Link {
 
     /// A call waits no more.
     fn stop(&self, call: &Call) {
-        call.stopwatch.stop(match call.asked {
-            Asked::Read => &self.read_wait_site,
-            Asked::Write => &self.write_wait_site,
+        call.stopwatch.stop(match call.kind {
+            CallKind::Read => &self.read_wait_site,
+            CallKind::Write => &self.write_wait_site,
         });
     }
 

@@ -9,7 +9,7 @@ const SUSPECTED: PeerAnswer = PeerAnswer::Missed(Miss::Suspected);
 const REFUSED: PeerAnswer = PeerAnswer::Missed(Miss::Refused);
 
 /// A connection to a replica that has shaken hands, to write anything to.
-async fn shaken() -> (DuplexStream, Serving) {
+async fn after_handshake() -> (DuplexStream, Serving) {
     let (mut ours, theirs) = tokio::io::duplex(1 << 20);
     let replica = Rc::<TestReplica>::default();
     replica.is_prompt.set(true);
@@ -26,7 +26,7 @@ async fn shaken() -> (DuplexStream, Serving) {
 
 /// Bytes that a replica closes their connection for, at once.
 pub(super) async fn expect_closed(case: &str, bytes: &[u8]) {
-    let (mut stream, serving) = shaken().await;
+    let (mut stream, serving) = after_handshake().await;
     stream.write_all(bytes).await.unwrap();
     let before = Instant::now();
     serving.await.unwrap();
@@ -35,7 +35,7 @@ pub(super) async fn expect_closed(case: &str, bytes: &[u8]) {
 
 /// Bytes that a replica answers.
 pub(super) async fn expect_open(bytes: &[u8]) {
-    let (mut stream, _serving) = shaken().await;
+    let (mut stream, _serving) = after_handshake().await;
     stream.write_all(bytes).await.unwrap();
     assert_ne!(stream.read(&mut [0; 8]).await.unwrap(), 0);
 }
@@ -140,7 +140,7 @@ async fn an_answer_to_something_else_closes_the_link_and_is_not_believed() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_connection_ends_its_calls_at_once_and_is_made_anew() {
     run(async {
-        let (mut asker, replica, frost, serving) = connected().await;
+        let (mut asker, replica, freeze, serving) = connected().await;
         tokio::time::sleep(ms(2_000)).await;
         asker.read(1).unwrap();
         let (_, reply) = replica.next().await;
@@ -150,7 +150,7 @@ async fn a_lost_connection_ends_its_calls_at_once_and_is_made_anew() {
         assert_eq!(before.elapsed(), Duration::ZERO);
         // Nobody waits for the next connection.
         assert_eq!(asker.read(2), Err(Miss::Refused));
-        asker.accept(&replica, &frost).await;
+        asker.accept(&replica, &freeze).await;
         asker.until(LinkState::Up).await;
         asker.read(2).unwrap();
         let (request, second) = replica.next().await;
@@ -169,9 +169,9 @@ async fn a_lost_connection_ends_its_calls_at_once_and_is_made_anew() {
 #[tokio::test(start_paused = true)]
 async fn a_frozen_peer_is_suspected_then_not_waited_for_then_trusted_again() {
     run(async {
-        let (asker, replica, frost, _serving) = connected().await;
+        let (asker, replica, freeze, _serving) = connected().await;
         tokio::time::sleep(ms(1_000)).await;
-        frost.set(true);
+        freeze.set(true);
         asker.read(1).unwrap();
         let before = Instant::now();
         assert_eq!(asker.answers.next().await, (1, SUSPECTED));
@@ -180,7 +180,7 @@ async fn a_frozen_peer_is_suspected_then_not_waited_for_then_trusted_again() {
         assert!(asker.link.is_down());
         assert_eq!(asker.read(2), Err(Miss::Suspected));
         tokio::time::sleep(ms(2_000)).await;
-        frost.set(false);
+        freeze.set(false);
         asker.until(LinkState::Up).await;
         assert!(!asker.link.is_down());
         asker.read(3).unwrap();
@@ -203,15 +203,15 @@ async fn a_frozen_peer_is_suspected_then_not_waited_for_then_trusted_again() {
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_stays_silent_is_dialled_anew() {
     run(async {
-        let (mut asker, replica, frost, _serving) = connected().await;
-        frost.set(true);
+        let (mut asker, replica, freeze, _serving) = connected().await;
+        freeze.set(true);
         let before = Instant::now();
         let _hanging = asker.arrivals.recv().await.unwrap();
         let took = before.elapsed();
         assert!((ms(4_900)..=ms(5_200)).contains(&took), "{took:?}");
         assert!(asker.link.is_down(), "until hands are shaken");
         // The next one hangs as well, and is given up; the one after works.
-        asker.accept(&replica, &Frost::default()).await;
+        asker.accept(&replica, &FreezeSwitch::default()).await;
         asker.until(LinkState::Up).await;
     })
     .await;
@@ -235,7 +235,7 @@ async fn who_stood_still_itself_does_not_suspect_its_peers() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_is_gone_for_long_is_closed() {
     run(async {
-        let (stream, serving) = shaken().await;
+        let (stream, serving) = after_handshake().await;
         let before = Instant::now();
         serving.await.unwrap();
         let took = before.elapsed();

@@ -77,12 +77,12 @@ pub(super) struct TestNode {
     pub(super) is_accepted: bool,
     pub(super) standing: Rc<Cell<Standing>>,
     pub(super) remembered: Option<Remembered>,
-    pub(super) met: Rc<RefCell<Vec<Introduction>>>,
+    pub(super) met: Rc<RefCell<Vec<Hello>>>,
     /// The present start of the others.
     pub(super) start: Rc<RefCell<Arc<PeerStart>>>,
     /// Who durably remembers this node, and who could not be reached.
     pub(super) remembered_by: Rc<RefCell<Vec<String>>>,
-    pub(super) away: Rc<RefCell<Vec<String>>>,
+    pub(super) unreachable: Rc<RefCell<Vec<String>>>,
     /// Whether the others' starts before are still heard from.
     pub(super) is_early: Rc<Cell<bool>>,
     /// Whether its disk never gets done with what others say.
@@ -107,7 +107,7 @@ impl TestNode {
             met: Rc::default(),
             start: Rc::default(),
             remembered_by: Rc::default(),
-            away: Rc::default(),
+            unreachable: Rc::default(),
             is_early: Rc::default(),
             notes_nothing: false,
         }
@@ -117,15 +117,15 @@ impl TestNode {
         PeerEnvironment {
             clock: TokioClock::new(unix_ms),
             random: Arc::new(SeededRandom::new(unix_ms)),
-            introductions: Rc::new(self),
-            complaints: Arc::default(),
+            policy: Rc::new(self),
+            log_limiter: Arc::default(),
             incoming: Budget::new(256 << 20),
             value_bytes_max: 16 << 20,
         }
     }
 }
 
-impl Introductions for TestNode {
+impl HandshakePolicy for TestNode {
     fn own(&self) -> Identity {
         self.identity.clone()
     }
@@ -142,8 +142,8 @@ impl Introductions for TestNode {
         self.protocol
     }
 
-    fn introduction_to(&self, _name: Option<&str>, unix_ms: u64) -> Introduction {
-        Introduction {
+    fn hello_to(&self, _name: Option<&str>, unix_ms: u64) -> Hello {
+        Hello {
             identity: self.own(),
             is_accepted: self.is_accepted,
             standing: self.standing.get(),
@@ -157,13 +157,13 @@ impl Introductions for TestNode {
         self.standing.get()
     }
 
-    fn is_early(&self, _other: &Introduction) -> bool {
+    fn is_early(&self, _other: &Hello) -> bool {
         self.is_early.get()
     }
 
     fn met(
         &self,
-        other: &Introduction,
+        other: &Hello,
         _told: Option<Remembered>,
     ) -> Pin<Box<dyn Future<Output = Option<StartWatch>>>> {
         self.met.borrow_mut().push(other.clone());
@@ -178,8 +178,8 @@ impl Introductions for TestNode {
         self.remembered_by.borrow_mut().push(name.to_owned());
     }
 
-    fn away(&self, name: &str) {
-        self.away.borrow_mut().push(name.to_owned());
+    fn unreachable(&self, name: &str) {
+        self.unreachable.borrow_mut().push(name.to_owned());
     }
 }
 
@@ -238,9 +238,9 @@ impl Transport for Network {
 
 /// Whether a node stands still: it neither reads nor writes then.
 #[derive(Clone, Default)]
-pub(super) struct Frost(Arc<(AtomicBool, Mutex<Vec<Waker>>)>);
+pub(super) struct FreezeSwitch(Arc<(AtomicBool, Mutex<Vec<Waker>>)>);
 
-impl Frost {
+impl FreezeSwitch {
     pub(super) fn set(&self, is_frozen: bool) {
         self.0.0.store(is_frozen, Ordering::Relaxed);
         for waker in self.0.1.lock().unwrap().drain(..) {
@@ -258,7 +258,7 @@ impl Frost {
 }
 
 /// A stream of a node that may be frozen.
-pub(super) struct Freezable(pub(super) DuplexStream, pub(super) Frost);
+pub(super) struct Freezable(pub(super) DuplexStream, pub(super) FreezeSwitch);
 
 impl AsyncRead for Freezable {
     fn poll_read(
@@ -359,7 +359,7 @@ impl TestAnswers {
     }
 }
 
-impl Answers for TestAnswers {
+impl AnswerHandler for TestAnswers {
     fn answer(&self, ticket: u64, answer: PeerAnswer) {
         self.came.borrow_mut().push_back((ticket, answer));
         self.arrived.notify_one();
@@ -384,7 +384,7 @@ impl Asker {
             replica_url(),
             Arc::clone(&network) as Arc<dyn Transport>,
             environment.clone(),
-            Rc::clone(&answers) as Rc<dyn Answers>,
+            Rc::clone(&answers) as Rc<dyn AnswerHandler>,
         );
         Self {
             link,
@@ -420,10 +420,14 @@ impl Asker {
     }
 
     /// Serves the next connection by `replica`.
-    pub(super) async fn accept(&mut self, replica: &Rc<TestReplica>, frost: &Frost) -> Serving {
+    pub(super) async fn accept(
+        &mut self,
+        replica: &Rc<TestReplica>,
+        freeze: &FreezeSwitch,
+    ) -> Serving {
         let stream = self.arrivals.recv().await.unwrap();
         let environment = TestNode::named("replica").environment(90_000);
-        let stream = Box::new(Freezable(stream, frost.clone()));
+        let stream = Box::new(Freezable(stream, freeze.clone()));
         let serving = serve(stream, Bytes::new(), environment, Rc::clone(replica), || {});
         tokio::task::spawn_local(serving)
     }
@@ -432,13 +436,13 @@ impl Asker {
 type Serving = tokio::task::JoinHandle<()>;
 
 /// A link that is up to a replica that answers when told.
-pub(super) async fn connected() -> (Asker, Rc<TestReplica>, Frost, Serving) {
+pub(super) async fn connected() -> (Asker, Rc<TestReplica>, FreezeSwitch, Serving) {
     let mut asker = Asker::new(TestNode::named("asker").environment(50_000));
     asker.start();
-    let (replica, frost) = (Rc::<TestReplica>::default(), Frost::default());
-    let serving = asker.accept(&replica, &frost).await;
+    let (replica, freeze) = (Rc::<TestReplica>::default(), FreezeSwitch::default());
+    let serving = asker.accept(&replica, &freeze).await;
     asker.until(LinkState::Up).await;
-    (asker, replica, frost, serving)
+    (asker, replica, freeze, serving)
 }
 
 pub(super) fn read_of(key: &str) -> PeerRequest {

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::backoff::BACKOFF_MAX;
-use crate::complaints::Direction;
 use crate::link::START_PATIENCE;
+use crate::log_limiter::Direction;
 
 const REFUSED: PeerAnswer = PeerAnswer::Missed(Miss::Refused);
 
@@ -30,7 +30,7 @@ async fn calls_wait_for_a_link_that_is_being_set_up() {
             [(2, PeerAnswer::Missed(Miss::Timeout))]
         );
         let replica = Rc::<TestReplica>::default();
-        asker.accept(&replica, &Frost::default()).await;
+        asker.accept(&replica, &FreezeSwitch::default()).await;
         let (request, reply) = replica.next().await;
         assert_eq!(key_of(&request), "1");
         reply.send(PeerAnswer::Found(None));
@@ -59,8 +59,8 @@ async fn a_refused_connection_ends_what_waits_for_it_and_what_comes() {
 async fn a_peer_that_was_never_there_is_told_of_only_when_it_has_had_time_to_start() {
     run(async {
         let asker = asker();
-        let complaints = Arc::clone(&asker.environment.complaints);
-        let is_told = || complaints.settle(Direction::Outgoing, "replica");
+        let log_limiter = Arc::clone(&asker.environment.log_limiter);
+        let is_told = || log_limiter.settle(Direction::Outgoing, "replica");
         asker.network.refuse(true);
         asker.start();
         tokio::time::sleep(START_PATIENCE - ms(100)).await;
@@ -103,7 +103,7 @@ async fn a_peer_is_dialled_again_with_backoff() {
         assert!(waits.len() >= 15, "{waits:?}");
         asker.network.refuse(false);
         let replica = Rc::<TestReplica>::default();
-        let serving = asker.accept(&replica, &Frost::default()).await;
+        let serving = asker.accept(&replica, &FreezeSwitch::default()).await;
         asker.until(LinkState::Up).await;
         // It was up for long enough to begin with the shortest wait again.
         tokio::time::sleep(ms(1_500)).await;
@@ -125,13 +125,13 @@ async fn a_peer_that_dials_is_dialled_at_once() {
         assert_eq!(asker.read(1), Err(Miss::Refused));
         asker.network.refuse(false);
         let before = Instant::now();
-        asker.link.nudge();
+        asker.link.peer_has_dialled();
         // There is hope again: this one waits.
         assert!(!asker.link.is_down());
         asker.read(2).unwrap();
         let replica = Rc::<TestReplica>::default();
         replica.is_prompt.set(true);
-        asker.accept(&replica, &Frost::default()).await;
+        asker.accept(&replica, &FreezeSwitch::default()).await;
         assert_eq!(asker.answers.next().await, (2, PeerAnswer::Found(None)));
         assert!(before.elapsed() <= ms(1), "{:?}", before.elapsed());
     })
@@ -145,13 +145,13 @@ async fn a_link_that_was_cut_is_not_waited_for() {
     run(async {
         let mut asker = asker();
         asker.start();
-        asker.link.nudge();
-        let (replica, frost) = (Rc::<TestReplica>::default(), Frost::default());
-        asker.accept(&replica, &frost).await;
+        asker.link.peer_has_dialled();
+        let (replica, freeze) = (Rc::<TestReplica>::default(), FreezeSwitch::default());
+        asker.accept(&replica, &freeze).await;
         asker.until(LinkState::Up).await;
         tokio::time::sleep(ms(2_000)).await;
         // Nothing comes through from now on, nor does a connection.
-        frost.set(true);
+        freeze.set(true);
         asker.until(LinkState::Suspected).await;
         for ticket in 0..2_000 {
             let why = match asker.link.status().state {
@@ -164,7 +164,7 @@ async fn a_link_that_was_cut_is_not_waited_for() {
             assert_eq!(asker.read(ticket), Err(why));
             if ticket == 1_000 {
                 // What the peer has sent before the cut may come late.
-                asker.link.nudge();
+                asker.link.peer_has_dialled();
             }
             tokio::time::sleep(ms(10)).await;
         }
@@ -176,12 +176,12 @@ async fn a_link_that_was_cut_is_not_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_is_back_and_dials_is_not_suspected_for_its_old_connection() {
     run(async {
-        let (mut asker, replica, frost, _serving) = connected().await;
-        frost.set(true);
+        let (mut asker, replica, freeze, _serving) = connected().await;
+        freeze.set(true);
         asker.until(LinkState::Suspected).await;
         let before = Instant::now();
-        asker.link.nudge();
-        asker.accept(&replica, &Frost::default()).await;
+        asker.link.peer_has_dialled();
+        asker.accept(&replica, &FreezeSwitch::default()).await;
         asker.until(LinkState::Up).await;
         assert!(before.elapsed() <= ms(5), "{:?}", before.elapsed());
     })
@@ -196,7 +196,7 @@ async fn a_peer_that_closes_every_connection_at_once_is_not_dialled_in_a_loop() 
         let replica = Rc::<TestReplica>::default();
         let until = Instant::now() + ms(10_000);
         while Instant::now() < until {
-            let serving = asker.accept(&replica, &Frost::default()).await;
+            let serving = asker.accept(&replica, &FreezeSwitch::default()).await;
             asker.until(LinkState::Up).await;
             serving.abort();
             // Nobody is to wait for such a peer.
@@ -217,7 +217,7 @@ async fn an_answer_may_call_again() {
         more: Notify,
         until: Duration,
     }
-    impl Answers for Again {
+    impl AnswerHandler for Again {
         fn answer(&self, ticket: u64, answer: PeerAnswer) {
             assert_eq!(answer, REFUSED);
             self.lost.set(self.lost.get() + 1);
@@ -241,7 +241,7 @@ async fn an_answer_may_call_again() {
             replica_url(),
             Arc::clone(&asker.network) as Arc<dyn Transport>,
             asker.environment.clone(),
-            Rc::clone(&again) as Rc<dyn Answers>,
+            Rc::clone(&again) as Rc<dyn AnswerHandler>,
         );
         *again.link.borrow_mut() = Some(Rc::clone(&link));
         for ticket in 0..3 {
@@ -258,9 +258,9 @@ async fn an_answer_may_call_again() {
 #[tokio::test(start_paused = true)]
 async fn a_new_connection_sends_nothing_of_what_was_lost_with_the_old_one() {
     run(async {
-        let (mut asker, replica, frost, serving) = connected().await;
+        let (mut asker, replica, freeze, serving) = connected().await;
         tokio::time::sleep(ms(1_500)).await;
-        frost.set(true);
+        freeze.set(true);
         // More than the stream holds, so that a frame is cut.
         let value = long_value(60_000);
         for ticket in 0..20 {
@@ -272,7 +272,7 @@ async fn a_new_connection_sends_nothing_of_what_was_lost_with_the_old_one() {
         for ticket in 0..20 {
             assert_eq!(asker.answers.next().await, (ticket, REFUSED));
         }
-        asker.accept(&replica, &Frost::default()).await;
+        asker.accept(&replica, &FreezeSwitch::default()).await;
         asker.until(LinkState::Up).await;
         asker.call(read_of("next"), 20).unwrap();
         assert_eq!(key_of(&replica.next().await.0), "next");

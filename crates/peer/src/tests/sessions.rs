@@ -31,12 +31,15 @@ impl Pair {
 async fn a_peer_that_serves_remembers_this_node() {
     run(async {
         let asker = TestNode::named("asker");
-        let (remembered_by, away) = (Rc::clone(&asker.remembered_by), Rc::clone(&asker.away));
+        let (remembered_by, unreachable) = (
+            Rc::clone(&asker.remembered_by),
+            Rc::clone(&asker.unreachable),
+        );
         let mut pair = Pair::new(asker, TestNode::named("replica"));
         pair.asker.network.refuse(true);
         pair.asker.start();
         pair.asker.until(LinkState::Down).await;
-        assert_eq!(*away.borrow(), ["replica"]);
+        assert_eq!(*unreachable.borrow(), ["replica"]);
         pair.asker.network.refuse(false);
         let _serving = pair.accept().await;
         pair.asker.until(LinkState::Up).await;
@@ -118,20 +121,20 @@ async fn a_start_is_heard_while_a_link_to_it_is_up() {
         let start = Arc::clone(&asker.start.borrow());
         let mut asker = Asker::new(asker.environment(50_000));
         asker.start();
-        assert!(!start.is_heard());
-        let (replica, frost) = (Rc::<TestReplica>::default(), Frost::default());
-        let serving = asker.accept(&replica, &frost).await;
+        assert!(!start.has_live_link());
+        let (replica, freeze) = (Rc::<TestReplica>::default(), FreezeSwitch::default());
+        let serving = asker.accept(&replica, &freeze).await;
         asker.until(LinkState::Up).await;
-        assert!(start.is_heard());
-        frost.set(true);
+        assert!(start.has_live_link());
+        freeze.set(true);
         asker.until(LinkState::Suspected).await;
-        assert!(!start.is_heard(), "it is silent");
-        frost.set(false);
+        assert!(!start.has_live_link(), "it is silent");
+        freeze.set(false);
         asker.until(LinkState::Up).await;
-        assert!(start.is_heard());
+        assert!(start.has_live_link());
         serving.abort();
         asker.until(LinkState::Down).await;
-        assert!(!start.is_heard(), "it is closed");
+        assert!(!start.has_live_link(), "it is closed");
     })
     .await;
 }
@@ -140,14 +143,14 @@ async fn a_start_is_heard_while_a_link_to_it_is_up() {
 async fn who_is_refused_for_now_waits_and_takes_nobody_for_away() {
     run(async {
         let (asker, replica) = (TestNode::named("asker"), TestNode::named("replica"));
-        let (away, is_early) = (Rc::clone(&asker.away), Rc::clone(&replica.is_early));
+        let (unreachable, is_early) = (Rc::clone(&asker.unreachable), Rc::clone(&replica.is_early));
         is_early.set(true);
         let mut pair = Pair::new(asker, replica);
         pair.asker.start();
         for _ in 0..10 {
             pair.accept().await.await.unwrap();
         }
-        assert!(away.borrow().is_empty());
+        assert!(unreachable.borrow().is_empty());
         pair.asker.read(1).expect("it waits for the link");
         assert!(
             pair.asker

@@ -1,4 +1,4 @@
-//! Long values, between everything else.
+//! LongMessage values, between everything else.
 
 use super::frame::{PIECE_BYTES, put_frame};
 use super::*;
@@ -36,14 +36,14 @@ async fn short_requests_and_heartbeats_pass_a_long_value() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_of_a_long_value_is_still_pinged() {
     run(async {
-        let (asker, replica, frost, _) = connected().await;
+        let (asker, replica, freeze, _) = connected().await;
         let long = entry("long", &long_value(LONG_BYTES));
         asker.call(PeerRequest::Write(long), 1).unwrap();
         // The replica takes something every 300 ms only: less than makes suspicious.
         for _ in 0..20 {
-            frost.set(true);
+            freeze.set(true);
             tokio::time::sleep(ms(300)).await;
-            frost.set(false);
+            freeze.set(false);
             tokio::time::sleep(ms(1)).await;
         }
         assert_eq!(asker.link.status().counts.suspicions, 0);
@@ -56,7 +56,7 @@ async fn a_slow_reader_of_a_long_value_is_still_pinged() {
 async fn more_long_values_than_lanes_all_arrive() {
     run(async {
         let (asker, replica, ..) = connected().await;
-        let count = 3 * assembly::LANES;
+        let count = 3 * assembly::LONG_VALUES_MAX;
         for at in 0..count {
             // The later, the shorter, with odd last pieces.
             let value = long_value(PIECE_BYTES * (count - at) + at + 1);
@@ -118,8 +118,8 @@ async fn a_long_value_that_there_is_no_memory_for_is_answered_as_overloaded() {
 #[tokio::test(start_paused = true)]
 async fn bytes_to_be_sent_are_bounded() {
     run(async {
-        let (asker, _, frost, _) = connected().await;
-        frost.set(true);
+        let (asker, _, freeze, _) = connected().await;
+        freeze.set(true);
         let value = long_value(PIECE_BYTES);
         let mut accepted = 0;
         while asker
@@ -238,7 +238,7 @@ async fn pieces_that_make_no_sense_close_the_connection() {
             (
                 "too many values",
                 Box::new(|out| {
-                    for call in 0..=assembly::LANES as u64 {
+                    for call in 0..=assembly::LONG_VALUES_MAX as u64 {
                         begin(out, call, PIECE_BYTES * 2);
                     }
                 }),

@@ -2,37 +2,37 @@
 
 use super::Link;
 use crate::assembly::Assembler;
-use crate::calls::Asked;
+use crate::calls::CallKind;
 use crate::connection::{End, Side};
 use crate::frame::{Frame, FrameError};
 use crate::health::{self, HEARTBEAT, Pulse, Silence};
 use crate::message::{self, Message};
 use crate::outgoing::Outgoing;
-use crate::{Hearing, PeerAnswer, STANDING, Spoken, StartWatch};
+use crate::{LiveLink, NegotiatedProtocol, PeerAnswer, STANDING, StartWatch};
 use cluster::Miss;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior};
 
 /// What a link does with a connection, for as long as that lives.
-pub(super) struct Conversation<'a> {
+pub(super) struct DiallerSide<'a> {
     link: &'a Link,
     pulse: Pulse,
     start: StartWatch,
     /// Held while the peer is not suspected.
-    hearing: Option<Hearing>,
+    hearing: Option<LiveLink>,
     heartbeat: Interval,
     /// What the two sides speak.
-    spoken: Spoken,
+    negotiated: NegotiatedProtocol,
     /// Whether the peer has served anything yet.
     is_served: bool,
     /// Answers whose values come in pieces.
     answers: Assembler<()>,
 }
 
-impl<'a> Conversation<'a> {
+impl<'a> DiallerSide<'a> {
     /// A connection that begins now.
-    pub(super) fn new(link: &'a Link, spoken: Spoken, start: StartWatch) -> Self {
+    pub(super) fn new(link: &'a Link, negotiated: NegotiatedProtocol, start: StartWatch) -> Self {
         let environment = &link.environment;
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -40,10 +40,10 @@ impl<'a> Conversation<'a> {
         Self {
             link,
             pulse: Pulse::new(environment.clock.monotonic()),
-            hearing: start.hear(),
+            hearing: start.mark_live(),
             start,
             heartbeat,
-            spoken,
+            negotiated,
             is_served: false,
             answers: Assembler::new(budget, environment.value_bytes_max),
         }
@@ -68,11 +68,11 @@ impl<'a> Conversation<'a> {
     fn answer(
         &self,
         frame: Frame<'_>,
-        asked: Asked,
+        kind: CallKind,
         answer: PeerAnswer,
         now: Duration,
     ) -> Result<(), FrameError> {
-        if self.link.asked(frame.call).is_some_and(|was| was != asked) {
+        if self.link.kind_of(frame.call).is_some_and(|was| was != kind) {
             return Err(frame.malformed("no answer to what was asked"));
         }
         self.link.answer(frame.call, answer, now);
@@ -80,7 +80,7 @@ impl<'a> Conversation<'a> {
     }
 }
 
-impl Side for Conversation<'_> {
+impl Side for DiallerSide<'_> {
     fn outgoing(&self) -> &Outgoing {
         &self.link.outgoing
     }
@@ -93,7 +93,7 @@ impl Side for Conversation<'_> {
     fn heard(&mut self, now: Duration) {
         self.pulse.heard(now);
         if self.hearing.is_none() {
-            self.hearing = self.start.hear();
+            self.hearing = self.start.mark_live();
         }
         self.link.trust();
     }
@@ -107,16 +107,16 @@ impl Side for Conversation<'_> {
         match Message::decode(frame)? {
             Message::Stored { held } => {
                 let stored = PeerAnswer::Stored { held };
-                self.answer(frame, Asked::Write, stored, now)?;
+                self.answer(frame, CallKind::Write, stored, now)?;
             }
             Message::Found(head) => match head.whole() {
                 Some(entry) => {
                     let found = PeerAnswer::Found(Some(entry));
-                    self.answer(frame, Asked::Read, found, now)?;
+                    self.answer(frame, CallKind::Read, found, now)?;
                 }
                 None => self.answers.begin(frame, &head, ())?,
             },
-            Message::Absent => self.answer(frame, Asked::Read, PeerAnswer::Found(None), now)?,
+            Message::Absent => self.answer(frame, CallKind::Read, PeerAnswer::Found(None), now)?,
             Message::Missed(miss) => {
                 let missed = PeerAnswer::Missed(miss);
                 self.link.answer(frame.call, missed, now);
@@ -128,10 +128,10 @@ impl Side for Conversation<'_> {
                         Some((entry, _share)) => PeerAnswer::Found(Some(entry)),
                         None => PeerAnswer::Missed(Miss::Overloaded),
                     };
-                    self.answer(frame, Asked::Read, found, now)?;
+                    self.answer(frame, CallKind::Read, found, now)?;
                 }
             }
-            Message::Standing(standing) if self.spoken.has(STANDING) => {
+            Message::Standing(standing) if self.negotiated.has(STANDING) => {
                 self.link.standing.set(Some(standing));
             }
             Message::Pong { unix_ms } => self.take_pong(frame.call, unix_ms, now),
@@ -143,7 +143,7 @@ impl Side for Conversation<'_> {
     }
 
     fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        if self.link.is_suspected() && self.link.is_nudged.get() {
+        if self.link.is_suspected() && self.link.is_redial_due.get() {
             // The peer is up, and knows nothing of this connection perhaps.
             return Poll::Ready(End::Silent);
         }

@@ -25,7 +25,7 @@ pub(crate) enum Direction {
 /// What was last said of each peer; shared by all runtimes. It holds a line
 /// for each node of the cluster and direction, and one for all strangers.
 #[derive(Debug, Default)]
-pub struct Complaints {
+pub struct LogLimiter {
     last: Mutex<BTreeMap<(Direction, String), Line>>,
 }
 
@@ -36,11 +36,11 @@ struct Line {
     noted: Duration,
 }
 
-impl Complaints {
+impl LogLimiter {
     /// Notes a complaint; `true` if it is news. A stranger has no name. `now`
     /// is on the monotonic clock.
     #[must_use]
-    pub(super) fn is_news(
+    pub(super) fn should_log(
         &self,
         direction: Direction,
         name: Option<&str>,
@@ -77,32 +77,32 @@ mod tests {
 
     #[test]
     fn a_complaint_is_news_until_it_is_repeated() {
-        let complaints = Complaints::default();
+        let log_limiter = LogLimiter::default();
         let (to, from) = (Direction::Outgoing, Direction::Incoming);
-        let is_news = |direction, complaint| {
-            complaints.is_news(direction, Some("a"), complaint, Duration::ZERO)
+        let should_log = |direction, complaint| {
+            log_limiter.should_log(direction, Some("a"), complaint, Duration::ZERO)
         };
-        assert!(is_news(to, "secret"));
-        assert!(!is_news(to, "secret"));
-        assert!(is_news(from, "secret"));
-        assert!(is_news(to, "list"));
-        assert!(is_news(to, "secret"));
-        assert!(complaints.settle(to, "a"));
-        assert!(!complaints.settle(to, "a"));
-        assert!(is_news(to, "secret"));
+        assert!(should_log(to, "secret"));
+        assert!(!should_log(to, "secret"));
+        assert!(should_log(from, "secret"));
+        assert!(should_log(to, "list"));
+        assert!(should_log(to, "secret"));
+        assert!(log_limiter.settle(to, "a"));
+        assert!(!log_limiter.settle(to, "a"));
+        assert!(should_log(to, "secret"));
     }
 
     #[test]
     fn strangers_make_news_now_and_then() {
-        let complaints = Complaints::default();
-        let is_news = |complaint, second| {
+        let log_limiter = LogLimiter::default();
+        let should_log = |complaint, second| {
             let now = Duration::from_secs(second);
-            complaints.is_news(Direction::Incoming, None, complaint, now)
+            log_limiter.should_log(Direction::Incoming, None, complaint, now)
         };
-        assert!(is_news("one", 0));
-        assert!(!is_news("two", 9));
-        assert!(is_news("three", 10));
-        assert!(!is_news("three", 30));
-        assert!(is_news("four", 30));
+        assert!(should_log("one", 0));
+        assert!(!should_log("two", 9));
+        assert!(should_log("three", 10));
+        assert!(!should_log("three", 30));
+        assert!(should_log("four", 30));
     }
 }

@@ -57,4 +57,4 @@ pub use error::Error;
 pub use executor::{Executor, Job, Lane, StepExecutor};
 pub use options::{Compression, DropBound, Durability, Environment, ExpiredBefore, Options};
 pub use record::{Record, RecordSource};
-pub use wal::{LogFolder, PendingSync, SegmentFile, SegmentOwner, SegmentWriter};
+pub use wal::{PendingSync, SegmentFile, SegmentFolder, SegmentOwner, SegmentWriter};

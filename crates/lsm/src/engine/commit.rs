@@ -30,7 +30,7 @@ use crate::options::Durability;
 use crate::record::Record;
 use crate::sync::{lock, try_lock};
 use crate::wait_sites;
-use crate::wal::LogWriter;
+use crate::wal::SegmentWriter;
 use base::{Entry, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -64,7 +64,7 @@ const WRITEBACK_BYTES: u64 = 1 << 20;
 
 /// What only the holder of the commit lock touches.
 pub(super) struct Committer {
-    pub(super) log: LogWriter,
+    pub(super) log: SegmentWriter,
     /// The sequence number of the next record.
     pub(super) next_sequence: u64,
     /// Whether a sync aside from the commits will begin.
@@ -78,7 +78,7 @@ pub(super) struct Committer {
 }
 
 impl Committer {
-    pub(super) fn new(log: LogWriter, next_sequence: u64, verdicts_kept: Duration) -> Self {
+    pub(super) fn new(log: SegmentWriter, next_sequence: u64, verdicts_kept: Duration) -> Self {
         Self {
             log,
             verdicts: Verdicts::new(verdicts_kept, next_sequence),
@@ -370,10 +370,6 @@ impl Inner {
 }
 
 fn append(committer: &mut Committer, group: &Group) -> Result<u64, Error> {
-    if group.is_empty() {
-        // An empty group would seal the segment.
-        return Ok(0);
-    }
     committer
         .log
         .append(group.iter().map(|pending| &pending.entry))

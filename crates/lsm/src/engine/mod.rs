@@ -61,7 +61,7 @@ use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
 use crate::sync::lock;
 use crate::table::{Access, Interrupt};
-use crate::wal::LogWriter;
+use crate::wal::SegmentWriter;
 use arc_swap::ArcSwap;
 use base::{Entry, Timestamp};
 use commit::Committer;
@@ -110,7 +110,7 @@ pub(crate) struct Inner {
     queue: Mutex<Queue>,
     committer: Mutex<Committer>,
     /// The segment after the committer's, made ahead.
-    spare_segment: Mutex<Option<LogWriter>>,
+    spare_segment: Mutex<Option<SegmentWriter>>,
     /// The number of the committer's segment. Changes under the lock of `spare_segment`.
     log_segment: AtomicU64,
     /// The manifest in force. Held while it is replaced, across the disk's syncs.

@@ -5,14 +5,14 @@ use crate::disk::Disk;
 use crate::error::Error;
 use crate::manifest::{LogClaim, Manifest};
 use crate::options::Environment;
-use crate::wal::{Segment, read_segment, segment_file_name, segment_of_file_name};
+use crate::wal::{SegmentContents, read_segment, segment_file_name, segment_of_file_name};
 use std::ops::Range;
 use std::path::Path;
 
 /// The log as a start finds it.
 pub(super) struct Log {
     /// The segments that have groups.
-    pub(super) segments: Vec<(u64, Segment)>,
+    pub(super) segments: Vec<(u64, SegmentContents)>,
     /// The last of them.
     pub(super) last: Option<Last>,
     /// The segment to go on with. A file without groups may be there already.
@@ -107,7 +107,7 @@ pub(super) fn read_log(
 fn check_claim(
     folder: &Path,
     claim: LogClaim,
-    segments: &[(u64, Segment)],
+    segments: &[(u64, SegmentContents)],
     end: u64,
 ) -> Result<(), Error> {
     if end <= claim.segment {

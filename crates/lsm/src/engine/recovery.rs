@@ -22,7 +22,7 @@ use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
 use crate::record::Record;
 use crate::table::{Table, TableId, parse_table_file_name, table_file_name};
-use crate::wal::{LogWriter, remove_segment, segment_of_file_name};
+use crate::wal::{SegmentWriter, remove_segment, segment_of_file_name};
 use arc_swap::ArcSwap;
 use base::Timestamp;
 use std::collections::BTreeMap;
@@ -120,11 +120,16 @@ impl Inner {
         manifest.greatest_timestamp = greatest_timestamp;
         let begin = |segment_bytes| {
             // In this order: behind a seal there is a next segment.
-            let writer =
-                LogWriter::create_in_place(&**disk, folder, log_secret, log.next, segment_bytes)?;
+            let writer = SegmentWriter::create_in_place(
+                &**disk,
+                folder,
+                log_secret,
+                log.next,
+                segment_bytes,
+            )?;
             if let Some(last) = &log.last {
                 let Last { number, sealed, .. } = *last;
-                LogWriter::restore(&**disk, folder, log_secret, number, &last.bytes, sealed)?;
+                SegmentWriter::restore(&**disk, folder, log_secret, number, &last.bytes, sealed)?;
             }
             manifest.store(&**disk, folder)?;
             Ok(writer)

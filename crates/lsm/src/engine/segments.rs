@@ -10,8 +10,7 @@ use crate::manifest::LogClaim;
 use crate::memtable::Memtable;
 use crate::options::Durability;
 use crate::sync::lock;
-use crate::wait_sites;
-use crate::wal::LogWriter;
+use crate::wal::SegmentWriter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -89,7 +88,7 @@ impl Inner {
     }
 
     /// The segment after the current one: the one prepared, or one made now.
-    fn next_segment(&self) -> Result<LogWriter, Error> {
+    fn next_segment(&self) -> Result<SegmentWriter, Error> {
         let mut spare = lock(&self.spare_segment);
         let next = match spare.take() {
             Some(next) => next,
@@ -122,7 +121,7 @@ impl Inner {
     }
 
     /// Sees to it that the space of the log was written before its groups come,
-    /// where each of them is synced; see [`LogWriter::fill_some`].
+    /// where each of them is synced; see [`SegmentWriter::fill_some`].
     pub(super) fn schedule_fill(self: &Arc<Self>, delay: Duration) {
         if self.options.durability == Durability::Sync && !self.fill_scheduled.swap(true, Relaxed) {
             self.spawn(Lane::Log, delay, Self::fill_segments);
@@ -136,7 +135,8 @@ impl Inner {
         if self.is_closing() || self.check_poison().is_err() {
             return;
         }
-        let fill = |log: &mut LogWriter| log.fill_some().map(|more| more.then(|| log.aside()));
+        let fill =
+            |log: &mut SegmentWriter| log.fill_some().map(|more| more.then(|| log.sync_aside()));
         let mut filled = fill(&mut lock(&self.committer).log);
         if matches!(filled, Ok(None)) {
             // The lock keeps the segment from being taken meanwhile.
@@ -144,9 +144,9 @@ impl Inner {
         }
         match filled {
             Ok(None) => {}
-            Ok(Some((file, path))) => {
-                if let Err(error) = wait_sites::LOG_SYNC_ASIDE.time(|| file.sync()) {
-                    self.poison(Error::sync(&path, error));
+            Ok(Some(sync)) => {
+                if let Err(error) = sync.run() {
+                    self.poison(error);
                 }
                 self.schedule_fill(FILL_PAUSE);
             }
@@ -212,8 +212,8 @@ impl Inner {
         self.claim_log(claim)
     }
 
-    fn create_segment(&self, segment: u64) -> Result<LogWriter, Error> {
-        LogWriter::create(
+    fn create_segment(&self, segment: u64) -> Result<SegmentWriter, Error> {
+        SegmentWriter::create(
             &*self.environment.disk,
             &self.environment.folder,
             self.log_secret,
@@ -230,26 +230,26 @@ impl Inner {
 
     /// Syncs what the log holds now without holding up the commits meanwhile.
     pub(super) fn sync_log(self: &Arc<Self>) {
-        let unsynced = {
+        let pending = {
             let mut committer = lock(&self.committer);
             committer.sync_scheduled = false;
-            let unsynced = committer.log.unsynced();
-            committer.is_syncing_aside = unsynced.is_some();
-            unsynced
+            let pending = committer.log.pending_sync();
+            committer.is_syncing_aside = pending.is_some();
+            pending
         };
-        let Some((segment, file, path, position)) = unsynced else {
+        let Some(sync) = pending else {
             return;
         };
-        let result = self.timed_sync(|| wait_sites::LOG_SYNC_ASIDE.time(|| file.sync()));
+        let result = self.timed_sync(|| sync.run());
         let mut committer = lock(&self.committer);
         committer.is_syncing_aside = false;
         match result {
             Ok(()) => {
-                committer.log.synced_up_to(segment, position);
+                committer.log.synced(&sync);
                 self.schedule_claim(&mut committer);
             }
             Err(error) => {
-                self.poison(Error::sync(&path, error));
+                self.poison(error);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The entry point for fuzzing the log: arbitrary bytes must neither panic nor
 //! loop nor take memory beyond a multiple of their own length.
 
-use super::reader::u32_at;
+use super::segment_reader::u32_at;
 use super::{
     GROUP_HEADER_BYTES, GROUP_MAGIC, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, read_segment,
     segment_tag,

@@ -40,18 +40,20 @@
 //! store has been idle for a moment, and at its orderly close, it takes note of
 //! how much of which segment is durable, in a [`LogClaim`](crate::manifest::LogClaim).
 
-mod entry_log;
 mod fuzz;
-mod reader;
-mod writer;
+mod pending_sync;
+mod segment_folder;
+mod segment_reader;
+mod segment_writer;
 
 #[cfg(test)]
 mod tests;
 
-pub use entry_log::{LogFolder, PendingSync, SegmentFile, SegmentOwner, SegmentWriter};
 pub use fuzz::fuzz_segment;
-pub(crate) use reader::{Segment, read_segment};
-pub(crate) use writer::LogWriter;
+pub use pending_sync::PendingSync;
+pub use segment_folder::{SegmentFile, SegmentFolder, SegmentOwner};
+pub(crate) use segment_reader::{SegmentContents, read_segment};
+pub use segment_writer::SegmentWriter;
 
 use crate::disk::Disk;
 use crate::error::Error;

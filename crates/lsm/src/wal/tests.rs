@@ -1,10 +1,9 @@
 //! The log's formats, torn tails and damage.
 
 use super::*;
-use crate::disk::{DiskFile, MemoryDisk};
+use crate::disk::MemoryDisk;
 use base::{Entry, Expiry, Timestamp};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 const SECRET: u64 = 0x5ec2e7;
 
@@ -38,17 +37,17 @@ fn entries() -> Vec<Entry> {
 fn a_sync_aside_takes_no_error_away_from_the_logs_own() {
     let disk = MemoryDisk::new();
     disk.create_folder(&folder()).unwrap();
-    let mut writer = LogWriter::create(&disk, &folder(), SECRET, 1, 4096).unwrap();
-    type Aside = fn(&LogWriter) -> Arc<dyn DiskFile>;
-    let syncs_aside: [Aside; 2] = [
-        |writer| writer.aside().0,
-        |writer| writer.unsynced().unwrap().1,
+    let mut writer = SegmentWriter::create(&disk, &folder(), SECRET, 1, 4096).unwrap();
+    type SyncAside = fn(&SegmentWriter) -> PendingSync;
+    let syncs_aside: [SyncAside; 2] = [
+        |writer| writer.sync_aside(),
+        |writer| writer.pending_sync().unwrap(),
     ];
-    for aside in syncs_aside {
+    for sync_aside in syncs_aside {
         writer.append(entries().iter()).unwrap();
         disk.fail_writeback(&folder().join(segment_file_name(1)))
             .unwrap();
-        assert!(aside(&writer).sync().is_err());
+        assert!(sync_aside(&writer).run().is_err());
         assert!(writer.sync().is_err());
         writer.sync().unwrap();
     }
@@ -59,7 +58,7 @@ fn a_sync_aside_takes_no_error_away_from_the_logs_own() {
 fn segment_file(sync_last: bool, seal: bool) -> (Vec<u8>, [usize; 3]) {
     let disk = MemoryDisk::new();
     disk.create_folder(&folder()).unwrap();
-    let mut writer = LogWriter::create(&disk, &folder(), SECRET, 1, 4096).unwrap();
+    let mut writer = SegmentWriter::create(&disk, &folder(), SECRET, 1, 4096).unwrap();
     let entries = entries();
     let mut end = SEGMENT_HEADER_BYTES;
     let mut ends = [0; 3];
@@ -88,7 +87,7 @@ fn read_file(disk: &MemoryDisk, segment: u64) -> Vec<u8> {
     bytes
 }
 
-fn read(bytes: &[u8]) -> Result<Segment, Error> {
+fn read(bytes: &[u8]) -> Result<SegmentContents, Error> {
     read_segment(bytes, SECRET, 1, &folder().join(segment_file_name(1)))
 }
 
@@ -156,7 +155,7 @@ fn a_value_that_looks_like_a_group_is_no_claim() {
     // A client that knows the format, but not the store's secret.
     let disk = MemoryDisk::new();
     disk.create_folder(&folder()).unwrap();
-    let mut writer = LogWriter::create(&disk, &folder(), SECRET + 1, 1, 4096).unwrap();
+    let mut writer = SegmentWriter::create(&disk, &folder(), SECRET + 1, 1, 4096).unwrap();
     writer
         .append([put("k", 1, &forged[ends[1]..])].iter())
         .unwrap();
@@ -182,7 +181,7 @@ fn a_segment_of_another_number_or_version_is_refused() {
 fn a_group_that_found_no_room_leaves_the_log_as_it_was() {
     let disk = MemoryDisk::new();
     disk.create_folder(&folder()).unwrap();
-    let mut writer = LogWriter::create(&disk, &folder(), SECRET, 1, 4096).unwrap();
+    let mut writer = SegmentWriter::create(&disk, &folder(), SECRET, 1, 4096).unwrap();
     writer.append([put("a", 1, b"x")].iter()).unwrap();
     disk.set_capacity(4096);
     let full = writer.append([put("b", 2, &[1; 8000])].iter());

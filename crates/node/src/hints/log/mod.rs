@@ -25,7 +25,7 @@ use super::options::{HintEnvironment, HintOptions};
 use super::statistics::{Counters, End, HintsWaiting, Waiting};
 use base::{Clock, Entry};
 use cluster::{HintLimits, HintSegment, NodeNumber};
-use lsm::{Error, LogFolder, SegmentWriter};
+use lsm::{Error, SegmentFolder, SegmentWriter};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -48,7 +48,7 @@ const SEGMENT_SLACK_BYTES: u64 = 264 << 10;
 
 /// The segments of all peers.
 pub(super) struct Logs {
-    folder: LogFolder,
+    folder: SegmentFolder,
     clock: Arc<dyn Clock>,
     limits: HintLimits,
     segment_bytes: u64,
@@ -96,7 +96,7 @@ impl Logs {
         waiting: &Arc<Waiting>,
         counters: &Arc<Counters>,
     ) -> Result<Self, Error> {
-        let folder = LogFolder::open(environment.disk, environment.folder)?;
+        let folder = SegmentFolder::open(environment.disk, environment.folder)?;
         let found = folder.segments()?;
         let peer_log = |name: &&str| PeerLog {
             name: Arc::from(*name),
@@ -188,7 +188,7 @@ impl Logs {
             Some(active) => active,
             None => self.begin_segment(peer)?,
         };
-        let result = active.writer.append(group.iter().copied());
+        let result = active.writer.append(group.iter().copied()).map(drop);
         if let Some(segment) = self.segments.get_mut(&active.segment) {
             let hints = if result.is_ok() { group.len() } else { 0 };
             let more = HintsWaiting {

@@ -20,7 +20,7 @@ struct SegmentSync {
 impl Upkeep {
     /// Seals and syncs; gives the syncs with how they ended. Blocks.
     pub(in crate::hints) fn run(self) -> SyncOutcomes {
-        for segment in self.retired {
+        for mut segment in self.retired {
             if let Err(error) = segment.seal() {
                 // It reads the same without a seal, and hints are not missed
                 // so badly that they would have to be written again.

@@ -1,8 +1,9 @@
-//! Writes segments.
+//! Writes one segment of a log.
 
 use super::{
-    FLAG_EXPIRES, FLAG_TOMBSTONE, GROUP_HEADER_BYTES, GROUP_MAGIC, RECORD_HEADER_BYTES,
-    SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, SEGMENT_VERSION, segment_file_name, segment_tag,
+    FLAG_EXPIRES, FLAG_TOMBSTONE, GROUP_HEADER_BYTES, GROUP_MAGIC, PendingSync,
+    RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, SEGMENT_VERSION, segment_file_name,
+    segment_tag,
 };
 use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
@@ -23,7 +24,7 @@ const FILL_BYTES: u64 = 256 << 10;
 const BUFFER_BYTES_KEPT: usize = 1 << 20;
 
 /// Appends groups to one segment.
-pub(crate) struct LogWriter {
+pub struct SegmentWriter {
     file: Arc<dyn DiskFile>,
     /// The same file, opened once more, for syncs aside from the commits. The
     /// system tells of a failed writeback once for each time that the file was
@@ -44,7 +45,7 @@ pub(crate) struct LogWriter {
     buffer: Vec<u8>,
 }
 
-impl LogWriter {
+impl SegmentWriter {
     /// Creates a segment with room for `bytes` bytes and makes it durable.
     ///
     /// # Errors
@@ -63,7 +64,7 @@ impl LogWriter {
         })
     }
 
-    /// As [`LogWriter::create`], but in place of an empty segment that may be
+    /// As [`SegmentWriter::create`], but in place of an empty segment that may be
     /// there, and that stays there, whole or not, when this fails: the log has
     /// no gap at any time.
     ///
@@ -159,16 +160,27 @@ impl LogWriter {
             .map_err(|error| Error::io("truncate", path, error))
     }
 
-    /// Writes `entries` as one group, without syncing. Returns the bytes written.
+    /// Writes `entries` as one group, without syncing, and returns the bytes
+    /// written. A reader gets all entries of a group or none of them. Without
+    /// entries nothing is written.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] when there is no room: then the log is as before, and
-    /// the next group takes the place of this; so for [`Error::Invalid`], where an
-    /// entry is past the format's limits. [`Error::Io`].
-    pub(crate) fn append<'a>(
+    /// [`Error::DiskFull`] when there is no room, and [`Error::Invalid`] when a
+    /// key or a value exceeds the format's limits: the log is as before then,
+    /// and the next group takes the place of this one. [`Error::Io`].
+    pub fn append<'a>(
         &mut self,
-        entries: impl Iterator<Item = &'a Entry>,
+        entries: impl IntoIterator<Item = &'a Entry>,
     ) -> Result<u64, Error> {
+        let mut entries = entries.into_iter().peekable();
+        // A group without entries would be a seal.
+        if entries.peek().is_none() {
+            return Ok(0);
+        }
+        self.append_group(entries)
+    }
+
+    fn append_group<'a>(&mut self, entries: impl Iterator<Item = &'a Entry>) -> Result<u64, Error> {
         self.buffer.clear();
         self.buffer.resize(GROUP_HEADER_BYTES, 0);
         let mut count = 0_u32;
@@ -228,12 +240,14 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Ends the segment: writes the seal and makes everything durable.
+    /// Ends the segment: writes the seal and makes everything durable. No group
+    /// may follow.
     ///
     /// # Errors
-    /// As [`LogWriter::append`] and [`LogWriter::sync`].
-    pub(crate) fn seal(&mut self) -> Result<(), Error> {
-        self.append(std::iter::empty())?;
+    /// As [`SegmentWriter::append`], and [`Error::Sync`]; the groups that were
+    /// written are read back all the same.
+    pub fn seal(&mut self) -> Result<(), Error> {
+        self.append_group(std::iter::empty())?;
         self.sync()
     }
 
@@ -243,7 +257,7 @@ impl LogWriter {
     /// for everybody else's; over zeros it only writes data.
     ///
     /// # Errors
-    /// As [`LogWriter::append`].
+    /// As [`SegmentWriter::append`].
     pub(crate) fn fill_some(&mut self) -> Result<bool, Error> {
         let from = self.filled.max(self.position);
         let bytes = FILL_BYTES.min(self.allocated.saturating_sub(from));
@@ -257,23 +271,31 @@ impl LogWriter {
         Ok(true)
     }
 
-    /// The file and its path, to sync it without holding the writer up and
-    /// without taking an error away from the writer's own syncs.
-    pub(crate) fn aside(&self) -> (Arc<dyn DiskFile>, PathBuf) {
-        (Arc::clone(&self.aside), self.path.clone())
+    /// A sync of everything that is written now. It holds up no append and
+    /// takes no error away from the writer's own syncs.
+    pub(crate) fn sync_aside(&self) -> PendingSync {
+        PendingSync {
+            file: Arc::clone(&self.aside),
+            path: self.path.clone(),
+            segment: self.segment,
+            position: self.position,
+        }
     }
 
-    /// As [`LogWriter::aside`], with how much of the file is written.
-    /// [`LogWriter::synced_up_to`] takes note of the sync afterwards.
-    pub(crate) fn unsynced(&self) -> Option<(u64, Arc<dyn DiskFile>, PathBuf, u64)> {
-        (self.synced < self.position).then(|| {
-            (
-                self.segment,
-                Arc::clone(&self.aside),
-                self.path.clone(),
-                self.position,
-            )
-        })
+    /// The sync that makes all groups durable that are written now; [`None`] if
+    /// they are durable. Run it where it holds up no append, and pass it to
+    /// [`SegmentWriter::synced`] when it has succeeded.
+    #[must_use]
+    pub fn pending_sync(&self) -> Option<PendingSync> {
+        (self.synced < self.position).then(|| self.sync_aside())
+    }
+
+    /// Takes note of a sync that has succeeded. A sync of another segment, which
+    /// this one has replaced meanwhile, changes nothing.
+    pub fn synced(&mut self, sync: &PendingSync) {
+        if sync.segment == self.segment {
+            self.synced = self.synced.max(sync.position);
+        }
     }
 
     /// What is known to be durable of the segment.
@@ -295,13 +317,6 @@ impl LogWriter {
         self.position - self.synced
     }
 
-    /// Takes note that the bytes of `segment` before `position` are synced.
-    pub(crate) fn synced_up_to(&mut self, segment: u64, position: u64) {
-        if segment == self.segment {
-            self.synced = self.synced.max(position);
-        }
-    }
-
     /// Whether a group with records of so many bytes can be appended without
     /// more space being allocated.
     pub(crate) fn has_room(&self, record_bytes: usize) -> bool {
@@ -314,8 +329,15 @@ impl LogWriter {
         self.segment
     }
 
+    /// The bytes of the groups written.
+    #[must_use]
+    pub fn written_bytes(&self) -> u64 {
+        self.position - SEGMENT_HEADER_BYTES as u64
+    }
+
     /// The space that the segment takes on disk, in bytes.
-    pub(crate) fn allocated_bytes(&self) -> u64 {
+    #[must_use]
+    pub fn allocated_bytes(&self) -> u64 {
         self.allocated
     }
 }

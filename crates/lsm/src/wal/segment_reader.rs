@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// What a segment file holds.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Segment {
+pub(crate) struct SegmentContents {
     /// The entries of its whole groups, in order of arrival.
     pub(crate) entries: Vec<Entry>,
     /// Where its whole groups end, a seal included; 0 when not even the file's header is whole.
@@ -21,7 +21,7 @@ pub(crate) struct Segment {
     pub(crate) torn_bytes: u64,
 }
 
-impl Segment {
+impl SegmentContents {
     /// Whether no group was ever known to be in it: it was made ahead, or torn at once.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty() && !self.sealed
@@ -38,7 +38,7 @@ pub(crate) fn read_segment(
     secret: u64,
     segment: u64,
     path: &Path,
-) -> Result<Segment, Error> {
+) -> Result<SegmentContents, Error> {
     let tag = segment_tag(secret, segment);
     let mut entries = Vec::new();
     let mut end = 0;
@@ -71,7 +71,7 @@ pub(crate) fn read_segment(
             .rposition(|byte| *byte != 0)
             .map_or(0, |last| last as u64 + 1);
     }
-    Ok(Segment {
+    Ok(SegmentContents {
         entries,
         end: end as u64,
         sealed,

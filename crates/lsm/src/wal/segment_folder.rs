@@ -10,24 +10,21 @@
 //! the tag in a segment's header tells whose it is ([`SegmentFile::owner`]), so
 //! that no other file has to say so and be kept in step.
 
-use super::reader::read_segment_header;
-use super::{
-    LogWriter, read_segment, remove_segment, segment_file_name, segment_of_file_name, segment_tag,
-};
-use crate::disk::{Disk, DiskFile};
+use super::segment_reader::{read_segment, read_segment_header};
+use super::{SegmentWriter, remove_segment, segment_file_name, segment_of_file_name, segment_tag};
+use crate::disk::Disk;
 use crate::error::Error;
-use crate::wait_sites;
 use base::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A folder of segments.
-pub struct LogFolder {
+pub struct SegmentFolder {
     disk: Arc<dyn Disk>,
     path: PathBuf,
 }
 
-impl LogFolder {
+impl SegmentFolder {
     /// The folder at `path`, which is made durably if it is not there.
     ///
     /// # Errors
@@ -69,11 +66,7 @@ impl LogFolder {
     /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`]; the file is removed
     /// again if that is possible.
     pub fn create(&self, segment: u64, secret: u64) -> Result<SegmentWriter, Error> {
-        let log = LogWriter::create(&*self.disk, &self.path, secret, segment, 0)?;
-        Ok(SegmentWriter {
-            log,
-            written_bytes: 0,
-        })
+        SegmentWriter::create(&*self.disk, &self.path, secret, segment, 0)
     }
 
     /// Reads the file of a segment.
@@ -112,93 +105,6 @@ impl LogFolder {
         self.disk
             .available_bytes(&self.path)
             .map_err(|error| Error::io("ask for the room in", &self.path, error))
-    }
-}
-
-/// Appends groups of entries to one segment.
-pub struct SegmentWriter {
-    log: LogWriter,
-    written_bytes: u64,
-}
-
-impl SegmentWriter {
-    /// Writes `entries` as one group, all or none of which is read back,
-    /// without syncing. No entries are no group.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for a key or a value past the format's limits,
-    /// [`Error::DiskFull`], [`Error::Io`]: the next group takes the place of this.
-    pub fn append<'a>(
-        &mut self,
-        entries: impl IntoIterator<Item = &'a Entry>,
-    ) -> Result<(), Error> {
-        let mut entries = entries.into_iter().peekable();
-        // A group without entries would be a seal.
-        if entries.peek().is_some() {
-            self.written_bytes += self.log.append(entries)?;
-        }
-        Ok(())
-    }
-
-    /// The sync that would make all groups durable that are written by now;
-    /// [`None`] when they are. It is to be run where it holds up no append,
-    /// and [`SegmentWriter::synced`] told of it.
-    #[must_use]
-    pub fn pending_sync(&self) -> Option<PendingSync> {
-        let (segment, file, path, position) = self.log.unsynced()?;
-        Some(PendingSync {
-            segment,
-            file,
-            path,
-            position,
-        })
-    }
-
-    /// Takes note of a sync that has succeeded.
-    pub fn synced(&mut self, sync: &PendingSync) {
-        self.log.synced_up_to(sync.segment, sync.position);
-    }
-
-    /// Ends the segment and makes it durable.
-    ///
-    /// # Errors
-    /// As [`SegmentWriter::append`] and [`PendingSync::run`]; what was written
-    /// is read back all the same.
-    pub fn seal(mut self) -> Result<(), Error> {
-        self.log.seal()
-    }
-
-    /// The bytes of the groups written.
-    #[must_use]
-    pub fn written_bytes(&self) -> u64 {
-        self.written_bytes
-    }
-
-    /// The space that the file takes, in bytes.
-    #[must_use]
-    pub fn allocated_bytes(&self) -> u64 {
-        self.log.allocated_bytes()
-    }
-}
-
-/// A sync of a segment that is yet to be run.
-pub struct PendingSync {
-    segment: u64,
-    file: Arc<dyn DiskFile>,
-    path: PathBuf,
-    position: u64,
-}
-
-impl PendingSync {
-    /// Runs it. Blocks.
-    ///
-    /// # Errors
-    /// [`Error::Sync`]: nothing is known of the unsynced groups any more, and
-    /// no later sync tells.
-    pub fn run(&self) -> Result<(), Error> {
-        wait_sites::LOG_SYNC_ASIDE
-            .time(|| self.file.sync())
-            .map_err(|error| Error::sync(&self.path, error))
     }
 }
 
@@ -269,10 +175,10 @@ mod tests {
     #[test]
     fn segments_of_several_logs_are_told_apart_and_read_back() {
         let disk = Arc::new(MemoryDisk::new());
-        let folder = LogFolder::open(disk, "/logs".into()).unwrap();
+        let folder = SegmentFolder::open(disk, "/logs".into()).unwrap();
         let mut first = folder.create(1, 10).unwrap();
         first.append(&[put("a"), put("b")]).unwrap();
-        first.append(&[]).unwrap();
+        assert_eq!(first.append(&[]).unwrap(), 0);
         first.append(&[put("c")]).unwrap();
         let sync = first.pending_sync().unwrap();
         sync.run().unwrap();
@@ -299,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_would_be_read_back_as_something_else_is_refused() {
-        let folder = LogFolder::open(Arc::new(MemoryDisk::new()), "/logs".into()).unwrap();
+        let folder = SegmentFolder::open(Arc::new(MemoryDisk::new()), "/logs".into()).unwrap();
         let mut writer = folder.create(1, 10).unwrap();
         // The length of this key would wrap to 1.
         for key in [vec![b'k'; (1 << 16) + 1], vec![b'k'; 4097], Vec::new()] {
@@ -314,7 +220,8 @@ mod tests {
     #[test]
     fn a_segment_whose_making_was_cut_short_is_nobodys() {
         let disk = Arc::new(MemoryDisk::new());
-        let folder = LogFolder::open(Arc::clone(&disk) as Arc<dyn Disk>, "/logs".into()).unwrap();
+        let folder =
+            SegmentFolder::open(Arc::clone(&disk) as Arc<dyn Disk>, "/logs".into()).unwrap();
         disk.create(&folder.path().join(segment_file_name(3)))
             .unwrap();
         let file = folder.read(3).unwrap();

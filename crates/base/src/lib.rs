@@ -9,13 +9,13 @@
 mod budget;
 mod clock;
 mod entry;
-mod held;
 mod random;
 mod timestamp;
+mod verdict;
 
 pub use budget::{Budget, LONG_VALUE_BYTES, Refused, Share};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use entry::{Entry, Expiry, KEY_BYTES_MAX, Kind, Rank, VALUE_BYTES_MAX};
-pub use held::Held;
 pub use random::{OsRandom, Random, SeededRandom};
 pub use timestamp::Timestamp;
+pub use verdict::Verdict;

@@ -4,7 +4,7 @@
 //! - [`Placement`] chooses the replicas of a key.
 //! - [`coordinator`] decides what a write or a read does, answer by answer.
 //! - [`HybridClock`] gives the timestamps that order versions, [`ClockBound`]
-//!   says which clocks to trust, [`Reserve`] how far ahead stamps are reserved.
+//!   says which clocks to trust, [`TimestampReservation`] how far ahead stamps are reserved.
 //! - [`Confirmation`] says whether a store is a witness.
 //! - [`HintLimits`] says which hints to give up.
 //! - [`Members`] is the list of all nodes; a [`NodeNumber`] is a place in it,
@@ -19,12 +19,12 @@ mod node_number;
 mod node_url;
 mod placement;
 mod replicas;
-mod reserve;
 mod standing;
+mod timestamp_reservation;
 
 pub use clock_bound::ClockBound;
 pub use coordinator::{
-    Read, ReadAction, ReadActions, ReadEvent, Round, Verdict, Write, WriteAction, WriteActions,
+    Decision, Read, ReadAction, ReadActions, ReadEvent, Round, Write, WriteAction, WriteActions,
     WriteEvent,
 };
 pub use hint_policy::{HintLimits, HintSegment};
@@ -34,5 +34,5 @@ pub use node_number::{NODES_MAX, NodeNumber};
 pub use node_url::{NodeUrl, NodeUrlError};
 pub use placement::{Placement, Ranking};
 pub use replicas::{Fate, Miss, Replicas};
-pub use reserve::Reserve;
 pub use standing::{Confirmation, Judgement, Remembered, STARTS_MAX, Standing, judge};
+pub use timestamp_reservation::TimestampReservation;

@@ -1,6 +1,6 @@
 //! Proof that coordination allocates nothing for up to eight replicas.
 
-use base::{Entry, Expiry, Held, Timestamp};
+use base::{Entry, Expiry, Timestamp, Verdict};
 use cluster::{Miss, Placement, Replicas};
 use cluster::{Read, ReadActions, ReadEvent, Round, Write, WriteActions, WriteEvent};
 
@@ -21,7 +21,11 @@ fn the_ranking_of_a_key_allocates_nothing() {
 #[test]
 fn a_write_with_two_rounds_and_hints_allocates_nothing() {
     let stamp = Timestamp::from_u64;
-    let stored = |round, place, held| WriteEvent::Stored { round, place, held };
+    let stored = |round, place, verdict| WriteEvent::Stored {
+        round,
+        place,
+        verdict,
+    };
     allocates_nothing(|| {
         let mut actions = WriteActions::new();
         let replicas = Replicas::quorum(8);
@@ -29,7 +33,7 @@ fn a_write_with_two_rounds_and_hints_allocates_nothing() {
         for place in 0..5 {
             actions.clear();
             write.step(
-                stored(Round::First, place, Held::Newer(stamp(9))),
+                stored(Round::First, place, Verdict::Newer(stamp(9))),
                 &mut actions,
             );
         }
@@ -41,7 +45,7 @@ fn a_write_with_two_rounds_and_hints_allocates_nothing() {
             &mut actions,
         );
         for place in 0..5 {
-            write.step(stored(Round::Second, place, Held::Clean), &mut actions);
+            write.step(stored(Round::Second, place, Verdict::Clean), &mut actions);
         }
         actions.clear();
         write.step(WriteEvent::Deadline, &mut actions);
@@ -69,8 +73,8 @@ fn a_read_with_repairs_allocates_nothing() {
         assert_eq!(actions.len(), 4, "{actions:?}");
         for place in 1..5 {
             actions.clear();
-            let held = Held::Clean;
-            read.step(ReadEvent::Repaired { place, held }, &mut actions);
+            let verdict = Verdict::Clean;
+            read.step(ReadEvent::Repaired { place, verdict }, &mut actions);
         }
         assert_eq!(actions.len(), 2, "{actions:?}");
     });

@@ -5,7 +5,7 @@
 
 mod common;
 
-use base::{Entry, Expiry, Held, Timestamp};
+use base::{Entry, Expiry, Timestamp, Verdict};
 use common::World;
 use fastrand::Rng;
 use lsm::{Engine, Error, Lookup, Scan};
@@ -73,10 +73,10 @@ fn check_write(engine: &Engine, model: &mut Model, entry: &Entry) {
     let newest = model.get(entry.key()).map(Entry::timestamp);
     let newer = newest.filter(|newest| *newest > entry.timestamp());
     // Who was first is in `verdicts.rs`.
-    let is_right = match applied.held() {
-        Held::Clean => true,
-        Held::Newer(newest) => newest > entry.timestamp() && Some(newest) <= newer,
-        Held::Unknown(bound) => bound > entry.timestamp() && newer.is_some(),
+    let is_right = match applied.verdict() {
+        Verdict::Clean => true,
+        Verdict::Newer(newest) => newest > entry.timestamp() && Some(newest) <= newer,
+        Verdict::Unknown(bound) => bound > entry.timestamp() && newer.is_some(),
     };
     assert!(is_right, "{entry:?} was told {applied:?} beside {newest:?}");
     apply(model, entry);

@@ -9,7 +9,7 @@
 
 mod common;
 
-use base::{Clock, Entry, Expiry, Held, Timestamp};
+use base::{Clock, Entry, Expiry, Timestamp, Verdict};
 use common::{World, put};
 use fastrand::Rng;
 use lsm::disk::{Call, Fault, FaultyDisk};
@@ -23,23 +23,23 @@ fn at(timestamp: u64) -> Timestamp {
     Timestamp::from_u64(timestamp)
 }
 
-fn newer(timestamp: u64) -> Held {
-    Held::Newer(at(timestamp))
+fn newer(timestamp: u64) -> Verdict {
+    Verdict::Newer(at(timestamp))
 }
 
-fn unknown(bound: u64) -> Held {
-    Held::Unknown(at(bound))
+fn unknown(bound: u64) -> Verdict {
+    Verdict::Unknown(at(bound))
 }
 
 /// What a put is told at once, or after reading.
-fn held(engine: &Engine, key: &str, timestamp: u64) -> Held {
-    engine.write(put(key, timestamp, "v")).unwrap().held()
+fn verdict(engine: &Engine, key: &str, timestamp: u64) -> Verdict {
+    engine.write(put(key, timestamp, "v")).unwrap().verdict()
 }
 
 fn look(applied: Applied) -> PendingVerdict {
     match applied {
         Applied::Pending(pending) => pending,
-        Applied::Known(held) => panic!("{held:?} was told without reading"),
+        Applied::Known(verdict) => panic!("{verdict:?} was told without reading"),
     }
 }
 
@@ -61,18 +61,18 @@ fn pass(world: &World, time: Duration) {
 fn a_put_is_told_of_what_is_newer_in_memory_and_tables_and_of_nothing_else() {
     let world = World::new();
     let engine = settled(&world);
-    assert_eq!(held(&engine, "k", 50), Held::Clean);
-    assert_eq!(held(&engine, "k", 40), newer(50));
+    assert_eq!(verdict(&engine, "k", 50), Verdict::Clean);
+    assert_eq!(verdict(&engine, "k", 40), newer(50));
     engine.flush().unwrap();
     pass(&world, world.options.verdicts_kept);
-    assert_eq!(held(&engine, "k", 45), newer(50), "found in a table");
-    assert_eq!(held(&engine, "j", 45), Held::Clean, "another key's");
-    assert_eq!(held(&engine, "k", 60), Held::Clean);
-    assert_eq!(held(&engine, "k", 55), newer(60), "the newest of both");
+    assert_eq!(verdict(&engine, "k", 45), newer(50), "found in a table");
+    assert_eq!(verdict(&engine, "j", 45), Verdict::Clean, "another key's");
+    assert_eq!(verdict(&engine, "k", 60), Verdict::Clean);
+    assert_eq!(verdict(&engine, "k", 55), newer(60), "the newest of both");
     engine.compact().unwrap();
     pass(&world, world.options.verdicts_kept);
-    assert_eq!(held(&engine, "k", 30), newer(60));
-    assert_eq!(held(&engine, "k", 70), Held::Clean);
+    assert_eq!(verdict(&engine, "k", 30), newer(60));
+    assert_eq!(verdict(&engine, "k", 70), Verdict::Clean);
     assert_eq!(engine.greatest_timestamp().as_u64(), 70);
 }
 
@@ -82,20 +82,24 @@ fn the_first_arrival_decides_also_after_the_flush() {
     for flushes in [false, true] {
         let world = World::new();
         let engine = settled(&world);
-        assert_eq!(held(&engine, "clean", 10), Held::Clean);
-        assert_eq!(held(&engine, "clean", 20), Held::Clean);
-        assert_eq!(held(&engine, "dirty", 20), Held::Clean);
-        assert_eq!(held(&engine, "dirty", 10), newer(20));
-        assert_eq!(held(&engine, "dirty", 30), Held::Clean);
+        assert_eq!(verdict(&engine, "clean", 10), Verdict::Clean);
+        assert_eq!(verdict(&engine, "clean", 20), Verdict::Clean);
+        assert_eq!(verdict(&engine, "dirty", 20), Verdict::Clean);
+        assert_eq!(verdict(&engine, "dirty", 10), newer(20));
+        assert_eq!(verdict(&engine, "dirty", 30), Verdict::Clean);
         if flushes {
             engine.flush().unwrap();
         }
         for _ in 0..3 {
-            assert_eq!(held(&engine, "dirty", 10), newer(20), "flushed: {flushes}");
-            assert_eq!(held(&engine, "dirty", 30), Held::Clean);
-            assert_eq!(held(&engine, "clean", 10), Held::Clean);
+            assert_eq!(
+                verdict(&engine, "dirty", 10),
+                newer(20),
+                "flushed: {flushes}"
+            );
+            assert_eq!(verdict(&engine, "dirty", 30), Verdict::Clean);
+            assert_eq!(verdict(&engine, "clean", 10), Verdict::Clean);
         }
-        assert_eq!(held(&engine, "clean", 15), newer(20), "comes now");
+        assert_eq!(verdict(&engine, "clean", 15), newer(20), "comes now");
     }
 }
 
@@ -106,11 +110,11 @@ fn what_was_clean_stays_so_wherever_it_went() {
     for (step, label) in ["overwritten", "flushed", "compacted"].iter().enumerate() {
         let world = World::new();
         let engine = settled(&world);
-        assert_eq!(held(&engine, "k", 10), Held::Clean);
+        assert_eq!(verdict(&engine, "k", 10), Verdict::Clean);
         if step > 0 {
             engine.flush().unwrap();
         }
-        assert_eq!(held(&engine, "k", 20), Held::Clean);
+        assert_eq!(verdict(&engine, "k", 20), Verdict::Clean);
         engine.flush().unwrap();
         if step > 1 {
             engine.compact().unwrap();
@@ -118,14 +122,18 @@ fn what_was_clean_stays_so_wherever_it_went() {
         let remembered = engine.statistics().flushed_versions;
         assert_eq!(remembered, 2, "{label}");
         for _ in 0..3 {
-            assert_eq!(held(&engine, "k", 10), Held::Clean, "{label}");
+            assert_eq!(verdict(&engine, "k", 10), Verdict::Clean, "{label}");
             engine.flush().unwrap();
         }
         for _ in 0..10 {
             world.clock.advance(world.options.verdicts_kept / 4);
-            held(&engine, "other", 30);
+            verdict(&engine, "other", 30);
         }
-        assert_ne!(held(&engine, "k", 10), Held::Clean, "{label}: long ago");
+        assert_ne!(
+            verdict(&engine, "k", 10),
+            Verdict::Clean,
+            "{label}: long ago"
+        );
     }
 }
 
@@ -134,13 +142,13 @@ fn what_was_clean_stays_so_wherever_it_went() {
 fn what_came_again_is_not_taken_for_a_clean_one() {
     let world = World::new();
     let engine = settled(&world);
-    held(&engine, "k", 20);
-    assert_eq!(held(&engine, "k", 10), newer(20));
+    verdict(&engine, "k", 20);
+    assert_eq!(verdict(&engine, "k", 10), newer(20));
     engine.flush().unwrap();
     let kept = world.options.verdicts_kept;
     for wait in [kept / 2, kept * 3 / 4, kept * 3 / 4] {
         world.clock.advance(wait);
-        assert_eq!(held(&engine, "k", 10), newer(20), "after {wait:?}");
+        assert_eq!(verdict(&engine, "k", 10), newer(20), "after {wait:?}");
         engine.flush().unwrap();
     }
 }
@@ -151,21 +159,21 @@ fn the_first_arrival_decides_in_frozen_memtables() {
     let mut world = World::new();
     world.options.memtables_frozen_max = 4;
     let engine = settled(&world);
-    assert_eq!(held(&engine, "clean", 10), Held::Clean);
-    assert_eq!(held(&engine, "clean", 20), Held::Clean);
-    assert_eq!(held(&engine, "dirty", 20), Held::Clean);
-    assert_eq!(held(&engine, "dirty", 10), newer(20));
+    assert_eq!(verdict(&engine, "clean", 10), Verdict::Clean);
+    assert_eq!(verdict(&engine, "clean", 20), Verdict::Clean);
+    assert_eq!(verdict(&engine, "dirty", 20), Verdict::Clean);
+    assert_eq!(verdict(&engine, "dirty", 10), newer(20));
     let before = engine.statistics().memtables_frozen;
     let mut fill = 1_000;
     while engine.statistics().memtables_frozen == before {
         fill += 1;
-        held(&engine, &fill.to_string(), fill);
+        verdict(&engine, &fill.to_string(), fill);
     }
     for _ in 0..3 {
-        assert_eq!(held(&engine, "clean", 10), Held::Clean);
-        assert_eq!(held(&engine, "dirty", 10), newer(20));
+        assert_eq!(verdict(&engine, "clean", 10), Verdict::Clean);
+        assert_eq!(verdict(&engine, "dirty", 10), newer(20));
     }
-    assert_eq!(held(&engine, "clean", 15), newer(20), "comes now");
+    assert_eq!(verdict(&engine, "clean", 15), newer(20), "comes now");
 }
 
 #[test]
@@ -173,20 +181,24 @@ fn past_the_longest_request_it_cannot_be_told() {
     let world = World::new();
     let engine = settled(&world);
     for (key, first, second) in [("clean", 10, 20), ("dirty", 20, 10)] {
-        held(&engine, key, first);
-        held(&engine, key, second);
+        verdict(&engine, key, first);
+        verdict(&engine, key, second);
     }
     // A little less than they are kept.
     world.clock.advance(world.options.verdicts_kept * 9 / 10);
-    assert_eq!(held(&engine, "other", 30), Held::Clean);
-    assert_eq!(held(&engine, "clean", 10), Held::Clean);
-    assert_eq!(held(&engine, "dirty", 10), newer(20));
+    assert_eq!(verdict(&engine, "other", 30), Verdict::Clean);
+    assert_eq!(verdict(&engine, "clean", 10), Verdict::Clean);
+    assert_eq!(verdict(&engine, "dirty", 10), newer(20));
     for _ in 0..10 {
         world.clock.advance(world.options.verdicts_kept / 4);
-        held(&engine, "other", 30);
+        verdict(&engine, "other", 30);
     }
-    assert_eq!(held(&engine, "clean", 10), unknown(20));
-    assert_eq!(held(&engine, "clean", 20), Held::Clean, "nothing is newer");
+    assert_eq!(verdict(&engine, "clean", 10), unknown(20));
+    assert_eq!(
+        verdict(&engine, "clean", 20),
+        Verdict::Clean,
+        "nothing is newer"
+    );
 }
 
 #[test]
@@ -195,24 +207,24 @@ fn after_a_start_nobody_knows_who_came_first() {
         let world = World::new();
         let engine = settled(&world);
         for (key, first, second) in [("clean", 10, 20), ("dirty", 20, 10)] {
-            held(&engine, key, first);
-            held(&engine, key, second);
+            verdict(&engine, key, first);
+            verdict(&engine, key, second);
         }
         if closes {
             engine.close().unwrap();
         }
         drop(engine);
         let engine = world.open();
-        assert_eq!(held(&engine, "clean", 10), unknown(20));
-        assert_eq!(held(&engine, "dirty", 10), unknown(20));
+        assert_eq!(verdict(&engine, "clean", 10), unknown(20));
+        assert_eq!(verdict(&engine, "dirty", 10), unknown(20));
         // What was never here may have been, for all that is known.
-        assert_eq!(held(&engine, "clean", 15), unknown(20));
-        assert_eq!(held(&engine, "clean", 20), Held::Clean);
-        assert_eq!(held(&engine, "clean", 30), Held::Clean);
+        assert_eq!(verdict(&engine, "clean", 15), unknown(20));
+        assert_eq!(verdict(&engine, "clean", 20), Verdict::Clean);
+        assert_eq!(verdict(&engine, "clean", 30), Verdict::Clean);
         // It is above all that there was at the start.
-        assert_eq!(held(&engine, "clean", 25), newer(30));
+        assert_eq!(verdict(&engine, "clean", 25), newer(30));
         pass(&world, world.options.verdicts_kept);
-        assert_eq!(held(&engine, "clean", 16), newer(30));
+        assert_eq!(verdict(&engine, "clean", 16), newer(30));
     }
 }
 
@@ -244,14 +256,18 @@ fn a_commit_reads_no_disk_and_a_look_tells_of_this_key_alone() {
     let newer_here = look(write("k", 45));
     let no_such_key = look(write("b", 45));
     let older_here = look(write("a", 45));
-    assert_eq!(write("zz", 45).held(), Held::Clean, "no table has it");
-    assert_eq!(write("m", 61).held(), Held::Clean, "no table is so new");
+    assert_eq!(write("zz", 45).verdict(), Verdict::Clean, "no table has it");
+    assert_eq!(
+        write("m", 61).verdict(),
+        Verdict::Clean,
+        "no table is so new"
+    );
     assert_eq!(faulty.calls(), 0, "a commit has read the disk");
     faulty.heal();
     assert_eq!(newer_here.finish(), newer(50));
-    assert_eq!(no_such_key.finish(), Held::Clean);
-    assert_eq!(older_here.finish(), Held::Clean);
-    assert_eq!(write("c", 45).held(), Held::Clean);
+    assert_eq!(no_such_key.finish(), Verdict::Clean);
+    assert_eq!(older_here.finish(), Verdict::Clean);
+    assert_eq!(write("c", 45).verdict(), Verdict::Clean);
 }
 
 #[test]
@@ -265,9 +281,9 @@ fn what_is_damaged_or_not_read_cannot_be_told() {
     for (version, first) in [(45, damaged), (46, given_up)] {
         // What was told stays, for all who ask.
         assert_eq!(first.finish(), unknown(60));
-        assert_eq!(write("k", version).held(), unknown(60));
+        assert_eq!(write("k", version).verdict(), unknown(60));
     }
-    assert_eq!(write("k", 47).held(), newer(50));
+    assert_eq!(write("k", 47).verdict(), newer(50));
 }
 
 #[test]
@@ -283,9 +299,9 @@ fn a_look_is_as_of_its_commit() {
     engine.compact().unwrap();
     world.executor.run_until_idle();
     let again = look(write("k", 45));
-    assert_eq!(again.finish(), Held::Clean, "50 came later");
-    assert_eq!(first.finish(), Held::Clean);
-    assert_eq!(write("k", 46).held(), newer(50), "comes now");
+    assert_eq!(again.finish(), Verdict::Clean, "50 came later");
+    assert_eq!(first.finish(), Verdict::Clean);
+    assert_eq!(write("k", 46).verdict(), newer(50), "comes now");
 }
 
 /// So many flushes are remembered apart.
@@ -293,7 +309,7 @@ const FLUSHED_MAX: u64 = 32;
 
 /// What a version was told at first.
 struct Known {
-    first: Held,
+    first: Verdict,
     at: Duration,
     /// How often the store was opened before, and flushed since.
     opened: u32,
@@ -395,9 +411,9 @@ impl Run {
         let gives_up = self.rng.u8(0..10) == 0;
         let now = match &applied {
             Applied::Pending(pending) if gives_up => pending.give_up(),
-            applied => applied.held(),
+            applied => applied.verdict(),
         };
-        let as_of_now = newest.map_or(Held::Clean, newer);
+        let as_of_now = newest.map_or(Verdict::Clean, newer);
         let time = self.world.clock.monotonic();
         let kept = self.world.options.verdicts_kept;
         let flushes = self.engine().statistics().flushes;
@@ -418,8 +434,8 @@ impl Run {
         }
         let first = known.first;
         let is_right = match now {
-            Held::Unknown(bound) => match first {
-                Held::Newer(newest) => newest <= bound,
+            Verdict::Unknown(bound) => match first {
+                Verdict::Newer(newest) => newest <= bound,
                 _ => at(stamp) < bound,
             },
             now => now == first,
@@ -434,14 +450,14 @@ impl Run {
         };
         if can_be_told {
             assert_eq!(now, first, "{stamp} could have been told");
-            if now == Held::Clean && newest.is_some() && flushes > known.flushes {
+            if now == Verdict::Clean && newest.is_some() && flushes > known.flushes {
                 self.counts[3] += 1;
             }
         }
         self.counts[match now {
-            Held::Clean => 0,
-            Held::Newer(_) => 1,
-            Held::Unknown(_) => 2,
+            Verdict::Clean => 0,
+            Verdict::Newer(_) => 1,
+            Verdict::Unknown(_) => 2,
         }] += 1;
     }
 }

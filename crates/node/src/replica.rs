@@ -249,10 +249,10 @@ pub(crate) fn stored(answer: &PeerAnswer) -> Result<(), Miss> {
 /// What an end is where the store is a witness, or another one has answered.
 pub(crate) fn answer_of(completion: Option<Completion>) -> PeerAnswer {
     match completion {
-        Some(Completion::Written(Ok(Applied::Known(held)))) => PeerAnswer::Stored { held },
+        Some(Completion::Written(Ok(Applied::Known(verdict)))) => PeerAnswer::Stored { verdict },
         // `Replica::look` leaves none unread.
         Some(Completion::Written(Ok(Applied::Pending(pending)))) => PeerAnswer::Stored {
-            held: pending.give_up(),
+            verdict: pending.give_up(),
         },
         Some(Completion::Read(Ok((entry, _share)))) => PeerAnswer::Found(entry),
         Some(Completion::Written(Err(error)) | Completion::Read(Err(error))) => {
@@ -292,7 +292,7 @@ mod tests {
     use crate::config::{MemoryParts, NodeConfig, Resources};
     use crate::node::Node;
     use crate::seams::Seams;
-    use base::{Expiry, Held, ManualClock, SeededRandom, Timestamp};
+    use base::{Expiry, ManualClock, SeededRandom, Timestamp, Verdict};
     use cluster::NodeUrl;
     use lsm::disk::{Call, Fault};
     use lsm::{Disk, Durability, Executor, FaultyDisk, MemoryDisk, StepExecutor};
@@ -402,11 +402,11 @@ mod tests {
     }
 
     /// What a peer is told of a write.
-    async fn held(replica: &Replica, entry: Entry) -> Held {
+    async fn verdict(replica: &Replica, entry: Entry) -> Verdict {
         let wait = replica.waiters.register(Duration::MAX);
         replica.write(entry, None, wait.ticket()).unwrap();
         match replica.answer_of(wait.only().await) {
-            PeerAnswer::Stored { held } => held,
+            PeerAnswer::Stored { verdict } => verdict,
             answer => panic!("{answer:?}"),
         }
     }
@@ -416,9 +416,9 @@ mod tests {
     async fn a_verdict_that_takes_a_read_is_answered_after_it_or_as_unknown() {
         let newer = version(50).timestamp();
         for (label, expected) in [
-            ("read", Held::Newer(newer)),
-            ("the disk fails", Held::Unknown(newer)),
-            ("the pool is full", Held::Unknown(newer)),
+            ("read", Verdict::Newer(newer)),
+            ("the disk fails", Verdict::Unknown(newer)),
+            ("the pool is full", Verdict::Unknown(newer)),
         ] {
             let disk = Arc::new(FaultyDisk::new(Arc::new(MemoryDisk::new())));
             let clock = Arc::new(ManualClock::new(START_MS + 1_000));
@@ -446,10 +446,10 @@ mod tests {
             let looking = Rc::clone(&replica);
             let look = move |ticket, completion| looking.look(ticket, completion);
             tasks.spawn_local(Rc::clone(&replica.waiters).deliver_forever(look));
-            let told = tasks.run_until(held(&replica, version(45))).await;
+            let told = tasks.run_until(verdict(&replica, version(45))).await;
             assert_eq!(told, expected, "{label}");
             disk.heal();
-            let again = tasks.run_until(held(&replica, version(45))).await;
+            let again = tasks.run_until(verdict(&replica, version(45))).await;
             assert_eq!(again, expected, "{label}: what was told stays");
         }
     }

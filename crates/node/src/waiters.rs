@@ -351,7 +351,7 @@ impl Drop for Wait {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::Held;
+    use base::Verdict;
     use lsm::{Applied, Outcome};
     use std::future::Future;
     use std::pin::pin;
@@ -361,7 +361,7 @@ mod tests {
     }
 
     fn stored() -> Completion {
-        Completion::Written(Ok(Applied::Known(Held::Clean)))
+        Completion::Written(Ok(Applied::Known(Verdict::Clean)))
     }
 
     #[test]
@@ -533,7 +533,7 @@ mod tests {
                 .iter()
                 .map(|wait| Outcome {
                     ticket: wait.ticket(),
-                    result: Ok(Applied::Known(Held::Clean)),
+                    result: Ok(Applied::Known(Verdict::Clean)),
                 })
                 .collect(),
         );

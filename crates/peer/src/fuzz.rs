@@ -95,8 +95,8 @@ mod tests {
         message::put_write(&mut out, 2, second, &long);
         message::put_read(&mut out, 3, second, b"key");
         message::put_piece(&mut out, 2, &long.value_bytes()[..1 << 16]);
-        message::put_stored(&mut out, 4, base::Held::Newer(at));
-        message::put_stored(&mut out, 4, base::Held::Clean);
+        message::put_stored(&mut out, 4, base::Verdict::Newer(at));
+        message::put_stored(&mut out, 4, base::Verdict::Clean);
         message::put_found(&mut out, 5, &short);
         message::put_found(&mut out, 5, &Entry::tombstone(b"key", at, 1));
         message::put_piece(&mut out, 2, &long.value_bytes()[1 << 16..]);

@@ -44,7 +44,7 @@ mod wait_sites;
 mod tests;
 
 use base::Budget;
-use base::{Clock, Entry, Held, Random, Timestamp};
+use base::{Clock, Entry, Random, Timestamp, Verdict};
 use bytes::Bytes;
 use cluster::Miss;
 use cluster::{Remembered, Standing};
@@ -82,7 +82,7 @@ pub enum PeerAnswer {
     /// The write is stored.
     Stored {
         /// What newer the key held when this version first arrived.
-        held: Held,
+        verdict: Verdict,
     },
     /// The freshest version that the replica has, be it a tombstone or expired.
     Found(Option<Entry>),

@@ -29,7 +29,7 @@
 //! dialled; the other messages go back.
 
 use super::frame::{Frame, FrameError, PIECE_BYTES, put_frame};
-use base::{Entry, Expiry, Held, KEY_BYTES_MAX, Kind, Timestamp};
+use base::{Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp, Verdict};
 use cluster::Miss;
 use cluster::Standing;
 use std::time::Duration;
@@ -72,7 +72,7 @@ pub(super) enum Message<'a> {
     /// It is stored.
     Stored {
         /// What newer the key held when the version first arrived.
-        held: Held,
+        verdict: Verdict,
     },
     /// The freshest version.
     Found(EntryHead<'a>),
@@ -141,7 +141,7 @@ impl<'a> Message<'a> {
                 key: fields.key_of(fields.rest.len())?,
             },
             STORED => Self::Stored {
-                held: fields.held()?,
+                verdict: fields.verdict()?,
             },
             FOUND => Self::Found(fields.entry()?),
             ABSENT => Self::Absent,
@@ -248,12 +248,12 @@ impl<'a> Fields<'a> {
         })
     }
 
-    fn held(&mut self) -> Result<Held, FrameError> {
-        let [held] = self.array()?;
-        Ok(match held {
-            CLEAN => Held::Clean,
-            NEWER => Held::Newer(Timestamp::from_u64(self.u64()?)),
-            UNKNOWN => Held::Unknown(Timestamp::from_u64(self.u64()?)),
+    fn verdict(&mut self) -> Result<Verdict, FrameError> {
+        let [verdict] = self.array()?;
+        Ok(match verdict {
+            CLEAN => Verdict::Clean,
+            NEWER => Verdict::Newer(Timestamp::from_u64(self.u64()?)),
+            UNKNOWN => Verdict::Unknown(Timestamp::from_u64(self.u64()?)),
             _ => return Err(self.frame.malformed("an unknown word on what was held")),
         })
     }
@@ -289,14 +289,14 @@ pub(super) fn put_read(out: &mut Vec<u8>, call: u64, remaining: Duration, key: &
 }
 
 /// Appends the answer that a write is stored.
-pub(super) fn put_stored(out: &mut Vec<u8>, call: u64, held: Held) {
+pub(super) fn put_stored(out: &mut Vec<u8>, call: u64, verdict: Verdict) {
     put_frame(out, STORED, call, |out| {
-        let (held, timestamp) = match held {
-            Held::Clean => return out.push(CLEAN),
-            Held::Newer(newest) => (NEWER, newest),
-            Held::Unknown(bound) => (UNKNOWN, bound),
+        let (verdict, timestamp) = match verdict {
+            Verdict::Clean => return out.push(CLEAN),
+            Verdict::Newer(newest) => (NEWER, newest),
+            Verdict::Unknown(bound) => (UNKNOWN, bound),
         };
-        out.push(held);
+        out.push(verdict);
         out.extend_from_slice(&timestamp.as_u64().to_le_bytes());
     });
 }

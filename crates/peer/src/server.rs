@@ -98,8 +98,8 @@ impl ReplyChannel {
         }
         let outgoing = &self.outgoing;
         match answer {
-            PeerAnswer::Stored { held } => {
-                outgoing.push(|out| message::put_stored(out, call, held));
+            PeerAnswer::Stored { verdict } => {
+                outgoing.push(|out| message::put_stored(out, call, verdict));
             }
             PeerAnswer::Found(None) => outgoing.push(|out| message::put_absent(out, call)),
             PeerAnswer::Found(Some(entry)) if !outgoing.has_room_for(&entry) => {

@@ -32,7 +32,7 @@ pub use write::{Round, Write, WriteAction, WriteActions, WriteEvent};
 
 /// What a request came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Decision {
     /// Enough replicas have answered.
     Enough {
         /// The answers in hand.

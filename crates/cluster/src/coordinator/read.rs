@@ -26,10 +26,10 @@
 //! have it, such reads repair replicas beyond its places too, the lowest
 //! first: not to go back outranks the number of copies.
 
-use super::Verdict;
+use super::Decision;
 use crate::placement::REPLICAS_INLINE;
 use crate::replicas::{Fate, Miss, Replicas};
-use base::{Entry, Held, Kind};
+use base::{Entry, Kind, Verdict};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 
@@ -55,7 +55,7 @@ pub enum ReadEvent {
         /// Which replica.
         place: u8,
         /// What newer it held when that version first arrived there.
-        held: Held,
+        verdict: Verdict,
     },
     /// A replica was not repaired, or its answer was lost.
     RepairMissed {
@@ -88,7 +88,7 @@ pub enum ReadAction {
         place: u8,
     },
     /// Answer the client, with [`Read::freshest`] as it is now.
-    Reply(Verdict),
+    Reply(Decision),
     /// Nothing is left to do.
     Done,
 }
@@ -178,7 +178,7 @@ impl Read {
                     *replica = Replica::Missed(why);
                 }
             }
-            ReadEvent::Repaired { place, held } => self.repaired(place, held, actions),
+            ReadEvent::Repaired { place, verdict } => self.repaired(place, verdict, actions),
             ReadEvent::RepairMissed { place, why } => {
                 if let Some(replica @ Replica::Repairing { .. }) = self.place(place) {
                     *replica = Replica::Unrepaired(why);
@@ -239,7 +239,7 @@ impl Read {
 
     /// Notes that a replica was repaired. One that held something newer than
     /// all that was seen so far is asked for it, unless nobody waits any more.
-    fn repaired(&mut self, place: u8, held: Held, actions: &mut ReadActions) {
+    fn repaired(&mut self, place: u8, verdict: Verdict, actions: &mut ReadActions) {
         let freshest = self.freshest.as_ref().map(Entry::timestamp);
         let is_gathering = self.stage == Stage::Gathering;
         let Some(replica) = self.place(place) else {
@@ -248,14 +248,14 @@ impl Read {
         let Replica::Repairing { with, said } = *replica else {
             return;
         };
-        *replica = match held {
-            Held::Newer(newest) | Held::Unknown(newest)
+        *replica = match verdict {
+            Verdict::Newer(newest) | Verdict::Unknown(newest)
                 if is_gathering && Some(newest) > freshest =>
             {
                 actions.push(ReadAction::Ask { place });
                 Replica::Asked
             }
-            Held::Newer(_) | Held::Unknown(_) if is_gathering => {
+            Verdict::Newer(_) | Verdict::Unknown(_) if is_gathering => {
                 let holds = Version::Older;
                 Replica::Answered { holds, said }
             }
@@ -285,12 +285,12 @@ impl Read {
         }
         if self.stage == Stage::Gathering {
             let acks = self.answers();
-            let verdict = if self.is_mended() {
-                Verdict::Enough { acks }
+            let decision = if self.is_mended() {
+                Decision::Enough { acks }
             } else {
                 self.not_enough()
             };
-            self.reply(verdict, actions);
+            self.reply(decision, actions);
         }
     }
 
@@ -301,7 +301,7 @@ impl Read {
             self.ask(actions);
             let acks = self.answers();
             if self.is_mended() {
-                self.reply(Verdict::Enough { acks }, actions);
+                self.reply(Decision::Enough { acks }, actions);
             } else if acks >= ack {
                 self.repair_own(actions);
                 self.repair_beyond(actions);
@@ -322,14 +322,14 @@ impl Read {
     }
 
     /// One that could not be repaired is no answer where too few are.
-    fn not_enough(&self) -> Verdict {
+    fn not_enough(&self) -> Decision {
         let acks = self.answers() - self.unrepaired();
-        Verdict::NotEnough { acks }
+        Decision::NotEnough { acks }
     }
 
-    fn reply(&mut self, verdict: Verdict, actions: &mut ReadActions) {
+    fn reply(&mut self, decision: Decision, actions: &mut ReadActions) {
         self.stage = Stage::Replied;
-        actions.push(ReadAction::Reply(verdict));
+        actions.push(ReadAction::Reply(decision));
     }
 
     /// Asks until enough replicas are in hand, or none is left. One that could

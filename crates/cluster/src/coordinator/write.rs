@@ -42,10 +42,10 @@
 //! once any replica has the write. A hint is never an ack. Neither is what a
 //! store has taken that is no witness ([`Miss::Unfilled`]), which is owed none.
 
-use super::Verdict;
+use super::Decision;
 use crate::placement::REPLICAS_INLINE;
 use crate::replicas::{Fate, Miss, Replicas};
-use base::{Held, Timestamp};
+use base::{Timestamp, Verdict};
 use smallvec::SmallVec;
 
 /// Which stamp of a write is meant: there are at most two.
@@ -67,7 +67,7 @@ pub enum WriteEvent {
         /// Which replica.
         place: u8,
         /// What newer it held when this stamp first arrived there.
-        held: Held,
+        verdict: Verdict,
     },
     /// A replica has not stored it, or its answer was lost.
     Missed {
@@ -116,7 +116,7 @@ pub enum WriteAction {
         above: Timestamp,
     },
     /// Answer the client.
-    Reply(Verdict),
+    Reply(Decision),
     /// Nothing is left to do.
     Done,
 }
@@ -158,7 +158,7 @@ enum Replica {
     /// It was sent the write and has not answered.
     Awaited,
     /// It has the write; before, it held this.
-    Stored(Held),
+    Stored(Verdict),
     /// It may not have the write.
     Missed { why: Miss, hint: Hint },
 }
@@ -216,8 +216,12 @@ impl Write {
     /// Takes note of an event, and says what to do.
     pub fn step(&mut self, event: WriteEvent, actions: &mut WriteActions) {
         match event {
-            WriteEvent::Stored { round, place, held } => {
-                self.settle(round, place, Replica::Stored(held));
+            WriteEvent::Stored {
+                round,
+                place,
+                verdict,
+            } => {
+                self.settle(round, place, Replica::Stored(verdict));
             }
             WriteEvent::Missed { round, place, why } => {
                 let hint = match why {
@@ -229,7 +233,7 @@ impl Write {
             WriteEvent::HintKept { round, place } => self.hint_kept(round, place),
             WriteEvent::NoStamp => {
                 if self.stage == Stage::Restamping {
-                    self.reply(Verdict::NotEnough { acks: 0 }, actions);
+                    self.reply(Decision::NotEnough { acks: 0 }, actions);
                 }
             }
             WriteEvent::HalfTime => self.is_patient = false,
@@ -310,9 +314,9 @@ impl Write {
             }
         }
         match self.stage {
-            Stage::Keeping => self.reply(Verdict::Enough { acks: self.acks() }, actions),
-            Stage::Gathering => self.reply(Verdict::NotEnough { acks: self.acks() }, actions),
-            Stage::Restamping => self.reply(Verdict::NotEnough { acks: 0 }, actions),
+            Stage::Keeping => self.reply(Decision::Enough { acks: self.acks() }, actions),
+            Stage::Gathering => self.reply(Decision::NotEnough { acks: self.acks() }, actions),
+            Stage::Restamping => self.reply(Decision::NotEnough { acks: 0 }, actions),
             Stage::Replied | Stage::Done => {}
         }
     }
@@ -324,7 +328,7 @@ impl Write {
             self.gather(acks, actions);
         }
         if self.stage == Stage::Keeping && !self.keeps_hints() {
-            self.reply(Verdict::Enough { acks }, actions);
+            self.reply(Decision::Enough { acks }, actions);
         }
         if self.stage == Stage::Replied {
             if self.stored() > 0 {
@@ -343,7 +347,7 @@ impl Write {
         if acks >= ack {
             self.stage = Stage::Keeping;
         } else if stored + awaited < ack {
-            self.reply(Verdict::NotEnough { acks }, actions);
+            self.reply(Decision::NotEnough { acks }, actions);
         } else if stored >= ack && (acks + awaited < ack || !self.is_patient) {
             // Only in the first round is what is stored not an ack.
             let above = self.newest_named().unwrap_or(self.stamp);
@@ -352,9 +356,9 @@ impl Write {
         }
     }
 
-    fn reply(&mut self, verdict: Verdict, actions: &mut WriteActions) {
+    fn reply(&mut self, decision: Decision, actions: &mut WriteActions) {
         self.stage = Stage::Replied;
-        actions.push(WriteAction::Reply(verdict));
+        actions.push(WriteAction::Reply(decision));
     }
 
     fn keep_hints(&mut self, actions: &mut WriteActions) {
@@ -372,7 +376,7 @@ impl Write {
     /// How many replicas have acknowledged the write.
     fn acks(&self) -> u8 {
         match self.round {
-            Round::First => self.count(|replica| *replica == Replica::Stored(Held::Clean)),
+            Round::First => self.count(|replica| *replica == Replica::Stored(Verdict::Clean)),
             Round::Second => self.stored(),
         }
     }
@@ -388,12 +392,13 @@ impl Write {
     /// where that many can tell, the bounds of those that cannot are left out:
     /// they may be far too high, and a stamp above them nothing that peers take.
     fn newest_named(&self) -> Option<Timestamp> {
-        let is_certain =
-            |replica: &Replica| matches!(replica, Replica::Stored(Held::Clean | Held::Newer(_)));
+        let is_certain = |replica: &Replica| {
+            matches!(replica, Replica::Stored(Verdict::Clean | Verdict::Newer(_)))
+        };
         let suffices = self.count(is_certain) >= self.replicas.ack;
         let named = self.places.iter().filter_map(|replica| match replica {
-            Replica::Stored(Held::Newer(newest)) => Some(*newest),
-            Replica::Stored(Held::Unknown(bound)) if !suffices => Some(*bound),
+            Replica::Stored(Verdict::Newer(newest)) => Some(*newest),
+            Replica::Stored(Verdict::Unknown(bound)) if !suffices => Some(*bound),
             _ => None,
         });
         named.max()

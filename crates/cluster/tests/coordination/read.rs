@@ -56,9 +56,9 @@ fn read_event(words: &[&str], from: u8) -> ReadEvent {
             let why = script::miss(why);
             ReadEvent::Missed { place, why }
         }
-        ["repaired", ref held @ ..] => ReadEvent::Repaired {
+        ["repaired", ref verdict @ ..] => ReadEvent::Repaired {
             place,
-            held: script::held(held),
+            verdict: script::verdict(verdict),
         },
         ["repair", "missed", why] => {
             let why = script::miss(why);
@@ -114,15 +114,15 @@ fn tell(actions: &ReadActions, read: &Read, from: u8) -> String {
     script::tell(actions.iter().map(|action| match *action {
         ReadAction::Ask { place } => ("ask", place.to_string()),
         ReadAction::Repair { place } => ("repair", place.to_string()),
-        ReadAction::Reply(verdict @ cluster::Verdict::Enough { .. }) => (
+        ReadAction::Reply(decision @ cluster::Decision::Enough { .. }) => (
             "reply",
             format!(
                 "{}: {}",
-                script::verdict(verdict),
+                script::decision(decision),
                 version(read.freshest(), from)
             ),
         ),
-        ReadAction::Reply(verdict) => ("reply", script::verdict(verdict)),
+        ReadAction::Reply(decision) => ("reply", script::decision(decision)),
         ReadAction::Done => ("done", String::new()),
     }))
 }

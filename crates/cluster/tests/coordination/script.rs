@@ -75,11 +75,11 @@ pub(crate) fn tell(actions: impl IntoIterator<Item = (&'static str, String)>) ->
     parts.join(", ")
 }
 
-/// A verdict as the files tell it.
-pub(crate) fn verdict(verdict: cluster::Verdict) -> String {
-    match verdict {
-        cluster::Verdict::Enough { acks } => format!("enough {acks}"),
-        cluster::Verdict::NotEnough { acks } => format!("not enough {acks}"),
+/// A decision as the files tell it.
+pub(crate) fn decision(decision: cluster::Decision) -> String {
+    match decision {
+        cluster::Decision::Enough { acks } => format!("enough {acks}"),
+        cluster::Decision::NotEnough { acks } => format!("not enough {acks}"),
     }
 }
 
@@ -107,12 +107,12 @@ pub(crate) fn miss(word: &str) -> cluster::Miss {
 }
 
 /// What a replica held: `newer T`, `unknown T`, or nothing.
-pub(crate) fn held(words: &[&str]) -> base::Held {
+pub(crate) fn verdict(words: &[&str]) -> base::Verdict {
     let timestamp = |text: &str| base::Timestamp::from_u64(text.parse().unwrap());
     match words {
-        [] => base::Held::Clean,
-        ["newer", newest] => base::Held::Newer(timestamp(newest)),
-        ["unknown", bound] => base::Held::Unknown(timestamp(bound)),
+        [] => base::Verdict::Clean,
+        ["newer", newest] => base::Verdict::Newer(timestamp(newest)),
+        ["unknown", bound] => base::Verdict::Unknown(timestamp(bound)),
         _ => panic!("unknown: {words:?}"),
     }
 }

@@ -6,8 +6,8 @@
 //! when the driver says so.
 
 use crate::checker::{Asked, Operation, Outcome};
-use base::{Entry, Expiry, Held, Timestamp};
-use cluster::{HybridClock, Miss, Replicas, Verdict};
+use base::{Entry, Expiry, Timestamp, Verdict};
+use cluster::{Decision, HybridClock, Miss, Replicas};
 use cluster::{Read, ReadAction, ReadActions, ReadEvent};
 use cluster::{Round, Write, WriteAction, WriteActions, WriteEvent};
 
@@ -55,7 +55,7 @@ pub(crate) struct Node {
     pub(crate) forgets: bool,
     /// All that it was ever written, in the order of arrival, and what newer
     /// was there before.
-    versions: Vec<(Entry, Held)>,
+    versions: Vec<(Entry, Verdict)>,
 }
 
 enum Machine {
@@ -278,17 +278,21 @@ impl World {
                 if merges_clocks {
                     node.clock.observe(entry.timestamp());
                 }
-                let held = node.store(&entry, bug);
-                Event::Write(WriteEvent::Stored { round, place, held })
+                let verdict = node.store(&entry, bug);
+                Event::Write(WriteEvent::Stored {
+                    round,
+                    place,
+                    verdict,
+                })
             }
             Request::Repair { entry } => {
-                let held = match node.store(&entry, bug) {
+                let verdict = match node.store(&entry, bug) {
                     _ if matches!(bug, Some(Bug::MendsCount | Bug::FirstAnswersDecide)) => {
-                        Held::Clean
+                        Verdict::Clean
                     }
-                    held => held,
+                    verdict => verdict,
                 };
-                Event::Read(ReadEvent::Repaired { place, held })
+                Event::Read(ReadEvent::Repaired { place, verdict })
             }
             Request::Read => {
                 let entry = self.held(place).cloned();
@@ -335,10 +339,10 @@ impl World {
                     self.send(operation, place, Request::KeepHint { round, entry });
                 }
                 WriteAction::Restamp { above } => self.restamp(operation, above),
-                WriteAction::Reply(Verdict::Enough { .. }) => {
+                WriteAction::Reply(Decision::Enough { .. }) => {
                     self.reply(operation, Outcome::Written(entry));
                 }
-                WriteAction::Reply(Verdict::NotEnough { acks }) => {
+                WriteAction::Reply(Decision::NotEnough { acks }) => {
                     self.reply(operation, Outcome::NotEnough(acks));
                 }
                 WriteAction::Done => self.machines[operation] = Machine::Done,
@@ -372,10 +376,10 @@ impl World {
                     let entry = freshest.unwrap();
                     self.send(operation, place, Request::Repair { entry });
                 }
-                ReadAction::Reply(Verdict::Enough { .. }) => {
+                ReadAction::Reply(Decision::Enough { .. }) => {
                     self.reply(operation, Outcome::Read(freshest));
                 }
-                ReadAction::Reply(Verdict::NotEnough { acks }) => {
+                ReadAction::Reply(Decision::NotEnough { acks }) => {
                     self.reply(operation, Outcome::NotEnough(acks));
                 }
                 ReadAction::Done => self.machines[operation] = Machine::Done,
@@ -408,11 +412,11 @@ impl World {
 
 impl Node {
     /// Stores a version, and tells what newer was there when it first arrived.
-    fn store(&mut self, entry: &Entry, bug: Option<Bug>) -> Held {
+    fn store(&mut self, entry: &Entry, bug: Option<Bug>) -> Verdict {
         let stamp = entry.timestamp();
         let stamps = self.versions.iter().map(|(held, _)| held.timestamp());
         let newest = stamps.max().filter(|newest| *newest > stamp);
-        let now = newest.map_or(Held::Clean, Held::Newer);
+        let now = newest.map_or(Verdict::Clean, Verdict::Newer);
         let known = self.versions.iter().find(|(held, _)| held == entry);
         let first = known.map_or(now, |(_, first)| *first);
         if known.is_none() {
@@ -420,8 +424,8 @@ impl Node {
         }
         match (bug, newest) {
             (Some(Bug::LastArrival | Bug::FirstAnswersDecide), _) => now,
-            (Some(Bug::UnknownIsClean), _) if self.forgets => Held::Clean,
-            (_, Some(newest)) if self.forgets => Held::Unknown(newest),
+            (Some(Bug::UnknownIsClean), _) if self.forgets => Verdict::Clean,
+            (_, Some(newest)) if self.forgets => Verdict::Unknown(newest),
             _ => first,
         }
     }

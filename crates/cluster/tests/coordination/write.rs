@@ -59,10 +59,10 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
 fn read_event(words: &[&str], round: Round) -> WriteEvent {
     let place = words[0].parse().unwrap_or(0);
     match words[1..] {
-        ["stored", ref held @ ..] => WriteEvent::Stored {
+        ["stored", ref verdict @ ..] => WriteEvent::Stored {
             round,
             place,
-            held: script::held(held),
+            verdict: script::verdict(verdict),
         },
         ["missed", why] => WriteEvent::Missed {
             round,
@@ -100,7 +100,7 @@ fn tell(actions: &WriteActions, current: Round) -> String {
         WriteAction::Send { round, place } => ("send", of_round(round, place)),
         WriteAction::Hint { round, place } => ("hint", of_round(round, place)),
         WriteAction::Restamp { above } => ("restamp above", above.to_string()),
-        WriteAction::Reply(verdict) => ("reply", script::verdict(verdict)),
+        WriteAction::Reply(decision) => ("reply", script::decision(decision)),
         WriteAction::Done => ("done", String::new()),
     }))
 }

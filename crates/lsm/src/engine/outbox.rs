@@ -2,14 +2,14 @@
 
 use super::verdicts::PendingVerdict;
 use crate::error::Error;
-use base::Held;
+use base::Verdict;
 use std::sync::Arc;
 
 /// What a stored write found.
 #[derive(Clone, Debug)]
 pub enum Applied {
     /// This.
-    Known(Held),
+    Known(Verdict),
     /// Blocks have to be read to tell. With sound clocks, never: no table is
     /// newer than a fresh write.
     Pending(PendingVerdict),
@@ -18,9 +18,9 @@ pub enum Applied {
 impl Applied {
     /// What was held, after reading whatever it takes. May block.
     #[must_use]
-    pub fn held(&self) -> Held {
+    pub fn verdict(&self) -> Verdict {
         match self {
-            Self::Known(held) => *held,
+            Self::Known(verdict) => *verdict,
             Self::Pending(pending) => pending.finish(),
         }
     }

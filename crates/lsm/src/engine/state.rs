@@ -6,7 +6,7 @@ use crate::compaction::LEVELS;
 use crate::compaction::pick::{Levels, TableSummary};
 use crate::memtable::Memtable;
 use crate::table::{Access, Interrupt, KeyHash, Table};
-use base::{Entry, Held, Timestamp};
+use base::{Entry, Timestamp, Verdict};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -204,11 +204,11 @@ pub(super) struct Beside {
 impl Beside {
     /// What was held when a version of this timestamp first arrived, which is
     /// now, unless that is in doubt. `newer` is what the memtables hold above it.
-    pub(super) fn verdict(self, newer: Option<Timestamp>, is_doubtful: bool) -> Held {
+    pub(super) fn verdict(self, newer: Option<Timestamp>, is_doubtful: bool) -> Verdict {
         match newer.max(self.newer) {
-            None => Held::Clean,
-            Some(newest) if is_doubtful || self.has_same => Held::Unknown(newest),
-            Some(newest) => Held::Newer(newest),
+            None => Verdict::Clean,
+            Some(newest) if is_doubtful || self.has_same => Verdict::Unknown(newest),
+            Some(newest) => Verdict::Newer(newest),
         }
     }
 }

@@ -30,7 +30,7 @@ use crate::memtable::Rivals;
 use crate::record::Record;
 use crate::sync::lock;
 use crate::table::{Access, KeyHash};
-use base::{Held, Timestamp};
+use base::{Timestamp, Verdict};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -165,7 +165,7 @@ pub(super) fn judge(
     if rivals.newer.is_none() && !may_be_in_tables {
         // Also where it came before: what is newer never goes before it could
         // no longer come.
-        return Applied::Known(Held::Clean);
+        return Applied::Known(Verdict::Clean);
     }
     let key = record.entry.key();
     let version = Version::new(KeyHash::of(key), stamp);
@@ -182,7 +182,7 @@ pub(super) fn judge(
         .same
         .is_some_and(|sequence| verdicts.can_tell(sequence))
     {
-        return Applied::Known(Held::Clean);
+        return Applied::Known(Verdict::Clean);
     }
     let kept = verdicts.kept;
     let mut is_doubtful = rivals.same.is_some();
@@ -193,7 +193,7 @@ pub(super) fn judge(
         match flushed.came(version, verdicts.asked_from) {
             Came::Not => {}
             Came::As(sequence) if verdicts.can_tell(sequence) => {
-                return Applied::Known(Held::Clean);
+                return Applied::Known(Verdict::Clean);
             }
             Came::As(_) | Came::Perhaps => is_doubtful = true,
         }
@@ -213,7 +213,7 @@ pub(super) fn judge(
             is_doubtful,
         })),
     };
-    if !matches!(told, Applied::Known(Held::Clean)) {
+    if !matches!(told, Applied::Known(Verdict::Clean)) {
         verdicts.note(version, record.sequence, &told);
     }
     told
@@ -228,7 +228,7 @@ enum Looking {
     /// Nobody has looked yet.
     Due(Due),
     /// What was found.
-    Told(Held),
+    Told(Verdict),
 }
 
 /// What to look at.
@@ -252,25 +252,25 @@ impl PendingVerdict {
 
     /// Reads what has to be read, once, and tells what was held. May block.
     #[must_use]
-    pub fn finish(&self) -> Held {
+    pub fn finish(&self) -> Verdict {
         self.settle(Due::look)
     }
 
     /// Tells what can be told without reading: what is told once stays.
     #[must_use]
-    pub fn give_up(&self) -> Held {
-        self.settle(|due| Held::Unknown(due.bound()))
+    pub fn give_up(&self) -> Verdict {
+        self.settle(|due| Verdict::Unknown(due.bound()))
     }
 
-    fn settle(&self, how: impl FnOnce(&Due) -> Held) -> Held {
+    fn settle(&self, how: impl FnOnce(&Due) -> Verdict) -> Verdict {
         let mut looking = lock(&self.0);
-        let held = match &*looking {
+        let verdict = match &*looking {
             Looking::Due(due) => how(due),
-            Looking::Told(held) => return *held,
+            Looking::Told(verdict) => return *verdict,
         };
         // The tables may be removed meanwhile: they are held no longer than needed.
-        *looking = Looking::Told(held);
-        held
+        *looking = Looking::Told(verdict);
+        verdict
     }
 }
 
@@ -283,11 +283,11 @@ impl fmt::Debug for PendingVerdict {
 }
 
 impl Due {
-    fn look(&self) -> Held {
+    fn look(&self) -> Verdict {
         match self.tables.beside(&self.key, self.stamp, Access::MayRead) {
             Ok(beside) => beside.verdict(self.newer, self.is_doubtful),
             // What is damaged may hide anything up to the greatest stamp.
-            Err(_) => Held::Unknown(self.bound()),
+            Err(_) => Verdict::Unknown(self.bound()),
         }
     }
 

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     fn deliver(cell: &OutcomeCell) {
-        let result = Ok(Applied::Known(base::Held::Clean));
+        let result = Ok(Applied::Known(base::Verdict::Clean));
         cell.deliver(vec![Outcome { ticket: 0, result }]);
     }
 

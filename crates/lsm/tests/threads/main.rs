@@ -15,7 +15,7 @@
 mod lanes;
 mod ledger;
 
-use base::{Entry, Held, SeededRandom, SystemClock, Timestamp};
+use base::{Entry, SeededRandom, SystemClock, Timestamp, Verdict};
 use lanes::Lanes;
 use ledger::{Floor, Ledger, MARCHERS, SCATTERED_KEYS, SCATTERERS};
 use lsm::disk::{MemoryDisk, Unsynced};
@@ -205,9 +205,9 @@ impl Run {
             };
             for ((entry, known), result) in piece.iter().zip(known).zip(results) {
                 let known = Timestamp::from_u64(known);
-                let is_told = match result.unwrap().held() {
-                    Held::Clean => known <= entry.timestamp(),
-                    Held::Newer(newest) | Held::Unknown(newest) => known <= newest,
+                let is_told = match result.unwrap().verdict() {
+                    Verdict::Clean => known <= entry.timestamp(),
+                    Verdict::Newer(newest) | Verdict::Unknown(newest) => known <= newest,
                 };
                 assert!(is_told, "{known} was acknowledged, and not told");
                 self.ledger.end(entry);

@@ -6,7 +6,7 @@ use crate::waiters::{Tag, Wait};
 use base::Entry;
 use base::{Refused, Share};
 use bytes::Bytes;
-use cluster::{Miss, Ranking, Read, ReadAction, ReadActions, ReadEvent, Replicas, Verdict};
+use cluster::{Decision, Miss, Ranking, Read, ReadAction, ReadActions, ReadEvent, Replicas};
 use peer::{PeerAnswer, PeerRequest};
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -111,15 +111,15 @@ impl Coordinator {
             share: None,
             is_done: false,
         };
-        let mut verdict = reading.act(&mut actions);
-        let verdict = loop {
-            match verdict {
-                Some(verdict) => break verdict,
-                None => verdict = reading.next().await,
+        let mut decision = reading.act(&mut actions);
+        let decision = loop {
+            match decision {
+                Some(decision) => break decision,
+                None => decision = reading.next().await,
             }
         };
-        match verdict {
-            Verdict::Enough { acks } => {
+        match decision {
+            Decision::Enough { acks } => {
                 let entry = reading.machine.freshest().cloned();
                 let share = reading.share.take();
                 if !reading.is_done {
@@ -127,7 +127,7 @@ impl Coordinator {
                 }
                 Ok(Found { entry, acks, share })
             }
-            Verdict::NotEnough { acks } => {
+            Decision::NotEnough { acks } => {
                 Err(self.failure(&reading.ranking, reading.machine.fates(), acks, None))
             }
         }
@@ -147,7 +147,7 @@ impl Coordinator {
 
 impl Reading {
     /// Waits for what comes next, and does what follows from it.
-    async fn next(&mut self) -> Option<Verdict> {
+    async fn next(&mut self) -> Option<Decision> {
         let event = match self.hedges.iter().min_by_key(|hedge| hedge.at).copied() {
             Some(hedge) => {
                 let place = hedge.place;
@@ -181,8 +181,8 @@ impl Reading {
     }
 
     /// Does what the machine says.
-    fn act(&mut self, actions: &mut ReadActions) -> Option<Verdict> {
-        let mut verdict = None;
+    fn act(&mut self, actions: &mut ReadActions) -> Option<Decision> {
+        let mut decision = None;
         let mut next = 0;
         while let Some(action) = actions.get(next).copied() {
             next += 1;
@@ -198,11 +198,11 @@ impl Reading {
                         self.machine.step(event, actions);
                     }
                 }
-                ReadAction::Reply(reply) => verdict = Some(reply),
+                ReadAction::Reply(reply) => decision = Some(reply),
                 ReadAction::Done => self.is_done = true,
             }
         }
-        verdict
+        decision
     }
 
     /// Asks a replica; gives the answer if it is there at once.
@@ -307,7 +307,7 @@ impl Reading {
                 place,
                 why: Miss::Failed,
             },
-            (PeerAnswer::Stored { held }, true) => ReadEvent::Repaired { place, held },
+            (PeerAnswer::Stored { verdict }, true) => ReadEvent::Repaired { place, verdict },
             (PeerAnswer::Missed(why), true) => ReadEvent::RepairMissed { place, why },
             (PeerAnswer::Found(_), true) => ReadEvent::RepairMissed {
                 place,

@@ -8,7 +8,7 @@ use crate::waiters::{Follower, Follows, Tag, Wait};
 use base::{Entry, Expiry, Timestamp};
 use base::{LONG_VALUE_BYTES, Share};
 use cluster::{
-    Miss, Ranking, Replicas, Round, Verdict, Write, WriteAction, WriteActions, WriteEvent,
+    Decision, Miss, Ranking, Replicas, Round, Write, WriteAction, WriteActions, WriteEvent,
 };
 use peer::{PeerAnswer, PeerRequest};
 use std::rc::Rc;
@@ -120,17 +120,17 @@ impl Coordinator {
             is_done: false,
             _share: share,
         };
-        let mut verdict = writing.act(&mut actions);
-        let verdict = loop {
-            match verdict {
-                Some(verdict) => break verdict,
-                None => verdict = writing.next().await,
+        let mut decision = writing.act(&mut actions);
+        let decision = loop {
+            match decision {
+                Some(decision) => break decision,
+                None => decision = writing.next().await,
             }
         };
         let timestamp = writing.machine.stamp();
-        let result = match verdict {
-            Verdict::Enough { acks } => Ok(Written { timestamp, acks }),
-            Verdict::NotEnough { acks } => {
+        let result = match decision {
+            Decision::Enough { acks } => Ok(Written { timestamp, acks }),
+            Decision::NotEnough { acks } => {
                 let fates = writing.machine.fates();
                 Err(self.failure(&writing.ranking, fates, acks, Some(timestamp)))
             }
@@ -167,7 +167,7 @@ impl Coordinator {
 impl Writing {
     /// Waits for what comes next, and does what follows from it. Once the
     /// deadline has passed that comes again and again, without a wait.
-    async fn next(&mut self) -> Option<Verdict> {
+    async fn next(&mut self) -> Option<Decision> {
         if let Some(above) = self.restamps_above.take() {
             return self.restamp_in_time(above).await;
         }
@@ -187,7 +187,7 @@ impl Writing {
     }
 
     /// Gives the second stamp, or waits for a change that may let it be given.
-    async fn restamp_in_time(&mut self, above: Timestamp) -> Option<Verdict> {
+    async fn restamp_in_time(&mut self, above: Timestamp) -> Option<Decision> {
         let coordinator = Rc::clone(&self.coordinator);
         // Before the attempt, so that no change between the two is missed.
         let changed = coordinator.stamping.changed();
@@ -212,20 +212,20 @@ impl Writing {
         })
     }
 
-    fn take(&mut self, answer: Option<(Tag, Completion)>) -> Option<Verdict> {
+    fn take(&mut self, answer: Option<(Tag, Completion)>) -> Option<Decision> {
         let event = event_of(&self.coordinator.replica, answer);
         self.step(event)
     }
 
-    fn step(&mut self, event: WriteEvent) -> Option<Verdict> {
+    fn step(&mut self, event: WriteEvent) -> Option<Decision> {
         let mut actions = WriteActions::new();
         self.machine.step(event, &mut actions);
         self.act(&mut actions)
     }
 
     /// Does what the machine says.
-    fn act(&mut self, actions: &mut WriteActions) -> Option<Verdict> {
-        let mut verdict = None;
+    fn act(&mut self, actions: &mut WriteActions) -> Option<Decision> {
+        let mut decision = None;
         let mut next = 0;
         while let Some(action) = actions.get(next).copied() {
             next += 1;
@@ -238,11 +238,11 @@ impl Writing {
                 }
                 WriteAction::Hint { round, place } => self.keep_hint(round, place),
                 WriteAction::Restamp { above } => self.restamp(above, actions),
-                WriteAction::Reply(reply) => verdict = Some(reply),
+                WriteAction::Reply(reply) => decision = Some(reply),
                 WriteAction::Done => self.is_done = true,
             }
         }
-        verdict
+        decision
     }
 
     fn send(&mut self, round: Round, place: u8) -> Result<(), Miss> {
@@ -367,7 +367,11 @@ fn event_of(replica: &Replica, answer: Option<(Tag, Completion)>) -> WriteEvent 
         return WriteEvent::HintKept { round, place };
     }
     match replica.answer_of(Some(completion)) {
-        PeerAnswer::Stored { held } => WriteEvent::Stored { round, place, held },
+        PeerAnswer::Stored { verdict } => WriteEvent::Stored {
+            round,
+            place,
+            verdict,
+        },
         PeerAnswer::Found(_) => WriteEvent::Missed {
             round,
             place,

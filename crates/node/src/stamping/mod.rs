@@ -33,7 +33,7 @@ pub use ceiling::fuzz_ceiling;
 
 use base::{Clock, Timestamp};
 use ceiling::CeilingFile;
-use cluster::{ClockBound, HybridClock, Members, NodeNumber, Reserve};
+use cluster::{ClockBound, HybridClock, Members, NodeNumber, TimestampReservation};
 use lsm::{Disk, Error, Executor, Lane};
 use peer_clocks::{Moment, PeerClocks, ahead_of_monotonic_ms};
 use profile::lock;
@@ -137,7 +137,7 @@ struct State {
     /// When that was, on the monotonic clock.
     given_at: Duration,
     /// Has the durable ceiling.
-    reserve: Reserve,
+    reservation: TimestampReservation,
     is_raising: bool,
     /// Until when writes wait for a first peer, on the monotonic clock.
     patient_until: Duration,
@@ -203,7 +203,7 @@ impl Stamping {
                 pending: Vec::new(),
                 given: Timestamp::ZERO,
                 given_at: Duration::ZERO,
-                reserve: Reserve::new(reserve_max, Timestamp::ZERO),
+                reservation: TimestampReservation::new(reserve_max, Timestamp::ZERO),
                 is_raising: false,
                 patient_until: Duration::ZERO,
                 vouched_ahead_ms: None,
@@ -253,7 +253,7 @@ impl Stamping {
             state.hybrid = Some(hybrid);
             state.given = found;
             state.given_at = self.clock.monotonic();
-            state.reserve = Reserve::new(self.reserve_max, found);
+            state.reservation = TimestampReservation::new(self.reserve_max, found);
             state.patient_until = self.clock.monotonic().saturating_add(FIRST_MEETING_MAX);
             state.is_raising = true;
         }
@@ -323,7 +323,7 @@ impl Stamping {
         let mut state = lock(&self.state);
         let timestamp = self.next(&state, now)?;
         self.raise_if_low(&mut state, timestamp);
-        if timestamp > state.reserve.ceiling() {
+        if timestamp > state.reservation.ceiling() {
             return Err(NoStamp::Ceiling);
         }
         if let Some(hybrid) = &mut state.hybrid {
@@ -470,7 +470,7 @@ impl Stamping {
     }
 
     fn raise_if_low(&self, state: &mut State, stamp: Timestamp) {
-        if state.reserve.is_low(stamp) && !state.is_raising {
+        if state.reservation.is_low(stamp) && !state.is_raising {
             state.is_raising = true;
             self.raise_later(Duration::ZERO);
         }
@@ -503,7 +503,7 @@ impl Stamping {
                 return;
             };
             let greatest = hybrid.greatest();
-            (greatest, state.reserve.next(greatest, now.unix_ms))
+            (greatest, state.reservation.next(greatest, now.unix_ms))
         };
         if let Err(error) = file.set(ceiling) {
             tracing::error!(
@@ -514,7 +514,7 @@ impl Stamping {
         }
         {
             let mut state = lock(&self.state);
-            state.reserve.raised(ceiling, greatest, now.unix_ms);
+            state.reservation.raised(ceiling, greatest, now.unix_ms);
             state.is_raising = false;
         }
         self.changed.notify_waiters();
@@ -541,7 +541,7 @@ impl Stamping {
             refusal: self.next(&state, now).err(),
             greatest,
             stamp_ahead_ms: greatest.unix_ms().saturating_sub(now.unix_ms),
-            ceiling: state.reserve.ceiling(),
+            ceiling: state.reservation.ceiling(),
             peers_ahead_ms: heard.get(heard.len() / 2).copied(),
             is_proven: self.bound.is_proven(self.peer_clocks.all_ahead_ms(now)),
         }

@@ -105,8 +105,8 @@ impl Side for DiallerSide<'_> {
             self.link.remembered();
         }
         match Message::decode(frame)? {
-            Message::Stored { held } => {
-                let stored = PeerAnswer::Stored { held };
+            Message::Stored { verdict } => {
+                let stored = PeerAnswer::Stored { verdict };
                 self.answer(frame, CallKind::Write, stored, now)?;
             }
             Message::Found(head) => match head.whole() {

@@ -8,16 +8,21 @@ async fn every_request_and_answer_comes_as_it_was_sent() {
         let (asker, replica, ..) = connected().await;
         let tombstone = Entry::tombstone(b"key", Timestamp::MAX, 1);
         let empty = Entry::value(b"key", Timestamp::from_u64(1), b"", Expiry::NEVER, 255);
-        let newer = Held::Newer(Timestamp::from_u64(7));
-        let unknown = Held::Unknown(Timestamp::from_u64(9));
+        let newer = Verdict::Newer(Timestamp::from_u64(7));
+        let unknown = Verdict::Unknown(Timestamp::from_u64(9));
         let write = |entry: &Entry| PeerRequest::Write(entry.clone());
         let key = "k".repeat(base::KEY_BYTES_MAX);
         let short = entry(&key, &long_value(frame::PIECE_BYTES));
         let long = entry(&key, &long_value(frame::PIECE_BYTES + 1));
         for (ticket, (request, answer)) in [
-            (write(&tombstone), PeerAnswer::Stored { held: Held::Clean }),
-            (write(&empty), PeerAnswer::Stored { held: newer }),
-            (write(&empty), PeerAnswer::Stored { held: unknown }),
+            (
+                write(&tombstone),
+                PeerAnswer::Stored {
+                    verdict: Verdict::Clean,
+                },
+            ),
+            (write(&empty), PeerAnswer::Stored { verdict: newer }),
+            (write(&empty), PeerAnswer::Stored { verdict: unknown }),
             (write(&short), PeerAnswer::Missed(Miss::Full)),
             (write(&long), PeerAnswer::Missed(Miss::Failed)),
             (read_of("key"), PeerAnswer::Found(None)),

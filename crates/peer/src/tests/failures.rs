@@ -53,7 +53,7 @@ async fn nonsense_closes_its_connection() {
         let mut long = frame(2, &[b'k'; 8]);
         long[4..8].copy_from_slice(&(PAYLOAD_BYTES_MAX as u32 + 1).to_le_bytes());
         let mut answer = Vec::new();
-        put_stored(&mut answer, 1, Held::Clean);
+        put_stored(&mut answer, 1, Verdict::Clean);
         let tombstone_with_value = [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, b'k', b'v'];
         let entry_write = |entry: &[u8]| frame(1, &[&[0; 4], entry].concat());
         for (case, bytes) in [
@@ -127,9 +127,9 @@ async fn an_answer_to_something_else_closes_the_link_and_is_not_believed() {
         let mut bytes = Vec::new();
         // To a call that is not waited for any more: nobody minds.
         put_absent(&mut bytes, call ^ (1 << 40));
-        put_stored(&mut bytes, call ^ (1 << 41), Held::Clean);
+        put_stored(&mut bytes, call ^ (1 << 41), Verdict::Clean);
         // A read is not stored.
-        put_stored(&mut bytes, call, Held::Clean);
+        put_stored(&mut bytes, call, Verdict::Clean);
         theirs.write_all(&bytes).await.unwrap();
         assert_eq!(asker.answers.next().await, (1, REFUSED));
         asker.arrivals.recv().await.unwrap();

@@ -326,7 +326,9 @@ impl Replica for TestReplica {
     fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply) {
         if self.is_prompt.get() {
             return match request {
-                PeerRequest::Write(_) => reply.send(PeerAnswer::Stored { held: Held::Clean }),
+                PeerRequest::Write(_) => reply.send(PeerAnswer::Stored {
+                    verdict: Verdict::Clean,
+                }),
                 PeerRequest::Read(_) => reply.send(PeerAnswer::Found(None)),
             };
         }

@@ -24,10 +24,14 @@ async fn short_requests_and_heartbeats_pass_a_long_value() {
         assert_eq!(asker.answers.next().await, (3, PeerAnswer::Found(None)));
         let (request, reply) = replica.next().await;
         assert_eq!(request, PeerRequest::Write(long.clone()));
-        reply.send(PeerAnswer::Stored { held: Held::Clean });
+        reply.send(PeerAnswer::Stored {
+            verdict: Verdict::Clean,
+        });
         let mut answers = [asker.answers.next().await, asker.answers.next().await];
         answers.sort_by_key(|(ticket, _)| *ticket);
-        let stored = PeerAnswer::Stored { held: Held::Clean };
+        let stored = PeerAnswer::Stored {
+            verdict: Verdict::Clean,
+        };
         assert_eq!(answers, [(1, stored), (2, PeerAnswer::Found(Some(long)))]);
     })
     .await;
@@ -108,7 +112,9 @@ async fn a_long_value_that_there_is_no_memory_for_is_answered_as_overloaded() {
             budget.take(2 * PIECE_BYTES).is_err(),
             "counts until it is answered"
         );
-        reply.send(PeerAnswer::Stored { held: Held::Clean });
+        reply.send(PeerAnswer::Stored {
+            verdict: Verdict::Clean,
+        });
         assert!(budget.take(2 * PIECE_BYTES).is_ok());
         asker.answers.next().await;
     })

@@ -19,7 +19,7 @@ const STEP_FIRST_MS: u64 = 100;
 
 /// How far ahead to reserve next.
 #[derive(Clone, Debug)]
-pub struct Reserve {
+pub struct TimestampReservation {
     step_ms_max: u64,
     /// From a hybrid clock that is ahead.
     step_ms: u64,
@@ -28,7 +28,7 @@ pub struct Reserve {
     reserved_ms: u64,
 }
 
-impl Reserve {
+impl TimestampReservation {
     /// Steps of at most this length, above a ceiling that a start has found.
     #[must_use]
     pub fn new(step_max: Duration, found: Timestamp) -> Self {
@@ -67,7 +67,7 @@ impl Reserve {
         next.max(greatest).max(self.ceiling)
     }
 
-    /// The ceiling that [`Reserve::next`] gave for these is durable.
+    /// The ceiling that [`TimestampReservation::next`] gave for these is durable.
     pub fn raised(&mut self, ceiling: Timestamp, greatest: Timestamp, now_unix_ms: u64) {
         let from_ms = greatest.unix_ms().max(now_unix_ms);
         self.ceiling = ceiling;
@@ -89,36 +89,36 @@ mod tests {
         Timestamp::from_unix_ms(unix_ms)
     }
 
-    fn reserve(found: Timestamp) -> Reserve {
-        Reserve::new(Duration::from_millis(STEP_MS), found)
+    fn reservation(found: Timestamp) -> TimestampReservation {
+        TimestampReservation::new(Duration::from_millis(STEP_MS), found)
     }
 
-    fn raise(reserve: &mut Reserve, greatest: Timestamp, now_unix_ms: u64) {
-        let ceiling = reserve.next(greatest, now_unix_ms);
-        reserve.raised(ceiling, greatest, now_unix_ms);
+    fn raise(reservation: &mut TimestampReservation, greatest: Timestamp, now_unix_ms: u64) {
+        let ceiling = reservation.next(greatest, now_unix_ms);
+        reservation.raised(ceiling, greatest, now_unix_ms);
     }
 
     #[test]
     fn the_ceiling_is_a_long_step_ahead_and_raised_at_half_of_it() {
-        let mut reserve = reserve(Timestamp::ZERO);
-        assert!(reserve.is_low(at(NOW)));
-        raise(&mut reserve, at(NOW - 5), NOW);
-        assert_eq!(reserve.ceiling(), at(NOW + STEP_MS));
-        assert!(!reserve.is_low(at(NOW + STEP_MS / 2)));
-        assert!(reserve.is_low(at(NOW + STEP_MS / 2 + 1)));
-        assert!(reserve.is_low(at(NOW + 5 * STEP_MS)));
+        let mut reservation = reservation(Timestamp::ZERO);
+        assert!(reservation.is_low(at(NOW)));
+        raise(&mut reservation, at(NOW - 5), NOW);
+        assert_eq!(reservation.ceiling(), at(NOW + STEP_MS));
+        assert!(!reservation.is_low(at(NOW + STEP_MS / 2)));
+        assert!(reservation.is_low(at(NOW + STEP_MS / 2 + 1)));
+        assert!(reservation.is_low(at(NOW + 5 * STEP_MS)));
     }
 
     #[test]
     fn steps_from_a_hybrid_clock_that_is_ahead_double() {
         let ahead = at(NOW + 1_000_000);
-        let mut reserve = reserve(Timestamp::ZERO);
+        let mut reservation = reservation(Timestamp::ZERO);
         for step_ms in [100, 200, 400, 800, 1_600, 3_200, 6_400, STEP_MS, STEP_MS] {
             // The one before is used up.
-            let greatest = reserve.ceiling().max(ahead);
-            raise(&mut reserve, greatest, NOW);
-            assert_eq!(reserve.ceiling(), at(greatest.unix_ms() + step_ms));
-            assert!(!reserve.is_low(at(greatest.unix_ms() + step_ms / 2)));
+            let greatest = reservation.ceiling().max(ahead);
+            raise(&mut reservation, greatest, NOW);
+            assert_eq!(reservation.ceiling(), at(greatest.unix_ms() + step_ms));
+            assert!(!reservation.is_low(at(greatest.unix_ms() + step_ms / 2)));
         }
     }
 
@@ -126,25 +126,25 @@ mod tests {
     fn a_crash_loop_runs_ahead_by_the_first_step_each_time() {
         let mut found = at(NOW);
         for start in 0..50 {
-            let mut reserve = reserve(found);
-            raise(&mut reserve, found, NOW);
-            found = reserve.ceiling();
+            let mut reservation = reservation(found);
+            raise(&mut reservation, found, NOW);
+            found = reservation.ceiling();
             assert_eq!(found, at(NOW + STEP_MS + start * 100));
         }
     }
 
     #[test]
     fn the_ceiling_is_never_lowered() {
-        let mut reserve = reserve(at(NOW));
-        raise(&mut reserve, Timestamp::ZERO, NOW - 100_000);
-        assert_eq!(reserve.ceiling(), at(NOW));
+        let mut reservation = reservation(at(NOW));
+        raise(&mut reservation, Timestamp::ZERO, NOW - 100_000);
+        assert_eq!(reservation.ceiling(), at(NOW));
     }
 
     #[test]
     fn no_step_and_the_end_of_time_are_no_panic() {
-        let reserve = Reserve::new(Duration::ZERO, Timestamp::ZERO);
-        assert_eq!(reserve.next(Timestamp::ZERO, NOW), at(NOW + 1));
-        let reserve = Reserve::new(Duration::MAX, Timestamp::ZERO);
-        assert_eq!(reserve.next(Timestamp::MAX, u64::MAX), Timestamp::MAX);
+        let reservation = TimestampReservation::new(Duration::ZERO, Timestamp::ZERO);
+        assert_eq!(reservation.next(Timestamp::ZERO, NOW), at(NOW + 1));
+        let reservation = TimestampReservation::new(Duration::MAX, Timestamp::ZERO);
+        assert_eq!(reservation.next(Timestamp::MAX, u64::MAX), Timestamp::MAX);
     }
 }

@@ -8,13 +8,14 @@
 //!   the other nodes (`peers`), its own replica, and their upkeep.
 //! - `coordinator` asks the replicas of a key and counts answers; `stamping`
 //!   orders writes.
-//! - `outbox` brings answers of other threads back to the waiting request:
+//! - `completion_queue` brings answers of other threads back to the waiting request:
 //!   those of group commits, and of `read_pool`, where reads may block.
 //! - `membership` remembers which node of which cluster this is.
 //! - `hints` keeps writes that peers missed, and delivers them.
 //! - [`metrics`] counts, and [`families`] tells what was counted; `waits` names the places where requests wait, for
 //!   profiles of them.
 
+mod completion_queue;
 mod config;
 mod coordinator;
 mod expiry;
@@ -26,7 +27,6 @@ mod membership;
 pub mod metrics;
 mod node;
 mod or_abort;
-mod outbox;
 mod peers;
 mod read_pool;
 mod replica;

@@ -2,12 +2,12 @@
 //!
 //! A bounded queue and a fixed number of threads. What does not fit is refused
 //! at once: by then the node is as busy as it may be, and waiting longer would
-//! only make every answer later. Answers go to the asking runtime's outbox.
+//! only make every answer later. Answers go to the asking runtime's completion queue.
 //!
 //! A pool without threads reads on the spot, for simulations, whose disk does
 //! not block.
 
-use crate::outbox::{Completion, Outbox};
+use crate::completion_queue::{Completion, CompletionQueue};
 use crate::turn_budget::Allotment;
 use crate::wait_sites;
 use base::Entry;
@@ -38,7 +38,7 @@ pub(crate) struct ReadJob {
     /// What to read.
     pub(crate) read: Read,
     /// Where the answer goes.
-    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) completions: Arc<CompletionQueue>,
     /// Whom it is for.
     pub(crate) ticket: u64,
 }
@@ -210,7 +210,7 @@ fn serve(engine: &Engine, job: ReadJob) {
             Completion::Scanned(scan, entries, allotment)
         }
     };
-    job.outbox.complete(job.ticket, completion);
+    job.completions.complete(job.ticket, completion);
 }
 
 #[cfg(test)]
@@ -221,7 +221,7 @@ mod tests {
     fn job(ticket: u64) -> ReadJob {
         ReadJob {
             read: Read::Key(Box::from(*b"key"), Budget::new(0)),
-            outbox: Arc::default(),
+            completions: Arc::default(),
             ticket,
         }
     }

@@ -1,9 +1,9 @@
 //! This node's own copy of the data, as the coordinators of a runtime and
 //! those of its peers use it.
 
+use crate::completion_queue::Completion;
 use crate::hints::HintReceiver;
 use crate::membership::Membership;
-use crate::outbox::Completion;
 use crate::read_pool::{PoolFull, Read, ReadJob, ReadPool};
 use crate::stamping::{Stamp, Stamping};
 use crate::submissions::Submissions;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The local replica, for one runtime.
-pub(crate) struct Replica {
+pub(crate) struct LocalReplica {
     /// The store.
     pub(crate) engine: Engine,
     /// What stamps from elsewhere are made known to.
@@ -38,7 +38,7 @@ pub(crate) struct Replica {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-impl Replica {
+impl LocalReplica {
     /// Writes an entry; its end comes under `ticket`, as [`Completion::Written`].
     /// A write that was stamped here comes with its stamp; the clock takes note
     /// of any other, be it a peer's, a repair or a hint.
@@ -86,7 +86,7 @@ impl Replica {
         self.read_pool
             .submit(ReadJob {
                 read: Read::Key(Box::from(key), Arc::clone(&self.answers)),
-                outbox: Arc::clone(self.waiters.outbox()),
+                completions: Arc::clone(self.waiters.completions()),
                 ticket,
             })
             .map_err(|PoolFull| Miss::Overloaded)
@@ -122,7 +122,7 @@ impl Replica {
             Completion::Written(Ok(Applied::Pending(pending))) => {
                 let job = ReadJob {
                     read: Read::Newer(pending.clone()),
-                    outbox: Arc::clone(self.waiters.outbox()),
+                    completions: Arc::clone(self.waiters.completions()),
                     ticket,
                 };
                 match self.read_pool.submit(job) {
@@ -200,7 +200,7 @@ impl Replica {
     }
 }
 
-impl peer::Replica for Replica {
+impl peer::RequestHandler for LocalReplica {
     fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply) {
         match request {
             PeerRequest::Write(entry) => self.write_for_peer(entry, reply),
@@ -217,7 +217,7 @@ impl peer::Replica for Replica {
 /// those for which its store had too much to do.
 pub(crate) struct OwnHints {
     /// The receiver.
-    pub(crate) replica: Rc<Replica>,
+    pub(crate) replica: Rc<LocalReplica>,
     /// The time.
     pub(crate) clock: Arc<dyn Clock>,
     /// How long a hint may take.
@@ -250,7 +250,7 @@ pub(crate) fn stored(answer: &PeerAnswer) -> Result<(), Miss> {
 pub(crate) fn answer_of(completion: Option<Completion>) -> PeerAnswer {
     match completion {
         Some(Completion::Written(Ok(Applied::Known(verdict)))) => PeerAnswer::Stored { verdict },
-        // `Replica::look` leaves none unread.
+        // `LocalReplica::look` leaves none unread.
         Some(Completion::Written(Ok(Applied::Pending(pending)))) => PeerAnswer::Stored {
             verdict: pending.give_up(),
         },
@@ -386,10 +386,10 @@ mod tests {
         Node::open(config, resources, seams, &executor).unwrap()
     }
 
-    fn replica(node: &Node) -> Rc<Replica> {
+    fn replica(node: &Node) -> Rc<LocalReplica> {
         let waiters = Waiters::new();
         let writes = Arc::clone(waiters.writes());
-        Rc::new(Replica {
+        Rc::new(LocalReplica {
             engine: node.engine.clone(),
             stamping: Arc::clone(&node.stamping),
             membership: node.membership.clone(),
@@ -402,7 +402,7 @@ mod tests {
     }
 
     /// What a peer is told of a write.
-    async fn verdict(replica: &Replica, entry: Entry) -> Verdict {
+    async fn verdict(replica: &LocalReplica, entry: Entry) -> Verdict {
         let wait = replica.waiters.register(Duration::MAX);
         replica.write(entry, None, wait.ticket()).unwrap();
         match replica.answer_of(wait.only().await) {

@@ -13,7 +13,7 @@
 //! Deadlines cost no timer each: the runtime sweeps the slab now and then
 //! ([`Waiters::expire`]), which makes a deadline late by at most that period.
 
-use crate::outbox::{Completion, Outbox};
+use crate::completion_queue::{Completion, CompletionQueue};
 use peer::{AnswerHandler, PeerAnswer};
 use slab::Slab;
 use smallvec::SmallVec;
@@ -55,7 +55,7 @@ pub(crate) enum Follows {
 pub(crate) struct Waiters {
     slots: RefCell<Slab<Slot>>,
     generation: Cell<u64>,
-    outbox: Arc<Outbox>,
+    completions: Arc<CompletionQueue>,
     writes: Arc<dyn lsm::Outbox>,
 }
 
@@ -88,23 +88,23 @@ impl Drop for Clearing {
 }
 
 impl Waiters {
-    /// No waiters yet, and an outbox for their answers.
+    /// No waiters yet, and a queue for their answers.
     pub(crate) fn new() -> Rc<Self> {
-        let outbox = Arc::new(Outbox::default());
+        let completions = Arc::new(CompletionQueue::default());
         Rc::new(Self {
             slots: RefCell::default(),
             generation: Cell::new(0),
-            writes: Arc::clone(&outbox) as Arc<dyn lsm::Outbox>,
-            outbox,
+            writes: Arc::clone(&completions) as Arc<dyn lsm::Outbox>,
+            completions,
         })
     }
 
-    /// The outbox, as the read pool takes it.
-    pub(crate) fn outbox(&self) -> &Arc<Outbox> {
-        &self.outbox
+    /// The queue, as the read pool takes it.
+    pub(crate) fn completions(&self) -> &Arc<CompletionQueue> {
+        &self.completions
     }
 
-    /// The outbox, as the engine takes it.
+    /// The queue, as the engine takes it.
     pub(crate) fn writes(&self) -> &Arc<dyn lsm::Outbox> {
         &self.writes
     }
@@ -161,7 +161,7 @@ impl Waiters {
         let waiters = &waiters.0;
         let mut answers = Vec::new();
         loop {
-            waiters.outbox.take_all(&mut answers).await;
+            waiters.completions.take_all(&mut answers).await;
             for answer in answers.drain(..) {
                 if let Some(completion) = look(answer.ticket, answer.completion) {
                     waiters.complete(answer.ticket, completion);

@@ -5,7 +5,7 @@ use crate::hints::{Delivery, HintReceiver};
 use crate::metrics::WorkerMetrics;
 use crate::node::Node;
 use crate::peers::{HintLink, NodeHandshakes, Peers};
-use crate::replica::{OwnHints, Replica};
+use crate::replica::{LocalReplica, OwnHints};
 use crate::submissions::Submissions;
 use crate::waiters::Waiters;
 use base::Clock;
@@ -34,7 +34,7 @@ pub struct Worker {
     peers: Rc<Peers>,
     peer_environment: PeerEnvironment,
     /// This node's own copy.
-    replica: Rc<Replica>,
+    replica: Rc<LocalReplica>,
     metrics: Arc<WorkerMetrics>,
 }
 
@@ -67,7 +67,7 @@ impl Worker {
             )
         });
         handshakes.set_peers(&peers);
-        let replica = Rc::new(Replica {
+        let replica = Rc::new(LocalReplica {
             engine: shared.engine.clone(),
             stamping: Arc::clone(&shared.stamping),
             membership: shared.membership.clone(),

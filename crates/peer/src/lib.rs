@@ -8,7 +8,7 @@
 //! - [`Link`] (`link`) is the connection of one runtime to one
 //!   peer, which it sets up again whenever it is lost (`backoff`); `calls` are
 //!   those that wait, `health` tells whether the peer is alive.
-//! - [`serve`] (`server`) is the other end: a [`Replica`] does as asked.
+//! - [`serve`] (`server`) is the other end: a [`RequestHandler`] does as asked.
 //! - `connection` is what both ends share: a task that reads, acts and writes.
 //! - `protocol` says what two releases speak with each other.
 //! - `frame`, `message`: the bytes. `outgoing` gathers what is to be sent;
@@ -58,7 +58,7 @@ pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
 pub use log_limiter::LogLimiter;
 pub use protocol::Protocol;
 pub use protocol::{NegotiatedProtocol, STANDING};
-pub use server::{Replica, Reply, serve};
+pub use server::{Reply, RequestHandler, serve};
 pub use start_watch::{LiveLink, PeerStart, StartWatch};
 pub use transport::PEER_PROTOCOL;
 pub use transport::{Dialing, Stream, TcpTransport, Transport};

@@ -1,6 +1,6 @@
 //! An incoming connection: a peer asks, this node answers.
 //!
-//! Requests go to the [`Replica`] as they come; each carries its [`Reply`],
+//! Requests go to the [`RequestHandler`] as they come; each carries its [`Reply`],
 //! which may be used at once or later, in any order. Requests in flight and
 //! bytes of answers are bounded: past the first, requests are answered as
 //! overloaded without being served; past the second, nothing is read.
@@ -39,7 +39,7 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 const LATE_AFTER: Duration = Duration::from_secs(1);
 
 /// Where the requests of peers go.
-pub trait Replica {
+pub trait RequestHandler {
     /// Does as asked and replies, now or later.
     fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply);
 }
@@ -125,7 +125,7 @@ impl ReplyChannel {
 /// Serves a connection until it ends. `leftover` are bytes that were read
 /// behind the request to upgrade; `known` is told once the handshake is over.
 /// To end it, drop the future.
-pub async fn serve<R: Replica>(
+pub async fn serve<R: RequestHandler>(
     mut stream: Box<dyn Stream>,
     leftover: Bytes,
     environment: PeerEnvironment,
@@ -224,7 +224,7 @@ struct Serving<R> {
     idle: Pin<Box<Sleep>>,
 }
 
-impl<R: Replica> Serving<R> {
+impl<R: RequestHandler> Serving<R> {
     fn new(environment: &PeerEnvironment, replica: Rc<R>, negotiated: NegotiatedProtocol) -> Self {
         let budget = &environment.incoming;
         Self {
@@ -274,7 +274,7 @@ impl<R: Replica> Serving<R> {
     }
 }
 
-impl<R: Replica> Side for Serving<R> {
+impl<R: RequestHandler> Side for Serving<R> {
     fn outgoing(&self) -> &Outgoing {
         &self.replies.outgoing
     }

@@ -17,7 +17,7 @@ pub(crate) use read::HedgeBudget;
 use crate::hints::HintStore;
 use crate::metrics::WorkerMetrics;
 use crate::peers::Peers;
-use crate::replica::Replica;
+use crate::replica::LocalReplica;
 use crate::stamping::{NoStamp, Stamping};
 use crate::turn_budget::TurnBudget;
 use crate::waiters::Waiters;
@@ -102,7 +102,7 @@ pub struct Coordinator {
     /// Stamps writes.
     pub(crate) stamping: Arc<Stamping>,
     /// This node's own copy.
-    pub(crate) replica: Rc<Replica>,
+    pub(crate) replica: Rc<LocalReplica>,
     /// The nodes of the cluster.
     pub(crate) peers: Rc<Peers>,
     /// Where writes are kept that peers missed.

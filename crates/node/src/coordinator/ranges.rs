@@ -1,8 +1,8 @@
 //! Ranges of this node's own keys.
 
 use super::Coordinator;
+use crate::completion_queue::Completion;
 use crate::config::BATCH_BYTES_MAX;
-use crate::outbox::Completion;
 use crate::read_pool::{PoolFull, Read, ReadJob};
 use crate::turn_budget::Allotment;
 use base::Entry;
@@ -60,7 +60,7 @@ impl Coordinator {
             .read_pool
             .submit(ReadJob {
                 read: Read::Batch(scan, BATCH_BYTES_MAX, allotment),
-                outbox: Arc::clone(self.waiters.outbox()),
+                completions: Arc::clone(self.waiters.completions()),
                 ticket: wait.ticket(),
             })
             .map_err(|PoolFull| BatchFailure::Overloaded)?;

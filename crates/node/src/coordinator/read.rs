@@ -1,7 +1,7 @@
 //! Reads.
 
 use super::{Coordinator, Failure, Found};
-use crate::outbox::Completion;
+use crate::completion_queue::Completion;
 use crate::waiters::{Tag, Wait};
 use base::Entry;
 use base::{Refused, Share};

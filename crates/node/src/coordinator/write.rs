@@ -1,8 +1,8 @@
 //! Writes.
 
 use super::{Change, Coordinator, Failure, Written};
-use crate::outbox::Completion;
-use crate::replica::Replica;
+use crate::completion_queue::Completion;
+use crate::replica::LocalReplica;
 use crate::stamping::{NoStamp, Stamp};
 use crate::waiters::{Follower, Follows, Tag, Wait};
 use base::{Entry, Expiry, Timestamp};
@@ -262,8 +262,8 @@ impl Writing {
             return;
         };
         let ticket = self.wait.ticket_for(HINT | tag_of(round, place));
-        let outbox = Arc::clone(self.coordinator.waiters.outbox());
-        let done = Box::new(move |_kept| outbox.complete(ticket, Completion::HintKept));
+        let completions = Arc::clone(self.coordinator.waiters.completions());
+        let done = Box::new(move |_kept| completions.complete(ticket, Completion::HintKept));
         let coordinator = &self.coordinator;
         // On a full disk the hint would take the room that the store needs; and
         // where a sync has failed, nothing is to be kept.
@@ -353,7 +353,7 @@ impl Follower for Straggler {
 }
 
 /// What an answer says; the lack of one that the deadline has passed.
-fn event_of(replica: &Replica, answer: Option<(Tag, Completion)>) -> WriteEvent {
+fn event_of(replica: &LocalReplica, answer: Option<(Tag, Completion)>) -> WriteEvent {
     let Some((tag, completion)) = answer else {
         return WriteEvent::Deadline;
     };

@@ -322,7 +322,7 @@ impl TestReplica {
     }
 }
 
-impl Replica for TestReplica {
+impl RequestHandler for TestReplica {
     fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply) {
         if self.is_prompt.get() {
             return match request {

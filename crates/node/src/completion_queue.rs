@@ -1,6 +1,6 @@
 //! How answers of other threads reach a runtime.
 //!
-//! A runtime has one [`Outbox`], the only part that other threads touch: a
+//! A runtime has one [`CompletionQueue`], the only part that other threads touch: a
 //! list behind a lock, and one wake when the list stops being empty, so that a
 //! group commit of a thousand writes costs each runtime one wake.
 
@@ -40,12 +40,12 @@ pub(crate) struct Delivery {
 
 /// Where other threads leave answers for one runtime.
 #[derive(Default)]
-pub(crate) struct Outbox {
+pub(crate) struct CompletionQueue {
     delivered: Mutex<Vec<Delivery>>,
     arrived: Notify,
 }
 
-impl Outbox {
+impl CompletionQueue {
     /// Leaves one answer.
     pub(crate) fn complete(&self, ticket: u64, completion: Completion) {
         self.extend(std::iter::once((ticket, completion)));
@@ -65,9 +65,7 @@ impl Outbox {
             self.arrived.notify_one();
         }
     }
-}
 
-impl Outbox {
     /// Waits until something was left, and takes all of it into `answers`.
     pub(crate) async fn take_all(&self, answers: &mut Vec<Delivery>) {
         self.arrived.notified().await;
@@ -78,7 +76,7 @@ impl Outbox {
     }
 }
 
-impl lsm::Outbox for Outbox {
+impl lsm::Outbox for CompletionQueue {
     fn deliver(&self, outcomes: Vec<Outcome>) {
         self.extend(
             outcomes

@@ -45,6 +45,7 @@ mod options;
 mod record;
 mod sync;
 mod table;
+mod table_id;
 mod wait_sites;
 mod wal;
 

@@ -377,7 +377,7 @@ impl Inner {
             .open(&path)
             .map_err(|error| Error::io("open", &path, error))?;
         let mut table = Table::open(file, &path, id, Arc::clone(&self.cache))?;
-        table.hold_filter(level);
+        table.pin_filter(level);
         Ok(Arc::new(table))
     }
 

@@ -294,7 +294,7 @@ fn open_tables(
             ));
         }
         let level = usize::from(live.level);
-        table.hold_filter(level);
+        table.pin_filter(level);
         tables.push((level, Arc::new(table)));
     }
     let tables = Tables::new(tables.into_iter());

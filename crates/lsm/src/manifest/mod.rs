@@ -21,7 +21,7 @@
 use crate::compaction::LEVELS;
 use crate::disk::{Disk, replace_file};
 use crate::error::Error;
-use crate::table::TableId;
+use crate::table_id::TableId;
 use crate::wait_sites;
 use base::Timestamp;
 use std::collections::BTreeSet;

@@ -13,7 +13,7 @@
 //! Records are only added; a memtable goes as a whole, after its flush. Any
 //! number of threads may read and write at a time.
 
-mod newest;
+mod hash_index;
 mod order;
 mod source;
 
@@ -21,11 +21,10 @@ use crate::record::Record;
 use crate::sync::lock;
 use crate::table::KeyHash;
 use base::{Entry, Kind, Timestamp};
-use newest::{Found, Newest};
-use order::{Slot, last_not_after, versions};
+use hash_index::{HashIndex, NewestVersion};
+use order::{OrderedRecord, last_not_after, versions};
 pub(crate) use source::MemtableSource;
 use std::collections::BTreeSet;
-use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -39,8 +38,8 @@ const SHARDS: usize = 4;
 
 /// The newest records of a store. See the module.
 pub(crate) struct Memtable {
-    shards: [Mutex<BTreeSet<Slot>>; SHARDS],
-    newest: Newest,
+    shards: [Mutex<BTreeSet<OrderedRecord>>; SHARDS],
+    by_hash: HashIndex,
     /// The log segment that holds these records and no others.
     segment: u64,
     bytes: AtomicUsize,
@@ -56,7 +55,7 @@ impl Memtable {
     pub(crate) fn new(segment: u64, bytes_max: usize) -> Self {
         Self {
             shards: Default::default(),
-            newest: Newest::new(bytes_max),
+            by_hash: HashIndex::new(bytes_max),
             segment,
             bytes: AtomicUsize::new(0),
             least_timestamp: AtomicU64::new(u64::MAX),
@@ -88,9 +87,9 @@ impl Memtable {
         }
         // First into the B-tree: whoever finds it by its hash and looks for its
         // rivals must not miss it there.
-        let slot = Slot::new(Arc::clone(record));
-        lock(self.shard(hash)).insert(slot);
-        self.newest.add(record, hash);
+        let ordered = OrderedRecord::new(Arc::clone(record));
+        lock(self.shard(hash)).insert(ordered);
+        self.by_hash.add(record, hash);
         rivals
     }
 
@@ -103,12 +102,12 @@ impl Memtable {
     /// What is here of a record's key, and whether its very version is.
     fn find_rivals(&self, record: &Record, hash: KeyHash) -> (Rivals, bool) {
         let entry = &record.entry;
-        match self.newest.find(entry.key(), hash) {
-            Found::Nothing => (Rivals::default(), false),
-            Found::Newest(held) if held.entry.timestamp() < entry.timestamp() => {
+        match self.by_hash.find(entry.key(), hash) {
+            NewestVersion::Absent => (Rivals::default(), false),
+            NewestVersion::Found(held) if held.entry.timestamp() < entry.timestamp() => {
                 (Rivals::default(), false)
             }
-            Found::Newest(_) | Found::Unknown => self.search_rivals(record, hash),
+            NewestVersion::Found(_) | NewestVersion::Unknown => self.search_rivals(record, hash),
         }
     }
 
@@ -118,13 +117,13 @@ impl Memtable {
         let entry = &record.entry;
         let shard = lock(self.shard(hash));
         let winner = versions(&shard, entry.key()).next();
-        let newer = winner.map(|slot| slot.record.entry.timestamp());
+        let newer = winner.map(|winner| winner.record.entry.timestamp());
         let same = last_not_after(&shard, record)
-            .filter(|slot| slot.record.entry.timestamp() == entry.timestamp());
-        let is_here = same.is_some_and(|slot| slot.record.entry.rank() == entry.rank());
+            .filter(|same| same.record.entry.timestamp() == entry.timestamp());
+        let is_here = same.is_some_and(|same| same.record.entry.rank() == entry.rank());
         let rivals = Rivals {
             newer: newer.filter(|newer| *newer > entry.timestamp()),
-            same: same.map(|slot| slot.record.sequence),
+            same: same.map(|same| same.record.sequence),
         };
         (rivals, is_here)
     }
@@ -132,23 +131,18 @@ impl Memtable {
     /// The winning version of a key here.
     pub(crate) fn newest(&self, key: &[u8]) -> Option<Entry> {
         let hash = KeyHash::of(key);
-        match self.newest.find(key, hash) {
-            Found::Nothing => None,
-            Found::Newest(record) => Some(record.entry.clone()),
-            Found::Unknown => {
+        match self.by_hash.find(key, hash) {
+            NewestVersion::Absent => None,
+            NewestVersion::Found(record) => Some(record.entry.clone()),
+            NewestVersion::Unknown => {
                 let shard = lock(self.shard(hash));
-                let slot = versions(&shard, key).next()?;
-                Some(slot.record.entry.clone())
+                let winner = versions(&shard, key).next()?;
+                Some(winner.record.entry.clone())
             }
         }
     }
 
-    /// The records from the first of `start` on, or past the last of it.
-    pub(crate) fn source(self: &Arc<Self>, start: Bound<&[u8]>) -> MemtableSource {
-        MemtableSource::new(Arc::clone(self), start)
-    }
-
-    fn shard(&self, hash: KeyHash) -> &Mutex<BTreeSet<Slot>> {
+    fn shard(&self, hash: KeyHash) -> &Mutex<BTreeSet<OrderedRecord>> {
         &self.shards[hash.as_u64() as usize % SHARDS]
     }
 

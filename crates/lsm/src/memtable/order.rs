@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 /// A record as the B-trees order it.
 #[derive(Clone)]
-pub(super) struct Slot {
+pub(super) struct OrderedRecord {
     /// The key's first bytes: most comparisons of a search are decided by them,
     /// without following the record's pointer.
     prefix: Prefix,
     pub(super) record: Arc<Record>,
 }
 
-impl Slot {
+impl OrderedRecord {
     pub(super) fn new(record: Arc<Record>) -> Self {
         Self {
             prefix: prefix(record.entry.key()),
@@ -28,21 +28,31 @@ impl Slot {
 }
 
 /// The versions of a key in a B-tree, the winner first.
-pub(super) fn versions<'a>(slots: &'a BTreeSet<Slot>, key: &[u8]) -> Range<'a, Slot> {
-    between(slots, Place::Before(key), Place::After(key))
+pub(super) fn versions<'a>(
+    records: &'a BTreeSet<OrderedRecord>,
+    key: &[u8],
+) -> Range<'a, OrderedRecord> {
+    between(records, Position::Before(key), Position::After(key))
 }
 
 /// The last version of a record's key that wins over it, or is the very same and
 /// came before it.
-pub(super) fn last_not_after<'a>(slots: &'a BTreeSet<Slot>, record: &Record) -> Option<&'a Slot> {
+pub(super) fn last_not_after<'a>(
+    records: &'a BTreeSet<OrderedRecord>,
+    record: &Record,
+) -> Option<&'a OrderedRecord> {
     let key = record.entry.key();
-    between(slots, Place::Before(key), Place::At(record)).next_back()
+    between(records, Position::Before(key), Position::At(record)).next_back()
 }
 
-fn between<'a>(slots: &'a BTreeSet<Slot>, after: Place<'_>, before: Place<'_>) -> Range<'a, Slot> {
-    let after: &dyn Placed = &Seek::to(after);
-    let before: &dyn Placed = &Seek::to(before);
-    slots.range::<dyn Placed, _>((Bound::Excluded(after), Bound::Excluded(before)))
+fn between<'a>(
+    records: &'a BTreeSet<OrderedRecord>,
+    after: Position<'_>,
+    before: Position<'_>,
+) -> Range<'a, OrderedRecord> {
+    let after: &dyn HasPosition = &SearchKey::at(after);
+    let before: &dyn HasPosition = &SearchKey::at(before);
+    records.range::<dyn HasPosition, _>((Bound::Excluded(after), Bound::Excluded(before)))
 }
 
 /// The first sixteen bytes of a key, filled up with zeros, as the halves of a
@@ -72,23 +82,23 @@ fn order_of_keys(left: &[u8], right: &[u8]) -> Ordering {
 }
 
 /// A place to seek in a B-tree.
-pub(super) struct Seek<'a> {
+pub(super) struct SearchKey<'a> {
     prefix: Prefix,
-    place: Place<'a>,
+    position: Position<'a>,
 }
 
-impl<'a> Seek<'a> {
-    pub(super) fn to(place: Place<'a>) -> Self {
+impl<'a> SearchKey<'a> {
+    pub(super) fn at(position: Position<'a>) -> Self {
         Self {
-            prefix: prefix(place.key()),
-            place,
+            prefix: prefix(position.key()),
+            position,
         }
     }
 }
 
 /// A place in the order of records.
 #[derive(Clone, Copy)]
-pub(super) enum Place<'a> {
+pub(super) enum Position<'a> {
     /// Before every record of the key.
     Before(&'a [u8]),
     /// At the record.
@@ -97,7 +107,7 @@ pub(super) enum Place<'a> {
     After(&'a [u8]),
 }
 
-impl<'a> Place<'a> {
+impl<'a> Position<'a> {
     fn key(self) -> &'a [u8] {
         match self {
             Self::Before(key) | Self::After(key) => key,
@@ -125,78 +135,78 @@ impl<'a> Place<'a> {
 
 /// What has a place: lets a B-tree be searched by a borrowed key, without
 /// making a record for it.
-pub(super) trait Placed {
+pub(super) trait HasPosition {
     fn prefix(&self) -> Prefix;
-    fn place(&self) -> Place<'_>;
+    fn position(&self) -> Position<'_>;
 }
 
-impl Placed for Slot {
+impl HasPosition for OrderedRecord {
     fn prefix(&self) -> Prefix {
         self.prefix
     }
 
-    fn place(&self) -> Place<'_> {
-        Place::At(&self.record)
+    fn position(&self) -> Position<'_> {
+        Position::At(&self.record)
     }
 }
 
-impl Placed for Seek<'_> {
+impl HasPosition for SearchKey<'_> {
     fn prefix(&self) -> Prefix {
         self.prefix
     }
 
-    fn place(&self) -> Place<'_> {
-        self.place
+    fn position(&self) -> Position<'_> {
+        self.position
     }
 }
 
-fn compare<L: Placed + ?Sized, R: Placed + ?Sized>(left: &L, right: &R) -> Ordering {
+fn compare<L: HasPosition + ?Sized, R: HasPosition + ?Sized>(left: &L, right: &R) -> Ordering {
     left.prefix()
         .cmp(&right.prefix())
-        .then_with(|| left.place().order(right.place()))
+        .then_with(|| left.position().order(right.position()))
 }
 
-impl PartialEq for Slot {
+impl PartialEq for OrderedRecord {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Slot {}
+impl Eq for OrderedRecord {}
 
-impl PartialOrd for Slot {
+impl PartialOrd for OrderedRecord {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Slot {
+impl Ord for OrderedRecord {
     fn cmp(&self, other: &Self) -> Ordering {
         compare(self, other)
     }
 }
 
-impl<'a> Borrow<dyn Placed + 'a> for Slot {
-    fn borrow(&self) -> &(dyn Placed + 'a) {
+impl<'a> Borrow<dyn HasPosition + 'a> for OrderedRecord {
+    fn borrow(&self) -> &(dyn HasPosition + 'a) {
         self
     }
 }
 
-impl PartialEq for dyn Placed + '_ {
+impl PartialEq for dyn HasPosition + '_ {
     fn eq(&self, other: &Self) -> bool {
         compare(self, other) == Ordering::Equal
     }
 }
 
-impl Eq for dyn Placed + '_ {}
+impl Eq for dyn HasPosition + '_ {}
 
-impl PartialOrd for dyn Placed + '_ {
+impl PartialOrd for dyn HasPosition + '_ {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for dyn Placed + '_ {
+impl Ord for dyn HasPosition + '_ {
     fn cmp(&self, other: &Self) -> Ordering {
         compare(self, other)
     }

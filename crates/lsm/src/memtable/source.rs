@@ -1,6 +1,6 @@
 //! The records of a memtable, in order, for scans and for the flush.
 
-use super::order::{Place, Placed, Seek, Slot};
+use super::order::{HasPosition, OrderedRecord, Position, SearchKey};
 use super::{Memtable, SHARDS};
 use crate::error::Error;
 use crate::record::{Record, RecordSource};
@@ -18,19 +18,19 @@ const BATCH: usize = 16;
 /// among them.
 pub(crate) struct MemtableSource {
     memtable: Arc<Memtable>,
-    runs: [Run; SHARDS],
+    cursors: [ShardCursor; SHARDS],
 }
 
 /// What a source has of one B-tree.
-struct Run {
+struct ShardCursor {
     /// Where it goes on after the batch.
     next: Start,
-    batch: VecDeque<Slot>,
+    batch: VecDeque<OrderedRecord>,
     /// Whether nothing came after the batch.
     is_ended: bool,
 }
 
-/// Where a run goes on.
+/// Where a cursor goes on.
 #[derive(Clone)]
 enum Start {
     Key(Arc<[u8]>),
@@ -38,17 +38,17 @@ enum Start {
     After(Arc<Record>),
 }
 
-impl MemtableSource {
-    /// The records from the first of `start` on, or past the last of it.
-    pub(super) fn new(memtable: Arc<Memtable>, start: Bound<&[u8]>) -> Self {
+impl Memtable {
+    /// The records at and behind `start`.
+    pub(crate) fn source(self: &Arc<Self>, start: Bound<&[u8]>) -> MemtableSource {
         let start = match start {
             Bound::Included(key) => Start::Key(key.into()),
             Bound::Excluded(key) => Start::AfterKey(key.into()),
             Bound::Unbounded => Start::Key(Arc::default()),
         };
-        Self {
-            memtable,
-            runs: std::array::from_fn(|_| Run {
+        MemtableSource {
+            memtable: Arc::clone(self),
+            cursors: std::array::from_fn(|_| ShardCursor {
                 next: start.clone(),
                 batch: VecDeque::new(),
                 is_ended: false,
@@ -59,35 +59,39 @@ impl MemtableSource {
 
 impl RecordSource for MemtableSource {
     fn next(&mut self) -> Result<Option<Record>, Error> {
-        for (run, shard) in self.runs.iter_mut().zip(&self.memtable.shards) {
-            if run.batch.is_empty() && !run.is_ended {
-                run.refill(shard);
+        for (cursor, shard) in self.cursors.iter_mut().zip(&self.memtable.shards) {
+            if cursor.batch.is_empty() && !cursor.is_ended {
+                cursor.refill(shard);
             }
         }
         let first = self
-            .runs
+            .cursors
             .iter_mut()
-            .filter(|run| !run.batch.is_empty())
+            .filter(|cursor| !cursor.batch.is_empty())
             .min_by(|left, right| left.batch.front().cmp(&right.batch.front()));
         Ok(first
-            .and_then(|run| run.batch.pop_front())
-            .map(|slot| Record::clone(&slot.record)))
+            .and_then(|cursor| cursor.batch.pop_front())
+            .map(|first| Record::clone(&first.record)))
     }
 }
 
-impl Run {
+impl ShardCursor {
     /// Takes what comes next.
-    fn refill(&mut self, shard: &Mutex<BTreeSet<Slot>>) {
+    fn refill(&mut self, shard: &Mutex<BTreeSet<OrderedRecord>>) {
         let seek = match &self.next {
-            Start::Key(key) => Seek::to(Place::Before(key)),
-            Start::AfterKey(key) => Seek::to(Place::After(key)),
-            Start::After(record) => Seek::to(Place::At(record)),
+            Start::Key(key) => SearchKey::at(Position::Before(key)),
+            Start::AfterKey(key) => SearchKey::at(Position::After(key)),
+            Start::After(record) => SearchKey::at(Position::At(record)),
         };
-        let seek: &dyn Placed = &seek;
+        let seek: &dyn HasPosition = &seek;
         let after = (Bound::Excluded(seek), Bound::Unbounded);
         let shard = lock(shard);
-        self.batch
-            .extend(shard.range::<dyn Placed, _>(after).take(BATCH).cloned());
+        self.batch.extend(
+            shard
+                .range::<dyn HasPosition, _>(after)
+                .take(BATCH)
+                .cloned(),
+        );
         drop(shard);
         self.is_ended = self.batch.len() < BATCH;
         if let Some(last) = self.batch.back() {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::record::RecordSource;
 use base::Expiry;
+use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
 fn put(key: &str, timestamp: u64, value: &str) -> Entry {

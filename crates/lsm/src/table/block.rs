@@ -14,9 +14,9 @@
 //! has in common with the target, and the length that it has in common with
 //! its successor, it follows which bytes remain to be compared.
 
+use super::BUFFER_BYTES_KEPT;
 use super::codec::{Input, Malformed, put_varint};
-use super::frame::Block;
-use super::writer::WRITE_BYTES;
+use crate::cache::Block;
 use base::KEY_BYTES_MAX;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -92,7 +92,7 @@ impl BlockBuilder {
     /// Empties the builder, and gives back the memory of a huge block.
     pub(super) fn clear(&mut self) {
         self.buffer.clear();
-        self.buffer.shrink_to(2 * WRITE_BYTES);
+        self.buffer.shrink_to(BUFFER_BYTES_KEPT);
         self.restarts.clear();
         self.entries_since_restart = 0;
         self.last_key.clear();
@@ -107,7 +107,7 @@ pub(super) struct SortedBlock<'a> {
 }
 
 /// The first entry of a block whose key is not below a target.
-pub(super) struct Found<B> {
+pub(super) struct FoundEntry<B> {
     /// Whether its key is the target.
     pub(super) is_target: bool,
     /// What follows the key.
@@ -136,13 +136,13 @@ impl<'a> SortedBlock<'a> {
 
     /// The only entry of the block: where its key lies in the payload, and its
     /// body; `None` when there are more.
-    pub(super) fn lone<B: Body<'a>>(&self) -> Result<Option<(Range<usize>, B)>, Malformed> {
+    pub(super) fn single_entry<B: Body<'a>>(&self) -> Result<Option<(Range<usize>, B)>, Malformed> {
         let mut input = Input::new(self.entries);
         let (shared, key) = key_parts(&mut input)?;
         let key_end = self.entries.len() - input.rest().len();
         let body = B::decode(&mut input).ok_or(MALFORMED_ENTRY)?;
-        let is_lone = shared == 0 && input.rest().is_empty();
-        Ok(is_lone.then_some((key_end - key.len()..key_end, body)))
+        let is_single = shared == 0 && input.rest().is_empty();
+        Ok(is_single.then_some((key_end - key.len()..key_end, body)))
     }
 
     /// Where the entries end in the payload.
@@ -151,7 +151,10 @@ impl<'a> SortedBlock<'a> {
     }
 
     /// The first entry whose key is not below `target`.
-    pub(super) fn seek<B: Body<'a>>(&self, target: &[u8]) -> Result<Option<Found<B>>, Malformed> {
+    pub(super) fn seek<B: Body<'a>>(
+        &self,
+        target: &[u8],
+    ) -> Result<Option<FoundEntry<B>>, Malformed> {
         let mut at = self.restart_before(target)?;
         // How many bytes the entry before has in common with the target. It
         // is below the target, either by its next byte or by its end.
@@ -166,7 +169,7 @@ impl<'a> SortedBlock<'a> {
                 let rest = &target[shared..];
                 let order = suffix.cmp(rest);
                 if order != Ordering::Less {
-                    return Ok(Some(Found {
+                    return Ok(Some(FoundEntry {
                         is_target: order == Ordering::Equal,
                         body,
                         at,

@@ -13,19 +13,15 @@
 //! what the payload is, so that a handle of one structure cannot be followed
 //! into another.
 
+use super::BUFFER_BYTES_KEPT;
 use super::codec::{Input, Malformed, put_varint};
-use super::writer::WRITE_BYTES;
+use crate::cache::{Block, LONG_BLOCK_BYTES};
 use crate::options::Compression;
-use bytes::Bytes;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
-use std::ops::Range;
 use std::sync::Arc;
 
 /// What a frame adds to its payload, in bytes.
 pub(super) const TRAILER_BYTES: usize = 10;
-
-/// Blocks from this length on hold little but one long value, in bytes.
-const LONG_BYTES: usize = 64 << 10;
 
 /// How much of a long payload is compressed to see whether that is of use, in bytes.
 const SAMPLE_BYTES: usize = 32 << 10;
@@ -99,56 +95,6 @@ impl Handle {
     }
 }
 
-/// The unpacked payload of a frame, shared by the cache and its readers.
-#[derive(Clone, Debug)]
-pub(crate) struct Block {
-    /// The payload; of a frame that is not compressed the trailer too, since
-    /// it is the memory that the frame was read into.
-    bytes: Arc<[u8]>,
-    payload_bytes: usize,
-}
-
-impl Block {
-    /// The payload.
-    pub(crate) fn payload(&self) -> &[u8] {
-        &self.bytes[..self.payload_bytes]
-    }
-
-    /// Whether it is so long that it is worth some care not to copy it.
-    pub(super) fn is_long(&self) -> bool {
-        self.payload_bytes >= LONG_BYTES
-    }
-
-    /// The memory that it takes, in bytes.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Two ranges of the payload, the first of which ends before the second
-    /// begins, as one run of bytes. A block that is shared is copied from; one
-    /// that is not is taken over, which copies only the first range.
-    pub(super) fn join(mut self, first: Range<usize>, second: Range<usize>) -> Bytes {
-        debug_assert!(first.start <= first.end && first.end <= second.start);
-        match Arc::get_mut(&mut self.bytes) {
-            Some(bytes) => {
-                let start = second.start - first.len();
-                bytes.copy_within(first, start);
-                Bytes::from_owner(self.bytes).slice(start..second.end)
-            }
-            None => Bytes::from([&self.bytes[first], &self.bytes[second]].concat()),
-        }
-    }
-}
-
-impl From<&[u8]> for Block {
-    fn from(payload: &[u8]) -> Self {
-        Self {
-            bytes: payload.into(),
-            payload_bytes: payload.len(),
-        }
-    }
-}
-
 /// A frame to be written: a body, and the trailer that follows it.
 pub(super) struct Frame<'a> {
     pub(super) body: &'a [u8],
@@ -202,7 +148,7 @@ impl FramePacker {
     /// rest of the table.
     pub(super) fn shrink(&mut self) {
         self.packed.clear();
-        self.packed.shrink_to(2 * WRITE_BYTES);
+        self.packed.shrink_to(BUFFER_BYTES_KEPT);
     }
 
     /// Compresses into `self.packed`, if that saves at least an eighth: less
@@ -211,7 +157,7 @@ impl FramePacker {
         if self.compression == Compression::None {
             return false;
         }
-        if payload.len() >= 2 * LONG_BYTES {
+        if payload.len() >= 2 * LONG_BLOCK_BYTES {
             // What does not shrink in its middle is not worth the memory to try
             // all of it: pictures, archives, what is encrypted.
             let middle = payload.len() / 2;
@@ -271,18 +217,12 @@ pub(super) fn unpack_covered(
     }
     let payload_bytes = u32::from_le_bytes(*payload_bytes) as usize;
     match compression {
-        0 if payload_bytes == packed.len() => Ok(Block {
-            bytes: frame,
-            payload_bytes,
-        }),
+        0 if payload_bytes == packed.len() => Ok(Block::new(frame, payload_bytes)),
         1 if payload_bytes <= packed.len().saturating_mul(LZ4_RATIO_MAX) => {
             let mut payload = zeros(payload_bytes);
             let room = Arc::get_mut(&mut payload).unwrap_or_default();
             match lz4_flex::block::decompress_into(packed, room) {
-                Ok(bytes) if bytes == payload_bytes => Ok(Block {
-                    bytes: payload,
-                    payload_bytes,
-                }),
+                Ok(bytes) if bytes == payload_bytes => Ok(Block::new(payload, payload_bytes)),
                 _ => Err(Malformed("the block does not decompress")),
             }
         }

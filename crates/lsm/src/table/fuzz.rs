@@ -4,11 +4,11 @@
 use super::block::BlockCursor;
 use super::filter::{FilterShape, KeyHash};
 use super::format::{CHECKSUM_AT, FOOTER_BYTES, Footer, TableProperties, footer_checksum};
-use super::frame::{self, Block, Handle, Role};
+use super::frame::{self, Handle, Role};
 use super::index::IndexEntry;
-use super::record::{Lone, RecordBody};
+use super::record::{DataBlock, RecordBody};
 use super::{Access, Purpose, Table, TableId};
-use crate::cache::BlockCache;
+use crate::cache::{Block, BlockCache};
 use crate::disk::{Disk, MemoryDisk};
 use crate::record::RecordSource;
 use std::ops::Bound;
@@ -35,7 +35,7 @@ pub fn fuzz_block(bytes: &[u8]) {
         }
     }
     fuzz_payload(&Block::from(bytes), bytes);
-    if let Ok(Lone::Record(record)) = Lone::take(Block::from(bytes)) {
+    if let Ok(DataBlock::SingleRecord(record)) = DataBlock::open(Block::from(bytes)) {
         assert!(record.entry.data_bytes() <= bytes.len());
     }
 }
@@ -78,7 +78,7 @@ pub fn fuzz_table(bytes: &[u8]) {
         let Ok(mut table) = Table::open(file, path, TableId(1), cache) else {
             continue;
         };
-        table.hold_filter(0);
+        table.pin_filter(0);
         let table = Arc::new(table);
         let mut keys = vec![
             table.properties().key_least.clone(),

@@ -3,10 +3,11 @@
 use super::Purpose;
 use super::block::{BlockCursor, Body};
 use super::codec::Malformed;
-use super::frame::{Block, Handle, Role};
+use super::frame::{Handle, Role};
 use super::index::IndexEntry;
 use super::reader::Table;
-use super::record::{Lone, RecordBody};
+use super::record::{DataBlock, RecordBody};
+use crate::cache::Block;
 use crate::error::Error;
 use crate::record::{Record, RecordSource};
 use std::ops::Bound;
@@ -24,7 +25,7 @@ pub(crate) struct TableIterator {
     data_blocks: u32,
     /// Keys below this one are passed over; emptied once that is done.
     from: Vec<u8>,
-    state: State,
+    state: IteratorState,
     /// The block of the record that was given last, if that was alone in it and long.
     given: Option<Handle>,
 }
@@ -33,7 +34,7 @@ pub(crate) struct TableIterator {
     clippy::large_enum_variant,
     reason = "nearly all of its life an iterator walks"
 )]
-enum State {
+enum IteratorState {
     Fresh,
     Walking {
         top: Walk,
@@ -44,8 +45,15 @@ enum State {
     Ended,
 }
 
+impl Table {
+    /// The records from `start` on. Reads nothing before the first is asked for.
+    pub(crate) fn iter(self: &Arc<Self>, start: Bound<&[u8]>, purpose: Purpose) -> TableIterator {
+        TableIterator::new(Arc::clone(self), start, purpose)
+    }
+}
+
 impl TableIterator {
-    pub(super) fn new(table: Arc<Table>, start: Bound<&[u8]>, purpose: Purpose) -> Self {
+    fn new(table: Arc<Table>, start: Bound<&[u8]>, purpose: Purpose) -> Self {
         let from = match start {
             Bound::Unbounded => Vec::new(),
             Bound::Included(key) => key.to_vec(),
@@ -57,7 +65,7 @@ impl TableIterator {
             purpose,
             data_blocks: 0,
             from,
-            state: State::Fresh,
+            state: IteratorState::Fresh,
             given: None,
         }
     }
@@ -70,15 +78,15 @@ impl TableIterator {
             *keep_data = false;
         }
         let (table, purpose, from) = (&*self.table, self.purpose, &self.from);
-        if let State::Fresh = self.state {
+        if let IteratorState::Fresh = self.state {
             let handle = table.top_index();
-            self.state = State::Walking {
+            self.state = IteratorState::Walking {
                 top: Walk::open(table, purpose, handle, Role::TopIndex, from)?,
                 index: None,
                 data: None,
             };
         }
-        let State::Walking { top, index, data } = &mut self.state else {
+        let IteratorState::Walking { top, index, data } = &mut self.state else {
             return Ok(None);
         };
         loop {
@@ -98,8 +106,8 @@ impl TableIterator {
                 let handle = entry.handle;
                 self.data_blocks = self.data_blocks.saturating_add(1);
                 let block = match table.data_block_for(purpose, handle)? {
-                    Lone::Not(block) => block,
-                    Lone::Record(record) => {
+                    DataBlock::Sorted(block) => block,
+                    DataBlock::SingleRecord(record) => {
                         table.check(entry, record.entry.timestamp())?;
                         // The index says that no key of the block is below `from`.
                         self.from.clear();
@@ -125,7 +133,7 @@ impl RecordSource for TableIterator {
     fn next(&mut self) -> Result<Option<Record>, Error> {
         let result = self.advance();
         if !matches!(result, Ok(Some(_))) {
-            self.state = State::Ended;
+            self.state = IteratorState::Ended;
         }
         result
     }
@@ -139,8 +147,8 @@ impl RecordSource for TableIterator {
             return Ok(None);
         };
         match self.table.data_block_for(self.purpose, handle)? {
-            Lone::Record(record) => Ok(Some(record)),
-            Lone::Not(_) => {
+            DataBlock::SingleRecord(record) => Ok(Some(record)),
+            DataBlock::Sorted(_) => {
                 let what = Malformed("the block has changed since it was read");
                 Err(self.table.corrupt(handle.offset, what))
             }

@@ -29,54 +29,40 @@
 //! The index has two levels so that a lookup needs a few kilobytes of it; all
 //! blocks and filter pages are read through the [cache](crate::cache). Only the
 //! properties stay in memory, and the filter where the cache has room for it
-//! ([`held_filter`]). Since an index names the *last* key of each
+//! ([`pinned_filter`]). Since an index names the *last* key of each
 //! block, the first block whose last key is not below the one looked for holds
 //! its first record, if the table has it: a get reads exactly one data block.
 
 mod block;
+mod block_writer;
 mod codec;
 mod expiries;
 mod filter;
 mod format;
 mod frame;
 mod fuzz;
-mod held_filter;
 mod index;
 mod iterator;
-mod long_reads;
+mod pinned_filter;
 mod reader;
 mod record;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+pub(crate) use crate::table_id::{TableId, parse_table_file_name, table_file_name};
 pub(crate) use filter::KeyHash;
-pub(crate) use frame::Block;
 pub use fuzz::{fuzz_block, fuzz_footer, fuzz_table};
 pub(crate) use iterator::TableIterator;
-pub(crate) use long_reads::LongReads;
 pub(crate) use reader::Table;
 pub(crate) use writer::TableWriter;
 
 use crate::error::Error;
 use crate::options::{Compression, Options};
 
-/// What tells the tables of a store apart; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct TableId(pub(crate) u64);
-
-/// The name of a table's file in the store's folder.
-pub(crate) fn table_file_name(id: TableId) -> String {
-    format!("table-{:016x}.sst", id.0)
-}
-
-/// The table whose file has this name; `None` for any other file.
-pub(crate) fn parse_table_file_name(name: &str) -> Option<TableId> {
-    let digits = name.strip_prefix("table-")?.strip_suffix(".sst")?;
-    let id = TableId(u64::from_str_radix(digits, 16).ok()?);
-    // Only the spelling that is written: no sign, no capitals, all sixteen digits.
-    (table_file_name(id) == name).then_some(id)
-}
+/// A buffer that a huge block has grown past this many bytes is freed when the
+/// block is complete.
+const BUFFER_BYTES_KEPT: usize = 512 << 10;
 
 /// How a table is written.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,22 +1,19 @@
 //! Reads a table: opening it, and finding the winner of a key.
 
-use super::block::{BlockCursor, Body, Found, SortedBlock};
+use super::block::{BlockCursor, Body, FoundEntry, SortedBlock};
 use super::codec::Malformed;
 use super::filter::{FilterShape, KeyHash};
 use super::format::{FOOTER_BYTES, Footer, FooterError, TableProperties, VERSION};
-use super::frame::{self, Block, Handle, Role, TRAILER_BYTES};
-use super::held_filter::HeldFilter;
+use super::frame::{self, Handle, Role, TRAILER_BYTES};
 use super::index::IndexEntry;
-use super::iterator::TableIterator;
-use super::long_reads::Turn;
-use super::record::{Lone, RecordBody};
+use super::pinned_filter::PinnedFilter;
+use super::record::{DataBlock, RecordBody};
 use super::{Access, Interrupt, Purpose, TableId};
-use crate::cache::{BlockCache, CountsStripe};
+use crate::cache::{Block, BlockCache, CountsStripe, Turn};
 use crate::disk::DiskFile;
 use crate::error::Error;
 use base::{Entry, Timestamp};
 use std::io;
-use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -29,7 +26,7 @@ pub(crate) struct Table {
     path: Arc<Path>,
     footer: Footer,
     properties: TableProperties,
-    held_filter: Option<HeldFilter>,
+    pinned_filter: Option<PinnedFilter>,
     cache: Arc<BlockCache>,
     /// Whether a part of it was found to be something else than was written.
     is_corrupt: AtomicBool,
@@ -90,7 +87,7 @@ impl Table {
             path: path.into(),
             footer,
             properties: TableProperties::empty(),
-            held_filter: None,
+            pinned_filter: None,
             cache,
             is_corrupt: AtomicBool::new(false),
             failed_reads: AtomicU32::new(0),
@@ -134,13 +131,13 @@ impl Table {
     /// Reads the filter, to have it in memory from now on, if the cache has
     /// room for it as one of a table of this level. Where it cannot be read,
     /// the gets will tell.
-    pub(crate) fn hold_filter(&mut self, level: usize) {
+    pub(crate) fn pin_filter(&mut self, level: usize) {
         let Some(shape) = self.properties.filter else {
             return;
         };
         let bytes = shape.pages as usize * shape.page_bytes as usize;
-        let memory = self.cache.hold(bytes, HeldFilter::share(level));
-        self.held_filter = memory.and_then(|memory| {
+        let reservation = self.cache.reserve(bytes, PinnedFilter::share(level));
+        self.pinned_filter = reservation.and_then(|reservation| {
             let mut pages = Vec::with_capacity(bytes);
             for page in 0..shape.pages {
                 let handle = self.footer.filter_page(shape, page)?;
@@ -148,7 +145,7 @@ impl Table {
                 pages.extend_from_slice(page.payload());
             }
             // A page of another length than the shape says would shift the rest.
-            (pages.len() == bytes).then(|| HeldFilter::new(pages.into_boxed_slice(), memory))
+            (pages.len() == bytes).then(|| PinnedFilter::new(pages.into_boxed_slice(), reservation))
         });
     }
 
@@ -241,7 +238,7 @@ impl Table {
         let Some(shape) = self.properties.filter else {
             return self.find(key, fetch);
         };
-        let admits = match &self.held_filter {
+        let admits = match &self.pinned_filter {
             Some(filter) => filter.admits(shape, hash),
             None => self.filter_admits(shape, hash, fetch)?,
         };
@@ -288,13 +285,14 @@ impl Table {
             return Ok(None);
         };
         let data = data.body;
-        let block = match self.lone(self.block(data.handle, Role::Data, fetch)?, data.handle)? {
-            Lone::Not(block) => block,
-            Lone::Record(record) => {
-                self.check(data, record.entry.timestamp())?;
-                return Ok((record.entry.key() == key).then_some(record.entry));
-            }
-        };
+        let block =
+            match self.data_block(self.block(data.handle, Role::Data, fetch)?, data.handle)? {
+                DataBlock::Sorted(block) => block,
+                DataBlock::SingleRecord(record) => {
+                    self.check(data, record.entry.timestamp())?;
+                    return Ok((record.entry.key() == key).then_some(record.entry));
+                }
+            };
         let found = self.seek::<RecordBody<'_>>(&block, data.handle, key)?;
         let Some(found) = found.filter(|found| found.is_target) else {
             return Ok(None);
@@ -308,23 +306,18 @@ impl Table {
         block: &'a Block,
         handle: Handle,
         key: &[u8],
-    ) -> Result<Option<Found<B>>, Error> {
+    ) -> Result<Option<FoundEntry<B>>, Error> {
         SortedBlock::parse(block.payload())
             .and_then(|sorted| sorted.seek(key))
             .map_err(|malformed| self.corrupt(handle.offset, malformed))
     }
 
     /// What is alone in a long block is taken out of it without a copy.
-    fn lone(&self, block: Block, handle: Handle) -> Result<Lone, Error> {
+    fn data_block(&self, block: Block, handle: Handle) -> Result<DataBlock, Error> {
         if !block.is_long() {
-            return Ok(Lone::Not(block));
+            return Ok(DataBlock::Sorted(block));
         }
-        Lone::take(block).map_err(|malformed| self.corrupt(handle.offset, malformed))
-    }
-
-    /// The records from `start` on. Reads nothing before the first is asked for.
-    pub(crate) fn iter(self: &Arc<Self>, start: Bound<&[u8]>, purpose: Purpose) -> TableIterator {
-        TableIterator::new(Arc::clone(self), start, purpose)
+        DataBlock::open(block).map_err(|malformed| self.corrupt(handle.offset, malformed))
     }
 
     /// Where the index begins.
@@ -363,8 +356,12 @@ impl Table {
 
     /// A data block for a walk over the table, or the record that is all there
     /// is in a long one.
-    pub(super) fn data_block_for(&self, purpose: Purpose, handle: Handle) -> Result<Lone, Error> {
-        self.lone(self.block_for(purpose, handle, Role::Data)?, handle)
+    pub(super) fn data_block_for(
+        &self,
+        purpose: Purpose,
+        handle: Handle,
+    ) -> Result<DataBlock, Error> {
+        self.data_block(self.block_for(purpose, handle, Role::Data)?, handle)
     }
 
     /// A block from the cache or, if it may be read, from the disk.

@@ -8,7 +8,7 @@
 
 use super::block::{Body, SortedBlock};
 use super::codec::{Input, Malformed, put_varint};
-use super::frame::Block;
+use crate::cache::Block;
 use crate::record::Record;
 use base::{Entry, Expiry, Kind, Timestamp, VALUE_BYTES_MAX};
 
@@ -98,20 +98,20 @@ impl<'a> RecordBody<'a> {
 }
 
 /// What a data block holds.
-pub(super) enum Lone {
-    /// A record and nothing else. A long value has taken the block over, if
-    /// nobody else had it, so that it is not in memory twice.
-    Record(Record),
-    /// More than one.
-    Not(Block),
+pub(super) enum DataBlock {
+    /// One record and nothing else. Its value has taken the block's memory over
+    /// unless others share the block, so that a long value is not in memory twice.
+    SingleRecord(Record),
+    /// Several records.
+    Sorted(Block),
 }
 
-impl Lone {
+impl DataBlock {
     /// Takes the record out of a block that holds only one.
-    pub(super) fn take(block: Block) -> Result<Self, Malformed> {
+    pub(super) fn open(block: Block) -> Result<Self, Malformed> {
         let sorted = SortedBlock::parse(block.payload())?;
-        let Some((key, body)) = sorted.lone::<RecordBody<'_>>()? else {
-            return Ok(Self::Not(block));
+        let Some((key, body)) = sorted.single_entry::<RecordBody<'_>>()? else {
+            return Ok(Self::Sorted(block));
         };
         // A body ends with its value.
         let value_end = sorted.entries_end();
@@ -126,7 +126,7 @@ impl Lone {
         } = body;
         let key_bytes = key.len();
         let data = block.join(key, value);
-        Ok(Self::Record(Record {
+        Ok(Self::SingleRecord(Record {
             sequence,
             entry: Entry::from_data(data, key_bytes, timestamp, kind, expiry, copies),
         }))

@@ -6,27 +6,19 @@
 
 use super::TableSettings;
 use super::block::BlockBuilder;
+use super::block_writer::BlockWriter;
 use super::expiries::Expiries;
 use super::filter::{FilterShape, KeyHash};
 use super::format::{FOOTER_BYTES, Footer, TableProperties};
-use super::frame::{FramePacker, Handle, Role};
+use super::frame::Role;
 use super::index::IndexEntry;
 use super::record::RecordBody;
 use crate::disk::DiskFile;
 use crate::error::Error;
-use crate::options::Compression;
 use crate::record::Record;
-use crate::wait_sites;
 use base::{KEY_BYTES_MAX, Timestamp, VALUE_BYTES_MAX};
 use std::path::Path;
 use std::sync::Arc;
-
-/// Blocks are gathered into writes of about this size, in bytes.
-pub(super) const WRITE_BYTES: usize = 256 << 10;
-
-/// A sync follows this many bytes of writes: one sync of a whole table at the
-/// end would hold up the log's syncs behind it for as long.
-const SYNC_BYTES: usize = 1 << 20;
 
 /// The largest target for a block. With the largest value on top, lengths and
 /// restarts fit the format's 32 bits and the compressor's bounds.
@@ -35,7 +27,7 @@ const BLOCK_BYTES_MAX: usize = 64 << 20;
 /// A table under way. Dropped before [`TableWriter::finish`] it leaves a file
 /// that no reader takes for a table.
 pub(crate) struct TableWriter {
-    output: Output,
+    blocks: BlockWriter,
     block_bytes: usize,
     filter_rate: Option<f64>,
     data: BlockBuilder,
@@ -57,7 +49,7 @@ impl TableWriter {
     /// Starts a table in an empty file; `path` names it in errors.
     pub(crate) fn create(file: Arc<dyn DiskFile>, path: &Path, settings: &TableSettings) -> Self {
         Self {
-            output: Output::new(file, path, settings.compression),
+            blocks: BlockWriter::new(file, path, settings.compression),
             block_bytes: settings.block_bytes.min(BLOCK_BYTES_MAX),
             filter_rate: settings.filter_false_positive_rate,
             data: BlockBuilder::default(),
@@ -82,7 +74,7 @@ impl TableWriter {
     /// Leaves a hole before the first block, as if that much had been written.
     #[cfg(test)]
     pub(super) fn skip(&mut self, bytes: u64) {
-        self.output.end.written += bytes;
+        self.blocks.skip(bytes);
     }
 
     /// Adds a record, which must come after the one before by [`Record::order`].
@@ -129,7 +121,7 @@ impl TableWriter {
     /// The bytes written so far; the block under way, the rest of the index
     /// and the filter come on top.
     pub(crate) fn file_bytes(&self) -> u64 {
-        self.output.offset()
+        self.blocks.offset()
     }
 
     /// Writes the rest and syncs the file; the caller syncs the folder.
@@ -144,22 +136,22 @@ impl TableWriter {
         self.finish_data_block()?;
         self.finish_index_block()?;
         let top_index = self
-            .output
+            .blocks
             .write_block(Role::TopIndex, self.top_index.finish())?;
         let (filter_offset, filter_bytes) = self.write_filter()?;
         let half = self.properties.entry_bytes.div_ceil(2);
         self.properties.half_expired = self.expiries.when_expired(half);
         let properties = self
-            .output
+            .blocks
             .write_block(Role::Properties, &self.properties.encode())?;
         let footer = Footer {
             properties,
             top_index,
             filter_offset,
             filter_bytes,
-            file_bytes: self.output.offset() + FOOTER_BYTES as u64,
+            file_bytes: self.blocks.offset() + FOOTER_BYTES as u64,
         };
-        self.output.finish(&footer.encode())?;
+        self.blocks.finish(&footer.encode())?;
         Ok(self.properties)
     }
 
@@ -167,7 +159,7 @@ impl TableWriter {
         if self.data.is_empty() {
             return Ok(());
         }
-        let handle = self.output.write_block(Role::Data, self.data.finish())?;
+        let handle = self.blocks.write_block(Role::Data, self.data.finish())?;
         let entry = IndexEntry {
             handle,
             timestamp_greatest: std::mem::take(&mut self.data_greatest),
@@ -186,7 +178,7 @@ impl TableWriter {
         if self.index.is_empty() {
             return Ok(());
         }
-        let handle = self.output.write_block(Role::Index, self.index.finish())?;
+        let handle = self.blocks.write_block(Role::Index, self.index.finish())?;
         let entry = IndexEntry {
             handle,
             timestamp_greatest: std::mem::take(&mut self.index_greatest),
@@ -205,120 +197,12 @@ impl TableWriter {
         let Some(shape) = shape else {
             return Ok((0, 0));
         };
-        let start = self.output.offset();
+        let start = self.blocks.offset();
         let pages = shape.build(&self.hashes);
         for page in pages.chunks(shape.page_bytes as usize) {
-            self.output.write_block(Role::Filter, page)?;
+            self.blocks.write_block(Role::Filter, page)?;
         }
         self.properties.filter = Some(shape);
-        Ok((start, self.output.offset() - start))
+        Ok((start, self.blocks.offset() - start))
     }
-}
-
-/// The blocks of the file, one after another.
-struct Output {
-    packer: FramePacker,
-    end: End,
-}
-
-/// The file's end: bytes go in, large writes and regular syncs come out.
-struct End {
-    file: Arc<dyn DiskFile>,
-    path: Arc<Path>,
-    buffer: Vec<u8>,
-    /// Bytes that were written to the file.
-    written: u64,
-    /// Those of them that were written since the last sync.
-    unsynced: usize,
-}
-
-impl Output {
-    fn new(file: Arc<dyn DiskFile>, path: &Path, compression: Compression) -> Self {
-        let end = End {
-            file,
-            path: path.into(),
-            buffer: Vec::new(),
-            written: 0,
-            unsynced: 0,
-        };
-        Self {
-            packer: FramePacker::new(compression),
-            end,
-        }
-    }
-
-    /// Where the next byte goes in the file.
-    fn offset(&self) -> u64 {
-        self.end.offset()
-    }
-
-    fn write_block(&mut self, role: Role, payload: &[u8]) -> Result<Handle, Error> {
-        let offset = self.offset();
-        let Some(frame) = self.packer.pack(role, payload, offset) else {
-            return Err(Error::Invalid(format!(
-                "a block of {} bytes is too long for a table",
-                payload.len()
-            )));
-        };
-        let bytes = (frame.body.len() + frame.trailer.len()) as u32;
-        self.end.append(frame.body)?;
-        self.end.append(&frame.trailer)?;
-        self.packer.shrink();
-        Ok(Handle { offset, bytes })
-    }
-
-    fn finish(&mut self, footer: &[u8]) -> Result<(), Error> {
-        self.end.append(footer)?;
-        self.end.flush()?;
-        sync(&*self.end.file, &self.end.path)
-    }
-}
-
-impl End {
-    /// Where the next byte goes in the file.
-    fn offset(&self) -> u64 {
-        self.written + self.buffer.len() as u64
-    }
-
-    /// Adds bytes; long ones are written from where they are.
-    fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        if bytes.len() < WRITE_BYTES {
-            self.buffer.extend_from_slice(bytes);
-            if self.buffer.len() >= WRITE_BYTES {
-                self.flush()?;
-            }
-            return Ok(());
-        }
-        self.flush()?;
-        self.write(bytes)
-    }
-
-    fn flush(&mut self) -> Result<(), Error> {
-        let buffer = std::mem::take(&mut self.buffer);
-        let written = self.write(&buffer);
-        self.buffer = buffer;
-        self.buffer.clear();
-        written
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        for chunk in bytes.chunks(WRITE_BYTES) {
-            self.file
-                .write_all_at(chunk, self.written)
-                .map_err(|source| Error::io("write", &self.path, source))?;
-            self.written += chunk.len() as u64;
-            self.unsynced += chunk.len();
-            if self.unsynced >= SYNC_BYTES {
-                sync(&*self.file, &self.path)?;
-                self.unsynced = 0;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn sync(file: &dyn DiskFile, path: &Path) -> Result<(), Error> {
-    wait_sites::TABLE_SYNC
-        .time(|| file.sync())
-        .map_err(|source| Error::sync(path, source))
 }

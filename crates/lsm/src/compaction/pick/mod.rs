@@ -38,7 +38,7 @@
 //! rewrites a table where it is, without what versions in other tables hide.
 
 use super::LEVELS;
-use crate::table::TableId;
+use crate::table_id::TableId;
 use base::{Expiry, Timestamp};
 use bytes::Bytes;
 use std::collections::BTreeMap;

@@ -11,40 +11,20 @@
 //! - bytes of a page past the file's length are zero, in memory as on "disk";
 //! - `used` is the sum of the lengths of all files that have a name or a handle.
 
-mod state;
+mod file_system;
+mod unsynced;
+
+pub use unsynced::Unsynced;
 
 use super::{Disk, DiskFile};
-use state::{Change, Folder, Inode, PAGE_BYTES, State, split};
+use crate::sync::lock;
+use file_system::{Change, FileSystem, Folder, Inode, PAGE_BYTES, split};
 use std::any::Any;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Something that was not yet durable when the power went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unsynced<'a> {
-    /// The next change of a folder's names (a creation, renaming or removal).
-    /// Asked in the order of the changes until the first that is lost: those
-    /// after it are lost too.
-    Change {
-        /// The folder.
-        folder: &'a Path,
-    },
-    /// A file's new length.
-    Length {
-        /// The file, by its name after the crash.
-        file: &'a Path,
-    },
-    /// What was written to a page of a file.
-    Page {
-        /// The file, by its name after the crash.
-        file: &'a Path,
-        /// The page's number in the file; pages have 4 KiB.
-        page: u64,
-    },
-}
+use std::sync::{Arc, Mutex};
 
 /// A file system in memory, deterministic, with a capacity and a crash model.
 ///
@@ -52,7 +32,7 @@ pub enum Unsynced<'a> {
 /// are as durable as the module says.
 #[derive(Default)]
 pub struct MemoryDisk {
-    state: Arc<Mutex<State>>,
+    files: Arc<Mutex<FileSystem>>,
 }
 
 impl MemoryDisk {
@@ -65,14 +45,14 @@ impl MemoryDisk {
     /// Limits the lengths of all files together to `bytes`. A limit below what
     /// is used removes nothing; it only keeps files from growing.
     pub fn set_capacity(&self, bytes: u64) {
-        lock(&self.state).capacity = Some(bytes);
+        lock(&self.files).capacity = Some(bytes);
     }
 
     /// The lengths of all files together, in bytes. A removed file counts
     /// until its last handle is dropped.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
-        lock(&self.state).used
+        lock(&self.files).used
     }
 
     /// Makes all syncs fail from now on, or work again. What a failed sync
@@ -80,7 +60,7 @@ impl MemoryDisk {
     /// later sync does not help it, as on Linux. Each other handle of the file
     /// is told of the failure once, as by [`MemoryDisk::fail_writeback`].
     pub fn fail_syncs(&self, fail: bool) {
-        lock(&self.state).fail_syncs = fail;
+        lock(&self.files).fail_syncs = fail;
     }
 
     /// Lets the system fail to write back by itself what was written to a file
@@ -91,9 +71,9 @@ impl MemoryDisk {
     /// # Errors
     /// `NotFound` without such a file.
     pub fn fail_writeback(&self, file: &Path) -> io::Result<()> {
-        let mut state = lock(&self.state);
-        let number = state.find(file)?;
-        state.inode_mut(number)?.fail_writeback();
+        let mut files = lock(&self.files);
+        let number = files.find(file)?;
+        files.inode_mut(number)?.fail_writeback();
         Ok(())
     }
 
@@ -102,9 +82,9 @@ impl MemoryDisk {
     /// # Errors
     /// `NotFound` without such a file, `UnexpectedEof` past its end.
     pub fn corrupt(&self, file: &Path, offset: u64, xor: u8) -> io::Result<()> {
-        let mut state = lock(&self.state);
-        let number = state.find(file)?;
-        let Some(inode) = state.inodes.get_mut(&number) else {
+        let mut files = lock(&self.files);
+        let number = files.find(file)?;
+        let Some(inode) = files.inodes.get_mut(&number) else {
             return Err(io::ErrorKind::NotFound.into());
         };
         if offset >= inode.current.length {
@@ -124,13 +104,13 @@ impl MemoryDisk {
     /// the capacity stays, syncs work. This disk is left as it is.
     #[must_use]
     pub fn crash_clone(&self, survives: &mut dyn FnMut(Unsynced<'_>) -> bool) -> Self {
-        let state = lock(&self.state);
-        let mut crashed = State {
-            capacity: state.capacity,
-            next_inode: state.next_inode,
-            ..State::default()
+        let files = lock(&self.files);
+        let mut crashed = FileSystem {
+            capacity: files.capacity,
+            next_inode: files.next_inode,
+            ..FileSystem::default()
         };
-        for (path, folder) in &state.folders {
+        for (path, folder) in &files.folders {
             let mut names = folder.synced.clone();
             for change in &folder.changes {
                 if !survives(Unsynced::Change { folder: path }) {
@@ -139,7 +119,7 @@ impl MemoryDisk {
                 change.apply(&mut names);
             }
             for (name, number) in &names {
-                let Some(inode) = state.inodes.get(number) else {
+                let Some(inode) = files.inodes.get(number) else {
                     continue;
                 };
                 let content = inode.after_crash(&path.join(name), survives);
@@ -164,7 +144,7 @@ impl MemoryDisk {
             );
         }
         Self {
-            state: Arc::new(Mutex::new(crashed)),
+            files: Arc::new(Mutex::new(crashed)),
         }
     }
 
@@ -174,14 +154,14 @@ impl MemoryDisk {
         self.crash_clone(&mut |_| false)
     }
 
-    fn handle(&self, state: &mut State, number: u64) -> Arc<dyn DiskFile> {
+    fn handle(&self, files: &mut FileSystem, number: u64) -> Arc<dyn DiskFile> {
         let mut failures_told = 0;
-        if let Some(inode) = state.inodes.get_mut(&number) {
+        if let Some(inode) = files.inodes.get_mut(&number) {
             inode.handles += 1;
             failures_told = inode.failures_told;
         }
         Arc::new(MemoryFile {
-            state: Arc::clone(&self.state),
+            files: Arc::clone(&self.files),
             number,
             failures_told: AtomicU64::new(failures_told),
         })
@@ -190,56 +170,56 @@ impl MemoryDisk {
 
 impl fmt::Debug for MemoryDisk {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = lock(&self.state);
+        let files = lock(&self.files);
         formatter
             .debug_struct("MemoryDisk")
-            .field("used", &state.used)
-            .field("capacity", &state.capacity)
+            .field("used", &files.used)
+            .field("capacity", &files.capacity)
             .finish_non_exhaustive()
     }
 }
 
 impl Disk for MemoryDisk {
     fn create_folder(&self, folder: &Path) -> io::Result<()> {
-        let mut state = lock(&self.state);
+        let mut files = lock(&self.files);
         for path in folder.ancestors() {
-            state.folders.entry(path.to_owned()).or_default();
+            files.folders.entry(path.to_owned()).or_default();
         }
         Ok(())
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        match lock(&self.state).folders.get(folder) {
+        match lock(&self.files).folders.get(folder) {
             Some(folder) => Ok(folder.current.keys().cloned().collect()),
             None => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
     fn create(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let mut state = lock(&self.state);
-        let number = state.find_or_create(file)?;
-        state.set_len(number, 0)?;
-        Ok(self.handle(&mut state, number))
+        let mut files = lock(&self.files);
+        let number = files.find_or_create(file)?;
+        files.set_len(number, 0)?;
+        Ok(self.handle(&mut files, number))
     }
 
     fn open(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let mut state = lock(&self.state);
-        let number = state.find(file)?;
-        Ok(self.handle(&mut state, number))
+        let mut files = lock(&self.files);
+        let number = files.find(file)?;
+        Ok(self.handle(&mut files, number))
     }
 
     fn remove(&self, file: &Path) -> io::Result<()> {
-        let mut state = lock(&self.state);
-        let number = state.find(file)?;
+        let mut files = lock(&self.files);
+        let number = files.find(file)?;
         let (folder, name) = split(file)?;
-        state.change(folder, Change::Remove { name })?;
-        state.lose_name(number);
+        files.change(folder, Change::Remove { name })?;
+        files.lose_name(number);
         Ok(())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut state = lock(&self.state);
-        let renamed = state.find(from)?;
+        let mut files = lock(&self.files);
+        let renamed = files.find(from)?;
         let (folder, from) = split(from)?;
         let (folder_to, name_to) = split(to)?;
         if folder != folder_to {
@@ -248,62 +228,62 @@ impl Disk for MemoryDisk {
                 "files are renamed within their folder only",
             ));
         }
-        let replaced = state.find(to).ok().filter(|number| *number != renamed);
-        state.change(folder, Change::Rename { from, to: name_to })?;
+        let replaced = files.find(to).ok().filter(|number| *number != renamed);
+        files.change(folder, Change::Rename { from, to: name_to })?;
         if let Some(number) = replaced {
-            state.lose_name(number);
+            files.lose_name(number);
         }
         Ok(())
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        let mut state = lock(&self.state);
-        if state.fail_syncs {
+        let mut files = lock(&self.files);
+        if files.fail_syncs {
             return Err(sync_failure());
         }
-        let Some(folder) = state.folders.get_mut(folder) else {
+        let Some(folder) = files.folders.get_mut(folder) else {
             return Err(io::ErrorKind::NotFound.into());
         };
         folder.synced = folder.current.clone();
         folder.changes.clear();
-        state.collect_garbage();
+        files.collect_garbage();
         Ok(())
     }
 
     fn available_bytes(&self, _: &Path) -> io::Result<u64> {
-        let state = lock(&self.state);
-        Ok(match state.capacity {
-            Some(capacity) => capacity.saturating_sub(state.used),
+        let files = lock(&self.files);
+        Ok(match files.capacity {
+            Some(capacity) => capacity.saturating_sub(files.used),
             None => u64::MAX,
         })
     }
 
     fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
-        let mut state = lock(&self.state);
-        state.find_or_create(file)?;
-        if !state.locks.insert(file.to_owned()) {
+        let mut files = lock(&self.files);
+        files.find_or_create(file)?;
+        if !files.locks.insert(file.to_owned()) {
             return Ok(None);
         }
         Ok(Some(Box::new(MemoryLock {
-            state: Arc::clone(&self.state),
+            files: Arc::clone(&self.files),
             file: file.to_owned(),
         })))
     }
 }
 
 struct MemoryLock {
-    state: Arc<Mutex<State>>,
+    files: Arc<Mutex<FileSystem>>,
     file: PathBuf,
 }
 
 impl Drop for MemoryLock {
     fn drop(&mut self) {
-        lock(&self.state).locks.remove(&self.file);
+        lock(&self.files).locks.remove(&self.file);
     }
 }
 
 struct MemoryFile {
-    state: Arc<Mutex<State>>,
+    files: Arc<Mutex<FileSystem>>,
     number: u64,
     /// How many of the file's failed writebacks this handle was told of.
     failures_told: AtomicU64,
@@ -311,8 +291,8 @@ struct MemoryFile {
 
 impl DiskFile for MemoryFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let state = lock(&self.state);
-        let content = &state.inode(self.number)?.current;
+        let files = lock(&self.files);
+        let content = &files.inode(self.number)?.current;
         let end = end_of(offset, buffer.len() as u64)?;
         if !buffer.is_empty() && end > content.length {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -330,9 +310,9 @@ impl DiskFile for MemoryFile {
     /// Where the disk is too small for all of `bytes`, those that fit are
     /// written before the error, as a real disk does.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let mut state = lock(&self.state);
+        let mut files = lock(&self.files);
         let end = end_of(offset, bytes.len() as u64)?;
-        let length_max = state.length_max(self.number)?;
+        let length_max = files.length_max(self.number)?;
         let fitting = bytes.len().min(
             length_max
                 .saturating_sub(offset)
@@ -340,9 +320,9 @@ impl DiskFile for MemoryFile {
                 .unwrap_or(usize::MAX),
         );
         if fitting > 0 {
-            let length = state.inode(self.number)?.current.length;
-            state.set_len(self.number, length.max(end.min(length_max)))?;
-            let inode = state.inode_mut(self.number)?;
+            let length = files.inode(self.number)?.current.length;
+            files.set_len(self.number, length.max(end.min(length_max)))?;
+            let inode = files.inode_mut(self.number)?;
             for (page, within, part) in pieces(offset, fitting) {
                 let source = &bytes[part];
                 inode.current.page_mut(page)[within..within + source.len()].copy_from_slice(source);
@@ -356,27 +336,27 @@ impl DiskFile for MemoryFile {
     }
 
     fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        let mut state = lock(&self.state);
-        let length = state.inode(self.number)?.current.length;
+        let mut files = lock(&self.files);
+        let length = files.inode(self.number)?.current.length;
         let end = end_of(offset, bytes)?;
         if bytes == 0 {
             return Ok(());
         }
-        state.set_len(self.number, length.max(end))
+        files.set_len(self.number, length.max(end))
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        lock(&self.state).set_len(self.number, bytes)
+        lock(&self.files).set_len(self.number, bytes)
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(lock(&self.state).inode(self.number)?.current.length)
+        Ok(lock(&self.files).inode(self.number)?.current.length)
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut state = lock(&self.state);
-        let fail = state.fail_syncs;
-        let inode = state.inode_mut(self.number)?;
+        let mut files = lock(&self.files);
+        let fail = files.fail_syncs;
+        let inode = files.inode_mut(self.number)?;
         if fail {
             inode.fail_writeback();
         } else {
@@ -393,14 +373,14 @@ impl DiskFile for MemoryFile {
 
 impl Drop for MemoryFile {
     fn drop(&mut self) {
-        let mut state = lock(&self.state);
-        let Some(inode) = state.inodes.get_mut(&self.number) else {
+        let mut files = lock(&self.files);
+        let Some(inode) = files.inodes.get_mut(&self.number) else {
             return;
         };
         inode.handles -= 1;
         if inode.handles == 0 && !inode.named {
-            state.used -= state.inodes[&self.number].current.length;
-            state.collect_garbage();
+            files.used -= files.inodes[&self.number].current.length;
+            files.collect_garbage();
         }
     }
 }
@@ -431,9 +411,4 @@ fn end_of(offset: u64, bytes: u64) -> io::Result<u64> {
 
 fn sync_failure() -> io::Error {
     io::Error::other("the disk was told to fail")
-}
-
-/// The state holds no half-made changes when a test panics with it locked.
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

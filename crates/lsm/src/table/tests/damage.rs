@@ -62,7 +62,7 @@ fn a_damaged_filter_page_is_not_held() {
         let Ok(mut table) = Table::open(file, Path::new(PATH), ID, Arc::clone(&cache)) else {
             continue;
         };
-        table.hold_filter(0);
+        table.pin_filter(0);
         let is_held = cache.used_bytes() > 0;
         not_held += usize::from(!is_held);
         let found = get(&table, records[7].entry.key(), Access::MayRead);

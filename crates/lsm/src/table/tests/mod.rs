@@ -5,7 +5,7 @@ use super::format::FOOTER_BYTES;
 use super::format::TableProperties;
 use super::frame::Role;
 use super::index::IndexEntry;
-use super::record::{Lone, RecordBody};
+use super::record::{DataBlock, RecordBody};
 use super::*;
 use crate::cache::{BlockCache, ReadCounts};
 use crate::disk::DiskFile;
@@ -59,7 +59,7 @@ fn open(file: &Arc<TestFile>, cache: &Arc<BlockCache>) -> Result<Arc<Table>, Err
 fn open_holding(file: &Arc<TestFile>, cache: &Arc<BlockCache>, level: usize) -> Table {
     let file: Arc<dyn DiskFile> = Arc::<TestFile>::clone(file);
     let mut table = Table::open(file, Path::new(PATH), ID, Arc::clone(cache)).unwrap();
-    table.hold_filter(level);
+    table.pin_filter(level);
     table
 }
 

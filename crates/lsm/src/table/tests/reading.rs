@@ -71,8 +71,8 @@ fn the_index_knows_the_greatest_timestamp_of_each_block() {
     let mut rest = &records[..];
     for block in &blocks {
         let records = match table.data_block_for(SCAN, block.handle).unwrap() {
-            Lone::Record(_) => 1,
-            Lone::Not(payload) => {
+            DataBlock::SingleRecord(_) => 1,
+            DataBlock::Sorted(payload) => {
                 let mut cursor = BlockCursor::new::<RecordBody<'_>>(&payload, &[]).unwrap();
                 let mut records = 0;
                 while cursor.next::<RecordBody<'_>>().unwrap().is_some() {
@@ -235,7 +235,7 @@ fn a_walk_that_keeps_data_keeps_only_its_first_blocks() {
 }
 
 #[test]
-fn a_held_filter_answers_as_its_pages_do_and_without_the_cache() {
+fn a_pinned_filter_answers_as_its_pages_do_and_without_the_cache() {
     let records = even_records(40_000);
     let file = Arc::new(TestFile::default());
     write(&file, &SETTINGS, &records);

@@ -6,7 +6,7 @@
 //! never asked for again and age out.
 //!
 //! A part of that bound is for filters that tables hold whole for as long as
-//! they live (see [`Table::hold_filter`](crate::table::Table::hold_filter)):
+//! they live (see [`Table::pin_filter`](crate::table::Table::pin_filter)):
 //! what they take, the blocks do not have. The blocks give it in large steps,
 //! and have it back only when the store is opened anew: each change of its
 //! capacity costs the cache a little of its memory of what it lately let go.
@@ -14,12 +14,21 @@
 //! The cache also counts reads, and hands out turns for the long ones, since
 //! every read of a table goes through it.
 
+mod block;
+mod counters;
+mod long_reads;
+
+pub(crate) use block::{Block, LONG_BLOCK_BYTES};
+#[cfg(test)]
+pub(crate) use counters::ReadCounts;
+pub(crate) use counters::{CountsStripe, ReadCounters};
+pub(crate) use long_reads::{LongReads, Turn};
+
 use crate::sync::lock;
-use crate::table::{Block, LongReads, TableId};
+use crate::table_id::TableId;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What the cache takes for a block besides its payload, in bytes: the key, two
@@ -32,7 +41,7 @@ const BLOCK_OVERHEAD_BYTES: usize = 112;
 const CAPACITY_SHARE: usize = 8;
 
 /// The blocks give memory to tables by so many parts of the capacity.
-const HELD_STEPS: usize = 16;
+const RESERVATION_STEPS: usize = 16;
 
 /// A lock guards about this much memory each, in bytes: many shards keep
 /// readers apart, large shards have room for large blocks.
@@ -51,7 +60,7 @@ pub(crate) struct BlockCache {
     block_bytes_max: usize,
     /// What blocks and tables have together, in bytes.
     capacity_bytes: usize,
-    held: Mutex<Held>,
+    reserved: Mutex<Reserved>,
     counters: ReadCounters,
     long_reads: LongReads,
 }
@@ -81,7 +90,7 @@ impl BlockCache {
             ),
             block_bytes_max: (capacity_bytes / CAPACITY_SHARE).min(capacity_bytes / shards / 2),
             capacity_bytes,
-            held: Mutex::default(),
+            reserved: Mutex::default(),
             counters: ReadCounters::default(),
             long_reads: LongReads::default(),
         }
@@ -101,26 +110,30 @@ impl BlockCache {
 
     /// The memory that the cached blocks and the tables take, in bytes.
     pub(crate) fn used_bytes(&self) -> u64 {
-        self.blocks.weight() + lock(&self.held).bytes as u64
+        self.blocks.weight() + lock(&self.reserved).bytes as u64
     }
 
     /// Takes memory from the blocks, for a table to hold, unless the tables
     /// would then have more than one `share`-th of the cache.
-    pub(crate) fn hold(self: &Arc<Self>, bytes: usize, share: usize) -> Option<HeldMemory> {
-        let mut held = lock(&self.held);
-        let sum = held.bytes.checked_add(bytes)?;
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        bytes: usize,
+        share: usize,
+    ) -> Option<CacheReservation> {
+        let mut reserved = lock(&self.reserved);
+        let sum = reserved.bytes.checked_add(bytes)?;
         if sum > self.capacity_bytes / share {
             return None;
         }
-        held.bytes = sum;
-        if held.bytes > held.reserved_bytes {
-            let step = (self.capacity_bytes / HELD_STEPS).max(1);
-            let reserved = held.bytes.next_multiple_of(step).min(self.capacity_bytes);
-            held.reserved_bytes = reserved;
-            let left = self.capacity_bytes - reserved;
+        reserved.bytes = sum;
+        if sum > reserved.taken_bytes {
+            let step = (self.capacity_bytes / RESERVATION_STEPS).max(1);
+            let taken = sum.next_multiple_of(step).min(self.capacity_bytes);
+            reserved.taken_bytes = taken;
+            let left = self.capacity_bytes - taken;
             self.blocks.set_capacity(left as u64);
         }
-        Some(HeldMemory {
+        Some(CacheReservation {
             cache: Arc::clone(self),
             bytes,
         })
@@ -137,23 +150,24 @@ impl BlockCache {
     }
 }
 
-/// What tables have of the cache's memory.
+/// The memory of the cache that is not for blocks.
 #[derive(Default)]
-struct Held {
+struct Reserved {
+    /// The sum of all reservations, in bytes.
     bytes: usize,
-    /// What the blocks do not have for their sake, in bytes.
-    reserved_bytes: usize,
+    /// By how much the capacity for blocks was lowered, in bytes: at least `bytes`.
+    taken_bytes: usize,
 }
 
-/// Memory that a table holds; another may have it when this is dropped.
-pub(crate) struct HeldMemory {
+/// Memory of the cache that a table uses. Dropping it ends the reservation.
+pub(crate) struct CacheReservation {
     cache: Arc<BlockCache>,
     bytes: usize,
 }
 
-impl Drop for HeldMemory {
+impl Drop for CacheReservation {
     fn drop(&mut self) {
-        lock(&self.cache.held).bytes -= self.bytes;
+        lock(&self.cache.reserved).bytes -= self.bytes;
     }
 }
 
@@ -187,103 +201,6 @@ impl Hasher for BlockHasher {
     fn finish(&self) -> u64 {
         self.0
     }
-}
-
-/// Counts of what reads of tables found, since the store was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ReadCounts {
-    /// Lookups of the cache that found the block.
-    pub(crate) cache_hits: u64,
-    /// Lookups of the cache after which the disk was read.
-    pub(crate) cache_misses: u64,
-    /// Filter checks that ruled a table out.
-    pub(crate) filter_negatives: u64,
-    /// Filter checks that admitted a key which the table has.
-    pub(crate) filter_true_positives: u64,
-    /// Filter checks that admitted a key which the table does not have.
-    pub(crate) filter_false_positives: u64,
-    /// Data blocks that gets and scans fetched, from the cache or the disk.
-    pub(crate) data_blocks_fetched: u64,
-}
-
-/// The number of stripes, a power of two.
-const STRIPES: usize = 16;
-
-/// Counters in stripes. A get counts in the stripe of its key, in all tables:
-/// so its many counts meet at most once with another core's.
-#[derive(Default)]
-pub(crate) struct ReadCounters {
-    stripes: [CountsStripe; STRIPES],
-}
-
-impl ReadCounters {
-    /// The stripe for whoever has this number; its low bits tell.
-    pub(crate) fn stripe(&self, number: u64) -> &CountsStripe {
-        &self.stripes[number as usize % STRIPES]
-    }
-
-    /// The sums, each exact for what had ended before.
-    pub(crate) fn sum(&self) -> ReadCounts {
-        let total = |count: fn(&CountsStripe) -> &AtomicU64| {
-            let stripes = self.stripes.iter();
-            stripes
-                .map(|stripe| count(stripe).load(Ordering::Relaxed))
-                .sum()
-        };
-        ReadCounts {
-            cache_hits: total(|stripe| &stripe.cache_hits),
-            cache_misses: total(|stripe| &stripe.cache_misses),
-            filter_negatives: total(|stripe| &stripe.filter_negatives),
-            filter_true_positives: total(|stripe| &stripe.filter_true_positives),
-            filter_false_positives: total(|stripe| &stripe.filter_false_positives),
-            data_blocks_fetched: total(|stripe| &stripe.data_blocks_fetched),
-        }
-    }
-}
-
-/// One stripe of the counters, on cache lines of its own.
-#[derive(Default)]
-#[repr(align(128))]
-pub(crate) struct CountsStripe {
-    cache_hits: AtomicU64,
-    cache_misses: AtomicU64,
-    filter_negatives: AtomicU64,
-    filter_true_positives: AtomicU64,
-    filter_false_positives: AtomicU64,
-    data_blocks_fetched: AtomicU64,
-}
-
-impl CountsStripe {
-    /// A block was found in the cache, or not and so is read.
-    pub(crate) fn count_fetch(&self, is_hit: bool, is_data: bool) {
-        increment(if is_hit {
-            &self.cache_hits
-        } else {
-            &self.cache_misses
-        });
-        if is_data {
-            increment(&self.data_blocks_fetched);
-        }
-    }
-
-    /// A filter ruled its table out.
-    pub(crate) fn count_filter_negative(&self) {
-        increment(&self.filter_negatives);
-    }
-
-    /// A filter admitted a key, and the table has it.
-    pub(crate) fn count_filter_true_positive(&self) {
-        increment(&self.filter_true_positives);
-    }
-
-    /// A filter admitted a key that the table does not have.
-    pub(crate) fn count_filter_false_positive(&self) {
-        increment(&self.filter_false_positives);
-    }
-}
-
-fn increment(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 #[cfg(test)]
@@ -364,13 +281,13 @@ mod tests {
         };
         fill();
         assert!(
-            cache.hold((2 << 20) + 1, 4).is_none(),
+            cache.reserve((2 << 20) + 1, 4).is_none(),
             "more than a quarter"
         );
-        let held = cache.hold(1 << 20, 4).unwrap();
-        assert!(cache.hold(1, 8).is_none(), "more than an eighth");
-        let more = cache.hold(1 << 20, 4).unwrap();
-        assert!(cache.hold(1, 4).is_none());
+        let held = cache.reserve(1 << 20, 4).unwrap();
+        assert!(cache.reserve(1, 8).is_none(), "more than an eighth");
+        let more = cache.reserve(1 << 20, 4).unwrap();
+        assert!(cache.reserve(1, 4).is_none());
         for _ in 0..2 {
             assert!(cache.used_bytes() <= capacity as u64);
             assert!(cache.blocks.weight() <= 6 << 20);
@@ -379,28 +296,11 @@ mod tests {
         drop((held, more));
         // However often tables come and go: the capacity does not change again.
         for _ in 0..100 {
-            assert!(cache.hold(2 << 20, 4).is_some());
+            assert!(cache.reserve(2 << 20, 4).is_some());
         }
         assert_eq!(cache.blocks.capacity(), 6 << 20);
         let small = Arc::new(BlockCache::new(capacity));
-        let _held = small.hold(1, 4).unwrap();
+        let _held = small.reserve(1, 4).unwrap();
         assert_eq!(small.blocks.capacity(), (8 << 20) / 16 * 15, "by steps");
-    }
-
-    #[test]
-    fn counts_of_all_stripes_add_up() {
-        let counters = ReadCounters::default();
-        for number in 0..100 {
-            counters.stripe(number).count_fetch(number % 4 == 0, true);
-            counters.stripe(number).count_filter_negative();
-        }
-        let expected = ReadCounts {
-            cache_hits: 25,
-            cache_misses: 75,
-            filter_negatives: 100,
-            data_blocks_fetched: 100,
-            ..ReadCounts::default()
-        };
-        assert_eq!(counters.sum(), expected);
     }
 }

@@ -1,7 +1,7 @@
 //! What the disk in memory consists of: names, files and pages, each as it is
 //! and as a crash may leave it.
 
-use super::Unsynced;
+use super::unsynced::Unsynced;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(super) const PAGE_BYTES: usize = 4096;
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct FileSystem {
     pub(super) folders: BTreeMap<PathBuf, Folder>,
     /// Every file that has a name now, has a handle, or may have a name after a crash.
     pub(super) inodes: BTreeMap<u64, Inode>,
@@ -22,7 +22,7 @@ pub(super) struct State {
     pub(super) fail_syncs: bool,
 }
 
-impl State {
+impl FileSystem {
     pub(super) fn find(&self, file: &Path) -> io::Result<u64> {
         let (folder, name) = split(file)?;
         self.folders

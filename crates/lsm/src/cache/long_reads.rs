@@ -18,12 +18,12 @@ const BYTES_MAX: usize = 8 << 20;
 /// Hands out turns to read long blocks.
 #[derive(Default)]
 pub(crate) struct LongReads {
-    state: Mutex<State>,
+    queue: Mutex<TurnQueue>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct TurnQueue {
     /// The memory of those that have a turn, in bytes.
     bytes: usize,
     /// The number that the next to come gets.
@@ -33,28 +33,28 @@ struct State {
 }
 
 /// A turn to read; ends when it is dropped.
-pub(super) struct Turn<'a> {
+pub(crate) struct Turn<'a> {
     reads: &'a LongReads,
     bytes: usize,
 }
 
 impl LongReads {
     /// Waits for a turn to read a block that takes so many bytes of memory.
-    pub(super) fn wait(&self, bytes: usize) -> Turn<'_> {
-        let mut state = lock(&self.state);
-        let number = state.last;
-        state.last += 1;
+    pub(crate) fn wait(&self, bytes: usize) -> Turn<'_> {
+        let mut queue = lock(&self.queue);
+        let number = queue.last;
+        queue.last += 1;
         let stopwatch = Stopwatch::start();
-        while state.next != number || state.bytes > 0 && state.bytes + bytes > BYTES_MAX {
-            state = self
+        while queue.next != number || queue.bytes > 0 && queue.bytes + bytes > BYTES_MAX {
+            queue = self
                 .changed
-                .wait(state)
+                .wait(queue)
                 .unwrap_or_else(PoisonError::into_inner);
         }
         stopwatch.stop(&wait_sites::LONG_READ);
-        state.next += 1;
-        state.bytes += bytes;
-        drop(state);
+        queue.next += 1;
+        queue.bytes += bytes;
+        drop(queue);
         // There may be room for the one behind as well.
         self.changed.notify_all();
         Turn { reads: self, bytes }
@@ -63,7 +63,7 @@ impl LongReads {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        lock(&self.reads.state).bytes -= self.bytes;
+        lock(&self.reads.queue).bytes -= self.bytes;
         self.reads.changed.notify_all();
     }
 }
@@ -108,20 +108,20 @@ mod tests {
         let small = reads.wait(1);
         std::thread::scope(|scope| {
             let huge = scope.spawn(|| drop(reads.wait(10 * BYTES_MAX)));
-            while lock(&reads.state).last < 2 {
+            while lock(&reads.queue).last < 2 {
                 std::thread::yield_now();
             }
             assert!(!huge.is_finished());
             // One that would fit comes behind it all the same.
             let behind = scope.spawn(|| drop(reads.wait(1)));
-            while lock(&reads.state).last < 3 {
+            while lock(&reads.queue).last < 3 {
                 std::thread::yield_now();
             }
-            assert_eq!(lock(&reads.state).next, 1);
+            assert_eq!(lock(&reads.queue).next, 1);
             drop(small);
             huge.join().unwrap();
             behind.join().unwrap();
         });
-        assert_eq!(lock(&reads.state).bytes, 0);
+        assert_eq!(lock(&reads.queue).bytes, 0);
     }
 }

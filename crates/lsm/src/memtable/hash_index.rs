@@ -12,11 +12,11 @@ use std::sync::{Arc, OnceLock};
 
 /// How many places are made at a time: a page of memory, so that a fresh
 /// memtable holds up nobody.
-const STRETCH_PLACES: usize = 512;
+const CHUNK_SLOTS: usize = 512;
 
 /// So many of a memtable's bytes to a place. Records take more, so that most
 /// often a half of the places is free and few have to be looked at.
-const BYTES_TO_A_PLACE: usize = 128;
+const BYTES_PER_SLOT: usize = 128;
 
 /// How many places a key may be at. Where others have all of them, be it by
 /// chance or by somebody's choice of keys, the B-tree has to be searched.
@@ -26,65 +26,65 @@ const PROBES_MAX: usize = 32;
 /// record and 1, and the others are of its key's hash.
 const NUMBER_BITS: u32 = 40;
 
-type Stretch = [AtomicU64; STRETCH_PLACES];
+type Chunk = [AtomicU64; CHUNK_SLOTS];
 
 /// A hash table of fixed size with linear probing, without locks: a place goes
 /// from empty to a version of a key, and from there to newer ones of it.
-pub(super) struct Newest {
-    stretches: Box<[OnceLock<Box<Stretch>>]>,
+pub(super) struct HashIndex {
+    chunks: Box<[OnceLock<Box<Chunk>>]>,
     /// All records that were ever the newest of their keys, or all but that.
     records: boxcar::Vec<Arc<Record>>,
 }
 
 /// What is known of a key.
 #[derive(Clone, Copy)]
-pub(super) enum Found<'a> {
+pub(super) enum NewestVersion<'a> {
     /// It has no version.
-    Nothing,
+    Absent,
     /// Its newest version.
-    Newest(&'a Record),
+    Found(&'a Record),
     /// Whether it has one is not known here.
     Unknown,
 }
 
-impl Newest {
+impl HashIndex {
     /// A table for a memtable of `bytes`. It may hold more, and is slower then.
     pub(super) fn new(bytes: usize) -> Self {
-        let stretches = (bytes / BYTES_TO_A_PLACE / STRETCH_PLACES).next_power_of_two();
+        let chunks = (bytes / BYTES_PER_SLOT / CHUNK_SLOTS).next_power_of_two();
         Self {
-            stretches: (0..stretches).map(|_| OnceLock::new()).collect(),
+            chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
             records: boxcar::Vec::new(),
         }
     }
 
     /// The newest version of a key that was added.
-    pub(super) fn find(&self, key: &[u8], hash: KeyHash) -> Found<'_> {
+    pub(super) fn find(&self, key: &[u8], hash: KeyHash) -> NewestVersion<'_> {
         let hash = hash.as_u64();
-        let Some(stretch) = self.stretch(hash).get() else {
-            return Found::Nothing;
+        let Some(chunk) = self.chunk(hash).get() else {
+            return NewestVersion::Absent;
         };
-        for place in places(stretch, hash) {
-            match place.load(Acquire) {
-                0 => return Found::Nothing,
+        for slot in slots(chunk, hash) {
+            match slot.load(Acquire) {
+                0 => return NewestVersion::Absent,
                 held => {
                     if let Some(record) = self.version(held, hash, key) {
-                        return Found::Newest(record);
+                        return NewestVersion::Found(record);
                     }
                 }
             }
         }
-        Found::Unknown
+        NewestVersion::Unknown
     }
 
     /// Adds a version, unless a newer one is there.
     pub(super) fn add(&self, record: &Arc<Record>, hash: KeyHash) {
         let (key, hash) = (record.entry.key(), hash.as_u64());
-        let stretch = self
-            .stretch(hash)
-            .get_or_init(|| Box::new([const { AtomicU64::new(0) }; STRETCH_PLACES]));
+        let chunk = self
+            .chunk(hash)
+            .get_or_init(|| Box::new([const { AtomicU64::new(0) }; CHUNK_SLOTS]));
         let mut own = None;
-        for place in places(stretch, hash) {
-            let mut held = place.load(Acquire);
+        for slot in slots(chunk, hash) {
+            let mut held = slot.load(Acquire);
             loop {
                 if held != 0 {
                     match self.version(held, hash, key) {
@@ -98,7 +98,7 @@ impl Newest {
                     let number = self.records.push(Arc::clone(record)) as u64 + 1;
                     tag(hash) << NUMBER_BITS | number
                 });
-                match place.compare_exchange(held, own, AcqRel, Acquire) {
+                match slot.compare_exchange(held, own, AcqRel, Acquire) {
                     Ok(_) => return,
                     Err(now) => held = now,
                 }
@@ -116,9 +116,9 @@ impl Newest {
         (record.entry.key() == key).then_some(record)
     }
 
-    fn stretch(&self, hash: u64) -> &OnceLock<Box<Stretch>> {
-        let number = hash as usize / STRETCH_PLACES;
-        &self.stretches[number % self.stretches.len()]
+    fn chunk(&self, hash: u64) -> &OnceLock<Box<Chunk>> {
+        let number = hash as usize / CHUNK_SLOTS;
+        &self.chunks[number % self.chunks.len()]
     }
 }
 
@@ -128,9 +128,9 @@ fn tag(hash: u64) -> u64 {
 }
 
 /// The places where a key with this hash may be, in the order of preference.
-fn places(stretch: &Stretch, hash: u64) -> impl Iterator<Item = &AtomicU64> {
-    let first = hash as usize % STRETCH_PLACES;
-    let (before, from) = stretch.split_at(first);
+fn slots(chunk: &Chunk, hash: u64) -> impl Iterator<Item = &AtomicU64> {
+    let first = hash as usize % CHUNK_SLOTS;
+    let (before, from) = chunk.split_at(first);
     from.iter().chain(before).take(PROBES_MAX)
 }
 
@@ -148,77 +148,80 @@ mod tests {
         })
     }
 
-    fn add(newest: &Newest, key: &str, timestamp: u64) {
-        newest.add(&record(key, timestamp), KeyHash::of(key.as_bytes()));
+    fn add(index: &HashIndex, key: &str, timestamp: u64) {
+        index.add(&record(key, timestamp), KeyHash::of(key.as_bytes()));
     }
 
-    fn find<'a>(newest: &'a Newest, key: &str) -> Found<'a> {
-        newest.find(key.as_bytes(), KeyHash::of(key.as_bytes()))
+    fn find<'a>(index: &'a HashIndex, key: &str) -> NewestVersion<'a> {
+        index.find(key.as_bytes(), KeyHash::of(key.as_bytes()))
     }
 
-    fn timestamp_of(found: Found<'_>) -> Option<u64> {
+    fn timestamp_of(found: NewestVersion<'_>) -> Option<u64> {
         match found {
-            Found::Newest(record) => Some(record.entry.timestamp().as_u64()),
-            Found::Nothing | Found::Unknown => None,
+            NewestVersion::Found(record) => Some(record.entry.timestamp().as_u64()),
+            NewestVersion::Absent | NewestVersion::Unknown => None,
         }
     }
 
     #[test]
     fn the_newest_version_stays_whatever_comes_after_it() {
-        let newest = Newest::new(0);
-        assert!(matches!(find(&newest, "a"), Found::Nothing));
+        let index = HashIndex::new(0);
+        assert!(matches!(find(&index, "a"), NewestVersion::Absent));
         for (timestamp, expected) in [(20, 20), (10, 20), (30, 30), (30, 30), (29, 30)] {
-            add(&newest, "a", timestamp);
-            assert_eq!(timestamp_of(find(&newest, "a")), Some(expected));
+            add(&index, "a", timestamp);
+            assert_eq!(timestamp_of(find(&index, "a")), Some(expected));
         }
-        assert!(matches!(find(&newest, "b"), Found::Nothing));
+        assert!(matches!(find(&index, "b"), NewestVersion::Absent));
     }
 
     #[test]
     fn what_finds_no_place_is_unknown_and_nothing_else_is_wrong() {
-        let newest = Newest::new(0);
-        let keys: Vec<String> = (0..2 * STRETCH_PLACES).map(|n| n.to_string()).collect();
-        let mut placed = 0;
+        let index = HashIndex::new(0);
+        let keys: Vec<String> = (0..2 * CHUNK_SLOTS).map(|n| n.to_string()).collect();
+        let mut found = 0;
         for key in &keys {
-            add(&newest, key, 1);
+            add(&index, key, 1);
         }
         for key in &keys {
-            add(&newest, key, 2);
-            match find(&newest, key) {
-                Found::Newest(record) => {
+            add(&index, key, 2);
+            match find(&index, key) {
+                NewestVersion::Found(record) => {
                     assert_eq!(record.entry.key(), key.as_bytes());
                     assert_eq!(record.entry.timestamp().as_u64(), 2);
-                    placed += 1;
+                    found += 1;
                 }
-                Found::Unknown => {}
-                Found::Nothing => panic!("{key} was added"),
+                NewestVersion::Unknown => {}
+                NewestVersion::Absent => panic!("{key} was added"),
             }
         }
-        assert_eq!(placed, STRETCH_PLACES, "all places are taken");
-        assert!(matches!(find(&newest, "none of them"), Found::Unknown));
+        assert_eq!(found, CHUNK_SLOTS, "all places are taken");
+        assert!(matches!(
+            find(&index, "none of them"),
+            NewestVersion::Unknown
+        ));
     }
 
     #[test]
     fn of_versions_that_come_at_once_the_newest_stays() {
         const THREADS: u64 = 3;
         const KEYS: u64 = 2_000;
-        let newest = Newest::new(4 * KEYS as usize * BYTES_TO_A_PLACE);
+        let index = HashIndex::new(4 * KEYS as usize * BYTES_PER_SLOT);
         let barrier = Barrier::new(THREADS as usize);
         std::thread::scope(|scope| {
             for thread in 1..=THREADS {
-                let (newest, barrier) = (&newest, &barrier);
+                let (index, barrier) = (&index, &barrier);
                 scope.spawn(move || {
                     barrier.wait();
                     for key in 0..KEYS {
-                        add(newest, &key.to_string(), thread);
-                        let found = timestamp_of(find(newest, &key.to_string()));
+                        add(index, &key.to_string(), thread);
+                        let found = timestamp_of(find(index, &key.to_string()));
                         assert!(found >= Some(thread), "{found:?} after {thread}");
                     }
                 });
             }
         });
         for key in 0..KEYS {
-            let found = timestamp_of(find(&newest, &key.to_string()));
+            let found = timestamp_of(find(&index, &key.to_string()));
             assert_eq!(found, Some(THREADS), "key {key}");
         }
     }

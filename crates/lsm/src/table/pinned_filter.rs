@@ -6,7 +6,7 @@
 //! for the same reason.
 
 use super::filter::{FilterShape, KeyHash};
-use crate::cache::HeldMemory;
+use crate::cache::CacheReservation;
 
 /// The part of the cache that held filters may take together, as a divisor,
 /// as seen by a table of level 0. There a get may have to ask each table.
@@ -17,18 +17,18 @@ const SHARE_LEVEL_0: usize = 4;
 const SHARE_BELOW: usize = 8;
 
 /// All pages of a table's filter.
-pub(super) struct HeldFilter {
+pub(super) struct PinnedFilter {
     pages: Box<[u8]>,
     /// Gives the memory back with the table.
-    _memory: HeldMemory,
+    _reservation: CacheReservation,
 }
 
-impl HeldFilter {
+impl PinnedFilter {
     /// The filter with these pages, one after another.
-    pub(super) fn new(pages: Box<[u8]>, memory: HeldMemory) -> Self {
+    pub(super) fn new(pages: Box<[u8]>, reservation: CacheReservation) -> Self {
         Self {
             pages,
-            _memory: memory,
+            _reservation: reservation,
         }
     }
 

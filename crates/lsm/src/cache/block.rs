@@ -1,0 +1,68 @@
+//! A block as the cache and its readers share it.
+
+use bytes::Bytes;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A block of at least this many bytes holds little but one long value.
+pub(crate) const LONG_BLOCK_BYTES: usize = 64 << 10;
+
+/// The unpacked payload of a frame, shared by the cache and its readers.
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    /// The payload; of a frame that is not compressed the trailer too, since
+    /// it is the memory that the frame was read into.
+    bytes: Arc<[u8]>,
+    payload_bytes: usize,
+}
+
+impl Block {
+    /// The block whose payload is the first `payload_bytes` of `bytes`, which
+    /// must be that long at least.
+    pub(crate) fn new(bytes: Arc<[u8]>, payload_bytes: usize) -> Self {
+        debug_assert!(payload_bytes <= bytes.len());
+        Self {
+            bytes,
+            payload_bytes,
+        }
+    }
+
+    /// The payload.
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.bytes[..self.payload_bytes]
+    }
+
+    /// Whether it is so long that it is worth some care not to copy it.
+    pub(crate) fn is_long(&self) -> bool {
+        self.payload_bytes >= LONG_BLOCK_BYTES
+    }
+
+    /// The memory that it takes, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Two ranges of the payload, the first of which ends before the second
+    /// begins, as one run of bytes. A block that is shared is copied from; one
+    /// that is not is taken over, which copies only the first range.
+    pub(crate) fn join(mut self, first: Range<usize>, second: Range<usize>) -> Bytes {
+        debug_assert!(first.start <= first.end && first.end <= second.start);
+        match Arc::get_mut(&mut self.bytes) {
+            Some(bytes) => {
+                let start = second.start - first.len();
+                bytes.copy_within(first, start);
+                Bytes::from_owner(self.bytes).slice(start..second.end)
+            }
+            None => Bytes::from([&self.bytes[first], &self.bytes[second]].concat()),
+        }
+    }
+}
+
+impl From<&[u8]> for Block {
+    fn from(payload: &[u8]) -> Self {
+        Self {
+            bytes: payload.into(),
+            payload_bytes: payload.len(),
+        }
+    }
+}

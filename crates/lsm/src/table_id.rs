@@ -1,0 +1,18 @@
+//! The identity of a table, and the name of its file.
+
+/// What tells the tables of a store apart; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct TableId(pub(crate) u64);
+
+/// The name of a table's file in the store's folder.
+pub(crate) fn table_file_name(id: TableId) -> String {
+    format!("table-{:016x}.sst", id.0)
+}
+
+/// The table whose file has this name; `None` for any other file.
+pub(crate) fn parse_table_file_name(name: &str) -> Option<TableId> {
+    let digits = name.strip_prefix("table-")?.strip_suffix(".sst")?;
+    let id = TableId(u64::from_str_radix(digits, 16).ok()?);
+    // Only the spelling that is written: no sign, no capitals, all sixteen digits.
+    (table_file_name(id) == name).then_some(id)
+}

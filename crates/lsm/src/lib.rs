@@ -7,24 +7,42 @@
 //!
 //! ```
 //! use base::{Entry, Expiry, ManualClock, SeededRandom, Timestamp};
-//! use lsm::{Engine, Environment, MemoryDisk, Options};
-//! use lsm::StepExecutor;
-//! use std::sync::Arc;
+//! use lsm::{Engine, Environment, MemoryDisk, Options, Outbox, Outcome, StepExecutor};
+//! use std::sync::{Arc, Mutex};
+//!
+//! /// Where the engine delivers what became of the writes.
+//! #[derive(Default)]
+//! struct Outcomes(Mutex<Vec<Outcome>>);
+//!
+//! impl Outbox for Outcomes {
+//!     fn deliver(&self, outcomes: Vec<Outcome>) {
+//!         self.0.lock().unwrap().extend(outcomes);
+//!     }
+//! }
 //!
 //! let clock = Arc::new(ManualClock::new(0));
+//! let executor = Arc::new(StepExecutor::new(Arc::clone(&clock)));
 //! let environment = Environment {
 //!     folder: "/store".into(),
 //!     disk: Arc::new(MemoryDisk::new()),
-//!     clock: clock.clone(),
+//!     clock,
 //!     random: Arc::new(SeededRandom::new(1)),
-//!     executor: Arc::new(StepExecutor::new(clock)),
+//!     executor: Arc::clone(&executor) as _,
 //!     drop_bound: Arc::new(|| Timestamp::ZERO),
 //!     expired_before_unix_ms: Arc::new(|| 0),
 //! };
 //! let (engine, _) = Engine::open(environment, Options::default())?;
-//! let at = |number| Timestamp::from_u64(number);
-//! engine.write(Entry::value(b"key", at(2), b"newer", Expiry::NEVER, 1))?;
-//! engine.write(Entry::value(b"key", at(1), b"older", Expiry::NEVER, 1))?;
+//!
+//! let outcomes = Arc::new(Outcomes::default());
+//! let outbox: Arc<dyn Outbox> = Arc::clone(&outcomes) as _;
+//! for (ticket, (timestamp, value)) in [(2, b"newer"), (1, b"older")].into_iter().enumerate() {
+//!     let timestamp = Timestamp::from_u64(timestamp);
+//!     let entry = Entry::value(b"key", timestamp, value, Expiry::NEVER, 1);
+//!     engine.submit(entry, &outbox, ticket as u64)?;
+//! }
+//! executor.run_all_due();
+//!
+//! assert!(outcomes.0.lock().unwrap().iter().all(|outcome| outcome.result.is_ok()));
 //! let found = engine.get(b"key")?.map(|entry| entry.value_handle());
 //! assert_eq!(found.as_deref(), Some(&b"newer"[..]));
 //! # Ok::<(), lsm::Error>(())
@@ -46,6 +64,8 @@ mod record;
 mod sync;
 mod table;
 mod table_id;
+#[doc(hidden)]
+pub mod testing;
 mod wait_sites;
 mod wal;
 

@@ -6,6 +6,7 @@ mod common;
 
 use common::{World, put};
 use lsm::Lookup;
+use lsm::testing::BlockingWrite;
 
 const TABLES: u64 = 20;
 const MISSES: u64 = 10_000;

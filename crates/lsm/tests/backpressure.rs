@@ -6,6 +6,7 @@ mod common;
 
 use common::{World, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
+use lsm::testing::BlockingWrite;
 use lsm::{Durability, Error, Lane, Options, Outbox, Outcome};
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};

@@ -6,6 +6,7 @@ mod common;
 
 use common::{World, put, read, scan_all};
 use lsm::disk::{Call, Fault, FaultyDisk};
+use lsm::testing::BlockingWrite;
 use lsm::{Engine, Error};
 use std::io;
 use std::path::Path;

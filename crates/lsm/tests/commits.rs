@@ -6,6 +6,7 @@ mod common;
 
 use base::Expiry;
 use common::{World, delete, put, read};
+use lsm::testing::BlockingWrite;
 use lsm::{Durability, Error, Lookup, Outbox, Outcome};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

@@ -4,6 +4,7 @@ mod common;
 
 use base::{Entry, Expiry, Timestamp};
 use common::{World, delete, put, read, scan_all};
+use lsm::testing::BlockingWrite;
 use std::sync::atomic::Ordering::Relaxed;
 
 #[test]

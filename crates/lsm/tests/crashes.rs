@@ -13,6 +13,7 @@ use base::{Entry, Expiry, Timestamp};
 use common::World;
 use fastrand::Rng;
 use lsm::disk::{Fault, FaultyDisk, MemoryDisk};
+use lsm::testing::BlockingWrite;
 use lsm::{Durability, Engine, Error};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -7,6 +7,7 @@ mod common;
 use base::Kind;
 use common::{World, delete, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
+use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine, Error};
 use std::io::ErrorKind;
 use std::path::PathBuf;

@@ -10,6 +10,7 @@ mod common;
 
 use common::{World, delete, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
+use lsm::testing::BlockingWrite;
 use lsm::{Durability, Engine, Error, Lane, Outbox, Outcome};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

@@ -6,6 +6,7 @@ mod common;
 
 use common::{World, put, read, scan_all};
 use lsm::disk::{Call, Fault, FaultyDisk};
+use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine, Lane};
 use std::io::ErrorKind;
 use std::path::Path;

@@ -7,6 +7,7 @@ mod common;
 use base::Timestamp;
 use common::{World, delete, put, read, scan_all};
 use lsm::disk::{Fault, FaultyDisk, MemoryDisk};
+use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

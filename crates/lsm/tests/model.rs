@@ -8,6 +8,7 @@ mod common;
 use base::{Entry, Expiry, Timestamp, Verdict};
 use common::World;
 use fastrand::Rng;
+use lsm::testing::BlockingWrite;
 use lsm::{Engine, Error, Lookup, Scan};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;

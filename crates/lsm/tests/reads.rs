@@ -4,6 +4,7 @@ mod common;
 
 use common::{World, delete, put, read, scan_all};
 use lsm::Lookup;
+use lsm::testing::BlockingWrite;
 
 #[test]
 fn a_miss_reads_no_data_block_but_for_a_false_positive() {

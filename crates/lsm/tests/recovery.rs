@@ -10,6 +10,7 @@ mod common;
 
 use common::{World, delete, put, read};
 use lsm::disk::{Fault, FaultyDisk, MemoryDisk};
+use lsm::testing::BlockingWrite;
 use lsm::{Disk, Durability, Error, Lane};
 use std::io::ErrorKind;
 use std::sync::Arc;

@@ -15,6 +15,7 @@
 mod common;
 
 use common::{World, put, read};
+use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine, Environment, RealDisk};
 use profile::{Kind, Recording};
 use rustix::process::{Signal, getpid, kill_process};

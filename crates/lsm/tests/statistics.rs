@@ -5,6 +5,7 @@
 mod common;
 
 use common::{World, put};
+use lsm::testing::BlockingWrite;
 use lsm::{Compression, Engine, Statistics};
 use std::time::Duration;
 

@@ -7,6 +7,7 @@ mod common;
 use base::{Entry, Expiry, Timestamp};
 use common::{World, delete, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
+use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine, Error, Lane};
 use std::io::ErrorKind;
 use std::path::Path;

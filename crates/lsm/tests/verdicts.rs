@@ -13,6 +13,7 @@ use base::{Clock, Entry, Expiry, Timestamp, Verdict};
 use common::{World, put};
 use fastrand::Rng;
 use lsm::disk::{Call, Fault, FaultyDisk};
+use lsm::testing::BlockingWrite;
 use lsm::{Applied, Engine, PendingVerdict};
 use std::collections::BTreeMap;
 use std::io;

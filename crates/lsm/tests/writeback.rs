@@ -6,6 +6,7 @@
 mod common;
 
 use common::{World, put, read};
+use lsm::testing::BlockingWrite;
 use lsm::{Disk, DiskFile, Error, Lane};
 use std::any::Any;
 use std::io;

@@ -1,7 +1,7 @@
 //! Kvorum's engine, with threads for its jobs, on our terms.
 //!
-//! Single writes go through the blocking call, batches the way of a node:
-//! handed to the group commit together, and waited for.
+//! Writes go the way that a node's go: handed to the group commit, alone or in
+//! a batch, and waited for.
 
 use super::executor::LaneThreads;
 use super::{Durability, Failure, Store};
@@ -82,8 +82,10 @@ impl Kvorum {
 
 impl Store for Kvorum {
     fn put(&self, key: &Key, value: &[u8]) -> Result<(), Failure> {
-        self.engine.write(self.entry(key, value))?;
-        Ok(())
+        let arrivals = Arc::new(Arrivals::default());
+        let outbox: Arc<dyn Outbox> = Arc::clone(&arrivals) as _;
+        self.engine.submit(self.entry(key, value), &outbox, 0)?;
+        arrivals.wait(1)
     }
 
     fn put_batch(&self, pairs: &[(Key, Vec<u8>)]) -> Result<(), Failure> {

@@ -20,10 +20,9 @@
 
 use super::Inner;
 use super::backpressure::Stall;
-use super::outbox::{Applied, Deliveries, Outbox};
+use super::outbox::Deliveries;
 use super::queue::{GROUP_BYTES_MAX, Group};
 use super::verdicts::{Verdicts, judge};
-use super::writers::{OutcomeCell, Turn};
 use crate::error::Error;
 use crate::executor::Lane;
 use crate::options::Durability;
@@ -31,7 +30,7 @@ use crate::record::Record;
 use crate::sync::{lock, try_lock};
 use crate::wait_sites;
 use crate::wal::SegmentWriter;
-use base::{Entry, Timestamp};
+use base::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -101,43 +100,6 @@ enum Progress {
 }
 
 impl Inner {
-    /// Writes on the caller's thread, as the leader of a group or in another's.
-    /// One writer leads at a time, as in LevelDB: those who come meanwhile sleep
-    /// until they are told of their end, or that the lead is theirs.
-    pub(super) fn write(self: &Arc<Self>, entry: Entry) -> Result<Applied, Error> {
-        let _folder_lock = self.folder_lock.hold()?;
-        let cell = Arc::new(OutcomeCell::default());
-        let outbox: Arc<dyn Outbox> = Arc::clone(&cell) as _;
-        {
-            let mut queue = lock(&self.queue);
-            self.enqueue(&mut queue, entry, &outbox, 0)?;
-            queue.writers.join(&cell);
-        }
-        match cell.wait() {
-            Turn::Ended(result) => result,
-            Turn::Leads => self.lead(&cell),
-        }
-    }
-
-    /// Commits groups until the leader's own write has ended.
-    fn lead(self: &Arc<Self>, cell: &OutcomeCell) -> Result<Applied, Error> {
-        let ended = loop {
-            if let Some(result) = cell.take() {
-                break Some(result);
-            }
-            let progress = self.commit_group(&mut lock(&self.committer), GROUP_BYTES_MAX);
-            match progress {
-                Progress::Committed(_) => {}
-                Progress::Stalled(stall) => self.relieve_or_refuse(stall),
-                // Somebody else has taken the write, and delivers it before he
-                // lets go of the commit lock or soon after.
-                Progress::Idle => break None,
-            }
-        };
-        lock(&self.queue).writers.pass_lead();
-        ended.unwrap_or_else(|| cell.wait_for_end())
-    }
-
     pub(super) fn spawn_commits(self: &Arc<Self>, delay: Duration) {
         self.spawn(Lane::Commit, delay, move |inner| {
             // A job that was delayed has paid for its first group.
@@ -358,6 +320,11 @@ impl Inner {
     /// Refuses writes from now on and commits those that wait.
     pub(super) fn drain(self: &Arc<Self>) {
         lock(&self.queue).closed = true;
+        self.commit_waiting();
+    }
+
+    /// Commits the writes that wait, on this thread.
+    pub(super) fn commit_waiting(self: &Arc<Self>) {
         loop {
             let progress = self.commit_group(&mut lock(&self.committer), GROUP_BYTES_MAX);
             match progress {

@@ -405,22 +405,13 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::StepExecutor;
-    use crate::{Engine, Environment, MemoryDisk, Options};
-    use base::{Entry, Expiry, ManualClock, SeededRandom};
+    use crate::testing::{BlockingWrite, environment};
+    use crate::{Engine, MemoryDisk, Options};
+    use base::{Entry, Expiry};
 
     #[test]
     fn a_flushed_memtable_is_freed_with_its_flush() {
-        let clock = Arc::new(ManualClock::new(0));
-        let environment = Environment {
-            folder: "/store".into(),
-            disk: Arc::new(MemoryDisk::new()),
-            clock: clock.clone(),
-            random: Arc::new(SeededRandom::new(1)),
-            executor: Arc::new(StepExecutor::new(clock)),
-            drop_bound: Arc::new(|| Timestamp::ZERO),
-            expired_before_unix_ms: Arc::new(|| 0),
-        };
+        let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
         let (engine, _) = Engine::open(environment, Options::default()).unwrap();
         let entry = Entry::value(b"k", Timestamp::from_u64(1), b"v", Expiry::NEVER, 1);
         engine.write(entry).unwrap();

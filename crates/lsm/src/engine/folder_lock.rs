@@ -47,8 +47,9 @@ impl FolderLock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Engine, Environment, Lane, MemoryDisk, Options, StepExecutor};
-    use base::{Clock, Entry, Expiry, ManualClock, SeededRandom, Timestamp};
+    use crate::testing::{BlockingWrite, environment};
+    use crate::{Engine, Environment, Lane, MemoryDisk, Options};
+    use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::sync::{Arc, Mutex};
@@ -87,7 +88,7 @@ mod tests {
 
     /// A clock that stops whoever asks it first once it was armed.
     struct StoppingClock {
-        clock: Arc<ManualClock>,
+        clock: ManualClock,
         armed: AtomicBool,
         stopped: Mutex<Sender<()>>,
         release: Mutex<Receiver<()>>,
@@ -109,29 +110,22 @@ mod tests {
 
     #[test]
     fn a_close_waits_for_the_jobs_under_way() {
-        let manual = Arc::new(ManualClock::new(0));
-        let executor = Arc::new(StepExecutor::new(Arc::clone(&manual)));
         let disk = Arc::new(MemoryDisk::new());
         let (stopped, stops) = channel();
         let (release, released) = channel();
         let clock = Arc::new(StoppingClock {
-            clock: manual,
+            clock: ManualClock::new(0),
             armed: AtomicBool::new(false),
             stopped: Mutex::new(stopped),
             release: Mutex::new(released),
         });
-        let open = || {
-            let environment = Environment {
-                folder: "/store".into(),
-                disk: Arc::clone(&disk) as _,
-                clock: Arc::clone(&clock) as _,
-                random: Arc::new(SeededRandom::new(1)),
-                executor: Arc::clone(&executor) as _,
-                drop_bound: Arc::new(|| Timestamp::ZERO),
-                expired_before_unix_ms: Arc::new(|| 0),
-            };
-            Engine::open(environment, Options::default()).map(|(engine, _)| engine)
+        let (environment, executor) = environment(Arc::clone(&disk) as _);
+        let environment = Environment {
+            clock: Arc::clone(&clock) as _,
+            ..environment
         };
+        let open =
+            || Engine::open(environment.clone(), Options::default()).map(|(engine, _)| engine);
         let engine = open().unwrap();
         let entry = Entry::value(b"a", Timestamp::from_u64(1), b"v", Expiry::NEVER, 1);
         engine.write(entry).unwrap();

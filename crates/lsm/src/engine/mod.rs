@@ -1,7 +1,6 @@
 //! The engine: what ties memtables, log, tables and compaction together.
 //!
-//! - `queue`, `commit`, `outbox`: the life of a write; `writers`: those who block
-//!   for theirs; `verdicts`: what newer was there before it, and
+//! - `queue`, `commit`, `outbox`: the life of a write; `verdicts`: what newer was there before it, and
 //!   `flushed`: of what a flush has taken out of memory; `segments`: upkeep
 //!   of the log;
 //! - `backpressure`: how writers are slowed when flush or compaction is behind;
@@ -44,7 +43,6 @@ mod state;
 mod statistics;
 mod sync_times;
 mod verdicts;
-mod writers;
 
 pub use outbox::{Applied, Outbox, Outcome};
 pub use recovery::RecoveryReport;
@@ -179,13 +177,9 @@ impl Engine {
         self.inner.submit_batch(batch, outbox);
     }
 
-    /// Writes and waits until it is stored. May do the work of a commit, a
-    /// flush or a compaction on the caller's thread.
-    ///
-    /// # Errors
-    /// As [`Engine::submit`].
-    pub fn write(&self, entry: Entry) -> Result<Applied, Error> {
-        self.inner.write(entry)
+    /// Commits what was submitted, on this thread, for tests that wait for a write.
+    pub(crate) fn commit_waiting(&self) {
+        self.inner.commit_waiting();
     }
 
     /// The newest version of a key, if that can be told without reading the disk.

@@ -2,7 +2,6 @@
 
 use super::Inner;
 use super::outbox::{Deliveries, Outbox, Outcome};
-use super::writers::Writers;
 use crate::error::Error;
 use crate::memtable::memory_bytes;
 use crate::sync::lock;
@@ -51,8 +50,6 @@ pub(super) struct Queue {
     /// Whether somebody is committing or will: a commit job that is on its way
     /// or will be woken when a stall ends, or a writer in place.
     pub(super) scheduled: bool,
-    /// Those who block for their writes.
-    pub(super) writers: Writers,
     /// What the commit job waits for while a group gathers.
     gathering: Option<Gathering>,
     /// How many groups have gathered so far.
@@ -175,13 +172,13 @@ impl Inner {
         ticket: u64,
     ) -> Result<(), Error> {
         check(&entry)?;
+        if queue.closed {
+            return Err(Error::Closed);
+        }
         self.check_poison()?;
         if entry.kind() == Kind::Value && self.space.is_full() {
             self.counters.refused_disk_full.fetch_add(1, Relaxed);
             return Err(Error::DiskFull);
-        }
-        if queue.closed {
-            return Err(Error::Closed);
         }
         let bytes = memory_bytes(&entry);
         if queue.bytes + bytes > self.options.write_queue_bytes_max && !queue.is_empty() {

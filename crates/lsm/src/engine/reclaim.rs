@@ -265,23 +265,14 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::StepExecutor;
-    use crate::{Engine, Environment, Error, MemoryDisk, Options};
-    use base::{Expiry, ManualClock, SeededRandom, Timestamp};
+    use crate::testing::{BlockingWrite, environment};
+    use crate::{Engine, Error, MemoryDisk, Options};
+    use base::{Expiry, Timestamp};
 
     /// A store with a table for each of these entries, on a disk that is full.
     fn full_store(entries: &[Entry]) -> (Engine, Arc<MemoryDisk>) {
-        let clock = Arc::new(ManualClock::new(0));
         let disk = Arc::new(MemoryDisk::new());
-        let environment = Environment {
-            folder: "/store".into(),
-            disk: Arc::clone(&disk) as _,
-            clock: Arc::clone(&clock) as _,
-            random: Arc::new(SeededRandom::new(1)),
-            executor: Arc::new(StepExecutor::new(clock)),
-            drop_bound: Arc::new(|| Timestamp::ZERO),
-            expired_before_unix_ms: Arc::new(|| 0),
-        };
+        let (environment, _executor) = environment(Arc::clone(&disk) as _);
         let options = Options {
             compaction: false,
             ..Options::default()

@@ -331,21 +331,9 @@ fn list(disk: &dyn Disk, folder: &Path) -> Result<Vec<String>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Engine, MemoryDisk, StepExecutor};
-    use base::{Entry, Expiry, ManualClock, SeededRandom};
-
-    fn environment(disk: &Arc<MemoryDisk>) -> Environment {
-        let clock = Arc::new(ManualClock::new(0));
-        Environment {
-            folder: "/store".into(),
-            disk: Arc::clone(disk) as _,
-            clock: clock.clone(),
-            random: Arc::new(SeededRandom::new(1)),
-            executor: Arc::new(StepExecutor::new(clock)),
-            drop_bound: Arc::new(|| Timestamp::ZERO),
-            expired_before_unix_ms: Arc::new(|| 0),
-        }
-    }
+    use crate::testing::{BlockingWrite, environment};
+    use crate::{Engine, MemoryDisk};
+    use base::{Entry, Expiry};
 
     /// A manifest that no store writes, behind a sound checksum: two flushed
     /// tables with these keys, on a sorted level.
@@ -355,7 +343,8 @@ mod tests {
             compaction: false,
             ..Options::default()
         };
-        let (engine, _) = Engine::open(environment(&disk), options.clone()).unwrap();
+        let (engine, _) =
+            Engine::open(environment(Arc::clone(&disk) as _).0, options.clone()).unwrap();
         for keys in keys {
             for key in keys {
                 let key = key.as_bytes();
@@ -372,7 +361,7 @@ mod tests {
             table.level = 3;
         }
         manifest.store(&*disk, folder).unwrap();
-        Engine::open(environment(&disk), options).map(drop)
+        Engine::open(environment(disk).0, options).map(drop)
     }
 
     #[test]

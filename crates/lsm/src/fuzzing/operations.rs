@@ -1,8 +1,9 @@
 //! The store as a whole, driven by bytes: what it answers is what a map of
 //! newest versions says.
 
-use crate::{Disk, Engine, Environment, Error, MemoryDisk, Options, StepExecutor};
-use base::{Entry, Expiry, ManualClock, SeededRandom, Timestamp};
+use crate::testing::{BlockingWrite, environment};
+use crate::{Disk, Engine, Error, MemoryDisk, Options, StepExecutor};
+use base::{Entry, Expiry, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -50,17 +51,7 @@ impl Run {
     }
 
     fn on(memory: Arc<MemoryDisk>, model: Model) -> Self {
-        let clock = Arc::new(ManualClock::new(0));
-        let executor = Arc::new(StepExecutor::new(Arc::clone(&clock)));
-        let environment = Environment {
-            folder: "/store".into(),
-            disk: Arc::clone(&memory) as Arc<dyn Disk>,
-            clock: Arc::clone(&clock) as _,
-            random: Arc::new(SeededRandom::new(1)),
-            executor: Arc::clone(&executor) as _,
-            drop_bound: Arc::new(|| Timestamp::ZERO),
-            expired_before_unix_ms: Arc::new(|| 0),
-        };
+        let (environment, executor) = environment(Arc::clone(&memory) as Arc<dyn Disk>);
         // So small that a few writes reach every part.
         let options = Options {
             memtable_bytes: 2 << 10,

@@ -19,6 +19,7 @@ use base::{Entry, SeededRandom, SystemClock, Timestamp, Verdict};
 use lanes::Lanes;
 use ledger::{Floor, Ledger, MARCHERS, SCATTERED_KEYS, SCATTERERS};
 use lsm::disk::{MemoryDisk, Unsynced};
+use lsm::testing::BlockingWrite;
 use lsm::{
     Applied, Disk, Durability, Engine, Environment, Error, Lookup, Options, Outbox, Outcome,
     RealDisk, Scan,

@@ -295,6 +295,7 @@ mod tests {
     use base::{Expiry, ManualClock, SeededRandom, Timestamp, Verdict};
     use cluster::NodeUrl;
     use lsm::disk::{Call, Fault};
+    use lsm::testing::BlockingWrite;
     use lsm::{Disk, Durability, Executor, FaultyDisk, MemoryDisk, StepExecutor};
     use std::io::{self, Write};
     use std::path::Path;

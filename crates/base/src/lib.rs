@@ -4,9 +4,11 @@
 //! - [`Entry`] is one version of one key, [`Timestamp`] what orders versions;
 //!   [`Rank`] is the whole rule of which version wins.
 //! - [`Budget`] bounds what is taken of the memory.
+//! - [`ByteReader`] decodes the integers of all formats.
 //! - [`Clock`] and [`Random`] are seams: a real side each, and one for tests.
 
 mod budget;
+mod byte_reader;
 mod clock;
 mod entry;
 mod random;
@@ -14,6 +16,7 @@ mod timestamp;
 mod verdict;
 
 pub use budget::{Budget, LONG_VALUE_BYTES, Refused, Share};
+pub use byte_reader::{ByteReader, put_varint};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use entry::{Entry, Expiry, KEY_BYTES_MAX, Kind, Rank, VALUE_BYTES_MAX};
 pub use random::{OsRandom, Random, SeededRandom};

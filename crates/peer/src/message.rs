@@ -29,7 +29,7 @@
 //! dialled; the other messages go back.
 
 use super::frame::{Frame, FrameError, PIECE_BYTES, put_frame};
-use base::{Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp, Verdict};
+use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp, Verdict};
 use cluster::Miss;
 use cluster::Standing;
 use std::time::Duration;
@@ -129,7 +129,7 @@ impl<'a> Message<'a> {
     pub(super) fn decode(frame: Frame<'a>) -> Result<Self, FrameError> {
         let mut fields = Fields {
             frame,
-            rest: frame.payload,
+            reader: ByteReader::new(frame.payload),
         };
         let message = match frame.kind {
             WRITE => Self::Write {
@@ -138,7 +138,7 @@ impl<'a> Message<'a> {
             },
             READ => Self::Read {
                 remaining: fields.remaining()?,
-                key: fields.key_of(fields.rest.len())?,
+                key: fields.key_of(fields.reader.rest().len())?,
             },
             STORED => Self::Stored {
                 verdict: fields.verdict()?,
@@ -154,7 +154,7 @@ impl<'a> Message<'a> {
             PONG => Self::Pong {
                 unix_ms: fields.u64()?,
             },
-            PIECE => Self::Piece(std::mem::take(&mut fields.rest)),
+            PIECE => Self::Piece(fields.bytes(frame.payload.len())?),
             STANDING => {
                 let [code] = fields.array()?;
                 Self::Standing(Standing::of_code(code))
@@ -169,34 +169,33 @@ impl<'a> Message<'a> {
 /// Reads a payload, field by field.
 struct Fields<'a> {
     frame: Frame<'a>,
-    rest: &'a [u8],
+    reader: ByteReader<'a>,
 }
 
 impl<'a> Fields<'a> {
+    /// What the reader took; an error where the payload is too short for it.
+    fn present<T>(&self, taken: Option<T>) -> Result<T, FrameError> {
+        taken.ok_or(self.frame.malformed("too short a payload"))
+    }
+
     fn array<const N: usize>(&mut self) -> Result<[u8; N], FrameError> {
-        let (first, rest) = self
-            .rest
-            .split_first_chunk()
-            .ok_or(self.frame.malformed("too short a payload"))?;
-        self.rest = rest;
-        Ok(*first)
+        let taken = self.reader.array();
+        self.present(taken)
     }
 
     fn bytes(&mut self, count: usize) -> Result<&'a [u8], FrameError> {
-        let (first, rest) = self
-            .rest
-            .split_at_checked(count)
-            .ok_or(self.frame.malformed("too short a payload"))?;
-        self.rest = rest;
-        Ok(first)
+        let taken = self.reader.bytes(count);
+        self.present(taken)
     }
 
     fn u32(&mut self) -> Result<u32, FrameError> {
-        self.array().map(u32::from_le_bytes)
+        let taken = self.reader.u32();
+        self.present(taken)
     }
 
     fn u64(&mut self) -> Result<u64, FrameError> {
-        self.array().map(u64::from_le_bytes)
+        let taken = self.reader.u64();
+        self.present(taken)
     }
 
     fn remaining(&mut self) -> Result<Duration, FrameError> {
@@ -259,7 +258,7 @@ impl<'a> Fields<'a> {
     }
 
     fn end(&self) -> Result<(), FrameError> {
-        if self.rest.is_empty() {
+        if self.reader.rest().is_empty() {
             Ok(())
         } else {
             Err(self.frame.malformed("too long a payload"))

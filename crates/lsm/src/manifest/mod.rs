@@ -23,7 +23,7 @@ use crate::disk::{Disk, replace_file};
 use crate::error::Error;
 use crate::table_id::TableId;
 use crate::wait_sites;
-use base::Timestamp;
+use base::{ByteReader, Timestamp};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
@@ -131,8 +131,8 @@ impl Manifest {
         let Some((content, checksum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else {
             return Err(corrupt(0, format!("a manifest of {} bytes", bytes.len())));
         };
-        let mut reader = Reader { rest: content };
-        if reader.take() != Some(MAGIC) {
+        let mut reader = ByteReader::new(content);
+        if reader.array() != Some(MAGIC) {
             return Err(corrupt(0, "no manifest begins like this".to_owned()));
         }
         let (found, computed) = (u32::from_le_bytes(*checksum), crc32c::crc32c(content));
@@ -150,30 +150,30 @@ impl Manifest {
                 file.display()
             )));
         }
-        let store_id = u128::from_le_bytes(reader.take().ok_or_else(truncated)?);
-        let offset = content.len() - reader.rest.len();
+        let store_id = reader.u128().ok_or_else(truncated)?;
+        let offset = content.len() - reader.rest().len();
         let next_table = TableId(reader.u64().ok_or_else(truncated)?);
         if next_table > TABLE_MAX {
             let what = format!("there is no table {}", next_table.0);
             return Err(corrupt(offset, what));
         }
-        let offset = content.len() - reader.rest.len();
+        let offset = content.len() - reader.rest().len();
         let log_segment_least = reader.u64().ok_or_else(truncated)?;
         if !(1..=LOG_SEGMENT_MAX).contains(&log_segment_least) {
             let what = format!("there is no log segment {log_segment_least}");
             return Err(corrupt(offset, what));
         }
-        let offset = content.len() - reader.rest.len();
+        let offset = content.len() - reader.rest().len();
         let log_claim = LogClaim {
             segment: reader.u64().ok_or_else(truncated)?,
             bytes: reader.u64().ok_or_else(truncated)?,
         };
         let greatest_timestamp = Timestamp::from_u64(reader.u64().ok_or_else(truncated)?);
         let count = reader.u32().ok_or_else(truncated)? as usize;
-        if count.checked_mul(TABLE_BYTES) != Some(reader.rest.len()) {
+        if count.checked_mul(TABLE_BYTES) != Some(reader.rest().len()) {
             return Err(corrupt(
                 HEADER_BYTES,
-                format!("{count} tables in {} bytes", reader.rest.len()),
+                format!("{count} tables in {} bytes", reader.rest().len()),
             ));
         }
         let is_new = log_segment_least == 1 && count == 0 && log_claim == LogClaim::default();
@@ -185,9 +185,9 @@ impl Manifest {
 
         let mut tables = Vec::with_capacity(count);
         let mut ids = BTreeSet::new();
-        while !reader.rest.is_empty() {
-            let offset = content.len() - reader.rest.len();
-            let [level] = reader.take().ok_or_else(truncated)?;
+        while !reader.rest().is_empty() {
+            let offset = content.len() - reader.rest().len();
+            let level = reader.u8().ok_or_else(truncated)?;
             let id = TableId(reader.u64().ok_or_else(truncated)?);
             let bytes = reader.u64().ok_or_else(truncated)?;
             if usize::from(level) >= LEVELS {
@@ -247,26 +247,5 @@ impl Manifest {
     /// force. [`Error::Sync`]: which of the two is in force after a crash is unknown.
     pub(crate) fn store(&self, disk: &dyn Disk, folder: &Path) -> Result<(), Error> {
         wait_sites::MANIFEST.time(|| replace_file(disk, folder, MANIFEST_FILE, &self.encode()))
-    }
-}
-
-/// Takes integers off the front of bytes that may end anywhere.
-struct Reader<'a> {
-    rest: &'a [u8],
-}
-
-impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.rest.split_first_chunk()?;
-        self.rest = rest;
-        Some(*taken)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.take().map(u64::from_le_bytes)
     }
 }

@@ -15,9 +15,9 @@
 //! its successor, it follows which bytes remain to be compared.
 
 use super::BUFFER_BYTES_KEPT;
-use super::codec::{Input, Malformed, put_varint};
+use super::malformed::Malformed;
 use crate::cache::Block;
-use base::KEY_BYTES_MAX;
+use base::{ByteReader, KEY_BYTES_MAX, put_varint};
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ const U32_BYTES: usize = size_of::<u32>();
 /// What follows a key in a block.
 pub(super) trait Body<'a>: Sized {
     /// The body at the front of `input`.
-    fn decode(input: &mut Input<'a>) -> Option<Self>;
+    fn decode(input: &mut ByteReader<'a>) -> Option<Self>;
 }
 
 /// Collects the payload of a sorted block.
@@ -137,7 +137,7 @@ impl<'a> SortedBlock<'a> {
     /// The only entry of the block: where its key lies in the payload, and its
     /// body; `None` when there are more.
     pub(super) fn single_entry<B: Body<'a>>(&self) -> Result<Option<(Range<usize>, B)>, Malformed> {
-        let mut input = Input::new(self.entries);
+        let mut input = ByteReader::new(self.entries);
         let (shared, key) = key_parts(&mut input)?;
         let key_end = self.entries.len() - input.rest().len();
         let body = B::decode(&mut input).ok_or(MALFORMED_ENTRY)?;
@@ -160,7 +160,7 @@ impl<'a> SortedBlock<'a> {
         // is below the target, either by its next byte or by its end.
         let mut matched = 0;
         while at < self.entries.len() {
-            let mut input = Input::new(&self.entries[at..]);
+            let mut input = ByteReader::new(&self.entries[at..]);
             let (shared, suffix) = key_parts(&mut input)?;
             let body = B::decode(&mut input).ok_or(MALFORMED_ENTRY)?;
             // A key that shares more than `matched` with the one before has the
@@ -190,7 +190,7 @@ impl<'a> SortedBlock<'a> {
         let (mut low, mut high) = (0, self.restarts.len());
         while high - low > 1 {
             let middle = low + (high - low) / 2;
-            let mut input = Input::new(self.at(self.restart(middle))?);
+            let mut input = ByteReader::new(self.at(self.restart(middle))?);
             if key_parts(&mut input)?.1 < target {
                 low = middle;
             } else {
@@ -216,11 +216,11 @@ const MALFORMED_ENTRY: Malformed = Malformed("an entry of the block is malformed
 
 /// The two lengths and the suffix of an entry's key.
 #[inline]
-fn key_parts<'a>(input: &mut Input<'a>) -> Result<(usize, &'a [u8]), Malformed> {
-    let parts = |input: &mut Input<'a>| {
+fn key_parts<'a>(input: &mut ByteReader<'a>) -> Result<(usize, &'a [u8]), Malformed> {
+    let parts = |input: &mut ByteReader<'a>| {
         let shared = input.length()?;
         let unshared = input.length()?;
-        let suffix = input.take(unshared)?;
+        let suffix = input.bytes(unshared)?;
         (shared.checked_add(unshared)? <= KEY_BYTES_MAX).then_some((shared, suffix))
     };
     parts(input).ok_or(MALFORMED_ENTRY)
@@ -267,7 +267,7 @@ impl BlockCursor {
         if self.at >= self.end {
             return Ok(None);
         }
-        let mut input = Input::new(&self.block.payload()[self.at..self.end]);
+        let mut input = ByteReader::new(&self.block.payload()[self.at..self.end]);
         let (shared, suffix) = key_parts(&mut input)?;
         if shared > self.key.len() {
             return Err(MALFORMED_ENTRY);

@@ -11,7 +11,7 @@
 //! double hashing repeats patterns and misses the configured rate in a page of
 //! this size.
 
-use super::codec::Malformed;
+use super::malformed::Malformed;
 
 /// The size of a page of a large filter, in bytes: some thousands of keys, so
 /// that pages fill evenly, and a size that the cache handles well.

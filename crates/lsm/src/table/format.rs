@@ -26,11 +26,11 @@
 //! least key, greatest key: length varint and bytes each
 //! ```
 
-use super::codec::{Input, Malformed, put_varint};
 use super::filter::FilterShape;
 use super::frame::{Handle, TRAILER_BYTES};
+use super::malformed::Malformed;
 use crate::record::Record;
-use base::{Expiry, KEY_BYTES_MAX, Kind, Timestamp};
+use base::{ByteReader, Expiry, KEY_BYTES_MAX, Kind, Timestamp, put_varint};
 
 /// The length of the footer.
 pub(super) const FOOTER_BYTES: usize = 64;
@@ -90,7 +90,8 @@ impl Footer {
         if bytes[56..] != MAGIC {
             return malformed("the file does not end as a table does");
         }
-        let Some((footer, checksum, version)) = Self::decode_fields(&mut Input::new(bytes)) else {
+        let Some((footer, checksum, version)) = Self::decode_fields(&mut ByteReader::new(bytes))
+        else {
             return malformed("the footer is too short");
         };
         if checksum != footer_checksum(bytes) {
@@ -106,7 +107,7 @@ impl Footer {
     }
 
     /// The footer with its checksum and version, neither of them checked.
-    fn decode_fields(input: &mut Input<'_>) -> Option<(Self, u32, u32)> {
+    fn decode_fields(input: &mut ByteReader<'_>) -> Option<(Self, u32, u32)> {
         let properties_offset = input.u64()?;
         let properties_bytes = input.u32()?;
         let top_index_bytes = input.u32()?;
@@ -236,7 +237,7 @@ impl TableProperties {
 
     /// The properties from the payload of their frame.
     pub(super) fn decode(payload: &[u8]) -> Result<Self, Malformed> {
-        let mut input = Input::new(payload);
+        let mut input = ByteReader::new(payload);
         let properties = Self::decode_fields(&mut input)
             .filter(|_| input.rest().is_empty())
             .ok_or(Malformed("the properties are malformed"))?;
@@ -259,7 +260,7 @@ impl TableProperties {
         Ok(())
     }
 
-    fn decode_fields(input: &mut Input<'_>) -> Option<Self> {
+    fn decode_fields(input: &mut ByteReader<'_>) -> Option<Self> {
         Some(Self {
             entries: input.u64()?,
             tombstones: input.u64()?,
@@ -276,7 +277,7 @@ impl TableProperties {
 }
 
 /// A filter's shape, or three zeros for no filter.
-fn decode_shape(input: &mut Input<'_>) -> Option<Option<FilterShape>> {
+fn decode_shape(input: &mut ByteReader<'_>) -> Option<Option<FilterShape>> {
     let shape = FilterShape {
         pages: input.u32()?,
         page_bytes: input.u32()?,
@@ -286,9 +287,9 @@ fn decode_shape(input: &mut Input<'_>) -> Option<Option<FilterShape>> {
     Some((!none).then_some(shape))
 }
 
-fn decode_key(input: &mut Input<'_>) -> Option<Vec<u8>> {
+fn decode_key(input: &mut ByteReader<'_>) -> Option<Vec<u8>> {
     let bytes = input.length().filter(|&bytes| bytes <= KEY_BYTES_MAX)?;
-    input.take(bytes).map(<[u8]>::to_vec)
+    input.bytes(bytes).map(<[u8]>::to_vec)
 }
 
 #[cfg(test)]

@@ -14,9 +14,10 @@
 //! into another.
 
 use super::BUFFER_BYTES_KEPT;
-use super::codec::{Input, Malformed, put_varint};
+use super::malformed::Malformed;
 use crate::cache::{Block, LONG_BLOCK_BYTES};
 use crate::options::Compression;
+use base::{ByteReader, put_varint};
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use std::sync::Arc;
 
@@ -87,7 +88,7 @@ impl Handle {
     }
 
     /// The handle at the front of `input`.
-    pub(super) fn decode(input: &mut Input<'_>) -> Option<Self> {
+    pub(super) fn decode(input: &mut ByteReader<'_>) -> Option<Self> {
         Some(Self {
             offset: input.varint()?,
             bytes: u32::try_from(input.varint()?).ok()?,
@@ -348,7 +349,7 @@ mod tests {
             };
             let mut buffer = Vec::new();
             handle.encode(&mut buffer);
-            assert_eq!(Handle::decode(&mut Input::new(&buffer)), Some(handle));
+            assert_eq!(Handle::decode(&mut ByteReader::new(&buffer)), Some(handle));
         }
     }
 }

@@ -8,9 +8,9 @@
 //! the greatest timestamp is that of all records in or below the block.
 
 use super::block::Body;
-use super::codec::{Input, Malformed};
 use super::frame::Handle;
-use base::Timestamp;
+use super::malformed::Malformed;
+use base::{ByteReader, Timestamp};
 
 /// A block as an index names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl IndexEntry {
 
 impl Body<'_> for IndexEntry {
     #[inline]
-    fn decode(input: &mut Input<'_>) -> Option<Self> {
+    fn decode(input: &mut ByteReader<'_>) -> Option<Self> {
         Some(Self {
             handle: Handle::decode(input)?,
             timestamp_greatest: Timestamp::from_u64(input.u64()?),

@@ -2,9 +2,9 @@
 
 use super::Purpose;
 use super::block::{BlockCursor, Body};
-use super::codec::Malformed;
 use super::frame::{Handle, Role};
 use super::index::IndexEntry;
+use super::malformed::Malformed;
 use super::reader::Table;
 use super::record::{DataBlock, RecordBody};
 use crate::cache::Block;

@@ -35,7 +35,6 @@
 
 mod block;
 mod block_writer;
-mod codec;
 mod expiries;
 mod filter;
 mod format;
@@ -43,6 +42,7 @@ mod frame;
 mod fuzz;
 mod index;
 mod iterator;
+mod malformed;
 mod pinned_filter;
 mod reader;
 mod record;

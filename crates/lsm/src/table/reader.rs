@@ -1,11 +1,11 @@
 //! Reads a table: opening it, and finding the winner of a key.
 
 use super::block::{BlockCursor, Body, FoundEntry, SortedBlock};
-use super::codec::Malformed;
 use super::filter::{FilterShape, KeyHash};
 use super::format::{FOOTER_BYTES, Footer, FooterError, TableProperties, VERSION};
 use super::frame::{self, Handle, Role, TRAILER_BYTES};
 use super::index::IndexEntry;
+use super::malformed::Malformed;
 use super::pinned_filter::PinnedFilter;
 use super::record::{DataBlock, RecordBody};
 use super::{Access, Interrupt, Purpose, TableId};

@@ -7,10 +7,10 @@
 //! ```
 
 use super::block::{Body, SortedBlock};
-use super::codec::{Input, Malformed, put_varint};
+use super::malformed::Malformed;
 use crate::cache::Block;
 use crate::record::Record;
-use base::{Entry, Expiry, Kind, Timestamp, VALUE_BYTES_MAX};
+use base::{ByteReader, Entry, Expiry, Kind, Timestamp, VALUE_BYTES_MAX, put_varint};
 
 const TOMBSTONE: u8 = 1 << 0;
 const EXPIRES: u8 = 1 << 1;
@@ -135,7 +135,7 @@ impl DataBlock {
 
 impl<'a> Body<'a> for RecordBody<'a> {
     #[inline]
-    fn decode(input: &mut Input<'a>) -> Option<Self> {
+    fn decode(input: &mut ByteReader<'a>) -> Option<Self> {
         let flags = input.u8()?;
         let tombstone = flags & TOMBSTONE != 0;
         let expires = flags & EXPIRES != 0;
@@ -156,7 +156,7 @@ impl<'a> Body<'a> for RecordBody<'a> {
             (Kind::Tombstone, &[][..])
         } else {
             let bytes = input.length().filter(|&bytes| bytes <= VALUE_BYTES_MAX)?;
-            (Kind::Value, input.take(bytes)?)
+            (Kind::Value, input.bytes(bytes)?)
         };
         Some(Self {
             sequence,

@@ -1,11 +1,11 @@
 //! The entry point for fuzzing the log: arbitrary bytes must neither panic nor
 //! loop nor take memory beyond a multiple of their own length.
 
-use super::segment_reader::u32_at;
 use super::{
     GROUP_HEADER_BYTES, GROUP_MAGIC, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, read_segment,
     segment_tag,
 };
+use base::ByteReader;
 use std::path::Path;
 
 /// Takes `bytes` for a segment, as they are and with tags and checksums that
@@ -37,7 +37,7 @@ fn mend(bytes: &mut [u8], tag: u64) {
         header[8..16].copy_from_slice(&tag.to_le_bytes());
         let crc = crc32c::crc32c(&header[8..]);
         header[4..8].copy_from_slice(&crc.to_le_bytes());
-        if let Some(records) = records.get_mut(..u32_at(header, 24) as usize) {
+        if let Some(records) = records.get_mut(..u32_at(header, 24)) {
             mend_records(records);
         }
     }
@@ -46,7 +46,7 @@ fn mend(bytes: &mut [u8], tag: u64) {
 /// Gives each record of a group the right checksum.
 fn mend_records(mut records: &mut [u8]) {
     while records.len() >= RECORD_HEADER_BYTES {
-        let end = RECORD_HEADER_BYTES.saturating_add(u32_at(records, 4) as usize);
+        let end = RECORD_HEADER_BYTES.saturating_add(u32_at(records, 4));
         let Some((record, rest)) = records.split_at_mut_checked(end) else {
             return;
         };
@@ -54,6 +54,14 @@ fn mend_records(mut records: &mut [u8]) {
         record[..4].copy_from_slice(&crc.to_le_bytes());
         records = rest;
     }
+}
+
+/// The length that lies at `at`; 0 where the bytes end before.
+fn u32_at(bytes: &[u8], at: usize) -> usize {
+    let field = bytes
+        .get(at..)
+        .and_then(|bytes| ByteReader::new(bytes).u32());
+    field.unwrap_or(0) as usize
 }
 
 #[cfg(test)]

@@ -65,8 +65,6 @@ const SEGMENT_HEADER_BYTES: usize = 24;
 const GROUP_MAGIC: u32 = u32::from_le_bytes(*b"\x1eKVG");
 const GROUP_HEADER_BYTES: usize = 32;
 const RECORD_HEADER_BYTES: usize = 8;
-/// The bytes of a record's body without expiry, key and value.
-const BODY_BYTES_MIN: usize = 12;
 const FLAG_TOMBSTONE: u8 = 1;
 const FLAG_EXPIRES: u8 = 2;
 

@@ -1,11 +1,11 @@
 //! Reads segments, and tells a torn tail from damage.
 
 use super::{
-    BODY_BYTES_MIN, FLAG_EXPIRES, FLAG_TOMBSTONE, GROUP_HEADER_BYTES, GROUP_MAGIC,
-    RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, SEGMENT_VERSION, segment_tag,
+    FLAG_EXPIRES, FLAG_TOMBSTONE, GROUP_HEADER_BYTES, GROUP_MAGIC, RECORD_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, SEGMENT_VERSION, segment_tag,
 };
 use crate::error::Error;
-use base::{Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp};
+use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp};
 use std::path::Path;
 
 /// What a segment file holds.
@@ -84,18 +84,22 @@ pub(super) fn read_segment_header(bytes: &[u8], tag: u64, path: &Path) -> Result
     let Some(header) = bytes.get(..SEGMENT_HEADER_BYTES) else {
         return Ok(false);
     };
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&header[0..12]), &header[16..]);
-    if u64_at(header, 0) != SEGMENT_MAGIC || u32_at(header, 12) != crc {
+    let mut fields = ByteReader::new(header);
+    let fields = (fields.u64(), fields.u32(), fields.u32(), fields.u64());
+    let (Some(magic), Some(version), Some(crc), Some(header_tag)) = fields else {
+        return Ok(false);
+    };
+    let computed = crc32c::crc32c_append(crc32c::crc32c(&header[0..12]), &header[16..]);
+    if magic != SEGMENT_MAGIC || crc != computed {
         return Ok(false);
     }
-    let version = u32_at(header, 8);
     if version != SEGMENT_VERSION {
         return Err(Error::Invalid(format!(
             "{} has log format {version}; this version reads format {SEGMENT_VERSION}",
             path.display()
         )));
     }
-    if u64_at(header, 16) != tag {
+    if header_tag != tag {
         return Err(Error::corrupt(
             path,
             16,
@@ -118,14 +122,17 @@ struct GroupHeader {
 
 fn read_group_header(bytes: &[u8], at: usize, tag: u64) -> Option<GroupHeader> {
     let header = bytes.get(at..at.checked_add(GROUP_HEADER_BYTES)?)?;
-    let whole = u32_at(header, 0) == GROUP_MAGIC
-        && u32_at(header, 4) == crc32c::crc32c(&header[8..])
-        && u64_at(header, 8) == tag;
-    whole.then(|| GroupHeader {
-        synced: u64_at(header, 16),
-        record_bytes: u32_at(header, 24) as usize,
-        record_count: u32_at(header, 28),
-    })
+    let mut fields = ByteReader::new(header);
+    let (magic, crc) = (fields.u32()?, fields.u32()?);
+    let computed = crc32c::crc32c(fields.rest());
+    let group_tag = fields.u64()?;
+    let header = GroupHeader {
+        synced: fields.u64()?,
+        record_bytes: fields.u32()? as usize,
+        record_count: fields.u32()?,
+    };
+    let is_whole = magic == GROUP_MAGIC && crc == computed && group_tag == tag;
+    is_whole.then_some(header)
 }
 
 /// The group at `at`, if it is whole: all of its records or none.
@@ -144,40 +151,38 @@ fn read_group(bytes: &[u8], at: usize, tag: u64) -> Option<Group> {
 }
 
 fn read_record(bytes: &[u8]) -> Option<(Entry, &[u8])> {
-    let header = bytes.get(..RECORD_HEADER_BYTES)?;
-    let body_bytes = u32_at(header, 4) as usize;
-    let end = RECORD_HEADER_BYTES.checked_add(body_bytes)?;
-    if u32_at(header, 0) != crc32c::crc32c(bytes.get(4..end)?) {
+    let mut fields = ByteReader::new(bytes);
+    let (crc, body_bytes) = (fields.u32()?, fields.u32()? as usize);
+    let body = fields.bytes(body_bytes)?;
+    if crc != crc32c::crc32c(&bytes[4..RECORD_HEADER_BYTES + body_bytes]) {
         return None;
     }
-    let entry = read_body(&bytes[RECORD_HEADER_BYTES..end])?;
-    Some((entry, &bytes[end..]))
+    Some((read_body(body)?, fields.rest()))
 }
 
 fn read_body(body: &[u8]) -> Option<Entry> {
-    if body.len() < BODY_BYTES_MIN || body[0] & !(FLAG_TOMBSTONE | FLAG_EXPIRES) != 0 {
+    let mut fields = ByteReader::new(body);
+    let [flags, copies] = fields.array()?;
+    if flags & !(FLAG_TOMBSTONE | FLAG_EXPIRES) != 0 {
         return None;
     }
-    let kind = if body[0] & FLAG_TOMBSTONE != 0 {
+    let kind = if flags & FLAG_TOMBSTONE != 0 {
         Kind::Tombstone
     } else {
         Kind::Value
     };
-    let copies = body[1];
-    let key_bytes = usize::from(u16::from_le_bytes([body[2], body[3]]));
-    let timestamp = Timestamp::from_u64(u64_at(body, 4));
-    let mut rest = &body[BODY_BYTES_MIN..];
-    let expiry = if body[0] & FLAG_EXPIRES != 0 {
-        let (expiry, after) = rest.split_at_checked(8)?;
-        rest = after;
-        Expiry::at_unix_ms(u64_at(expiry, 0))
+    let key_bytes = usize::from(fields.u16()?);
+    let timestamp = Timestamp::from_u64(fields.u64()?);
+    let expiry = if flags & FLAG_EXPIRES != 0 {
+        Expiry::at_unix_ms(fields.u64()?)
     } else {
         Expiry::NEVER
     };
-    let (key, value) = rest.split_at_checked(key_bytes)?;
+    let key = fields.bytes(key_bytes)?;
     if key.is_empty() || key.len() > KEY_BYTES_MAX {
         return None;
     }
+    let value = fields.rest();
     Some(Entry::new(key, timestamp, kind, value, expiry, copies))
 }
 
@@ -189,12 +194,4 @@ fn find_claim(tail: &[u8], start: usize, tag: u64) -> Option<usize> {
             read_group_header(tail, *at, tag).is_some_and(|header| header.synced > start as u64)
         })
         .map(|at| start + at)
-}
-
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }

@@ -22,6 +22,7 @@
 //! places in every version, so that a damaged file and one of a newer version
 //! can be told apart.
 
+use base::ByteReader;
 use cluster::{Remembered, STARTS_MAX, Standing};
 use lsm::disk::temporary_name;
 use lsm::{Disk, DiskFile, Error};
@@ -121,8 +122,8 @@ impl ClusterFile {
         let Some((content, checksum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else {
             return Err(corrupt(0, "the file is too short"));
         };
-        let mut reader = Reader { rest: content };
-        if reader.take() != Some(MAGIC) {
+        let mut reader = ByteReader::new(content);
+        if reader.array() != Some(MAGIC) {
             return Err(corrupt(0, "no such file begins like this"));
         }
         if u32::from_le_bytes(*checksum) != crc32c::crc32c(content) {
@@ -131,7 +132,7 @@ impl ClusterFile {
                 "the checksum is not that of the bytes",
             ));
         }
-        let version = reader.take().map(u32::from_le_bytes);
+        let version = reader.u32();
         if version != Some(VERSION) {
             let version = version.map_or_else(|| "none".to_owned(), |version| version.to_string());
             return Err(Error::Invalid(format!(
@@ -140,32 +141,32 @@ impl ClusterFile {
             )));
         }
         let decoded = Self::decode_content(&mut reader);
-        let offset = content.len() - reader.rest.len();
+        let offset = content.len() - reader.rest().len();
         match decoded {
-            Some(decoded) if reader.rest.is_empty() => Ok(decoded),
+            Some(decoded) if reader.rest().is_empty() => Ok(decoded),
             _ => Err(corrupt(offset, "no node writes this")),
         }
     }
 
-    fn decode_content(reader: &mut Reader<'_>) -> Option<Self> {
+    fn decode_content(reader: &mut ByteReader<'_>) -> Option<Self> {
         let store_id = reader.u64()?;
-        let [standing, flags] = reader.take()?;
+        let [standing, flags] = reader.array()?;
         if standing > Standing::Unfilled as u8 || flags & !FLAG_OUTDATED != 0 {
             return None;
         }
-        let own_name = reader.name()?;
-        let start_count = usize::from(u16::from_le_bytes(reader.take()?));
+        let own_name = decode_name(reader)?;
+        let start_count = usize::from(reader.u16()?);
         if start_count > STARTS_MAX {
             return None;
         }
         let starts = (0..start_count).map(|_| reader.u64());
         let starts = starts.collect::<Option<Vec<_>>>()?;
-        let [count] = reader.take()?;
+        let count = reader.u8()?;
         let mut nodes = BTreeMap::new();
         for _ in 0..count {
-            let name = reader.name()?;
+            let name = decode_name(reader)?;
             let is_next = nodes.last_key_value().is_none_or(|(last, _)| *last < name);
-            let [flags] = reader.take()?;
+            let flags = reader.u8()?;
             if !is_next || flags & !(FLAG_REMEMBERED | FLAG_UNAWARE) != 0 {
                 return None;
             }
@@ -261,26 +262,8 @@ fn encode_name(name: &str, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(name.as_bytes());
 }
 
-/// Takes values off the front of bytes that may end anywhere.
-struct Reader<'a> {
-    rest: &'a [u8],
-}
-
-impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.rest.split_first_chunk()?;
-        self.rest = rest;
-        Some(*taken)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.take().map(u64::from_le_bytes)
-    }
-
-    fn name(&mut self) -> Option<String> {
-        let bytes = u16::from_le_bytes(self.take()?);
-        let (name, rest) = self.rest.split_at_checked(usize::from(bytes))?;
-        self.rest = rest;
-        String::from_utf8(name.to_vec()).ok()
-    }
+fn decode_name(reader: &mut ByteReader<'_>) -> Option<String> {
+    let bytes = reader.u16()?;
+    let name = reader.bytes(usize::from(bytes))?;
+    String::from_utf8(name.to_vec()).ok()
 }

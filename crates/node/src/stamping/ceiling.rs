@@ -15,7 +15,7 @@
 //! other one, which is that before: no stamp above it was given yet. Magic,
 //! version and checksum keep their places in every version.
 
-use base::Timestamp;
+use base::{ByteReader, Timestamp};
 use lsm::disk::replace_file;
 use lsm::{Disk, DiskFile, Error};
 use std::io;
@@ -170,13 +170,18 @@ fn decode_slot(path: &Path, bytes: &[u8]) -> Result<Option<Slot>, Error> {
     let Some((bytes, _)) = bytes.split_first_chunk::<SLOT_BYTES>() else {
         return Ok(None);
     };
-    let mut reader = Reader { rest: bytes };
-    let magic = reader.take::<8>();
-    let version = u32::from_le_bytes(reader.take());
-    let sequence = u64::from_le_bytes(reader.take());
-    let ceiling = u64::from_le_bytes(reader.take());
-    let checksum = u32::from_le_bytes(reader.take());
-    let content = &bytes[..SLOT_BYTES - CHECKSUM_BYTES];
+    let (content, _) = bytes.split_at(SLOT_BYTES - CHECKSUM_BYTES);
+    let mut reader = ByteReader::new(bytes);
+    let fields = (
+        reader.array(),
+        reader.u32(),
+        reader.u64(),
+        reader.u64(),
+        reader.u32(),
+    );
+    let (Some(magic), Some(version), Some(sequence), Some(ceiling), Some(checksum)) = fields else {
+        return Ok(None);
+    };
     if magic != MAGIC || checksum != crc32c::crc32c(content) {
         return Ok(None);
     }
@@ -190,22 +195,6 @@ fn decode_slot(path: &Path, bytes: &[u8]) -> Result<Option<Slot>, Error> {
         sequence,
         ceiling: Timestamp::from_u64(ceiling),
     }))
-}
-
-/// Takes the fields of a slot off its front.
-struct Reader<'a> {
-    rest: &'a [u8],
-}
-
-impl Reader<'_> {
-    /// The next bytes; zeros past the end, where there are none.
-    fn take<const N: usize>(&mut self) -> [u8; N] {
-        let Some((taken, rest)) = self.rest.split_first_chunk() else {
-            return [0; N];
-        };
-        self.rest = rest;
-        *taken
-    }
 }
 
 fn corrupt(path: &Path, offset: u64, what: &str) -> Error {

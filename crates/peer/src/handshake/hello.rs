@@ -31,7 +31,7 @@
 use super::super::frame::{Frame, put_frame};
 use super::super::protocol::{NegotiatedProtocol, Protocol};
 use super::super::{Hello, Identity};
-use base::Timestamp;
+use base::{ByteReader, Timestamp};
 use cluster::{Remembered, STARTS_MAX, Standing};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -197,13 +197,23 @@ pub(super) fn decode_hello(
     own: Protocol,
     hello: &[u8],
 ) -> Result<(NegotiatedProtocol, Hello), Refusal> {
-    let mut fields = Fields(hello);
-    let other = Protocol {
+    let mut fields = ByteReader::new(hello);
+    let other = decode_protocol(&mut fields).ok_or(Refusal::Hello)?;
+    let negotiated = own.with(other).ok_or(Refusal::Version { own, other })?;
+    let hello = decode_fields(&mut fields).ok_or(Refusal::Hello)?;
+    Ok((negotiated, hello))
+}
+
+fn decode_protocol(fields: &mut ByteReader<'_>) -> Option<Protocol> {
+    Some(Protocol {
         least: fields.u16()?,
         greatest: fields.u16()?,
         features: fields.u64()?,
-    };
-    let negotiated = own.with(other).ok_or(Refusal::Version { own, other })?;
+    })
+}
+
+/// What follows the protocol.
+fn decode_fields(fields: &mut ByteReader<'_>) -> Option<Hello> {
     let [flags, standing] = fields.array()?;
     let [members_hash, store_id] = [fields.u64()?, fields.u64()?];
     let remembered = Remembered {
@@ -214,52 +224,27 @@ pub(super) fn decode_hello(
     let greatest_seen = Timestamp::from_u64(fields.u64()?);
     let _nonce: Nonce = fields.array()?;
     let name_bytes = usize::from(fields.u16()?);
-    let name = str::from_utf8(fields.bytes(name_bytes)?).map_err(|_| Refusal::Hello)?;
+    let name = str::from_utf8(fields.bytes(name_bytes)?).ok()?;
     let count = usize::from(fields.u16()?);
     if count == 0 || count > STARTS_MAX {
-        return Err(Refusal::Hello);
+        return None;
     }
     let starts = (0..count).map(|_| fields.u64());
-    let introduction = Hello {
+    Some(Hello {
         identity: Identity {
             name: name.to_owned(),
             members_hash,
             store_id,
-            starts: starts.collect::<Result<_, _>>()?,
+            starts: starts.collect::<Option<_>>()?,
         },
         is_accepted: flags & FLAG_ACCEPTED != 0,
         standing: Standing::of_code(standing),
         remembered: (flags & FLAG_REMEMBERS != 0).then_some(remembered),
         greatest_seen,
         unix_ms,
-    };
-    Ok((negotiated, introduction))
+    })
 }
 
-/// Takes values off the front of bytes that may end anywhere.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(Refusal::Hello)?;
-        self.0 = rest;
-        Ok(*taken)
-    }
-
-    fn bytes(&mut self, count: usize) -> Result<&'a [u8], Refusal> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Refusal::Hello)?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn u16(&mut self) -> Result<u16, Refusal> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64, Refusal> {
-        self.array().map(u64::from_le_bytes)
-    }
-}
 /// Whether the node `other` is a peer of the node `own`, as far as its hello
 /// tells. `is_member`: whether the list of nodes has its name; `expected`: the
 /// name of the node that was dialled, on the side that dialled.

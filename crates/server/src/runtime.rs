@@ -1,12 +1,12 @@
 //! Runtimes, and the acceptor that feeds them.
 //!
-//! A runtime is a thread with a single-threaded scheduler: its connections
-//! share nothing with those of others but the store, the pools and the
-//! budgets. One acceptor hands each connection to the runtime that has the
-//! fewest; to let the kernel spread them would leave few connections uneven.
+//! A runtime is a thread with a single-threaded scheduler. Its connections share
+//! only the store, the pools and the budgets with those of other runtimes. One
+//! acceptor hands each connection to the runtime that has the fewest. The kernel
+//! would spread a small number of connections unevenly.
 
-use crate::door::places::{Place, Places};
-use crate::door::{Common, Door};
+use crate::door::connection_slots::{ConnectionSlot, ConnectionSlots};
+use crate::door::{Door, DoorShared};
 use crate::http::connection;
 use peer::{TcpTransport, Transport};
 use std::io;
@@ -20,72 +20,72 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::{mpsc, watch};
 
-/// Connections that wait to be accepted, per address.
+/// How many connections may wait to be accepted, per address.
 const LISTEN_QUEUE: u32 = 4096;
 
-/// Accepted connections that wait for their runtime.
-const ARRIVALS_MAX: usize = 256;
+/// How many accepted connections may wait for their runtime.
+const ACCEPTED_QUEUE_MAX: usize = 256;
 
-/// How long the acceptor rests when the system gives it no connection.
+/// How long the acceptor waits after the system failed to accept a connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// A connection on its way from the acceptor to a runtime.
-struct Arrival {
+struct AcceptedConnection {
     stream: std::net::TcpStream,
-    /// The connection's place among all, until it ends.
-    place: Place,
-    /// Counts at its runtime, until it ends.
-    _load: Load,
+    /// Held until the connection ends.
+    slot: ConnectionSlot,
+    /// Counts the connection at its runtime, until it ends.
+    _count: ConnectionCount,
 }
 
-/// Counts one at a runtime until it is dropped.
-struct Load(Arc<AtomicUsize>);
+/// Counts one connection at a runtime until it is dropped.
+struct ConnectionCount(Arc<AtomicUsize>);
 
-impl Load {
+impl ConnectionCount {
     fn on(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(count))
     }
 }
 
-impl Drop for Load {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// A runtime as the acceptor sees it.
+/// What the acceptor knows of a runtime.
 struct Target {
-    arrivals: mpsc::Sender<Arrival>,
+    accepted: mpsc::Sender<AcceptedConnection>,
     connections: Arc<AtomicUsize>,
 }
 
 /// Starts the runtimes and the acceptor, which listens on `sockets` when this
-/// returns. All of them end once `stop` says so.
+/// returns. All of them end once `stop` is true.
 ///
 /// # Errors
-/// Those of the system: no thread, or an address that cannot be listened on.
+/// The system cannot start a thread, or cannot listen on an address.
 pub(crate) fn start(
-    common: &Arc<Common>,
+    shared: &Arc<DoorShared>,
     sockets: Vec<TcpSocket>,
     stop: &watch::Receiver<bool>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let mut threads = Vec::new();
     let mut targets = Vec::new();
-    for number in 0..common.config().threads {
-        let (sender, arrivals) = mpsc::channel(ARRIVALS_MAX);
+    for number in 0..shared.config().threads {
+        let (sender, accepted) = mpsc::channel(ACCEPTED_QUEUE_MAX);
         targets.push(Target {
-            arrivals: sender,
+            accepted: sender,
             connections: Arc::default(),
         });
-        let (common, stop) = (Arc::clone(common), stop.clone());
+        let (shared, stop) = (Arc::clone(shared), stop.clone());
         threads.push(spawn(
             format!("runtime-{number}"),
             || Ok(()),
-            move |scheduler, ()| run(scheduler, common, number, arrivals, stop),
+            move |scheduler, ()| run(scheduler, shared, number, accepted, stop),
         )?);
     }
-    let places = Places::new(common.config());
+    let slots = ConnectionSlots::new(shared.config());
     let stop = stop.clone();
     threads.push(spawn(
         "acceptor".to_owned(),
@@ -99,14 +99,14 @@ pub(crate) fn start(
             sockets.into_iter().map(listen).collect()
         },
         move |scheduler, listeners| {
-            scheduler.block_on(accept_all(listeners, targets, places, stop));
+            scheduler.block_on(accept_all(listeners, targets, slots, stop));
         },
     )?);
     Ok(threads)
 }
 
-/// Starts a thread with a scheduler of its own, which cannot leave its thread:
-/// there it prepares, which may fail, and then works. Returns once prepared.
+/// Starts a thread, which creates a scheduler of its own (it cannot leave the thread),
+/// calls `prepare`, which may fail, and then `work`. Returns once `prepare` has.
 fn spawn<T>(
     name: String,
     prepare: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -124,12 +124,12 @@ fn spawn<T>(
             };
             Ok((scheduler, prepared))
         });
-        let (told, ready) = match ready {
+        let (result, ready) = match ready {
             Ok(ready) => (Ok(()), Some(ready)),
             Err(error) => (Err(error), None),
         };
-        // The starter waits for this, so it is there to hear it.
-        if sender.send(told).is_ok()
+        // Sending cannot fail, because the starter waits for the result.
+        if sender.send(result).is_ok()
             && let Some((scheduler, prepared)) = ready
         {
             work(&scheduler, prepared);
@@ -137,21 +137,23 @@ fn spawn<T>(
     })?;
     match prepared.recv() {
         Ok(result) => result.map(|()| thread),
-        Err(_) => Err(io::Error::other("a thread ended before it began")),
+        Err(_) => Err(io::Error::other(
+            "a thread ended in a panic while it was starting",
+        )),
     }
 }
 
-/// Makes a socket for an address and takes the address, without listening yet:
-/// until then a client that connects is refused.
+/// Binds a socket to an address without listening yet: until the node listens, the
+/// system refuses connections.
 ///
 /// # Errors
-/// Those of the system: the address is in use, or none of this machine.
+/// The address is in use, or is not one of this machine.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // A node that restarts must not wait for the connections of its forerunner.
+    // A node that restarts must not wait for connections of the previous process.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     Ok(socket)
@@ -160,52 +162,58 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
 /// Runs one runtime until it has stopped and its connections have ended.
 fn run(
     scheduler: &LocalRuntime,
-    common: Arc<Common>,
+    shared: Arc<DoorShared>,
     number: usize,
-    mut arrivals: mpsc::Receiver<Arrival>,
+    mut accepted: mpsc::Receiver<AcceptedConnection>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let drain_timeout = common.config().drain_timeout;
+    let drain_timeout = shared.config().drain_timeout;
     let transport: Arc<dyn Transport> = Arc::new(TcpTransport);
-    let door = Door::new(common, number, &transport);
+    let door = Door::new(shared, number, &transport);
     scheduler.block_on(async {
         door.spawn_upkeep();
         loop {
             tokio::select! {
-                arrival = arrivals.recv() => match arrival {
-                    Some(arrival) => begin(&door, arrival),
+                connection = accepted.recv() => match connection {
+                    Some(connection) => begin(&door, connection),
                     None => break,
                 },
                 _ = stop.wait_for(|stop| *stop) => break,
             }
         }
-        drop(arrivals);
+        drop(accepted);
         if tokio::time::timeout(drain_timeout, door.drain())
             .await
             .is_err()
         {
-            tracing::warn!("some requests did not end in time: their connections are closed");
+            tracing::warn!(
+                drain_timeout_ms = drain_timeout.as_millis(),
+                "some requests did not end within the drain timeout: closing their connections"
+            );
         }
     });
 }
 
 /// Starts to serve a connection.
-fn begin(door: &Rc<Door>, arrival: Arrival) {
+fn begin(door: &Rc<Door>, accepted: AcceptedConnection) {
     let door = Rc::clone(door);
     tokio::task::spawn_local(async move {
-        // Moved in whole, so that it counts until the connection has ended.
-        let Arrival {
+        // The slot and the count move into the task, so that they last until the
+        // connection has ended.
+        let AcceptedConnection {
             stream,
-            place,
-            _load,
-        } = arrival;
+            slot,
+            _count,
+        } = accepted;
         match TcpStream::from_std(stream) {
             Ok(stream) => tokio::select! {
                 biased;
-                () = connection::serve(door, stream, &place) => {}
-                () = place.wanted() => tracing::debug!("a stranger made room for another"),
+                () = connection::serve(door, stream, &slot) => {}
+                () = slot.evicted() => tracing::debug!(
+                    "closing a connection that has not proved to be a peer's: another one needs its slot"
+                ),
             },
-            Err(error) => tracing::warn!(%error, "cannot take a connection"),
+            Err(error) => tracing::warn!(%error, "cannot serve an accepted connection"),
         }
     });
 }
@@ -214,22 +222,23 @@ fn begin(door: &Rc<Door>, arrival: Arrival) {
 async fn accept_all(
     listeners: Vec<TcpListener>,
     targets: Vec<Target>,
-    places: Places,
+    slots: ConnectionSlots,
     mut stop: watch::Receiver<bool>,
 ) {
     let targets = Rc::new(targets);
     for listener in listeners {
-        tokio::task::spawn_local(accept(listener, Rc::clone(&targets), places.clone()));
+        tokio::task::spawn_local(accept(listener, Rc::clone(&targets), slots.clone()));
     }
-    // An error means that the node is gone, which stops it as well. The
-    // listeners are closed as the tasks are dropped, with the runtime.
+    // An error means that the server was dropped, which stops the node as well.
+    // The runtime drops its tasks when it ends, which closes the listeners.
     let _stopped = stop.wait_for(|stop| *stop).await.is_ok();
 }
 
-async fn accept(listener: TcpListener, targets: Rc<Vec<Target>>, places: Places) {
+async fn accept(listener: TcpListener, targets: Rc<Vec<Target>>, slots: ConnectionSlots) {
     loop {
-        // First, so that what a node without peers cannot serve stays with the kernel.
-        places.ready().await;
+        // A node without peers leaves connections in the listen queue while it has
+        // no slot for them.
+        slots.ready().await;
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -238,16 +247,16 @@ async fn accept(listener: TcpListener, targets: Rc<Vec<Target>>, places: Places)
                 continue;
             }
         };
-        let Some(place) = places.take(address.ip()).await else {
+        let Some(slot) = slots.take(address.ip()).await else {
             return;
         };
-        if let Err(error) = hand_over(stream, place, &targets).await {
-            tracing::debug!(%error, "a connection was lost on its way in");
+        if let Err(error) = hand_over(stream, slot, &targets).await {
+            tracing::debug!(%error, "a connection was lost before a runtime could serve it");
         }
     }
 }
 
-async fn hand_over(stream: TcpStream, place: Place, targets: &[Target]) -> io::Result<()> {
+async fn hand_over(stream: TcpStream, slot: ConnectionSlot, targets: &[Target]) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let least = targets
         .iter()
@@ -255,14 +264,14 @@ async fn hand_over(stream: TcpStream, place: Place, targets: &[Target]) -> io::R
     let Some(target) = least else {
         return Ok(());
     };
-    let arrival = Arrival {
+    let accepted = AcceptedConnection {
         stream: stream.into_std()?,
-        place,
-        _load: Load::on(&target.connections),
+        slot,
+        _count: ConnectionCount::on(&target.connections),
     };
     target
-        .arrivals
-        .send(arrival)
+        .accepted
+        .send(accepted)
         .await
         .map_err(|_| io::Error::other("the runtime has ended"))
 }

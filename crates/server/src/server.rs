@@ -8,7 +8,7 @@
 //! the store is flushed and closed and its threads end, within [`CLOSE_MAX`].
 
 use crate::config::ServerConfig;
-use crate::door::Common;
+use crate::door::DoorShared;
 use crate::executor::ThreadExecutor;
 use crate::runtime;
 use cluster::NodeUrl;
@@ -66,16 +66,16 @@ fn what_to_do(error: &io::Error) -> &'static str {
 /// A node that serves. It stops when told to, or when it is dropped.
 pub struct Server {
     addresses: Vec<SocketAddr>,
-    common: Arc<Common>,
+    shared: Arc<DoorShared>,
     executor: Arc<ThreadExecutor>,
     stop: watch::Sender<bool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    state: Mutex<State>,
+    state: Mutex<RunState>,
     changed: Condvar,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum RunState {
     Serving,
     Stopping,
     Stopped,
@@ -115,11 +115,11 @@ impl Server {
         )
         .map_err(StartError::from);
         let started = opened.and_then(|shared| {
-            let common = Arc::new(Common::new(config, Arc::new(shared)));
-            let threads = runtime::start(&common, sockets, &stopped)?;
-            Ok((common, threads))
+            let shared = Arc::new(DoorShared::new(config, Arc::new(shared)));
+            let threads = runtime::start(&shared, sockets, &stopped)?;
+            Ok((shared, threads))
         });
-        let (common, threads) = match started {
+        let (shared, threads) = match started {
             Ok(started) => started,
             Err(error) => {
                 // Runtimes that have started end as `stop` is dropped.
@@ -128,14 +128,14 @@ impl Server {
             }
         };
         let listed: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        tracing::info!(url = %common.config().node.url(), addresses = listed.join(","), "the node is serving");
+        tracing::info!(url = %shared.config().node.url(), addresses = listed.join(","), "the node is serving");
         Ok(Self {
             addresses,
-            common,
+            shared,
             executor,
             stop,
             threads: Mutex::new(threads),
-            state: Mutex::new(State::Serving),
+            state: Mutex::new(RunState::Serving),
             changed: Condvar::new(),
         })
     }
@@ -149,7 +149,7 @@ impl Server {
     /// The node's URL, with the port that it really has.
     #[must_use]
     pub fn url(&self) -> &NodeUrl {
-        self.common.config().node.url()
+        self.shared.config().node.url()
     }
 
     /// Stops the node: what was admitted ends, the store is closed. Blocks, for
@@ -161,15 +161,15 @@ impl Server {
     pub fn shutdown(&self) -> Result<(), lsm::Error> {
         {
             let mut state = lock(&self.state);
-            if *state != State::Serving {
+            if *state != RunState::Serving {
                 drop(state);
                 self.wait();
                 return Ok(());
             }
-            *state = State::Stopping;
+            *state = RunState::Stopping;
         }
         let result = self.stop_all();
-        *lock(&self.state) = State::Stopped;
+        *lock(&self.state) = RunState::Stopped;
         self.changed.notify_all();
         result
     }
@@ -177,7 +177,7 @@ impl Server {
     /// Waits until the node has stopped.
     pub fn wait(&self) {
         let mut state = lock(&self.state);
-        while *state != State::Stopped {
+        while *state != RunState::Stopped {
             state = self
                 .changed
                 .wait(state)
@@ -196,11 +196,11 @@ impl Server {
         // The read pool and the store may wait for a disk that hangs, so they
         // are closed on a thread that need not be waited for.
         let (sender, closed) = mpsc::channel();
-        let (common, executor) = (Arc::clone(&self.common), Arc::clone(&self.executor));
+        let (shared, executor) = (Arc::clone(&self.shared), Arc::clone(&self.executor));
         let closer = std::thread::Builder::new()
             .name("closer".to_owned())
             .spawn(move || {
-                let result = common.node.close();
+                let result = shared.node.close();
                 executor.stop();
                 // Nobody listens any more when it took too long.
                 let _told = sender.send(result).is_ok();

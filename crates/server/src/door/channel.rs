@@ -1,13 +1,16 @@
-//! The socket of a connection. Small writes are gathered and go out when hyper
-//! has done all it can for the moment, so answers to pipelined requests share
-//! a system call; what is gathered is bounded, and long values are written from
-//! where they are. After a refusal the channel neither reads nor lets hyper go
-//! on until it is told to: see `refusals`. What is held for a connection counts:
-//! heads beyond a few KiB (`Channel::cover_head`), and answers that its client
-//! does not take (`unsent`).
+//! The socket of a connection, with what the node does around reads and writes.
+//!
+//! - Writes: the channel gathers small writes, up to a bound, and sends them when
+//!   hyper cannot make progress. So the answers to pipelined requests share a system
+//!   call. Long values are written without copying them.
+//! - Pauses: after a refusal the channel neither reads nor lets hyper continue
+//!   until `paused_connections` resumes it.
+//! - Memory: what the node holds for a connection counts. Heads count beyond a few
+//!   KiB (`Channel::cover_head`), answers when the client does not read
+//!   them (`unsent_answers`).
 
 use crate::door::progress::Progress;
-use crate::door::unsent::{Turn, Unsent};
+use crate::door::unsent_answers::{UnsentAnswers, UnsentEntry};
 use base::{Budget, Refused, Share};
 use hyper::rt::ReadBufCursor;
 use std::cell::{Cell, RefCell};
@@ -19,40 +22,40 @@ use std::task::{self, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Up to so many bytes of answers are gathered before they are written.
+/// How many bytes of answers the channel gathers before it writes them.
 const GATHERED_BYTES_MAX: usize = 16 << 10;
 
-/// So many bytes of a head count for nothing: each connection has a buffer of
-/// that size in any case.
+/// How many bytes of a head do not count: each connection has a buffer of that
+/// size in any case.
 pub(crate) const HEAD_FREE_BYTES: usize = 8 << 10;
 
-/// What a longer head counts for grows by so many bytes at a time.
+/// By how many bytes at a time the share of a longer head grows.
 const HEAD_STEP_BYTES: usize = 8 << 10;
 
 /// The size of the buffer into which a runtime reads, in bytes.
 pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
 
-/// The buffers of a runtime. Its connections share them, so that an idle one
+/// The buffers of a runtime. Its connections share them, so that an idle connection
 /// holds no memory for what it may read or write.
 pub(crate) struct Buffers {
-    /// What is read goes through it.
+    /// The kernel copies what is read into it; its reader copies it on at once.
     scratch: RefCell<Box<[u8]>>,
-    /// Empty, with room for answers, unless a connection has it.
+    /// An empty buffer with room for answers, unless a connection uses it.
     spare: Cell<Vec<u8>>,
-    /// Of all runtimes: what long heads count for.
+    /// The budget for long heads, which all runtimes share.
     heads: Arc<Budget>,
-    /// Answers that are not taken.
-    pub(crate) unsent: Rc<Unsent>,
+    /// Answers that wait for clients that do not read.
+    pub(crate) unsent_answers: Rc<UnsentAnswers>,
 }
 
 impl Buffers {
-    /// Those of a runtime that begins.
-    pub(crate) fn new(heads: Arc<Budget>, unsent: Rc<Unsent>) -> Self {
+    /// The buffers of one runtime.
+    pub(crate) fn new(heads: Arc<Budget>, unsent_answers: Rc<UnsentAnswers>) -> Self {
         Self {
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             spare: Cell::default(),
             heads,
-            unsent,
+            unsent_answers,
         }
     }
 }
@@ -63,14 +66,14 @@ pub(crate) struct Channel {
     /// Answers that are gathered and not yet written.
     gathered: RefCell<Vec<u8>>,
     buffers: Rc<Buffers>,
-    /// Whether it is left unread after a refusal.
-    is_unread: Cell<bool>,
-    /// What the longest head counts for: hyper keeps a buffer of its length as
-    /// long as the connection lives.
+    /// Whether the node does not read the connection, after a refusal.
+    is_paused: Cell<bool>,
+    /// The share of the longest head. It is kept until the connection ends, because
+    /// hyper keeps a buffer of that length until then.
     head_share: RefCell<Option<Share>>,
-    /// Whether a head was refused because too many are that long.
+    /// Whether a head was refused because the budget for long heads was used up.
     is_head_refused: Cell<bool>,
-    turn: Turn,
+    unsent_entry: UnsentEntry,
     own: Weak<Self>,
     pub(crate) progress: Rc<Progress>,
 }
@@ -81,46 +84,47 @@ impl Channel {
         Rc::new_cyclic(|own| Self {
             head_share: RefCell::default(),
             is_head_refused: Cell::new(false),
-            turn: Turn::new(Rc::clone(&buffers.unsent)),
+            unsent_entry: UnsentEntry::new(Rc::clone(&buffers.unsent_answers)),
             own: Weak::clone(own),
             stream: RefCell::new(stream),
             gathered: RefCell::default(),
             buffers,
-            is_unread: Cell::new(false),
+            is_paused: Cell::new(false),
             progress,
         })
     }
 
-    /// The socket; what is gathered is lost.
+    /// The socket. Bytes that were gathered and not written are lost.
     pub(crate) fn into_stream(self) -> TcpStream {
         self.stream.into_inner()
     }
 
-    /// Does not read the connection until [`Channel::read_again`].
-    pub(crate) fn leave_unread(&self) {
-        self.is_unread.set(true);
+    /// Stops reading the connection until [`Channel::resume_reading`].
+    pub(crate) fn pause_reading(&self) {
+        self.is_paused.set(true);
     }
 
     /// Reads the connection again.
-    pub(crate) fn read_again(&self) {
-        self.is_unread.set(false);
+    pub(crate) fn resume_reading(&self) {
+        self.is_paused.set(false);
         self.progress.wake();
     }
 
-    /// Whether it is read, as it is but after a refusal.
-    pub(crate) fn is_read(&self) -> bool {
-        !self.is_unread.get()
+    /// Whether the node reads the connection, as it does unless it was paused.
+    pub(crate) fn is_reading(&self) -> bool {
+        !self.is_paused.get()
     }
 
-    /// Pending while the connection is left unread; its task is woken afterwards.
-    fn poll_is_read(&self) -> Poll<()> {
-        match self.is_read() {
+    /// Pending while the connection is paused. Resuming it wakes its task.
+    fn poll_is_reading(&self) -> Poll<()> {
+        match self.is_reading() {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }
     }
 
-    /// Reads into `take`, at most `bytes_max`; gives the number of bytes, 0 at the end.
+    /// Reads at most `bytes_max` bytes and passes them to `take`. Returns their
+    /// number, 0 at the end of the stream.
     pub(crate) fn poll_read(
         &self,
         cx: &mut task::Context<'_>,
@@ -140,8 +144,8 @@ impl Channel {
         Poll::Ready(Ok(bytes))
     }
 
-    /// How many bytes may be read next: while a head is under way, those that
-    /// it counts for.
+    /// How many bytes may be read next. While a head is being received, it is as
+    /// many as the head's share covers.
     fn room(&self, bytes_max: usize) -> Result<usize, Refused> {
         match self.progress.head_bytes() {
             Some(bytes) if bytes >= HEAD_FREE_BYTES => {
@@ -152,10 +156,10 @@ impl Channel {
         }
     }
 
-    /// Lets a head of so many bytes count, until the connection ends.
+    /// Counts a head of `bytes` towards the budget, until the connection ends.
     ///
     /// # Errors
-    /// [`Refused`] when too many heads are that long.
+    /// [`Refused`] when the budget for long heads is used up.
     pub(crate) fn cover_head(&self, bytes: usize) -> Result<(), Refused> {
         let wanted = bytes.saturating_sub(HEAD_FREE_BYTES);
         let mut share = self.head_share.borrow_mut();
@@ -172,18 +176,18 @@ impl Channel {
         }
     }
 
-    /// Whether others may need the room that this connection has for long heads.
+    /// Whether other connections may need this connection's share for long heads.
     pub(crate) fn is_head_room_wanted(&self) -> bool {
         self.head_share.borrow().is_some() && self.buffers.heads.is_half_used()
     }
 
-    /// Whether a head was refused before it was complete.
+    /// Whether a head was refused before all of it was received.
     pub(crate) fn is_head_refused(&self) -> bool {
         self.is_head_refused.get()
     }
 
-    /// Whether the client has closed its side, as far as that can be told
-    /// without reading. `cx` is woken when there is something to tell.
+    /// Whether the client has closed its side, as far as peeking at the socket shows.
+    /// Wakes `cx` when something changes.
     pub(crate) fn has_client_left(&self, cx: &mut task::Context<'_>) -> bool {
         let mut next = [0];
         let peeked = self
@@ -197,7 +201,7 @@ impl Channel {
         }
     }
 
-    /// Gathers what is short, writes what is not.
+    /// Gathers a short write, and writes a long one.
     fn poll_write(
         &self,
         cx: &mut task::Context<'_>,
@@ -223,12 +227,12 @@ impl Channel {
         self.poll_write_through(cx, slices)
     }
 
-    /// Adds a few bytes to what is gathered.
+    /// Adds a few bytes to those that are gathered.
     pub(crate) fn gather(&self, bytes: &[u8]) {
         self.gathered.borrow_mut().extend_from_slice(bytes);
     }
 
-    /// Writes what is gathered, and says that nothing follows.
+    /// Writes what is gathered, and closes the connection for writing.
     pub(crate) fn poll_shutdown(&self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         std::task::ready!(self.poll_flush(cx))?;
         Pin::new(&mut *self.stream.borrow_mut()).poll_shutdown(cx)
@@ -271,7 +275,7 @@ impl Channel {
         self.note_write(result, bytes, 0)
     }
 
-    /// One slice is cheaper to write without a vector.
+    /// Writes one slice, which is cheaper without a vector.
     fn poll_write_gathered(
         &self,
         cx: &mut task::Context<'_>,
@@ -282,7 +286,7 @@ impl Channel {
         self.note_write(result, bytes.len(), bytes.len())
     }
 
-    /// Takes note of what became of writing `bytes` bytes, of which so many were gathered.
+    /// Records the result of writing `bytes` bytes, `gathered` of which were gathered.
     fn note_write(
         &self,
         result: Poll<io::Result<usize>>,
@@ -291,25 +295,25 @@ impl Channel {
     ) -> Poll<io::Result<usize>> {
         match result {
             Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-            Poll::Ready(Ok(taken)) => {
-                self.progress.taken(taken);
-                if taken == bytes {
-                    self.turn.end();
+            Poll::Ready(Ok(sent)) => {
+                self.progress.sent(sent);
+                if sent == bytes {
+                    self.unsent_entry.remove();
                 }
-                Poll::Ready(Ok(taken))
+                Poll::Ready(Ok(sent))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
                 self.progress.blocked();
                 let waiting = gathered + self.progress.answer_bytes();
-                self.turn.wait(&self.own, waiting);
+                self.unsent_entry.add(&self.own, waiting);
                 Poll::Pending
             }
         }
     }
 }
 
-/// A channel as hyper sees it.
+/// A channel with the traits that hyper needs.
 pub(crate) struct Socket(pub(crate) Rc<Channel>);
 
 impl hyper::rt::Read for Socket {
@@ -318,7 +322,7 @@ impl hyper::rt::Read for Socket {
         cx: &mut task::Context<'_>,
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        std::task::ready!(self.0.poll_is_read());
+        std::task::ready!(self.0.poll_is_reading());
         let Ok(bytes_max) = self.0.room(buffer.remaining()) else {
             self.0.is_head_refused.set(true);
             return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
@@ -351,10 +355,10 @@ impl hyper::rt::Write for Socket {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        // What is gathered is written when hyper has done all it can; see
-        // `serve`. One that is left unread takes no further request, not even
-        // one that hyper has in its buffer, because hyper waits for this first.
-        self.0.poll_is_read().map(Ok)
+        // `http::connection` writes what is gathered when hyper cannot make
+        // progress. A paused connection starts no further request, not even one
+        // that hyper has in its buffer, because hyper waits for this flush first.
+        self.0.poll_is_reading().map(Ok)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {

@@ -1,9 +1,13 @@
-//! Requests in flight, and those that wait to be. Each runtime has a gate of
-//! its own with an even share of the bounds (the acceptor keeps the runtimes
-//! even), so that the hot path needs no atomics.
+//! The gate: how many requests run at a time, and how many may wait.
 //!
-//! Places are given back when their guards are dropped, whatever happened in
-//! between.
+//! A request that finds a free permit runs at once. When no permit is free, a
+//! bounded number of requests waits in a queue, in the order of their arrival and
+//! up to their deadlines. Every further request is refused at once.
+//!
+//! Each runtime has a gate of its own with an even share of the bounds, so the hot
+//! path needs no atomics. The acceptor keeps the runtimes' connections even.
+//!
+//! A permit returns when its guard is dropped, however the request ended.
 
 use crate::wait_sites;
 use base::Refused;
@@ -17,57 +21,57 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Counts the requests of one runtime.
+/// Admits the requests of one runtime.
 pub(crate) struct Gate {
     in_flight: Cell<usize>,
     in_flight_max: usize,
     queued_max: usize,
-    /// Those who wait, and the order in which they came.
     queue: RefCell<Queue>,
 }
 
 #[derive(Default)]
 struct Queue {
-    waiting: Slab<Waiting>,
+    entries: Slab<QueueEntry>,
+    /// The keys of the entries that wait, in the order of their arrival.
     order: VecDeque<usize>,
 }
 
-struct Waiting {
+struct QueueEntry {
     waker: Option<Waker>,
     deadline: Duration,
-    state: WaitingState,
+    state: QueueState,
     stopwatch: Stopwatch,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum WaitingState {
+enum QueueState {
     Queued,
-    /// The place of one who left was handed over and counts as taken.
+    /// The request has a permit, which it has not picked up yet.
     Granted,
     Expired,
 }
 
-/// A request's place among those in flight.
-pub(crate) struct Place {
+/// Lets one request run, until it is dropped.
+pub(crate) struct Permit {
     gate: Rc<Gate>,
 }
 
-/// A request's place in the queue; as a future it gives a [`Place`].
-pub(crate) struct Queued {
+/// A request that waits in the queue; as a future it resolves to its [`Permit`].
+pub(crate) struct QueuedRequest {
     gate: Rc<Gate>,
     number: usize,
 }
 
-/// What the gate says to a request.
-pub(crate) enum Entrance {
-    /// Come in.
-    Open(Place),
-    /// Wait for your turn.
-    Queue(Queued),
+/// How the gate admits a request.
+pub(crate) enum Admission {
+    /// The request may run.
+    Granted(Permit),
+    /// The request has to wait.
+    Queued(QueuedRequest),
 }
 
 impl Gate {
-    /// A gate for `in_flight_max` requests and `queued_max` more that wait.
+    /// A gate for `in_flight_max` requests, and `queued_max` more that wait.
     pub(crate) fn new(in_flight_max: usize, queued_max: usize) -> Rc<Self> {
         Rc::new(Self {
             in_flight: Cell::new(0),
@@ -77,37 +81,37 @@ impl Gate {
         })
     }
 
-    /// Requests in flight.
+    /// The number of requests that run.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.get()
     }
 
-    /// Requests that wait.
+    /// The number of requests that wait.
     pub(crate) fn queued(&self) -> usize {
-        self.queue.borrow().waiting.len()
+        self.queue.borrow().entries.len()
     }
 
-    /// How many more requests [`Gate::enter`] would take.
+    /// How many more requests [`Gate::admit`] would take, to run or to wait.
     pub(crate) fn room(&self) -> usize {
         let in_flight = self.in_flight_max.saturating_sub(self.in_flight.get());
         in_flight + self.queued_max.saturating_sub(self.queued())
     }
 
-    /// Whether [`Gate::enter`] would refuse.
+    /// Whether [`Gate::admit`] would refuse a request.
     pub(crate) fn is_full(&self) -> bool {
         self.room() == 0
     }
 
-    /// Asks for a place; one in the queue is void after `deadline`.
+    /// Admits a request. If it has to wait, it waits until `deadline` at most.
     ///
     /// # Errors
-    /// [`Refused`] when as many wait as may.
-    pub(crate) fn enter(self: &Rc<Self>, deadline: Duration) -> Result<Entrance, Refused> {
-        // A queue is only there while all places are taken: one that becomes
-        // free is handed over, so nobody can overtake those who wait.
+    /// [`Refused`] when all permits are taken and the queue is full.
+    pub(crate) fn admit(self: &Rc<Self>, deadline: Duration) -> Result<Admission, Refused> {
+        // While requests wait, no permit is free: a permit that returns goes to
+        // the first in the queue. So a new request cannot overtake the queue.
         if self.in_flight.get() < self.in_flight_max {
             self.in_flight.set(self.in_flight.get() + 1);
-            return Ok(Entrance::Open(Place {
+            return Ok(Admission::Granted(Permit {
                 gate: Rc::clone(self),
             }));
         }
@@ -115,33 +119,33 @@ impl Gate {
             return Err(Refused);
         }
         let mut queue = self.queue.borrow_mut();
-        let number = queue.waiting.insert(Waiting {
+        let number = queue.entries.insert(QueueEntry {
             waker: None,
             deadline,
-            state: WaitingState::Queued,
+            state: QueueState::Queued,
             stopwatch: Stopwatch::start(),
         });
         queue.order.push_back(number);
-        Ok(Entrance::Queue(Queued {
+        Ok(Admission::Queued(QueuedRequest {
             gate: Rc::clone(self),
             number,
         }))
     }
 
-    /// Sends away those who have waited until their deadline.
+    /// Refuses the queued requests whose deadline has passed.
     pub(crate) fn expire(&self, now: Duration) {
         let mut wakers = Vec::new();
         {
-            let Queue { waiting, order } = &mut *self.queue.borrow_mut();
+            let Queue { entries, order } = &mut *self.queue.borrow_mut();
             order.retain(|number| {
-                let Some(who) = waiting.get_mut(*number) else {
+                let Some(entry) = entries.get_mut(*number) else {
                     return false;
                 };
-                if who.deadline > now {
+                if entry.deadline > now {
                     return true;
                 }
-                who.state = WaitingState::Expired;
-                wakers.extend(who.waker.take());
+                entry.state = QueueState::Expired;
+                wakers.extend(entry.waker.take());
                 false
             });
         }
@@ -150,14 +154,14 @@ impl Gate {
         }
     }
 
-    /// Hands a place on to the first who waits, or makes it free.
-    fn leave(&self) {
+    /// Passes a permit on to the first in the queue, or frees it.
+    fn release(&self) {
         let mut queue = self.queue.borrow_mut();
         let first = queue.order.pop_front();
-        match first.and_then(|number| queue.waiting.get_mut(number)) {
-            Some(who) => {
-                who.state = WaitingState::Granted;
-                let waker = who.waker.take();
+        match first.and_then(|number| queue.entries.get_mut(number)) {
+            Some(entry) => {
+                entry.state = QueueState::Granted;
+                let waker = entry.waker.take();
                 drop(queue);
                 if let Some(waker) = waker {
                     waker.wake();
@@ -168,52 +172,52 @@ impl Gate {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        self.gate.leave();
+        self.gate.release();
     }
 }
 
-impl Future for Queued {
-    type Output = Result<Place, Refused>;
+impl Future for QueuedRequest {
+    type Output = Result<Permit, Refused>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut queue = self.gate.queue.borrow_mut();
-        let Some(who) = queue.waiting.get_mut(self.number) else {
+        let Some(entry) = queue.entries.get_mut(self.number) else {
             return Poll::Ready(Err(Refused));
         };
-        match who.state {
-            WaitingState::Queued => {
-                who.waker = Some(cx.waker().clone());
+        match entry.state {
+            QueueState::Queued => {
+                entry.waker = Some(cx.waker().clone());
                 Poll::Pending
             }
-            WaitingState::Granted => {
-                // The place now belongs to the guard, not to this wait.
-                who.state = WaitingState::Expired;
+            QueueState::Granted => {
+                // The guard releases the permit from now on, not this entry.
+                entry.state = QueueState::Expired;
                 drop(queue);
-                Poll::Ready(Ok(Place {
+                Poll::Ready(Ok(Permit {
                     gate: Rc::clone(&self.gate),
                 }))
             }
-            WaitingState::Expired => Poll::Ready(Err(Refused)),
+            QueueState::Expired => Poll::Ready(Err(Refused)),
         }
     }
 }
 
-impl Drop for Queued {
+impl Drop for QueuedRequest {
     fn drop(&mut self) {
         let mut queue = self.gate.queue.borrow_mut();
-        let waiting = queue.waiting.try_remove(self.number);
-        let state = waiting.map(|waiting| {
-            waiting.stopwatch.stop(&wait_sites::ADMISSION);
-            waiting.state
+        let entry = queue.entries.try_remove(self.number);
+        let state = entry.map(|entry| {
+            entry.stopwatch.stop(&wait_sites::ADMISSION);
+            entry.state
         });
-        if state == Some(WaitingState::Queued) {
+        if state == Some(QueueState::Queued) {
             queue.order.retain(|number| *number != self.number);
         }
         drop(queue);
-        if state == Some(WaitingState::Granted) {
-            self.gate.leave();
+        if state == Some(QueueState::Granted) {
+            self.gate.release();
         }
     }
 }

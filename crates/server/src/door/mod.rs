@@ -1,43 +1,44 @@
-//! The door of one runtime: who comes in, and what connections may hold.
+//! The door of one runtime: what it lets in, and how much of the node's memory and
+//! time connections may take.
 //!
-//! Admission is what a node takes on at a time, decided here:
-//! - [`Gate`]: requests in flight and requests that wait for that.
-//! - [`Uploads`]: bytes of bodies on their way in, counted as they arrive.
-//! - [`Common`]: the budgets of all runtimes, of uploads, of long heads and of
-//!   ranges. Each is one of its own, so that clients that stall in one of them
-//!   hold up nobody in another; so are the node's, of long answers and of
-//!   ranges' batches.
-//! - [`Places`](places::Places): connections.
+//! Admission bounds everything that a node takes on at a time:
+//! - [`ConnectionSlots`](connection_slots::ConnectionSlots): open connections.
+//! - [`Gate`]: requests that run, and requests that wait for a permit.
+//! - [`Uploads`]: bytes of bodies that are being received.
+//! - [`DoorShared`]: the budgets that all runtimes share: for uploads, for long heads
+//!   and for ranges. They are separate, so that clients that stall in one of them
+//!   block no client in another. The node has two more, for long answers and for
+//!   the batches of ranges.
+//! - `unsent_answers`: bytes of short answers whose clients do not read.
+//! - `page_limiter`: the time spent on pages, which are outside the gate.
 //!
-//! A connection has a `channel`, its bytes, and a `progress`, which the sweep
-//! looks at; `unsent` bounds short answers that wait for their clients,
-//! `refusals` leaves unread for a while whom the gate sent away, `page_turns`
-//! has one page made at a time, and `web_pages` tells what pages of other sites
-//! send.
+//! A connection has a `channel`, which moves its bytes, and a `progress`, with which
+//! the sweep finds slow clients. `paused_connections` delays the connections of
+//! refused requests. `web_pages` recognises requests of web pages of other sites.
 
 pub(crate) mod channel;
-mod common;
+pub(crate) mod connection_slots;
 mod gate;
-pub(crate) mod page_turns;
-pub(crate) mod places;
+pub(crate) mod page_limiter;
+pub(crate) mod paused_connections;
 pub(crate) mod progress;
-pub(crate) mod refusals;
-pub(crate) mod unsent;
+mod shared;
+pub(crate) mod unsent_answers;
 mod uploads;
 pub(crate) mod web_pages;
 
-pub(crate) use common::Common;
-pub(crate) use gate::{Entrance, Gate, Place};
+pub(crate) use gate::{Admission, Gate, Permit};
+pub(crate) use shared::DoorShared;
 pub(crate) use uploads::Uploads;
 
 use crate::metrics::DoorMetrics;
 use base::{Budget, Clock};
 use channel::Buffers;
 use node::{Worker, sweep_period};
-use page_turns::PageTurns;
+use page_limiter::PageLimiter;
+use paused_connections::PausedConnections;
 use peer::Transport;
-use progress::{Patience, Progress};
-use refusals::Refusals;
+use progress::{Progress, SlowClientTimeouts};
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -45,36 +46,37 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
-use unsent::Unsent;
+use unsent_answers::UnsentAnswers;
 use web_pages::OwnHosts;
 
-/// The door of one runtime, and who answers behind it. Nothing in it is shared
-/// with other threads, the handles of [`Common`] aside.
+/// The door of one runtime, and the worker behind it. No other thread uses any of it,
+/// except what is behind [`DoorShared`].
 pub(crate) struct Door {
-    common: Arc<Common>,
+    shared: Arc<DoorShared>,
     /// Answers for the store.
     pub(crate) worker: Rc<Worker>,
-    /// By which names the node is known.
+    /// The names by which clients may address the node.
     pub(crate) own_hosts: OwnHosts,
-    /// Decides who comes in.
+    /// Admits requests.
     pub(crate) gate: Rc<Gate>,
-    /// Decides whose page is made.
-    pub(crate) page_turns: PageTurns,
-    /// Those who were not let in.
-    pub(crate) refusals: Rc<Refusals>,
-    /// What this door counts.
+    /// Limits the time spent on pages.
+    pub(crate) page_limiter: PageLimiter,
+    /// The connections of requests that were refused.
+    pub(crate) paused_connections: Rc<PausedConnections>,
+    /// The counters of this door.
     pub(crate) metrics: Arc<DoorMetrics>,
-    /// The monotonic clock as of the last sweep: cheap, and late by at most its period.
+    /// The monotonic time of the last sweep: cheap to read, and late by at most the
+    /// period of the sweep.
     pub(crate) now: Rc<Cell<Duration>>,
     /// The buffers that all connections share.
     pub(crate) buffers: Rc<Buffers>,
     connections: RefCell<Slab<Rc<Progress>>>,
-    /// Told when the last connection has ended.
+    /// Notified when the last connection has ended.
     emptied: Notify,
     is_stopping: Cell<bool>,
 }
 
-/// A connection's entry in its runtime's list, until it is dropped.
+/// A connection's entry in the list of its door, removed when this is dropped.
 pub(crate) struct Registered<'a> {
     door: &'a Door,
     number: usize,
@@ -83,87 +85,87 @@ pub(crate) struct Registered<'a> {
 impl Door {
     /// The door of runtime `number`, whose worker reaches its peers over `transport`.
     pub(crate) fn new(
-        common: Arc<Common>,
+        shared: Arc<DoorShared>,
         number: usize,
         transport: &Arc<dyn Transport>,
     ) -> Rc<Self> {
-        let config = common.config();
-        let worker = Worker::new(Arc::clone(&common.node), number, transport);
+        let config = shared.config();
+        let worker = Worker::new(Arc::clone(&shared.node), number, transport);
         let in_flight_max = config.requests_in_flight_max.div_ceil(config.threads);
         let queued_max = config.requests_queued_max.div_ceil(config.threads);
         Rc::new(Self {
             own_hosts: OwnHosts::new(config),
             gate: Gate::new(in_flight_max, queued_max),
-            page_turns: PageTurns::new(),
-            refusals: Rc::default(),
-            metrics: common.metrics.of_door(number),
+            page_limiter: PageLimiter::new(),
+            paused_connections: Rc::default(),
+            metrics: shared.metrics.of_door(number),
             now: Rc::new(Cell::new(worker.clock().monotonic())),
             buffers: Rc::new(Buffers::new(
-                Arc::clone(&common.heads),
-                Unsent::new(config.memory_split().unsent_bytes / config.threads),
+                Arc::clone(&shared.heads),
+                UnsentAnswers::new(config.memory_split().unsent_bytes / config.threads),
             )),
             connections: RefCell::default(),
             emptied: Notify::new(),
             is_stopping: Cell::new(false),
             worker,
-            common,
+            shared,
         })
     }
 
-    /// Starts what a runtime does beside answering, until it ends.
+    /// Starts the background tasks of a runtime, which last until it ends.
     pub(crate) fn spawn_upkeep(self: &Rc<Self>) {
         self.worker.spawn_upkeep();
-        let refusals = Rc::clone(&self.refusals);
-        tokio::task::spawn_local(refusals.let_go_on_forever(Rc::clone(&self.gate)));
+        let paused_connections = Rc::clone(&self.paused_connections);
+        tokio::task::spawn_local(paused_connections.resume_forever(Rc::clone(&self.gate)));
         tokio::task::spawn_local(Rc::clone(self).sweep_forever());
     }
 
-    /// What all doors share.
-    pub(crate) fn common(&self) -> &Common {
-        &self.common
+    /// What the doors of all runtimes share.
+    pub(crate) fn shared(&self) -> &DoorShared {
+        &self.shared
     }
 
-    /// The time.
+    /// The clock.
     pub(crate) fn clock(&self) -> &dyn Clock {
         &**self.worker.clock()
     }
 
-    /// The time, to keep.
+    /// A handle of the clock.
     pub(crate) fn clock_handle(&self) -> Arc<dyn Clock> {
         Arc::clone(self.worker.clock())
     }
 
-    /// Bytes of bodies on their way in.
+    /// Budgets for bodies that are being received, in bytes.
     pub(crate) fn uploads(&self) -> &Uploads {
-        &self.common.uploads
+        &self.shared.uploads
     }
 
-    /// Ranges on their way.
+    /// Budget for ranges that are being streamed, in ranges.
     pub(crate) fn scans(&self) -> &Arc<Budget> {
-        &self.common.scans
+        &self.shared.scans
     }
 
     /// Whether `/debug/profile` is served.
     pub(crate) fn has_debug_endpoints(&self) -> bool {
-        self.common.config().debug_endpoints
+        self.shared.config().debug_endpoints
     }
 
     /// The longest value, in bytes.
     pub(crate) fn value_bytes_max(&self) -> usize {
-        self.common.config().node.value_bytes_max
+        self.shared.config().node.value_bytes_max
     }
 
-    /// How long an answer may make no progress.
+    /// How long an answer may wait for a client that does not read.
     pub(crate) fn stall_timeout(&self) -> Duration {
-        self.common.config().scan_stall_timeout
+        self.shared.config().scan_stall_timeout
     }
 
-    /// The deadline of what began at `began`.
+    /// The deadline of a request that began at `began`.
     pub(crate) fn deadline_after(&self, began: Duration) -> Duration {
         self.worker.deadline_after(began)
     }
 
-    /// Enters a connection into the list.
+    /// Adds a connection to the list.
     pub(crate) fn register(&self, progress: &Rc<Progress>) -> Registered<'_> {
         Registered {
             number: self.connections.borrow_mut().insert(Rc::clone(progress)),
@@ -171,16 +173,17 @@ impl Door {
         }
     }
 
-    /// Whether the node stops: connections end when their requests do.
+    /// Whether the node is stopping: a connection then ends with its current request.
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.get()
     }
 
-    /// Lets connections end when their requests do, and waits for the last.
+    /// Ends each connection once its current request has ended, and waits until all
+    /// have ended.
     pub(crate) async fn drain(&self) {
         self.is_stopping.set(true);
-        self.refusals.let_all_go_on();
-        // Copied: waking a connection must find the list free.
+        self.paused_connections.resume_all();
+        // A copy, because waking a connection may borrow the list.
         for connection in self.all_connections() {
             connection.wake();
         }
@@ -189,32 +192,32 @@ impl Door {
         }
     }
 
-    /// Ends the connections and the waits at the gate that have lasted too
-    /// long, and publishes what the gate counts.
+    /// Ends connections that are too slow and waits at the gate that have reached
+    /// their deadline, and publishes the gauges of this door.
     fn sweep(&self) {
         let now = self.clock().monotonic();
         self.now.set(now);
         self.gate.expire(now);
-        let config = self.common.config();
-        let patience = Patience {
+        let config = self.shared.config();
+        let timeouts = SlowClientTimeouts {
             idle: config.idle_timeout,
             head: config.head_timeout,
             body: config.body_timeout,
             stall: config.scan_stall_timeout,
         };
         for connection in self.all_connections() {
-            connection.sweep(now, patience);
+            connection.sweep(now, timeouts);
         }
         self.metrics.publish(
             self.connections.borrow().len(),
             self.gate.in_flight(),
             self.gate.queued(),
-            self.buffers.unsent.bytes(),
+            self.buffers.unsent_answers.bytes(),
         );
     }
 
     async fn sweep_forever(self: Rc<Self>) {
-        let config = self.common.config();
+        let config = self.shared.config();
         let shortest = config
             .node
             .timeout

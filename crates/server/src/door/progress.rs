@@ -1,62 +1,63 @@
-//! What a connection is about and since when, so that one task a runtime can
-//! close the ones that hold a place and do nothing: no connection has a timer
-//! of its own.
+//! What a connection is doing and since when. One task a runtime, the sweep, reads
+//! it to close connections that make no progress (slow-client timeouts), so no
+//! connection needs a timer of its own.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
 
-/// The least rate of a body, in bytes a second over each span of the body
-/// timeout: what holds memory must not take hours to come.
+/// The least rate of a body, in bytes a second over each span of the body timeout:
+/// a body holds memory while it is received, so it must not take hours.
 const BODY_BYTES_PER_SECOND: u64 = 64 << 10;
 
-/// The least rate at which a client takes an answer, in bytes a second over
-/// each span of the stall timeout that it keeps the node waiting. Far below what
-/// any network brings: it is only there so that nobody holds an answer for hours.
+/// The least rate at which a client reads an answer, in bytes a second over each span
+/// of the stall timeout during which the node waits for the client. Every network is
+/// far faster: the rate only keeps a client from holding an answer for hours.
 const ANSWER_BYTES_PER_SECOND: u64 = 8 << 10;
 
-/// How long a connection whose body was refused is still read, so that the
-/// client sees the answer rather than a reset.
+/// How long the node still reads a connection whose body it refused, so that the
+/// client receives the answer rather than a reset.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// How long a connection may take for what.
+/// How long a connection may take in each of its phases.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct SlowClientTimeouts {
     /// Between requests.
     pub(crate) idle: Duration,
-    /// For a head, first byte to last.
+    /// From the first byte of a head to the last.
     pub(crate) head: Duration,
-    /// For each span of a body.
+    /// The span over which a body must keep its least rate.
     pub(crate) body: Duration,
-    /// To take anything of an answer.
+    /// The span over which the client must read an answer at its least rate.
     pub(crate) stall: Duration,
 }
 
-/// How long a connection that is kept for a peer may take to ask for that.
-const PEER_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a connection of [`ConnectionScope::PeerUpgrade`] may take to ask for the
+/// upgrade.
+const PEER_UPGRADE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Whom a connection's place is for.
+/// Which requests a connection may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admits {
-    /// Anybody.
-    All,
-    /// Peers: all other places are taken.
-    Peers,
+pub(crate) enum ConnectionScope {
+    /// All requests.
+    AnyRequest,
+    /// Only a peer's upgrade, because the slots for all other connections are taken.
+    PeerUpgrade,
 }
 
-/// What a connection is about.
+/// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Between requests.
+    /// It waits for the next request.
     Idle,
-    /// Some bytes of a head have come.
+    /// It has received a part of a head.
     Head,
-    /// A request is worked on or answered.
+    /// Its request is being served or answered.
     Request,
-    /// The body of a request is being read.
+    /// It receives the body of a request.
     Body,
-    /// Closed for writing; what still comes is thrown away.
+    /// It is closed for writing, and discards what it still receives.
     Lingering,
 }
 
@@ -72,50 +73,50 @@ impl Phase {
     }
 }
 
-/// What must have come or gone in a span.
+/// How many bytes must move in a span.
 fn bytes_min(span: Duration, bytes_per_second: u64) -> u128 {
     span.as_millis() * u128::from(bytes_per_second) / 1000
 }
 
-/// What a connection is about, and since when.
+/// What a connection is doing, and since when.
 pub(crate) struct Progress {
-    /// The runtime's coarse time.
+    /// The runtime's coarse clock.
     now: Rc<Cell<Duration>>,
-    admits: Admits,
+    scope: ConnectionScope,
     phase: Cell<Phase>,
     since: Cell<Duration>,
     received_bytes: Cell<u64>,
-    /// Of the head under way.
+    /// The length of the head that is being received, so far.
     head_bytes: Cell<usize>,
-    /// `received_bytes` when the span of a body began.
+    /// `received_bytes` when the current span of a body began.
     span_began_at_bytes: Cell<u64>,
-    /// Since when nothing of the answer was taken, if something waits.
+    /// Since when the answer has waited for the client to read, if it does.
     blocked_since: Cell<Option<Duration>>,
-    /// For how long answers waited to be taken in this span, before `blocked_since`.
+    /// For how long answers waited for the client in this span, before `blocked_since`.
     blocked_for: Cell<Duration>,
-    /// How much of the time since `blocked_since` counted in earlier spans.
+    /// The part of the time since `blocked_since` that counted in earlier spans.
     blocked_before: Cell<Duration>,
-    /// What was taken of answers in this span, in bytes.
-    taken_bytes: Cell<u64>,
-    /// What the answer under way holds that counts nowhere else, in bytes.
+    /// How many bytes of answers the client has read in this span.
+    sent_bytes: Cell<u64>,
+    /// How many bytes the current answer holds that no budget counts.
     answer_bytes: Cell<usize>,
-    /// Whether a body came too slowly; its reader is to say so.
+    /// Whether the body is too slow. Its reader answers that.
     is_body_late: Cell<bool>,
-    /// Whether to linger before the connection is closed.
+    /// Whether the connection lingers before it is closed.
     lingers: Cell<bool>,
-    /// Whether the connection is a peer's once the answer is out.
+    /// Whether the connection becomes a peer's once the answer is sent.
     is_upgraded: Cell<bool>,
-    /// Whether the sweeper has given up on it.
+    /// Whether the node has given the connection up.
     is_cut: Cell<bool>,
-    /// What wakes the connection's task.
+    /// Wakes the connection's task.
     waker: RefCell<Option<Waker>>,
 }
 
 impl Progress {
-    /// A connection that was just opened, under the clock `now`.
-    pub(crate) fn new(now: Rc<Cell<Duration>>, admits: Admits) -> Self {
+    /// The progress of a connection that was just opened, by the coarse clock `now`.
+    pub(crate) fn new(now: Rc<Cell<Duration>>, scope: ConnectionScope) -> Self {
         Self {
-            admits,
+            scope,
             since: Cell::new(now.get()),
             now,
             phase: Cell::new(Phase::Idle),
@@ -125,7 +126,7 @@ impl Progress {
             blocked_since: Cell::new(None),
             blocked_for: Cell::default(),
             blocked_before: Cell::default(),
-            taken_bytes: Cell::new(0),
+            sent_bytes: Cell::new(0),
             answer_bytes: Cell::new(0),
             is_body_late: Cell::new(false),
             lingers: Cell::new(false),
@@ -135,28 +136,28 @@ impl Progress {
         }
     }
 
-    /// Whom the connection's place is for.
-    pub(crate) fn admits(&self) -> Admits {
-        self.admits
+    /// Which requests the connection may send.
+    pub(crate) fn scope(&self) -> ConnectionScope {
+        self.scope
     }
 
-    /// Something begins.
+    /// A phase begins.
     pub(crate) fn enter(&self, phase: Phase) {
         self.phase.set(phase);
         self.since.set(self.now.get());
     }
 
-    /// A request's head is complete.
+    /// The head of a request is complete.
     pub(crate) fn request_begins(&self) {
         self.enter(Phase::Request);
     }
 
-    /// The answer was handed over.
+    /// Hyper has taken the whole answer.
     pub(crate) fn request_ends(&self) {
         self.enter(Phase::Idle);
     }
 
-    /// A body is waited for.
+    /// The node begins to receive a body.
     pub(crate) fn body_begins(&self) {
         self.span_began_at_bytes.set(self.received_bytes.get());
         self.enter(Phase::Body);
@@ -167,42 +168,42 @@ impl Progress {
         self.enter(Phase::Request);
     }
 
-    /// Whether the body came too slowly.
+    /// Whether the body is too slow.
     pub(crate) fn is_body_late(&self) -> bool {
         self.is_body_late.get()
     }
 
-    /// The connection will be closed with part of a request unread.
+    /// Has the connection linger: it will be closed with a part of a request unread.
     pub(crate) fn linger(&self) {
         self.lingers.set(true);
     }
 
-    /// Whether it will.
+    /// Whether the connection will linger.
     pub(crate) fn lingers(&self) -> bool {
         self.lingers.get()
     }
 
-    /// The connection is a peer's as soon as the answer is out.
+    /// Has the connection become a peer's once the answer is sent.
     pub(crate) fn upgrade(&self) {
         self.is_upgraded.set(true);
     }
 
-    /// Whether it is.
+    /// Whether the connection becomes a peer's once the answer is sent.
     pub(crate) fn is_upgraded(&self) -> bool {
         self.is_upgraded.get()
     }
 
-    /// Whether the sweeper has given up on the connection.
+    /// Whether the node has given the connection up.
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut.get()
     }
 
-    /// Whether something of an answer waits to be taken.
+    /// Whether an answer waits for the client to read.
     pub(crate) fn is_blocked(&self) -> bool {
         self.blocked_since.get().is_some()
     }
 
-    /// Bytes have come.
+    /// Bytes were received.
     pub(crate) fn received(&self, bytes: usize) {
         self.received_bytes
             .set(self.received_bytes.get().wrapping_add(bytes as u64));
@@ -216,7 +217,8 @@ impl Progress {
         }
     }
 
-    /// How much has come of a head that is not complete; `None`: none is waited for.
+    /// How many bytes were received of a head that is not complete. `None`: the
+    /// connection is not waiting for a head.
     pub(crate) fn head_bytes(&self) -> Option<usize> {
         match self.phase.get() {
             Phase::Idle => Some(0),
@@ -225,28 +227,27 @@ impl Progress {
         }
     }
 
-    /// An answer is about to be written, which holds so many bytes that count
-    /// nowhere else.
-    pub(crate) fn answers(&self, bytes: usize) {
+    /// An answer begins, which holds `bytes` that no budget counts.
+    pub(crate) fn answer_begins(&self, bytes: usize) {
         self.answer_bytes.set(bytes);
     }
 
-    /// What the answer under way holds.
+    /// How many bytes the current answer holds that no budget counts.
     pub(crate) fn answer_bytes(&self) -> usize {
         self.answer_bytes.get()
     }
 
-    /// Nothing of the answer was taken.
+    /// The kernel took nothing of the answer, because the client does not read.
     pub(crate) fn blocked(&self) {
         if self.blocked_since.get().is_none() {
             self.blocked_since.set(Some(self.now.get()));
         }
     }
 
-    /// Something of the answer was taken.
-    pub(crate) fn taken(&self, bytes: usize) {
-        let sum = self.taken_bytes.get().saturating_add(bytes as u64);
-        self.taken_bytes.set(sum);
+    /// The kernel took a part of the answer.
+    pub(crate) fn sent(&self, bytes: usize) {
+        let sum = self.sent_bytes.get().saturating_add(bytes as u64);
+        self.sent_bytes.set(sum);
         if self.blocked_since.get().is_some() {
             self.blocked_for.set(self.blocked_in_span(self.now.get()));
             self.blocked_before.set(Duration::ZERO);
@@ -254,7 +255,7 @@ impl Progress {
         }
     }
 
-    /// For how long answers have waited in this span.
+    /// For how long answers have waited for the client in this span.
     fn blocked_in_span(&self, now: Duration) -> Duration {
         let lasts = match self.blocked_since.get() {
             Some(since) => now.saturating_sub(since),
@@ -263,8 +264,8 @@ impl Progress {
         self.blocked_for.get() + lasts.saturating_sub(self.blocked_before.get())
     }
 
-    /// Whether answers are taken too slowly: nothing of them for the whole of
-    /// `stall`, or less than their least rate. Ends the span that is over.
+    /// Whether the client reads answers too slowly: nothing for the whole of `stall`,
+    /// or less than the least rate. Begins a new span if the current one is over.
     fn is_answer_late(&self, now: Duration, stall: Duration) -> bool {
         let lasts = match self.blocked_since.get() {
             Some(since) => now.saturating_sub(since),
@@ -279,40 +280,42 @@ impl Progress {
         }
         self.blocked_for.set(Duration::ZERO);
         self.blocked_before.set(lasts);
-        let taken = self.taken_bytes.replace(0);
-        u128::from(taken) < bytes_min(waited, ANSWER_BYTES_PER_SECOND)
+        let sent = self.sent_bytes.replace(0);
+        u128::from(sent) < bytes_min(waited, ANSWER_BYTES_PER_SECOND)
     }
 
-    /// Whether the connection has used up the patience for what it is about.
-    fn is_overdue(&self, now: Duration, patience: Patience) -> bool {
-        if self.is_answer_late(now, patience.stall) {
+    /// Whether the connection has taken too long in its phase.
+    fn is_overdue(&self, now: Duration, timeouts: SlowClientTimeouts) -> bool {
+        if self.is_answer_late(now, timeouts.stall) {
             return true;
         }
         if self.is_blocked() {
             return false;
         }
-        let taken = now.saturating_sub(self.since.get());
+        let lasts = now.saturating_sub(self.since.get());
         match self.phase.get() {
-            Phase::Idle | Phase::Head if self.admits == Admits::Peers => taken >= PEER_PATIENCE,
-            Phase::Idle => taken >= patience.idle,
-            Phase::Head => taken >= patience.head,
-            // Bounded by the request's own deadline.
+            Phase::Idle | Phase::Head if self.scope == ConnectionScope::PeerUpgrade => {
+                lasts >= PEER_UPGRADE_TIMEOUT
+            }
+            Phase::Idle => lasts >= timeouts.idle,
+            Phase::Head => lasts >= timeouts.head,
+            // The request's own deadline bounds it.
             Phase::Request => false,
-            Phase::Body if taken < patience.body => false,
+            Phase::Body if lasts < timeouts.body => false,
             Phase::Body => {
                 let received = self.received_bytes.get();
                 let in_span = received.wrapping_sub(self.span_began_at_bytes.get());
                 self.span_began_at_bytes.set(received);
                 self.since.set(now);
-                u128::from(in_span) < bytes_min(taken, BODY_BYTES_PER_SECOND)
+                u128::from(in_span) < bytes_min(lasts, BODY_BYTES_PER_SECOND)
             }
-            Phase::Lingering => taken >= LINGER,
+            Phase::Lingering => lasts >= LINGER,
         }
     }
 
     /// Ends the connection if it is overdue.
-    pub(crate) fn sweep(&self, now: Duration, patience: Patience) {
-        if !self.is_overdue(now, patience) {
+    pub(crate) fn sweep(&self, now: Duration, timeouts: SlowClientTimeouts) {
+        if !self.is_overdue(now, timeouts) {
             return;
         }
         let phase = self.phase.get();
@@ -321,7 +324,7 @@ impl Progress {
             "a connection makes no progress: closing it"
         );
         if phase == Phase::Body && self.blocked_since.get().is_none() {
-            // There is a request to answer.
+            // The reader of the body answers the request.
             self.is_body_late.set(true);
             self.enter(Phase::Request);
             self.wake();
@@ -330,13 +333,13 @@ impl Progress {
         }
     }
 
-    /// Ends the connection, whatever it is about.
+    /// Ends the connection, whatever it is doing.
     pub(crate) fn cut(&self) {
         self.is_cut.set(true);
         self.wake();
     }
 
-    /// Lets the connection's task look at the world again.
+    /// Wakes the connection's task.
     pub(crate) fn wake(&self) {
         let waker = self.waker.borrow().clone();
         if let Some(waker) = waker {
@@ -344,7 +347,7 @@ impl Progress {
         }
     }
 
-    /// Takes note of what wakes the connection's task.
+    /// Stores what wakes the connection's task.
     pub(crate) fn remember(&self, waker: &Waker) {
         let mut remembered = self.waker.borrow_mut();
         match &*remembered {
@@ -358,7 +361,7 @@ impl Progress {
 mod tests {
     use super::*;
 
-    const PATIENCE: Patience = Patience {
+    const TIMEOUTS: SlowClientTimeouts = SlowClientTimeouts {
         idle: Duration::from_secs(75),
         head: Duration::from_secs(10),
         body: Duration::from_secs(5),
@@ -370,76 +373,79 @@ mod tests {
     }
 
     fn progress() -> Progress {
-        Progress::new(Rc::new(Cell::new(at(100))), Admits::All)
+        Progress::new(Rc::new(Cell::new(at(100))), ConnectionScope::AnyRequest)
     }
 
     #[test]
-    fn an_idle_connection_may_be_idle_for_so_long() {
+    fn an_idle_connection_is_overdue_after_the_idle_timeout() {
         let progress = progress();
-        assert!(!progress.is_overdue(at(174), PATIENCE));
-        assert!(progress.is_overdue(at(175), PATIENCE));
+        assert!(!progress.is_overdue(at(174), TIMEOUTS));
+        assert!(progress.is_overdue(at(175), TIMEOUTS));
     }
 
     #[test]
-    fn a_head_must_be_whole_in_time_however_it_trickles() {
+    fn a_head_that_trickles_in_must_be_complete_within_the_head_timeout() {
         let progress = progress();
         progress.received(1);
         progress.now.set(at(105));
         progress.received(1);
-        assert!(!progress.is_overdue(at(109), PATIENCE));
-        assert!(progress.is_overdue(at(110), PATIENCE));
+        assert!(!progress.is_overdue(at(109), TIMEOUTS));
+        assert!(progress.is_overdue(at(110), TIMEOUTS));
         progress.request_begins();
-        assert!(!progress.is_overdue(at(110), PATIENCE));
+        assert!(!progress.is_overdue(at(110), TIMEOUTS));
         progress.request_ends();
-        assert!(!progress.is_overdue(at(110), PATIENCE));
+        assert!(!progress.is_overdue(at(110), TIMEOUTS));
     }
 
     #[test]
-    fn a_body_must_bring_its_least_in_each_span() {
+    fn a_body_must_keep_its_least_rate_in_each_span() {
         let progress = progress();
         progress.request_begins();
         progress.body_begins();
         let least = 5 * BODY_BYTES_PER_SECOND as usize;
         progress.received(least);
-        assert!(!progress.is_overdue(at(105), PATIENCE));
+        assert!(!progress.is_overdue(at(105), TIMEOUTS));
         progress.received(least - 1);
-        assert!(!progress.is_overdue(at(109), PATIENCE));
-        assert!(progress.is_overdue(at(110), PATIENCE));
+        assert!(!progress.is_overdue(at(109), TIMEOUTS));
+        assert!(progress.is_overdue(at(110), TIMEOUTS));
     }
 
     #[test]
-    fn a_late_body_is_told_to_its_reader_and_other_delays_end_the_connection() {
+    fn a_slow_body_is_reported_to_its_reader_and_other_delays_end_the_connection() {
         let progress = progress();
         progress.request_begins();
         progress.body_begins();
-        progress.sweep(at(105), PATIENCE);
+        progress.sweep(at(105), TIMEOUTS);
         assert_eq!(
             (progress.is_body_late(), progress.is_cut.get()),
             (true, false)
         );
         progress.blocked();
-        progress.sweep(at(130), PATIENCE);
-        assert!(progress.is_cut.get(), "the answer is not taken either");
+        progress.sweep(at(130), TIMEOUTS);
+        assert!(
+            progress.is_cut.get(),
+            "the client does not read the answer either"
+        );
     }
 
     #[test]
-    fn an_answer_must_be_taken_whatever_the_phase() {
+    fn a_client_must_read_answers_in_every_phase() {
         let progress = progress();
         progress.request_begins();
         progress.blocked();
         progress.now.set(at(120));
         progress.blocked();
-        assert!(!progress.is_overdue(at(129), PATIENCE));
-        assert!(progress.is_overdue(at(130), PATIENCE));
+        assert!(!progress.is_overdue(at(129), TIMEOUTS));
+        assert!(progress.is_overdue(at(130), TIMEOUTS));
         progress.blocked_since.set(None);
-        assert!(!progress.is_overdue(at(130), PATIENCE));
+        assert!(!progress.is_overdue(at(130), TIMEOUTS));
     }
 
     #[test]
-    fn an_answer_must_be_taken_at_its_least_rate_while_it_keeps_the_node_waiting() {
+    fn a_client_must_read_at_the_least_rate_while_the_node_waits_for_it() {
         let least = 30 * ANSWER_BYTES_PER_SECOND as usize;
-        // Each is cut, or not, 30 s of waiting after it began: it waits every
-        // other second, and takes a thirtieth of `bytes` in between.
+        // The client reads a thirtieth of `bytes` every other second, so the node
+        // waits for it for 30 of 60 seconds.
         for (bytes, is_cut) in [(30, true), (least - 30, true), (least, false)] {
             let progress = progress();
             progress.request_begins();
@@ -448,23 +454,23 @@ mod tests {
                 progress.now.set(at(100 + second));
                 match second % 2 {
                     0 => progress.blocked(),
-                    _ => progress.taken(bytes / 30),
+                    _ => progress.sent(bytes / 30),
                 }
-                was_cut |= progress.is_overdue(at(100 + second), PATIENCE);
+                was_cut |= progress.is_overdue(at(100 + second), TIMEOUTS);
             }
             assert_eq!(was_cut, is_cut, "{bytes}");
         }
-        // What was taken before does not excuse that nothing is taken now.
+        // That the client read much before does not excuse that it reads nothing now.
         let progress = progress();
         progress.request_begins();
-        progress.taken(1 << 30);
+        progress.sent(1 << 30);
         progress.blocked();
-        assert!(!progress.is_overdue(at(129), PATIENCE));
-        assert!(progress.is_overdue(at(130), PATIENCE));
+        assert!(!progress.is_overdue(at(129), TIMEOUTS));
+        assert!(progress.is_overdue(at(130), TIMEOUTS));
     }
 
     #[test]
-    fn the_bytes_of_a_head_are_those_since_the_last_request() {
+    fn the_length_of_a_head_counts_from_the_end_of_the_last_request() {
         let progress = progress();
         assert_eq!(progress.head_bytes(), Some(0));
         progress.received(5);

@@ -1,15 +1,16 @@
-//! Bytes of bodies on their way in.
+//! Budgets for the bodies of requests that are being received.
 
 use base::{Budget, LONG_VALUE_BYTES, Refused, Share};
 use std::sync::Arc;
 
-/// The share of a long body grows by so many bytes at a time.
+/// By how many bytes at a time the share of a long body grows.
 const UPLOAD_STEP_BYTES: usize = 256 << 10;
 
-/// Bytes of bodies on their way in. A body counts by what has arrived of it,
-/// so that one that is announced and does not come takes no room from others,
-/// and short bodies have a budget of their own, so that long ones that are
-/// slow to come do not keep them out.
+/// Budgets for the bodies of requests that are being received, in bytes.
+///
+/// A body counts by the bytes that were received, not by those that were announced,
+/// so that a body that never arrives takes no room from others. Short bodies have a
+/// budget of their own, so that slow long bodies do not keep them out.
 #[derive(Debug)]
 pub(crate) struct Uploads {
     short: Arc<Budget>,
@@ -17,8 +18,8 @@ pub(crate) struct Uploads {
 }
 
 impl Uploads {
-    /// So many bytes for bodies that have brought up to [`LONG_VALUE_BYTES`],
-    /// and so many for longer ones.
+    /// A budget of `short_bytes` for bodies of which up to [`LONG_VALUE_BYTES`] were
+    /// received, and one of `long_bytes` for longer ones.
     pub(crate) fn new(short_bytes: usize, long_bytes: usize) -> Self {
         Self {
             short: Budget::new(short_bytes),
@@ -26,15 +27,16 @@ impl Uploads {
         }
     }
 
-    /// How many bytes are taken.
+    /// How many bytes are in use.
     pub(crate) fn used(&self) -> usize {
         self.short.used() + self.long.used()
     }
 
-    /// Whether a body of this length would fit as things are, which is no promise.
+    /// Checks that a body of this length would fit now. This reserves nothing, so the
+    /// body may be refused later all the same.
     ///
     /// # Errors
-    /// [`Refused`] when not: then it had better not begin.
+    /// [`Refused`] when it would not fit, so that the client need not send it.
     pub(crate) fn check_room(&self, announced_bytes: usize) -> Result<(), Refused> {
         let free = self.long.max().saturating_sub(self.long.used());
         if announced_bytes > LONG_VALUE_BYTES && announced_bytes > free {
@@ -43,11 +45,11 @@ impl Uploads {
         Ok(())
     }
 
-    /// Makes `share` cover the `bytes` that have arrived of a body that has at
-    /// most `bytes_max`.
+    /// Makes `share` cover the `bytes` that were received of a body that has at most
+    /// `bytes_max`.
     ///
     /// # Errors
-    /// [`Refused`] when there is not as much left.
+    /// [`Refused`] when the budget is used up.
     pub(crate) fn cover(
         &self,
         share: &mut Option<Share>,
@@ -81,13 +83,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_counts_as_it_comes_and_a_long_one_leaves_room_for_short_ones() {
+    fn a_body_counts_by_its_received_bytes_and_a_long_one_leaves_room_for_short_ones() {
         let (short, long) = (2 * LONG_VALUE_BYTES, 1 << 20);
         let uploads = Uploads::new(short, long);
         let bytes_max = long;
         let mut slow = None;
         uploads.cover(&mut slow, 1, bytes_max).unwrap();
-        assert_eq!(uploads.used(), 1, "what is announced takes nothing");
+        assert_eq!(uploads.used(), 1, "announced bytes do not count");
         uploads
             .cover(&mut slow, LONG_VALUE_BYTES + 1, bytes_max)
             .unwrap();

@@ -2,7 +2,7 @@
 
 use crate::door::Uploads;
 use crate::door::progress::Progress;
-use crate::http::chunk::{Chunk, ChunkShare};
+use crate::http::chunk::{BodyChunk, ChunkMemory};
 use crate::http::problem::Problem;
 use crate::http::range_stream::RangeStream;
 use base::Share;
@@ -31,7 +31,7 @@ enum ResponseKind {
     /// Nothing, or no more.
     Empty,
     /// All of it.
-    Full(Chunk),
+    Full(BodyChunk),
     /// A range, entity by entity.
     Range(Box<RangeStream>),
 }
@@ -52,13 +52,13 @@ impl ResponseBody {
         if bytes.is_empty() {
             return Self::empty();
         }
-        Self::of(ResponseKind::Full(Chunk::new(bytes, Bytes::new())))
+        Self::of(ResponseKind::Full(BodyChunk::new(bytes, Bytes::new())))
     }
 
     /// These bytes, which count for `share` until they are written.
     pub(crate) fn counted(bytes: Bytes, share: Option<Share>) -> Self {
-        let share = share.map(|share| ChunkShare::Value { _share: share });
-        let chunk = Chunk::new(bytes, Bytes::new()).counted(share);
+        let share = share.map(|share| ChunkMemory::Value { _share: share });
+        let chunk = BodyChunk::new(bytes, Bytes::new()).counted(share);
         Self::of(ResponseKind::Full(chunk))
     }
 
@@ -76,7 +76,7 @@ impl ResponseBody {
 
     /// Lets `progress` know once the body is done with.
     pub(crate) fn followed_by(mut self, progress: Rc<Progress>) -> Self {
-        progress.answers(match &self.kind {
+        progress.answer_begins(match &self.kind {
             ResponseKind::Full(chunk) if !chunk.is_counted() => chunk.remaining(),
             _ => 0,
         });
@@ -94,13 +94,13 @@ impl Drop for ResponseBody {
 }
 
 impl Body for ResponseBody {
-    type Data = Chunk;
+    type Data = BodyChunk;
     type Error = RangeCut;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Chunk>, RangeCut>>> {
+    ) -> Poll<Option<Result<Frame<BodyChunk>, RangeCut>>> {
         if let ResponseKind::Range(stream) = &mut self.kind {
             return stream.poll_frame(cx);
         }

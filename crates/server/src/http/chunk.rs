@@ -1,6 +1,6 @@
 //! A chunk of an answer, as hyper takes it: parts that are nowhere put together.
 
-use crate::http::json_line::{JsonLine, LongRest};
+use crate::http::json_line::{JsonLine, ValuePieces};
 use base::Share;
 use bytes::{Buf, Bytes};
 use node::Allotment;
@@ -9,18 +9,18 @@ use std::rc::Rc;
 
 /// A piece of an answer: `head`, then `tail`, then `rest`. Parts, so that a
 /// chunk of a range can be a key and a long value that is nowhere copied.
-pub(crate) struct Chunk {
+pub(crate) struct BodyChunk {
     head: Bytes,
     tail: Bytes,
     /// What is made only as it is written.
-    rest: Option<Box<Rest>>,
+    rest: Option<Box<UnwrittenPieces>>,
     /// What the piece counts for, until it has been written.
-    share: Option<ChunkShare>,
+    share: Option<ChunkMemory>,
 }
 
 /// What a chunk counts for. The chunks of a batch share its allotment, which
 /// is given back with the last of them.
-pub(crate) enum ChunkShare {
+pub(crate) enum ChunkMemory {
     /// A long value.
     Value { _share: Share },
     /// A batch of a range.
@@ -28,14 +28,14 @@ pub(crate) enum ChunkShare {
 }
 
 /// A long line of JSON on its way: one piece of it at a time.
-struct Rest {
-    pieces: LongRest,
+struct UnwrittenPieces {
+    pieces: ValuePieces,
     /// Never empty while bytes remain.
     piece: Bytes,
     remaining: usize,
 }
 
-impl Chunk {
+impl BodyChunk {
     /// A piece of two parts.
     pub(crate) fn new(head: Bytes, tail: Bytes) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl Chunk {
         if let Some(mut pieces) = line.rest {
             let remaining = pieces.clone().map(|piece| piece.len()).sum();
             let piece = pieces.next().unwrap_or_default();
-            chunk.rest = Some(Box::new(Rest {
+            chunk.rest = Some(Box::new(UnwrittenPieces {
                 pieces,
                 piece,
                 remaining,
@@ -63,7 +63,7 @@ impl Chunk {
     }
 
     /// The same piece, which counts for `share` until it is written.
-    pub(crate) fn counted(mut self, share: Option<ChunkShare>) -> Self {
+    pub(crate) fn counted(mut self, share: Option<ChunkMemory>) -> Self {
         self.share = share;
         self
     }
@@ -89,7 +89,7 @@ impl Chunk {
     }
 }
 
-impl Rest {
+impl UnwrittenPieces {
     fn advance(&mut self, mut count: usize) {
         self.remaining = self.remaining.saturating_sub(count);
         while count >= self.piece.len() {
@@ -106,7 +106,7 @@ impl Rest {
     }
 }
 
-impl Buf for Chunk {
+impl Buf for BodyChunk {
     fn remaining(&self) -> usize {
         let rest = self.rest.as_ref().map_or(0, |rest| rest.remaining);
         self.head.len() + self.tail.len() + rest
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_chunk_is_its_head_then_its_tail() {
-        let mut chunk = Chunk::new(Bytes::from_static(b"key\n"), Bytes::from_static(b"value"));
+        let mut chunk = BodyChunk::new(Bytes::from_static(b"key\n"), Bytes::from_static(b"value"));
         let mut slices = [IoSlice::new(&[]); 4];
         assert_eq!(chunk.chunks_vectored(&mut slices), 2);
         assert_eq!(chunk.chunks_vectored(&mut slices[..1]), 1);

@@ -2,7 +2,7 @@
 
 use crate::door::Door;
 use crate::door::channel::{Channel, SCRATCH_BYTES, Socket};
-use crate::door::places::Place;
+use crate::door::connection_slots::ConnectionSlot;
 use crate::door::progress::{Phase, Progress};
 use crate::http::problem::Problem;
 use bytes::Bytes;
@@ -52,8 +52,8 @@ enum End {
 /// place, its share of the memory, its wait) gives back what it took as it is
 /// dropped. What is shared between connections is only ever changed in steps
 /// that cannot panic half way.
-pub(crate) async fn serve(door: Rc<Door>, stream: TcpStream, place: &Place) {
-    let progress = Rc::new(Progress::new(Rc::clone(&door.now), place.admits()));
+pub(crate) async fn serve(door: Rc<Door>, stream: TcpStream, slot: &ConnectionSlot) {
+    let progress = Rc::new(Progress::new(Rc::clone(&door.now), slot.scope()));
     let registered = door.register(&progress);
     let channel = Channel::new(stream, Rc::clone(&door.buffers), Rc::clone(&progress));
     match drive(&door, &channel).await {
@@ -72,7 +72,7 @@ pub(crate) async fn serve(door: Rc<Door>, stream: TcpStream, place: &Place) {
             if let (Ok(()), Some(channel)) = (written, Rc::into_inner(channel)) {
                 door.worker
                     .welcome(Box::new(channel.into_stream()), received, || {
-                        place.becomes_a_peers();
+                        slot.promote_to_peer();
                     })
                     .await;
             }

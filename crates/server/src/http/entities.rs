@@ -8,7 +8,7 @@ use crate::http::parameters;
 use crate::http::problem::Problem;
 use crate::http::range_stream::{NextBatch, RangePlan, RangeStream};
 use crate::http::route::Verb;
-use crate::http::{check_body_limit, enter};
+use crate::http::{admit, check_body_limit};
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, TRAILER, VARY};
 use hyper::http::request::Parts;
 use hyper::{Response, Version};
@@ -30,8 +30,8 @@ pub(crate) async fn get(
     }
     check_body_limit(door, body)?;
     let deadline = door.deadline_after(began);
-    let in_flight = enter(door, deadline).await?;
-    let place = door.scans().take(1)?;
+    let permit = admit(door, deadline).await?;
+    let stream_share = door.scans().take(1)?;
     let plan = RangePlan {
         format: range_format(&head.headers),
         limit: parameters.limit.unwrap_or(u64::MAX),
@@ -71,7 +71,7 @@ pub(crate) async fn get(
     };
     // From here on the range counts as a range, not as a request in flight: a
     // slow reader must not keep others out.
-    drop(in_flight);
+    drop(permit);
     let (coordinator, clock) = (Rc::clone(door.worker.coordinator()), door.clock_handle());
     let stall_timeout = door.stall_timeout();
     let ask = move |scan| -> NextBatch {
@@ -79,6 +79,6 @@ pub(crate) async fn get(
         let coordinator = Rc::clone(&coordinator);
         Box::pin(async move { coordinator.next_batch(scan, deadline).await })
     };
-    let stream = RangeStream::new(plan, Box::new(ask), first, place);
+    let stream = RangeStream::new(plan, Box::new(ask), first, stream_share);
     Ok(response.map(|_| ResponseBody::range(stream)))
 }

@@ -7,7 +7,7 @@ use crate::http::conditional::{EntityTag, value_hash};
 use crate::http::parameters;
 use crate::http::problem::Problem;
 use crate::http::route::Verb;
-use crate::http::{check_body_limit, enter, replica_rules};
+use crate::http::{admit, check_body_limit, replica_rules};
 use base::{Entry, Expiry, Kind, Share, Timestamp};
 use bytes::Bytes;
 use cluster::Replicas;
@@ -38,14 +38,14 @@ pub(crate) async fn get(
     let parameters = parameters::entity(head.uri.query(), false, replica_rules(door))?;
     check_body_limit(door, body)?;
     let deadline = door.deadline_after(began);
-    let place = enter(door, deadline).await?;
+    let permit = admit(door, deadline).await?;
     let found = door
         .worker
         .coordinator()
         .read(&parameters.key, parameters.replicas, deadline)
         .await
         .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;
-    drop(place);
+    drop(permit);
     let Some(entry) = found.entry else {
         let mut response = Problem::absent().into_response();
         set_acks(response.headers_mut(), found.acks, parameters.replicas);
@@ -95,7 +95,7 @@ pub(crate) async fn put(
         .read(door.value_bytes_max(), door.uploads(), progress)
         .await?;
     let deadline = door.deadline_after(door.clock().monotonic());
-    let _place = enter(door, deadline).await?;
+    let _permit = admit(door, deadline).await?;
     let hash = value_hash(&upload.bytes);
     let change = Change::Put {
         value: upload.bytes,
@@ -133,7 +133,7 @@ pub(crate) async fn delete(
     check_unconditional(&head.headers)?;
     check_body_limit(door, body)?;
     let deadline = door.deadline_after(began);
-    let _place = enter(door, deadline).await?;
+    let _permit = admit(door, deadline).await?;
     let written = door
         .worker
         .coordinator()

@@ -38,12 +38,12 @@ pub(crate) struct JsonLine {
     /// All of a short line; of a long one all before its value.
     pub(crate) head: Bytes,
     /// The rest of a long line.
-    pub(crate) rest: Option<LongRest>,
+    pub(crate) rest: Option<ValuePieces>,
 }
 
 /// A long value and what follows it, as pieces of JSON.
 #[derive(Clone)]
-pub(crate) struct LongRest {
+pub(crate) struct ValuePieces {
     value: Bytes,
     is_text: bool,
     written: usize,
@@ -77,7 +77,7 @@ impl JsonLine {
         // first quote is known: `","version":"9"}` and the line's end.
         let end_bytes = "\",\"version\":\"\"}\n".len() + line.version.len();
         let end = head.split_off(head.len().saturating_sub(end_bytes));
-        let rest = LongRest {
+        let rest = ValuePieces {
             value: entry.value_handle(),
             is_text: value.is_some(),
             written: 0,
@@ -90,7 +90,7 @@ impl JsonLine {
     }
 }
 
-impl Iterator for LongRest {
+impl Iterator for ValuePieces {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {

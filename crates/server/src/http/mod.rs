@@ -25,8 +25,8 @@ mod route;
 
 use crate::door::Door;
 use crate::door::channel::Channel;
-use crate::door::progress::{Admits, Progress};
-use crate::door::{Entrance, Place};
+use crate::door::progress::{ConnectionScope, Progress};
+use crate::door::{Admission, Permit};
 use crate::metrics::Route;
 use base::Refused;
 use body::{RequestBody, ResponseBody};
@@ -63,7 +63,7 @@ pub(crate) async fn answer(
         }
     };
     let mut response = answered.unwrap_or_else(Problem::into_response);
-    let shows_out = progress.admits() == Admits::Peers && !progress.is_upgraded();
+    let shows_out = progress.scope() == ConnectionScope::PeerUpgrade && !progress.is_upgraded();
     if shows_out || (!body.is_ended() && !body.discard(progress).await) {
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -75,7 +75,7 @@ pub(crate) async fn answer(
     }
     set_common(&head.method, response.status(), response.headers_mut());
     if response.status() == StatusCode::SERVICE_UNAVAILABLE {
-        door.refusals.add(channel);
+        door.paused_connections.pause(channel);
     }
     count(door, &head, response.status(), began);
     response.map(|body| body.followed_by(Rc::clone(progress)))
@@ -123,7 +123,7 @@ async fn dispatch(
 ) -> Result<Response<ResponseBody>, Problem> {
     let progress = &*channel.progress;
     let resource = resource_at(door, head).ok_or_else(Problem::unknown_path)?;
-    if progress.admits() == Admits::Peers && resource != Resource::Peer {
+    if progress.scope() == ConnectionScope::PeerUpgrade && resource != Resource::Peer {
         return Err(Problem::overloaded());
     }
     let verb = resource
@@ -138,11 +138,11 @@ async fn dispatch(
         (Resource::Entities, _) => entities::get(door, head, body, verb, began).await,
         (Resource::Status, _) => {
             let page = || node_pages::status(door, head, body);
-            door.page_turns.make(door.clock(), page).await?
+            door.page_limiter.render(door.clock(), page).await?
         }
         (Resource::Metrics, _) => {
             let page = || node_pages::metrics(door, head, body);
-            door.page_turns.make(door.clock(), page).await?
+            door.page_limiter.render(door.clock(), page).await?
         }
         (Resource::Ring, _) => node_pages::ring(door, head, body),
         (Resource::Peer, _) => peer_entrance::upgrade(progress, head),
@@ -161,17 +161,17 @@ fn check_body_limit(door: &Door, body: &RequestBody) -> Result<(), Problem> {
 
 /// What `ack` and `from` may be.
 fn replica_rules(door: &Door) -> ReplicaRules {
-    let config = door.common().config();
+    let config = door.shared().config();
     ReplicaRules {
         nodes: config.node.members.count(),
         default: config.replicas_default,
     }
 }
 
-/// Waits for a place among the requests in flight, if there is hope for one.
-async fn enter(door: &Door, deadline: Duration) -> Result<Place, Refused> {
-    match door.gate.enter(deadline)? {
-        Entrance::Open(place) => Ok(place),
-        Entrance::Queue(queued) => queued.await,
+/// Waits for a permit to run, if the gate does not refuse the request at once.
+async fn admit(door: &Door, deadline: Duration) -> Result<Permit, Refused> {
+    match door.gate.admit(deadline)? {
+        Admission::Granted(permit) => Ok(permit),
+        Admission::Queued(queued) => queued.await,
     }
 }

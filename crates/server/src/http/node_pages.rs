@@ -49,11 +49,11 @@ struct Member<'a> {
 #[derive(Serialize)]
 struct Ring<'a> {
     /// The nodes of the key, the first choice first.
-    replicas: Vec<Place<'a>>,
+    replicas: Vec<RingReplica<'a>>,
 }
 
 #[derive(Serialize)]
-struct Place<'a> {
+struct RingReplica<'a> {
     name: &'a str,
     url: String,
 }
@@ -111,7 +111,7 @@ pub(crate) fn status(
     parameters::none(head.uri.query())?;
     check_body_limit(door, body)?;
     let node = door.worker.node();
-    let config = door.common().config();
+    let config = door.shared().config();
     let statistics = node.statistics();
     let stamping = node.stamping_status();
     let state = if door.is_stopping() {
@@ -168,7 +168,7 @@ pub(crate) fn status(
 /// The nodes of the cluster, in the order of their names.
 fn members(door: &Door) -> Vec<Member<'_>> {
     let own = door.worker.node();
-    let members = &door.common().config().node.members;
+    let members = &door.shared().config().node.members;
     members
         .numbers()
         .map(|node| {
@@ -202,14 +202,14 @@ pub(crate) fn ring(
 ) -> Result<Response<ResponseBody>, Problem> {
     let key = parameters::key_only(head.uri.query())?;
     check_body_limit(door, body)?;
-    let members = &door.common().config().node.members;
+    let members = &door.shared().config().node.members;
     let ranking = door.worker.ranking(&key, members.count());
-    let places = ranking.iter().map(|node| Place {
+    let replicas = ranking.iter().map(|node| RingReplica {
         name: members.name(*node),
         url: members.url(*node).to_string(),
     });
     let ring = Ring {
-        replicas: places.collect(),
+        replicas: replicas.collect(),
     };
     Ok(json_page(&ring))
 }
@@ -222,7 +222,7 @@ pub(crate) fn metrics(
 ) -> Result<Response<ResponseBody>, Problem> {
     parameters::none(head.uri.query())?;
     check_body_limit(door, body)?;
-    let open_metrics = metrics_page::open_metrics_text(metrics_page::families(door.common()));
+    let open_metrics = metrics_page::open_metrics_text(metrics_page::families(door.shared()));
     let (content_type, text) = if wants_open_metrics(&head.headers) {
         (
             "application/openmetrics-text; version=1.0.0; charset=utf-8",

@@ -1,7 +1,7 @@
-//! Refusals and failures: what the client is told, as `application/problem+json`
+//! PausedConnections and failures: what the client is told, as `application/problem+json`
 //! (RFC 9457), and the one table from what went wrong to a status.
 
-use crate::door::refusals::RETRY_AFTER_SECONDS;
+use crate::door::paused_connections::RETRY_AFTER_SECONDS;
 use crate::door::web_pages::Foreign;
 use crate::http::body::ResponseBody;
 use crate::http::entity::set_acks;

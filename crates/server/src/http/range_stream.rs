@@ -7,7 +7,7 @@
 //! last chunk: a stream that was cut never looks whole.
 
 use crate::http::body::RangeCut;
-use crate::http::chunk::{Chunk, ChunkShare};
+use crate::http::chunk::{BodyChunk, ChunkMemory};
 use crate::http::conditional::RangeFormat;
 use crate::http::json_line::JsonLine;
 use base::{Entry, LONG_VALUE_BYTES, Share};
@@ -44,14 +44,14 @@ pub(crate) type AskForBatch = Box<dyn Fn(Box<Scan>) -> NextBatch>;
 pub(crate) struct RangeStream {
     plan: RangePlan,
     ask: AskForBatch,
-    state: State,
+    state: StreamState,
     count: u64,
     crc32c: u32,
-    /// The stream's place among those that are streamed at a time.
-    _place: Share,
+    /// Counts the stream among those that may run at a time.
+    _stream_share: Share,
 }
 
-enum State {
+enum StreamState {
     /// A batch was asked for.
     Reading(NextBatch),
     /// Entities are handed out; then the scan goes on, if it is not at its end.
@@ -66,7 +66,7 @@ enum State {
     Ended,
 }
 
-impl State {
+impl StreamState {
     fn sending(batch: Batch) -> Self {
         Self::Sending {
             // An empty batch is the end of the scan.
@@ -83,15 +83,15 @@ impl RangeStream {
         plan: RangePlan,
         ask: AskForBatch,
         first: Option<Batch>,
-        place: Share,
+        stream_share: Share,
     ) -> Self {
         Self {
             plan,
             ask,
-            state: first.map_or(State::Ending, State::sending),
+            state: first.map_or(StreamState::Ending, StreamState::sending),
             count: 0,
             crc32c: 0,
-            _place: place,
+            _stream_share: stream_share,
         }
     }
 
@@ -99,37 +99,37 @@ impl RangeStream {
     pub(crate) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Chunk>, RangeCut>>> {
+    ) -> Poll<Option<Result<Frame<BodyChunk>, RangeCut>>> {
         loop {
             match &mut self.state {
-                State::Sending {
+                StreamState::Sending {
                     entries,
                     scan,
                     allotment,
                 } => {
                     if self.count >= self.plan.limit {
-                        self.state = State::Ending;
+                        self.state = StreamState::Ending;
                         continue;
                     }
                     if let Some(entry) = entries.find(|entry| entry.is_live(self.plan.now_unix_ms))
                     {
-                        let share = ChunkShare::Batch {
+                        let share = ChunkMemory::Batch {
                             _allotment: Rc::clone(allotment),
                         };
                         let chunk = self.chunk_of(&entry).counted(Some(share));
                         return Poll::Ready(Some(Ok(Frame::data(chunk))));
                     }
                     let Some(scan) = scan.take() else {
-                        self.state = State::Ending;
+                        self.state = StreamState::Ending;
                         continue;
                     };
                     // Replaced before the next batch is asked for, so that what
                     // this one counted for is free.
-                    self.state = State::Ending;
-                    self.state = State::Reading((self.ask)(scan));
+                    self.state = StreamState::Ending;
+                    self.state = StreamState::Reading((self.ask)(scan));
                 }
-                State::Reading(next) => match std::task::ready!(next.as_mut().poll(cx)) {
-                    Ok(batch) => self.state = State::sending(batch),
+                StreamState::Reading(next) => match std::task::ready!(next.as_mut().poll(cx)) {
+                    Ok(batch) => self.state = StreamState::sending(batch),
                     Err(failure) => {
                         match failure {
                             BatchFailure::Failed(error) => tracing::error!(
@@ -143,22 +143,22 @@ impl RangeStream {
                                 tracing::warn!("a range was cut: the node has too much to read");
                             }
                         }
-                        self.state = State::Ended;
+                        self.state = StreamState::Ended;
                         return Poll::Ready(Some(Err(RangeCut)));
                     }
                 },
-                State::Ending => {
-                    self.state = State::Ended;
+                StreamState::Ending => {
+                    self.state = StreamState::Ended;
                     if self.plan.trailers {
                         return Poll::Ready(Some(Ok(Frame::trailers(self.trailers()))));
                     }
                 }
-                State::Ended => return Poll::Ready(None),
+                StreamState::Ended => return Poll::Ready(None),
             }
         }
     }
 
-    fn chunk_of(&mut self, entry: &Entry) -> Chunk {
+    fn chunk_of(&mut self, entry: &Entry) -> BodyChunk {
         let chunk = encode(self.plan.format, entry);
         self.count += 1;
         if self.plan.trailers {
@@ -183,7 +183,7 @@ const COUNT: HeaderName = HeaderName::from_static("kvorum-count");
 /// The trailer with the checksum of all body bytes.
 const DIGEST: HeaderName = HeaderName::from_static("kvorum-digest");
 
-fn encode(format: RangeFormat, entry: &Entry) -> Chunk {
+fn encode(format: RangeFormat, entry: &Entry) -> BodyChunk {
     match format {
         RangeFormat::Plain => {
             let (key, value) = (entry.key(), entry.value_bytes());
@@ -201,9 +201,9 @@ fn encode(format: RangeFormat, entry: &Entry) -> Chunk {
             } else {
                 Bytes::new()
             };
-            Chunk::new(Bytes::from(head), tail)
+            BodyChunk::new(Bytes::from(head), tail)
         }
-        RangeFormat::JsonLines => Chunk::of_line(JsonLine::of(entry)),
+        RangeFormat::JsonLines => BodyChunk::of_line(JsonLine::of(entry)),
     }
 }
 
@@ -228,7 +228,7 @@ mod tests {
             Budget::new(1).take(1).unwrap(),
         );
         let mut context = Context::from_waker(Waker::noop());
-        stream.state = State::Reading(Box::pin(async { Err(BatchFailure::TimedOut) }));
+        stream.state = StreamState::Reading(Box::pin(async { Err(BatchFailure::TimedOut) }));
         let cut = stream.poll_frame(&mut context);
         assert!(matches!(cut, Poll::Ready(Some(Err(RangeCut)))));
         // Nor do trailers follow, by which it might look whole.

@@ -1,14 +1,14 @@
 //! What a node has taken on, and how much it may: each bound stands beside
 //! what it bounds.
 
-use crate::door::Common;
+use crate::door::DoorShared;
 use node::metrics::Family;
 
 /// The numbers at the door.
-pub(super) fn families(common: &Common) -> Vec<Family> {
-    let metrics = &common.metrics;
-    let config = common.config();
-    let load = common.node.load();
+pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
+    let metrics = &shared.metrics;
+    let config = shared.config();
+    let load = shared.node.load();
     let split = config.memory_split();
     [
         (
@@ -52,7 +52,7 @@ pub(super) fn families(common: &Common) -> Vec<Family> {
         ),
         (
             ("kvorum_upload_bytes", "Bytes of bodies on their way in"),
-            common.uploads.used(),
+            shared.uploads.used(),
             (
                 "kvorum_upload_max_bytes",
                 "Bytes of bodies that may be on their way in",
@@ -90,7 +90,7 @@ pub(super) fn families(common: &Common) -> Vec<Family> {
                 "kvorum_head_bytes",
                 "Bytes of heads of requests, beyond 8 KiB of each",
             ),
-            common.heads.used(),
+            shared.heads.used(),
             (
                 "kvorum_head_max_bytes",
                 "Bytes of heads that may be held, beyond 8 KiB of each",
@@ -123,7 +123,7 @@ pub(super) fn families(common: &Common) -> Vec<Family> {
         ),
         (
             ("kvorum_scans", "Ranges that are streamed"),
-            common.scans.used(),
+            shared.scans.used(),
             (
                 "kvorum_scans_max",
                 "Ranges that may be streamed at a time; more are refused",

@@ -13,21 +13,21 @@ mod door;
 mod process;
 mod text;
 
-use crate::door::Common;
+use crate::door::DoorShared;
 use node::metrics::Family;
 
 pub(crate) use text::{open_metrics_text, prometheus_text};
 
 /// All that is told, as plain data.
-pub(crate) fn families(common: &Common) -> Vec<Family> {
+pub(crate) fn families(shared: &DoorShared) -> Vec<Family> {
     let mut families = vec![Family::gauges(
         "kvorum_build_info",
         "The version of the node: always 1",
-        [(vec![("version", common.config().version.clone())], 1.0)],
+        [(vec![("version", shared.config().version.clone())], 1.0)],
     )];
-    families.extend(common.metrics.requests());
-    families.extend(door::families(common));
-    families.extend(node::families(&common.node));
+    families.extend(shared.metrics.requests());
+    families.extend(door::families(shared));
+    families.extend(node::families(&shared.node));
     families.extend(process::families());
     families
 }

@@ -18,9 +18,9 @@ mod placement;
 #[cfg(test)]
 mod requests;
 #[cfg(test)]
-mod strangers;
-#[cfg(test)]
 mod support;
+#[cfg(test)]
+mod unauthenticated_peers;
 #[cfg(test)]
 #[path = "../http/support.rs"]
 #[expect(dead_code, reason = "the tests of one node use the rest of it")]

@@ -1,72 +1,72 @@
-//! Whom the gate lets in.
+//! Which requests run, which wait, and which are refused.
 
 use super::*;
 
-fn open(entrance: Result<Entrance, Refused>) -> Place {
-    match entrance {
-        Ok(Entrance::Open(place)) => place,
-        _ => panic!("expected an open gate"),
+fn granted(admission: Result<Admission, Refused>) -> Permit {
+    match admission {
+        Ok(Admission::Granted(permit)) => permit,
+        _ => panic!("the request should run at once"),
     }
 }
 
-fn queue(entrance: Result<Entrance, Refused>) -> Queued {
-    match entrance {
-        Ok(Entrance::Queue(queued)) => queued,
-        _ => panic!("expected a queue"),
+fn queued(admission: Result<Admission, Refused>) -> QueuedRequest {
+    match admission {
+        Ok(Admission::Queued(request)) => request,
+        _ => panic!("the request should wait"),
     }
 }
 
-fn poll(queued: &mut Queued) -> Poll<Result<Place, Refused>> {
-    Pin::new(queued).poll(&mut Context::from_waker(Waker::noop()))
+fn poll(request: &mut QueuedRequest) -> Poll<Result<Permit, Refused>> {
+    Pin::new(request).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 const LATER: Duration = Duration::from_secs(9);
 
 #[test]
-fn places_go_to_those_who_wait_in_their_order() {
+fn queued_requests_get_permits_in_the_order_of_their_arrival() {
     let gate = Gate::new(1, 2);
-    let place = open(gate.enter(LATER));
-    let mut first = queue(gate.enter(LATER));
-    let mut second = queue(gate.enter(LATER));
+    let permit = granted(gate.admit(LATER));
+    let mut first = queued(gate.admit(LATER));
+    let mut second = queued(gate.admit(LATER));
     assert!(gate.is_full());
-    assert!(gate.enter(LATER).is_err());
+    assert!(gate.admit(LATER).is_err());
     assert!(poll(&mut first).is_pending());
-    drop(place);
+    drop(permit);
     assert!(poll(&mut second).is_pending());
-    let Poll::Ready(Ok(place)) = poll(&mut first) else {
+    let Poll::Ready(Ok(permit)) = poll(&mut first) else {
         panic!("the first in the queue is next");
     };
     drop(first);
     assert_eq!((gate.in_flight(), gate.queued()), (1, 1));
-    drop(place);
+    drop(permit);
     assert!(matches!(poll(&mut second), Poll::Ready(Ok(_))));
     drop(second);
     assert_eq!((gate.in_flight(), gate.queued()), (0, 0));
 }
 
 #[test]
-fn those_who_leave_the_queue_lose_no_place() {
+fn a_request_that_leaves_the_queue_loses_no_permit() {
     let gate = Gate::new(1, 2);
-    let place = open(gate.enter(LATER));
-    let first = queue(gate.enter(LATER));
-    let second = queue(gate.enter(LATER));
+    let permit = granted(gate.admit(LATER));
+    let first = queued(gate.admit(LATER));
+    let second = queued(gate.admit(LATER));
     drop(first);
-    drop(place);
-    // Granted, but gone before it noticed.
+    drop(permit);
+    // The second was granted the permit, and ends before it picks it up.
     drop(second);
     assert_eq!((gate.in_flight(), gate.queued()), (0, 0));
-    drop(open(gate.enter(LATER)));
+    drop(granted(gate.admit(LATER)));
 }
 
 #[test]
-fn those_who_waited_too_long_are_sent_away() {
+fn a_queued_request_is_refused_at_its_deadline() {
     let gate = Gate::new(1, 2);
-    let place = open(gate.enter(LATER));
-    let mut soon = queue(gate.enter(Duration::from_secs(1)));
-    let mut later = queue(gate.enter(LATER));
+    let permit = granted(gate.admit(LATER));
+    let mut soon = queued(gate.admit(Duration::from_secs(1)));
+    let mut later = queued(gate.admit(LATER));
     gate.expire(Duration::from_secs(1));
     assert!(matches!(poll(&mut soon), Poll::Ready(Err(Refused))));
     assert!(poll(&mut later).is_pending());
-    drop(place);
+    drop(permit);
     assert!(matches!(poll(&mut later), Poll::Ready(Ok(_))));
 }

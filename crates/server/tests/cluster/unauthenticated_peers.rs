@@ -1,4 +1,4 @@
-//! Strangers at the door by which peers enter.
+//! Connections that ask to be a peer's and never prove it, while a real peer connects.
 
 use crate::support::{Cluster, until};
 use crate::wire::Client;
@@ -9,25 +9,25 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 
-/// More than a node lets in at a time.
-const STRANGERS: usize = 300;
+/// More unauthenticated peer connections than a node keeps at a time.
+const UNAUTHENTICATED: usize = 300;
 
-/// Connections that ask to be a peer's and say nothing more, new ones all the
-/// time, all from an address that is not the peers'. Ends when it is dropped.
+/// Opens new connections all the time, all from one address that is not a peer's.
+/// Each asks to be a peer's and sends nothing more. Ends when it is dropped.
 struct Flood {
     ends: Arc<AtomicBool>,
-    came: Arc<AtomicUsize>,
+    opened: Arc<AtomicUsize>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Flood {
     #[expect(
         clippy::disallowed_methods,
-        reason = "strangers are no part of the node"
+        reason = "the flood is no part of the node"
     )]
     fn at(address: SocketAddr) -> Self {
-        let (ends, came) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
-        let (told, counted) = (Arc::clone(&ends), Arc::clone(&came));
+        let (ends, opened) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let (has_ended, counted) = (Arc::clone(&ends), Arc::clone(&opened));
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -35,10 +35,10 @@ impl Flood {
                 .unwrap();
             runtime.block_on(async {
                 let mut open = VecDeque::new();
-                while !told.load(Ordering::SeqCst) {
-                    open.push_back(stranger(address).await);
+                while !has_ended.load(Ordering::SeqCst) {
+                    open.push_back(connect(address).await);
                     counted.fetch_add(1, Ordering::SeqCst);
-                    if open.len() > STRANGERS {
+                    if open.len() > UNAUTHENTICATED {
                         open.pop_front();
                     }
                 }
@@ -46,7 +46,7 @@ impl Flood {
         });
         Self {
             ends,
-            came,
+            opened,
             thread: Some(thread),
         }
     }
@@ -61,22 +61,22 @@ impl Drop for Flood {
     }
 }
 
-async fn stranger(address: SocketAddr) -> TcpStream {
+async fn connect(address: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
     let mut stream = socket.connect(address).await.unwrap();
     let upgrade = "GET /v0/peer HTTP/1.1\r\nhost: localhost\r\n\
                    connection: upgrade\r\nupgrade: kvorum-peer/1\r\n\r\n";
-    // It may have been shown out already.
+    // The node may have closed the connection already.
     let _ = stream.write_all(upgrade.as_bytes()).await;
     stream
 }
 
 #[test]
-fn a_door_full_of_strangers_lets_a_peer_in() {
+fn a_flood_of_unauthenticated_connections_does_not_keep_a_peer_out() {
     let mut cluster = Cluster::start_with(2, |config| config.connections_max = 16);
     cluster.stop_node(1);
-    // All places of clients are taken, by clients that stay.
+    // Clients take all connection slots and keep them.
     let mut clients: Vec<Client> = Vec::new();
     until("the node is full of clients", || {
         let mut client = cluster.client(0);
@@ -86,15 +86,16 @@ fn a_door_full_of_strangers_lets_a_peer_in() {
     });
     let address = cluster.node(0).addresses()[0];
     let flood = Flood::at(address);
-    until("the door is full", || {
-        flood.came.load(Ordering::SeqCst) > STRANGERS
-    });
+    until(
+        "the flood has opened more connections than the node keeps",
+        || flood.opened.load(Ordering::SeqCst) > UNAUTHENTICATED,
+    );
     cluster.start_node(1);
-    until("the peer is let in", || {
+    until("the peer is connected", || {
         cluster.member_at(1, 0)["state"] == "up"
     });
-    // The node has to have reached it as well.
-    until("both are there", || {
+    // The node has to reach the peer as well.
+    until("both replicas store a write", || {
         let put = clients[0].put("/v0/entity?id=a&replicas=2/2", b"value");
         put.status == 201
     });

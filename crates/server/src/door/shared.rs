@@ -8,23 +8,23 @@ use node::Node;
 use std::sync::Arc;
 
 /// What the doors of all runtimes share: the node behind them, and the budgets
-/// of what clients bring and take.
-pub(crate) struct Common {
+/// for what clients send and receive.
+pub(crate) struct DoorShared {
     config: ServerConfig,
     /// The node behind the doors.
     pub(crate) node: Arc<Node>,
-    /// Bytes of bodies on their way in.
+    /// Budgets for bodies that are being received, in bytes.
     pub(crate) uploads: Uploads,
-    /// Long heads of requests.
+    /// Budget for long request heads, in bytes.
     pub(crate) heads: Arc<Budget>,
-    /// Ranges on their way out.
+    /// Budget for ranges that are being streamed, in ranges.
     pub(crate) scans: Arc<Budget>,
-    /// What is counted.
+    /// The counters of all doors.
     pub(crate) metrics: Metrics,
 }
 
-impl Common {
-    /// What the doors of a server share.
+impl DoorShared {
+    /// The shared part of the doors of a server with this configuration.
     pub(crate) fn new(config: ServerConfig, node: Arc<Node>) -> Self {
         let split = config.memory_split();
         Self {
@@ -37,7 +37,7 @@ impl Common {
         }
     }
 
-    /// What was set.
+    /// The configuration of the server.
     pub(crate) fn config(&self) -> &ServerConfig {
         &self.config
     }

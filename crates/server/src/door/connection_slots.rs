@@ -1,0 +1,340 @@
+//! Connection slots: how many connections a node serves, and which connections
+//! it serves beyond that.
+//!
+//! Clients can take as many slots as the configuration allows. A node of a cluster
+//! must stay reachable for its peers however many clients it has, and peers connect
+//! to the same port as clients. So a connection that arrives when all slots are
+//! taken is accepted as an *unauthenticated peer connection*: it may prove that it
+//! is a peer's, and do nothing else.
+//!
+//! Any client can open an unauthenticated connection and never prove anything. So
+//! their number is bounded, and a new one is always accepted: it evicts the oldest
+//! unauthenticated connection of the address that has the most of them. A flood
+//! from one address therefore evicts only its own connections. A flood from many
+//! addresses would have to open [`UNAUTHENTICATED_MAX`] connections in the time that
+//! one handshake takes. A connection that has proved to be a peer's is not evicted.
+
+use crate::config::ServerConfig;
+use crate::door::progress::ConnectionScope;
+use profile::lock;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+/// The bound on unauthenticated connections. Each takes some 12 KiB, 8 of which
+/// are for the head of its request.
+const UNAUTHENTICATED_MAX: usize = 128;
+
+/// How many connections each runtime keeps of each peer beyond the bound on
+/// connections: the one in use, and some that ended without the node noticing yet.
+const PEER_CONNECTIONS: usize = 4;
+
+/// The bits of an IPv6 address that are the same in all addresses of one owner.
+const IPV6_OWNER_BITS: u32 = 64;
+
+/// The slots of all connections.
+#[derive(Clone)]
+pub(crate) struct ConnectionSlots {
+    clients: Arc<Semaphore>,
+    /// For peers that were accepted when all other slots were taken.
+    peers: Arc<Semaphore>,
+    unauthenticated: Arc<UnauthenticatedConnections>,
+    /// A node without peers accepts no unauthenticated connections: a connection
+    /// waits in the listen queue until a slot is free.
+    is_alone: bool,
+}
+
+/// The slot of a connection, held until the connection ends.
+pub(crate) struct ConnectionSlot(RefCell<SlotKind>);
+
+enum SlotKind {
+    Client {
+        _permit: OwnedSemaphorePermit,
+    },
+    Unauthenticated {
+        connection: UnauthenticatedConnection,
+        peers: Arc<Semaphore>,
+    },
+    Peer {
+        _permit: OwnedSemaphorePermit,
+    },
+}
+
+impl ConnectionSlots {
+    pub(crate) fn new(config: &ServerConfig) -> Self {
+        let peers = usize::from(config.node.members.count() - 1);
+        Self {
+            clients: Arc::new(Semaphore::new(config.connections_max)),
+            peers: Arc::new(Semaphore::new(peers * config.threads * PEER_CONNECTIONS)),
+            unauthenticated: Arc::new(UnauthenticatedConnections::new(UNAUTHENTICATED_MAX)),
+            is_alone: config.node.members.is_alone(),
+        }
+    }
+
+    /// Waits until a connection may be accepted.
+    pub(crate) async fn ready(&self) {
+        if self.is_alone {
+            // This only waits for a permit and drops it again: `take` acquires
+            // it, and there is only one acceptor thread.
+            let _freed = self.clients.acquire().await;
+        }
+    }
+
+    /// Takes a slot for a connection that was accepted from `address`.
+    pub(crate) async fn take(&self, address: IpAddr) -> Option<ConnectionSlot> {
+        let clients = Arc::clone(&self.clients);
+        let kind = match Arc::clone(&self.clients).try_acquire_owned() {
+            Ok(permit) => SlotKind::Client { _permit: permit },
+            // Another listener took the slot that `ready` waited for.
+            Err(_) if self.is_alone => SlotKind::Client {
+                _permit: clients.acquire_owned().await.ok()?,
+            },
+            Err(_) => SlotKind::Unauthenticated {
+                connection: self.unauthenticated.add(address),
+                peers: Arc::clone(&self.peers),
+            },
+        };
+        Some(ConnectionSlot(RefCell::new(kind)))
+    }
+}
+
+impl ConnectionSlot {
+    /// Which requests the connection may send.
+    pub(crate) fn scope(&self) -> ConnectionScope {
+        match &*self.0.borrow() {
+            SlotKind::Client { .. } => ConnectionScope::AnyRequest,
+            SlotKind::Unauthenticated { .. } | SlotKind::Peer { .. } => {
+                ConnectionScope::PeerUpgrade
+            }
+        }
+    }
+
+    /// Resolves when another connection evicts this one, which may be never.
+    pub(crate) async fn evicted(&self) {
+        let evicted = match &*self.0.borrow() {
+            SlotKind::Unauthenticated { connection, .. } => Some(Arc::clone(&connection.evicted)),
+            _ => None,
+        };
+        match evicted {
+            Some(evicted) => evicted.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Turns the slot of an unauthenticated connection that has proved to be a
+    /// peer's into a peer's slot. It stays as it is while peers have more
+    /// connections than can be of use.
+    pub(crate) fn promote_to_peer(&self) {
+        let mut kind = self.0.borrow_mut();
+        if let SlotKind::Unauthenticated { peers, .. } = &*kind
+            && let Ok(permit) = Arc::clone(peers).try_acquire_owned()
+        {
+            *kind = SlotKind::Peer { _permit: permit };
+        }
+    }
+}
+
+/// The connections that were accepted without a free slot and have not proved
+/// that they are a peer's.
+struct UnauthenticatedConnections {
+    list: Mutex<UnauthenticatedList>,
+    max: usize,
+}
+
+#[derive(Default)]
+struct UnauthenticatedList {
+    /// In the order in which they were accepted, which is that of their numbers.
+    oldest_first: VecDeque<UnauthenticatedEntry>,
+    number_next: u64,
+}
+
+struct UnauthenticatedEntry {
+    number: u64,
+    owner: IpAddr,
+    evicted: Arc<Notify>,
+}
+
+/// A connection's entry in the list, removed when this is dropped.
+struct UnauthenticatedConnection {
+    number: u64,
+    /// Notified when the connection has to end.
+    evicted: Arc<Notify>,
+    connections: Arc<UnauthenticatedConnections>,
+}
+
+impl UnauthenticatedConnections {
+    fn new(max: usize) -> Self {
+        Self {
+            list: Mutex::default(),
+            max,
+        }
+    }
+
+    /// Adds a connection, and evicts another one if there are too many.
+    fn add(self: &Arc<Self>, address: IpAddr) -> UnauthenticatedConnection {
+        let owner = owner_of(address);
+        let mut list = lock(&self.list);
+        if list.oldest_first.len() >= self.max {
+            let owners: Vec<IpAddr> = list.oldest_first.iter().map(|entry| entry.owner).collect();
+            if let Some(entry) = list.oldest_first.remove(evicted_index(&owners, owner)) {
+                entry.evicted.notify_one();
+            }
+        }
+        let number = list.number_next;
+        list.number_next += 1;
+        let evicted = Arc::new(Notify::new());
+        list.oldest_first.push_back(UnauthenticatedEntry {
+            number,
+            owner,
+            evicted: Arc::clone(&evicted),
+        });
+        UnauthenticatedConnection {
+            number,
+            evicted,
+            connections: Arc::clone(self),
+        }
+    }
+}
+
+impl Drop for UnauthenticatedConnection {
+    fn drop(&mut self) {
+        let mut list = lock(&self.connections.list);
+        let index = list
+            .oldest_first
+            .binary_search_by_key(&self.number, |entry| entry.number);
+        if let Ok(index) = index {
+            list.oldest_first.remove(index);
+        }
+    }
+}
+
+/// Which of the connections of `owners`, the oldest first, is evicted for one of
+/// `newcomer`: the oldest of the owner that has the most, counting the newcomer.
+fn evicted_index(owners: &[IpAddr], newcomer: IpAddr) -> usize {
+    let mut counts = BTreeMap::from([(newcomer, 1)]);
+    for owner in owners {
+        *counts.entry(*owner).or_insert(0) += 1;
+    }
+    let most = owners.iter().filter_map(|owner| counts.get(owner)).max();
+    owners
+        .iter()
+        .position(|owner| counts.get(owner) == most)
+        .unwrap_or_default()
+}
+
+/// One address that stands for all addresses of the same owner. The owner of an
+/// IPv6 address can choose the lower half of its bits.
+fn owner_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let kept = u128::MAX << (u128::BITS - IPV6_OWNER_BITS);
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & kept))
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cluster::{Member, Members, NodeUrl};
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    #[test]
+    fn the_oldest_connection_of_the_owner_with_the_most_is_evicted() {
+        for (owners, newcomer, evicted) in [
+            (&[1][..], 1, 0),
+            (&[1], 2, 0),
+            (&[1, 2, 3], 4, 0),
+            (&[1, 2, 2, 3, 3], 4, 1),
+            (&[1, 2, 3, 3, 2], 2, 1),
+            (&[1, 2, 3], 3, 2),
+            // A flood from one address does not evict the older connection of another.
+            (&[9, 1, 1, 1, 1], 1, 1),
+            (&[9, 1, 1, 1, 1], 9, 1),
+        ] {
+            let owners: Vec<IpAddr> = owners.iter().copied().map(address).collect();
+            let found = evicted_index(&owners, address(newcomer));
+            assert_eq!(found, evicted, "{owners:?} {newcomer}");
+        }
+    }
+
+    #[test]
+    fn an_owner_has_an_ipv4_address_or_half_of_an_ipv6_address() {
+        let owner = |text: &str| owner_of(text.parse().unwrap());
+        assert_eq!(owner("2001:db8::1"), owner("2001:db8::ffff:0:0:2"));
+        assert_ne!(owner("2001:db8::1"), owner("2001:db8:0:1::1"));
+        assert_eq!(owner("::ffff:10.0.0.1"), owner("10.0.0.1"));
+        assert_ne!(owner("10.0.0.1"), owner("10.0.0.2"));
+    }
+
+    fn slots(nodes: usize, connections_max: usize) -> ConnectionSlots {
+        let urls: Vec<NodeUrl> = (0..nodes)
+            .map(|node| format!("http://127.0.0.1:{}", 7000 + node).parse().unwrap())
+            .collect();
+        let members = urls.iter().cloned().map(Member::unnamed).collect();
+        let members = Members::new(members, &urls[0]).unwrap();
+        let mut config = ServerConfig::new(members, "store");
+        config.threads = 1;
+        config.connections_max = connections_max;
+        ConnectionSlots::new(&config)
+    }
+
+    fn is_evicted(slot: &ConnectionSlot) -> bool {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        std::pin::pin!(slot.evicted()).poll(&mut context).is_ready()
+    }
+
+    #[tokio::test]
+    async fn unauthenticated_connections_evict_each_other_and_never_peers_or_clients() {
+        let slots = slots(2, 1);
+        let client = slots.take(address(1)).await.unwrap();
+        assert_eq!(client.scope(), ConnectionScope::AnyRequest);
+        let peer = slots.take(address(1)).await.unwrap();
+        assert_eq!(peer.scope(), ConnectionScope::PeerUpgrade);
+        peer.promote_to_peer();
+        let mut unauthenticated = Vec::new();
+        for _ in 0..3 * UNAUTHENTICATED_MAX {
+            unauthenticated.push(slots.take(address(1)).await.unwrap());
+        }
+        for (number, slot) in unauthenticated.iter().enumerate() {
+            assert_eq!(
+                is_evicted(slot),
+                number < 2 * UNAUTHENTICATED_MAX,
+                "{number}"
+            );
+        }
+        assert!(!is_evicted(&client) && !is_evicted(&peer));
+        // A connection from another address evicts one of the flood, and the
+        // flood does not evict it.
+        let other = slots.take(address(2)).await.unwrap();
+        assert!(is_evicted(&unauthenticated[2 * UNAUTHENTICATED_MAX]));
+        for _ in 0..3 * UNAUTHENTICATED_MAX {
+            unauthenticated.push(slots.take(address(1)).await.unwrap());
+        }
+        assert!(!is_evicted(&other));
+        // Connections that end by themselves leave the list, too.
+        drop(unauthenticated);
+        assert_eq!(lock(&slots.unauthenticated.list).oldest_first.len(), 1);
+        drop(client);
+        let client = slots.take(address(1)).await.unwrap();
+        assert_eq!(client.scope(), ConnectionScope::AnyRequest);
+    }
+
+    #[tokio::test]
+    async fn a_node_without_peers_accepts_only_connections_that_it_has_a_slot_for() {
+        let slots = slots(1, 1);
+        let first = slots.take(address(1)).await.unwrap();
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut ready = std::pin::pin!(slots.ready());
+        assert!(ready.as_mut().poll(&mut context).is_pending());
+        drop(first);
+        ready.await;
+        assert!(slots.take(address(1)).await.is_some());
+    }
+}

@@ -78,7 +78,7 @@ impl Failure {
     }
 
     /// The same failure, its line led by where it comes from.
-    pub(crate) fn of(mut self, origin: &str) -> Self {
+    pub(crate) fn with_origin(mut self, origin: &str) -> Self {
         self.line = format!("{origin}: {}", self.line);
         self
     }
@@ -90,7 +90,7 @@ impl Failure {
 
     /// Writes the line to stderr and gives the code to exit with.
     pub(crate) fn report(&self) -> ExitCode {
-        tell(&self.line);
+        report_line(&self.line);
         ExitCode::from(self.code)
     }
 }
@@ -101,7 +101,7 @@ fn is_command(word: &str) -> bool {
 }
 
 /// Writes a line to stderr. Who closed that does not want to read it.
-pub(crate) fn tell(line: &str) {
+pub(crate) fn report_line(line: &str) {
     let _ = writeln!(io::stderr(), "kvorum: {line}");
 }
 

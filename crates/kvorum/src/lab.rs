@@ -2,7 +2,7 @@
 
 use crate::failure::{self, Failure};
 use crate::signals::{StopSignal, StopSignals};
-use crate::values::Span;
+use crate::values::TimeSpan;
 use base::{Clock, SystemClock};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -23,7 +23,7 @@ const ALL: &str = "all";
 const PAGES: &str = "docs/lab";
 
 /// The studies' own bound.
-const P99_MAX: Span = Span(Duration::from_millis(10));
+const P99_MAX: TimeSpan = TimeSpan(Duration::from_millis(10));
 
 /// The options of `lab`.
 #[derive(Args, Clone, Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct LabOptions {
     pub(crate) glance: bool,
     /// The longest 99th percentile of a rate that counts as held; longer ones suit machines that stall by themselves
     #[arg(long, value_name = "TIME", default_value_t = P99_MAX)]
-    pub(crate) p99: Span,
+    pub(crate) p99: TimeSpan,
     /// The folder that the pages are written to [default: docs/lab; of a glance, whose figures mean nothing, a new folder that is told]
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
@@ -152,7 +152,7 @@ fn list() {
 struct Laboratory {
     program: PathBuf,
     effort: Effort,
-    p99: Span,
+    p99: TimeSpan,
     output: PathBuf,
     begun: Instant,
 }
@@ -190,7 +190,7 @@ impl Laboratory {
                 Err(error) => {
                     let line = format!("lab {name}: {error}");
                     if let Some(earlier) = failed.replace(line) {
-                        failure::tell(&earlier);
+                        failure::report_line(&earlier);
                     }
                 }
             }

@@ -42,8 +42,8 @@ impl<P> Parsed<P> {
     pub(crate) fn refuse(&self, error: &OptionError) -> Failure {
         let origin = self.origins.iter().find(|(name, _)| *name == error.option);
         match origin {
-            Some((_, origin)) => Failure::usage(&*error.problem).of(origin),
-            None => Failure::usage(&*error.problem).of(&format!("--{}", error.option)),
+            Some((_, origin)) => Failure::usage(&*error.problem).with_origin(origin),
+            None => Failure::usage(&*error.problem).with_origin(&format!("--{}", error.option)),
         }
     }
 }
@@ -68,20 +68,20 @@ impl OptionError {
 
 /// Why there is nothing to run.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum EarlyExit {
     /// Help or the version was asked for.
     Show(clap::Error),
     /// An option is wrong.
     Refuse(Failure),
 }
 
-impl From<Failure> for Stop {
+impl From<Failure> for EarlyExit {
     fn from(failure: Failure) -> Self {
         Self::Refuse(failure)
     }
 }
 
-impl From<clap::Error> for Stop {
+impl From<clap::Error> for EarlyExit {
     fn from(error: clap::Error) -> Self {
         use clap::error::ErrorKind;
         match error.kind() {
@@ -94,13 +94,13 @@ impl From<clap::Error> for Stop {
 }
 
 /// An option that every layer may set.
-pub(crate) struct Key {
+pub(crate) struct LayeredOption {
     id: String,
     /// Its name after `--`, which is its key in the file.
     pub(crate) name: String,
 }
 
-impl Key {
+impl LayeredOption {
     /// The options of `serve` that every layer may set, in the order of `--help`.
     pub(crate) fn all(program: &Command) -> Vec<Self> {
         let serve = program.find_subcommand(SERVE);
@@ -134,13 +134,13 @@ const VARIABLE_PREFIX: &str = "KVORUM_";
 /// environment and, for `serve`, from the file that they name.
 ///
 /// # Errors
-/// [`Stop::Refuse`] with exit code 2 when any layer holds something wrong,
+/// [`EarlyExit::Refuse`] with exit code 2 when any layer holds something wrong,
 /// also where a stronger layer hides it.
 pub(crate) fn parse<P: Parser>(
     arguments: &[OsString],
     environment: impl IntoIterator<Item = (OsString, OsString)>,
     read_file: ReadFile<'_>,
-) -> Result<Parsed<P>, Stop> {
+) -> Result<Parsed<P>, EarlyExit> {
     let program = P::command();
     let matches = program.clone().try_get_matches_from(arguments)?;
     let Some((SERVE, given)) = matches.subcommand() else {
@@ -151,11 +151,11 @@ pub(crate) fn parse<P: Parser>(
         });
     };
 
-    let known = Known {
-        keys: Key::all(&program),
+    let known = KnownOptions {
+        keys: LayeredOption::all(&program),
         program,
     };
-    let variables = Variables::read(&known, environment)?;
+    let variables = EnvironmentSettings::read(&known, environment)?;
     let file = match given
         .get_one::<PathBuf>(CONFIG)
         .or(variables.config.as_ref())
@@ -187,13 +187,13 @@ pub(crate) fn parse<P: Parser>(
 }
 
 /// The options that there are.
-struct Known {
+struct KnownOptions {
     program: Command,
-    keys: Vec<Key>,
+    keys: Vec<LayeredOption>,
 }
 
-impl Known {
-    fn position(&self, is_it: impl Fn(&Key) -> bool) -> Option<usize> {
+impl KnownOptions {
+    fn position(&self, is_it: impl Fn(&LayeredOption) -> bool) -> Option<usize> {
         self.keys.iter().position(is_it)
     }
 
@@ -212,7 +212,7 @@ impl Known {
     }
 }
 
-fn is_given(matches: &ArgMatches, key: &Key) -> bool {
+fn is_given(matches: &ArgMatches, key: &LayeredOption) -> bool {
     matches.value_source(&key.id) == Some(ValueSource::CommandLine)
 }
 
@@ -228,7 +228,7 @@ struct Setting {
 
 impl Setting {
     /// Checks `value` by itself, so that a refusal can name its `origin`.
-    fn new(known: &Known, key: usize, value: &OsStr, origin: &str) -> Result<Self, Failure> {
+    fn new(known: &KnownOptions, key: usize, value: &OsStr, origin: &str) -> Result<Self, Failure> {
         let mut argument = OsString::from("--");
         argument.push(&known.keys[key].name);
         argument.push("=");
@@ -237,7 +237,7 @@ impl Setting {
         let program = known.program.clone();
         program
             .try_get_matches_from(alone)
-            .map_err(|error| Failure::from_clap(&error).of(origin))?;
+            .map_err(|error| Failure::from_clap(&error).with_origin(origin))?;
         Ok(Self {
             key,
             argument,
@@ -247,15 +247,15 @@ impl Setting {
 }
 
 /// What the environment says.
-struct Variables {
+struct EnvironmentSettings {
     settings: Vec<Setting>,
     config: Option<PathBuf>,
     warnings: Vec<String>,
 }
 
-impl Variables {
+impl EnvironmentSettings {
     fn read(
-        known: &Known,
+        known: &KnownOptions,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, Failure> {
         let mut found: Vec<(String, OsString)> = environment
@@ -294,7 +294,7 @@ impl Variables {
 
 /// What the file says: a flat TOML table whose keys are the options' names.
 fn file_settings(
-    known: &Known,
+    known: &KnownOptions,
     file: &Path,
     read_file: ReadFile<'_>,
 ) -> Result<Vec<Setting>, Failure> {
@@ -317,11 +317,11 @@ fn file_settings(
                 None => "see 'kvorum serve --help' for the names".to_owned(),
             };
             let line = format!("there is no such option; {tip}");
-            return Err(Failure::usage(line).of(&origin));
+            return Err(Failure::usage(line).with_origin(&origin));
         };
         let Some(value) = as_argument(value) else {
             let line = "write a string, a number, true, false, or a list of strings";
-            return Err(Failure::usage(line).of(&origin));
+            return Err(Failure::usage(line).with_origin(&origin));
         };
         settings.push(Setting::new(known, key, OsStr::new(&value), &origin)?);
     }

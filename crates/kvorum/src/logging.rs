@@ -11,8 +11,8 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct LogOptions {
     /// The least level that is logged
-    #[arg(long = "log", value_enum, value_name = "LEVEL", help_heading = "Log", default_value_t = Level::Info)]
-    pub(crate) level: Level,
+    #[arg(long = "log", value_enum, value_name = "LEVEL", help_heading = "Log", default_value_t = LogLevel::Info)]
+    pub(crate) level: LogLevel,
     /// text for people, json for machines: one object a line
     #[arg(long = "log-format", value_enum, value_name = "FORMAT", help_heading = "Log", default_value_t = LogFormat::Text)]
     pub(crate) format: LogFormat,
@@ -20,7 +20,7 @@ pub(crate) struct LogOptions {
 
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Level {
+pub(crate) enum LogLevel {
     Off,
     Error,
     Warn,
@@ -40,12 +40,12 @@ pub(crate) enum LogFormat {
 /// with `node` where there is one: the lines of several share a terminal. Call it once.
 pub(crate) fn install(options: LogOptions, node: Option<String>) {
     let level = match options.level {
-        Level::Off => LevelFilter::OFF,
-        Level::Error => LevelFilter::ERROR,
-        Level::Warn => LevelFilter::WARN,
-        Level::Info => LevelFilter::INFO,
-        Level::Debug => LevelFilter::DEBUG,
-        Level::Trace => LevelFilter::TRACE,
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
     };
     let lines = tracing_subscriber::fmt()
         .with_max_level(level)

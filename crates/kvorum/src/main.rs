@@ -18,14 +18,14 @@ mod lab;
 mod layers;
 mod load;
 mod logging;
-mod machine;
 mod profiling;
+mod resources;
 mod serve;
 mod signals;
 mod values;
 
 use cli::{Cli, Command};
-use layers::Stop;
+use layers::EarlyExit;
 use serve::ServeCommand;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -47,11 +47,11 @@ fn main() -> ExitCode {
     });
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Stop::Show(page)) => {
+        Err(EarlyExit::Show(page)) => {
             // Who closed the output does not want the page.
             let _ = page.print();
             ExitCode::from(u8::try_from(page.exit_code()).unwrap_or(2))
         }
-        Err(Stop::Refuse(failure)) => failure.report(),
+        Err(EarlyExit::Refuse(failure)) => failure.report(),
     }
 }

@@ -1,6 +1,6 @@
 //! `kvorum profile`: has a running node record a profile, and keeps it.
 
-use crate::failure::{Failure, tell};
+use crate::failure::{Failure, report_line};
 use crate::values::url;
 use clap::{Args, ValueEnum};
 use cluster::NodeUrl;
@@ -85,7 +85,7 @@ pub(crate) fn run(options: &ProfileOptions) -> Result<(), Failure> {
             .map_err(|error| Failure::failed(format!("cannot write to stdout: {error}")));
     }
     write(&output, &profile)?;
-    tell(&format!("the profile is in {}", output.display()));
+    report_line(&format!("the profile is in {}", output.display()));
     Ok(())
 }
 
@@ -154,9 +154,9 @@ fn fetch(options: &ProfileOptions) -> Result<Vec<u8>, Failure> {
             "{url} ended its answer early: look at the node's log"
         ))
     };
-    let answer = Answer::parse(&answer).map_err(|error| match error {
-        NoAnswer::CutShort => lost(),
-        NoAnswer::OtherProtocol => {
+    let answer = HttpResponse::parse(&answer).map_err(|error| match error {
+        ResponseError::CutShort => lost(),
+        ResponseError::OtherProtocol => {
             Failure::failed(format!("what listens at {url} does not speak HTTP/1.1"))
         }
     })?;
@@ -207,37 +207,37 @@ fn refusal(url: &NodeUrl, status: u16, body: &[u8]) -> String {
 
 /// An answer whose body has the length that its head says.
 #[derive(Debug, PartialEq, Eq)]
-struct Answer<'a> {
+struct HttpResponse<'a> {
     status: u16,
     body: &'a [u8],
 }
 
 /// Why there is none.
 #[derive(Debug, PartialEq, Eq)]
-enum NoAnswer {
+enum ResponseError {
     CutShort,
     OtherProtocol,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> HttpResponse<'a> {
     /// Takes apart all that came until the connection was closed.
-    fn parse(bytes: &'a [u8]) -> Result<Self, NoAnswer> {
+    fn parse(bytes: &'a [u8]) -> Result<Self, ResponseError> {
         if bytes.is_empty() {
-            return Err(NoAnswer::CutShort);
+            return Err(ResponseError::CutShort);
         }
         if !bytes.starts_with(b"HTTP/1.1 ") {
-            return Err(NoAnswer::OtherProtocol);
+            return Err(ResponseError::OtherProtocol);
         }
         let head_bytes = bytes
             .windows(4)
             .position(|window| window == b"\r\n\r\n")
-            .ok_or(NoAnswer::CutShort)?;
+            .ok_or(ResponseError::CutShort)?;
         let head = String::from_utf8_lossy(&bytes[..head_bytes]);
         let mut lines = head.lines();
         let status = lines
             .next()
             .and_then(|line| line.split(' ').nth(1)?.parse().ok())
-            .ok_or(NoAnswer::OtherProtocol)?;
+            .ok_or(ResponseError::OtherProtocol)?;
         let mut length = None;
         for (name, value) in lines.filter_map(|line| line.split_once(':')) {
             if name.eq_ignore_ascii_case("content-length") {
@@ -247,8 +247,8 @@ impl<'a> Answer<'a> {
         let body = &bytes[head_bytes + 4..];
         match length {
             // All that a node says of profiles has a length.
-            None => Err(NoAnswer::OtherProtocol),
-            Some(length) if body.len() < length => Err(NoAnswer::CutShort),
+            None => Err(ResponseError::OtherProtocol),
+            Some(length) if body.len() < length => Err(ResponseError::CutShort),
             Some(length) => Ok(Self {
                 status,
                 body: &body[..length],
@@ -264,22 +264,25 @@ mod tests {
     #[test]
     fn only_a_whole_answer_is_one() {
         let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
-        let answer = Answer::parse(whole).unwrap();
+        let answer = HttpResponse::parse(whole).unwrap();
         assert_eq!((answer.status, answer.body), (200, &b"abc"[..]));
         for cut in 9..whole.len() {
             assert_eq!(
-                Answer::parse(&whole[..cut]),
-                Err(NoAnswer::CutShort),
+                HttpResponse::parse(&whole[..cut]),
+                Err(ResponseError::CutShort),
                 "{cut}"
             );
         }
-        assert_eq!(Answer::parse(b""), Err(NoAnswer::CutShort));
+        assert_eq!(HttpResponse::parse(b""), Err(ResponseError::CutShort));
         for other in [
             &b"SSH-2.0-OpenSSH\r\n"[..],
             b"HTTP/1.1 abc\r\ncontent-length: 0\r\n\r\n",
             b"HTTP/1.1 200 OK\r\n\r\nabc",
         ] {
-            assert_eq!(Answer::parse(other), Err(NoAnswer::OtherProtocol));
+            assert_eq!(
+                HttpResponse::parse(other),
+                Err(ResponseError::OtherProtocol)
+            );
         }
     }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// A number of bytes: `128MiB`, `64KB`, `4096`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Size(pub(crate) u64);
+pub(crate) struct ByteSize(pub(crate) u64);
 
 /// The units of a size, largest first within each family, with their bytes.
 const SIZE_UNITS: [(&str, u64); 10] = [
@@ -35,7 +35,7 @@ const SIZE_UNITS: [(&str, u64); 10] = [
     ("", 1),
 ];
 
-impl FromStr for Size {
+impl FromStr for ByteSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -53,7 +53,7 @@ impl FromStr for Size {
     }
 }
 
-impl fmt::Display for Size {
+impl fmt::Display for ByteSize {
     /// The largest binary unit that divides it, or else plain bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = SIZE_UNITS.iter().find(|(name, bytes)| {
@@ -68,12 +68,12 @@ impl fmt::Display for Size {
 
 /// A span of time that is longer than nothing: `1s`, `500ms`, `2m`, `1h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span(pub(crate) Duration);
+pub(crate) struct TimeSpan(pub(crate) Duration);
 
 /// The units of a span, largest first, with their milliseconds.
 const SPAN_UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-impl FromStr for Span {
+impl FromStr for TimeSpan {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -91,7 +91,7 @@ impl FromStr for Span {
     }
 }
 
-impl fmt::Display for Span {
+impl fmt::Display for TimeSpan {
     /// The largest unit that divides it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms_all = self.0.as_millis();
@@ -107,9 +107,9 @@ impl fmt::Display for Span {
 
 /// When a write counts as stored: `sync`, `os`, `interval=100ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Durability(pub(crate) lsm::Durability);
+pub(crate) struct DurabilityOption(pub(crate) lsm::Durability);
 
-impl FromStr for Durability {
+impl FromStr for DurabilityOption {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -117,7 +117,7 @@ impl FromStr for Durability {
             "sync" => lsm::Durability::Sync,
             "os" => lsm::Durability::Os,
             _ => match text.strip_prefix("interval=") {
-                Some(span) => lsm::Durability::Interval(span.parse::<Span>()?.0),
+                Some(span) => lsm::Durability::Interval(span.parse::<TimeSpan>()?.0),
                 None => return Err("choose sync, interval=TIME (interval=100ms) or os".to_owned()),
             },
         };
@@ -125,11 +125,11 @@ impl FromStr for Durability {
     }
 }
 
-impl fmt::Display for Durability {
+impl fmt::Display for DurabilityOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             lsm::Durability::Sync => f.write_str("sync"),
-            lsm::Durability::Interval(span) => write!(f, "interval={}", Span(span)),
+            lsm::Durability::Interval(span) => write!(f, "interval={}", TimeSpan(span)),
             lsm::Durability::Os => f.write_str("os"),
         }
     }
@@ -137,9 +137,9 @@ impl fmt::Display for Durability {
 
 /// The share of keys that a filter admits wrongly: `0.01`, or `none` for no filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Filter(pub(crate) Option<f64>);
+pub(crate) struct FilterOption(pub(crate) Option<f64>);
 
-impl FromStr for Filter {
+impl FromStr for FilterOption {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -153,7 +153,7 @@ impl FromStr for Filter {
     }
 }
 
-impl fmt::Display for Filter {
+impl fmt::Display for FilterOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(rate) => write!(f, "{rate}"),
@@ -164,9 +164,9 @@ impl fmt::Display for Filter {
 
 /// How many replicas must answer, of how many: `2/3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Replicas(pub(crate) cluster::Replicas);
+pub(crate) struct ReplicasOption(pub(crate) cluster::Replicas);
 
-impl FromStr for Replicas {
+impl FromStr for ReplicasOption {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -196,10 +196,10 @@ pub(crate) fn count(
 /// Reads a size between bounds, in bytes.
 pub(crate) fn size(
     bounds: RangeInclusive<u64>,
-) -> impl Fn(&str) -> Result<Size, String> + Clone + Send + Sync + 'static {
+) -> impl Fn(&str) -> Result<ByteSize, String> + Clone + Send + Sync + 'static {
     move |text| {
-        let size: Size = text.parse()?;
-        let (least, most) = (Size(*bounds.start()), Size(*bounds.end()));
+        let size: ByteSize = text.parse()?;
+        let (least, most) = (ByteSize(*bounds.start()), ByteSize(*bounds.end()));
         let is_within = bounds.contains(&size.0);
         is_within
             .then_some(size)
@@ -210,10 +210,10 @@ pub(crate) fn size(
 /// Reads a time between bounds.
 pub(crate) fn span(
     bounds: RangeInclusive<Duration>,
-) -> impl Fn(&str) -> Result<Span, String> + Clone + Send + Sync + 'static {
+) -> impl Fn(&str) -> Result<TimeSpan, String> + Clone + Send + Sync + 'static {
     move |text| {
-        let span: Span = text.parse()?;
-        let (least, most) = (Span(*bounds.start()), Span(*bounds.end()));
+        let span: TimeSpan = text.parse()?;
+        let (least, most) = (TimeSpan(*bounds.start()), TimeSpan(*bounds.end()));
         let is_within = bounds.contains(&span.0);
         is_within
             .then_some(span)
@@ -268,12 +268,12 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// How data blocks are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Compression {
+pub(crate) enum CompressionOption {
     Lz4,
     None,
 }
 
-impl From<lsm::Compression> for Compression {
+impl From<lsm::Compression> for CompressionOption {
     fn from(compression: lsm::Compression) -> Self {
         match compression {
             lsm::Compression::Lz4 => Self::Lz4,
@@ -282,11 +282,11 @@ impl From<lsm::Compression> for Compression {
     }
 }
 
-impl From<Compression> for lsm::Compression {
-    fn from(compression: Compression) -> Self {
+impl From<CompressionOption> for lsm::Compression {
+    fn from(compression: CompressionOption) -> Self {
         match compression {
-            Compression::Lz4 => Self::Lz4,
-            Compression::None => Self::None,
+            CompressionOption::Lz4 => Self::Lz4,
+            CompressionOption::None => Self::None,
         }
     }
 }
@@ -330,7 +330,7 @@ mod tests {
             ("2TiB", 2 << 40),
         ];
         for (text, bytes) in table {
-            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
+            assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
         }
         for text in [
             "",
@@ -342,7 +342,7 @@ mod tests {
             "99999999TiB",
             "1MiBs",
         ] {
-            assert!(text.parse::<Size>().is_err(), "{text}");
+            assert!(text.parse::<ByteSize>().is_err(), "{text}");
         }
     }
 
@@ -356,7 +356,11 @@ mod tests {
             ("1h", 3_600_000),
         ];
         for (text, ms) in table {
-            assert_eq!(text.parse(), Ok(Span(Duration::from_millis(ms))), "{text}");
+            assert_eq!(
+                text.parse(),
+                Ok(TimeSpan(Duration::from_millis(ms))),
+                "{text}"
+            );
         }
         for text in [
             "",
@@ -368,36 +372,36 @@ mod tests {
             "1d",
             "99999999999999999h",
         ] {
-            assert!(text.parse::<Span>().is_err(), "{text}");
+            assert!(text.parse::<TimeSpan>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn durabilities() {
-        assert_eq!("sync".parse(), Ok(Durability(lsm::Durability::Sync)));
-        assert_eq!("os".parse(), Ok(Durability(lsm::Durability::Os)));
+        assert_eq!("sync".parse(), Ok(DurabilityOption(lsm::Durability::Sync)));
+        assert_eq!("os".parse(), Ok(DurabilityOption(lsm::Durability::Os)));
         let interval = lsm::Durability::Interval(Duration::from_millis(100));
-        assert_eq!("interval=100ms".parse(), Ok(Durability(interval)));
+        assert_eq!("interval=100ms".parse(), Ok(DurabilityOption(interval)));
         for text in ["", "fsync", "interval", "interval=", "interval=0ms"] {
-            assert!(text.parse::<Durability>().is_err(), "{text}");
+            assert!(text.parse::<DurabilityOption>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn filters() {
-        assert_eq!("none".parse(), Ok(Filter(None)));
-        assert_eq!("0.01".parse(), Ok(Filter(Some(0.01))));
+        assert_eq!("none".parse(), Ok(FilterOption(None)));
+        assert_eq!("0.01".parse(), Ok(FilterOption(Some(0.01))));
         for text in ["", "0", "1", "-0.1", "NaN", "inf", "off"] {
-            assert!(text.parse::<Filter>().is_err(), "{text}");
+            assert!(text.parse::<FilterOption>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn replicas() {
         let pair = cluster::Replicas { ack: 2, from: 3 };
-        assert_eq!("2/3".parse(), Ok(Replicas(pair)));
+        assert_eq!("2/3".parse(), Ok(ReplicasOption(pair)));
         for text in ["", "2", "0/3", "4/3", "2/3/4", "a/b", "1/256"] {
-            assert!(text.parse::<Replicas>().is_err(), "{text}");
+            assert!(text.parse::<ReplicasOption>().is_err(), "{text}");
         }
     }
 
@@ -413,10 +417,10 @@ mod tests {
             );
         }
         let bytes = size(1 << 10..=1 << 20);
-        assert_eq!(bytes("1KiB"), Ok(Size(1 << 10)));
+        assert_eq!(bytes("1KiB"), Ok(ByteSize(1 << 10)));
         assert_eq!(bytes("2MiB"), Err("give 1KiB to 1MiB".to_owned()));
         let time = span(Duration::from_millis(1)..=Duration::from_secs(8));
-        assert_eq!(time("8s"), Ok(Span(Duration::from_secs(8))));
+        assert_eq!(time("8s"), Ok(TimeSpan(Duration::from_secs(8))));
         assert_eq!(time("9s"), Err("give 1ms to 8s".to_owned()));
     }
 
@@ -456,18 +460,18 @@ mod tests {
     #[test]
     fn what_is_shown_reads_back_as_itself() {
         for bytes in [0, 1, 1_000, 1 << 10, 5 << 20, (1 << 30) + 1, u64::MAX] {
-            let size = Size(bytes);
+            let size = ByteSize(bytes);
             assert_eq!(size.to_string().parse(), Ok(size), "{size}");
         }
         for ms in [1, 999, 1_000, 1_500, 60_000, 3_600_000] {
-            let span = Span(Duration::from_millis(ms));
+            let span = TimeSpan(Duration::from_millis(ms));
             assert_eq!(span.to_string().parse(), Ok(span), "{span}");
         }
         for text in ["sync", "os", "interval=2s"] {
-            assert_eq!(text.parse::<Durability>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<DurabilityOption>().unwrap().to_string(), text);
         }
         for text in ["none", "0.01"] {
-            assert_eq!(text.parse::<Filter>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<FilterOption>().unwrap().to_string(), text);
         }
     }
 }

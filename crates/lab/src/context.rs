@@ -1,7 +1,7 @@
 //! What an experiment has to work with.
 
 use crate::{Effort, Error, Settings};
-use load::outcome::Bound;
+use load::results::Bound;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What an experiment has to work with.
-pub(crate) struct Context<'a> {
+pub(crate) struct ExperimentContext<'a> {
     settings: &'a Settings,
     stop: &'a AtomicBool,
-    tell: &'a dyn Fn(&str),
+    log: &'a dyn Fn(&str),
     has_profiles: bool,
 }
 
-impl<'a> Context<'a> {
+impl<'a> ExperimentContext<'a> {
     /// Asks the program what it can do.
     ///
     /// # Errors
@@ -26,7 +26,7 @@ impl<'a> Context<'a> {
     pub(crate) fn new(
         settings: &'a Settings,
         stop: &'a AtomicBool,
-        tell: &'a dyn Fn(&str),
+        log: &'a dyn Fn(&str),
     ) -> Result<Self, Error> {
         let help = Command::new(&settings.program)
             .args(["serve", "--help"])
@@ -36,7 +36,7 @@ impl<'a> Context<'a> {
         Ok(Self {
             settings,
             stop,
-            tell,
+            log,
             has_profiles: String::from_utf8_lossy(&help.stdout).contains("--debug-endpoints"),
         })
     }
@@ -75,8 +75,8 @@ impl<'a> Context<'a> {
     }
 
     /// Tells who waits what goes on.
-    pub(crate) fn tell(&self, line: &str) {
-        (self.tell)(line);
+    pub(crate) fn log(&self, line: &str) {
+        (self.log)(line);
     }
 
     /// Goes on, unless it is to stop.
@@ -94,7 +94,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// What the look gives; what takes longer than `patience`; a stop.
-    pub(crate) fn until<T>(
+    pub(crate) fn wait_until<T>(
         &self,
         what: &str,
         patience: Duration,
@@ -107,7 +107,7 @@ impl<'a> Context<'a> {
                 return Ok(found);
             }
             if begin.elapsed() >= patience {
-                return Err(Error::InVain(what.to_owned()));
+                return Err(Error::TimedOut(what.to_owned()));
             }
             std::thread::sleep(POLL_INTERVAL);
         }

@@ -21,7 +21,7 @@ pub enum Error {
     },
     /// Something took longer than it ever should.
     #[error("waited in vain: {0}")]
-    InVain(String),
+    TimedOut(String),
     /// The load generator could not run.
     #[error("the load: {0}")]
     Load(String),

@@ -1,6 +1,6 @@
 //! What an experiment is, and how it comes to its page.
 
-use crate::context::Context;
+use crate::context::ExperimentContext;
 use crate::page::Page;
 use crate::{Error, Settings, machine};
 use load::report::units;
@@ -19,7 +19,7 @@ pub struct Experiment {
     /// How it goes about it, a paragraph each.
     pub(crate) method: &'static [&'static str],
     /// Measures, and adds what was found to the page.
-    pub(crate) run: fn(&Context<'_>, &mut Page) -> Result<(), Error>,
+    pub(crate) run: fn(&ExperimentContext<'_>, &mut Page) -> Result<(), Error>,
 }
 
 impl Experiment {
@@ -32,9 +32,9 @@ impl Experiment {
         &self,
         settings: &Settings,
         stop: &AtomicBool,
-        tell: &dyn Fn(&str),
+        log: &dyn Fn(&str),
     ) -> Result<PathBuf, Error> {
-        let context = Context::new(settings, stop, tell)?;
+        let context = ExperimentContext::new(settings, stop, log)?;
         let mut page = Page::new(self.name, self.title);
         page.paragraph(self.question);
         page.section("Method");

@@ -16,8 +16,9 @@ mod measure;
 mod nodes;
 mod page;
 mod profile;
+mod sections;
 mod settings;
-mod tell;
+mod statistics;
 #[cfg(test)]
 mod testing;
 

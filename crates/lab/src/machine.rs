@@ -1,9 +1,9 @@
 //! The machine that a page was measured on.
 
 use crate::Effort;
-use crate::context::Context;
-use load::outcome::Machine;
+use crate::context::ExperimentContext;
 use load::report::units;
+use load::results::MachineInfo;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// What there is to know of the machine and of the program, a line each.
-pub(crate) fn lines(context: &Context<'_>) -> Vec<String> {
-    let machine = Machine::this();
+pub(crate) fn lines(context: &ExperimentContext<'_>) -> Vec<String> {
+    let machine = MachineInfo::read();
     let mut lines = vec![
         format!(
             "{}, {} core{}, which the nodes share with the load generator",

@@ -6,12 +6,12 @@
 //! only a stop ends the experiment.
 
 use crate::Error;
-use crate::context::Context;
-use crate::nodes::{Cluster, Usage};
+use crate::context::ExperimentContext;
+use crate::nodes::{LabCluster, Usage};
 use load::Run;
-use load::outcome::{BreakingPoint, Mark, Second};
 use load::plan::{Operation, Plan, Rate};
 use load::report::units;
+use load::results::{BreakingPoint, Mark, Second};
 use serde::Serialize;
 
 /// What was measured, or why there is nothing.
@@ -26,7 +26,11 @@ const TELL_SECONDS: f64 = 10.0;
 
 /// A load of one operation on all nodes of a cluster, in a closed loop over 64
 /// connections: uniform keys of 16 bytes, values of 64 bytes that are verified.
-pub(crate) fn plan(context: &Context<'_>, cluster: &Cluster, operation: Operation) -> Plan {
+pub(crate) fn plan(
+    context: &ExperimentContext<'_>,
+    cluster: &LabCluster,
+    operation: Operation,
+) -> Plan {
     Plan {
         targets: cluster.targets(),
         warmup_seconds: context.effort().pick(0.2, 0.5, 1.0),
@@ -39,14 +43,14 @@ pub(crate) fn plan(context: &Context<'_>, cluster: &Cluster, operation: Operatio
 
 /// A run, and what it cost the nodes.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Load {
+pub(crate) struct CostedRun {
     pub(crate) run: Run,
     /// Microseconds of CPU time of all nodes for each request that succeeded;
     /// none for a run that was too short to tell.
     pub(crate) cpu_us: Option<f64>,
 }
 
-impl Load {
+impl CostedRun {
     /// Requests that succeeded a second.
     pub(crate) fn rate(&self) -> f64 {
         self.run.achieved()
@@ -63,15 +67,15 @@ impl Load {
 ///
 /// # Errors
 /// What kept it from being complete: nothing can be asked of such a store.
-pub(crate) fn fill(context: &Context<'_>, plan: &Plan) -> Result<Run, Error> {
-    context.tell(&format!("fills {} keys", units::count(plan.keys)));
+pub(crate) fn fill(context: &ExperimentContext<'_>, plan: &Plan) -> Result<Run, Error> {
+    context.log(&format!("fills {} keys", units::count(plan.keys)));
     let mut plan = plan.clone();
     plan.rate = Rate::Max;
     let mut filled = 0;
     let run = load::fill(&plan, context.stop(), &mut |second| {
         filled += second.succeeded;
         if second.at_seconds % TELL_SECONDS < 1.0 {
-            context.tell(&format!("has filled {}", units::count(filled)));
+            context.log(&format!("has filled {}", units::count(filled)));
         }
     });
     context.go_on()?;
@@ -89,17 +93,17 @@ pub(crate) fn fill(context: &Context<'_>, plan: &Plan) -> Result<Run, Error> {
 /// # Errors
 /// A stop.
 pub(crate) fn run(
-    context: &Context<'_>,
-    cluster: &Cluster,
+    context: &ExperimentContext<'_>,
+    cluster: &LabCluster,
     plan: &Plan,
-) -> Result<Measured<Load>, Error> {
-    let mut costs = Costs::default();
+) -> Result<Measured<CostedRun>, Error> {
+    let mut costs = CpuCosts::default();
     let run = load::run(plan, context.stop(), &mut |second| {
         costs.add(second, cluster.usage());
     });
     context.go_on()?;
     Ok(run
-        .map(|run| Load {
+        .map(|run| CostedRun {
             run,
             cpu_us: costs.cpu_us(),
         })
@@ -112,7 +116,7 @@ pub(crate) fn run(
 /// # Errors
 /// A stop, and what `happen` gives: it ends the load.
 pub(crate) fn run_with(
-    context: &Context<'_>,
+    context: &ExperimentContext<'_>,
     plan: &Plan,
     mut happen: impl FnMut(f64) -> Result<Option<String>, Error>,
 ) -> Result<Measured<Run>, Error> {
@@ -144,7 +148,7 @@ pub(crate) fn run_with(
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Capacity {
     /// What a closed loop gets out of it.
-    pub(crate) saturated: Load,
+    pub(crate) saturated: CostedRun,
     /// The search for the highest rate that holds.
     pub(crate) search: BreakingPoint,
 }
@@ -161,8 +165,8 @@ impl Capacity {
 /// # Errors
 /// A stop.
 pub(crate) fn capacity(
-    context: &Context<'_>,
-    cluster: &Cluster,
+    context: &ExperimentContext<'_>,
+    cluster: &LabCluster,
     plan: &Plan,
 ) -> Result<Measured<Capacity>, Error> {
     let mut plan = plan.clone();
@@ -175,7 +179,7 @@ pub(crate) fn capacity(
     plan.rate = Rate::PerSecond((saturated.rate() / 2.0).max(10.0));
     let bound = context.bound();
     let search = load::find_breaking_point(&plan, bound, context.stop(), &mut |probe| {
-        context.tell(&format!(
+        context.log(&format!(
             "{} asked: {} achieved, p99 {}: {}",
             units::rate(probe.rate),
             units::rate(probe.achieved),
@@ -200,7 +204,7 @@ pub(crate) fn share_of(rate: f64, share: f64) -> Rate {
 
 /// The CPU time of nodes over the requests of the same seconds.
 #[derive(Debug, Default)]
-struct Costs {
+struct CpuCosts {
     /// What the nodes had used when the first second ended, whose requests
     /// are therefore not counted.
     first: Option<Usage>,
@@ -208,7 +212,7 @@ struct Costs {
     requests: u64,
 }
 
-impl Costs {
+impl CpuCosts {
     fn add(&mut self, second: &Second, usage: Usage) {
         if self.first.is_none() {
             self.first = Some(usage);
@@ -244,7 +248,7 @@ mod tests {
 
     #[test]
     fn costs_are_those_of_the_seconds_between_the_looks() {
-        let mut costs = Costs::default();
+        let mut costs = CpuCosts::default();
         assert_eq!(costs.cpu_us(), None);
         costs.add(&second(1_000_000), usage(7.0));
         assert_eq!(costs.cpu_us(), None);

@@ -4,9 +4,9 @@
 //! for each stack and its weight. The flame graph is drawn here from the same
 //! stacks that the tables count, so that the two agree.
 
-use crate::context::Context;
+use crate::context::ExperimentContext;
 use crate::measure::Measured;
-use crate::nodes::Node;
+use crate::nodes::LabNode;
 use crate::{Error, http};
 use inferno::flamegraph::color::{BasicPalette, Palette};
 use inferno::flamegraph::{Options, from_lines};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// What is profiled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum ProfileKind {
     /// CPU time, by sampling.
     Cpu,
     /// Bytes allocated.
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Lock,
 }
 
-impl Kind {
+impl ProfileKind {
     /// Its name in a request.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -47,8 +47,8 @@ impl Kind {
 
 /// A profile of a node.
 #[derive(Clone, Debug)]
-pub(crate) struct Profile {
-    kind: Kind,
+pub(crate) struct FoldedProfile {
+    kind: ProfileKind,
     seconds: f64,
     /// Frames from the outermost in, and the weight: samples, bytes, or
     /// nanoseconds. The outermost frame of CPU time and of allocations is the
@@ -58,16 +58,16 @@ pub(crate) struct Profile {
 
 /// A part of the store that a share of a profile is told of.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct StorePart {
     /// What a table calls it.
     pub(crate) name: &'static str,
     /// What is counted to it.
-    pub(crate) frames: Frames,
+    pub(crate) frames: StackMatcher,
 }
 
 /// Which stacks are counted to a part.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Frames {
+pub(crate) enum StackMatcher {
     /// All of a kind of thread.
     Thread(&'static str),
     /// Those with a frame whose path begins with one of these.
@@ -75,26 +75,26 @@ pub(crate) enum Frames {
 }
 
 /// The parts that profiles are divided among. The first that names a frame has it.
-pub(crate) const PARTS: &[Part] = &[
+pub(crate) const PARTS: &[StorePart] = &[
     // Before filters, whose hash of a key it shares.
-    Part::named("memtable", &["lsm::memtable", "boxcar::"]),
-    Part::named("filters", FILTERS),
-    Part::named("data blocks", &["lsm::table::block"]),
-    Part::named("tables, all else", &["lsm::table"]),
-    Part::named("block cache", &["quick_cache::", "lsm::cache"]),
-    Part::named("log", &["lsm::wal"]),
-    Part::named("disk", &["lsm::disk"]),
-    Part::named("merging", &["lsm::merge", "lsm::compaction"]),
-    Part::named("compression", &["lz4_flex::"]),
-    Part::named("checksums and hashes", &["crc32c::", "xxhash_rust::"]),
-    Part::named("engine, all else", &["lsm::"]),
-    Part::named("sockets", &["mio::net", "std::net", "socket2::"]),
-    Part::named("coordination", &["node::coordinator", "cluster::"]),
-    Part::named(
+    StorePart::named("memtable", &["lsm::memtable", "boxcar::"]),
+    StorePart::named("filters", FILTERS),
+    StorePart::named("data blocks", &["lsm::table::block"]),
+    StorePart::named("tables, all else", &["lsm::table"]),
+    StorePart::named("block cache", &["quick_cache::", "lsm::cache"]),
+    StorePart::named("log", &["lsm::wal"]),
+    StorePart::named("disk", &["lsm::disk"]),
+    StorePart::named("merging", &["lsm::merge", "lsm::compaction"]),
+    StorePart::named("compression", &["lz4_flex::"]),
+    StorePart::named("checksums and hashes", &["crc32c::", "xxhash_rust::"]),
+    StorePart::named("engine, all else", &["lsm::"]),
+    StorePart::named("sockets", &["mio::net", "std::net", "socket2::"]),
+    StorePart::named("coordination", &["node::coordinator", "cluster::"]),
+    StorePart::named(
         "peers",
         &["peer::", "node::peers", "node::replica", "node::hints"],
     ),
-    Part::named(
+    StorePart::named(
         "HTTP",
         &[
             "hyper::",
@@ -106,23 +106,23 @@ pub(crate) const PARTS: &[Part] = &[
             "server::door::unsent",
         ],
     ),
-    Part::named("admission", &["server::door"]),
-    Part::named("node, all else", &["node::", "server::"]),
-    Part::named("event loop", &["tokio::", "mio::"]),
+    StorePart::named("admission", &["server::door"]),
+    StorePart::named("node, all else", &["node::", "server::"]),
+    StorePart::named("event loop", &["tokio::", "mio::"]),
 ];
 
 /// The frames of filters.
 pub(crate) const FILTERS: &[&str] = &["lsm::table::filter"];
 
-impl Part {
+impl StorePart {
     /// Functions, by how their paths begin.
     pub(crate) const fn named(name: &'static str, paths: &'static [&'static str]) -> Self {
-        let frames = Frames::Named(paths);
+        let frames = StackMatcher::Named(paths);
         Self { name, frames }
     }
 }
 
-impl Frames {
+impl StackMatcher {
     /// Whether a stack is counted to them.
     fn hold(self, stack: &[String]) -> bool {
         match self {
@@ -149,16 +149,16 @@ impl Frames {
 /// # Errors
 /// A stop.
 pub(crate) fn under_load(
-    context: &Context<'_>,
-    node: &Node,
+    context: &ExperimentContext<'_>,
+    node: &LabNode,
     plan: &Plan,
-    kind: Kind,
-) -> Result<Measured<Profile>, Error> {
+    kind: ProfileKind,
+) -> Result<Measured<FoldedProfile>, Error> {
     if !context.has_profiles() {
         return Ok(Err("this build of the nodes cannot be profiled".to_owned()));
     }
     let seconds: u32 = context.effort().pick(1, 4, 10);
-    context.tell(&format!("profiles {} for {seconds} s", kind.name()));
+    context.log(&format!("profiles {} for {seconds} s", kind.name()));
     let mut plan = plan.clone();
     plan.seconds = f64::from(seconds);
     let url = format!(
@@ -181,19 +181,19 @@ pub(crate) fn under_load(
     }
     Ok(match answer {
         Ok(answer) if answer.status == 200 => {
-            Profile::parse(kind, f64::from(seconds), &answer.body)
+            FoldedProfile::parse(kind, f64::from(seconds), &answer.body)
         }
         Ok(answer) => Err(format!("the node answered {}", answer.status)),
         Err(error) => Err(error.to_string()),
     })
 }
 
-impl Profile {
+impl FoldedProfile {
     /// Reads folded stacks.
     ///
     /// # Errors
     /// There are none.
-    pub(crate) fn parse(kind: Kind, seconds: f64, folded: &str) -> Measured<Self> {
+    pub(crate) fn parse(kind: ProfileKind, seconds: f64, folded: &str) -> Measured<Self> {
         let stacks = folded.lines().filter_map(|line| {
             let (frames, weight) = line.rsplit_once(' ')?;
             let frames = frames.split(';').map(str::to_owned).collect();
@@ -211,12 +211,12 @@ impl Profile {
     }
 
     /// What it tells of.
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> ProfileKind {
         self.kind
     }
 
     /// The share of the weight that is counted to some frames. A stack counts once.
-    pub(crate) fn share(&self, frames: Frames) -> f64 {
+    pub(crate) fn share(&self, frames: StackMatcher) -> f64 {
         let found = self.stacks.iter().filter(|(stack, _)| frames.hold(stack));
         let found: u64 = found.map(|(_, weight)| weight).sum();
         found as f64 / (self.weight() as f64).max(1.0)
@@ -224,7 +224,7 @@ impl Profile {
 
     /// How the weight divides among parts, as a share for each.
     /// A stack belongs to the part of its innermost frame that belongs to any.
-    pub(crate) fn divided(&self, parts: &[Part]) -> Vec<f64> {
+    pub(crate) fn divided(&self, parts: &[StorePart]) -> Vec<f64> {
         let mut weights = vec![0; parts.len()];
         for (stack, weight) in &self.stacks {
             let innermost = stack.iter().rev().find_map(|frame| {
@@ -273,9 +273,9 @@ impl Profile {
     /// Why it cannot be drawn.
     pub(crate) fn flame_graph(&self, title: &str) -> Measured<String> {
         let (unit, unit_weight, palette) = match self.kind {
-            Kind::Cpu => ("samples", 1, BasicPalette::Hot),
-            Kind::Alloc => ("bytes", 1, BasicPalette::Mem),
-            Kind::Lock => ("microseconds", 1000, BasicPalette::Aqua),
+            ProfileKind::Cpu => ("samples", 1, BasicPalette::Hot),
+            ProfileKind::Alloc => ("bytes", 1, BasicPalette::Mem),
+            ProfileKind::Lock => ("microseconds", 1000, BasicPalette::Aqua),
         };
         let mut options = Options::default();
         title.clone_into(&mut options.title);
@@ -310,28 +310,28 @@ not a stack
 
     #[test]
     fn shares_count_a_stack_once() {
-        let profile = Profile::parse(Kind::Cpu, 1.0, FOLDED).unwrap();
+        let profile = FoldedProfile::parse(ProfileKind::Cpu, 1.0, FOLDED).unwrap();
         for (frames, share) in [
-            (Frames::Named(&["http::put"]), 0.8),
-            (Frames::Named(&["lsm::"]), 0.5),
-            (Frames::Named(&["lsm::", "write"]), 1.0),
-            (Frames::Named(&["engine"]), 0.0),
-            (Frames::Named(&["nothing"]), 0.0),
-            (Frames::Thread("flush"), 0.2),
-            (Frames::Thread("http::put"), 0.0),
+            (StackMatcher::Named(&["http::put"]), 0.8),
+            (StackMatcher::Named(&["lsm::"]), 0.5),
+            (StackMatcher::Named(&["lsm::", "write"]), 1.0),
+            (StackMatcher::Named(&["engine"]), 0.0),
+            (StackMatcher::Named(&["nothing"]), 0.0),
+            (StackMatcher::Thread("flush"), 0.2),
+            (StackMatcher::Thread("http::put"), 0.0),
         ] {
             assert_eq!(profile.share(frames), share, "{frames:?}");
         }
-        assert!(Profile::parse(Kind::Cpu, 1.0, "nothing\n").is_err());
+        assert!(FoldedProfile::parse(ProfileKind::Cpu, 1.0, "nothing\n").is_err());
     }
 
     #[test]
     fn a_stack_belongs_to_its_innermost_part() {
-        let profile = Profile::parse(Kind::Cpu, 1.0, FOLDED).unwrap();
+        let profile = FoldedProfile::parse(ProfileKind::Cpu, 1.0, FOLDED).unwrap();
         let parts = [
-            Part::named("HTTP", &["http::"]),
-            Part::named("the engine", &["lsm::"]),
-            Part::named("system", &["std::"]),
+            StorePart::named("HTTP", &["http::"]),
+            StorePart::named("the engine", &["lsm::"]),
+            StorePart::named("system", &["std::"]),
         ];
         assert_eq!(profile.divided(&parts), [0.5, 0.3, 0.2]);
         assert_eq!(profile.divided(&parts[..1]), [0.8]);
@@ -344,7 +344,7 @@ queue;engine write;commit 4000000000
 lock;runtime;a;profile::lock 500000000
 lock;runtime;b;profile::lock 1500000000
 ";
-        let profile = Profile::parse(Kind::Lock, 2.0, folded).unwrap();
+        let profile = FoldedProfile::parse(ProfileKind::Lock, 2.0, folded).unwrap();
         let expected = [("queue, engine write, commit", 2.0), ("lock, runtime", 1.0)];
         let expected = expected.map(|(name, at_a_time)| (name.to_owned(), at_a_time));
         assert_eq!(profile.waits(), expected);
@@ -352,7 +352,7 @@ lock;runtime;b;profile::lock 1500000000
 
     #[test]
     fn the_flame_graph_holds_title_and_frames() {
-        let profile = Profile::parse(Kind::Alloc, 1.0, FOLDED).unwrap();
+        let profile = FoldedProfile::parse(ProfileKind::Alloc, 1.0, FOLDED).unwrap();
         let svg = profile.flame_graph("PUT: bytes allocated").unwrap();
         for word in ["PUT: bytes allocated", "lsm::table::writer", "</svg>"] {
             assert!(svg.contains(word), "{word}");

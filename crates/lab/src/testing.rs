@@ -1,10 +1,10 @@
 //! Figures made by hand, for tests of what pages say of them.
 
-use crate::measure::{Capacity, Load};
+use crate::measure::{Capacity, CostedRun};
 use crate::page::Page;
 use load::Run;
-use load::outcome::{Bound, BreakingPoint, Latency, Machine, Second};
 use load::plan::{Operation, Plan, Rate};
+use load::results::{Bound, BreakingPoint, LatencyDistribution, MachineInfo, Second};
 use std::collections::BTreeMap;
 
 /// A run of a second in which so many requests were asked and succeeded, half
@@ -14,7 +14,7 @@ pub(crate) fn run(asked: f64, succeeded: u64, p99_ms: f64) -> Run {
         format: 1,
         label: String::new(),
         plan: Plan::new("http://127.0.0.1:1", Operation::Put, Rate::PerSecond(asked)),
-        machine: Machine::default(),
+        machine: MachineInfo::default(),
         started_unix_ms: 0,
         version: "0.1.0".to_owned(),
         measured_seconds: 1.0,
@@ -25,7 +25,7 @@ pub(crate) fn run(asked: f64, succeeded: u64, p99_ms: f64) -> Run {
         missing: 0,
         entities: 0,
         body_bytes: 0,
-        latency: Latency {
+        latency: LatencyDistribution {
             count: succeeded,
             mean_ms: 1.0,
             max_ms: p99_ms * 2.0,
@@ -37,8 +37,8 @@ pub(crate) fn run(asked: f64, succeeded: u64, p99_ms: f64) -> Run {
 }
 
 /// A run with so many microseconds of CPU time a request.
-pub(crate) fn load(succeeded: u64, p99_ms: f64, cpu_us: f64) -> Load {
-    Load {
+pub(crate) fn load(succeeded: u64, p99_ms: f64, cpu_us: f64) -> CostedRun {
+    CostedRun {
         run: run(succeeded as f64, succeeded, p99_ms),
         cpu_us: Some(cpu_us),
     }

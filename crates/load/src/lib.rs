@@ -9,14 +9,14 @@
 //! request was due: a server that stalls is not spared the requests that it
 //! kept from being sent (the "coordinated omission" of closed loops).
 
-pub mod outcome;
 pub mod plan;
 pub mod report;
+pub mod results;
 pub mod summary;
 
 mod breaking_point;
 mod error;
-mod files;
+mod file_limit;
 mod generator;
 mod http;
 mod machine;
@@ -31,5 +31,5 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub use breaking_point::find_breaking_point;
 pub use error::Error;
 pub use generator::{fill, run};
-pub use outcome::Run;
 pub use plan::Plan;
+pub use results::Run;

@@ -1,11 +1,11 @@
 //! The machine that a run was made on, as far as Linux tells.
 
-use crate::outcome::Machine;
+use crate::results::MachineInfo;
 use std::fs;
 
-impl Machine {
+impl MachineInfo {
     /// This machine. What it does not tell stays empty.
-    pub fn this() -> Self {
+    pub fn read() -> Self {
         let processor = value_of("/proc/cpuinfo", "model name").unwrap_or_default();
         let memory_kib = value_of("/proc/meminfo", "MemTotal")
             .and_then(|text| text.strip_suffix("kB")?.trim_end().parse::<u64>().ok());

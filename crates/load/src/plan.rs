@@ -30,9 +30,9 @@ pub struct Plan {
     /// Which key a request takes.
     pub key_choice: KeyChoice,
     /// The bytes of a key.
-    pub key_bytes: Size,
+    pub key_bytes: SizeDistribution,
     /// The bytes of a value.
-    pub value_bytes: Size,
+    pub value_bytes: SizeDistribution,
     /// How many entities a range asks for at most.
     pub range_limit: u64,
     /// `ack` and `from` of each request; none for the store's own default.
@@ -60,8 +60,8 @@ impl Plan {
             operations: vec![(operation, 1.0)],
             keys: 100_000,
             key_choice: KeyChoice::Uniform,
-            key_bytes: Size::Fixed(16),
-            value_bytes: Size::Fixed(64),
+            key_bytes: SizeDistribution::Fixed(16),
+            value_bytes: SizeDistribution::Fixed(64),
             range_limit: 100,
             replicas: None,
             verify: true,
@@ -152,7 +152,7 @@ pub enum KeyChoice {
 /// A size in bytes, fixed or drawn.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Size {
+pub enum SizeDistribution {
     /// Always the same.
     Fixed(usize),
     /// Any from the first to the second, with equal chance.
@@ -161,7 +161,7 @@ pub enum Size {
     Exponential(usize, usize),
 }
 
-impl Size {
+impl SizeDistribution {
     /// The least and the greatest that can be drawn.
     pub(crate) fn bounds(self) -> (usize, usize) {
         match self {

@@ -1,8 +1,8 @@
 //! Runs and searches as text for people, in the manner of wrk2.
 
-use crate::outcome::{BreakingPoint, Probe, Run, Second};
-use crate::plan::{KeyChoice, Rate, Size};
+use crate::plan::{KeyChoice, Rate, SizeDistribution};
 use crate::report::units;
+use crate::results::{BreakingPoint, Probe, Run, Second};
 use std::fmt::Write as _;
 
 /// The percentiles of the short table.
@@ -209,11 +209,11 @@ fn percent(share: f64) -> f64 {
     (share * 1e8).round() / 1e6
 }
 
-fn size(size: Size) -> String {
+fn size(size: SizeDistribution) -> String {
     match size {
-        Size::Fixed(bytes) => format!("{bytes} B"),
-        Size::Uniform(least, most) => format!("{least} to {most} B"),
-        Size::Exponential(mean, most) => format!("about {mean} B, at most {most} B"),
+        SizeDistribution::Fixed(bytes) => format!("{bytes} B"),
+        SizeDistribution::Uniform(least, most) => format!("{least} to {most} B"),
+        SizeDistribution::Exponential(mean, most) => format!("about {mean} B, at most {most} B"),
     }
 }
 

@@ -41,32 +41,32 @@ pub(crate) enum Reply {
 }
 
 /// The keys and values that a server has.
-pub(crate) type Map = BTreeMap<String, Vec<u8>>;
+pub(crate) type StoredValues = BTreeMap<String, Vec<u8>>;
 
-type Handler = dyn Fn(&Request, &mut Map) -> Reply + Send + Sync;
+type Handler = dyn Fn(&Request, &mut StoredValues) -> Reply + Send + Sync;
 
-struct Inner {
+struct ServerState {
     handler: Box<Handler>,
-    map: Mutex<Map>,
+    map: Mutex<StoredValues>,
     requests: AtomicU64,
     is_over: AtomicBool,
     connections: Mutex<Vec<TcpStream>>,
 }
 
 /// A running server; it ends when dropped.
-pub(crate) struct Server {
+pub(crate) struct TestServer {
     address: SocketAddr,
-    inner: Arc<Inner>,
+    inner: Arc<ServerState>,
     acceptor: Option<JoinHandle<()>>,
 }
 
-impl Server {
+impl TestServer {
     /// One that does what `handler` says, one request after the other.
     pub(crate) fn start(
-        handler: impl Fn(&Request, &mut Map) -> Reply + Send + Sync + 'static,
+        handler: impl Fn(&Request, &mut StoredValues) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(ServerState {
             handler: Box::new(handler),
             map: Mutex::default(),
             requests: AtomicU64::new(0),
@@ -97,7 +97,7 @@ impl Server {
     }
 
     /// What it has stored.
-    pub(crate) fn map(&self) -> Map {
+    pub(crate) fn map(&self) -> StoredValues {
         self.inner.map.lock().unwrap().clone()
     }
 
@@ -115,13 +115,13 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-fn accept(listener: &TcpListener, inner: &Arc<Inner>) {
+fn accept(listener: &TcpListener, inner: &Arc<ServerState>) {
     for stream in listener.incoming() {
         if inner.is_over.load(SeqCst) {
             return;
@@ -136,7 +136,7 @@ fn accept(listener: &TcpListener, inner: &Arc<Inner>) {
     }
 }
 
-fn serve(stream: TcpStream, inner: &Inner) {
+fn serve(stream: TcpStream, inner: &ServerState) {
     let mut stream = BufReader::new(stream);
     while let Some(request) = read(&mut stream, inner) {
         let reply = {
@@ -165,7 +165,7 @@ fn serve(stream: TcpStream, inner: &Inner) {
     let _ = stream.get_mut().shutdown(std::net::Shutdown::Both);
 }
 
-fn read(stream: &mut BufReader<TcpStream>, inner: &Inner) -> Option<Request> {
+fn read(stream: &mut BufReader<TcpStream>, inner: &ServerState) -> Option<Request> {
     let mut line = || {
         let mut line = String::new();
         stream.read_line(&mut line).ok()?;
@@ -195,7 +195,7 @@ fn read(stream: &mut BufReader<TcpStream>, inner: &Inner) -> Option<Request> {
 }
 
 /// What a store answers.
-fn store(request: &Request, map: &mut Map) -> Reply {
+fn store(request: &Request, map: &mut StoredValues) -> Reply {
     let key = request.key();
     match request.method.as_str() {
         "PUT" => {

@@ -17,7 +17,7 @@ mod common;
 use common::{World, put, read};
 use lsm::testing::BlockingWrite;
 use lsm::{Disk, Engine, Environment, RealDisk};
-use profile::{Kind, Recording};
+use profile::{ProfileKind, Recording};
 use rustix::process::{Signal, getpid, kill_process};
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -30,7 +30,7 @@ const PERIOD: Duration = Duration::from_micros(100);
 
 fn main() {
     // It brings the handler, which is the real one.
-    let recording = Recording::start(Kind::Cpu).unwrap();
+    let recording = Recording::start(ProfileKind::Cpu).unwrap();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {

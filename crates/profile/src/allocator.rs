@@ -11,7 +11,7 @@
 //! What is given back is not counted: the profile says who asks, not who holds.
 //! A reallocation counts for what it asks for beyond what it had.
 
-use crate::recorder::{self, Kind};
+use crate::recorder::{self, ProfileKind};
 use crate::stack::{Origin, Stack};
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -67,7 +67,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Allocator<A> {
 
 #[inline]
 fn note(bytes: usize) {
-    if recorder::is_on(Kind::Allocations) {
+    if recorder::is_on(ProfileKind::Allocations) {
         count_down(bytes);
     }
 }
@@ -109,7 +109,9 @@ fn count_down(bytes: usize) {
         }
         countdown.bytes.set(countdown.next_distance());
         let weight = weight_of(bytes);
-        recorder::record(Kind::Allocations, weight, || Stack::take(Origin::Here));
+        recorder::record(ProfileKind::Allocations, weight, || {
+            Stack::take(Origin::Here)
+        });
     });
 }
 

@@ -12,7 +12,7 @@
 //! The handler stays installed once it was: a signal that comes late finds
 //! nothing to do, where the default would be to end the process.
 
-use crate::recorder::{self, Kind};
+use crate::recorder::{self, ProfileKind};
 use crate::stack::{Origin, Stack};
 use libc::{c_int, c_void, itimerval, siginfo_t, timeval, ucontext_t};
 use std::io;
@@ -86,7 +86,7 @@ extern "C" fn on_signal(_signal: c_int, _information: *mut siginfo_t, context: *
         Some(address) => Origin::Interrupted(address),
         None => Origin::Here,
     };
-    recorder::record(Kind::Cpu, 1, || Stack::take(from));
+    recorder::record(ProfileKind::Cpu, 1, || Stack::take(from));
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
 }

@@ -1,21 +1,21 @@
 //! The picture of a profile.
 
 use crate::cpu::SAMPLES_PER_SECOND;
-use crate::recorder::Kind;
+use crate::recorder::ProfileKind;
 use inferno::flamegraph::color::{BasicPalette, Palette};
 use inferno::flamegraph::{Options, from_lines};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Draws sums by stack.
-pub(crate) fn draw(kind: Kind, took: Duration, lines: &BTreeMap<String, u64>) -> String {
+pub(crate) fn draw(kind: ProfileKind, took: Duration, lines: &BTreeMap<String, u64>) -> String {
     if lines.values().all(|weight| *weight == 0) {
         return empty(kind, took);
     }
     let (title, unit, palette) = match kind {
-        Kind::Cpu => ("CPU time", "samples", BasicPalette::Hot),
-        Kind::Allocations => ("Allocated bytes", "bytes", BasicPalette::Mem),
-        Kind::Waits => ("Waits", "microseconds", BasicPalette::Aqua),
+        ProfileKind::Cpu => ("CPU time", "samples", BasicPalette::Hot),
+        ProfileKind::Allocations => ("Allocated bytes", "bytes", BasicPalette::Mem),
+        ProfileKind::Waits => ("Waits", "microseconds", BasicPalette::Aqua),
     };
     let mut options = Options::default();
     options.title = title.to_owned();
@@ -27,8 +27,8 @@ pub(crate) fn draw(kind: Kind, took: Duration, lines: &BTreeMap<String, u64>) ->
     // As wide as the window.
     options.image_width = None;
     let unit_weight = match kind {
-        Kind::Waits => 1000,
-        Kind::Cpu | Kind::Allocations => 1,
+        ProfileKind::Waits => 1000,
+        ProfileKind::Cpu | ProfileKind::Allocations => 1,
     };
     let folded: Vec<String> = lines
         .iter()
@@ -49,19 +49,19 @@ fn without_comments(svg: &str) -> String {
         .collect()
 }
 
-fn subtitle(kind: Kind, took: Duration, total: u64) -> String {
+fn subtitle(kind: ProfileKind, took: Duration, total: u64) -> String {
     let seconds = took.as_secs_f64();
     match kind {
-        Kind::Cpu => {
+        ProfileKind::Cpu => {
             let cores = total as f64 / SAMPLES_PER_SECOND as f64 / seconds;
             format!("{total} samples in {seconds:.1} s: {cores:.2} cores busy")
         }
-        Kind::Allocations => {
+        ProfileKind::Allocations => {
             let mebibytes = total as f64 / f64::from(1 << 20);
             let rate = mebibytes / seconds;
             format!("{mebibytes:.1} MiB in {seconds:.1} s: {rate:.1} MiB/s")
         }
-        Kind::Waits => {
+        ProfileKind::Waits => {
             let waited = Duration::from_nanos(total).as_secs_f64();
             let at_a_time = waited / seconds;
             format!("{waited:.3} s waited in {seconds:.1} s: {at_a_time:.2} waiting at a time")
@@ -70,7 +70,7 @@ fn subtitle(kind: Kind, took: Duration, total: u64) -> String {
 }
 
 /// A picture that says that there is none.
-fn empty(kind: Kind, took: Duration) -> String {
+fn empty(kind: ProfileKind, took: Duration) -> String {
     let (word, seconds) = (kind.word(), took.as_secs_f64());
     format!(
         "<?xml version=\"1.0\" standalone=\"no\"?>\n\
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_picture_has_its_script_and_not_the_comments_in_it() {
         let lines = [("main;work".to_owned(), 7)].into();
-        let svg = draw(Kind::Cpu, Duration::from_secs(1), &lines);
+        let svg = draw(ProfileKind::Cpu, Duration::from_secs(1), &lines);
         assert!(svg.contains("function search("), "{svg}");
         let comments = svg
             .lines()

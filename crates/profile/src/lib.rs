@@ -32,6 +32,6 @@ mod waits;
 
 pub use allocator::Allocator;
 pub use profile::Profile;
-pub use recorder::Kind;
-pub use recording::{Recording, StartError};
+pub use recorder::ProfileKind;
+pub use recording::{Recording, RecordingError};
 pub use waits::{Stopwatch, WaitSite, lock};

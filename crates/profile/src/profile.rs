@@ -1,7 +1,7 @@
 //! What a recording comes to.
 
 use crate::flame_graph;
-use crate::recorder::Kind;
+use crate::recorder::ProfileKind;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use std::time::Duration;
 /// Sums by stack, with names.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    kind: Kind,
+    kind: ProfileKind,
     took: Duration,
     /// By the names of the frames, outermost first, with `;` between them.
     lines: BTreeMap<String, u64>,
 }
 
 impl Profile {
-    pub(crate) fn new(kind: Kind, took: Duration, lines: BTreeMap<String, u64>) -> Self {
+    pub(crate) fn new(kind: ProfileKind, took: Duration, lines: BTreeMap<String, u64>) -> Self {
         Self { kind, took, lines }
     }
 

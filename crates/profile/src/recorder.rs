@@ -7,7 +7,7 @@
 //! sees that the recording is over.
 
 use crate::stack::Stack;
-use crate::stack_table::{StackTable, Sum};
+use crate::stack_table::{StackSum, StackTable};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// What a profile is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum ProfileKind {
     /// CPU time, in samples.
     Cpu = 1,
     /// Memory that was asked for, in bytes.
@@ -24,7 +24,7 @@ pub enum Kind {
     Waits = 3,
 }
 
-impl Kind {
+impl ProfileKind {
     /// The kind that a word stands for: `cpu`, `alloc` or `lock`.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
@@ -59,13 +59,13 @@ static TABLE: OnceLock<StackTable> = OnceLock::new();
 
 /// Whether this kind is recorded.
 #[inline]
-pub(crate) fn is_on(kind: Kind) -> bool {
+pub(crate) fn is_on(kind: ProfileKind) -> bool {
     ACTIVE.load(Ordering::Relaxed) == kind as u8
 }
 
 /// Adds to the sum of a stack, if this kind is still recorded. Neither
 /// allocates nor locks, as far as `stack` does not.
-pub(crate) fn record(kind: Kind, weight: u64, stack: impl FnOnce() -> Stack) {
+pub(crate) fn record(kind: ProfileKind, weight: u64, stack: impl FnOnce() -> Stack) {
     during(kind, || {
         if let Some(table) = TABLE.get() {
             table.add(&stack(), weight);
@@ -74,7 +74,7 @@ pub(crate) fn record(kind: Kind, weight: u64, stack: impl FnOnce() -> Stack) {
 }
 
 /// Does something to what is recorded, if this kind still is.
-pub(crate) fn during(kind: Kind, action: impl FnOnce()) {
+pub(crate) fn during(kind: ProfileKind, action: impl FnOnce()) {
     IN_FLIGHT.fetch_add(1, Ordering::SeqCst);
     if ACTIVE.load(Ordering::SeqCst) == kind as u8 {
         action();
@@ -90,7 +90,7 @@ pub(crate) fn clear() {
 }
 
 /// From here on this kind is recorded.
-pub(crate) fn begin(kind: Kind) {
+pub(crate) fn begin(kind: ProfileKind) {
     ACTIVE.store(kind as u8, Ordering::SeqCst);
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn end() {
 }
 
 /// What was recorded, and how many stacks the table had no room for.
-pub(crate) fn sums() -> (Vec<Sum>, u64) {
+pub(crate) fn sums() -> (Vec<StackSum>, u64) {
     wait_for_quiet();
     match TABLE.get() {
         Some(table) => (table.sums(), table.lost()),

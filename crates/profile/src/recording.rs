@@ -1,7 +1,7 @@
 //! One recording at a time, in the whole process: from its start to its profile.
 
 use crate::profile::Profile;
-use crate::recorder::{self, Kind};
+use crate::recorder::{self, ProfileKind};
 use crate::{allocator, cpu, symbols, waits};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Why a recording cannot be.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum RecordingError {
     /// There is one already, of whatever kind.
     #[error("another profile is being recorded: try again when it is done")]
     Busy,
@@ -27,7 +27,7 @@ pub enum StartError {
 /// What is being recorded, until it is [finished](Recording::finish) or dropped.
 #[derive(Debug)]
 pub struct Recording {
-    kind: Kind,
+    kind: ProfileKind,
     began: Instant,
 }
 
@@ -36,10 +36,10 @@ impl Recording {
     /// milliseconds the first time.
     ///
     /// # Errors
-    /// See [`StartError`].
-    pub fn start(kind: Kind) -> Result<Self, StartError> {
+    /// See [`RecordingError`].
+    pub fn start(kind: ProfileKind) -> Result<Self, RecordingError> {
         if TAKEN.swap(true, Ordering::SeqCst) {
-            return Err(StartError::Busy);
+            return Err(RecordingError::Busy);
         }
         // From here on its drop lets the next one in.
         let recording = Self {
@@ -50,9 +50,11 @@ impl Recording {
         waits::clear();
         recorder::begin(kind);
         match kind {
-            Kind::Cpu => cpu::start()?,
-            Kind::Allocations if !allocator::is_installed() => return Err(StartError::NoAllocator),
-            Kind::Allocations | Kind::Waits => {}
+            ProfileKind::Cpu => cpu::start()?,
+            ProfileKind::Allocations if !allocator::is_installed() => {
+                return Err(RecordingError::NoAllocator);
+            }
+            ProfileKind::Allocations | ProfileKind::Waits => {}
         }
         Ok(recording)
     }
@@ -76,7 +78,7 @@ impl Recording {
 
     fn stop(&self) {
         recorder::end();
-        if self.kind == Kind::Cpu {
+        if self.kind == ProfileKind::Cpu {
             cpu::stop();
         }
     }

@@ -21,12 +21,12 @@ const NAME_WORDS: usize = NAME_BYTES / 8;
 
 /// Sums by stack.
 pub(crate) struct StackTable {
-    slots: Box<[Slot]>,
+    slots: Box<[StackSlot]>,
     /// The weight of stacks for which there was no room.
     lost: AtomicU64,
 }
 
-struct Slot {
+struct StackSlot {
     /// Whose slot it is; 0: nobody's.
     fingerprint: AtomicU64,
     weight: AtomicU64,
@@ -37,7 +37,7 @@ struct Slot {
 
 /// A stack and its sum, as read back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sum {
+pub(crate) struct StackSum {
     /// The thread's name.
     pub(crate) thread: String,
     /// Addresses behind the calls, innermost first.
@@ -55,7 +55,7 @@ impl StackTable {
     }
 
     fn with_slots(slots: usize) -> Self {
-        let slot = |_| Slot {
+        let slot = |_| StackSlot {
             fingerprint: AtomicU64::new(0),
             weight: AtomicU64::new(0),
             thread: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -101,9 +101,13 @@ impl StackTable {
     }
 
     /// All stacks and their sums. Nobody may be adding.
-    pub(crate) fn sums(&self) -> Vec<Sum> {
-        let used = |slot: &&Slot| slot.fingerprint.load(Ordering::Relaxed) != 0;
-        self.slots.iter().filter(used).map(Slot::read).collect()
+    pub(crate) fn sums(&self) -> Vec<StackSum> {
+        let used = |slot: &&StackSlot| slot.fingerprint.load(Ordering::Relaxed) != 0;
+        self.slots
+            .iter()
+            .filter(used)
+            .map(StackSlot::read)
+            .collect()
     }
 
     /// The weight of what there was no room for.
@@ -112,7 +116,7 @@ impl StackTable {
     }
 }
 
-impl Slot {
+impl StackSlot {
     fn fill(&self, stack: &Stack) {
         let frames = stack.frames();
         for (word, bytes) in self.thread.iter().zip(stack.thread().as_chunks().0) {
@@ -124,7 +128,7 @@ impl Slot {
         self.depth.store(frames.len(), Ordering::Relaxed);
     }
 
-    fn read(&self) -> Sum {
+    fn read(&self) -> StackSum {
         let name: Vec<u8> = self
             .thread
             .iter()
@@ -133,7 +137,7 @@ impl Slot {
             .collect();
         let depth = self.depth.load(Ordering::Relaxed).min(DEPTH_MAX);
         let frames = self.frames[..depth].iter();
-        Sum {
+        StackSum {
             thread: String::from_utf8_lossy(&name).into_owned(),
             frames: frames.map(|frame| frame.load(Ordering::Relaxed)).collect(),
             is_cut: depth == DEPTH_MAX,

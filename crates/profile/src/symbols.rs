@@ -5,8 +5,8 @@
 //! stacks and says nothing is left out: how a thread begins, and how this crate
 //! took the stack.
 
-use crate::recorder::Kind;
-use crate::stack_table::Sum;
+use crate::recorder::ProfileKind;
+use crate::stack_table::StackSum;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 
@@ -26,8 +26,8 @@ const OWN_FRAMES: [&str; 7] = [
 
 /// Sums by the names of their frames, outermost first, with `;` between them.
 /// The thread is the outermost, without its number: threads of a kind are one.
-pub(crate) fn fold(kind: Kind, sums: &[Sum]) -> BTreeMap<String, u64> {
-    let mut names = Names::default();
+pub(crate) fn fold(kind: ProfileKind, sums: &[StackSum]) -> BTreeMap<String, u64> {
+    let mut names = SymbolNames::default();
     let mut lines = BTreeMap::new();
     for sum in sums.iter().filter(|sum| sum.weight > 0) {
         *lines.entry(names.line(kind, sum)).or_default() += sum.weight;
@@ -38,21 +38,21 @@ pub(crate) fn fold(kind: Kind, sums: &[Sum]) -> BTreeMap<String, u64> {
 }
 
 #[derive(Default)]
-struct Names {
+struct SymbolNames {
     /// The frames that an address stands for, innermost first.
     known: HashMap<usize, Vec<String>>,
 }
 
-impl Names {
-    fn line(&mut self, kind: Kind, sum: &Sum) -> String {
+impl SymbolNames {
+    fn line(&mut self, kind: ProfileKind, sum: &StackSum) -> String {
         let mut frames: Vec<String> = Vec::new();
         for address in &sum.frames {
             frames.extend_from_slice(self.of(*address));
         }
         let inner = match kind {
             // The stack begins where the signal came.
-            Kind::Cpu => 0,
-            Kind::Allocations | Kind::Waits => {
+            ProfileKind::Cpu => 0,
+            ProfileKind::Allocations | ProfileKind::Waits => {
                 frames.iter().take_while(|name| is_own(name)).count()
             }
         };
@@ -61,7 +61,7 @@ impl Names {
         let frames = frames.get(inner..outer.max(inner)).unwrap_or_default();
 
         let mut line = String::new();
-        if kind == Kind::Waits {
+        if kind == ProfileKind::Waits {
             line.push_str("lock;");
         }
         line.push_str(kind_of_thread(&sum.thread));

@@ -5,7 +5,7 @@
 //! does something else, so the wait site is named instead ([`WaitSite`]): `queue;admission`.
 //! Idle threads that wait for work wait for nothing in this sense.
 
-use crate::recorder::{self, Kind};
+use crate::recorder::{self, ProfileKind};
 use crate::stack::{Origin, Stack};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Waits, and records by the stack for how long.
 #[cold]
 fn waited<G>(wait: impl FnOnce() -> G) -> G {
-    if !recorder::is_on(Kind::Waits) {
+    if !recorder::is_on(ProfileKind::Waits) {
         return wait();
     }
     let began = Instant::now();
@@ -39,7 +39,7 @@ fn waited<G>(wait: impl FnOnce() -> G) -> G {
     let stack = Stack::take(Origin::Here);
     let guard = wait();
     let nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    recorder::record(Kind::Waits, nanoseconds, || stack);
+    recorder::record(ProfileKind::Waits, nanoseconds, || stack);
     guard
 }
 
@@ -106,7 +106,7 @@ impl Stopwatch {
     /// Something begins to wait.
     #[inline]
     pub fn start() -> Self {
-        match recorder::is_on(Kind::Waits) {
+        match recorder::is_on(ProfileKind::Waits) {
             true => Self::start_now(),
             false => Self(None),
         }
@@ -128,7 +128,7 @@ impl Stopwatch {
 
 #[cold]
 fn stop_now(began: NonZeroU64, site: &WaitSite) {
-    recorder::during(Kind::Waits, || {
+    recorder::during(ProfileKind::Waits, || {
         if began.get() >= BEGAN.load(Ordering::Relaxed) {
             site.add(now().saturating_sub(began.get()));
         }

@@ -6,7 +6,9 @@
     reason = "what only tests use fails them by panicking"
 )]
 
-use profile::{Allocator, Kind, Profile, Recording, StartError, Stopwatch, WaitSite, lock};
+use profile::{
+    Allocator, Profile, ProfileKind, Recording, RecordingError, Stopwatch, WaitSite, lock,
+};
 use std::alloc::System;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,7 +65,7 @@ fn grind_in_a_caller(time: Duration) -> u64 {
 #[test]
 fn cpu_time_is_found_where_it_is_used() {
     let _turn = turn();
-    let recording = Recording::start(Kind::Cpu).unwrap();
+    let recording = Recording::start(ProfileKind::Cpu).unwrap();
     let worker = std::thread::Builder::new().name("grinder-7".to_owned());
     let worker = worker
         .spawn(|| grind_in_a_caller(Duration::from_secs(1)))
@@ -100,7 +102,7 @@ fn ask_for_memory(times: usize, bytes: usize) {
 fn allocated_bytes_are_counted_by_who_asks() {
     let _turn = turn();
     for (times, bytes) in [(1 << 20, 100), (1 << 16, 2000), (40, 4 << 20)] {
-        let recording = Recording::start(Kind::Allocations).unwrap();
+        let recording = Recording::start(ProfileKind::Allocations).unwrap();
         ask_for_memory(times, bytes);
         let profile = recording.finish();
         let found = sum_of(&profile, &["ask_for_memory"]) as f64;
@@ -122,7 +124,7 @@ fn want(mutex: &Mutex<u64>) -> u64 {
 #[test]
 fn a_lock_that_is_waited_for_is_found() {
     let _turn = turn();
-    let recording = Recording::start(Kind::Waits).unwrap();
+    let recording = Recording::start(ProfileKind::Waits).unwrap();
     let mutex = Mutex::new(3);
     let ready = Barrier::new(2);
     let held = Duration::from_millis(200);
@@ -152,12 +154,12 @@ fn a_wait_counts_at_its_site_and_in_its_recording() {
     let _turn = turn();
     static SITE: WaitSite = WaitSite::new("queue;of the test");
     let unrecorded = Stopwatch::start();
-    let recording = Recording::start(Kind::Waits).unwrap();
+    let recording = Recording::start(ProfileKind::Waits).unwrap();
     unrecorded.stop(&SITE);
     let earlier = Stopwatch::start();
     assert_eq!(recording.finish().folded(), "");
 
-    let recording = Recording::start(Kind::Waits).unwrap();
+    let recording = Recording::start(ProfileKind::Waits).unwrap();
     earlier.stop(&SITE);
     let waiting = Stopwatch::start();
     let other = Stopwatch::start();
@@ -172,19 +174,23 @@ fn a_wait_counts_at_its_site_and_in_its_recording() {
 #[test]
 fn there_is_one_recording_at_a_time() {
     let _turn = turn();
-    let first = Recording::start(Kind::Waits).unwrap();
-    for kind in [Kind::Cpu, Kind::Allocations, Kind::Waits] {
-        assert!(matches!(Recording::start(kind), Err(StartError::Busy)));
+    let first = Recording::start(ProfileKind::Waits).unwrap();
+    for kind in [
+        ProfileKind::Cpu,
+        ProfileKind::Allocations,
+        ProfileKind::Waits,
+    ] {
+        assert!(matches!(Recording::start(kind), Err(RecordingError::Busy)));
     }
     drop(first);
-    let second = Recording::start(Kind::Cpu).unwrap();
+    let second = Recording::start(ProfileKind::Cpu).unwrap();
     assert!(matches!(
-        Recording::start(Kind::Waits),
-        Err(StartError::Busy)
+        Recording::start(ProfileKind::Waits),
+        Err(RecordingError::Busy)
     ));
     drop(second.finish());
     // What nothing was recorded of has a picture too.
-    let nothing = Recording::start(Kind::Waits).unwrap().finish();
+    let nothing = Recording::start(ProfileKind::Waits).unwrap().finish();
     assert_eq!(nothing.folded(), "");
     assert!(nothing.flame_graph().contains("Nothing was recorded"));
 }
@@ -192,7 +198,7 @@ fn there_is_one_recording_at_a_time() {
 #[test]
 fn threads_that_end_are_recorded_to_their_end() {
     let _turn = turn();
-    let recording = Recording::start(Kind::Allocations).unwrap();
+    let recording = Recording::start(ProfileKind::Allocations).unwrap();
     let asked = AtomicUsize::new(0);
     for _ in 0..64 {
         std::thread::scope(|scope| {

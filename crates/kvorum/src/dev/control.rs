@@ -46,7 +46,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(60);
 
 /// What is to be done to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum NodeAction {
     Kill,
     Stop,
     Start,
@@ -54,30 +54,30 @@ pub(super) enum Wish {
     Thaw,
 }
 
-const WISHES: [(Wish, &str); 5] = [
-    (Wish::Kill, "kill"),
-    (Wish::Stop, "stop"),
-    (Wish::Start, "start"),
-    (Wish::Freeze, "freeze"),
-    (Wish::Thaw, "thaw"),
+const ACTIONS: [(NodeAction, &str); 5] = [
+    (NodeAction::Kill, "kill"),
+    (NodeAction::Stop, "stop"),
+    (NodeAction::Start, "start"),
+    (NodeAction::Freeze, "freeze"),
+    (NodeAction::Thaw, "thaw"),
 ];
 
 /// What became of a wish, as a line.
-pub(super) type Outcome = Result<String, String>;
+pub(super) type CommandResult = Result<String, String>;
 
 /// A wish on its way to the supervisor of a node.
-pub(super) struct Order {
-    pub(super) wish: Wish,
-    pub(super) reply: oneshot::Sender<Outcome>,
+pub(super) struct ActionRequest {
+    pub(super) action: NodeAction,
+    pub(super) reply: oneshot::Sender<CommandResult>,
 }
 
 /// The folder of a cluster, locked by the process that runs it.
-pub(super) struct Hold {
+pub(super) struct ClusterFolderLock {
     folder: OwnedFd,
     socket: PathBuf,
 }
 
-impl Hold {
+impl ClusterFolderLock {
     /// Locks the folder, which must be there.
     ///
     /// # Errors
@@ -128,7 +128,7 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for ClusterFolderLock {
     fn drop(&mut self) {
         self.remove_socket();
     }
@@ -147,13 +147,13 @@ fn short_path(folder: &OwnedFd) -> PathBuf {
 
 /// Hands commands to the supervisors of the nodes, forever; `nodes` has the
 /// way to each.
-pub(super) async fn serve(listener: UnixListener, nodes: Vec<mpsc::Sender<Order>>) {
+pub(super) async fn serve(listener: UnixListener, nodes: Vec<mpsc::Sender<ActionRequest>>) {
     let mut under_way = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept(), if under_way.len() < COMMANDS_MAX => match accepted {
                 Ok((stream, _)) => {
-                    under_way.spawn(attend(stream, nodes.clone()));
+                    under_way.spawn(serve_connection(stream, nodes.clone()));
                 }
                 // Out of files, say: that passes.
                 Err(_) => tokio::time::sleep(REQUEST_TIME).await,
@@ -163,7 +163,7 @@ pub(super) async fn serve(listener: UnixListener, nodes: Vec<mpsc::Sender<Order>
     }
 }
 
-async fn attend(mut stream: UnixStream, nodes: Vec<mpsc::Sender<Order>>) {
+async fn serve_connection(mut stream: UnixStream, nodes: Vec<mpsc::Sender<ActionRequest>>) {
     let is_own = stream.peer_cred().is_ok_and(|peer| {
         let user = peer.uid();
         user == 0 || user == rustix::process::geteuid().as_raw()
@@ -193,8 +193,8 @@ async fn read_line(stream: &mut UnixStream) -> io::Result<String> {
     }
 }
 
-async fn carry_out(request: &str, nodes: &[mpsc::Sender<Order>]) -> Outcome {
-    let (wish, number) = parse(request).ok_or("that is no command")?;
+async fn carry_out(request: &str, nodes: &[mpsc::Sender<ActionRequest>]) -> CommandResult {
+    let (action, number) = parse(request).ok_or("that is no command")?;
     let Some(node) = number.checked_sub(1).and_then(|index| nodes.get(index)) else {
         let last = nodes.len();
         return Err(match last {
@@ -203,17 +203,17 @@ async fn carry_out(request: &str, nodes: &[mpsc::Sender<Order>]) -> Outcome {
         });
     };
     let (reply, outcome) = oneshot::channel();
-    node.try_send(Order { wish, reply })
+    node.try_send(ActionRequest { action, reply })
         .map_err(|_| format!("node-{number} has other commands to finish first"))?;
     outcome
         .await
         .unwrap_or_else(|_| Err("the cluster is stopping".to_owned()))
 }
 
-fn parse(request: &str) -> Option<(Wish, usize)> {
+fn parse(request: &str) -> Option<(NodeAction, usize)> {
     let (word, number) = request.split_once(' ')?;
-    let (wish, _) = WISHES.iter().find(|(_, known)| *known == word)?;
-    Some((*wish, number.parse().ok()?))
+    let (action, _) = ACTIONS.iter().find(|(_, known)| *known == word)?;
+    Some((*action, number.parse().ok()?))
 }
 
 /// Has the cluster of a folder carry out a command, and says what became of it.
@@ -221,14 +221,14 @@ fn parse(request: &str) -> Option<(Wish, usize)> {
 /// # Errors
 /// No cluster runs there, or it refuses.
 pub(super) fn ask(command: &NodeCommand) -> Result<(), Failure> {
-    let (wish, options) = match command {
-        NodeCommand::Kill(options) => (Wish::Kill, options),
-        NodeCommand::Stop(options) => (Wish::Stop, options),
-        NodeCommand::Start(options) => (Wish::Start, options),
-        NodeCommand::Freeze(options) => (Wish::Freeze, options),
-        NodeCommand::Thaw(options) => (Wish::Thaw, options),
+    let (action, options) = match command {
+        NodeCommand::Kill(options) => (NodeAction::Kill, options),
+        NodeCommand::Stop(options) => (NodeAction::Stop, options),
+        NodeCommand::Start(options) => (NodeAction::Start, options),
+        NodeCommand::Freeze(options) => (NodeAction::Freeze, options),
+        NodeCommand::Thaw(options) => (NodeAction::Thaw, options),
     };
-    let answer = exchange(wish, options).map_err(|error| match error.kind() {
+    let answer = exchange(action, options).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Failure::failed(format!(
             "no cluster runs on {}: start one with 'kvorum dev', or give its folder with --data",
             options.data.display()
@@ -246,11 +246,11 @@ pub(super) fn ask(command: &NodeCommand) -> Result<(), Failure> {
     }
 }
 
-fn exchange(wish: Wish, options: &NodeOptions) -> io::Result<String> {
+fn exchange(action: NodeAction, options: &NodeOptions) -> io::Result<String> {
     let folder = open_folder(&options.data)?;
     let mut stream = std::os::unix::net::UnixStream::connect(short_path(&folder))?;
     stream.set_read_timeout(Some(ANSWER_TIME))?;
-    let words = WISHES.iter().filter(|(known, _)| *known == wish);
+    let words = ACTIONS.iter().filter(|(known, _)| *known == action);
     for (_, word) in words {
         stream.write_all(format!("{word} {}\n", options.node).as_bytes())?;
     }
@@ -265,8 +265,8 @@ mod tests {
 
     #[test]
     fn requests_are_a_wish_and_a_number() {
-        assert_eq!(parse("kill 2"), Some((Wish::Kill, 2)));
-        assert_eq!(parse("thaw 255"), Some((Wish::Thaw, 255)));
+        assert_eq!(parse("kill 2"), Some((NodeAction::Kill, 2)));
+        assert_eq!(parse("thaw 255"), Some((NodeAction::Thaw, 255)));
         for wrong in ["", "kill", "kill x", "eat 2", "kill -1", "kill 2 "] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
@@ -275,10 +275,10 @@ mod tests {
     #[test]
     fn a_folder_has_one_cluster_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
-        let hold = Hold::take(folder.path()).ok().unwrap();
-        let refused = Hold::take(folder.path()).err().unwrap();
+        let lock = ClusterFolderLock::take(folder.path()).ok().unwrap();
+        let refused = ClusterFolderLock::take(folder.path()).err().unwrap();
         assert!(refused.line().contains("another 'kvorum dev' runs"));
-        drop(hold);
-        assert!(Hold::take(folder.path()).is_ok());
+        drop(lock);
+        assert!(ClusterFolderLock::take(folder.path()).is_ok());
     }
 }

@@ -1,7 +1,7 @@
 //! `kvorum dev`: a local cluster of child processes.
 //!
 //! Each node is this program again, with `serve`, on a port and in a folder of
-//! its own ([`plan`]). The children must never outlive their parent, nor stop
+//! its own ([`layout`]). The children must never outlive their parent, nor stop
 //! before it has told them to:
 //! - each has a pipe from here as its stdin and ends when that closes, which
 //!   the system sees to however this process ends, `kill -9` included;
@@ -19,24 +19,24 @@
 //! until it is started.
 
 mod control;
+mod layout;
 mod options;
-mod plan;
-mod running_node;
+mod supervised_node;
 
 pub(crate) use options::DevOptions;
 
 use crate::failure::Failure;
-use crate::layers::Stop;
+use crate::layers::EarlyExit;
 use crate::signals::{StopSignal, StopSignals};
-use control::Hold;
-use plan::Plan;
-use running_node::RunningNode;
+use control::ClusterFolderLock;
+use layout::ClusterLayout;
 use std::future::Future;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
+use supervised_node::SupervisedNode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -54,36 +54,36 @@ const STOP_TIME: Duration = Duration::from_secs(15);
 /// # Errors
 /// A plan that cannot be, a port in use, a node that ends by itself; no
 /// cluster where one should run; and what is to be shown instead of running.
-pub(crate) fn run(options: &DevOptions) -> Result<(), Stop> {
+pub(crate) fn run(options: &DevOptions) -> Result<(), EarlyExit> {
     if let Some(command) = &options.instead {
         return Ok(control::ask(command)?);
     }
-    let plan = Plan::new(options)?;
+    let layout = ClusterLayout::new(options)?;
     // One that is there may have its cluster, which says more than a port in
     // use; one that is not is only made where there is something to put into it.
-    let held = plan.take_folder()?;
-    plan.check_ports()?;
-    let hold = held.map_or_else(|| plan.make_folder(), Ok)?;
-    plan.make_folders()?;
+    let held = layout.take_folder()?;
+    layout.check_ports()?;
+    let lock = held.map_or_else(|| layout.make_folder(), Ok)?;
+    layout.make_folders()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
-    Ok(runtime.block_on(dev(&plan, &hold))?)
+    Ok(runtime.block_on(dev(&layout, &lock))?)
 }
 
-async fn dev(plan: &Plan, hold: &Hold) -> Result<(), Failure> {
+async fn dev(layout: &ClusterLayout, lock: &ClusterFolderLock) -> Result<(), Failure> {
     let mut signals = StopSignals::install()?;
-    let listener = hold.listen()?;
+    let listener = lock.listen()?;
     let mut nodes = Vec::new();
-    let mut ways = Vec::new();
+    let mut senders = Vec::new();
     let mut ended = Ok(());
-    for node in &plan.nodes {
-        let (way, orders) = mpsc::channel(control::WAITING_MAX);
-        match RunningNode::spawn(plan, node, orders) {
+    for node in &layout.nodes {
+        let (way, requests) = mpsc::channel(control::WAITING_MAX);
+        match SupervisedNode::spawn(layout, node, requests) {
             Ok(node) => {
                 nodes.push(node);
-                ways.push(way);
+                senders.push(way);
             }
             Err(failure) => {
                 ended = Err(failure);
@@ -93,8 +93,8 @@ async fn dev(plan: &Plan, hold: &Hold) -> Result<(), Failure> {
     }
     if ended.is_ok() {
         ended = tokio::select! {
-            failure = keep_running(plan, &mut nodes) => Err(failure),
-            () = control::serve(listener, ways) => Ok(()),
+            failure = keep_running(layout, &mut nodes) => Err(failure),
+            () = control::serve(listener, senders) => Ok(()),
             _ = signals.next() => Ok(()),
         };
     }
@@ -104,24 +104,24 @@ async fn dev(plan: &Plan, hold: &Hold) -> Result<(), Failure> {
 
 /// Waits until all nodes answer, says so, and keeps them running until one of
 /// them cannot be.
-async fn keep_running(plan: &Plan, nodes: &mut [RunningNode<'_>]) -> Failure {
+async fn keep_running(layout: &ClusterLayout, nodes: &mut [SupervisedNode<'_>]) -> Failure {
     tokio::select! {
-        end = first(nodes.iter_mut().map(RunningNode::end)) => return Failure::failed(end),
-        () = up(plan) => {}
+        end = first(nodes.iter_mut().map(SupervisedNode::end)) => return Failure::failed(end),
+        () = up(layout) => {}
     }
-    first(nodes.iter_mut().map(RunningNode::keep_running)).await
+    first(nodes.iter_mut().map(SupervisedNode::keep_running)).await
 }
 
 /// Waits until all nodes answer, and says so.
-async fn up(plan: &Plan) {
-    for node in &plan.nodes {
+async fn up(layout: &ClusterLayout) {
+    for node in &layout.nodes {
         while !answers(node.address).await {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
     // Who closed stdout does not want to read it; the cluster runs on.
     let mut stdout = io::stdout().lock();
-    let _ = stdout.write_all(plan.welcome().as_bytes());
+    let _ = stdout.write_all(layout.welcome().as_bytes());
     let _ = stdout.flush();
 }
 
@@ -155,7 +155,7 @@ async fn first<F: Future>(all: impl Iterator<Item = F>) -> F::Output {
 
 /// Stops the nodes and waits for them. Those that take too long are killed, on
 /// a second signal all at once: a store loses nothing by it.
-async fn stop(mut nodes: Vec<RunningNode<'_>>, signals: &mut StopSignals) {
+async fn stop(mut nodes: Vec<SupervisedNode<'_>>, signals: &mut StopSignals) {
     // Their stdin stays open: a signal after its end would be a second one,
     // upon which a node does not finish what it has admitted.
     for node in &nodes {
@@ -165,7 +165,7 @@ async fn stop(mut nodes: Vec<RunningNode<'_>>, signals: &mut StopSignals) {
     {
         let mut all_end = pin!(async {
             for node in &mut nodes {
-                node.gone().await;
+                node.wait_for_end().await;
             }
         });
         tokio::select! {

@@ -1,6 +1,6 @@
 //! The options of `dev`, and the commands to a cluster that runs.
 
-use crate::logging::{Level, LogFormat};
+use crate::logging::{LogFormat, LogLevel};
 use crate::values::port;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
@@ -27,7 +27,7 @@ pub(crate) struct DevOptions {
     pub(super) data: PathBuf,
     /// The least level that the nodes log [default: info]
     #[arg(long, value_enum, value_name = "LEVEL", help_heading = "Log")]
-    pub(super) log: Option<Level>,
+    pub(super) log: Option<LogLevel>,
     /// text for people, json for machines: one object a line [default: text]
     #[arg(long, value_enum, value_name = "FORMAT", help_heading = "Log")]
     pub(super) log_format: Option<LogFormat>,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::serve::{NodeProgram, ServeCommand, ServeOptions};
-use crate::values::{Size, Switch};
+use crate::values::{ByteSize, Switch};
 use std::io;
 
 /// A machine without files.
@@ -19,7 +19,7 @@ struct Written<'a> {
 }
 
 impl Written<'_> {
-    fn parse(self) -> Result<Parsed<NodeProgram>, Stop> {
+    fn parse(self) -> Result<Parsed<NodeProgram>, EarlyExit> {
         let config: &[&str] = match self.file {
             Some(_) => &["--config", "kvorum.toml"],
             None => &[],
@@ -47,7 +47,7 @@ impl Written<'_> {
     /// The line of the refusal, which has no line end within.
     fn refusal(self) -> String {
         match self.parse() {
-            Err(Stop::Refuse(failure)) => {
+            Err(EarlyExit::Refuse(failure)) => {
                 assert!(!failure.line().contains('\n'), "{}", failure.line());
                 failure.line().to_owned()
             }
@@ -93,7 +93,7 @@ fn layers_add_up() {
     let options = written.options();
     assert_eq!(options.url, Some("http://localhost:1".parse().unwrap()));
     assert_eq!(options.data, Some("from/environment".into()));
-    assert_eq!(options.memory, Some(Size(1 << 30)));
+    assert_eq!(options.memory, Some(ByteSize(1 << 30)));
     assert_eq!(options.filter.0, Some(0.5));
     assert_eq!(options.listen.len(), 2);
     assert_eq!(options.accept_empty, Switch::On);

@@ -4,8 +4,8 @@ use super::report;
 use crate::failure::Failure;
 use clap::Args;
 use load::Run;
-use load::outcome::BreakingPoint;
 use load::report::units;
+use load::results::BreakingPoint;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 

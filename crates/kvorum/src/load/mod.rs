@@ -5,20 +5,20 @@
 //! before its time.
 
 mod compare;
+mod failures;
 mod options;
 mod progress;
 mod report;
 mod values;
-mod verdict;
 
 pub(crate) use options::{AFTER_HELP, LoadOptions};
 
-use crate::failure::{Failure, tell};
+use crate::failure::{Failure, report_line};
 use crate::signals::{StopSignal, StopSignals};
-use load::outcome::Run;
+use load::results::Run;
 use load::{Error, Plan, summary};
-use options::{Instead, Workload};
-use progress::Progress;
+use options::{OtherCommand, Workload};
+use progress::ProgressLine;
 use serde::Serialize;
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -32,7 +32,7 @@ use tokio::task::spawn_blocking;
 /// Usage failures, those of reaching a node, of writing files, and loads that
 /// show something wrong.
 pub(crate) fn run(options: &LoadOptions) -> Result<(), Failure> {
-    if let Some(Instead::Compare(options)) = &options.instead {
+    if let Some(OtherCommand::Compare(options)) = &options.instead {
         return compare::run(options);
     }
     let plan = options.plan()?;
@@ -52,7 +52,7 @@ pub(crate) fn run(options: &LoadOptions) -> Result<(), Failure> {
 async fn generate(options: &LoadOptions, plan: Plan) -> Result<(), Failure> {
     let mut signals = StopSignals::install()?;
     let stop = Arc::new(AtomicBool::new(false));
-    let load = Load {
+    let load = LoadCommand {
         options: options.clone(),
         plan,
         stop: Arc::clone(&stop),
@@ -81,38 +81,38 @@ async fn generate(options: &LoadOptions, plan: Plan) -> Result<(), Failure> {
 }
 
 /// A load to make.
-struct Load {
+struct LoadCommand {
     options: LoadOptions,
     plan: Plan,
     stop: Arc<AtomicBool>,
 }
 
-impl Load {
+impl LoadCommand {
     fn run(&self) -> Result<(), Failure> {
         if self.options.workload == Workload::Fill {
             let filled = self.fill()?;
-            return self.finish_run(filled, verdict::of_fill);
+            return self.finish_run(filled, failures::of_fill);
         }
         if self.options.fill {
             let filled = self.fill()?;
-            tell(&format!(
+            report_line(&format!(
                 "{} keys put in {:.1} s",
                 filled.succeeded, filled.measured_seconds
             ));
             if self.stop.load(Relaxed) {
                 return Ok(());
             }
-            verdict::of_fill(&filled)?;
+            failures::of_fill(&filled)?;
         }
         if self.options.find_breaking_point {
             return self.search();
         }
-        let mut progress = Progress::new();
+        let mut progress = ProgressLine::new();
         let run = load::run(&self.plan, &self.stop, &mut |second| {
             progress.show(&summary::of_second(second));
         });
         progress.clear();
-        self.finish_run(run.map_err(|error| failure(&error))?, verdict::of_run)
+        self.finish_run(run.map_err(|error| failure(&error))?, failures::of_run)
     }
 
     fn finish_run(
@@ -134,7 +134,7 @@ impl Load {
     }
 
     fn fill(&self) -> Result<Run, Failure> {
-        let mut progress = Progress::new();
+        let mut progress = ProgressLine::new();
         let mut done = 0;
         let keys = self.plan.keys;
         let filled = load::fill(&self.plan, &self.stop, &mut |second| {
@@ -146,7 +146,7 @@ impl Load {
     }
 
     fn search(&self) -> Result<(), Failure> {
-        let mut progress = Progress::new();
+        let mut progress = ProgressLine::new();
         let bound = self.options.bound();
         let found = load::find_breaking_point(&self.plan, bound, &self.stop, &mut |probe| {
             progress.add(&summary::of_probe(probe));
@@ -161,7 +161,7 @@ impl Load {
             text.push_str(&summary::of_run(best));
         }
         let report = |directory: &Path| report::write_search(directory, &found);
-        self.finish(&found, &text, report, verdict::of_search(&found))
+        self.finish(&found, &text, report, failures::of_search(&found))
     }
 
     /// Writes what was measured, then says what is wrong with it.

@@ -1,14 +1,14 @@
 //! The options of `kvorum load`, and the plan that they describe.
 
 use super::compare::CompareOptions;
-use super::values::{Mix, Pause, Rate, Sizes};
+use super::values::{MixOption, PauseOption, RateOption, SizesOption};
 use crate::failure::Failure;
-use crate::values::{Replicas, Span, Switch, count, url};
+use crate::values::{ReplicasOption, Switch, TimeSpan, count, url};
 use clap::{Args, Subcommand, ValueEnum};
 use cluster::NodeUrl;
 use load::Plan;
-use load::outcome::Bound;
 use load::plan::{KeyChoice, Operation};
+use load::results::Bound;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ in any case.";
 pub(crate) struct LoadOptions {
     /// What to do instead of making a load.
     #[command(subcommand)]
-    pub(crate) instead: Option<Instead>,
+    pub(crate) instead: Option<OtherCommand>,
     /// What to ask
     #[arg(value_enum, value_name = "WORKLOAD", default_value_t = Workload::Mixed)]
     pub(crate) workload: Workload,
@@ -46,8 +46,8 @@ pub(crate) struct LoadOptions {
     #[arg(long = "target", value_parser = url, value_name = "URL", value_delimiter = ',', default_value = "http://127.0.0.1:8080")]
     pub(crate) targets: Vec<NodeUrl>,
     /// Requests a second over all connections, or max for as many as can be
-    #[arg(long, value_name = "RATE", default_value_t = Rate(load::plan::Rate::Max))]
-    pub(crate) rate: Rate,
+    #[arg(long, value_name = "RATE", default_value_t = RateOption(load::plan::Rate::Max))]
+    pub(crate) rate: RateOption,
     /// Open connections, over all threads
     #[arg(long, value_parser = count(1..=60_000), value_name = "COUNT", default_value_t = 64)]
     pub(crate) connections: usize,
@@ -56,23 +56,23 @@ pub(crate) struct LoadOptions {
     pub(crate) threads: usize,
     /// How long to count; with --find-breaking-point, how long for each rate [default: 10s, or 5s for each rate]
     #[arg(long, value_name = "TIME")]
-    pub(crate) duration: Option<Span>,
+    pub(crate) duration: Option<TimeSpan>,
     /// How long to make the load before anything is counted; 0 for not at all
-    #[arg(long, value_name = "TIME", default_value_t = Pause(Duration::from_secs(1)))]
-    pub(crate) warmup: Pause,
+    #[arg(long, value_name = "TIME", default_value_t = PauseOption(Duration::from_secs(1)))]
+    pub(crate) warmup: PauseOption,
     /// How long a request may take before it is given up
-    #[arg(long, value_name = "TIME", default_value_t = Span(Duration::from_secs(10)))]
-    pub(crate) timeout: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan(Duration::from_secs(10)))]
+    pub(crate) timeout: TimeSpan,
 
     /// Operations and their weights for the workload mixed: put, insert, get, get-missing, delete, read-modify-write, range [default: get=50,put=50]
     #[arg(long, value_name = "NAME=WEIGHT,…", help_heading = "Requests")]
-    pub(crate) mix: Option<Mix>,
+    pub(crate) mix: Option<MixOption>,
     /// How many keys there are
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000), value_name = "COUNT", default_value_t = 100_000, help_heading = "Requests")]
     pub(crate) keys: u64,
     /// Which key a request takes [default: uniform, or what the YCSB mix says]
     #[arg(long, value_enum, value_name = "CHOICE", help_heading = "Requests")]
-    pub(crate) key_choice: Option<Choice>,
+    pub(crate) key_choice: Option<KeyChoiceOption>,
     /// The bytes of a key
     #[arg(
         long,
@@ -80,7 +80,7 @@ pub(crate) struct LoadOptions {
         default_value = "16",
         help_heading = "Requests"
     )]
-    pub(crate) key_bytes: Sizes,
+    pub(crate) key_bytes: SizesOption,
     /// The bytes of a value; they do not compress
     #[arg(
         long,
@@ -88,13 +88,13 @@ pub(crate) struct LoadOptions {
         default_value = "64",
         help_heading = "Requests"
     )]
-    pub(crate) value_bytes: Sizes,
+    pub(crate) value_bytes: SizesOption,
     /// How many entities a range asks for
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "COUNT", default_value_t = 100, help_heading = "Requests")]
     pub(crate) range_limit: u64,
     /// ACK/FROM of each request: the replicas that must answer, of how many [default: the cluster's own]
     #[arg(long, value_name = "ACK/FROM", help_heading = "Requests")]
-    pub(crate) replicas: Option<Replicas>,
+    pub(crate) replicas: Option<ReplicasOption>,
     /// Put each key once before the load, as fast as can be, in sequence with --key-choice sequential, else in a random order
     #[arg(long, help_heading = "Requests")]
     pub(crate) fill: bool,
@@ -114,8 +114,8 @@ pub(crate) struct LoadOptions {
     #[arg(long, help_heading = "Breaking point")]
     pub(crate) find_breaking_point: bool,
     /// The longest 99th percentile of a rate that holds
-    #[arg(long, value_name = "TIME", default_value_t = Span(Duration::from_millis(10)), help_heading = "Breaking point")]
-    pub(crate) p99: Span,
+    #[arg(long, value_name = "TIME", default_value_t = TimeSpan(Duration::from_millis(10)), help_heading = "Breaking point")]
+    pub(crate) p99: TimeSpan,
 
     /// Write what was measured as JSON; - for stdout, the summary then goes to stderr
     #[arg(long, value_name = "FILE", help_heading = "Output")]
@@ -133,7 +133,7 @@ pub(crate) struct LoadOptions {
 
 /// What can be done with loads that were made.
 #[derive(Clone, Debug, Subcommand)]
-pub(crate) enum Instead {
+pub(crate) enum OtherCommand {
     /// Lay runs side by side that were kept with --json
     Compare(CompareOptions),
 }
@@ -199,7 +199,7 @@ impl Workload {
 
 /// Which key a request takes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(crate) enum Choice {
+pub(crate) enum KeyChoiceOption {
     /// One after the other
     Sequential,
     /// Any
@@ -210,13 +210,13 @@ pub(crate) enum Choice {
     Latest,
 }
 
-impl From<Choice> for KeyChoice {
-    fn from(choice: Choice) -> Self {
+impl From<KeyChoiceOption> for KeyChoice {
+    fn from(choice: KeyChoiceOption) -> Self {
         match choice {
-            Choice::Sequential => Self::Sequential,
-            Choice::Uniform => Self::Uniform,
-            Choice::Zipfian => Self::Zipfian,
-            Choice::Latest => Self::Latest,
+            KeyChoiceOption::Sequential => Self::Sequential,
+            KeyChoiceOption::Uniform => Self::Uniform,
+            KeyChoiceOption::Zipfian => Self::Zipfian,
+            KeyChoiceOption::Latest => Self::Latest,
         }
     }
 }

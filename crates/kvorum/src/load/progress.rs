@@ -3,11 +3,11 @@
 use std::io::{self, IsTerminal, Write as _};
 
 /// A line on stderr that changes while the load runs, where people see it.
-pub(super) struct Progress {
+pub(super) struct ProgressLine {
     is_shown: bool,
 }
 
-impl Progress {
+impl ProgressLine {
     pub(super) fn new() -> Self {
         Self {
             is_shown: io::stderr().is_terminal(),

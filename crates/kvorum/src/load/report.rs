@@ -1,9 +1,9 @@
 //! Reports in a folder of the user's.
 
-use crate::failure::{Failure, tell};
+use crate::failure::{Failure, report_line};
 use load::Run;
-use load::outcome::BreakingPoint;
 use load::report;
+use load::results::BreakingPoint;
 use std::io;
 use std::path::Path;
 
@@ -46,7 +46,7 @@ fn title(label: &str) -> String {
 
 fn tell_of(directory: &Path, written: io::Result<()>) -> Result<(), Failure> {
     written.map_err(|error| cannot_write(directory, &error))?;
-    tell(&format!(
+    report_line(&format!(
         "the report is in {}",
         directory.join(report::PAGE).display()
     ));

@@ -1,6 +1,6 @@
 //! How rates, mixes and distributions of sizes are written in options.
 
-use crate::values::{Size, Span};
+use crate::values::{ByteSize, TimeSpan};
 use load::plan::{self, Operation};
 use std::fmt;
 use std::str::FromStr;
@@ -8,9 +8,9 @@ use std::time::Duration;
 
 /// Requests a second, or `max`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Rate(pub(crate) plan::Rate);
+pub(crate) struct RateOption(pub(crate) plan::Rate);
 
-impl FromStr for Rate {
+impl FromStr for RateOption {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -24,7 +24,7 @@ impl FromStr for Rate {
     }
 }
 
-impl fmt::Display for Rate {
+impl fmt::Display for RateOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             plan::Rate::Max => f.write_str("max"),
@@ -35,34 +35,34 @@ impl fmt::Display for Rate {
 
 /// A span of time that may be nothing: `0`, `500ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pause(pub(crate) Duration);
+pub(crate) struct PauseOption(pub(crate) Duration);
 
-impl FromStr for Pause {
+impl FromStr for PauseOption {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "0" | "0s" | "0ms" => Ok(Self(Duration::ZERO)),
-            text => Ok(Self(text.parse::<Span>()?.0)),
+            text => Ok(Self(text.parse::<TimeSpan>()?.0)),
         }
     }
 }
 
-impl fmt::Display for Pause {
+impl fmt::Display for PauseOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_zero() {
             f.write_str("0")
         } else {
-            Span(self.0).fmt(f)
+            TimeSpan(self.0).fmt(f)
         }
     }
 }
 
 /// Operations with their weights: `get=95,put=5`.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Mix(pub(crate) Vec<(Operation, f64)>);
+pub(crate) struct MixOption(pub(crate) Vec<(Operation, f64)>);
 
-impl FromStr for Mix {
+impl FromStr for MixOption {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -95,14 +95,14 @@ impl FromStr for Mix {
 
 /// Sizes, fixed or drawn: `64`, `64..1KiB`, `1KiB~64KiB`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Sizes(pub(crate) plan::Size);
+pub(crate) struct SizesOption(pub(crate) plan::SizeDistribution);
 
-impl FromStr for Sizes {
+impl FromStr for SizesOption {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let bytes = |text: &str| -> Result<usize, String> {
-            let size: Size = text.parse()?;
+            let size: ByteSize = text.parse()?;
             usize::try_from(size.0).map_err(|_| format!("this machine cannot address {size}"))
         };
         let size = if let Some((least, most)) = text.split_once("..") {
@@ -110,15 +110,15 @@ impl FromStr for Sizes {
             if least > most {
                 return Err("write the lesser size first: 64..1KiB".to_owned());
             }
-            plan::Size::Uniform(least, most)
+            plan::SizeDistribution::Uniform(least, most)
         } else if let Some((mean, most)) = text.split_once('~') {
             let (mean, most) = (bytes(mean)?, bytes(most)?);
             if mean > most {
                 return Err("write the mean first, then the greatest: 1KiB~64KiB".to_owned());
             }
-            plan::Size::Exponential(mean, most)
+            plan::SizeDistribution::Exponential(mean, most)
         } else {
-            plan::Size::Fixed(bytes(text)?)
+            plan::SizeDistribution::Fixed(bytes(text)?)
         };
         Ok(Self(size))
     }
@@ -130,26 +130,33 @@ mod tests {
 
     #[test]
     fn rates() {
-        assert_eq!("max".parse(), Ok(Rate(plan::Rate::Max)));
-        assert_eq!("30000".parse(), Ok(Rate(plan::Rate::PerSecond(30_000.0))));
-        assert_eq!("0.5".parse(), Ok(Rate(plan::Rate::PerSecond(0.5))));
+        assert_eq!("max".parse(), Ok(RateOption(plan::Rate::Max)));
+        assert_eq!(
+            "30000".parse(),
+            Ok(RateOption(plan::Rate::PerSecond(30_000.0)))
+        );
+        assert_eq!("0.5".parse(), Ok(RateOption(plan::Rate::PerSecond(0.5))));
         for text in ["", "0", "-1", "fast", "inf", "NaN", "1k"] {
-            assert!(text.parse::<Rate>().is_err(), "{text}");
+            assert!(text.parse::<RateOption>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn spans_of_nothing() {
         for (text, ms) in [("0", 0), ("0s", 0), ("2s", 2_000)] {
-            assert_eq!(text.parse(), Ok(Pause(Duration::from_millis(ms))), "{text}");
+            assert_eq!(
+                text.parse(),
+                Ok(PauseOption(Duration::from_millis(ms))),
+                "{text}"
+            );
         }
-        assert!("1".parse::<Pause>().is_err());
-        assert_eq!(Pause(Duration::ZERO).to_string(), "0");
+        assert!("1".parse::<PauseOption>().is_err());
+        assert_eq!(PauseOption(Duration::ZERO).to_string(), "0");
     }
 
     #[test]
     fn mixes() {
-        let mix = Mix(vec![
+        let mix = MixOption(vec![
             (Operation::Get, 95.0),
             (Operation::ReadModifyWrite, 5.0),
         ]);
@@ -163,19 +170,25 @@ mod tests {
             ("get=x", "no number"),
             ("get=0,put=0", "above 0"),
         ] {
-            let refusal = text.parse::<Mix>().unwrap_err();
+            let refusal = text.parse::<MixOption>().unwrap_err();
             assert!(refusal.contains(word), "{text}: {refusal}");
         }
     }
 
     #[test]
     fn sizes() {
-        assert_eq!("64".parse(), Ok(Sizes(plan::Size::Fixed(64))));
-        assert_eq!("64..1KiB".parse(), Ok(Sizes(plan::Size::Uniform(64, 1024))));
-        let exponential = plan::Size::Exponential(1024, 65_536);
-        assert_eq!("1KiB~64KiB".parse(), Ok(Sizes(exponential)));
+        assert_eq!(
+            "64".parse(),
+            Ok(SizesOption(plan::SizeDistribution::Fixed(64)))
+        );
+        assert_eq!(
+            "64..1KiB".parse(),
+            Ok(SizesOption(plan::SizeDistribution::Uniform(64, 1024)))
+        );
+        let exponential = plan::SizeDistribution::Exponential(1024, 65_536);
+        assert_eq!("1KiB~64KiB".parse(), Ok(SizesOption(exponential)));
         for text in ["", "x", "2..1", "..", "1..", "2~1", "~"] {
-            assert!(text.parse::<Sizes>().is_err(), "{text}");
+            assert!(text.parse::<SizesOption>().is_err(), "{text}");
         }
     }
 }

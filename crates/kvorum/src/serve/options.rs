@@ -8,10 +8,10 @@ use super::secret_file;
 use crate::files::ReadFile;
 use crate::layers::OptionError;
 use crate::logging::LogOptions;
-use crate::machine;
+use crate::resources;
 use crate::values::{
-    Compression, Durability, Filter, Replicas, Size, Span, Switch, address, count, member, name,
-    size, span, url,
+    ByteSize, CompressionOption, DurabilityOption, FilterOption, ReplicasOption, Switch, TimeSpan,
+    address, count, member, name, size, span, url,
 };
 use clap::{Args, Parser, Subcommand};
 use cluster::{Member, Members, NodeUrl};
@@ -76,7 +76,7 @@ pub(crate) struct ServeOptions {
     pub(crate) name: Option<String>,
     /// ACK/FROM for requests that give neither: the replicas that must answer, of how many [default: the quorum of all nodes]
     #[arg(long, value_name = "ACK/FROM", help_heading = "Cluster")]
-    pub(crate) replicas: Option<Replicas>,
+    pub(crate) replicas: Option<ReplicasOption>,
     /// A file whose first line is the secret that all nodes of the cluster share, of 16 bytes or more [default: no secret, which only nodes of one machine can do without]
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     pub(crate) cluster_secret_file: Option<PathBuf>,
@@ -87,39 +87,39 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.drop_future_versions))]
     pub(crate) drop_future_versions: Switch,
     /// How far the clock may be from those of most other nodes; beyond it the node takes no writes from clients
-    #[arg(long, value_parser = span(bounds::CLOCK_DRIFT), value_name = "TIME", help_heading = "Cluster", default_value_t = Span(defaults().node.clock_drift_max))]
-    pub(crate) clock_drift_max: Span,
+    #[arg(long, value_parser = span(bounds::CLOCK_DRIFT), value_name = "TIME", help_heading = "Cluster", default_value_t = TimeSpan(defaults().node.clock_drift_max))]
+    pub(crate) clock_drift_max: TimeSpan,
     /// Room on the disk for writes that other nodes have missed; the oldest go first
-    #[arg(long, value_parser = size(bounds::HINT_BYTES), value_name = "SIZE", help_heading = "Cluster", default_value_t = Size(defaults().node.hint_bytes_max))]
-    pub(crate) hint_bytes_max: Size,
+    #[arg(long, value_parser = size(bounds::HINT_BYTES), value_name = "SIZE", help_heading = "Cluster", default_value_t = ByteSize(defaults().node.hint_bytes_max))]
+    pub(crate) hint_bytes_max: ByteSize,
     /// How long writes that another node has missed are kept for it
-    #[arg(long, value_parser = span(bounds::HINT_AGE), value_name = "TIME", help_heading = "Cluster", default_value_t = Span(defaults().node.hint_age_max))]
-    pub(crate) hint_age_max: Span,
+    #[arg(long, value_parser = span(bounds::HINT_AGE), value_name = "TIME", help_heading = "Cluster", default_value_t = TimeSpan(defaults().node.hint_age_max))]
+    pub(crate) hint_age_max: TimeSpan,
 
     /// All the memory that the node plans with [default: a quarter of the machine's or the cgroup's, at least 128MiB]
     #[arg(long, value_parser = size(bounds::MEMORY_BYTES), value_name = "SIZE", help_heading = "Store")]
-    pub(crate) memory: Option<Size>,
+    pub(crate) memory: Option<ByteSize>,
     /// When a write is acknowledged: sync (once it is on stable storage), interval=TIME (at once; synced within TIME), os (at once; synced when the system likes)
-    #[arg(long, value_name = "MODE", help_heading = "Store", default_value_t = Durability(defaults().node.durability))]
-    pub(crate) durability: Durability,
+    #[arg(long, value_name = "MODE", help_heading = "Store", default_value_t = DurabilityOption(defaults().node.durability))]
+    pub(crate) durability: DurabilityOption,
     /// Compression of stored data
     #[arg(long, value_enum, value_name = "NAME", help_heading = "Store", default_value_t = defaults().node.compression.into())]
-    pub(crate) compression: Compression,
+    pub(crate) compression: CompressionOption,
     /// The share of absent keys for which a table is read in vain, between 0 and 1; none for no filters
-    #[arg(long, value_name = "SHARE", help_heading = "Store", default_value_t = Filter(defaults().node.filter_false_positive_rate))]
-    pub(crate) filter: Filter,
+    #[arg(long, value_name = "SHARE", help_heading = "Store", default_value_t = FilterOption(defaults().node.filter_false_positive_rate))]
+    pub(crate) filter: FilterOption,
     /// Whether tables are merged in the background
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Store", default_value_t = Switch::from_bool(defaults().node.compaction))]
     pub(crate) compaction: Switch,
     /// How much compaction may write in a second, unless it falls behind
-    #[arg(long, value_parser = size(bounds::COMPACTION_BYTES_PER_SECOND), value_name = "SIZE", help_heading = "Store", default_value_t = Size(defaults().node.compaction_bytes_per_second))]
-    pub(crate) compaction_bytes_per_second: Size,
+    #[arg(long, value_parser = size(bounds::COMPACTION_BYTES_PER_SECOND), value_name = "SIZE", help_heading = "Store", default_value_t = ByteSize(defaults().node.compaction_bytes_per_second))]
+    pub(crate) compaction_bytes_per_second: ByteSize,
     /// The size at which a memtable is written to a table, up to a sixth of --memory [default: 1/16 of --memory, at most 64MiB]
     #[arg(long, value_parser = size(bounds::MEMTABLE_BYTES), value_name = "SIZE", help_heading = "Store")]
-    pub(crate) memtable_bytes: Option<Size>,
+    pub(crate) memtable_bytes: Option<ByteSize>,
     /// Space kept free on the disk, so that deletes and compaction go on when it is full
-    #[arg(long, value_parser = size(bounds::DISK_RESERVE_BYTES), value_name = "SIZE", help_heading = "Store", default_value_t = Size(defaults().node.disk_reserve_bytes))]
-    pub(crate) disk_reserve_bytes: Size,
+    #[arg(long, value_parser = size(bounds::DISK_RESERVE_BYTES), value_name = "SIZE", help_heading = "Store", default_value_t = ByteSize(defaults().node.disk_reserve_bytes))]
+    pub(crate) disk_reserve_bytes: ByteSize,
 
     /// Threads that serve connections [default: one a core]
     #[arg(long, value_parser = count(bounds::THREADS), value_name = "COUNT", help_heading = "Limits")]
@@ -143,27 +143,27 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) scans_max: Option<usize>,
     /// The longest value, up to an eighth of --memory; longer ones are answered 413
-    #[arg(long, value_parser = size(bounds::VALUE_BYTES), value_name = "SIZE", help_heading = "Limits", default_value_t = Size(defaults().node.value_bytes_max as u64))]
-    pub(crate) value_bytes_max: Size,
+    #[arg(long, value_parser = size(bounds::VALUE_BYTES), value_name = "SIZE", help_heading = "Limits", default_value_t = ByteSize(defaults().node.value_bytes_max as u64))]
+    pub(crate) value_bytes_max: ByteSize,
 
     /// How long the replicas have to answer before a request ends in 504
-    #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().node.timeout))]
-    pub(crate) timeout: Span,
+    #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().node.timeout))]
+    pub(crate) timeout: TimeSpan,
     /// How long a connection may be idle between requests
-    #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().idle_timeout))]
-    pub(crate) idle_timeout: Span,
+    #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().idle_timeout))]
+    pub(crate) idle_timeout: TimeSpan,
     /// How long the head of a request may take to arrive
-    #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().head_timeout))]
-    pub(crate) head_timeout: Span,
+    #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().head_timeout))]
+    pub(crate) head_timeout: TimeSpan,
     /// The time over which the body of a request must bring 64KiB a second, or its end
-    #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().body_timeout))]
-    pub(crate) body_timeout: Span,
+    #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().body_timeout))]
+    pub(crate) body_timeout: TimeSpan,
     /// How long a client may keep an answer waiting of which it takes nothing, or less than 8KiB a second, before it is cut off
-    #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().scan_stall_timeout))]
-    pub(crate) scan_stall_timeout: Span,
+    #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().scan_stall_timeout))]
+    pub(crate) scan_stall_timeout: TimeSpan,
     /// How long admitted requests have to finish when the node is stopped, up to 8s
-    #[arg(long, value_parser = span(bounds::DRAIN_TIMEOUT), value_name = "TIME", help_heading = "Time limits", default_value_t = Span(defaults().drain_timeout))]
-    pub(crate) drain_timeout: Span,
+    #[arg(long, value_parser = span(bounds::DRAIN_TIMEOUT), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().drain_timeout))]
+    pub(crate) drain_timeout: TimeSpan,
 
     /// Serve /debug/profile, by which anybody who reaches the node sees what goes on inside it and can slow it down
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Debugging", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().debug_endpoints))]
@@ -201,7 +201,7 @@ impl ServeOptions {
 
         let mut config = ServerConfig::new(self.members(url)?, data);
         let memory_bytes = self.memory.map(|size| size.0);
-        config.set_memory_bytes(memory_bytes.unwrap_or_else(machine::memory_bytes_default));
+        config.set_memory_bytes(memory_bytes.unwrap_or_else(resources::memory_bytes_default));
         config.listen.clone_from(&self.listen);
         config.hosts.clone_from(&self.host);
 
@@ -313,7 +313,7 @@ fn required<'a, T>(name: &str, given: Option<&'a T>) -> Result<&'a T, OptionErro
 }
 
 /// A size that something in memory has.
-fn in_memory(name: &str, size: Size) -> Result<usize, OptionError> {
+fn in_memory(name: &str, size: ByteSize) -> Result<usize, OptionError> {
     usize::try_from(size.0)
         .map_err(|_| OptionError::new(name, format!("this machine cannot address {size}")))
 }

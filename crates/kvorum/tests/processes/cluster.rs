@@ -6,7 +6,7 @@
 )]
 
 use crate::ledger::Ledger;
-use crate::support::{Connection, PROGRAM, Process, kvorum_by, until, until_ok};
+use crate::support::{HttpConnection, PROGRAM, Process, kvorum_by, wait_until, wait_until_ok};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ pub(crate) const TIMEOUT_SECONDS: u64 = 10;
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Where a node runs.
-pub(crate) struct Place {
+pub(crate) struct NodeLocation {
     /// The address of its URL.
     pub(crate) address: SocketAddr,
     /// What starts the program there, if that takes another one.
@@ -40,9 +40,9 @@ pub(crate) struct Place {
 }
 
 /// A node of a cluster, running or not.
-pub(crate) struct Node {
+pub(crate) struct ClusterNode {
     pub(crate) name: &'static str,
-    pub(crate) place: Place,
+    pub(crate) location: NodeLocation,
     pub(crate) data: PathBuf,
     /// The list of all nodes.
     pub(crate) list: String,
@@ -53,36 +53,36 @@ pub(crate) struct Node {
 }
 
 /// Three nodes.
-pub(crate) struct Cluster {
-    pub(crate) nodes: [Node; 3],
+pub(crate) struct TestCluster {
+    pub(crate) nodes: [ClusterNode; 3],
     pub(crate) folder: TempDir,
     _alone: MutexGuard<'static, ()>,
 }
 
-impl Cluster {
+impl TestCluster {
     /// A cluster on this machine whose nodes know each other.
     pub(crate) fn start() -> Self {
-        let mut cluster = Self::new(places());
+        let mut cluster = Self::new(node_locations());
         cluster.start_all();
         cluster
     }
 
     /// A cluster of which nothing runs yet.
-    pub(crate) fn new(places: [Place; 3]) -> Self {
+    pub(crate) fn new(node_locations: [NodeLocation; 3]) -> Self {
         // One that failed has stopped its nodes all the same.
         let alone = ONE_AT_A_TIME.lock();
         let alone = alone.unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
-        let members = NAMES.iter().zip(&places);
+        let members = NAMES.iter().zip(&node_locations);
         let members: Vec<_> = members
-            .map(|(name, place)| format!("{name}=http://{}", place.address))
+            .map(|(name, location)| format!("{name}=http://{}", location.address))
             .collect();
         let mut names = NAMES.iter();
-        let nodes = places.map(|place| {
+        let nodes = node_locations.map(|location| {
             let name = names.next().unwrap();
-            Node {
+            ClusterNode {
                 name,
-                place,
+                location,
                 data: folder.path().join(name),
                 list: members.join(","),
                 options: Vec::new(),
@@ -103,15 +103,15 @@ impl Cluster {
             node.spawn(&[]);
         }
         for node in &mut self.nodes {
-            node.until_up();
+            node.wait_until_up();
         }
-        self.until_joined();
+        self.wait_until_joined();
     }
 
     /// Waits until each node reaches the others and its reads count.
-    pub(crate) fn until_joined(&self) {
+    pub(crate) fn wait_until_joined(&self) {
         for node in &self.nodes {
-            until_ok("a cluster whose nodes know each other", || {
+            wait_until_ok("a cluster whose nodes know each other", || {
                 let status = node.status().map_err(|error| error.to_string())?;
                 let states = NAMES.iter().map(|name| state_of(&status, name));
                 let is_joined = states.filter(|state| *state == "up").count() == 2
@@ -136,37 +136,37 @@ impl Cluster {
 
     /// Waits until nobody has a hint for a node any more, and its own store
     /// has every write that was acknowledged.
-    pub(crate) fn until_caught_up(&self, index: usize, ledgers: &[Ledger]) {
-        until("hints to be delivered", || {
+    pub(crate) fn wait_until_caught_up(&self, index: usize, ledgers: &[Ledger]) {
+        wait_until("hints to be delivered", || {
             (self.hints_for(index) == 0).then_some(())
         });
-        until_ok("a store with all acknowledged writes", || {
+        wait_until_ok("a store with all acknowledged writes", || {
             self[index].check_store(ledgers)
         });
         assert_eq!(self.hints_for(index), 0);
     }
 }
 
-impl Index<usize> for Cluster {
-    type Output = Node;
+impl Index<usize> for TestCluster {
+    type Output = ClusterNode;
 
-    fn index(&self, index: usize) -> &Node {
+    fn index(&self, index: usize) -> &ClusterNode {
         &self.nodes[index]
     }
 }
 
-impl IndexMut<usize> for Cluster {
-    fn index_mut(&mut self, index: usize) -> &mut Node {
+impl IndexMut<usize> for TestCluster {
+    fn index_mut(&mut self, index: usize) -> &mut ClusterNode {
         &mut self.nodes[index]
     }
 }
 
-impl Node {
+impl ClusterNode {
     /// What starts the node, with more options.
     pub(crate) fn command(&self, more: &[&str]) -> Command {
-        let url = format!("http://{}", self.place.address);
+        let url = format!("http://{}", self.location.address);
         let timeout = format!("{TIMEOUT_SECONDS}s");
-        let program = match &self.place.launcher {
+        let program = match &self.location.launcher {
             None => Command::new(PROGRAM),
             Some(words) => {
                 let mut launcher = Command::new(&words[0]);
@@ -201,12 +201,12 @@ impl Node {
     /// Starts the node and waits until it answers.
     pub(crate) fn start(&mut self, more: &[&str]) {
         self.spawn(more);
-        self.until_up();
+        self.wait_until_up();
     }
 
-    pub(crate) fn until_up(&mut self) {
-        let address = self.place.address;
-        self.process.as_mut().unwrap().until_up_at(address);
+    pub(crate) fn wait_until_up(&mut self) {
+        let address = self.location.address;
+        self.process.as_mut().unwrap().wait_until_up_at(address);
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -230,8 +230,8 @@ impl Node {
         assert_eq!(self.end(), Some(0));
     }
 
-    pub(crate) fn connect(&self) -> io::Result<Connection> {
-        Connection::open(self.place.address)
+    pub(crate) fn connect(&self) -> io::Result<HttpConnection> {
+        HttpConnection::open(self.location.address)
     }
 
     /// The status page.
@@ -247,8 +247,8 @@ impl Node {
     }
 
     /// Waits until a line of the log has all these words.
-    pub(crate) fn until_logged(&self, words: &[&str]) {
-        until_ok(
+    pub(crate) fn wait_until_logged(&self, words: &[&str]) {
+        wait_until_ok(
             &format!("{words:?} in a line of {}'s log", self.name),
             || {
                 let log = std::fs::read_to_string(&self.log).unwrap();
@@ -278,40 +278,40 @@ impl Node {
             })
             .collect();
         for ledger in ledgers {
-            for place in 0..ledger.len() {
-                let held = held.get(&ledger.key(place));
+            for location in 0..ledger.len() {
+                let held = held.get(&ledger.key(location));
                 let held =
                     held.map(|(version, value)| (version.parse().unwrap(), value.as_bytes()));
-                ledger.check(place, held)?;
+                ledger.check(location, held)?;
             }
         }
         Ok(())
     }
 
     #[expect(clippy::print_stderr, reason = "the output of a test that failed")]
-    fn tell_log(&self) {
+    fn print_log(&self) {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         eprintln!("--- the log of {} ---\n{log}", self.name);
     }
 }
 
-impl Drop for Cluster {
+impl Drop for TestCluster {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.nodes.iter().for_each(Node::tell_log);
+            self.nodes.iter().for_each(ClusterNode::print_log);
         }
     }
 }
 
 /// Ports on an address of this machine that is the cluster's own: nobody else
 /// takes a port that a dead node leaves for a while.
-pub(crate) fn places() -> [Place; 3] {
+pub(crate) fn node_locations() -> [NodeLocation; 3] {
     static CLUSTERS: AtomicU8 = AtomicU8::new(1);
     let process = (id() % 60_000) as u16 + 256;
     let [high, low] = process.to_be_bytes();
     let own = Ipv4Addr::new(127, high, low, CLUSTERS.fetch_add(1, Relaxed));
     let listeners = [(); 3].map(|()| TcpListener::bind((IpAddr::V4(own), 0)).unwrap());
-    listeners.map(|listener| Place {
+    listeners.map(|listener| NodeLocation {
         address: listener.local_addr().unwrap(),
         launcher: None,
     })

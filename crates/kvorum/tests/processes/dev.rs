@@ -1,6 +1,8 @@
 //! The local cluster: it starts, it says how to use it, and it leaves nothing behind.
 
-use crate::support::{Process, free_port, free_ports, kvorum, request, until, until_closed};
+use crate::support::{
+    Process, free_port, free_ports, kvorum, request, wait_until, wait_until_closed,
+};
 use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -52,7 +54,7 @@ pub(crate) fn child_of(dev: &Process) -> Pid {
 
 /// The name of the node on `port`, once it answers.
 pub(crate) fn name_of(port: u16) -> String {
-    until("the status of a node", || {
+    wait_until("the status of a node", || {
         let (status, page) = request(port, "GET", "/v0/status", b"")?;
         let page: serde_json::Value = serde_json::from_slice(&page).ok()?;
         (status == 200).then(|| page["name"].as_str().unwrap().to_owned())
@@ -99,7 +101,7 @@ fn its_nodes_end_with_it_even_when_it_is_killed() {
     dev.signal(Signal::KILL);
     // The pipe of stderr is the node's too: its end is the end of both.
     dev.end();
-    until_closed(port);
+    wait_until_closed(port);
 }
 
 #[test]
@@ -156,7 +158,7 @@ fn a_node_of_several_that_dies_starts_again() {
     let (mut dev, _) = started(2, port, folder.path());
     let before = children_of(&dev);
     kill_process(before[1], Signal::KILL).unwrap();
-    let after = until("another child", || {
+    let after = wait_until("another child", || {
         let after = children_of(&dev);
         (after.len() == 2 && after != before).then_some(after)
     });

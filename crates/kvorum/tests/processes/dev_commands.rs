@@ -2,7 +2,9 @@
 //! they say where there is nothing to do.
 
 use crate::dev::{child_of, children_of, dev, name_of, started};
-use crate::support::{Process, free_port, free_ports, kvorum, request, until, until_closed};
+use crate::support::{
+    Process, free_port, free_ports, kvorum, request, wait_until, wait_until_closed,
+};
 use rustix::process::{Pid, Signal};
 use std::path::Path;
 
@@ -47,7 +49,7 @@ fn a_node_is_killed_stopped_and_started_by_its_number() {
 
     let said = done(&["kill", "2"], data);
     assert!(said.contains("node-2 is killed; it starts again"), "{said}");
-    let after = until("another process", || {
+    let after = wait_until("another process", || {
         let after = children_of(&cluster);
         (after.len() == 2).then_some(after)
     });
@@ -57,7 +59,7 @@ fn a_node_is_killed_stopped_and_started_by_its_number() {
 
     let said = done(&["stop", "node-2"], data);
     assert!(said.contains("node-2 is stopped"), "{said}");
-    until_closed(port + 1);
+    wait_until_closed(port + 1);
     assert_eq!(children_of(&cluster), [before[0]]);
     for words in [["kill", "2"], ["freeze", "2"], ["thaw", "2"], ["stop", "2"]] {
         let said = refused(&words, data);
@@ -89,10 +91,10 @@ fn a_frozen_node_goes_on_where_it_was() {
     let nodes = children_of(&cluster);
     assert!(refused(&["thaw", "1"], data).contains("is not frozen"));
     done(&["freeze", "1"], data);
-    until("the node to freeze", || is_frozen(nodes[0]).then_some(()));
+    wait_until("the node to freeze", || is_frozen(nodes[0]).then_some(()));
     assert!(!is_frozen(nodes[1]));
     done(&["thaw", "1"], data);
-    until("the node to go on", || (!is_frozen(nodes[0])).then_some(()));
+    wait_until("the node to go on", || (!is_frozen(nodes[0])).then_some(()));
     // A frozen one can be stopped in order, and be killed.
     done(&["freeze", "1"], data);
     done(&["stop", "1"], data);

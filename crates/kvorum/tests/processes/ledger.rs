@@ -1,7 +1,7 @@
 //! What a client was promised: which write of each key was acknowledged as
 //! which version, and so what a read of the key may give.
 
-use crate::support::Connection;
+use crate::support::HttpConnection;
 use std::io;
 
 /// A write that was acknowledged: the version, and the client's number for it.
@@ -13,7 +13,7 @@ struct Acknowledged {
 
 /// What is known of a key.
 #[derive(Clone, Copy, Default)]
-struct Key {
+struct KeyRecord {
     acknowledged: Option<Acknowledged>,
     /// The number of the last write, acknowledged or not.
     tried: Option<u64>,
@@ -23,13 +23,13 @@ struct Key {
 /// what they hold.
 pub(crate) struct Ledger {
     name: usize,
-    keys: Vec<Key>,
+    keys: Vec<KeyRecord>,
     value_bytes: usize,
     next: u64,
 }
 
 /// A write that is to be done.
-pub(crate) struct Write {
+pub(crate) struct PendingWrite {
     pub(crate) key: String,
     pub(crate) value: String,
     number: u64,
@@ -40,30 +40,30 @@ impl Ledger {
     pub(crate) fn new(name: usize, keys: usize, value_bytes: usize) -> Self {
         Self {
             name,
-            keys: vec![Key::default(); keys],
+            keys: vec![KeyRecord::default(); keys],
             value_bytes,
             next: 0,
         }
     }
 
     /// The next write; the keys take turns.
-    pub(crate) fn next_write(&mut self) -> Write {
+    pub(crate) fn next_write(&mut self) -> PendingWrite {
         let number = self.next;
         self.next += 1;
-        let place = self.place_of(number);
-        self.keys[place].tried = Some(number);
-        Write {
-            key: self.key(place),
+        let index = self.index_of(number);
+        self.keys[index].tried = Some(number);
+        PendingWrite {
+            key: self.key(index),
             value: self.value(number),
             number,
         }
     }
 
     /// A write was acknowledged as this version.
-    pub(crate) fn acknowledge(&mut self, write: &Write, version: u64) {
-        let place = self.place_of(write.number);
+    pub(crate) fn acknowledge(&mut self, write: &PendingWrite, version: u64) {
+        let index = self.index_of(write.number);
         let number = write.number;
-        self.keys[place].acknowledged = Some(Acknowledged { version, number });
+        self.keys[index].acknowledged = Some(Acknowledged { version, number });
     }
 
     /// How many keys there are.
@@ -72,8 +72,8 @@ impl Ledger {
     }
 
     /// The key at a place.
-    pub(crate) fn key(&self, place: usize) -> String {
-        format!("{}-{place}", self.name)
+    pub(crate) fn key(&self, index: usize) -> String {
+        format!("{}-{index}", self.name)
     }
 
     /// Whether a key may hold this version and value, or nothing: it has the
@@ -81,12 +81,12 @@ impl Ledger {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn check(&self, place: usize, held: Option<(u64, &[u8])>) -> Result<(), String> {
-        let Key {
+    pub(crate) fn check(&self, index: usize, held: Option<(u64, &[u8])>) -> Result<(), String> {
+        let KeyRecord {
             acknowledged,
             tried,
-        } = self.keys[place];
-        let key = self.key(place);
+        } = self.keys[index];
+        let key = self.key(index);
         let Some((version, value)) = held else {
             return match acknowledged {
                 None => Ok(()),
@@ -98,7 +98,7 @@ impl Ledger {
         let number = std::str::from_utf8(value)
             .ok()
             .and_then(|text| text.trim_start().parse().ok())
-            .filter(|number| self.place_of(*number) == place && Some(*number) <= tried)
+            .filter(|number| self.index_of(*number) == index && Some(*number) <= tried)
             .filter(|number| self.value(*number).as_bytes() == value)
             .ok_or_else(|| format!("{key} holds what was never written to it"))?;
         match acknowledged {
@@ -126,24 +126,24 @@ impl Ledger {
     /// When the key holds what it must not.
     pub(crate) fn read(
         &self,
-        connection: &mut Connection,
-        place: usize,
+        connection: &mut HttpConnection,
+        index: usize,
         parameters: &str,
     ) -> io::Result<Option<u16>> {
-        let target = format!("/v0/entity?id={}{parameters}", self.key(place));
+        let target = format!("/v0/entity?id={}{parameters}", self.key(index));
         let answer = connection.exchange("GET", &target, b"")?;
         let held = match answer.status {
             200 => Some((answer.version.unwrap(), &answer.body[..])),
             404 => None,
             status => return Ok(Some(status)),
         };
-        if let Err(wrong) = self.check(place, held) {
+        if let Err(wrong) = self.check(index, held) {
             panic!("a read with {parameters:?} is wrong: {wrong}");
         }
         Ok(None)
     }
 
-    fn place_of(&self, number: u64) -> usize {
+    fn index_of(&self, number: u64) -> usize {
         (number % self.keys.len() as u64) as usize
     }
 

@@ -1,8 +1,8 @@
 //! A node whose folder was lost, or restored from a copy: it takes writes, but
 //! neither its reads nor its acks count until an operator accepts what it lacks.
 
-use crate::cluster::{Cluster, Node};
-use crate::support::{Connection, until_ok};
+use crate::cluster::{ClusterNode, TestCluster};
+use crate::support::{HttpConnection, wait_until_ok};
 use serde_json::Value;
 use std::path::Path;
 
@@ -13,9 +13,9 @@ fn target(key: usize, replicas: &str) -> String {
 }
 
 /// Writes a key to all replicas; the link to one may yet have to be set up.
-fn put(connection: &mut Connection, key: usize, value: &[u8]) {
+fn put(connection: &mut HttpConnection, key: usize, value: &[u8]) {
     let target = target(key, "3/3");
-    until_ok("a write to all replicas", || {
+    wait_until_ok("a write to all replicas", || {
         let answer = connection.exchange("PUT", &target, value).unwrap();
         match answer.status {
             201 => Ok(()),
@@ -26,7 +26,12 @@ fn put(connection: &mut Connection, key: usize, value: &[u8]) {
 
 /// Reads a key that has a value: it is there, or there is a receipt. A replica
 /// that lost it must not speak for the others.
-fn get(connection: &mut Connection, key: usize, value: &[u8], replicas: &str) -> Result<(), Value> {
+fn get(
+    connection: &mut HttpConnection,
+    key: usize,
+    value: &[u8],
+    replicas: &str,
+) -> Result<(), Value> {
     let target = target(key, replicas);
     let answer = connection.exchange("GET", &target, b"").unwrap();
     match answer.status {
@@ -46,8 +51,8 @@ fn outcome<'a>(receipt: &'a Value, url: &str) -> &'a Value {
 }
 
 /// Waits until a node knows that its store lacks something.
-fn until_unfilled(node: &Node) {
-    until_ok("the peers' word on the store", || {
+fn wait_until_unfilled(node: &ClusterNode) {
+    wait_until_ok("the peers' word on the store", || {
         let status = node.status().unwrap();
         if status["standing"] == "unfilled" {
             Ok(())
@@ -59,16 +64,16 @@ fn until_unfilled(node: &Node) {
 
 /// Checks that a node is no witness, whichever of the `asked` nodes is asked,
 /// and that the others serve all the same.
-fn check_unfilled(cluster: &Cluster, asked: &[usize], unfilled: usize, value: &[u8]) {
-    let url = format!("http://{}", cluster[unfilled].place.address);
+fn check_unfilled(cluster: &TestCluster, asked: &[usize], unfilled: usize, value: &[u8]) {
+    let url = format!("http://{}", cluster[unfilled].location.address);
     for number in asked {
         let mut connection = cluster[*number].connect().unwrap();
         for key in 0..KEYS {
             // Also through the node itself, whose own answer would come first.
-            until_ok("a quorum without it", || {
+            wait_until_ok("a quorum without it", || {
                 get(&mut connection, key, value, "2/3")
             });
-            until_ok("a receipt that tells of it", || {
+            wait_until_ok("a receipt that tells of it", || {
                 let receipt = get(&mut connection, key, value, "3/3").unwrap_err();
                 let is_told = outcome(&receipt, &url) == "unfilled";
                 if is_told { Ok(()) } else { Err(receipt) }
@@ -86,21 +91,21 @@ fn check_unfilled(cluster: &Cluster, asked: &[usize], unfilled: usize, value: &[
 }
 
 /// Starts a node that is accepted as it is; all replicas answer then.
-fn accept(cluster: &mut Cluster, accepted: usize, value: &[u8]) {
+fn accept(cluster: &mut TestCluster, accepted: usize, value: &[u8]) {
     cluster[accepted].stop();
     cluster[accepted].start(&["--accept-empty"]);
-    cluster.until_joined();
+    cluster.wait_until_joined();
     for node in &cluster.nodes {
         let mut connection = node.connect().unwrap();
         for key in 0..KEYS {
-            until_ok("all replicas", || get(&mut connection, key, value, "3/3"));
+            wait_until_ok("all replicas", || get(&mut connection, key, value, "3/3"));
         }
     }
 }
 
 #[test]
 fn a_node_without_its_folder_does_not_count_until_that_is_accepted() {
-    let mut cluster = Cluster::start();
+    let mut cluster = TestCluster::start();
     let mut writer = cluster[0].connect().unwrap();
     for key in 0..KEYS {
         put(&mut writer, key, b"value");
@@ -109,21 +114,21 @@ fn a_node_without_its_folder_does_not_count_until_that_is_accepted() {
     cluster[2].stop();
     std::fs::remove_dir_all(&cluster[2].data).unwrap();
     cluster[2].start(&[]);
-    until_unfilled(&cluster[2]);
-    cluster[2].until_logged(&["ERROR", "another store", "--accept-empty"]);
-    cluster[0].until_logged(&["WARN", "another store", "--accept-empty", "peer=\"c\""]);
+    wait_until_unfilled(&cluster[2]);
+    cluster[2].wait_until_logged(&["ERROR", "another store", "--accept-empty"]);
+    cluster[0].wait_until_logged(&["WARN", "another store", "--accept-empty", "peer=\"c\""]);
     check_unfilled(&cluster, &[0, 1, 2], 2, b"value");
 
     // It does not forget: the next start is no better.
     cluster[2].stop();
     cluster[2].start(&[]);
-    until_unfilled(&cluster[2]);
+    wait_until_unfilled(&cluster[2]);
     accept(&mut cluster, 2, b"value");
 }
 
 #[test]
 fn a_node_whose_folder_was_restored_from_a_copy_does_not_bring_back_what_was_overwritten() {
-    let mut cluster = Cluster::start();
+    let mut cluster = TestCluster::start();
     let mut writer = cluster[0].connect().unwrap();
     for key in 0..KEYS {
         put(&mut writer, key, b"old");
@@ -145,7 +150,7 @@ fn a_node_whose_folder_was_restored_from_a_copy_does_not_bring_back_what_was_ove
     for key in 0..KEYS {
         let _receipt = get(&mut connection, key, b"new", "1/3").err();
     }
-    until_unfilled(&cluster[2]);
+    wait_until_unfilled(&cluster[2]);
     check_unfilled(&cluster, &[0, 1], 2, b"new");
     // It might give a version twice, as could the one that it is a copy of, so
     // it stamps none, and nobody serves it.

@@ -6,20 +6,20 @@
     reason = "what only tests use fails them by panicking"
 )]
 
+mod client_load;
 mod cluster;
 mod dev;
 mod dev_commands;
-mod generator;
-mod kills;
-mod lab;
+mod killed_node;
+mod lab_command;
 mod ledger;
-mod load;
+mod load_command;
 mod lost_folder;
 mod namespaces;
 mod options;
 mod outages;
 mod partitions;
-mod profiles;
+mod profile_command;
 mod refusals;
 mod serve;
 mod support;

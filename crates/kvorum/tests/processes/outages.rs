@@ -6,10 +6,10 @@
     reason = "these tests watch other processes, which share no seam with them"
 )]
 
-use crate::cluster::{Cluster, Node};
+use crate::client_load::under_load;
+use crate::cluster::{ClusterNode, TestCluster};
 use crate::ledger::Ledger;
-use crate::load::under_load;
-use crate::support::until_ok;
+use crate::support::wait_until_ok;
 use rustix::process::Signal;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -30,12 +30,12 @@ fn ledgers() -> Vec<Ledger> {
 /// Takes the last node away under load on the others and brings it back: no
 /// request of the others fails after a second, and it gets all that it missed.
 pub(crate) fn last_node_is_missed_and_catches_up(
-    cluster: &mut Cluster,
-    away: impl FnOnce(&mut Node),
-    back: impl FnOnce(&mut Node),
+    cluster: &mut TestCluster,
+    away: impl FnOnce(&mut ClusterNode),
+    back: impl FnOnce(&mut ClusterNode),
 ) {
     let mut ledgers = ledgers();
-    let addresses: [SocketAddr; 2] = [0, 1].map(|index| cluster[index].place.address);
+    let addresses: [SocketAddr; 2] = [0, 1].map(|index| cluster[index].location.address);
     let mut disturbed = Instant::now();
     let watch = under_load(&mut ledgers, &addresses, |watch| {
         watch.go_on(Duration::ZERO, 200);
@@ -48,18 +48,18 @@ pub(crate) fn last_node_is_missed_and_catches_up(
         watch.go_on(Duration::from_millis(500), 200);
     });
     watch.assert_served(disturbed);
-    cluster.until_caught_up(2, &ledgers);
+    cluster.wait_until_caught_up(2, &ledgers);
 }
 
 #[test]
 fn a_killed_node_is_not_missed_and_catches_up() {
-    let mut cluster = Cluster::start();
-    last_node_is_missed_and_catches_up(&mut cluster, Node::kill, |node| node.start(&[]));
+    let mut cluster = TestCluster::start();
+    last_node_is_missed_and_catches_up(&mut cluster, ClusterNode::kill, |node| node.start(&[]));
 }
 
 #[test]
 fn a_frozen_node_is_not_missed_and_catches_up() {
-    let mut cluster = Cluster::start();
+    let mut cluster = TestCluster::start();
     last_node_is_missed_and_catches_up(
         &mut cluster,
         |node| node.signal(Signal::STOP),
@@ -69,8 +69,8 @@ fn a_frozen_node_is_not_missed_and_catches_up() {
 
 #[test]
 fn every_acknowledged_write_survives_a_crash_of_all_nodes() {
-    let mut cluster = Cluster::start();
-    let addresses = [0, 1, 2].map(|index| cluster[index].place.address);
+    let mut cluster = TestCluster::start();
+    let addresses = [0, 1, 2].map(|index| cluster[index].location.address);
     let mut ledgers = ledgers();
     for crash in 0..CRASHES {
         under_load(&mut ledgers, &addresses, |watch| {
@@ -85,11 +85,11 @@ fn every_acknowledged_write_survives_a_crash_of_all_nodes() {
         cluster.start_all();
         for (index, ledger) in ledgers.iter().enumerate() {
             let mut connection = cluster[index % 3].connect().unwrap();
-            for place in 0..ledger.len() {
+            for location in 0..ledger.len() {
                 // A link may yet have to be set up again; nothing else may be amiss.
-                until_ok("a quorum", || {
+                wait_until_ok("a quorum", || {
                     match ledger
-                        .read(&mut connection, place, "&ack=2&from=3")
+                        .read(&mut connection, location, "&ack=2&from=3")
                         .unwrap()
                     {
                         None => Ok(()),
@@ -106,8 +106,8 @@ fn every_acknowledged_write_survives_a_crash_of_all_nodes() {
 /// to it, and end before the healthy ones can have answered.
 #[test]
 fn a_receipt_blames_only_the_node_that_is_frozen() {
-    let cluster = Cluster::start();
-    let frozen = format!("http://{}", cluster[2].place.address);
+    let cluster = TestCluster::start();
+    let frozen = format!("http://{}", cluster[2].location.address);
     cluster[2].signal(Signal::STOP);
     let mut connection = cluster[0].connect().unwrap();
     for number in 0..20 {

@@ -6,7 +6,7 @@
     reason = "these tests watch other processes, which share no seam with them"
 )]
 
-use crate::cluster::{Cluster, Node, Place, TIMEOUT_SECONDS, write_secret};
+use crate::cluster::{ClusterNode, NodeLocation, TIMEOUT_SECONDS, TestCluster, write_secret};
 use crate::namespaces::Network;
 use crate::outages::last_node_is_missed_and_catches_up;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const SLACK: Duration = Duration::from_secs(3);
 
 /// Requests with a quorum end in 504, within their deadline.
-fn assert_cut_off(node: &Node) {
+fn assert_cut_off(node: &ClusterNode) {
     let mut connection = node.connect().unwrap();
     for method in ["PUT", "GET"] {
         let begin = Instant::now();
@@ -41,7 +41,7 @@ fn a_node_that_is_cut_off_is_not_missed_and_catches_up() {
         }
     };
     network.switch.within(|| {
-        let mut cluster = Cluster::new([0, 1, 2].map(|index| Place {
+        let mut cluster = TestCluster::new([0, 1, 2].map(|index| NodeLocation {
             address: (Network::address(index), 8080).into(),
             launcher: Some(network.hosts[index].launcher()),
         }));

@@ -1,10 +1,10 @@
 //! Nodes that do not belong together do not get together, and say so.
 
-use crate::cluster::{Cluster, Node, places, write_secret};
-use crate::support::{Connection, Process, until};
+use crate::cluster::{ClusterNode, TestCluster, node_locations, write_secret};
+use crate::support::{HttpConnection, Process, wait_until};
 
 /// The code and the line with which a start is refused.
-fn refusal(node: &Node, more: &[&str]) -> (Option<i32>, String) {
+fn refusal(node: &ClusterNode, more: &[&str]) -> (Option<i32>, String) {
     let end = Process::spawn(&mut node.command(more)).end();
     // Lines of the log may stand before it.
     let line = end.stderr.lines().last().unwrap_or_default();
@@ -13,7 +13,7 @@ fn refusal(node: &Node, more: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 fn another_list_of_nodes_is_refused_and_the_line_says_what_to_do() {
-    let mut cluster = Cluster::start();
+    let mut cluster = TestCluster::start();
     let (list, data) = (cluster[0].list.clone(), cluster[0].data.clone());
     for node in &mut cluster.nodes {
         node.stop();
@@ -51,24 +51,24 @@ fn another_list_of_nodes_is_refused_and_the_line_says_what_to_do() {
     for node in &mut cluster.nodes {
         node.start(&[]);
     }
-    cluster.until_joined();
+    cluster.wait_until_joined();
 }
 
 #[test]
 fn nodes_with_different_lists_refuse_each_other() {
-    let mut cluster = Cluster::new(places());
+    let mut cluster = TestCluster::new(node_locations());
     let list = cluster[0].list.clone();
     cluster[0].list = list.replace("c=", "d=");
     cluster[0].start(&[]);
     cluster[1].start(&[]);
-    cluster[0].until_logged(&["name=\"b\"", "different lists of nodes"]);
-    cluster[1].until_logged(&["name=\"a\"", "different lists of nodes"]);
+    cluster[0].wait_until_logged(&["name=\"b\"", "different lists of nodes"]);
+    cluster[1].wait_until_logged(&["name=\"a\"", "different lists of nodes"]);
     assert_ne!(cluster[0].state_of("b"), "up");
 }
 
 #[test]
 fn a_node_with_another_secret_is_refused_by_its_peers() {
-    let mut cluster = Cluster::new(places());
+    let mut cluster = TestCluster::new(node_locations());
     let folder = cluster.folder.path();
     let right = write_secret(folder, "right", "the secret of all nodes\n");
     let wrong = write_secret(folder, "wrong", "the secret of nobody else\n");
@@ -81,17 +81,17 @@ fn a_node_with_another_secret_is_refused_by_its_peers() {
     cluster[2].options = vec![option.clone(), wrong];
     cluster[2].start(&[]);
 
-    cluster[0].until_logged(&["WARN", "name=\"c\"", "secret"]);
-    cluster[2].until_logged(&["WARN", "name=\"a\"", "secret"]);
+    cluster[0].wait_until_logged(&["WARN", "name=\"c\"", "secret"]);
+    cluster[2].wait_until_logged(&["WARN", "name=\"a\"", "secret"]);
     for (node, peer) in [(0, "c"), (1, "c"), (2, "a"), (2, "b")] {
-        until("a peer that is down", || {
+        wait_until("a peer that is down", || {
             (cluster[node].state_of(peer) == "down").then_some(())
         });
     }
     // The others are a cluster without it.
-    until("the two to join", || {
+    wait_until("the two to join", || {
         let mut connection = cluster[0].connect().unwrap();
-        let put = |connection: &mut Connection, replicas| {
+        let put = |connection: &mut HttpConnection, replicas| {
             let target = format!("/v0/entity?id=k&replicas={replicas}");
             connection
                 .exchange("PUT", &target, b"value")
@@ -109,5 +109,5 @@ fn a_node_with_another_secret_is_refused_by_its_peers() {
     cluster[2].stop();
     cluster[2].options = vec![option, right];
     cluster[2].start(&[]);
-    cluster.until_joined();
+    cluster.wait_until_joined();
 }

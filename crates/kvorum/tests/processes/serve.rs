@@ -1,6 +1,6 @@
 //! A node as a process: what it keeps, how it stops, what it refuses.
 
-use crate::support::{Process, free_port, kvorum, request, until_closed};
+use crate::support::{Process, free_port, kvorum, request, wait_until_closed};
 use rustix::process::Signal;
 use std::io::Write;
 use std::net::TcpListener;
@@ -18,7 +18,7 @@ fn serve(port: u16, data: &Path) -> Command {
 
 fn started(command: &mut Command, port: u16) -> Process {
     let mut process = Process::spawn(command);
-    process.until_up(port);
+    process.wait_until_up(port);
     process
 }
 
@@ -52,7 +52,7 @@ fn a_signal_to_stop_ends_in_success_and_keeps_the_data() {
         );
         node.signal(signal);
         assert_eq!(node.end().code, Some(0), "{signal:?}");
-        until_closed(port);
+        wait_until_closed(port);
 
         let port = free_port();
         let _node = started(&mut serve(port, folder.path()), port);
@@ -76,7 +76,7 @@ fn a_request_that_was_admitted_is_finished_and_a_second_signal_does_not_wait() {
     std::io::Read::read_exact(&mut upload, &mut asked).unwrap();
     assert_eq!(&asked, b"HTTP/1.1 100");
     node.signal(Signal::TERM);
-    until_closed(port);
+    wait_until_closed(port);
     assert!(
         node.child.try_wait().unwrap().is_none(),
         "the upload was not waited for"

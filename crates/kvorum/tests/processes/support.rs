@@ -36,7 +36,7 @@ pub(crate) fn free_port() -> u16 {
 
 /// The first of `count` ports of 127.0.0.1 in a row that were free a moment ago.
 pub(crate) fn free_ports(count: u16) -> u16 {
-    until("free ports in a row", || {
+    wait_until("free ports in a row", || {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let first = listener.local_addr().unwrap().port();
         let last = first.checked_add(count - 1)?;
@@ -48,12 +48,12 @@ pub(crate) fn free_ports(count: u16) -> u16 {
 }
 
 /// Looks until something is there.
-pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    until_ok(what, || look().ok_or("it is not there"))
+pub(crate) fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    wait_until_ok(what, || look().ok_or("it is not there"))
 }
 
 /// Looks until all is well; what is wrong at last is told.
-pub(crate) fn until_ok<T, E: Debug>(what: &str, mut look: impl FnMut() -> Result<T, E>) -> T {
+pub(crate) fn wait_until_ok<T, E: Debug>(what: &str, mut look: impl FnMut() -> Result<T, E>) -> T {
     let begin = Instant::now();
     loop {
         let wrong = match look() {
@@ -87,12 +87,12 @@ pub(crate) fn kvorum_by<S: AsRef<OsStr>>(mut command: Command, arguments: &[S]) 
 
 /// How a process ended, and what it wrote to stderr.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(crate) struct ProcessEnd {
     pub(crate) code: Option<i32>,
     pub(crate) stderr: String,
 }
 
-impl End {
+impl ProcessEnd {
     /// The one line that stderr must hold.
     pub(crate) fn line(&self) -> &str {
         let line = self.stderr.strip_suffix('\n').unwrap_or_default();
@@ -125,30 +125,31 @@ impl Process {
     }
 
     /// Waits for the end of the process.
-    pub(crate) fn end(&mut self) -> End {
-        let status: ExitStatus = until("the end of the process", || self.child.try_wait().unwrap());
+    pub(crate) fn end(&mut self) -> ProcessEnd {
+        let status: ExitStatus =
+            wait_until("the end of the process", || self.child.try_wait().unwrap());
         let mut stderr = String::new();
         if let Some(mut pipe) = self.child.stderr.take() {
             pipe.read_to_string(&mut stderr).unwrap();
         }
-        End {
+        ProcessEnd {
             code: status.code(),
             stderr,
         }
     }
 
     /// Waits until the node on `port` answers; fails with its last words when it ends instead.
-    pub(crate) fn until_up(&mut self, port: u16) {
-        self.until_up_at(local(port));
+    pub(crate) fn wait_until_up(&mut self, port: u16) {
+        self.wait_until_up_at(local(port));
     }
 
     /// Waits until the node at `address` answers; fails with its last words when it ends instead.
-    pub(crate) fn until_up_at(&mut self, address: SocketAddr) {
-        until("an answer of the node", || {
+    pub(crate) fn wait_until_up_at(&mut self, address: SocketAddr) {
+        wait_until("an answer of the node", || {
             if self.child.try_wait().unwrap().is_some() {
                 panic!("the process ended early: {:?}", self.end());
             }
-            let answer = Connection::open(address)
+            let answer = HttpConnection::open(address)
                 .and_then(|mut connection| connection.exchange("GET", "/v0/status", b""));
             answer
                 .is_ok_and(|answer| answer.status == 200)
@@ -166,8 +167,8 @@ impl Drop for Process {
 }
 
 /// Waits until nothing listens on `port`.
-pub(crate) fn until_closed(port: u16) {
-    until("the port to close", || {
+pub(crate) fn wait_until_closed(port: u16) {
+    wait_until("the port to close", || {
         TcpStream::connect(("127.0.0.1", port))
             .is_err()
             .then_some(())
@@ -200,19 +201,19 @@ pub(crate) fn request(
 }
 
 /// A connection that stays open from one request to the next.
-pub(crate) struct Connection {
+pub(crate) struct HttpConnection {
     stream: BufReader<TcpStream>,
 }
 
-/// What a node answered on a [`Connection`].
-pub(crate) struct Answer {
+/// What a node answered on a [`HttpConnection`].
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     /// The header `Kvorum-Version`.
     pub(crate) version: Option<u64>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Connection {
+impl HttpConnection {
     pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         stream.set_nodelay(true)?;
@@ -227,7 +228,7 @@ impl Connection {
         method: &str,
         target: &str,
         body: &[u8],
-    ) -> io::Result<Answer> {
+    ) -> io::Result<HttpResponse> {
         let length = body.len();
         let head = format!(
             "{method} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {length}\r\n\r\n"
@@ -252,12 +253,12 @@ impl Connection {
             .collect())
     }
 
-    fn answer(&mut self) -> io::Result<Answer> {
+    fn answer(&mut self) -> io::Result<HttpResponse> {
         let status = self.line()?;
         let status = status
             .strip_prefix("HTTP/1.1 ")
             .and_then(|rest| rest.get(..3));
-        let mut answer = Answer {
+        let mut answer = HttpResponse {
             status: status.unwrap().parse().unwrap(),
             version: None,
             body: Vec::new(),

@@ -1,12 +1,12 @@
 //! What it costs to sync before a write is acknowledged, and what it costs not to.
 
-use crate::context::Context;
-use crate::measure::{self, Capacity, Load, Measured};
-use crate::nodes::{Cluster, Layout};
-use crate::page::{Page, Table, text};
-use crate::profile::{self, Kind, Profile};
-use crate::tell;
-use crate::{Error, Experiment};
+use crate::context::ExperimentContext;
+use crate::measure::{self, Capacity, CostedRun, Measured};
+use crate::nodes::{ClusterLayout, LabCluster};
+use crate::page::{MarkdownTable, Page, text};
+use crate::profile::{self, FoldedProfile, ProfileKind};
+use crate::sections;
+use crate::{Error, Experiment, statistics};
 use load::plan::{Operation, Plan, Rate};
 use load::report::plot;
 use load::report::plot::{Axis, Bars};
@@ -41,25 +41,25 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// What was measured of a mode.
 #[derive(Debug, Serialize)]
-struct Case {
+struct DurabilityCase {
     mode: &'static str,
     capacity: Measured<Capacity>,
     /// At the rate that all modes are asked at.
-    even: Measured<Load>,
+    even: Measured<CostedRun>,
     /// Over one connection, in a closed loop.
-    alone: Measured<Load>,
+    alone: Measured<CostedRun>,
 }
 
-fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
+fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     let sync_ms = idle_sync_ms()?;
     let mut clusters = Vec::new();
     let mut capacities = Vec::new();
     for mode in MODES {
-        context.tell(mode);
+        context.log(mode);
         let options = ["--durability", mode];
-        let cluster = Cluster::start(
+        let cluster = LabCluster::start(
             context,
-            Layout {
+            ClusterLayout {
                 nodes: 1,
                 memory: "1GiB",
                 options: &options,
@@ -75,7 +75,7 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
     let mut cases = Vec::new();
     let mut profiles = Vec::new();
     for ((mode, cluster, plan), capacity) in clusters.iter().zip(capacities) {
-        context.tell(&format!("{mode} at an even rate, and alone"));
+        context.log(&format!("{mode} at an even rate, and alone"));
         let even = Plan {
             rate: Rate::PerSecond(rate.max(1.0)),
             seconds: context.effort().pick(0.5, 8.0, 30.0),
@@ -85,14 +85,14 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
             connections: 1,
             ..plan.clone()
         };
-        cases.push(Case {
+        cases.push(DurabilityCase {
             mode,
             capacity,
             even: measure::run(context, cluster, &even)?,
             alone: measure::run(context, cluster, &alone)?,
         });
         if *mode == "sync" {
-            for kind in [Kind::Cpu, Kind::Lock] {
+            for kind in [ProfileKind::Cpu, ProfileKind::Lock] {
                 let node = &cluster.nodes[0];
                 profiles.push((kind, profile::under_load(context, node, &even, kind)?));
             }
@@ -114,22 +114,27 @@ fn idle_sync_ms() -> Result<f64, Error> {
             .map_err(Error::system("sync a temporary file"))?;
         times.push(begin.elapsed().as_secs_f64() * 1e3);
     }
-    Ok(tell::median(times).unwrap_or(0.0))
+    Ok(statistics::median(times).unwrap_or(0.0))
 }
 
-fn describe(page: &mut Page, sync_ms: f64, cases: &[Case], profiles: &[(Kind, Measured<Profile>)]) {
+fn describe(
+    page: &mut Page,
+    sync_ms: f64,
+    cases: &[DurabilityCase],
+    profiles: &[(ProfileKind, Measured<FoldedProfile>)],
+) {
     page.section("Measured");
     page.paragraph(&format!(
         "To sync 4 KiB takes {} in the median while nobody else uses the disk.",
         text::latency(Some(sync_ms))
     ));
-    let mut table = tell::capacity_table("durability");
+    let mut table = sections::capacity_table("durability");
     for case in cases {
-        table.row(tell::capacity_row(case.mode, &case.capacity));
+        table.row(sections::capacity_row(case.mode, &case.capacity));
     }
     page.table(&table);
-    let named = |case: &Case| case.mode.to_owned();
-    tell::troubles(page, cases.iter().map(|case| (named(case), &case.capacity)));
+    let named = |case: &DurabilityCase| case.mode.to_owned();
+    sections::troubles(page, cases.iter().map(|case| (named(case), &case.capacity)));
     let axis = Axis::linear("requests", Unit::PerSecond);
     let bars = Bars::new("PUT", cases.iter().map(named), axis);
     let bars = bars.with(
@@ -146,30 +151,38 @@ fn describe(page: &mut Page, sync_ms: f64, cases: &[Case], profiles: &[(Kind, Me
     page.figure("rates", "What each mode holds", bars.draw());
 
     page.part("At the same rate");
-    let mut table = Table::new(["durability", "rate"].into_iter().chain(tell::LATENCY_HEAD));
+    let mut table = MarkdownTable::new(
+        ["durability", "rate"]
+            .into_iter()
+            .chain(sections::LATENCY_HEAD),
+    );
     for case in cases {
-        let rate = case.even.as_ref().ok().map(Load::rate);
+        let rate = case.even.as_ref().ok().map(CostedRun::rate);
         let head = [named(case), text::rate(rate)];
-        table.row(head.into_iter().chain(tell::latency_cells(&case.even)));
+        table.row(head.into_iter().chain(sections::latency_cells(&case.even)));
     }
     page.table(&table);
-    let runs = tell::labelled(cases.iter().map(|case| (named(case), &case.even)));
+    let runs = sections::labelled(cases.iter().map(|case| (named(case), &case.even)));
     let curves = plot::percentiles(&runs.iter().collect::<Vec<_>>());
     page.figure("latency", "Latency at the same rate, by percentile", curves);
 
     page.part("One connection, waiting for each answer");
-    let mut table = Table::new(["durability", "rate"].into_iter().chain(tell::LATENCY_HEAD));
+    let mut table = MarkdownTable::new(
+        ["durability", "rate"]
+            .into_iter()
+            .chain(sections::LATENCY_HEAD),
+    );
     for case in cases {
-        let rate = case.alone.as_ref().ok().map(Load::rate);
+        let rate = case.alone.as_ref().ok().map(CostedRun::rate);
         let head = [named(case), text::rate(rate)];
-        table.row(head.into_iter().chain(tell::latency_cells(&case.alone)));
+        table.row(head.into_iter().chain(sections::latency_cells(&case.alone)));
     }
     page.table(&table);
 
     page.section("Where it goes");
     for (kind, profile) in profiles {
         let title = format!("PUT with sync: {}", kind.title());
-        tell::profile(page, &format!("put-{}", kind.name()), &title, profile);
+        sections::profile(page, &format!("put-{}", kind.name()), &title, profile);
     }
 
     page.section("What it shows");
@@ -178,7 +191,7 @@ fn describe(page: &mut Page, sync_ms: f64, cases: &[Case], profiles: &[(Kind, Me
     page.data("runs", &cases);
 }
 
-impl Case {
+impl DurabilityCase {
     fn rate(&self) -> Option<f64> {
         self.capacity.as_ref().ok()?.search.rate
     }
@@ -188,22 +201,22 @@ impl Case {
     }
 }
 
-fn findings(cases: &[Case]) -> Vec<String> {
+fn findings(cases: &[DurabilityCase]) -> Vec<String> {
     let mut found = Vec::new();
     let Some(os) = cases.iter().find(|case| case.mode == "os") else {
         return found;
     };
     for case in cases.iter().filter(|case| case.mode != "os") {
-        if let Some(share) = tell::ratio(case.rate(), os.rate()) {
+        if let Some(share) = statistics::ratio(case.rate(), os.rate()) {
             found.push(format!(
                 "Over 64 connections `{}` holds {} of what `os` holds{}.",
                 case.mode,
                 text::percent(share),
-                tell::for_times_the_cpu(tell::ratio(case.cpu_us(), os.cpu_us()))
+                sections::for_times_the_cpu(statistics::ratio(case.cpu_us(), os.cpu_us()))
             ));
         }
     }
-    let p50 = |mode: &str, load: fn(&Case) -> &Measured<Load>| {
+    let p50 = |mode: &str, load: fn(&DurabilityCase) -> &Measured<CostedRun>| {
         let case = cases.iter().find(|case| case.mode == mode)?;
         load(case).as_ref().ok()?.latency_ms(50.0)
     };
@@ -229,7 +242,7 @@ mod tests {
 
     #[test]
     fn modes_are_held_against_the_one_that_never_syncs() {
-        let case = |mode, rate, cpu_us| Case {
+        let case = |mode, rate, cpu_us| DurabilityCase {
             mode,
             capacity: Ok(capacity(rate, cpu_us)),
             even: Ok(load(500, 4.0, cpu_us)),

@@ -1,14 +1,14 @@
 //! Writes while memtables are flushed and tables merged.
 
-use crate::context::Context;
+use crate::context::ExperimentContext;
 use crate::measure::{self, Measured};
-use crate::nodes::{Cluster, Layout, Metrics};
-use crate::page::{Page, Table, text};
-use crate::profile::{self, Kind, Profile};
-use crate::tell::{self, Beside, Better};
-use crate::{Error, Experiment};
+use crate::nodes::{ClusterLayout, LabCluster, MetricsSnapshot};
+use crate::page::{MarkdownTable, Page, text};
+use crate::profile::{self, FoldedProfile, ProfileKind};
+use crate::sections::{self, Better, StudyComparison};
+use crate::{Error, Experiment, statistics};
 use load::Run;
-use load::plan::{KeyChoice, Operation, Plan, Rate, Size};
+use load::plan::{KeyChoice, Operation, Plan, Rate, SizeDistribution};
 use load::report::{plot, units};
 use serde::Serialize;
 
@@ -41,7 +41,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// A run with its flushes and compactions.
 #[derive(Debug, Serialize)]
-struct Case {
+struct FlushCase {
     run: Measured<Run>,
     flushes: u64,
     compactions: u64,
@@ -49,7 +49,7 @@ struct Case {
     is_disturbed: Vec<bool>,
 }
 
-fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
+fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     let busy = cluster(context, "16MiB")?;
     let mut plan = plan(context, &busy);
     let saturated = measure::run(context, &busy, &plan)?.map_err(Error::Load)?;
@@ -60,7 +60,7 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
     plan.seconds = context.effort().pick(2.0, 40.0, 120.0);
     let disturbed = watched(context, &busy, &plan)?;
     let mut profiles = Vec::new();
-    for kind in [Kind::Cpu, Kind::Lock] {
+    for kind in [ProfileKind::Cpu, ProfileKind::Lock] {
         let mut plan = plan.clone();
         plan.warmup_seconds = 0.0;
         let profile = profile::under_load(context, &busy.nodes[0], &plan, kind)?;
@@ -75,11 +75,11 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
     Ok(())
 }
 
-fn cluster(context: &Context<'_>, memtable: &str) -> Result<Cluster, Error> {
+fn cluster(context: &ExperimentContext<'_>, memtable: &str) -> Result<LabCluster, Error> {
     let options = ["--durability", "os", "--memtable-bytes", memtable];
-    Cluster::start(
+    LabCluster::start(
         context,
-        Layout {
+        ClusterLayout {
             nodes: 1,
             memory: "6GiB",
             options: &options,
@@ -87,19 +87,23 @@ fn cluster(context: &Context<'_>, memtable: &str) -> Result<Cluster, Error> {
     )
 }
 
-fn plan(context: &Context<'_>, cluster: &Cluster) -> Plan {
+fn plan(context: &ExperimentContext<'_>, cluster: &LabCluster) -> Plan {
     Plan {
         // So many that none comes twice in a run.
         keys: 100_000_000,
         key_choice: KeyChoice::Uniform,
-        value_bytes: Size::Fixed(1024),
+        value_bytes: SizeDistribution::Fixed(1024),
         rate: Rate::Max,
         ..measure::plan(context, cluster, Operation::Put)
     }
 }
 
-fn watched(context: &Context<'_>, cluster: &Cluster, plan: &Plan) -> Result<Case, Error> {
-    context.tell(&format!("PUT for {} s", plan.seconds));
+fn watched(
+    context: &ExperimentContext<'_>,
+    cluster: &LabCluster,
+    plan: &Plan,
+) -> Result<FlushCase, Error> {
+    context.log(&format!("PUT for {} s", plan.seconds));
     let node = &cluster.nodes[0];
     let begin = node.metrics()?;
     let mut before = begin.clone();
@@ -111,7 +115,7 @@ fn watched(context: &Context<'_>, cluster: &Cluster, plan: &Plan) -> Result<Case
         is_disturbed.push(ended.is_some());
         Ok(ended.map(str::to_owned))
     })?;
-    Ok(Case {
+    Ok(FlushCase {
         run,
         // Counts are whole.
         flushes: before.growth(&begin, FLUSHES) as u64,
@@ -124,7 +128,7 @@ const FLUSHES: &str = "kvorum_store_flushes_total";
 const COMPACTIONS: &str = "kvorum_store_compactions_total";
 
 /// What has ended between two looks.
-fn ended(before: &Metrics, now: &Metrics) -> Option<&'static str> {
+fn ended(before: &MetricsSnapshot, now: &MetricsSnapshot) -> Option<&'static str> {
     let flushed = now.growth(before, FLUSHES) > 0.0;
     let compacted = now.growth(before, COMPACTIONS) > 0.0;
     match (flushed, compacted) {
@@ -134,7 +138,7 @@ fn ended(before: &Metrics, now: &Metrics) -> Option<&'static str> {
     }
 }
 
-impl Case {
+impl FlushCase {
     fn percentile_ms(&self, percentile: f64) -> Option<f64> {
         self.run.as_ref().ok()?.latency.percentile_ms(percentile)
     }
@@ -146,19 +150,19 @@ impl Case {
             .iter()
             .zip(&self.is_disturbed)
             .filter(|(_, is)| **is == disturbed);
-        tell::median(chosen.map(|(second, _)| second.p99_ms))
+        statistics::median(chosen.map(|(second, _)| second.p99_ms))
     }
 }
 
 fn describe(
     page: &mut Page,
-    undisturbed: &Case,
-    disturbed: &Case,
-    profiles: &[(Kind, Measured<Profile>)],
+    undisturbed: &FlushCase,
+    disturbed: &FlushCase,
+    profiles: &[(ProfileKind, Measured<FoldedProfile>)],
 ) {
     let cases = [("no flush", undisturbed), ("flushes", disturbed)];
     page.section("Measured");
-    let mut table = Table::new([
+    let mut table = MarkdownTable::new([
         "node",
         "asked",
         "achieved",
@@ -183,7 +187,7 @@ fn describe(
         table.row(row);
     }
     page.table(&table);
-    tell::troubles(page, cases.map(|(name, case)| (name.to_owned(), &case.run)));
+    sections::troubles(page, cases.map(|(name, case)| (name.to_owned(), &case.run)));
     for (file, (name, case)) in ["calm", "busy"].into_iter().zip(cases) {
         if let Ok(run) = &case.run {
             let caption = format!("Latency over time, {name}");
@@ -206,7 +210,7 @@ fn describe(
     page.section("Where it goes");
     for (kind, profile) in profiles {
         let title = format!("PUT through flushes: {}", kind.title());
-        tell::profile(page, &format!("put-{}", kind.name()), &title, profile);
+        sections::profile(page, &format!("put-{}", kind.name()), &title, profile);
     }
 
     page.section("What it shows");
@@ -215,9 +219,9 @@ fn describe(
         disturbed.percentile_ms(99.0),
         undisturbed.percentile_ms(99.0),
     );
-    tell::beside_the_study(
+    sections::compare_with_study(
         page,
-        &[Beside {
+        &[StudyComparison {
             what: "PUT's p99 with flushes in its way, over that with none in its way".to_owned(),
             study: format!(
                 "{} / {}",
@@ -226,14 +230,14 @@ fn describe(
             ),
             study_ratio: STUDY_BLOCKING_MS / STUDY_BESIDE_MS,
             ours: format!("{} / {}", text::latency(busy), text::latency(calm)),
-            our_ratio: tell::ratio(busy, calm),
+            our_ratio: statistics::ratio(busy, calm),
             better: Better::Smaller,
         }],
     );
     page.data("runs", &[undisturbed, disturbed]);
 }
 
-fn findings(undisturbed: &Case, disturbed: &Case) -> Vec<String> {
+fn findings(undisturbed: &FlushCase, disturbed: &FlushCase) -> Vec<String> {
     let mut found = vec![format!(
         "{} flushes and {} compactions ended during the run of the node with small memtables.",
         disturbed.flushes, disturbed.compactions
@@ -242,7 +246,7 @@ fn findings(undisturbed: &Case, disturbed: &Case) -> Vec<String> {
         disturbed.median_p99_ms(true),
         disturbed.median_p99_ms(false),
     );
-    if let Some(times) = tell::ratio(with, without) {
+    if let Some(times) = statistics::ratio(with, without) {
         found.push(format!(
             "The median of the p99 of a second is {} where a flush or a compaction ended in it \
              and {} where none did: {} times as much.",
@@ -251,7 +255,7 @@ fn findings(undisturbed: &Case, disturbed: &Case) -> Vec<String> {
             text::ratio(times)
         ));
     }
-    if let Some(times) = tell::ratio(
+    if let Some(times) = statistics::ratio(
         disturbed.percentile_ms(99.0),
         undisturbed.percentile_ms(99.0),
     ) {
@@ -275,9 +279,9 @@ mod tests {
     use super::*;
     use crate::testing::{holds, run, timeline, told};
 
-    fn case(p99_ms: f64, seconds: &[(f64, bool)]) -> Case {
+    fn case(p99_ms: f64, seconds: &[(f64, bool)]) -> FlushCase {
         let p99s: Vec<f64> = seconds.iter().map(|(p99_ms, _)| *p99_ms).collect();
-        Case {
+        FlushCase {
             run: Ok(Run {
                 timeline: timeline(&p99s),
                 ..run(1_000.0, 990, p99_ms)
@@ -321,7 +325,7 @@ mod tests {
     #[test]
     fn a_compaction_hides_the_flush_of_the_same_second() {
         let page = |flushes: u32, compactions: u32| {
-            Metrics::parse(&format!(
+            MetricsSnapshot::parse(&format!(
                 "{FLUSHES} {flushes}\n{COMPACTIONS} {compactions}\n"
             ))
         };

@@ -1,13 +1,13 @@
 //! How the cost of a request grows with its value and with the number of keys.
 
-use crate::context::Context;
-use crate::measure::{self, Load, Measured};
-use crate::nodes::{Cluster, Layout};
-use crate::page::{Page, Table, text};
-use crate::profile::{self, Kind, Profile};
-use crate::tell;
-use crate::{Error, Experiment};
-use load::plan::{Operation, Plan, Size};
+use crate::context::ExperimentContext;
+use crate::measure::{self, CostedRun, Measured};
+use crate::nodes::{ClusterLayout, LabCluster};
+use crate::page::{MarkdownTable, Page, text};
+use crate::profile::{self, FoldedProfile, ProfileKind};
+use crate::sections;
+use crate::{Error, Experiment, statistics};
+use load::plan::{Operation, Plan, SizeDistribution};
 use load::report::plot::{Axis, Lines, Series, Style};
 use load::report::units::{self, Unit};
 use serde::Serialize;
@@ -53,14 +53,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// What was measured with values of one size.
 #[derive(Debug, Serialize)]
-struct Sized {
+struct ValueSizeCase {
     value_bytes: usize,
-    loads: Loads,
+    loads: PutAndGet,
 }
 
 /// What was measured over a number of keys.
 #[derive(Debug, Serialize)]
-struct Stored {
+struct KeyCountCase {
     keys: u64,
     fill_seconds: f64,
     table_bytes: f64,
@@ -68,10 +68,10 @@ struct Stored {
     /// None while there are no tables.
     space_amplification: Option<f64>,
     resident_bytes: u64,
-    loads: Loads,
+    loads: PutAndGet,
     /// Of `GET`, by CPU time.
     #[serde(skip)]
-    profile: Option<Measured<Profile>>,
+    profile: Option<Measured<FoldedProfile>>,
 }
 
 /// The operations, in the order in which tables and plots have them.
@@ -79,14 +79,18 @@ const OPERATIONS: [Operation; 2] = [Operation::Put, Operation::Get];
 
 /// A load of either operation.
 #[derive(Debug, Serialize)]
-struct Loads {
-    put: Measured<Load>,
-    get: Measured<Load>,
+struct PutAndGet {
+    put: Measured<CostedRun>,
+    get: Measured<CostedRun>,
 }
 
-impl Loads {
+impl PutAndGet {
     /// First reads, then overwrites what was read.
-    fn measure(context: &Context<'_>, cluster: &Cluster, plan: &Plan) -> Result<Self, Error> {
+    fn measure(
+        context: &ExperimentContext<'_>,
+        cluster: &LabCluster,
+        plan: &Plan,
+    ) -> Result<Self, Error> {
         let load = |operation| {
             let plan = Plan {
                 operations: vec![(operation, 1.0)],
@@ -99,7 +103,7 @@ impl Loads {
         Ok(Self { put, get })
     }
 
-    fn of(&self, operation: Operation) -> &Measured<Load> {
+    fn of(&self, operation: Operation) -> &Measured<CostedRun> {
         match operation {
             Operation::Put => &self.put,
             _ => &self.get,
@@ -111,7 +115,7 @@ impl Loads {
     }
 }
 
-fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
+fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     let mut sized = Vec::new();
     for value_bytes in VALUE_BYTES {
         sized.push(with_values(context, value_bytes)?);
@@ -130,34 +134,41 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
     Ok(())
 }
 
-fn with_values(context: &Context<'_>, value_bytes: usize) -> Result<Sized, Error> {
-    context.tell(&format!("values of {}", units::bytes(value_bytes as f64)));
-    let cluster = Cluster::start(
+fn with_values(
+    context: &ExperimentContext<'_>,
+    value_bytes: usize,
+) -> Result<ValueSizeCase, Error> {
+    context.log(&format!("values of {}", units::bytes(value_bytes as f64)));
+    let cluster = LabCluster::start(
         context,
-        Layout {
+        ClusterLayout {
             nodes: 1,
             memory: "1GiB",
             options: &["--durability", "os"],
         },
     )?;
     let mut plan = measure::plan(context, &cluster, Operation::Get);
-    plan.value_bytes = Size::Fixed(value_bytes);
+    plan.value_bytes = SizeDistribution::Fixed(value_bytes);
     plan.keys = plan.keys.min((DATA_BYTES_MAX / value_bytes) as u64);
     plan.seconds = context.effort().pick(0.5, 4.0, 15.0);
     if value_bytes >= LONG_BYTES {
         plan.connections = LONG_CONNECTIONS;
     }
     measure::fill(context, &plan)?;
-    Ok(Sized {
+    Ok(ValueSizeCase {
         value_bytes,
-        loads: Loads::measure(context, &cluster, &plan)?,
+        loads: PutAndGet::measure(context, &cluster, &plan)?,
     })
 }
 
-fn with_keys(context: &Context<'_>, keys: u64, profiled: bool) -> Result<Stored, Error> {
-    let cluster = Cluster::start(
+fn with_keys(
+    context: &ExperimentContext<'_>,
+    keys: u64,
+    profiled: bool,
+) -> Result<KeyCountCase, Error> {
+    let cluster = LabCluster::start(
         context,
-        Layout {
+        ClusterLayout {
             nodes: 1,
             memory: "192MiB",
             options: &["--durability", "os"],
@@ -165,22 +176,22 @@ fn with_keys(context: &Context<'_>, keys: u64, profiled: bool) -> Result<Stored,
     )?;
     let plan = Plan {
         keys,
-        value_bytes: Size::Fixed(KEYS_VALUE_BYTES),
+        value_bytes: SizeDistribution::Fixed(KEYS_VALUE_BYTES),
         seconds: context.effort().pick(0.5, 6.0, 20.0),
         ..measure::plan(context, &cluster, Operation::Get)
     };
     let filled = measure::fill(context, &plan)?;
-    context.tell("waits for compaction");
+    context.log("waits for compaction");
     settle(context, &cluster)?;
     let node = &cluster.nodes[0];
     let metrics = node.metrics()?;
     let table_bytes = metrics.sum("kvorum_store_level_bytes", "");
-    let loads = Loads::measure(context, &cluster, &plan)?;
+    let loads = PutAndGet::measure(context, &cluster, &plan)?;
     let profile = match profiled {
-        true => Some(profile::under_load(context, node, &plan, Kind::Cpu)?),
+        true => Some(profile::under_load(context, node, &plan, ProfileKind::Cpu)?),
         false => None,
     };
-    Ok(Stored {
+    Ok(KeyCountCase {
         keys,
         fill_seconds: filled.measured_seconds,
         table_bytes,
@@ -195,7 +206,7 @@ fn with_keys(context: &Context<'_>, keys: u64, profiled: bool) -> Result<Stored,
 
 /// Waits until no compaction has written anything for a second, or as long as
 /// such a wait may take: a store that is still busy is a figure, too.
-fn settle(context: &Context<'_>, cluster: &Cluster) -> Result<(), Error> {
+fn settle(context: &ExperimentContext<'_>, cluster: &LabCluster) -> Result<(), Error> {
     let written = || {
         let metrics = cluster.nodes[0].metrics()?;
         Ok::<f64, Error>(
@@ -205,7 +216,7 @@ fn settle(context: &Context<'_>, cluster: &Cluster) -> Result<(), Error> {
     };
     let mut before = written()?;
     let mut since = std::time::Instant::now();
-    let settled = context.until("the end of compaction", SETTLE_PATIENCE, || {
+    let settled = context.wait_until("the end of compaction", SETTLE_PATIENCE, || {
         std::thread::sleep(Duration::from_millis(100));
         let now = written()?;
         if now != before {
@@ -215,14 +226,14 @@ fn settle(context: &Context<'_>, cluster: &Cluster) -> Result<(), Error> {
         Ok((since.elapsed() >= Duration::from_secs(1)).then_some(()))
     });
     match settled {
-        Err(Error::InVain(_)) => Ok(()),
+        Err(Error::TimedOut(_)) => Ok(()),
         settled => settled,
     }
 }
 
-fn describe(page: &mut Page, sized: &[Sized], stored: &[Stored]) {
+fn describe(page: &mut Page, sized: &[ValueSizeCase], stored: &[KeyCountCase]) {
     page.section("By the size of values");
-    let mut table = Table::new([
+    let mut table = MarkdownTable::new([
         "value",
         "PUT",
         "PUT, bytes",
@@ -240,7 +251,7 @@ fn describe(page: &mut Page, sized: &[Sized], stored: &[Stored]) {
         table.row(std::iter::once(name).chain(cells.into_iter().flatten()));
     }
     page.table(&table);
-    tell::troubles(
+    sections::troubles(
         page,
         troubles(
             sized
@@ -257,7 +268,7 @@ fn describe(page: &mut Page, sized: &[Sized], stored: &[Stored]) {
             let bytes = row.value_bytes as f64;
             Some((bytes, rate * bytes))
         });
-        lines = lines.with(Series::new(tell::method(operation), points).style(Style::Dotted));
+        lines = lines.with(Series::new(sections::method(operation), points).style(Style::Dotted));
     }
     page.figure(
         "values",
@@ -266,7 +277,7 @@ fn describe(page: &mut Page, sized: &[Sized], stored: &[Stored]) {
     );
 
     page.section("By the number of keys");
-    let mut table = Table::new([
+    let mut table = MarkdownTable::new([
         "keys",
         "tables",
         "fill",
@@ -293,7 +304,7 @@ fn describe(page: &mut Page, sized: &[Sized], stored: &[Stored]) {
         table.row(head.into_iter().chain(cells.into_iter().flatten()));
     }
     page.table(&table);
-    tell::troubles(
+    sections::troubles(
         page,
         troubles(
             stored
@@ -309,7 +320,7 @@ fn describe(page: &mut Page, sized: &[Sized], stored: &[Stored]) {
             let cpu_us = row.loads.cpu_us(operation)?;
             Some((row.keys as f64, cpu_us / 1e3))
         });
-        lines = lines.with(Series::new(tell::method(operation), points).style(Style::Dotted));
+        lines = lines.with(Series::new(sections::method(operation), points).style(Style::Dotted));
     }
     page.figure(
         "keys",
@@ -322,8 +333,12 @@ fn describe(page: &mut Page, sized: &[Sized], stored: &[Stored]) {
         .filter_map(|row| Some((row.keys, row.profile.as_ref()?)));
     for (keys, profile) in profiled {
         page.section("Where it goes");
-        let title = format!("GET, {} keys: {}", units::count(keys), Kind::Cpu.title());
-        tell::profile(page, "get-cpu", &title, profile);
+        let title = format!(
+            "GET, {} keys: {}",
+            units::count(keys),
+            ProfileKind::Cpu.title()
+        );
+        sections::profile(page, "get-cpu", &title, profile);
     }
 
     page.section("What it shows");
@@ -334,9 +349,9 @@ fn describe(page: &mut Page, sized: &[Sized], stored: &[Stored]) {
 }
 
 /// Rate, bytes a second where the size of a value is given, CPU time and p99.
-fn cells(load: &Measured<Load>, value_bytes: Option<usize>) -> Vec<String> {
+fn cells(load: &Measured<CostedRun>, value_bytes: Option<usize>) -> Vec<String> {
     let load = load.as_ref().ok();
-    let rate = load.map(Load::rate);
+    let rate = load.map(CostedRun::rate);
     let mut cells = vec![text::rate(rate)];
     if let Some(bytes) = value_bytes {
         let bytes = rate.unwrap_or(f64::NAN) * bytes as f64;
@@ -348,26 +363,26 @@ fn cells(load: &Measured<Load>, value_bytes: Option<usize>) -> Vec<String> {
 }
 
 fn troubles<'a>(
-    rows: impl Iterator<Item = (String, &'a Loads)>,
-) -> Vec<(String, &'a Measured<Load>)> {
+    rows: impl Iterator<Item = (String, &'a PutAndGet)>,
+) -> Vec<(String, &'a Measured<CostedRun>)> {
     rows.flat_map(|(name, loads)| {
         OPERATIONS.map(|operation| {
-            let name = format!("{}, {name}", tell::method(operation));
+            let name = format!("{}, {name}", sections::method(operation));
             (name, loads.of(operation))
         })
     })
     .collect()
 }
 
-fn findings(sized: &[Sized], stored: &[Stored]) -> Vec<String> {
+fn findings(sized: &[ValueSizeCase], stored: &[KeyCountCase]) -> Vec<String> {
     let mut found = Vec::new();
     if let (Some(small), Some(large)) = (sized.first(), sized.last()) {
         let times = large.value_bytes as f64 / small.value_bytes as f64;
         for operation in OPERATIONS {
-            let (method, cpu) = (tell::method(operation), |row: &Sized| {
+            let (method, cpu) = (sections::method(operation), |row: &ValueSizeCase| {
                 row.loads.cpu_us(operation)
             });
-            if let Some(cost) = tell::ratio(cpu(large), cpu(small)) {
+            if let Some(cost) = statistics::ratio(cpu(large), cpu(small)) {
                 found.push(format!(
                     "A {method} of {} costs {} times the CPU time of one of {}, for {} times \
                      the bytes.",
@@ -382,10 +397,10 @@ fn findings(sized: &[Sized], stored: &[Stored]) -> Vec<String> {
     if let (Some(few), Some(many)) = (stored.first(), stored.last()) {
         let times = many.keys as f64 / few.keys as f64;
         for operation in OPERATIONS {
-            let (method, cpu) = (tell::method(operation), |row: &Stored| {
+            let (method, cpu) = (sections::method(operation), |row: &KeyCountCase| {
                 row.loads.cpu_us(operation)
             });
-            if let Some(cost) = tell::ratio(cpu(many), cpu(few)) {
+            if let Some(cost) = statistics::ratio(cpu(many), cpu(few)) {
                 found.push(format!(
                     "With {} times the keys a {method} costs {} times the CPU time.",
                     text::ratio(times),
@@ -407,8 +422,8 @@ mod tests {
     use super::*;
     use crate::testing::{holds, load, told};
 
-    fn loads(cpu_us: f64) -> Loads {
-        Loads {
+    fn loads(cpu_us: f64) -> PutAndGet {
+        PutAndGet {
             put: Ok(load(1_000, 2.0, cpu_us)),
             get: Ok(load(2_000, 1.0, cpu_us / 2.0)),
         }
@@ -416,11 +431,11 @@ mod tests {
 
     #[test]
     fn costs_are_held_against_sizes_and_numbers() {
-        let sized = [(64, 10.0), (6_400, 25.0)].map(|(value_bytes, cpu_us)| Sized {
+        let sized = [(64, 10.0), (6_400, 25.0)].map(|(value_bytes, cpu_us)| ValueSizeCase {
             value_bytes,
             loads: loads(cpu_us),
         });
-        let mut stored = [(1_000, 10.0), (10_000, 12.0)].map(|(keys, cpu_us)| Stored {
+        let mut stored = [(1_000, 10.0), (10_000, 12.0)].map(|(keys, cpu_us)| KeyCountCase {
             keys,
             fill_seconds: 1.0,
             table_bytes: 1e6,
@@ -430,8 +445,8 @@ mod tests {
             loads: loads(cpu_us),
             profile: None,
         });
-        stored[1].profile = Some(Profile::parse(
-            Kind::Cpu,
+        stored[1].profile = Some(FoldedProfile::parse(
+            ProfileKind::Cpu,
             1.0,
             "read;lz4_flex::block 3\nread;x 1",
         ));

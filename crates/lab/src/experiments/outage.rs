@@ -1,15 +1,15 @@
 //! A node that is killed, frozen and healed while clients go on.
 
-use crate::context::Context;
+use crate::context::ExperimentContext;
 use crate::measure::{self, Measured};
-use crate::nodes::{Cluster, Layout, Node};
-use crate::page::{Page, Table, text};
-use crate::profile::{self, Kind, Profile};
-use crate::{Error, Experiment, tell};
+use crate::nodes::{ClusterLayout, LabCluster, LabNode};
+use crate::page::{MarkdownTable, Page, text};
+use crate::profile::{self, FoldedProfile, ProfileKind};
+use crate::{Error, Experiment, sections, statistics};
 use load::Run;
-use load::outcome::Second;
 use load::plan::{Operation, Plan, Rate};
 use load::report::{plot, units};
+use load::results::Second;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// What happens to the third node.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Event {
+enum NodeEvent {
     Kill,
     Start,
     Freeze,
@@ -50,9 +50,14 @@ enum Event {
 }
 
 /// In the order in which they happen, at equal distances.
-const EVENTS: [Event; 4] = [Event::Kill, Event::Start, Event::Freeze, Event::Thaw];
+const EVENTS: [NodeEvent; 4] = [
+    NodeEvent::Kill,
+    NodeEvent::Start,
+    NodeEvent::Freeze,
+    NodeEvent::Thaw,
+];
 
-impl Event {
+impl NodeEvent {
     /// What a plot calls it.
     fn label(self) -> &'static str {
         match self {
@@ -64,7 +69,7 @@ impl Event {
     }
 
     /// Makes it happen.
-    fn to(self, node: &mut Node) -> Result<(), Error> {
+    fn to(self, node: &mut LabNode) -> Result<(), Error> {
         match self {
             Self::Kill => node.kill(),
             Self::Start => node.start()?,
@@ -77,7 +82,7 @@ impl Event {
 
 /// What was measured.
 #[derive(Debug, Serialize)]
-struct Outcome {
+struct OutageResults {
     run: Measured<Run>,
     /// Hints that waited for the third node when the load ended.
     hints: u64,
@@ -85,13 +90,13 @@ struct Outcome {
     heal_seconds: Option<f64>,
     /// What the first node waits for while the third is frozen.
     #[serde(skip)]
-    frozen: Measured<Profile>,
+    frozen: Measured<FoldedProfile>,
 }
 
-fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
-    let mut cluster = Cluster::start(
+fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
+    let mut cluster = LabCluster::start(
         context,
-        Layout {
+        ClusterLayout {
             nodes: 3,
             memory: "512MiB",
             options: &["--durability", "os"],
@@ -120,7 +125,7 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
             return Ok(None);
         };
         due += step;
-        context.tell(&format!("the third node: {}", event.label()));
+        context.log(&format!("the third node: {}", event.label()));
         event.to(third)?;
         Ok(Some(event.label().to_owned()))
     })?;
@@ -128,20 +133,20 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
     third.thaw();
     let begin = Instant::now();
     let hints = waiting(&cluster)?;
-    let healed = context.until("hints to be handed over", HEAL_PATIENCE, || {
+    let healed = context.wait_until("hints to be handed over", HEAL_PATIENCE, || {
         Ok((waiting(&cluster)? == 0).then_some(()))
     });
     let heal_seconds = match healed {
         Ok(()) => Some(begin.elapsed().as_secs_f64()),
-        Err(Error::InVain(_)) => None,
+        Err(Error::TimedOut(_)) => None,
         Err(error) => return Err(error),
     };
     cluster.nodes[2].freeze();
-    let frozen = profile::under_load(context, &cluster.nodes[0], &plan, Kind::Lock)?;
+    let frozen = profile::under_load(context, &cluster.nodes[0], &plan, ProfileKind::Lock)?;
     cluster.nodes[2].thaw();
     describe(
         page,
-        &Outcome {
+        &OutageResults {
             run,
             hints,
             heal_seconds,
@@ -152,7 +157,7 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
 }
 
 /// Hints that the first two nodes keep for others.
-fn waiting(cluster: &Cluster) -> Result<u64, Error> {
+fn waiting(cluster: &LabCluster) -> Result<u64, Error> {
     let mut hints = 0;
     for node in &cluster.nodes[..2] {
         let status = node.status()?;
@@ -164,13 +169,13 @@ fn waiting(cluster: &Cluster) -> Result<u64, Error> {
 }
 
 /// A stretch of the run between two events.
-struct Phase<'a> {
+struct OutagePhase<'a> {
     name: &'a str,
     seconds: &'a [Second],
 }
 
 /// The stretches of a run, by its marks.
-fn phases(run: &Run) -> Vec<Phase<'_>> {
+fn phases(run: &Run) -> Vec<OutagePhase<'_>> {
     let place = |at_seconds: f64| {
         let seconds = &run.timeline;
         seconds.partition_point(|second| second.at_seconds <= at_seconds)
@@ -186,14 +191,14 @@ fn phases(run: &Run) -> Vec<Phase<'_>> {
     begins
         .iter()
         .zip(ends)
-        .map(|((begin, name), end)| Phase {
+        .map(|((begin, name), end)| OutagePhase {
             name,
             seconds: run.timeline.get(*begin..end).unwrap_or_default(),
         })
         .collect()
 }
 
-impl Phase<'_> {
+impl OutagePhase<'_> {
     fn failed(&self) -> u64 {
         self.seconds.iter().map(|second| second.failed).sum()
     }
@@ -209,7 +214,7 @@ impl Phase<'_> {
     /// is noticed.
     fn p99_ms(&self) -> Option<f64> {
         let later = self.seconds.get(1..).unwrap_or_default();
-        tell::median(later.iter().map(|second| second.p99_ms))
+        statistics::median(later.iter().map(|second| second.p99_ms))
     }
 
     fn first(&self) -> Option<&Second> {
@@ -217,7 +222,7 @@ impl Phase<'_> {
     }
 }
 
-fn describe(page: &mut Page, outcome: &Outcome) {
+fn describe(page: &mut Page, outcome: &OutageResults) {
     page.section("Measured");
     let run = match &outcome.run {
         Ok(run) => run,
@@ -237,7 +242,7 @@ fn describe(page: &mut Page, outcome: &Outcome) {
     if let Some(reason) = &run.cut_short {
         page.paragraph(&format!("The run was cut short: {reason}."));
     }
-    let mut table = Table::new([
+    let mut table = MarkdownTable::new([
         "the third node",
         "seconds",
         "failed",
@@ -263,8 +268,8 @@ fn describe(page: &mut Page, outcome: &Outcome) {
     page.figure("throughput", "Requests over time", plot::throughput(&[run]));
 
     page.section("Where it waits");
-    let title = format!("The third node frozen: {}", Kind::Lock.title());
-    tell::profile(page, "frozen-lock", &title, &outcome.frozen);
+    let title = format!("The third node frozen: {}", ProfileKind::Lock.title());
+    sections::profile(page, "frozen-lock", &title, &outcome.frozen);
 
     page.section("What it shows");
     page.list(findings(outcome, run));
@@ -272,14 +277,14 @@ fn describe(page: &mut Page, outcome: &Outcome) {
     page.data("run", outcome);
 }
 
-fn findings(outcome: &Outcome, run: &Run) -> Vec<String> {
+fn findings(outcome: &OutageResults, run: &Run) -> Vec<String> {
     let phases = phases(run);
     let Some((before, after)) = phases.split_first() else {
         return Vec::new();
     };
     let mut found = Vec::new();
     for phase in after {
-        let times = tell::ratio(phase.p99_ms(), before.p99_ms());
+        let times = statistics::ratio(phase.p99_ms(), before.p99_ms());
         found.push(format!(
             "{}: {} requests failed; in the first second the slowest took {}{}.",
             phase.name,
@@ -316,9 +321,9 @@ fn findings(outcome: &Outcome, run: &Run) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::testing::{holds, run, timeline, told};
-    use load::outcome::Mark;
+    use load::results::Mark;
 
-    fn outcome() -> Outcome {
+    fn outcome() -> OutageResults {
         let mut run = run(100.0, 800, 5.0);
         run.timeline = timeline(&[2.0, 2.0, 2.0, 50.0, 3.0, 4.0, 400.0, 2.0]);
         run.timeline[3].failed = 7;
@@ -328,11 +333,11 @@ mod tests {
                 label: label.to_owned(),
             })
             .to_vec();
-        Outcome {
+        OutageResults {
             run: Ok(run),
             hints: 0,
             heal_seconds: Some(0.0),
-            frozen: Profile::parse(Kind::Lock, 1.0, "queue;peers;answer 2000000000"),
+            frozen: FoldedProfile::parse(ProfileKind::Lock, 1.0, "queue;peers;answer 2000000000"),
         }
     }
 

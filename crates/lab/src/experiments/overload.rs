@@ -1,12 +1,12 @@
 //! More than the nodes can do.
 
-use crate::context::Context;
-use crate::measure::{self, Load, Measured};
-use crate::nodes::{Cluster, Layout};
-use crate::page::{Page, Table, text};
-use crate::profile::{self, Kind, Profile};
-use crate::tell::{self, Beside, Better};
-use crate::{Error, Experiment};
+use crate::context::ExperimentContext;
+use crate::measure::{self, CostedRun, Measured};
+use crate::nodes::{ClusterLayout, LabCluster};
+use crate::page::{MarkdownTable, Page, text};
+use crate::profile::{self, FoldedProfile, ProfileKind};
+use crate::sections::{self, Better, StudyComparison};
+use crate::{Error, Experiment, statistics};
 use load::plan::{Operation, Plan};
 use load::report::plot::{self, Axis, Lines, Series, Style};
 use load::report::units::{self, Unit};
@@ -54,39 +54,39 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// Nodes that were overloaded.
 #[derive(Debug, Serialize)]
-struct Setup {
+struct OverloadedNodes {
     nodes: usize,
     breaking_point: f64,
     /// The greater of the breaking point and what a closed loop got: what is
     /// asked are multiples of it.
     best: f64,
-    rows: Vec<Row>,
+    rows: Vec<OverloadCase>,
     /// Of the first node's CPU time while overloaded.
     #[serde(skip)]
-    profile: Measured<Profile>,
+    profile: Measured<FoldedProfile>,
 }
 
 /// A rate that was asked.
 #[derive(Debug, Serialize)]
-struct Row {
+struct OverloadCase {
     connections: usize,
     multiple: f64,
-    load: Measured<Load>,
+    load: Measured<CostedRun>,
     /// Mean time that the nodes had a request, in milliseconds.
     served_ms: Option<f64>,
 }
 
-fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
+fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     let setups = [setup(context, 1)?, setup(context, 3)?];
     describe(page, &setups);
     Ok(())
 }
 
-fn setup(context: &Context<'_>, nodes: usize) -> Result<Setup, Error> {
-    context.tell(&format!("{nodes} to be overloaded"));
-    let cluster = Cluster::start(
+fn setup(context: &ExperimentContext<'_>, nodes: usize) -> Result<OverloadedNodes, Error> {
+    context.log(&format!("{nodes} to be overloaded"));
+    let cluster = LabCluster::start(
         context,
-        Layout {
+        ClusterLayout {
             nodes,
             memory: "1GiB",
             options: &["--durability", "os"],
@@ -99,7 +99,7 @@ fn setup(context: &Context<'_>, nodes: usize) -> Result<Setup, Error> {
     let mut rows = Vec::new();
     for connections in context.effort().pick([8, 64], CONNECTIONS, CONNECTIONS) {
         for multiple in MULTIPLES {
-            context.tell(&format!("{multiple} times, over {connections}"));
+            context.log(&format!("{multiple} times, over {connections}"));
             plan.connections = connections;
             plan.rate = measure::share_of(best, multiple);
             plan.seconds = context.effort().pick(0.5, 4.0, 15.0);
@@ -109,8 +109,8 @@ fn setup(context: &Context<'_>, nodes: usize) -> Result<Setup, Error> {
     }
     // The plan is now that of the last row, over the most connections.
     plan.rate = measure::share_of(best, PROFILED);
-    let profile = profile::under_load(context, &cluster.nodes[0], &plan, Kind::Cpu)?;
-    Ok(Setup {
+    let profile = profile::under_load(context, &cluster.nodes[0], &plan, ProfileKind::Cpu)?;
+    Ok(OverloadedNodes {
         nodes,
         breaking_point: capacity.rate(),
         best,
@@ -119,12 +119,17 @@ fn setup(context: &Context<'_>, nodes: usize) -> Result<Setup, Error> {
     })
 }
 
-fn row(context: &Context<'_>, cluster: &Cluster, plan: &Plan, multiple: f64) -> Result<Row, Error> {
+fn row(
+    context: &ExperimentContext<'_>,
+    cluster: &LabCluster,
+    plan: &Plan,
+    multiple: f64,
+) -> Result<OverloadCase, Error> {
     let before = served(cluster)?;
     let load = measure::run(context, cluster, plan)?;
     let after = served(cluster)?;
-    let served_ms = tell::ratio(Some((after.0 - before.0) * 1e3), Some(after.1 - before.1));
-    Ok(Row {
+    let served_ms = statistics::ratio(Some((after.0 - before.0) * 1e3), Some(after.1 - before.1));
+    Ok(OverloadCase {
         connections: plan.connections,
         multiple,
         load,
@@ -133,7 +138,7 @@ fn row(context: &Context<'_>, cluster: &Cluster, plan: &Plan, multiple: f64) -> 
 }
 
 /// Seconds that the nodes had puts, and how many puts those were.
-fn served(cluster: &Cluster) -> Result<(f64, f64), Error> {
+fn served(cluster: &LabCluster) -> Result<(f64, f64), Error> {
     let mut sums = (0.0, 0.0);
     for node in &cluster.nodes {
         let metrics = node.metrics()?;
@@ -144,7 +149,7 @@ fn served(cluster: &Cluster) -> Result<(f64, f64), Error> {
     Ok(sums)
 }
 
-impl Setup {
+impl OverloadedNodes {
     fn name(&self) -> String {
         match self.nodes {
             1 => "One node".to_owned(),
@@ -159,7 +164,7 @@ impl Setup {
         all
     }
 
-    fn over(&self, connections: usize) -> impl Iterator<Item = &Row> {
+    fn over(&self, connections: usize) -> impl Iterator<Item = &OverloadCase> {
         let rows = self.rows.iter();
         rows.filter(move |row| row.connections == connections)
     }
@@ -178,7 +183,7 @@ impl Setup {
     fn kept(&self, connections: usize) -> Option<(f64, f64)> {
         let best = self
             .over(connections)
-            .filter_map(Row::rate)
+            .filter_map(OverloadCase::rate)
             .reduce(f64::max)
             .filter(|best| *best > 0.0)?;
         let overloaded = self
@@ -193,7 +198,7 @@ impl Setup {
     }
 }
 
-impl Row {
+impl OverloadCase {
     fn rate(&self) -> Option<f64> {
         Some(self.load.as_ref().ok()?.rate())
     }
@@ -205,7 +210,7 @@ impl Row {
     }
 }
 
-fn describe(page: &mut Page, setups: &[Setup]) {
+fn describe(page: &mut Page, setups: &[OverloadedNodes]) {
     for setup in setups {
         page.section(&setup.name());
         page.paragraph(&format!(
@@ -213,7 +218,7 @@ fn describe(page: &mut Page, setups: &[Setup]) {
             units::rate(setup.breaking_point),
             units::rate(setup.best)
         ));
-        let mut table = Table::new([
+        let mut table = MarkdownTable::new([
             "asked",
             "connections",
             "asked a second",
@@ -248,7 +253,7 @@ fn describe(page: &mut Page, setups: &[Setup]) {
             let name = format!("{} times, {} connections", row.multiple, row.connections);
             (name, &row.load)
         });
-        tell::troubles(page, named);
+        sections::troubles(page, named);
         let curves: Vec<(String, Vec<(f64, f64)>)> = setup
             .connections()
             .into_iter()
@@ -275,9 +280,9 @@ fn describe(page: &mut Page, setups: &[Setup]) {
             lines = lines.with(Series::new(name, points).style(Style::Dotted));
         }
         page.figure(&format!("served-{}", setup.nodes), &title, lines.draw());
-        let title = format!("{}, overloaded: {}", setup.name(), Kind::Cpu.title());
+        let title = format!("{}, overloaded: {}", setup.name(), ProfileKind::Cpu.title());
         let file = format!("cpu-{}", setup.nodes);
-        tell::profile(page, &file, &title, &setup.profile);
+        sections::profile(page, &file, &title, &setup.profile);
     }
     page.section("What it shows");
     page.list(findings(setups));
@@ -285,9 +290,9 @@ fn describe(page: &mut Page, setups: &[Setup]) {
         .iter()
         .find(|setup| setup.nodes > 1)
         .and_then(|setup| Some(setup.kept(*setup.connections().first()?)?.0));
-    tell::beside_the_study(
+    sections::compare_with_study(
         page,
-        &[Beside {
+        &[StudyComparison {
             what: "three nodes: achieved under the worst overload over 64 connections, over the \
                    best achieved (the study's with admission control)"
                 .to_owned(),
@@ -301,7 +306,7 @@ fn describe(page: &mut Page, setups: &[Setup]) {
     page.data("runs", &setups);
 }
 
-fn findings(setups: &[Setup]) -> Vec<String> {
+fn findings(setups: &[OverloadedNodes]) -> Vec<String> {
     let mut found = Vec::new();
     for setup in setups {
         for connections in setup.connections() {
@@ -344,21 +349,25 @@ mod tests {
     use super::*;
     use crate::testing::load;
 
-    fn setup(achieved: &[(usize, f64, u64)]) -> Setup {
+    fn setup(achieved: &[(usize, f64, u64)]) -> OverloadedNodes {
         let rows = achieved
             .iter()
-            .map(|(connections, multiple, succeeded)| Row {
+            .map(|(connections, multiple, succeeded)| OverloadCase {
                 connections: *connections,
                 multiple: *multiple,
                 load: Ok(load(*succeeded, 5.0, 10.0)),
                 served_ms: Some(1.0),
             });
-        Setup {
+        OverloadedNodes {
             nodes: 1,
             breaking_point: 700.0,
             best: 1000.0,
             rows: rows.collect(),
-            profile: Profile::parse(Kind::Cpu, 1.0, "runtime;hyper::read 1\nruntime;x 1"),
+            profile: FoldedProfile::parse(
+                ProfileKind::Cpu,
+                1.0,
+                "runtime;hyper::read 1\nruntime;x 1",
+            ),
         }
     }
 

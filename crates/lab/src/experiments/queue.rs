@@ -1,16 +1,16 @@
 //! How many workers, and how long a queue.
 
-use crate::context::Context;
-use crate::measure::{self, Load, Measured};
-use crate::nodes::{Cluster, Layout};
-use crate::page::{Page, Table, text};
-use crate::profile::{self, Kind, Profile};
-use crate::tell::{self, Beside, Better};
-use crate::{Error, Experiment};
-use load::outcome::Machine;
-use load::plan::{Operation, Plan, Rate, Size};
+use crate::context::ExperimentContext;
+use crate::measure::{self, CostedRun, Measured};
+use crate::nodes::{ClusterLayout, LabCluster};
+use crate::page::{MarkdownTable, Page, text};
+use crate::profile::{self, FoldedProfile, ProfileKind};
+use crate::sections::{self, Better, StudyComparison};
+use crate::{Error, Experiment, statistics};
+use load::plan::{Operation, Plan, Rate, SizeDistribution};
 use load::report::plot::{Axis, Lines, Series, Style};
 use load::report::units::{self, Unit};
+use load::results::MachineInfo;
 use serde::Serialize;
 
 /// The study's p99 with its best pool of workers, in milliseconds.
@@ -61,13 +61,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// A row of one of the tables.
 #[derive(Debug, Serialize)]
-struct Row {
+struct PoolSizeCase {
     size: &'static str,
-    load: Measured<Load>,
+    load: Measured<CostedRun>,
 }
 
-fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
-    context.tell("the defaults");
+fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
+    context.log("the defaults");
     let defaults = cluster(context, &[])?;
     let plan = measure::plan(context, &defaults, Operation::Put);
     let capacity = measure::capacity(context, &defaults, &plan)?.map_err(Error::Load)?;
@@ -76,7 +76,7 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
         seconds: context.effort().pick(0.5, 4.0, 15.0),
         ..plan
     };
-    let profile = profile::under_load(context, &defaults.nodes[0], &plan, Kind::Lock)?;
+    let profile = profile::under_load(context, &defaults.nodes[0], &plan, ProfileKind::Lock)?;
     drop(defaults);
     let sizes = |list: &[&'static str]| -> Vec<&'static str> {
         let first = context.effort().pick(2, list.len(), list.len());
@@ -104,15 +104,15 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
         &queues,
         &reads,
         &profile,
-        Machine::this().cores,
+        MachineInfo::read().cores,
     );
     Ok(())
 }
 
-fn cluster(context: &Context<'_>, options: &[&str]) -> Result<Cluster, Error> {
-    Cluster::start(
+fn cluster(context: &ExperimentContext<'_>, options: &[&str]) -> Result<LabCluster, Error> {
+    LabCluster::start(
         context,
-        Layout {
+        ClusterLayout {
             nodes: 1,
             memory: "1GiB",
             options: &[&["--durability", "os"], options].concat(),
@@ -121,27 +121,30 @@ fn cluster(context: &Context<'_>, options: &[&str]) -> Result<Cluster, Error> {
 }
 
 fn row(
-    context: &Context<'_>,
+    context: &ExperimentContext<'_>,
     plan: &Plan,
     size: &'static str,
     options: &[&str],
-) -> Result<Row, Error> {
-    context.tell(&options.join(" "));
+) -> Result<PoolSizeCase, Error> {
+    context.log(&options.join(" "));
     let cluster = cluster(context, options)?;
     let plan = Plan {
         targets: cluster.targets(),
         ..plan.clone()
     };
     let load = measure::run(context, &cluster, &plan)?;
-    Ok(Row { size, load })
+    Ok(PoolSizeCase { size, load })
 }
 
 /// Reads of a node whose data does not fit into its cache, with more and more
 /// threads for them.
-fn reads(context: &Context<'_>, sizes: &[&'static str]) -> Result<Vec<Row>, Error> {
-    let mut cluster = Cluster::start(
+fn reads(
+    context: &ExperimentContext<'_>,
+    sizes: &[&'static str],
+) -> Result<Vec<PoolSizeCase>, Error> {
+    let mut cluster = LabCluster::start(
         context,
-        Layout {
+        ClusterLayout {
             nodes: 1,
             memory: "128MiB",
             options: &["--durability", "os"],
@@ -149,7 +152,7 @@ fn reads(context: &Context<'_>, sizes: &[&'static str]) -> Result<Vec<Row>, Erro
     )?;
     let plan = Plan {
         keys: context.effort().pick(1_000, 300_000, 300_000),
-        value_bytes: Size::Fixed(1024),
+        value_bytes: SizeDistribution::Fixed(1024),
         rate: Rate::Max,
         seconds: context.effort().pick(0.5, 4.0, 15.0),
         ..measure::plan(context, &cluster, Operation::Get)
@@ -157,24 +160,24 @@ fn reads(context: &Context<'_>, sizes: &[&'static str]) -> Result<Vec<Row>, Erro
     measure::fill(context, &plan)?;
     let mut rows = Vec::new();
     for size in sizes {
-        context.tell(&format!("--read-threads {size}"));
+        context.log(&format!("--read-threads {size}"));
         let node = &mut cluster.nodes[0];
         node.stop(context)?;
         node.set_option("--read-threads", size);
         node.start()?;
-        node.until_up(context)?;
+        node.wait_until_up(context)?;
         let load = measure::run(context, &cluster, &plan)?;
-        rows.push(Row { size, load });
+        rows.push(PoolSizeCase { size, load });
     }
     Ok(rows)
 }
 
 fn describe(
     page: &mut Page,
-    threads: &[Row],
-    queues: &[Row],
-    reads: &[Row],
-    profile: &Measured<Profile>,
+    threads: &[PoolSizeCase],
+    queues: &[PoolSizeCase],
+    reads: &[PoolSizeCase],
+    profile: &Measured<FoldedProfile>,
     cores: usize,
 ) {
     page.section("Threads that serve connections");
@@ -204,7 +207,7 @@ fn describe(
     page.figure("sizes", "p99 by the size of pools and queues", lines.draw());
 
     page.section("Where it waits");
-    tell::profile(
+    sections::profile(
         page,
         "put-lock",
         "PUT with the defaults: time waited",
@@ -229,22 +232,22 @@ fn describe(
     ];
     let rows = rows.map(|(what, list, worst, best)| {
         let (our_worst, our_best) = (extreme(list, f64::max), extreme(list, f64::min));
-        Beside {
+        StudyComparison {
             what: format!("p99 with the worst {what}, over the best"),
             study: format!("{} / {}", units::latency(worst), units::latency(best)),
             study_ratio: worst / best,
             ours: format!("{} / {}", text::latency(our_worst), text::latency(our_best)),
-            our_ratio: tell::ratio(our_worst, our_best),
+            our_ratio: statistics::ratio(our_worst, our_best),
             better: Better::Smaller,
         }
     });
-    tell::beside_the_study(page, &rows);
+    sections::compare_with_study(page, &rows);
     page.data("threads", &threads);
     page.data("queues", &queues);
     page.data("reads", &reads);
 }
 
-impl Row {
+impl PoolSizeCase {
     fn number(&self) -> usize {
         self.size.parse().unwrap_or(0)
     }
@@ -265,9 +268,9 @@ impl Row {
     }
 }
 
-fn rows(page: &mut Page, first: &str, list: &[Row]) {
+fn rows(page: &mut Page, first: &str, list: &[PoolSizeCase]) {
     let head = [first, "asked", "achieved", "refused", "CPU a request"];
-    let mut table = Table::new(head.into_iter().chain(tell::LATENCY_HEAD));
+    let mut table = MarkdownTable::new(head.into_iter().chain(sections::LATENCY_HEAD));
     for row in list {
         let mut cells = vec![row.size.to_owned()];
         if let Ok(load) = &row.load {
@@ -279,32 +282,37 @@ fn rows(page: &mut Page, first: &str, list: &[Row]) {
             ]);
         }
         cells.resize(head.len(), units::NONE.to_owned());
-        table.row(cells.into_iter().chain(tell::latency_cells(&row.load)));
+        table.row(cells.into_iter().chain(sections::latency_cells(&row.load)));
     }
     page.table(&table);
     let named = list
         .iter()
         .map(|row| (format!("{first} {}", row.size), &row.load));
-    tell::troubles(page, named);
+    sections::troubles(page, named);
 }
 
 /// The rows with as many threads a core as the study's.
-fn threads_like_study(threads: &[Row], cores: usize) -> &[Row] {
+fn threads_like_study(threads: &[PoolSizeCase], cores: usize) -> &[PoolSizeCase] {
     let most = cores * STUDY_THREADS_A_CORE;
     &threads[..threads.partition_point(|row| row.number() <= most)]
 }
 
 /// The rows with as many places as the study's.
-fn queues_like_study(queues: &[Row]) -> &[Row] {
+fn queues_like_study(queues: &[PoolSizeCase]) -> &[PoolSizeCase] {
     &queues[queues.partition_point(|row| row.number() < STUDY_QUEUE_LEAST)..]
 }
 
 /// The greatest or the least p99 of a list.
-fn extreme(list: &[Row], of: fn(f64, f64) -> f64) -> Option<f64> {
-    list.iter().filter_map(Row::p99_ms).reduce(of)
+fn extreme(list: &[PoolSizeCase], of: fn(f64, f64) -> f64) -> Option<f64> {
+    list.iter().filter_map(PoolSizeCase::p99_ms).reduce(of)
 }
 
-fn findings(threads: &[Row], queues: &[Row], reads: &[Row], cores: usize) -> Vec<String> {
+fn findings(
+    threads: &[PoolSizeCase],
+    queues: &[PoolSizeCase],
+    reads: &[PoolSizeCase],
+    cores: usize,
+) -> Vec<String> {
     let mut found = Vec::new();
     for (what, list, why) in [
         (
@@ -321,10 +329,10 @@ fn findings(threads: &[Row], queues: &[Row], reads: &[Row], cores: usize) -> Vec
         ),
     ] {
         let (worst, best) = (extreme(list, f64::max), extreme(list, f64::min));
-        if let Some(times) = tell::ratio(worst, best) {
-            let least = list.iter().filter_map(Row::rate).reduce(f64::min);
-            let most = list.iter().filter_map(Row::rate).reduce(f64::max);
-            let kept = tell::ratio(least, most).unwrap_or(0.0);
+        if let Some(times) = statistics::ratio(worst, best) {
+            let least = list.iter().filter_map(PoolSizeCase::rate).reduce(f64::min);
+            let most = list.iter().filter_map(PoolSizeCase::rate).reduce(f64::max);
+            let kept = statistics::ratio(least, most).unwrap_or(0.0);
             found.push(format!(
                 "Of the numbers of {what} the worst has {} times the p99 of the best, and \
                  achieves at least {} of what the best does. {}",
@@ -342,8 +350,8 @@ fn findings(threads: &[Row], queues: &[Row], reads: &[Row], cores: usize) -> Vec
         && most.number()
             > threads_like_study(threads, cores)
                 .last()
-                .map_or(0, Row::number)
-        && let Some(times) = tell::ratio(most.p99_ms(), extreme(threads, f64::min))
+                .map_or(0, PoolSizeCase::number)
+        && let Some(times) = statistics::ratio(most.p99_ms(), extreme(threads, f64::min))
     {
         found.push(format!(
             "{} threads have {} times the p99 of the best: with a connection each, nearly every \
@@ -352,7 +360,7 @@ fn findings(threads: &[Row], queues: &[Row], reads: &[Row], cores: usize) -> Vec
             text::ratio(times),
         ));
     }
-    let refused: u64 = queues.iter().map(Row::refused).sum();
+    let refused: u64 = queues.iter().map(PoolSizeCase::refused).sum();
     found.push(match refused {
         0 => "No queue was too short for this load: nothing was refused.".to_owned(),
         some => format!(
@@ -366,7 +374,7 @@ fn findings(threads: &[Row], queues: &[Row], reads: &[Row], cores: usize) -> Vec
     });
     let rate = |size: &str| reads.iter().find(|row| row.size == size)?.rate();
     if let (Some(first), Some(last)) = (reads.first(), reads.last())
-        && let Some(times) = tell::ratio(rate(last.size), rate(first.size))
+        && let Some(times) = statistics::ratio(rate(last.size), rate(first.size))
     {
         found.push(format!(
             "{} threads for reads from the disk get {} times as much read as {}.",
@@ -383,15 +391,17 @@ mod tests {
     use super::*;
     use crate::testing::{holds, load, told};
 
-    fn rows(figures: &[(&'static str, u64, f64)]) -> Vec<Row> {
-        let rows = figures.iter().map(|(size, succeeded, p99_ms)| Row {
-            size,
-            load: Ok(load(*succeeded, *p99_ms, 10.0)),
-        });
+    fn rows(figures: &[(&'static str, u64, f64)]) -> Vec<PoolSizeCase> {
+        let rows = figures
+            .iter()
+            .map(|(size, succeeded, p99_ms)| PoolSizeCase {
+                size,
+                load: Ok(load(*succeeded, *p99_ms, 10.0)),
+            });
         rows.collect()
     }
 
-    fn no_profile() -> Measured<Profile> {
+    fn no_profile() -> Measured<FoldedProfile> {
         Err("none was asked for".to_owned())
     }
 

@@ -1,12 +1,12 @@
 //! A range over more data than the node has memory.
 
-use crate::context::Context;
-use crate::measure::{self, Load, Measured};
-use crate::nodes::{Cluster, Layout, Node};
-use crate::page::{Page, Table, text};
-use crate::profile::{self, Kind, Profile};
-use crate::{Error, Experiment, http, tell};
-use load::plan::{KeyChoice, Operation, Plan, Rate, Size};
+use crate::context::ExperimentContext;
+use crate::measure::{self, CostedRun, Measured};
+use crate::nodes::{ClusterLayout, LabCluster, LabNode};
+use crate::page::{MarkdownTable, Page, text};
+use crate::profile::{self, FoldedProfile, ProfileKind};
+use crate::{Error, Experiment, http, sections, statistics};
+use load::plan::{KeyChoice, Operation, Plan, Rate, SizeDistribution};
 use load::report::plot::{Axis, Lines, Series};
 use load::report::units::{self, Unit};
 use serde::Serialize;
@@ -53,35 +53,35 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// A look at the node's memory.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Look {
+struct MemorySample {
     at_seconds: f64,
     resident_bytes: u64,
 }
 
 /// The whole set, read at once.
 #[derive(Debug, Serialize)]
-struct Stream {
+struct StreamedRange {
     bytes: u64,
     seconds: f64,
-    looks: Vec<Look>,
+    looks: Vec<MemorySample>,
 }
 
 /// What was measured.
 #[derive(Debug, Serialize)]
-struct Outcome {
+struct RangeResults {
     keys: u64,
     /// The most memory that was resident when the data had been written.
     filled_bytes_max: u64,
     /// The most when all was over.
     resident_bytes_max: u64,
-    stream: Measured<Stream>,
-    ranges: Measured<Load>,
+    stream: Measured<StreamedRange>,
+    ranges: Measured<CostedRun>,
 }
 
-fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
-    let cluster = Cluster::start(
+fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
+    let cluster = LabCluster::start(
         context,
-        Layout {
+        ClusterLayout {
             nodes: 1,
             memory: MEMORY,
             options: &["--durability", "os"],
@@ -91,15 +91,15 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
     let all = (MEMORY_BYTES * DATA_TIMES / VALUE_BYTES) as u64;
     let plan = Plan {
         keys: context.effort().pick(2_000, all, all),
-        key_bytes: Size::Fixed(KEY_BYTES),
-        value_bytes: Size::Fixed(VALUE_BYTES),
+        key_bytes: SizeDistribution::Fixed(KEY_BYTES),
+        value_bytes: SizeDistribution::Fixed(VALUE_BYTES),
         ..measure::plan(context, &cluster, Operation::Put)
     };
     measure::fill(context, &plan)?;
     let filled_bytes_max = node.usage().resident_bytes_max;
-    context.tell("streams all of it");
+    context.log("streams all of it");
     let stream = stream(context, node)?;
-    context.tell("ranges of 10,000");
+    context.log("ranges of 10,000");
     let plan = Plan {
         operations: vec![(Operation::Range, 1.0)],
         range_limit: context.effort().pick(100, STUDY_LIMIT, STUDY_LIMIT),
@@ -110,8 +110,8 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
         ..plan
     };
     let ranges = measure::run(context, &cluster, &plan)?;
-    let profile = profile::under_load(context, node, &plan, Kind::Cpu)?;
-    let outcome = Outcome {
+    let profile = profile::under_load(context, node, &plan, ProfileKind::Cpu)?;
+    let outcome = RangeResults {
         keys: plan.keys,
         filled_bytes_max,
         resident_bytes_max: node.usage().resident_bytes_max,
@@ -123,14 +123,17 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
 }
 
 /// Reads the whole set while another thread looks at the node's memory.
-fn stream(context: &Context<'_>, node: &Node) -> Result<Measured<Stream>, Error> {
+fn stream(
+    context: &ExperimentContext<'_>,
+    node: &LabNode,
+) -> Result<Measured<StreamedRange>, Error> {
     let is_over = AtomicBool::new(false);
     let begin = Instant::now();
     let (read, looks) = std::thread::scope(|scope| {
         let looking = scope.spawn(|| {
             let mut looks = Vec::new();
             while !is_over.load(Ordering::Relaxed) {
-                looks.push(Look {
+                looks.push(MemorySample {
                     at_seconds: begin.elapsed().as_secs_f64(),
                     resident_bytes: node.usage().resident_bytes,
                 });
@@ -144,7 +147,7 @@ fn stream(context: &Context<'_>, node: &Node) -> Result<Measured<Stream>, Error>
         (read, looking.join().unwrap_or_default())
     });
     match read {
-        Ok(bytes) => Ok(Ok(Stream {
+        Ok(bytes) => Ok(Ok(StreamedRange {
             bytes,
             seconds: begin.elapsed().as_secs_f64(),
             looks,
@@ -155,7 +158,7 @@ fn stream(context: &Context<'_>, node: &Node) -> Result<Measured<Stream>, Error>
 }
 
 /// Reads the whole set and gives its bytes.
-fn read_all(context: &Context<'_>, node: &Node) -> Result<u64, Error> {
+fn read_all(context: &ExperimentContext<'_>, node: &LabNode) -> Result<u64, Error> {
     let url = format!("{}/v0/entities?start=%00", node.url());
     let mut body = http::stream(&url, STREAM_PATIENCE)?;
     let mut buffer = vec![0; 256 << 10];
@@ -170,7 +173,7 @@ fn read_all(context: &Context<'_>, node: &Node) -> Result<u64, Error> {
     }
 }
 
-impl Stream {
+impl StreamedRange {
     fn entities(&self) -> u64 {
         self.bytes / ENTITY_BYTES
     }
@@ -184,13 +187,13 @@ impl Stream {
     }
 }
 
-fn entities_per_second(load: &Load) -> f64 {
+fn entities_per_second(load: &CostedRun) -> f64 {
     load.run.entities as f64 / load.run.measured_seconds.max(f64::MIN_POSITIVE)
 }
 
-fn describe(page: &mut Page, outcome: &Outcome, profile: &Measured<Profile>) {
+fn describe(page: &mut Page, outcome: &RangeResults, profile: &Measured<FoldedProfile>) {
     page.section("Measured");
-    let mut table = Table::new(["what", "figure"]);
+    let mut table = MarkdownTable::new(["what", "figure"]);
     let size = |bytes: u64| units::bytes(bytes as f64);
     table.row([
         "entities in the store".to_owned(),
@@ -235,7 +238,7 @@ fn describe(page: &mut Page, outcome: &Outcome, profile: &Measured<Profile>) {
         ]);
         table.row([
             "ranges of 10,000: CPU time an entity".to_owned(),
-            text::cpu(tell::ratio(
+            text::cpu(statistics::ratio(
                 ranges
                     .cpu_us
                     .map(|cpu_us| cpu_us * ranges.run.succeeded as f64),
@@ -244,8 +247,8 @@ fn describe(page: &mut Page, outcome: &Outcome, profile: &Measured<Profile>) {
         ]);
     }
     page.table(&table);
-    tell::troubles(page, [("one stream".to_owned(), &outcome.stream)]);
-    tell::troubles(page, [("ranges of 10,000".to_owned(), &outcome.ranges)]);
+    sections::troubles(page, [("one stream".to_owned(), &outcome.stream)]);
+    sections::troubles(page, [("ranges of 10,000".to_owned(), &outcome.ranges)]);
     if let Ok(stream) = &outcome.stream {
         let points = stream
             .looks
@@ -257,7 +260,7 @@ fn describe(page: &mut Page, outcome: &Outcome, profile: &Measured<Profile>) {
             Axis::linear("resident", Unit::Bytes),
         )
         .with(Series::new("resident memory", points))
-        .level(MEMORY_BYTES as f64, "--memory")
+        .bound_line(MEMORY_BYTES as f64, "--memory")
         .draw();
         page.figure(
             "memory",
@@ -267,14 +270,14 @@ fn describe(page: &mut Page, outcome: &Outcome, profile: &Measured<Profile>) {
     }
 
     page.section("Where it goes");
-    tell::profile(page, "range-cpu", "Ranges: CPU time", profile);
+    sections::profile(page, "range-cpu", "Ranges: CPU time", profile);
 
     page.section("What it shows");
     page.list(findings(outcome));
     page.data("run", outcome);
 }
 
-fn findings(outcome: &Outcome) -> Vec<String> {
+fn findings(outcome: &RangeResults) -> Vec<String> {
     let mut found = Vec::new();
     let Ok(stream) = &outcome.stream else {
         return found;
@@ -317,20 +320,20 @@ fn findings(outcome: &Outcome) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn outcome(bytes: u64) -> Outcome {
-        Outcome {
+    fn outcome(bytes: u64) -> RangeResults {
+        RangeResults {
             keys: 1000,
             filled_bytes_max: 1 << 20,
             resident_bytes_max: 2 << 20,
-            stream: Ok(Stream {
+            stream: Ok(StreamedRange {
                 bytes,
                 seconds: 0.5,
                 looks: vec![
-                    Look {
+                    MemorySample {
                         at_seconds: 0.0,
                         resident_bytes: 64 << 20,
                     },
-                    Look {
+                    MemorySample {
                         at_seconds: 0.1,
                         resident_bytes: 32 << 20,
                     },

@@ -1,12 +1,12 @@
 //! What each further copy, and each further acknowledgement, costs.
 
-use crate::context::Context;
+use crate::context::ExperimentContext;
 use crate::measure::{self, Capacity, Measured};
-use crate::nodes::{Cluster, Layout};
+use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{Page, text};
-use crate::profile::{self, Kind, Profile};
-use crate::tell::{self, Beside, Better};
-use crate::{Error, Experiment};
+use crate::profile::{self, FoldedProfile, ProfileKind};
+use crate::sections::{self, Better, StudyComparison};
+use crate::{Error, Experiment, statistics};
 use load::plan::{Operation, Plan};
 use load::report::plot::{Axis, Bars};
 use load::report::units::{self, Unit};
@@ -42,7 +42,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// What was measured with some replicas.
 #[derive(Debug, Serialize)]
-struct Case {
+struct ReplicationCase {
     operation: Operation,
     /// How many of how many must answer; none for one node alone.
     replicas: Option<(u8, u8)>,
@@ -52,19 +52,19 @@ struct Case {
 /// A profile under a quorum.
 struct Looked {
     operation: Operation,
-    kind: Kind,
-    profile: Measured<Profile>,
+    kind: ProfileKind,
+    profile: Measured<FoldedProfile>,
 }
 
-fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
+fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     let mut cases = Vec::new();
     let mut profiles = Vec::new();
-    let layout = |nodes| Layout {
+    let layout = |nodes| ClusterLayout {
         nodes,
         memory: "512MiB",
         options: &["--durability", "os"],
     };
-    let alone = Cluster::start(context, layout(1))?;
+    let alone = LabCluster::start(context, layout(1))?;
     let plan = measure::plan(context, &alone, Operation::Put);
     measure::fill(context, &plan)?;
     for operation in [Operation::Put, Operation::Get] {
@@ -74,7 +74,7 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
 
     for replicas in std::iter::once((1, 1)).chain(REPLICAS) {
         // Fresh nodes each time: copies of one pair are not read by another.
-        let cluster = Cluster::start(context, layout(3))?;
+        let cluster = LabCluster::start(context, layout(3))?;
         let plan = Plan {
             targets: cluster.targets(),
             replicas: Some(replicas),
@@ -89,7 +89,7 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
                     rate: measure::share_of(capacity.rate(), 0.7),
                     ..plan.clone()
                 };
-                for kind in [Kind::Cpu, Kind::Alloc, Kind::Lock] {
+                for kind in [ProfileKind::Cpu, ProfileKind::Alloc, ProfileKind::Lock] {
                     let node = &cluster.nodes[0];
                     profiles.push(Looked {
                         operation,
@@ -106,29 +106,29 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
 }
 
 fn case(
-    context: &Context<'_>,
-    cluster: &Cluster,
+    context: &ExperimentContext<'_>,
+    cluster: &LabCluster,
     plan: &Plan,
     operation: Operation,
     replicas: Option<(u8, u8)>,
-) -> Result<Case, Error> {
+) -> Result<ReplicationCase, Error> {
     let plan = Plan {
         operations: vec![(operation, 1.0)],
         ..plan.clone()
     };
-    let mut case = Case {
+    let mut case = ReplicationCase {
         operation,
         replicas,
         capacity: Err(String::new()),
     };
-    context.tell(&case.name());
+    context.log(&case.name());
     case.capacity = measure::capacity(context, cluster, &plan)?;
     Ok(case)
 }
 
-impl Case {
+impl ReplicationCase {
     fn name(&self) -> String {
-        let method = tell::method(self.operation);
+        let method = sections::method(self.operation);
         match self.replicas {
             Some((ack, from)) => format!("{method} {ack}/{from}"),
             None => format!("{method}, one node"),
@@ -136,18 +136,18 @@ impl Case {
     }
 }
 
-fn describe(page: &mut Page, cases: &[Case], profiles: &[Looked]) {
+fn describe(page: &mut Page, cases: &[ReplicationCase], profiles: &[Looked]) {
     page.section("Measured");
-    let mut table = tell::capacity_table("request");
+    let mut table = sections::capacity_table("request");
     table.column("of one node");
     for case in cases {
-        let mut row = tell::capacity_row(&case.name(), &case.capacity);
+        let mut row = sections::capacity_row(&case.name(), &case.capacity);
         let share = share_of_one(cases, case.operation, case.replicas);
         row.push(text::percent(share.unwrap_or(f64::NAN)));
         table.row(row);
     }
     page.table(&table);
-    tell::troubles(page, cases.iter().map(|case| (case.name(), &case.capacity)));
+    sections::troubles(page, cases.iter().map(|case| (case.name(), &case.capacity)));
     let kinds: Vec<Option<(u8, u8)>> = [None, Some((1, 1))]
         .into_iter()
         .chain(REPLICAS.map(Some))
@@ -178,26 +178,30 @@ fn describe(page: &mut Page, cases: &[Case], profiles: &[Looked]) {
                 let capacity = capacity(cases, operation, *replicas);
                 capacity.and_then(value).unwrap_or(f64::NAN)
             });
-            bars = bars.with(tell::method(operation), values);
+            bars = bars.with(sections::method(operation), values);
         }
         page.figure(file, title, bars.draw());
     }
 
     page.section("Where it goes");
     for looked in profiles {
-        let (method, kind) = (tell::method(looked.operation), looked.kind);
+        let (method, kind) = (sections::method(looked.operation), looked.kind);
         let file = format!("{}-{}", method.to_lowercase(), kind.name());
         let title = format!("{method} 2/3 on one of three nodes: {}", kind.title());
-        tell::profile(page, &file, &title, &looked.profile);
+        sections::profile(page, &file, &title, &looked.profile);
     }
 
     page.section("What it shows");
     page.list(findings(cases));
-    tell::beside_the_study(page, &compare(cases));
+    sections::compare_with_study(page, &compare(cases));
     page.data("runs", &cases);
 }
 
-fn capacity(cases: &[Case], operation: Operation, replicas: Option<(u8, u8)>) -> Option<&Capacity> {
+fn capacity(
+    cases: &[ReplicationCase],
+    operation: Operation,
+    replicas: Option<(u8, u8)>,
+) -> Option<&Capacity> {
     let mut cases = cases.iter();
     let case = cases.find(|case| case.operation == operation && case.replicas == replicas)?;
     case.capacity.as_ref().ok()
@@ -211,27 +215,35 @@ fn cpu_ms(capacity: &Capacity) -> Option<f64> {
     Some(capacity.saturated.cpu_us? / 1e3)
 }
 
-fn rate(cases: &[Case], operation: Operation, replicas: Option<(u8, u8)>) -> Option<f64> {
+fn rate(
+    cases: &[ReplicationCase],
+    operation: Operation,
+    replicas: Option<(u8, u8)>,
+) -> Option<f64> {
     rate_of(capacity(cases, operation, replicas)?)
 }
 
-fn share_of_one(cases: &[Case], operation: Operation, replicas: Option<(u8, u8)>) -> Option<f64> {
-    tell::ratio(
+fn share_of_one(
+    cases: &[ReplicationCase],
+    operation: Operation,
+    replicas: Option<(u8, u8)>,
+) -> Option<f64> {
+    statistics::ratio(
         rate(cases, operation, replicas),
         rate(cases, operation, None),
     )
 }
 
-fn findings(cases: &[Case]) -> Vec<String> {
+fn findings(cases: &[ReplicationCase]) -> Vec<String> {
     let mut found = Vec::new();
     for operation in [Operation::Put, Operation::Get] {
-        let method = tell::method(operation);
+        let method = sections::method(operation);
         let cpu = |replicas| cpu_ms(capacity(cases, operation, replicas)?);
         if let Some(share) = share_of_one(cases, operation, Some(QUORUM)) {
             found.push(format!(
                 "{method} 2/3 holds {} of what one node alone holds on the same cores{}.",
                 text::percent(share),
-                tell::for_times_the_cpu(tell::ratio(cpu(Some(QUORUM)), cpu(None)))
+                sections::for_times_the_cpu(statistics::ratio(cpu(Some(QUORUM)), cpu(None)))
             ));
         }
         let rates = REPLICAS.map(|replicas| rate(cases, operation, Some(replicas)));
@@ -245,7 +257,7 @@ fn findings(cases: &[Case]) -> Vec<String> {
     found
 }
 
-fn compare(cases: &[Case]) -> Vec<Beside> {
+fn compare(cases: &[ReplicationCase]) -> Vec<StudyComparison> {
     let quorum = |operation| rate(cases, operation, Some(QUORUM));
     let mut rows = Vec::new();
     for (operation, share) in STUDY_BLOCKING {
@@ -255,20 +267,20 @@ fn compare(cases: &[Case]) -> Vec<Beside> {
             Operation::Put => ("parallel", share * STUDY_ASYNCHRONOUS),
             _ => ("blocking", share),
         };
-        rows.push(Beside {
+        rows.push(StudyComparison {
             what: format!(
                 "{}: breaking point of 2/3 over that of one node (the study's with {calls} calls)",
-                tell::method(operation)
+                sections::method(operation)
             ),
             study: text::percent(study),
             study_ratio: study,
             ours: format!("{} / {}", text::rate(quorum(operation)), text::rate(one)),
-            our_ratio: tell::ratio(quorum(operation), one),
+            our_ratio: statistics::ratio(quorum(operation), one),
             better: Better::Greater,
         });
     }
     let one_copy = rate(cases, Operation::Put, Some((1, 1)));
-    rows.push(Beside {
+    rows.push(StudyComparison {
         what: "PUT: breaking point of 2/3 over that of three nodes with one copy (another study)"
             .to_owned(),
         study: text::percent(STUDY_OF_ONE_COPY),
@@ -278,7 +290,7 @@ fn compare(cases: &[Case]) -> Vec<Beside> {
             text::rate(quorum(Operation::Put)),
             one_copy.map_or_else(|| units::NONE.to_owned(), units::rate)
         ),
-        our_ratio: tell::ratio(quorum(Operation::Put), one_copy),
+        our_ratio: statistics::ratio(quorum(Operation::Put), one_copy),
         better: Better::Greater,
     });
     rows
@@ -291,7 +303,7 @@ mod tests {
 
     #[test]
     fn quorums_are_held_against_one_node() {
-        let case = |operation, replicas, rate, cpu_us| Case {
+        let case = |operation, replicas, rate, cpu_us| ReplicationCase {
             operation,
             replicas,
             capacity: Ok(capacity(rate, cpu_us)),

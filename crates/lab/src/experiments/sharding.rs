@@ -1,12 +1,12 @@
 //! Keys spread over nodes: how evenly, and at what price.
 
-use crate::context::Context;
+use crate::context::ExperimentContext;
 use crate::measure::{self, Capacity, Measured};
-use crate::nodes::{Cluster, Layout};
-use crate::page::{Page, Table, text};
-use crate::profile::{self, Kind, Profile};
-use crate::tell::{self, Beside, Better};
-use crate::{Error, Experiment};
+use crate::nodes::{ClusterLayout, LabCluster};
+use crate::page::{MarkdownTable, Page, text};
+use crate::profile::{self, FoldedProfile, ProfileKind};
+use crate::sections::{self, Better, StudyComparison};
+use crate::{Error, Experiment, statistics};
 use load::plan::{Operation, Plan, Rate};
 use load::report::plot::{Axis, Bars};
 use load::report::units::{self, Unit};
@@ -41,20 +41,20 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// What was measured of a number of nodes under an operation.
 #[derive(Debug, Serialize)]
-struct Case {
+struct ShardingCase {
     nodes: usize,
     operation: Operation,
     capacity: Measured<Capacity>,
 }
 
-fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
+fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     let spread = spread(context)?;
     let mut cases = Vec::new();
     let mut profiles = Vec::new();
     for nodes in [1, 3] {
-        let cluster = Cluster::start(
+        let cluster = LabCluster::start(
             context,
-            Layout {
+            ClusterLayout {
                 nodes,
                 memory: "512MiB",
                 options: &["--durability", "os", "--replicas", "1/1"],
@@ -63,7 +63,7 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
         let plan = measure::plan(context, &cluster, Operation::Put);
         measure::fill(context, &plan)?;
         for operation in [Operation::Put, Operation::Get] {
-            context.tell(&format!("{} of {nodes}", tell::method(operation)));
+            context.log(&format!("{} of {nodes}", sections::method(operation)));
             let mut plan = Plan {
                 operations: vec![(operation, 1.0)],
                 ..plan.clone()
@@ -72,10 +72,10 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
             if let (3, Ok(capacity)) = (nodes, &capacity) {
                 plan.rate = measure::share_of(capacity.rate(), 0.7);
                 let node = &cluster.nodes[0];
-                let profile = profile::under_load(context, node, &plan, Kind::Cpu)?;
+                let profile = profile::under_load(context, node, &plan, ProfileKind::Cpu)?;
                 profiles.push((operation, profile));
             }
-            cases.push(Case {
+            cases.push(ShardingCase {
                 nodes,
                 operation,
                 capacity,
@@ -88,15 +88,15 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
 
 /// The bytes of the tables of each of ten nodes, and how many keys they share.
 #[derive(Debug, Serialize)]
-struct Spread {
+struct KeySpread {
     keys: u64,
     bytes: Vec<u64>,
 }
 
-fn spread(context: &Context<'_>) -> Result<Spread, Error> {
-    let mut cluster = Cluster::start(
+fn spread(context: &ExperimentContext<'_>) -> Result<KeySpread, Error> {
+    let mut cluster = LabCluster::start(
         context,
-        Layout {
+        ClusterLayout {
             nodes: NODES,
             memory: "128MiB",
             options: &["--durability", "os", "--replicas", "1/1"],
@@ -113,13 +113,13 @@ fn spread(context: &Context<'_>) -> Result<Spread, Error> {
         node.stop(context)?;
         bytes.push(node.table_bytes()?);
     }
-    Ok(Spread {
+    Ok(KeySpread {
         keys: plan.keys,
         bytes,
     })
 }
 
-impl Spread {
+impl KeySpread {
     /// The smallest and the largest node, in bytes.
     fn extremes(&self) -> Option<(f64, f64)> {
         let least = self.bytes.iter().min()?;
@@ -130,13 +130,13 @@ impl Spread {
 
 fn describe(
     page: &mut Page,
-    spread: &Spread,
-    cases: &[Case],
-    profiles: &[(Operation, Measured<Profile>)],
+    spread: &KeySpread,
+    cases: &[ShardingCase],
+    profiles: &[(Operation, Measured<FoldedProfile>)],
 ) {
     page.section("Bytes a node");
     let names = (1..=spread.bytes.len()).map(|number| format!("node-{number}"));
-    let mut table = Table::new(["node", "tables", "of the mean"]);
+    let mut table = MarkdownTable::new(["node", "tables", "of the mean"]);
     let mean = spread.bytes.iter().sum::<u64>() as f64 / spread.bytes.len().max(1) as f64;
     for (name, bytes) in names.clone().zip(&spread.bytes) {
         let bytes = *bytes as f64;
@@ -149,12 +149,12 @@ fn describe(
     page.figure("bytes", "Bytes of tables, by node", bars.draw());
 
     page.section("One node and three");
-    let mut table = tell::capacity_table("nodes");
+    let mut table = sections::capacity_table("nodes");
     for case in cases {
-        table.row(tell::capacity_row(&case.name(), &case.capacity));
+        table.row(sections::capacity_row(&case.name(), &case.capacity));
     }
     page.table(&table);
-    tell::troubles(page, cases.iter().map(|case| (case.name(), &case.capacity)));
+    sections::troubles(page, cases.iter().map(|case| (case.name(), &case.capacity)));
     let axis = Axis::linear("breaking point", Unit::PerSecond);
     let mut bars = Bars::new("Breaking points", ["PUT", "GET"].map(str::to_owned), axis);
     for nodes in [1, 3] {
@@ -167,41 +167,41 @@ fn describe(
 
     page.section("Where it goes");
     for (operation, profile) in profiles {
-        let method = tell::method(*operation);
+        let method = sections::method(*operation);
         let title = format!("{method} on one of three nodes: CPU time");
         let file = format!("{}-cpu", method.to_lowercase());
-        tell::profile(page, &file, &title, profile);
+        sections::profile(page, &file, &title, profile);
     }
 
     page.section("What it shows");
     page.list(findings(spread, cases));
-    tell::beside_the_study(page, &compare(spread, cases));
+    sections::compare_with_study(page, &compare(spread, cases));
     page.data("bytes", spread);
     page.data("runs", &cases);
 }
 
-impl Case {
+impl ShardingCase {
     fn name(&self) -> String {
         let plural = if self.nodes == 1 { "" } else { "s" };
         format!(
             "{}, {} node{plural}",
-            tell::method(self.operation),
+            sections::method(self.operation),
             self.nodes
         )
     }
 }
 
-fn capacity(cases: &[Case], nodes: usize, operation: Operation) -> Option<&Capacity> {
+fn capacity(cases: &[ShardingCase], nodes: usize, operation: Operation) -> Option<&Capacity> {
     let mut cases = cases.iter();
     let case = cases.find(|case| case.nodes == nodes && case.operation == operation)?;
     case.capacity.as_ref().ok()
 }
 
-fn rate(cases: &[Case], nodes: usize, operation: Operation) -> Option<f64> {
+fn rate(cases: &[ShardingCase], nodes: usize, operation: Operation) -> Option<f64> {
     capacity(cases, nodes, operation)?.search.rate
 }
 
-fn findings(spread: &Spread, cases: &[Case]) -> Vec<String> {
+fn findings(spread: &KeySpread, cases: &[ShardingCase]) -> Vec<String> {
     let mut found = Vec::new();
     if let Some((least, most)) = spread.extremes() {
         found.push(format!(
@@ -212,24 +212,24 @@ fn findings(spread: &Spread, cases: &[Case]) -> Vec<String> {
         ));
     }
     for (operation, _) in STUDY_SHARES {
-        let share = tell::ratio(rate(cases, 3, operation), rate(cases, 1, operation));
+        let share = statistics::ratio(rate(cases, 3, operation), rate(cases, 1, operation));
         let cpu = |nodes| capacity(cases, nodes, operation)?.saturated.cpu_us;
         if let Some(share) = share {
             found.push(format!(
                 "Three nodes on this machine hold {} of the {} that one holds{}.",
                 text::percent(share),
-                tell::method(operation),
-                tell::for_times_the_cpu(tell::ratio(cpu(3), cpu(1)))
+                sections::method(operation),
+                sections::for_times_the_cpu(statistics::ratio(cpu(3), cpu(1)))
             ));
         }
     }
     found
 }
 
-fn compare(spread: &Spread, cases: &[Case]) -> Vec<Beside> {
+fn compare(spread: &KeySpread, cases: &[ShardingCase]) -> Vec<StudyComparison> {
     let (least, most) = STUDY_NODE_MB;
     let ours = spread.extremes();
-    let mut rows = vec![Beside {
+    let mut rows = vec![StudyComparison {
         what: "the largest of ten nodes over the smallest".to_owned(),
         study: format!("{most:.0} / {least:.0}"),
         study_ratio: most / least,
@@ -237,20 +237,20 @@ fn compare(spread: &Spread, cases: &[Case]) -> Vec<Beside> {
             || units::NONE.to_owned(),
             |(least, most)| format!("{} / {}", units::bytes(most), units::bytes(least)),
         ),
-        our_ratio: ours.and_then(|(least, most)| tell::ratio(Some(most), Some(least))),
+        our_ratio: ours.and_then(|(least, most)| statistics::ratio(Some(most), Some(least))),
         better: Better::Smaller,
     }];
     rows.extend(STUDY_SHARES.map(|(operation, share)| {
         let (three, one) = (rate(cases, 3, operation), rate(cases, 1, operation));
-        Beside {
+        StudyComparison {
             what: format!(
                 "{}: breaking point of three nodes with one copy, over that of one node",
-                tell::method(operation)
+                sections::method(operation)
             ),
             study: text::percent(share),
             study_ratio: share,
             ours: format!("{} / {}", text::rate(three), text::rate(one)),
-            our_ratio: tell::ratio(three, one),
+            our_ratio: statistics::ratio(three, one),
             better: Better::Greater,
         }
     }));
@@ -264,11 +264,11 @@ mod tests {
 
     #[test]
     fn spread_and_shares_follow_from_the_run() {
-        let spread = Spread {
+        let spread = KeySpread {
             keys: 1_000,
             bytes: vec![1 << 20, (1 << 20) + (1 << 16)],
         };
-        let case = |nodes, operation, rate, cpu_us| Case {
+        let case = |nodes, operation, rate, cpu_us| ShardingCase {
             nodes,
             operation,
             capacity: Ok(capacity(rate, cpu_us)),

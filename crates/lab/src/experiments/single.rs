@@ -1,12 +1,12 @@
 //! One node, asked over one connection and over many.
 
-use crate::context::Context;
-use crate::measure::{self, Capacity, Load, Measured};
-use crate::nodes::{Cluster, Layout};
-use crate::page::{Page, Table, text};
-use crate::profile::{self, FILTERS, Frames, Kind, Profile};
-use crate::tell::{self, Beside, Better};
-use crate::{Error, Experiment};
+use crate::context::ExperimentContext;
+use crate::measure::{self, Capacity, CostedRun, Measured};
+use crate::nodes::{ClusterLayout, LabCluster};
+use crate::page::{MarkdownTable, Page, text};
+use crate::profile::{self, FILTERS, FoldedProfile, ProfileKind, StackMatcher};
+use crate::sections::{self, Better, StudyComparison};
+use crate::{Error, Experiment, statistics};
 use load::plan::{Operation, Rate};
 use load::report::{plot, units};
 use serde::Serialize;
@@ -45,16 +45,16 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// What was measured of one operation over some connections.
 #[derive(Debug, Serialize)]
-struct Case {
+struct SingleNodeCase {
     operation: Operation,
     connections: usize,
     capacity: Measured<Capacity>,
-    stable: Measured<Load>,
+    stable: Measured<CostedRun>,
 }
 
-impl Case {
+impl SingleNodeCase {
     fn name(&self) -> String {
-        let (method, connections) = (tell::method(self.operation), self.connections);
+        let (method, connections) = (sections::method(self.operation), self.connections);
         let plural = if connections == 1 { "" } else { "s" };
         format!("{method}, {connections} connection{plural}")
     }
@@ -63,14 +63,14 @@ impl Case {
 /// A profile under the stable load.
 struct Looked {
     operation: Operation,
-    kind: Kind,
-    profile: Measured<Profile>,
+    kind: ProfileKind,
+    profile: Measured<FoldedProfile>,
 }
 
-fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
-    let cluster = Cluster::start(
+fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
+    let cluster = LabCluster::start(
         context,
-        Layout {
+        ClusterLayout {
             nodes: 1,
             memory: "1GiB",
             options: &["--durability", "os", "--memtable-bytes", "4MiB"],
@@ -82,7 +82,10 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
         let mut plan = measure::plan(context, &cluster, operation);
         measure::fill(context, &plan)?;
         for connections in [1, 64] {
-            context.tell(&format!("{} over {connections}", tell::method(operation)));
+            context.log(&format!(
+                "{} over {connections}",
+                sections::method(operation)
+            ));
             plan.connections = connections;
             plan.rate = Rate::Max;
             let capacity = measure::capacity(context, &cluster, &plan)?;
@@ -95,7 +98,7 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
                 }
                 Err(problem) => Err(problem.clone()),
             };
-            cases.push(Case {
+            cases.push(SingleNodeCase {
                 operation,
                 connections,
                 capacity,
@@ -103,7 +106,7 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
             });
         }
         // The plan is now that of the stable load over 64 connections.
-        for kind in [Kind::Cpu, Kind::Alloc] {
+        for kind in [ProfileKind::Cpu, ProfileKind::Alloc] {
             let profile = profile::under_load(context, &cluster.nodes[0], &plan, kind)?;
             profiles.push(Looked {
                 operation,
@@ -119,24 +122,27 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
     Ok(())
 }
 
-fn describe(page: &mut Page, cases: &[Case], profiles: &[Looked], flushes: u64) {
+fn describe(page: &mut Page, cases: &[SingleNodeCase], profiles: &[Looked], flushes: u64) {
     page.section("Measured");
-    let mut table = tell::capacity_table("load");
+    let mut table = sections::capacity_table("load");
     for case in cases {
-        table.row(tell::capacity_row(&case.name(), &case.capacity));
+        table.row(sections::capacity_row(&case.name(), &case.capacity));
     }
     page.table(&table);
-    tell::troubles(page, cases.iter().map(|case| (case.name(), &case.capacity)));
+    sections::troubles(page, cases.iter().map(|case| (case.name(), &case.capacity)));
 
     page.part("At the stable load");
-    let mut table = Table::new(["load", "rate"].into_iter().chain(tell::LATENCY_HEAD));
+    let mut table = MarkdownTable::new(["load", "rate"].into_iter().chain(sections::LATENCY_HEAD));
     for case in cases {
-        let rate = case.stable.as_ref().ok().map(Load::rate);
+        let rate = case.stable.as_ref().ok().map(CostedRun::rate);
         let head = [case.name(), text::rate(rate)];
-        table.row(head.into_iter().chain(tell::latency_cells(&case.stable)));
+        table.row(
+            head.into_iter()
+                .chain(sections::latency_cells(&case.stable)),
+        );
     }
     page.table(&table);
-    let runs = tell::labelled(cases.iter().map(|case| (case.name(), &case.stable)));
+    let runs = sections::labelled(cases.iter().map(|case| (case.name(), &case.stable)));
     let curves = plot::percentiles(&runs.iter().collect::<Vec<_>>());
     page.figure(
         "latency",
@@ -146,33 +152,38 @@ fn describe(page: &mut Page, cases: &[Case], profiles: &[Looked], flushes: u64) 
 
     page.section("Where it goes");
     for looked in profiles {
-        let (method, kind) = (tell::method(looked.operation), looked.kind);
+        let (method, kind) = (sections::method(looked.operation), looked.kind);
         let file = format!("{}-{}", method.to_lowercase(), kind.name());
         let title = format!("{method}: {}", kind.title());
-        tell::profile(page, &file, &title, &looked.profile);
+        sections::profile(page, &file, &title, &looked.profile);
     }
 
     page.section("What it shows");
     page.list(findings(cases, profiles, flushes));
-    tell::beside_the_study(page, &compare(cases, profiles));
+    sections::compare_with_study(page, &compare(cases, profiles));
     page.data("runs", &cases);
 }
 
-fn findings(cases: &[Case], profiles: &[Looked], flushes: u64) -> Vec<String> {
+fn findings(cases: &[SingleNodeCase], profiles: &[Looked], flushes: u64) -> Vec<String> {
     let mut found = Vec::new();
     for operation in [Operation::Put, Operation::Get] {
         let rate = |connections| Some(find(cases, operation, connections)?.rate());
         if let (Some(one), Some(many)) = (rate(1), rate(64)) {
             found.push(format!(
                 "{} holds {} over one connection and {} over 64, {} times as much.",
-                tell::method(operation),
+                sections::method(operation),
                 units::rate(one),
                 units::rate(many),
                 text::ratio(many / one.max(f64::MIN_POSITIVE)),
             ));
         }
     }
-    if let Some(share) = share(profiles, Operation::Put, Kind::Cpu, Frames::Thread("flush")) {
+    if let Some(share) = share(
+        profiles,
+        Operation::Put,
+        ProfileKind::Cpu,
+        StackMatcher::Thread("flush"),
+    ) {
         found.push(format!(
             "Flushes, of which there were {} in all, take {} of the CPU time under PUT. {}",
             units::count(flushes),
@@ -189,8 +200,8 @@ fn findings(cases: &[Case], profiles: &[Looked], flushes: u64) -> Vec<String> {
     if let Some(share) = share(
         profiles,
         Operation::Get,
-        Kind::Alloc,
-        Frames::Named(FILTERS),
+        ProfileKind::Alloc,
+        StackMatcher::Named(FILTERS),
     ) {
         found.push(format!(
             "Filters make {} of the bytes that GET allocates. {}",
@@ -206,27 +217,36 @@ fn findings(cases: &[Case], profiles: &[Looked], flushes: u64) -> Vec<String> {
     found
 }
 
-fn find(cases: &[Case], operation: Operation, connections: usize) -> Option<&Capacity> {
+fn find(cases: &[SingleNodeCase], operation: Operation, connections: usize) -> Option<&Capacity> {
     find_case(cases, operation, connections)?
         .capacity
         .as_ref()
         .ok()
 }
 
-fn find_case(cases: &[Case], operation: Operation, connections: usize) -> Option<&Case> {
+fn find_case(
+    cases: &[SingleNodeCase],
+    operation: Operation,
+    connections: usize,
+) -> Option<&SingleNodeCase> {
     cases
         .iter()
         .find(|case| case.operation == operation && case.connections == connections)
 }
 
-fn share(profiles: &[Looked], operation: Operation, kind: Kind, frames: Frames) -> Option<f64> {
+fn share(
+    profiles: &[Looked],
+    operation: Operation,
+    kind: ProfileKind,
+    frames: StackMatcher,
+) -> Option<f64> {
     let looked = profiles
         .iter()
         .find(|looked| looked.operation == operation && looked.kind == kind)?;
     Some(looked.profile.as_ref().ok()?.share(frames))
 }
 
-fn compare(cases: &[Case], profiles: &[Looked]) -> Vec<Beside> {
+fn compare(cases: &[SingleNodeCase], profiles: &[Looked]) -> Vec<StudyComparison> {
     let stable = find_case(cases, Operation::Put, 1).and_then(|case| case.stable.as_ref().ok());
     let (mean, max) = (
         stable.map(|load| load.run.latency.mean_ms),
@@ -235,11 +255,11 @@ fn compare(cases: &[Case], profiles: &[Looked]) -> Vec<Beside> {
     let filters = share(
         profiles,
         Operation::Get,
-        Kind::Alloc,
-        Frames::Named(FILTERS),
+        ProfileKind::Alloc,
+        StackMatcher::Named(FILTERS),
     );
     vec![
-        Beside {
+        StudyComparison {
             what: "PUT over one connection at the stable load: greatest latency over the mean"
                 .to_owned(),
             study: format!(
@@ -249,10 +269,10 @@ fn compare(cases: &[Case], profiles: &[Looked]) -> Vec<Beside> {
             ),
             study_ratio: STUDY_MAX_MS / STUDY_MEAN_MS,
             ours: format!("{} / {}", text::latency(max), text::latency(mean)),
-            our_ratio: tell::ratio(max, mean),
+            our_ratio: statistics::ratio(max, mean),
             better: Better::Smaller,
         },
-        Beside {
+        StudyComparison {
             what: "GET: share of the bytes allocated that the filters make".to_owned(),
             study: text::percent(STUDY_FILTER_ALLOCATIONS),
             study_ratio: STUDY_FILTER_ALLOCATIONS,
@@ -268,8 +288,8 @@ mod tests {
     use super::*;
     use crate::testing::{capacity, holds, load, told};
 
-    fn case(operation: Operation, connections: usize, rate: f64) -> Case {
-        Case {
+    fn case(operation: Operation, connections: usize, rate: f64) -> SingleNodeCase {
+        SingleNodeCase {
             operation,
             connections,
             capacity: Ok(capacity(rate, 20.0)),
@@ -282,7 +302,7 @@ mod tests {
         let cases = [
             case(Operation::Put, 1, 1_000.0),
             case(Operation::Put, 64, 4_000.0),
-            Case {
+            SingleNodeCase {
                 capacity: Err("cannot connect".to_owned()),
                 ..case(Operation::Get, 1, 1.0)
             },
@@ -290,14 +310,22 @@ mod tests {
         let looked = |folded: &str, operation, kind| Looked {
             operation,
             kind,
-            profile: Profile::parse(kind, 1.0, folded),
+            profile: FoldedProfile::parse(kind, 1.0, folded),
         };
-        let little = looked("flush;write 1\nruntime;read 9", Operation::Put, Kind::Cpu);
-        let much = looked("flush;write 9\nruntime;read 1", Operation::Put, Kind::Cpu);
+        let little = looked(
+            "flush;write 1\nruntime;read 9",
+            Operation::Put,
+            ProfileKind::Cpu,
+        );
+        let much = looked(
+            "flush;write 9\nruntime;read 1",
+            Operation::Put,
+            ProfileKind::Cpu,
+        );
         let filters = looked(
             "runtime;lsm::table::filter 1\nruntime;x 3",
             Operation::Get,
-            Kind::Alloc,
+            ProfileKind::Alloc,
         );
 
         let page = told(|page| describe(page, &cases, &[little, filters], 12));

@@ -1,12 +1,12 @@
 //! Reads over a hundred tables, with and without filters.
 
-use crate::context::Context;
+use crate::context::ExperimentContext;
 use crate::measure::{self, Capacity, Measured};
-use crate::nodes::{Cluster, Layout};
+use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{Page, text};
-use crate::profile::{self, Kind, Profile};
-use crate::tell::{self, Beside, Better};
-use crate::{Error, Experiment};
+use crate::profile::{self, FoldedProfile, ProfileKind};
+use crate::sections::{self, Better, StudyComparison};
+use crate::{Error, Experiment, statistics};
 use load::plan::Operation;
 use load::report::plot::{Axis, Bars};
 use load::report::units::{self, Unit};
@@ -40,7 +40,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// What was measured of a filter.
 #[derive(Debug, Serialize)]
-struct Case {
+struct FilterCase {
     /// As `--filter` has it.
     filter: &'static str,
     tables: u64,
@@ -49,13 +49,13 @@ struct Case {
     blocks_a_get: f64,
 }
 
-fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
+fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     let mut cases = vec![case(context, "0.01", "64MiB", None)?.0];
     let mut profiles = Vec::new();
     for filter in FILTERS {
         let kind = [FILTERS[0], FILTERS[3]]
             .contains(&filter)
-            .then_some(Kind::Cpu);
+            .then_some(ProfileKind::Cpu);
         let (case, profile) = case(context, filter, "512KiB", kind)?;
         profiles.extend(profile.map(|profile| (filter, profile)));
         cases.push(case);
@@ -65,15 +65,15 @@ fn run(context: &Context<'_>, page: &mut Page) -> Result<(), Error> {
 }
 
 fn case(
-    context: &Context<'_>,
+    context: &ExperimentContext<'_>,
     filter: &'static str,
     memtable: &str,
-    kind: Option<Kind>,
-) -> Result<(Case, Option<Measured<Profile>>), Error> {
-    context.tell(&format!("filter {filter}, memtables of {memtable}"));
-    let mut cluster = Cluster::start(
+    kind: Option<ProfileKind>,
+) -> Result<(FilterCase, Option<Measured<FoldedProfile>>), Error> {
+    context.log(&format!("filter {filter}, memtables of {memtable}"));
+    let mut cluster = LabCluster::start(
         context,
-        Layout {
+        ClusterLayout {
             nodes: 1,
             memory: "2GiB",
             options: &[
@@ -94,13 +94,13 @@ fn case(
     let node = &mut cluster.nodes[0];
     node.stop(context)?;
     node.start()?;
-    node.until_up(context)?;
+    node.wait_until_up(context)?;
     let before = cluster.nodes[0].metrics()?;
     let capacity = measure::capacity(context, &cluster, &plan)?;
     let after = cluster.nodes[0].metrics()?;
     let gets = after.growth(&before, "kvorum_requests_total");
     let blocks = after.growth(&before, "kvorum_store_data_blocks_fetched_total");
-    let case = Case {
+    let case = FilterCase {
         filter,
         // Counts are whole.
         tables: after.sum("kvorum_store_level_tables", "") as u64,
@@ -118,7 +118,7 @@ fn case(
     Ok((case, profile))
 }
 
-impl Case {
+impl FilterCase {
     fn name(&self) -> String {
         let plural = if self.tables == 1 { "" } else { "s" };
         format!("{} table{plural}, filter {}", self.tables, self.filter)
@@ -133,25 +133,29 @@ impl Case {
     }
 }
 
-fn describe(page: &mut Page, cases: &[Case], profiles: &[(&'static str, Measured<Profile>)]) {
+fn describe(
+    page: &mut Page,
+    cases: &[FilterCase],
+    profiles: &[(&'static str, Measured<FoldedProfile>)],
+) {
     page.section("Measured");
-    let mut table = tell::capacity_table("tables");
+    let mut table = sections::capacity_table("tables");
     table.column("blocks a GET");
     for case in cases {
-        let mut row = tell::capacity_row(&case.name(), &case.capacity);
+        let mut row = sections::capacity_row(&case.name(), &case.capacity);
         row.push(text::ratio(case.blocks_a_get));
         table.row(row);
     }
     page.table(&table);
-    tell::troubles(page, cases.iter().map(|case| (case.name(), &case.capacity)));
-    let bars = |title, axis, value: fn(&Case) -> Option<f64>| {
+    sections::troubles(page, cases.iter().map(|case| (case.name(), &case.capacity)));
+    let bars = |title, axis, value: fn(&FilterCase) -> Option<f64>| {
         let values = cases.iter().map(|case| value(case).unwrap_or(f64::NAN));
-        Bars::new(title, cases.iter().map(Case::name), axis)
+        Bars::new(title, cases.iter().map(FilterCase::name), axis)
             .with("", values)
             .draw()
     };
     let axis = Axis::linear("requests", Unit::PerSecond);
-    let svg = bars("Breaking point of GET", axis, Case::rate);
+    let svg = bars("Breaking point of GET", axis, FilterCase::rate);
     page.figure("breaking-points", "Breaking point of GET by filter", svg);
     let axis = Axis::linear("CPU time a request", Unit::Milliseconds);
     let svg = bars("CPU time of a GET", axis, |case| Some(case.cpu_us()? / 1e3));
@@ -160,32 +164,32 @@ fn describe(page: &mut Page, cases: &[Case], profiles: &[(&'static str, Measured
     page.section("Where it goes");
     for (filter, profile) in profiles {
         let title = format!("GET over a hundred tables, filter {filter}: CPU time");
-        tell::profile(page, &format!("get-{filter}-cpu"), &title, profile);
+        sections::profile(page, &format!("get-{filter}-cpu"), &title, profile);
     }
 
     page.section("What it shows");
     page.list(findings(cases));
-    tell::beside_the_study(page, &compare(cases));
+    sections::compare_with_study(page, &compare(cases));
     page.data("runs", &cases);
 }
 
 /// The one table, and those of a hundred.
-fn parts(cases: &[Case]) -> Option<(&Case, &[Case])> {
+fn parts(cases: &[FilterCase]) -> Option<(&FilterCase, &[FilterCase])> {
     cases.split_first()
 }
 
-fn rate_of(cases: &[Case], filter: &str) -> Option<f64> {
+fn rate_of(cases: &[FilterCase], filter: &str) -> Option<f64> {
     let (_, hundred) = parts(cases)?;
     hundred.iter().find(|case| case.filter == filter)?.rate()
 }
 
-fn findings(cases: &[Case]) -> Vec<String> {
+fn findings(cases: &[FilterCase]) -> Vec<String> {
     let mut found = Vec::new();
     let Some((one, hundred)) = parts(cases) else {
         return found;
     };
     for case in hundred {
-        if let Some(share) = tell::ratio(case.rate(), one.rate()) {
+        if let Some(share) = statistics::ratio(case.rate(), one.rate()) {
             found.push(format!(
                 "{} tables with filter {} hold {} of what one table holds, and a GET looks into \
                  {} blocks.",
@@ -217,17 +221,17 @@ fn findings(cases: &[Case]) -> Vec<String> {
     found
 }
 
-fn compare(cases: &[Case]) -> Vec<Beside> {
+fn compare(cases: &[FilterCase]) -> Vec<StudyComparison> {
     let best = rate_of(cases, STUDY_BEST);
     let rows = STUDY.iter().filter(|(filter, _)| *filter != STUDY_BEST);
     let rows = rows.map(|(filter, study)| {
         let ours = rate_of(cases, filter);
-        Beside {
+        StudyComparison {
             what: format!("GET over 100 tables: filter {STUDY_BEST} over {filter}"),
             study: format!("{} / {}", units::rate(STUDY[2].1), units::rate(*study)),
             study_ratio: STUDY[2].1 / study,
             ours: format!("{} / {}", text::rate(best), text::rate(ours)),
-            our_ratio: tell::ratio(best, ours),
+            our_ratio: statistics::ratio(best, ours),
             better: Better::Greater,
         }
     });
@@ -239,8 +243,8 @@ mod tests {
     use super::*;
     use crate::testing::{capacity, holds, told};
 
-    fn case(filter: &'static str, tables: u64, rate: f64) -> Case {
-        Case {
+    fn case(filter: &'static str, tables: u64, rate: f64) -> FilterCase {
+        FilterCase {
             filter,
             tables,
             capacity: Ok(capacity(rate, 20.0)),

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 /// The numbers of a metrics page at a moment, by name and labels.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Metrics {
+pub(crate) struct MetricsSnapshot {
     /// `kvorum_store_level_tables{level="0"}` and its number.
     samples: BTreeMap<String, f64>,
 }
 
-impl Metrics {
+impl MetricsSnapshot {
     /// Reads a page in Prometheus' text format; lines that are none are left out.
     pub(crate) fn parse(page: &str) -> Self {
         let lines = page.lines().filter(|line| !line.starts_with('#'));
@@ -58,7 +58,7 @@ nonsense
 
     #[test]
     fn samples_are_summed_by_name_and_label() {
-        let metrics = Metrics::parse(PAGE);
+        let metrics = MetricsSnapshot::parse(PAGE);
         for (name, label, expected) in [
             ("kvorum_store_level_tables", "", 9.0),
             ("kvorum_store_level_tables", "level=\"0\"", 7.0),
@@ -68,7 +68,7 @@ nonsense
         ] {
             assert_eq!(metrics.sum(name, label), expected, "{name} {label}");
         }
-        let before = Metrics::parse("kvorum_store_flushes_total 4\n");
+        let before = MetricsSnapshot::parse("kvorum_store_flushes_total 4\n");
         assert_eq!(metrics.growth(&before, "kvorum_store_flushes_total"), 5.0);
     }
 }

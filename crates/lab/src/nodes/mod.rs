@@ -8,19 +8,19 @@ mod node;
 mod ports;
 mod usage;
 
-pub(crate) use metrics::Metrics;
-pub(crate) use node::Node;
+pub(crate) use metrics::MetricsSnapshot;
+pub(crate) use node::LabNode;
 pub(crate) use usage::Usage;
 
 use crate::Error;
-use crate::context::Context;
+use crate::context::ExperimentContext;
 use ports::free_ports;
 use std::ffi::OsString;
 use tempfile::TempDir;
 
 /// What the nodes of a cluster are to be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout<'a> {
+pub(crate) struct ClusterLayout<'a> {
     /// How many. At least one.
     pub(crate) nodes: usize,
     /// What each plans with, as `--memory` has it.
@@ -31,18 +31,21 @@ pub(crate) struct Layout<'a> {
 }
 
 /// A running cluster. Dropped, it is killed, and its data goes.
-pub(crate) struct Cluster {
+pub(crate) struct LabCluster {
     // Dropped in this order: nobody writes into the folder while it is removed.
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<LabNode>,
     _folder: TempDir,
 }
 
-impl Cluster {
+impl LabCluster {
     /// Starts nodes with empty folders, and waits until each sees all of them.
     ///
     /// # Errors
     /// A node that does not start.
-    pub(crate) fn start(context: &Context<'_>, layout: Layout<'_>) -> Result<Self, Error> {
+    pub(crate) fn start(
+        context: &ExperimentContext<'_>,
+        layout: ClusterLayout<'_>,
+    ) -> Result<Self, Error> {
         let folder = tempfile::Builder::new()
             .prefix("kvorum-lab-")
             .tempdir()
@@ -77,7 +80,7 @@ impl Cluster {
                 arguments.push("--debug-endpoints".into());
             }
             arguments.extend(layout.options.iter().map(OsString::from));
-            Node {
+            LabNode {
                 name: name(index),
                 url: url(index),
                 program: context.program().to_owned(),
@@ -95,10 +98,10 @@ impl Cluster {
             node.start()?;
         }
         for node in &mut cluster.nodes {
-            node.until_up(context)?;
+            node.wait_until_up(context)?;
         }
         for node in &mut cluster.nodes {
-            node.until_complete(context)?;
+            node.wait_until_complete(context)?;
         }
         Ok(cluster)
     }

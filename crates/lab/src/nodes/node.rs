@@ -1,7 +1,7 @@
 //! A node as a child process.
 
-use super::{Metrics, Usage};
-use crate::context::Context;
+use super::{MetricsSnapshot, Usage};
+use crate::context::ExperimentContext;
 use crate::{Error, http};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -23,7 +23,7 @@ const CHANGE_PATIENCE: Duration = Duration::from_secs(60);
 const VARIABLE_PREFIX: &str = "KVORUM_";
 
 /// A node of a cluster, running or not. Dropped, it is killed.
-pub(crate) struct Node {
+pub(crate) struct LabNode {
     pub(super) name: String,
     pub(super) url: String,
     pub(super) program: PathBuf,
@@ -36,7 +36,7 @@ pub(crate) struct Node {
     pub(super) process: Option<Child>,
 }
 
-impl Node {
+impl LabNode {
     /// Where it is asked.
     pub(crate) fn url(&self) -> &str {
         &self.url
@@ -86,9 +86,9 @@ impl Node {
     ///
     /// # Errors
     /// Its process ended, or it took longer than any node should.
-    pub(crate) fn until_up(&mut self, context: &Context<'_>) -> Result<(), Error> {
+    pub(crate) fn wait_until_up(&mut self, context: &ExperimentContext<'_>) -> Result<(), Error> {
         let what = format!("an answer of {}", self.name);
-        context.until(&what, CHANGE_PATIENCE, || {
+        context.wait_until(&what, CHANGE_PATIENCE, || {
             if let Some(status) = self.ended() {
                 return Err(self.trouble(format!("it ended by itself: {status}")));
             }
@@ -99,10 +99,13 @@ impl Node {
     /// Waits until it sees all nodes of its cluster up.
     ///
     /// # Errors
-    /// As [`Self::until_up`].
-    pub(crate) fn until_complete(&mut self, context: &Context<'_>) -> Result<(), Error> {
+    /// As [`Self::wait_until_up`].
+    pub(crate) fn wait_until_complete(
+        &mut self,
+        context: &ExperimentContext<'_>,
+    ) -> Result<(), Error> {
         let what = format!("{} to see all nodes up", self.name);
-        context.until(&what, CHANGE_PATIENCE, || {
+        context.wait_until(&what, CHANGE_PATIENCE, || {
             let status = self.status()?;
             let members = status["cluster"].as_array().into_iter().flatten();
             let mut states = members.filter_map(|member| member["state"].as_str());
@@ -125,10 +128,10 @@ impl Node {
     ///
     /// # Errors
     /// It does not end.
-    pub(crate) fn stop(&mut self, context: &Context<'_>) -> Result<(), Error> {
+    pub(crate) fn stop(&mut self, context: &ExperimentContext<'_>) -> Result<(), Error> {
         self.signal(Signal::TERM);
         let what = format!("{} to end", self.name);
-        context.until(&what, CHANGE_PATIENCE, || Ok(self.ended()))?;
+        context.wait_until(&what, CHANGE_PATIENCE, || Ok(self.ended()))?;
         self.process = None;
         Ok(())
     }
@@ -166,9 +169,12 @@ impl Node {
     ///
     /// # Errors
     /// No answer.
-    pub(crate) fn metrics(&self) -> Result<Metrics, Error> {
+    pub(crate) fn metrics(&self) -> Result<MetricsSnapshot, Error> {
         let url = format!("{}/metrics", self.url);
-        Ok(Metrics::parse(&http::get_page(&url, ANSWER_PATIENCE)?))
+        Ok(MetricsSnapshot::parse(&http::get_page(
+            &url,
+            ANSWER_PATIENCE,
+        )?))
     }
 
     /// Its status page.
@@ -211,7 +217,7 @@ impl Node {
     }
 }
 
-impl Drop for Node {
+impl Drop for LabNode {
     fn drop(&mut self) {
         self.kill();
     }

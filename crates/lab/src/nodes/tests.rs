@@ -3,7 +3,7 @@ use crate::{Effort, Settings};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-const ONE: Layout<'static> = Layout {
+const ONE: ClusterLayout<'static> = ClusterLayout {
     nodes: 1,
     memory: "128MiB",
     options: &[],
@@ -29,8 +29,8 @@ fn a_node_that_ends_at_once_is_told_with_its_last_line() {
     let folder = tempfile::tempdir().unwrap();
     let settings = program("ends.sh", folder.path());
     let stop = AtomicBool::new(false);
-    let context = Context::new(&settings, &stop, &|_| {}).unwrap();
-    let error = Cluster::start(&context, ONE).err().unwrap().to_string();
+    let context = ExperimentContext::new(&settings, &stop, &|_| {}).unwrap();
+    let error = LabCluster::start(&context, ONE).err().unwrap().to_string();
     for word in ["node-1", "exit status: 3", "kvorum: no room"] {
         assert!(error.contains(word), "{error}");
     }
@@ -41,8 +41,8 @@ fn a_stop_ends_the_wait_for_a_node() {
     let folder = tempfile::tempdir().unwrap();
     let settings = program("sleeps.sh", folder.path());
     let stop = AtomicBool::new(true);
-    let context = Context::new(&settings, &stop, &|_| {}).unwrap();
-    let error = Cluster::start(&context, ONE).err().unwrap();
+    let context = ExperimentContext::new(&settings, &stop, &|_| {}).unwrap();
+    let error = LabCluster::start(&context, ONE).err().unwrap();
     assert!(matches!(error, Error::Stopped), "{error}");
 }
 
@@ -57,6 +57,8 @@ fn a_program_that_is_not_there_is_told() {
         command: String::new(),
     };
     let stop = AtomicBool::new(false);
-    let error = Context::new(&settings, &stop, &|_| {}).err().unwrap();
+    let error = ExperimentContext::new(&settings, &stop, &|_| {})
+        .err()
+        .unwrap();
     assert!(error.to_string().contains("/nowhere/kvorum"), "{error}");
 }

@@ -7,7 +7,7 @@
 mod table;
 pub(crate) mod text;
 
-pub(crate) use table::Table;
+pub(crate) use table::MarkdownTable;
 
 use crate::Error;
 use serde::Serialize;
@@ -59,7 +59,7 @@ impl Page {
     }
 
     /// Adds a table.
-    pub(crate) fn table(&mut self, table: &Table) {
+    pub(crate) fn table(&mut self, table: &MarkdownTable) {
         self.block(&table.markdown());
     }
 

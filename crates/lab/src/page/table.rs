@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 /// A table; the first column holds words, the others numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
+pub(crate) struct MarkdownTable {
     head: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl MarkdownTable {
     /// A table without rows.
     pub(crate) fn new<S: Into<String>>(head: impl IntoIterator<Item = S>) -> Self {
         Self {
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_bars_escaped() {
-        let mut table = Table::new(["filter", "breaking point"]);
+        let mut table = MarkdownTable::new(["filter", "breaking point"]);
         table.row(["none", "7.3k/s"]);
         table.row(["a|b", "1"]);
         table.row(["alone"]);

@@ -4,7 +4,7 @@ fn page() -> Page {
     let mut page = Page::new("tables", "A hundred tables");
     page.paragraph("What does a read cost?");
     page.section("Measured");
-    let mut table = Table::new(["filter", "rate"]);
+    let mut table = MarkdownTable::new(["filter", "rate"]);
     table.row(["none", "7.3k/s"]);
     page.table(&table);
     page.figure("reads", "Reads [a second]", "<svg/>".to_owned());

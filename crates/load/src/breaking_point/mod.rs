@@ -7,9 +7,9 @@ mod search;
 
 use crate::Error;
 use crate::generator;
-use crate::outcome::{Bound, BreakingPoint, Probe, Run, WRONG_VALUE};
 use crate::plan::{Plan, Rate};
-use search::Search;
+use crate::results::{Bound, BreakingPoint, Probe, Run, WRONG_VALUE};
+use search::RateSearch;
 use std::sync::atomic::AtomicBool;
 
 /// The version of the format of [`BreakingPoint`].
@@ -68,7 +68,7 @@ pub fn find_breaking_point(
     stop: &AtomicBool,
     watch: &mut dyn FnMut(&Probe),
 ) -> Result<BreakingPoint, Error> {
-    let mut search = Search::new(match plan.rate {
+    let mut search = RateSearch::new(match plan.rate {
         Rate::PerSecond(rate) => rate,
         Rate::Max => FIRST_RATE,
     });
@@ -103,7 +103,7 @@ pub fn find_breaking_point(
         let probe = bound.judge(rate, &run);
         watch(&probe);
         found.probes.push(probe);
-        search.tell(probe.held);
+        search.record_probe(probe.held);
         found.rate = search.result();
         if run.failed.contains_key(WRONG_VALUE) {
             found.cut_short = Some("a value was read that was never put under its key".to_owned());

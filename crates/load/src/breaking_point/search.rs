@@ -25,7 +25,7 @@ pub(super) const PROBES_MAX: u32 = 60;
 
 /// A search under way: a function of the probes told so far.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Search {
+pub(super) struct RateSearch {
     /// The highest rate that held.
     held: Option<f64>,
     /// The lowest rate that failed, if it is not below that.
@@ -48,20 +48,20 @@ struct Tries {
 
 /// How tries come out.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Verdict {
+enum RateDecision {
     Held,
     Failed,
     Open,
 }
 
 impl Tries {
-    fn verdict(self) -> Verdict {
+    fn decision(self) -> RateDecision {
         if self.failed >= self.needed {
-            Verdict::Failed
+            RateDecision::Failed
         } else if self.held >= self.needed || (self.held > 0 && self.failed == 0) {
-            Verdict::Held
+            RateDecision::Held
         } else {
-            Verdict::Open
+            RateDecision::Open
         }
     }
 }
@@ -80,7 +80,7 @@ const LAST_TRIES: Tries = Tries {
     needed: 3,
 };
 
-impl Search {
+impl RateSearch {
     /// One that tries `rate` first.
     pub(super) fn new(rate: f64) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl Search {
 
     /// The rate to try; [`None`] when the search is over.
     pub(super) fn next(&self) -> Option<f64> {
-        let is_decided = self.tries.verdict() != Verdict::Open;
+        let is_decided = self.tries.decision() != RateDecision::Open;
         let is_over = self.probes >= PROBES_MAX || self.rate < RATE_MIN || is_decided;
         (!is_over).then_some(self.rate)
     }
@@ -106,7 +106,7 @@ impl Search {
     }
 
     /// Takes what came of trying that rate.
-    pub(super) fn tell(&mut self, held: bool) {
+    pub(super) fn record_probe(&mut self, held: bool) {
         self.probes += 1;
         if held {
             self.tries.held += 1;
@@ -114,12 +114,12 @@ impl Search {
             self.tries.failed += 1;
         }
         let is_last = self.tries.needed == LAST_TRIES.needed;
-        match self.tries.verdict() {
-            Verdict::Open => return,
+        match self.tries.decision() {
+            RateDecision::Open => return,
             // The bounds are near, and the upper one is sure.
-            Verdict::Failed if is_last => return,
-            Verdict::Failed => self.failed = Some(self.rate),
-            Verdict::Held => {
+            RateDecision::Failed if is_last => return,
+            RateDecision::Failed => self.failed = Some(self.rate),
+            RateDecision::Held => {
                 self.held = Some(self.rate);
                 if is_last {
                     self.failed = None;
@@ -148,11 +148,11 @@ mod tests {
     /// `noise` of all probes fail for no reason; gives the result and the probes.
     fn search(start: f64, capacity: f64, noise: f64, seed: u64) -> (Option<f64>, u32) {
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut search = Search::new(start);
+        let mut search = RateSearch::new(start);
         while let Some(rate) = search.next() {
             // Near its capacity a server holds a rate now and then.
             let slack = 0.02 * (random.f64() - 0.5);
-            search.tell(rate <= capacity * (1.0 + slack) && random.f64() >= noise);
+            search.record_probe(rate <= capacity * (1.0 + slack) && random.f64() >= noise);
         }
         (search.result(), search.probes)
     }

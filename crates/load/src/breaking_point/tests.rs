@@ -1,17 +1,17 @@
 use super::*;
 use crate::plan::Operation;
-use crate::testing::{Reply, Server};
+use crate::testing::{Reply, TestServer};
 use std::time::Duration;
 
 /// A server that answers about 500 requests a second and no more.
-fn slow() -> Server {
-    Server::start(|_, _| {
+fn slow() -> TestServer {
+    TestServer::start(|_, _| {
         std::thread::sleep(Duration::from_millis(2));
         Reply::Store
     })
 }
 
-fn plan(server: &Server) -> Plan {
+fn plan(server: &TestServer) -> Plan {
     Plan {
         connections: 4,
         warmup_seconds: 0.05,
@@ -47,7 +47,7 @@ fn the_rate_that_a_server_can_do_is_near_its_breaking_point() {
 
 #[test]
 fn refusals_are_no_way_to_hold_a_rate() {
-    let server = Server::start(|request, _| match request.number % 10 {
+    let server = TestServer::start(|request, _| match request.number % 10 {
         0 => Reply::Answer(503, Vec::new()),
         _ => Reply::Store,
     });
@@ -63,7 +63,7 @@ fn refusals_are_no_way_to_hold_a_rate() {
 
 #[test]
 fn a_wrong_value_ends_the_search() {
-    let server = Server::start(|_, _| Reply::Answer(200, b"anything".to_vec()));
+    let server = TestServer::start(|_, _| Reply::Answer(200, b"anything".to_vec()));
     let plan = Plan {
         operations: vec![(Operation::Get, 1.0)],
         ..plan(&server)
@@ -76,7 +76,7 @@ fn a_wrong_value_ends_the_search() {
 
 #[test]
 fn a_search_that_is_stopped_keeps_what_it_found() {
-    let server = Server::store();
+    let server = TestServer::store();
     let stop = AtomicBool::new(false);
     let found = find_breaking_point(&plan(&server), bound(), &stop, &mut |_| {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Gathers what the threads counted: second by second, and in all.
 
 use super::recorder::{Counts, Interval};
-use crate::outcome::{Latency, Second};
+use crate::results::{LatencyDistribution, Second};
 use std::collections::BTreeMap;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const SPECTRUM_STEPS: u32 = 5;
 const NAMED_PERCENTILES: [f64; 7] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999];
 
 /// What all threads counted in one second.
-struct Merged {
+struct MergedSecond {
     end: Duration,
     counts: Box<Counts>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Collector {
     /// How many intervals of each thread are over.
     over: Vec<usize>,
     /// Seconds that not all threads have told of.
-    open: BTreeMap<usize, Merged>,
+    open: BTreeMap<usize, MergedSecond>,
     pub(super) total: Counts,
     pub(super) timeline: Vec<Second>,
 }
@@ -60,7 +60,7 @@ impl Collector {
                     self.give_back(thread, counts);
                 }
                 None => {
-                    self.open.insert(number, Merged { end, counts });
+                    self.open.insert(number, MergedSecond { end, counts });
                 }
             }
         } else {
@@ -83,7 +83,7 @@ impl Collector {
         }
     }
 
-    fn close(&mut self, merged: Merged, thread: usize, tell: &mut impl FnMut(&Second)) {
+    fn close(&mut self, merged: MergedSecond, thread: usize, tell: &mut impl FnMut(&Second)) {
         let counts = merged.counts;
         let at_seconds = merged.end.saturating_sub(self.warmup).as_secs_f64();
         let percentile = |share| ms(counts.latency.value_at_quantile(share));
@@ -121,7 +121,7 @@ fn ms(us: u64) -> f64 {
 }
 
 /// The distribution that was counted.
-pub(super) fn latency(counts: &Counts) -> Latency {
+pub(super) fn latency(counts: &Counts) -> LatencyDistribution {
     let histogram = &counts.latency;
     let at_most_max = |us| ms(histogram.max().min(us));
     let mut spectrum: Vec<(f64, f64)> = histogram
@@ -140,7 +140,7 @@ pub(super) fn latency(counts: &Counts) -> Latency {
         spectrum.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
         spectrum.dedup_by_key(|step| step.0);
     }
-    Latency {
+    LatencyDistribution {
         count: histogram.len(),
         mean_ms: histogram.mean() / 1e3,
         max_ms: ms(histogram.max()),

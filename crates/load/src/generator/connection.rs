@@ -1,7 +1,7 @@
 //! A connection and the one request that may be on it.
 
 use super::poller::Interest;
-use crate::http::response::Decoder;
+use crate::http::response::ResponseDecoder;
 use crate::plan::Operation;
 use crate::workload::values::Verifier;
 use rustix::net::sockopt::{set_tcp_nodelay, socket_error};
@@ -19,7 +19,7 @@ const ROOM_BYTES_MAX: usize = 256 << 10;
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum State {
+pub(super) enum ConnectionState {
     /// It is tried again at a time.
     Closed { until: Duration },
     /// The system is at it, until a time at most.
@@ -49,16 +49,16 @@ pub(super) struct Exchange {
 }
 
 /// One of a thread's connections.
-pub(super) struct Connection {
+pub(super) struct ClientConnection {
     /// The target's place in the list of targets.
     pub(super) target: usize,
-    pub(super) state: State,
+    pub(super) state: ConnectionState,
     pub(super) stream: Option<TcpStream>,
     pub(super) exchange: Option<Exchange>,
     /// The request, of which `written` bytes are sent.
     pub(super) request: Vec<u8>,
     written: usize,
-    pub(super) decoder: Decoder,
+    pub(super) decoder: ResponseDecoder,
     /// Part of a head or a chunk's size, which more must come for.
     pub(super) pending: Vec<u8>,
     /// What the value read is verified with, if it is.
@@ -73,24 +73,24 @@ pub(super) struct Connection {
 
 /// How far a request was written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Written {
-    All,
-    Part,
+pub(super) enum WriteStatus {
+    Complete,
+    Partial,
 }
 
-impl Connection {
+impl ClientConnection {
     /// One that is not open yet.
     pub(super) fn new(target: usize) -> Self {
         Self {
             target,
-            state: State::Closed {
+            state: ConnectionState::Closed {
                 until: Duration::ZERO,
             },
             stream: None,
             exchange: None,
             request: Vec::new(),
             written: 0,
-            decoder: Decoder::new(),
+            decoder: ResponseDecoder::new(),
             pending: Vec::new(),
             verifier: None,
             interest: Interest::Writable,
@@ -116,7 +116,7 @@ impl Connection {
             Err(error) => return Err(error.into()),
         }
         self.stream = Some(socket.into());
-        self.state = State::Connecting { until };
+        self.state = ConnectionState::Connecting { until };
         Ok(())
     }
 
@@ -129,14 +129,14 @@ impl Connection {
             Some(stream) => socket_error(stream)??,
             None => return Err(io::ErrorKind::NotConnected.into()),
         }
-        self.state = State::Idle;
+        self.state = ConnectionState::Idle;
         Ok(())
     }
 
     /// Closes it, to be tried again after a pause that grows until an answer comes.
     pub(super) fn close(&mut self, now: Duration) {
         self.stream = None;
-        self.state = State::Closed {
+        self.state = ConnectionState::Closed {
             until: now + self.pause,
         };
         self.pause = (self.pause * 2).min(PAUSE_MAX);
@@ -163,7 +163,7 @@ impl Connection {
     ///
     /// # Errors
     /// The connection is broken.
-    pub(super) fn write(&mut self) -> io::Result<Written> {
+    pub(super) fn write(&mut self) -> io::Result<WriteStatus> {
         let Some(stream) = &mut self.stream else {
             return Err(io::ErrorKind::NotConnected.into());
         };
@@ -172,13 +172,13 @@ impl Connection {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(bytes) => self.written += bytes,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Written::Part);
+                    return Ok(WriteStatus::Partial);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(Written::All)
+        Ok(WriteStatus::Complete)
     }
 
     /// Whether some of the request is still to be written.

@@ -22,22 +22,22 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-use crate::outcome::{Machine, Run, Second};
 use crate::plan::{Plan, Rate};
+use crate::results::{MachineInfo, Run, Second};
 use crate::target::Target;
-use crate::workload::choice::Counters;
+use crate::workload::choice::KeyCounters;
 use crate::workload::keys::KeySpace;
-use crate::{Error, files};
+use crate::{Error, file_limit};
 use collector::Collector;
 use recorder::{Interval, Recorder};
-use source::Source;
+use source::RequestSource;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Barrier, OnceLock};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant, SystemTime};
-use worker::{Ended, Shared};
+use worker::{RunContext, WorkerSummary};
 
 /// How long no target may be connected before the run is given up.
 const UNREACHED_TIME_MAX: Duration = Duration::from_secs(3);
@@ -64,8 +64,8 @@ const FORMAT: u32 = 1;
 pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Second)) -> Result<Run, Error> {
     let warmup = Duration::from_secs_f64(plan.warmup_seconds);
     let length = warmup + Duration::from_secs_f64(plan.seconds);
-    let counters = Counters::new(plan.keys);
-    let source = || Source::load(plan, &counters);
+    let counters = KeyCounters::new(plan.keys);
+    let source = || RequestSource::load(plan, &counters);
     generate(plan, source, Some(length), stop, watch)
 }
 
@@ -83,25 +83,25 @@ pub fn fill(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Second)) -> R
         operations: vec![(crate::plan::Operation::Put, 1.0)],
         ..plan.clone()
     };
-    let counters = Counters::new(plan.keys);
-    let source = || Source::fill(&plan, &counters);
+    let counters = KeyCounters::new(plan.keys);
+    let source = || RequestSource::fill(&plan, &counters);
     generate(&plan, source, None, stop, watch)
 }
 
 fn generate<'a>(
     plan: &'a Plan,
-    source: impl Fn() -> Source<'a>,
+    source: impl Fn() -> RequestSource<'a>,
     length: Option<Duration>,
     stop: &AtomicBool,
     watch: &mut dyn FnMut(&Second),
 ) -> Result<Run, Error> {
     plan.check()?;
-    files::allow(plan.connections)?;
+    file_limit::allow(plan.connections)?;
     let targets: Result<Vec<Target>, Error> =
         plan.targets.iter().map(|url| Target::reach(url)).collect();
     let targets = targets?;
     let warmup = Duration::from_secs_f64(plan.warmup_seconds);
-    let shared = Shared {
+    let context = RunContext {
         plan,
         targets: &targets,
         keys: KeySpace::new(plan.key_bytes, plan.keys)?,
@@ -127,19 +127,19 @@ fn generate<'a>(
 
     let mut collector = Collector::new(warmup, empty);
     let (ended, gave_up, started_unix_ms) = std::thread::scope(|scope| {
-        let threads: Vec<ScopedJoinHandle<'_, io::Result<Ended>>> = workers
+        let threads: Vec<ScopedJoinHandle<'_, io::Result<WorkerSummary>>> = workers
             .into_iter()
             .enumerate()
             .map(|(thread, (source, recorder))| {
-                let shared = &shared;
-                scope.spawn(move || worker::work(shared, thread, source, recorder))
+                let context = &context;
+                scope.spawn(move || worker::work(context, thread, source, recorder))
             })
             .collect();
-        shared.ready.wait();
-        shared.start();
+        context.ready.wait();
+        context.start();
         let started_unix_ms = unix_ms();
-        let gave_up = gather(&shared, &intervals, &mut collector, watch);
-        let ended: Vec<io::Result<Ended>> = threads
+        let gave_up = gather(&context, &intervals, &mut collector, watch);
+        let ended: Vec<io::Result<WorkerSummary>> = threads
             .into_iter()
             .map(|thread| {
                 thread
@@ -149,7 +149,7 @@ fn generate<'a>(
             .collect();
         (ended, gave_up, started_unix_ms)
     });
-    let ended: Vec<Ended> = ended.into_iter().collect::<io::Result<_>>()?;
+    let ended: Vec<WorkerSummary> = ended.into_iter().collect::<io::Result<_>>()?;
     let end = ended.iter().map(|ended| ended.at).max().unwrap_or_default();
     let was_stopped = stop.load(Relaxed) && length.is_none_or(|length| end < length);
     let total = &collector.total;
@@ -157,7 +157,7 @@ fn generate<'a>(
         format: FORMAT,
         label: label(plan, length),
         plan: plan.clone(),
-        machine: Machine::this(),
+        machine: MachineInfo::read(),
         started_unix_ms,
         version: crate::VERSION.to_owned(),
         measured_seconds: end.saturating_sub(warmup).as_secs_f64(),
@@ -180,7 +180,7 @@ fn generate<'a>(
 
 /// Gathers until the threads end; gives why the run was given up, if it was.
 fn gather(
-    shared: &Shared<'_>,
+    context: &RunContext<'_>,
     intervals: &Receiver<Interval>,
     collector: &mut Collector,
     watch: &mut dyn FnMut(&Second),
@@ -193,7 +193,7 @@ fn gather(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if shared.open.load(Relaxed) > 0 {
+        if context.open.load(Relaxed) > 0 {
             unreached_since = None;
             continue;
         }
@@ -201,7 +201,7 @@ fn gather(
         if since.elapsed() >= UNREACHED_TIME_MAX && gave_up.is_none() {
             let seconds = UNREACHED_TIME_MAX.as_secs();
             gave_up = Some(format!("no target could be reached for {seconds} s"));
-            shared.halt.store(true, Relaxed);
+            context.halt.store(true, Relaxed);
         }
     }
     collector.finish(&mut *watch);

@@ -17,7 +17,7 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// Why a request did not succeed.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) enum Failed {
+pub(crate) enum FailureKind {
     /// It was answered with this status.
     Status(u16),
     /// It had no answer in time.
@@ -30,7 +30,7 @@ pub(crate) enum Failed {
     WrongValue,
 }
 
-impl Failed {
+impl FailureKind {
     /// What a run calls it.
     pub(crate) fn label(self) -> String {
         match self {
@@ -38,7 +38,7 @@ impl Failed {
             Self::Timeout => "timeout".to_owned(),
             Self::Connection => "connection".to_owned(),
             Self::BadResponse => "bad response".to_owned(),
-            Self::WrongValue => crate::outcome::WRONG_VALUE.to_owned(),
+            Self::WrongValue => crate::results::WRONG_VALUE.to_owned(),
         }
     }
 }
@@ -48,7 +48,7 @@ impl Failed {
 pub(crate) struct Counts {
     /// Latencies of the requests that succeeded, in microseconds.
     pub(crate) latency: Histogram<u64>,
-    pub(crate) failed: BTreeMap<Failed, u64>,
+    pub(crate) failed: BTreeMap<FailureKind, u64>,
     pub(crate) missing: u64,
     pub(crate) entities: u64,
     pub(crate) body_bytes: u64,
@@ -78,7 +78,7 @@ impl Counts {
     }
 
     /// Counts one that did not.
-    pub(crate) fn fail(&mut self, why: Failed) {
+    pub(crate) fn fail(&mut self, why: FailureKind) {
         *self.failed.entry(why).or_default() += 1;
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// The due times of one thread.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Schedule {
+pub(super) struct ArrivalSchedule {
     /// Nanoseconds between two requests of this thread.
     interval_ns: f64,
     /// Nanoseconds from the start to the first.
@@ -17,7 +17,7 @@ pub(super) struct Schedule {
     taken: u64,
 }
 
-impl Schedule {
+impl ArrivalSchedule {
     /// For thread number `thread` of `threads`; [`None`] in a closed loop.
     pub(super) fn new(rate: Rate, thread: usize, threads: usize) -> Option<Self> {
         match rate {
@@ -61,7 +61,7 @@ mod tests {
         let rate = Rate::PerSecond(1_000.0);
         let mut due: Vec<Duration> = (0..3)
             .flat_map(|thread| {
-                let mut schedule = Schedule::new(rate, thread, 3).unwrap();
+                let mut schedule = ArrivalSchedule::new(rate, thread, 3).unwrap();
                 std::iter::from_fn(move || schedule.take(Duration::from_micros(99_500)))
             })
             .collect();
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn what_is_due_is_counted_whether_or_not_it_was_taken() {
         let all = |time| -> u64 {
-            let schedule = |thread| Schedule::new(Rate::PerSecond(1_000.0), thread, 3);
+            let schedule = |thread| ArrivalSchedule::new(Rate::PerSecond(1_000.0), thread, 3);
             let each = (0..3).filter_map(schedule);
             each.map(|schedule| schedule.due_before(time)).sum()
         };

@@ -1,24 +1,24 @@
 //! What a thread asks for next.
 
 use crate::plan::{KeyChoice, Operation, Plan};
-use crate::workload::choice::{Chooser, Counters};
-use crate::workload::operations::Mix;
+use crate::workload::choice::{KeyChooser, KeyCounters};
+use crate::workload::operations::OperationMix;
 use crate::workload::permutation::Permutation;
 
 /// Where a thread's requests come from.
-pub(super) enum Source<'a> {
+pub(super) enum RequestSource<'a> {
     /// Operations and keys as the plan weighs them, without an end.
     Load {
-        mix: Mix,
-        chooser: Chooser,
-        counters: &'a Counters,
+        mix: OperationMix,
+        chooser: KeyChooser,
+        counters: &'a KeyCounters,
     },
     /// Each key once.
     Fill {
         keys: u64,
         /// The order; none for the keys' own.
         order: Option<Permutation>,
-        counters: &'a Counters,
+        counters: &'a KeyCounters,
     },
 }
 
@@ -34,16 +34,16 @@ pub(super) enum OnFailure {
 /// How often a fill tries a key: with the pauses in between, for seconds.
 const FILL_ATTEMPTS_MAX: u32 = 10;
 
-impl<'a> Source<'a> {
-    pub(super) fn load(plan: &Plan, counters: &'a Counters) -> Self {
+impl<'a> RequestSource<'a> {
+    pub(super) fn load(plan: &Plan, counters: &'a KeyCounters) -> Self {
         Self::Load {
-            mix: Mix::new(&plan.operations),
-            chooser: Chooser::new(plan),
+            mix: OperationMix::new(&plan.operations),
+            chooser: KeyChooser::new(plan),
             counters,
         }
     }
 
-    pub(super) fn fill(plan: &Plan, counters: &'a Counters) -> Self {
+    pub(super) fn fill(plan: &Plan, counters: &'a KeyCounters) -> Self {
         Self::Fill {
             keys: plan.keys,
             order: match plan.key_choice {
@@ -105,10 +105,10 @@ mod tests {
                 key_choice: choice,
                 ..Plan::new("http://h:1", Operation::Get, Rate::Max)
             };
-            let counters = Counters::new(plan.keys);
+            let counters = KeyCounters::new(plan.keys);
             let sources = [
-                Source::fill(&plan, &counters),
-                Source::fill(&plan, &counters),
+                RequestSource::fill(&plan, &counters),
+                RequestSource::fill(&plan, &counters),
             ];
             let mut turns = sources.iter().cycle();
             let mut numbers: Vec<u64> = std::iter::from_fn(|| turns.next()?.next(&mut random))

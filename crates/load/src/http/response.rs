@@ -1,7 +1,7 @@
 //! Reads responses that come in pieces.
 //!
 //! A body is handed on piece by piece and never kept, so a response may be of
-//! any length. What [`Decoder::take`] leaves is part of a head or of a chunk's
+//! any length. What [`ResponseDecoder::take`] leaves is part of a head or of a chunk's
 //! size: the caller gives it again with what follows it, and it is bounded.
 
 use std::mem::MaybeUninit;
@@ -18,7 +18,7 @@ pub(crate) struct BadResponse;
 
 /// What a decoder made of some bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Taken {
+pub(crate) struct Consumed {
     /// How many it took.
     pub(crate) bytes: usize,
     /// Whether the response ended with them.
@@ -27,7 +27,7 @@ pub(crate) struct Taken {
 
 /// What comes next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum State {
+enum DecoderState {
     Head,
     Body { bytes_left: u64 },
     BodyUntilClose,
@@ -40,17 +40,17 @@ enum State {
 
 /// Reads one response after the other.
 #[derive(Clone, Debug)]
-pub(crate) struct Decoder {
-    state: State,
+pub(crate) struct ResponseDecoder {
+    state: DecoderState,
     status: u16,
     is_last: bool,
     chunks: u64,
 }
 
-impl Decoder {
+impl ResponseDecoder {
     pub(crate) fn new() -> Self {
         Self {
-            state: State::Head,
+            state: DecoderState::Head,
             status: 0,
             is_last: false,
             chunks: 0,
@@ -79,7 +79,10 @@ impl Decoder {
 
     /// Whether the response is complete when the connection ends now.
     pub(crate) fn may_end(&self) -> bool {
-        matches!(self.state, State::BodyUntilClose | State::Complete)
+        matches!(
+            self.state,
+            DecoderState::BodyUntilClose | DecoderState::Complete
+        )
     }
 
     /// Takes what it can of `bytes`; pieces of the body go to `body`.
@@ -90,47 +93,47 @@ impl Decoder {
         &mut self,
         bytes: &[u8],
         mut body: impl FnMut(&[u8]),
-    ) -> Result<Taken, BadResponse> {
+    ) -> Result<Consumed, BadResponse> {
         let mut rest = bytes;
         loop {
             let taken = match self.state {
-                State::Complete => break,
-                State::Head => self.take_head(rest)?,
-                State::Body { bytes_left } => {
+                DecoderState::Complete => break,
+                DecoderState::Head => self.take_head(rest)?,
+                DecoderState::Body { bytes_left } => {
                     let (bytes_left, taken) = take_body(bytes_left, rest, &mut body);
                     self.state = match bytes_left {
-                        0 => State::Complete,
-                        bytes_left => State::Body { bytes_left },
+                        0 => DecoderState::Complete,
+                        bytes_left => DecoderState::Body { bytes_left },
                     };
                     taken
                 }
-                State::BodyUntilClose => {
+                DecoderState::BodyUntilClose => {
                     body(rest);
                     rest.len()
                 }
-                State::ChunkSize => self.take_chunk_size(rest)?,
-                State::Chunk { bytes_left } => {
+                DecoderState::ChunkSize => self.take_chunk_size(rest)?,
+                DecoderState::Chunk { bytes_left } => {
                     let (bytes_left, taken) = take_body(bytes_left, rest, &mut body);
                     self.state = match bytes_left {
-                        0 => State::ChunkEnd,
-                        bytes_left => State::Chunk { bytes_left },
+                        0 => DecoderState::ChunkEnd,
+                        bytes_left => DecoderState::Chunk { bytes_left },
                     };
                     taken
                 }
-                State::ChunkEnd => self.take_chunk_end(rest)?,
-                State::Trailers => self.take_trailers(rest)?,
+                DecoderState::ChunkEnd => self.take_chunk_end(rest)?,
+                DecoderState::Trailers => self.take_trailers(rest)?,
             };
             rest = &rest[taken..];
-            if taken == 0 && self.state != State::Complete {
+            if taken == 0 && self.state != DecoderState::Complete {
                 break;
             }
         }
-        if rest.len() > HEAD_BYTES_MAX && self.state != State::Complete {
+        if rest.len() > HEAD_BYTES_MAX && self.state != DecoderState::Complete {
             return Err(BadResponse);
         }
-        Ok(Taken {
+        Ok(Consumed {
             bytes: bytes.len() - rest.len(),
-            is_complete: self.state == State::Complete,
+            is_complete: self.state == DecoderState::Complete,
         })
     }
 
@@ -164,13 +167,13 @@ impl Decoder {
             }
         }
         self.state = match length {
-            _ if matches!(status, 204 | 304) => State::Complete,
-            _ if is_chunked => State::ChunkSize,
-            Some(0) => State::Complete,
-            Some(bytes_left) => State::Body { bytes_left },
+            _ if matches!(status, 204 | 304) => DecoderState::Complete,
+            _ if is_chunked => DecoderState::ChunkSize,
+            Some(0) => DecoderState::Complete,
+            Some(bytes_left) => DecoderState::Body { bytes_left },
             None => {
                 self.is_last = true;
-                State::BodyUntilClose
+                DecoderState::BodyUntilClose
             }
         };
         Ok(taken)
@@ -183,10 +186,10 @@ impl Decoder {
             return Ok(0);
         };
         self.state = match bytes_left {
-            0 => State::Trailers,
+            0 => DecoderState::Trailers,
             bytes_left => {
                 self.chunks += 1;
-                State::Chunk { bytes_left }
+                DecoderState::Chunk { bytes_left }
             }
         };
         Ok(taken)
@@ -195,7 +198,7 @@ impl Decoder {
     fn take_chunk_end(&mut self, bytes: &[u8]) -> Result<usize, BadResponse> {
         match bytes {
             [b'\r', b'\n', ..] => {
-                self.state = State::ChunkSize;
+                self.state = DecoderState::ChunkSize;
                 Ok(2)
             }
             [] | [b'\r'] => Ok(0),
@@ -207,7 +210,7 @@ impl Decoder {
         let mut trailers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         match httparse::parse_headers(bytes, &mut trailers).map_err(|_| BadResponse)? {
             httparse::Status::Complete((taken, _)) => {
-                self.state = State::Complete;
+                self.state = DecoderState::Complete;
                 Ok(taken)
             }
             httparse::Status::Partial => Ok(0),

@@ -1,6 +1,6 @@
 //! What makes a plan one that can be carried out.
 
-use super::{Operation, Plan, Rate, Size};
+use super::{Operation, Plan, Rate, SizeDistribution};
 use crate::{Error, target};
 
 /// The longest key that a node takes, in bytes.
@@ -103,7 +103,7 @@ impl Plan {
     }
 }
 
-impl Size {
+impl SizeDistribution {
     /// The digits of a key's number, one byte less than the shortest key has.
     ///
     /// # Errors
@@ -137,13 +137,13 @@ fn within(what: &str, number: usize, least: usize, most: usize) -> Result<(), Er
     )
 }
 
-fn size(what: &str, size: Size, least: usize, most: usize) -> Result<(), Error> {
+fn size(what: &str, size: SizeDistribution, least: usize, most: usize) -> Result<(), Error> {
     let (from, to) = size.bounds();
     demand(
         from >= least && from <= to && to <= most,
         format!("{what} must have from {least} to {most} bytes, the lesser bound first"),
     )?;
-    if let Size::Exponential(mean, most) = size {
+    if let SizeDistribution::Exponential(mean, most) = size {
         demand(
             mean >= 1 && mean <= most,
             format!("the mean length of {what} must be from 1 byte to their greatest"),

@@ -1,8 +1,8 @@
 //! Pages: one HTML file that needs nothing but itself, and the plots beside it.
 
 use super::{plot, units};
-use crate::outcome::{BreakingPoint, Probe, Run};
-use crate::plan::{KeyChoice, Plan, Rate, Size};
+use crate::plan::{KeyChoice, Plan, Rate, SizeDistribution};
+use crate::results::{BreakingPoint, Probe, Run};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::io;
 use std::path::Path;
@@ -299,10 +299,12 @@ fn choice(choice: KeyChoice) -> &'static str {
     }
 }
 
-fn size(size: Size) -> String {
+fn size(size: SizeDistribution) -> String {
     match size {
-        Size::Fixed(bytes) => bytes.to_string(),
-        Size::Uniform(least, most) => format!("{least} to {most}, uniform"),
-        Size::Exponential(mean, most) => format!("exponential around {mean}, up to {most}"),
+        SizeDistribution::Fixed(bytes) => bytes.to_string(),
+        SizeDistribution::Uniform(least, most) => format!("{least} to {most}, uniform"),
+        SizeDistribution::Exponential(mean, most) => {
+            format!("exponential around {mean}, up to {most}")
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Runs made by hand, for tests.
 
-use crate::outcome::{Bound, BreakingPoint, Latency, Machine, Mark, Probe, Second};
-use crate::plan::{KeyChoice, Operation, Rate, Size};
+use crate::plan::{KeyChoice, Operation, Rate, SizeDistribution};
+use crate::results::{Bound, BreakingPoint, LatencyDistribution, MachineInfo, Mark, Probe, Second};
 use crate::{Plan, Run};
 
 /// A run of 30 seconds at 30,000 a second, `slower` times as slow as the first.
@@ -12,7 +12,7 @@ pub(super) fn run(label: &str, slower: f64) -> Run {
         format: 1,
         label: label.to_owned(),
         plan: plan(),
-        machine: Machine {
+        machine: MachineInfo {
             processor: "Example Processor 2.5 GHz".to_owned(),
             cores: 2,
             memory_bytes: 8 << 30,
@@ -88,7 +88,7 @@ pub(super) fn empty() -> Run {
         failed: [].into(),
         missing: 0,
         body_bytes: 0,
-        latency: Latency::default(),
+        latency: LatencyDistribution::default(),
         timeline: Vec::new(),
         marks: Vec::new(),
         plan: Plan {
@@ -111,8 +111,8 @@ fn plan() -> Plan {
         operations: vec![(Operation::Put, 0.5), (Operation::Get, 0.5)],
         keys: 1_000_000,
         key_choice: KeyChoice::Zipfian,
-        key_bytes: Size::Fixed(16),
-        value_bytes: Size::Uniform(64, 1_024),
+        key_bytes: SizeDistribution::Fixed(16),
+        value_bytes: SizeDistribution::Uniform(64, 1_024),
         range_limit: 100,
         replicas: Some((2, 3)),
         verify: true,
@@ -158,7 +158,7 @@ fn a_second(second: u32, slower: f64) -> Second {
 }
 
 /// A spectrum as HdrHistogram iterates it, five points in each half of what is left.
-fn latency(slower: f64, count: u64) -> Latency {
+fn latency(slower: f64, count: u64) -> LatencyDistribution {
     let mut spectrum = Vec::new();
     for half in 0..18 {
         let left = 0.5f64.powi(half);
@@ -170,7 +170,7 @@ fn latency(slower: f64, count: u64) -> Latency {
     }
     let max_ms = slower * 404.0;
     spectrum.push((100.0, max_ms));
-    Latency {
+    LatencyDistribution {
         count,
         mean_ms: slower * 0.812,
         max_ms,

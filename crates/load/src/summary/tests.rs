@@ -1,7 +1,7 @@
 use super::*;
 use crate::Plan;
-use crate::outcome::{Bound, Latency, Machine};
 use crate::plan::Operation;
+use crate::results::{Bound, LatencyDistribution, MachineInfo};
 use std::collections::BTreeMap;
 
 fn run() -> Run {
@@ -9,7 +9,7 @@ fn run() -> Run {
         format: 1,
         label: "get at 1000/s".to_owned(),
         plan: Plan::new("http://h:1", Operation::Get, Rate::PerSecond(1_000.0)),
-        machine: Machine::default(),
+        machine: MachineInfo::default(),
         started_unix_ms: 0,
         version: "0.1.0".to_owned(),
         measured_seconds: 10.0,
@@ -20,7 +20,7 @@ fn run() -> Run {
         missing: 3,
         entities: 0,
         body_bytes: 640_000,
-        latency: Latency {
+        latency: LatencyDistribution {
             count: 9_000,
             mean_ms: 0.25,
             max_ms: 12.0,

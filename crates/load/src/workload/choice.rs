@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The numbers that all threads take from in turn.
 #[derive(Debug)]
-pub(crate) struct Counters {
+pub(crate) struct KeyCounters {
     /// How many numbers a sequential choice has given.
     sequential: AtomicU64,
     /// The next number to insert: above all that are there.
     next_insert: AtomicU64,
 }
 
-impl Counters {
+impl KeyCounters {
     /// Where `keys` numbers are there from the beginning.
     pub(crate) fn new(keys: u64) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl Counters {
 
 /// Chooses key numbers; each thread has one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chooser {
+pub(crate) struct KeyChooser {
     choice: KeyChoice,
     keys: u64,
     /// Inserts that may be on their way, which no read should ask for yet.
@@ -45,7 +45,7 @@ pub(crate) struct Chooser {
     scatter: Permutation,
 }
 
-impl Chooser {
+impl KeyChooser {
     pub(crate) fn new(plan: &Plan) -> Self {
         // What is popular is so for all threads, so it comes from the seed alone.
         Self {
@@ -58,7 +58,7 @@ impl Chooser {
     }
 
     /// The next number.
-    pub(crate) fn choose(&self, counters: &Counters, random: &mut fastrand::Rng) -> u64 {
+    pub(crate) fn choose(&self, counters: &KeyCounters, random: &mut fastrand::Rng) -> u64 {
         match self.choice {
             KeyChoice::Sequential => counters.next() % self.keys,
             KeyChoice::Uniform => random.u64(..self.keys),

@@ -11,12 +11,12 @@
 //! has no such key. All bytes stand in a URL as they are.
 
 use crate::Error;
-use crate::plan::{KEY_DIGITS_MAX, Size};
+use crate::plan::{KEY_DIGITS_MAX, SizeDistribution};
 
 /// Writes keys.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeySpace {
-    bytes: Size,
+    bytes: SizeDistribution,
     digits: usize,
     numbers: u64,
 }
@@ -35,7 +35,7 @@ impl KeySpace {
     ///
     /// # Errors
     /// [`Error::Plan`] when the shortest of them do not hold so many numbers.
-    pub(crate) fn new(bytes: Size, keys: u64) -> Result<Self, Error> {
+    pub(crate) fn new(bytes: SizeDistribution, keys: u64) -> Result<Self, Error> {
         let digits = bytes.key_digits(keys)?;
         Ok(Self {
             bytes,
@@ -66,7 +66,7 @@ impl KeySpace {
     /// A key has one length, so that its number names it.
     fn length_of(&self, number: u64) -> usize {
         match self.bytes {
-            Size::Fixed(bytes) => bytes,
+            SizeDistribution::Fixed(bytes) => bytes,
             drawn => drawn.draw(&mut fastrand::Rng::with_seed(number)),
         }
     }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn keys_are_numbers_in_order() {
-        let space = KeySpace::new(Size::Fixed(16), 1_000_000).unwrap();
+        let space = KeySpace::new(SizeDistribution::Fixed(16), 1_000_000).unwrap();
         assert_eq!(key(&space, 12_345, KeyKind::Present), "000000012345k---");
         assert_eq!(key(&space, 12_345, KeyKind::Missing), "000000012345m---");
         let keys: Vec<String> = (95..105)
@@ -95,16 +95,18 @@ mod tests {
 
     #[test]
     fn short_keys_hold_as_many_as_they_can() {
-        let space = KeySpace::new(Size::Fixed(3), 100).unwrap();
+        let space = KeySpace::new(SizeDistribution::Fixed(3), 100).unwrap();
         assert_eq!(key(&space, 99, KeyKind::Present), "99k");
-        let refusal = KeySpace::new(Size::Fixed(3), 101).unwrap_err().to_string();
+        let refusal = KeySpace::new(SizeDistribution::Fixed(3), 101)
+            .unwrap_err()
+            .to_string();
         assert!(refusal.contains("at least 4"), "{refusal}");
-        assert!(KeySpace::new(Size::Fixed(1), 1).is_err());
+        assert!(KeySpace::new(SizeDistribution::Fixed(1), 1).is_err());
     }
 
     #[test]
     fn a_number_has_one_key_also_where_lengths_differ() {
-        let space = KeySpace::new(Size::Uniform(8, 40), 1_000).unwrap();
+        let space = KeySpace::new(SizeDistribution::Uniform(8, 40), 1_000).unwrap();
         let mut lengths = Vec::new();
         for number in 0..1_000 {
             let written = key(&space, number, KeyKind::Present);

@@ -5,12 +5,12 @@ use smallvec::SmallVec;
 
 /// Draws operations by their weights.
 #[derive(Clone, Debug)]
-pub(crate) struct Mix {
+pub(crate) struct OperationMix {
     /// Each operation with the sum of the shares up to its own.
     steps: SmallVec<[(Operation, f64); 4]>,
 }
 
-impl Mix {
+impl OperationMix {
     /// Of operations and weights; at least one weight is above zero.
     pub(crate) fn new(weights: &[(Operation, f64)]) -> Self {
         let sum: f64 = weights.iter().map(|(_, weight)| weight).sum();
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn operations_come_as_often_as_they_weigh() {
-        let mix = Mix::new(&[
+        let mix = OperationMix::new(&[
             (Operation::Get, 70.0),
             (Operation::Delete, 0.0),
             (Operation::Put, 30.0),

@@ -1,8 +1,8 @@
 //! How sizes are drawn.
 
-use crate::plan::Size;
+use crate::plan::SizeDistribution;
 
-impl Size {
+impl SizeDistribution {
     /// Draws one.
     pub(crate) fn draw(self, random: &mut fastrand::Rng) -> usize {
         match self {
@@ -21,22 +21,26 @@ impl Size {
 mod tests {
     use super::*;
 
-    fn draws(size: Size) -> Vec<usize> {
+    fn draws(size: SizeDistribution) -> Vec<usize> {
         let mut random = fastrand::Rng::with_seed(1);
         (0..10_000).map(|_| size.draw(&mut random)).collect()
     }
 
     #[test]
     fn sizes_are_as_they_are_called() {
-        assert!(draws(Size::Fixed(7)).iter().all(|bytes| *bytes == 7));
+        assert!(
+            draws(SizeDistribution::Fixed(7))
+                .iter()
+                .all(|bytes| *bytes == 7)
+        );
 
-        let uniform = draws(Size::Uniform(3, 5));
+        let uniform = draws(SizeDistribution::Uniform(3, 5));
         for bytes in 3..=5 {
             let hits = uniform.iter().filter(|drawn| **drawn == bytes).count();
             assert!((3_000..3_700).contains(&hits), "{bytes}: {hits}");
         }
 
-        let exponential = draws(Size::Exponential(100, 400));
+        let exponential = draws(SizeDistribution::Exponential(100, 400));
         assert!(exponential.iter().all(|bytes| (1..=400).contains(bytes)));
         let above_mean = exponential.iter().filter(|bytes| **bytes >= 100).count();
         assert!((3_400..4_000).contains(&above_mean), "{above_mean}");

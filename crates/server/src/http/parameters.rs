@@ -50,7 +50,7 @@ pub(crate) struct RangeParameters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProfileParameters {
     /// What to record.
-    pub(crate) kind: profile::Kind,
+    pub(crate) kind: profile::ProfileKind,
     /// For how long.
     pub(crate) seconds: u64,
 }
@@ -179,10 +179,10 @@ pub(crate) fn profile(query: Option<&str>) -> Result<ProfileParameters, Paramete
     })
 }
 
-fn kind_of(value: &[u8]) -> Result<profile::Kind, ParameterError> {
+fn kind_of(value: &[u8]) -> Result<profile::ProfileKind, ParameterError> {
     std::str::from_utf8(value)
         .ok()
-        .and_then(profile::Kind::of_word)
+        .and_then(profile::ProfileKind::of_word)
         .ok_or_else(|| ParameterError::new("kind", "is unknown: give cpu, alloc or lock"))
 }
 

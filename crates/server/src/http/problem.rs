@@ -12,7 +12,7 @@ use cluster::Replicas;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Response, StatusCode};
 use node::{BatchFailure, Failure, NoStamp, Receipt};
-use profile::StartError;
+use profile::RecordingError;
 use serde::Serialize;
 use std::borrow::Cow;
 
@@ -287,15 +287,15 @@ impl Problem {
     }
 
     /// A profile that cannot be recorded.
-    pub(crate) fn of_recording(error: &StartError) -> Self {
+    pub(crate) fn of_recording(error: &RecordingError) -> Self {
         let (status, kind, title) = match error {
-            StartError::Busy => (StatusCode::CONFLICT, "profile-running", "Profile Running"),
-            StartError::NoAllocator => (
+            RecordingError::Busy => (StatusCode::CONFLICT, "profile-running", "Profile Running"),
+            RecordingError::NoAllocator => (
                 StatusCode::NOT_IMPLEMENTED,
                 "profile-unavailable",
                 "Profile Unavailable",
             ),
-            StartError::System(_) => (
+            RecordingError::System(_) => (
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "profile-failed",
                 "Profile Failed",

@@ -1,5 +1,5 @@
 use super::*;
-use crate::layers::Key;
+use crate::layers::LayeredOption;
 use clap::CommandFactory;
 use std::io;
 use std::path::Path;
@@ -204,7 +204,7 @@ fn what_cannot_be_beside_other_options_is_named_by_its_option() {
         assert_eq!(error.option, option);
         assert!(error.problem.contains(word), "{}", error.problem);
     }
-    let names: Vec<String> = Key::all(&NodeProgram::command())
+    let names: Vec<String> = LayeredOption::all(&NodeProgram::command())
         .into_iter()
         .map(|key| key.name)
         .collect();
@@ -234,7 +234,7 @@ fn tables() -> Vec<String> {
     let program = NodeProgram::command();
     let serve = program.find_subcommand("serve").unwrap();
     let mut tables: Vec<(&str, String)> = Vec::new();
-    for key in Key::all(&program) {
+    for key in LayeredOption::all(&program) {
         let argument = serve
             .get_arguments()
             .find(|argument| argument.get_long() == Some(&key.name))
@@ -253,7 +253,7 @@ fn tables() -> Vec<String> {
 }
 
 /// The row of one option.
-fn row(key: &Key, argument: &clap::Arg) -> String {
+fn row(key: &LayeredOption, argument: &clap::Arg) -> String {
     let help = argument.get_help().unwrap().to_string();
     let (meaning, default) = match help.split_once(" [default: ") {
         Some((meaning, default)) => (meaning, default.trim_end_matches(']').to_owned()),

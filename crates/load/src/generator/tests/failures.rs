@@ -1,14 +1,14 @@
 //! What goes wrong is counted as what it is, and ends nothing that could go on.
 
 use super::*;
-use crate::outcome::WRONG_VALUE;
+use crate::results::WRONG_VALUE;
 use crate::testing::Reply;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 #[test]
 fn a_flipped_bit_and_anothers_value_are_wrong() {
-    let server = Server::start(|request, map| {
+    let server = TestServer::start(|request, map| {
         let key = request.key();
         match (request.method.as_str(), &key[..12]) {
             ("GET", "000000000003") => {
@@ -47,7 +47,7 @@ fn a_flipped_bit_and_anothers_value_are_wrong() {
 
 #[test]
 fn refusals_are_counted_by_status() {
-    let server = Server::start(|request, _| match request.number % 4 {
+    let server = TestServer::start(|request, _| match request.number % 4 {
         0 => Reply::Store,
         1 => Reply::Answer(504, b"receipt".to_vec()),
         _ => Reply::Answer(503, Vec::new()),
@@ -62,7 +62,7 @@ fn refusals_are_counted_by_status() {
 
 #[test]
 fn broken_connections_are_opened_again() {
-    let server = Server::start(|request, _| match request.number % 20 {
+    let server = TestServer::start(|request, _| match request.number % 20 {
         5 => Reply::Close,
         10 => Reply::Raw(b"no HTTP\r\n\r\n".to_vec()),
         // Once its length is reached, it is closed by the client.
@@ -78,7 +78,7 @@ fn broken_connections_are_opened_again() {
 
 #[test]
 fn what_has_no_answer_times_out() {
-    let server = Server::start(|request, _| match request.number {
+    let server = TestServer::start(|request, _| match request.number {
         3 => Reply::Silence,
         _ => Reply::Store,
     });
@@ -96,7 +96,7 @@ fn what_has_no_answer_times_out() {
 fn a_fill_repeats_what_fails_and_tells_what_it_gave_up() {
     // Each key fails twice, so that none runs out of attempts by chance.
     let asked: Mutex<BTreeMap<String, u32>> = Mutex::default();
-    let server = Server::start(move |request, _| {
+    let server = TestServer::start(move |request, _| {
         let mut asked = asked.lock().unwrap();
         let times = asked.entry(request.key()).or_default();
         *times += 1;
@@ -114,7 +114,7 @@ fn a_fill_repeats_what_fails_and_tells_what_it_gave_up() {
     assert_eq!((run.succeeded, failed(&run)), (20, vec![]));
     assert_eq!(server.map().len(), 20);
 
-    let server = Server::start(
+    let server = TestServer::start(
         |request, _| match request.key().starts_with("000000000003") {
             true => Reply::Answer(400, Vec::new()),
             false => Reply::Store,
@@ -129,7 +129,7 @@ fn a_fill_repeats_what_fails_and_tells_what_it_gave_up() {
 
 #[test]
 fn a_server_that_is_gone_ends_the_run_and_what_was_measured_stays() {
-    let mut server = Some(Server::store());
+    let mut server = Some(TestServer::store());
     let plan = Plan {
         seconds: 60.0,
         rate: Rate::PerSecond(1_000.0),
@@ -147,7 +147,7 @@ fn a_server_that_is_gone_ends_the_run_and_what_was_measured_stays() {
 
 #[test]
 fn a_run_that_is_stopped_keeps_what_it_measured() {
-    let server = Server::store();
+    let server = TestServer::store();
     let stop = AtomicBool::new(false);
     let plan = Plan {
         seconds: 60.0,
@@ -161,7 +161,7 @@ fn a_run_that_is_stopped_keeps_what_it_measured() {
 
 #[test]
 fn nobody_there_is_told_before_any_load() {
-    let mut server = Server::store();
+    let mut server = TestServer::store();
     let plan = plan(&server, Operation::Put);
     server.kill();
     let refused = super::super::run(&plan, &AtomicBool::new(false), &mut |_| {});

@@ -6,8 +6,8 @@ use crate::testing::Reply;
 const STALL: Duration = Duration::from_millis(300);
 
 /// A server that answers nobody for a while at its 100th request.
-fn stalling() -> Server {
-    Server::start(|request, _| {
+fn stalling() -> TestServer {
+    TestServer::start(|request, _| {
         if request.number == 100 {
             // All others wait for the map, which this one has.
             std::thread::sleep(STALL);
@@ -66,7 +66,7 @@ fn a_closed_loop_sees_it_once_a_connection() {
 
 #[test]
 fn a_rate_is_kept_over_threads_and_connections() {
-    let server = Server::store();
+    let server = TestServer::store();
     let mut seconds = Vec::new();
     let plan = Plan {
         rate: Rate::PerSecond(500.0),
@@ -92,7 +92,7 @@ fn a_rate_is_kept_over_threads_and_connections() {
 
 #[test]
 fn a_server_that_cannot_keep_up_is_asked_for_no_more_than_was_due() {
-    let server = Server::start(|_, _| {
+    let server = TestServer::start(|_, _| {
         std::thread::sleep(Duration::from_millis(10));
         Reply::Store
     });

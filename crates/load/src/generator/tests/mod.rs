@@ -5,11 +5,11 @@ mod latencies;
 mod workloads;
 
 use super::*;
-use crate::plan::{KeyChoice, Operation, Size};
-use crate::testing::Server;
+use crate::plan::{KeyChoice, Operation, SizeDistribution};
+use crate::testing::TestServer;
 
 /// A short plan for a server: few keys, a closed loop over four connections.
-fn plan(server: &Server, operation: Operation) -> Plan {
+fn plan(server: &TestServer, operation: Operation) -> Plan {
     Plan {
         connections: 4,
         warmup_seconds: 0.0,

@@ -4,11 +4,11 @@ use super::*;
 
 #[test]
 fn a_fill_puts_each_key_once_and_all_are_found_right() {
-    let server = Server::store();
+    let server = TestServer::store();
     let plan = Plan {
         threads: 2,
-        key_bytes: Size::Uniform(8, 30),
-        value_bytes: Size::Uniform(0, 5_000),
+        key_bytes: SizeDistribution::Uniform(8, 30),
+        value_bytes: SizeDistribution::Uniform(0, 5_000),
         ..plan(&server, Operation::Get)
     };
     let filled = fill(&plan);
@@ -47,10 +47,10 @@ fn a_fill_puts_each_key_once_and_all_are_found_right() {
 #[test]
 fn short_values_are_found_right_by_a_load_of_other_lengths() {
     for bytes in 1..=4 {
-        let server = Server::store();
+        let server = TestServer::store();
         let plan = plan(&server, Operation::Get);
         fill(&Plan {
-            value_bytes: Size::Fixed(bytes),
+            value_bytes: SizeDistribution::Fixed(bytes),
             ..plan.clone()
         });
         let read = run(&plan);
@@ -61,7 +61,7 @@ fn short_values_are_found_right_by_a_load_of_other_lengths() {
 
 #[test]
 fn all_operations_do_what_they_are_called() {
-    let server = Server::store();
+    let server = TestServer::store();
     let base = plan(&server, Operation::Delete);
     fill(&base);
     let with = |operation| {
@@ -95,9 +95,9 @@ fn all_operations_do_what_they_are_called() {
 
 #[test]
 fn requests_go_to_all_targets() {
-    let servers = [Server::store(), Server::store()];
+    let servers = [TestServer::store(), TestServer::store()];
     let plan = Plan {
-        targets: servers.iter().map(Server::url).collect(),
+        targets: servers.iter().map(TestServer::url).collect(),
         replicas: Some((1, 2)),
         ..plan(&servers[0], Operation::Put)
     };

@@ -1,8 +1,8 @@
 //! What becomes of requests: their answers, and what comes instead of one.
 
 use super::{TICK, Worker};
-use crate::generator::connection::{Exchange, State};
-use crate::generator::recorder::Failed;
+use crate::generator::connection::{ConnectionState, Exchange};
+use crate::generator::recorder::FailureKind;
 use crate::generator::source::OnFailure;
 use crate::plan::Operation;
 use crate::workload::values::Verifier;
@@ -27,19 +27,19 @@ impl Worker<'_> {
             {
                 return Ok(());
             }
-            Err(_) => return self.lose(index, Failed::Connection),
+            Err(_) => return self.lose(index, FailureKind::Connection),
         };
         if bytes == 0 {
-            let is_answered =
-                matches!(connection.state, State::Busy { .. }) && connection.decoder.may_end();
+            let is_answered = matches!(connection.state, ConnectionState::Busy { .. })
+                && connection.decoder.may_end();
             if is_answered {
                 return self.answered(index);
             }
-            return self.lose(index, Failed::Connection);
+            return self.lose(index, FailureKind::Connection);
         }
-        if !matches!(connection.state, State::Busy { .. }) {
+        if !matches!(connection.state, ConnectionState::Busy { .. }) {
             // An answer that nobody asked for, such as 408: it ends the connection.
-            return self.lose(index, Failed::Connection);
+            return self.lose(index, FailureKind::Connection);
         }
         let verifier = &mut connection.verifier;
         let mut body_bytes = 0;
@@ -70,21 +70,21 @@ impl Worker<'_> {
         match taken {
             Ok(taken) if taken.is_complete => self.answered(index),
             Ok(_) => Ok(()),
-            Err(_) => self.lose(index, Failed::BadResponse),
+            Err(_) => self.lose(index, FailureKind::BadResponse),
         }
     }
 
     /// A response is complete.
     pub(super) fn answered(&mut self, index: usize) -> io::Result<()> {
         let now = self.now();
-        let (value_bytes_min, _) = self.shared.plan.value_bytes.bounds();
+        let (value_bytes_min, _) = self.context.plan.value_bytes.bounds();
         let may_be_empty = value_bytes_min == 0;
         let connection = &mut self.connections[index];
         connection.has_answered();
         let Some(exchange) = connection.exchange.take() else {
             return Ok(());
         };
-        connection.state = State::Idle;
+        connection.state = ConnectionState::Idle;
         // Bytes that nobody asked for end a connection as the server itself does.
         let is_over = connection.decoder.is_last()
             || !connection.pending.is_empty()
@@ -97,7 +97,7 @@ impl Worker<'_> {
             self.shut(index, now);
         }
         match result {
-            Ok(Answer::Found) if exchange.reads_to_write() => {
+            Ok(ReadResult::Found) if exchange.reads_to_write() => {
                 let exchange = Exchange {
                     is_writing_back: true,
                     ..exchange
@@ -119,14 +119,14 @@ impl Worker<'_> {
     }
 
     /// Counts a request that succeeded, unless it did so behind the end.
-    fn succeed(&mut self, exchange: Exchange, answer: Answer, chunks: u64, now: Duration) {
-        if self.shared.length.is_some_and(|length| now >= length) {
+    fn succeed(&mut self, exchange: Exchange, answer: ReadResult, chunks: u64, now: Duration) {
+        if self.context.length.is_some_and(|length| now >= length) {
             return;
         }
         let counts = &mut self.recorder.counts;
         counts.succeed(now.saturating_sub(exchange.due));
         counts.body_bytes += exchange.body_bytes;
-        counts.missing += u64::from(answer == Answer::Missing);
+        counts.missing += u64::from(answer == ReadResult::Missing);
         // A node sends each entity as a chunk of its own.
         if exchange.operation == Operation::Range {
             counts.entities += chunks;
@@ -145,7 +145,7 @@ impl Worker<'_> {
         let connection = &mut self.connections[index];
         connection.exchange = Some(exchange);
         if connection.stream.is_some() {
-            connection.state = State::Paused {
+            connection.state = ConnectionState::Paused {
                 until: now + TICK * (1 << exchange.attempts.min(7)),
             };
         }
@@ -153,7 +153,7 @@ impl Worker<'_> {
     }
 
     /// A connection is lost, and with it the request that was on it.
-    pub(super) fn lose(&mut self, index: usize, why: Failed) -> io::Result<()> {
+    pub(super) fn lose(&mut self, index: usize, why: FailureKind) -> io::Result<()> {
         let now = self.now();
         self.shut(index, now);
         if let Some(exchange) = self.connections[index].exchange.take()
@@ -166,14 +166,14 @@ impl Worker<'_> {
 
     /// Closes an open connection.
     pub(super) fn shut(&mut self, index: usize, now: Duration) {
-        self.shared.open.fetch_sub(1, Relaxed);
+        self.context.open.fetch_sub(1, Relaxed);
         self.connections[index].close(now);
     }
 }
 
 /// What a request that succeeded found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Answer {
+enum ReadResult {
     Found,
     Missing,
 }
@@ -191,17 +191,17 @@ fn judge(
     status: u16,
     verifier: Option<Verifier>,
     may_be_empty: bool,
-) -> Result<Answer, Failed> {
+) -> Result<ReadResult, FailureKind> {
     let reads = matches!(exchange.operation, Operation::Get | Operation::GetMissing)
         || exchange.reads_to_write();
     match status {
-        404 if exchange.reads_to_write() => Ok(Answer::Found),
-        404 if reads => Ok(Answer::Missing),
-        200..=299 if exchange.operation == Operation::GetMissing => Err(Failed::WrongValue),
+        404 if exchange.reads_to_write() => Ok(ReadResult::Found),
+        404 if reads => Ok(ReadResult::Missing),
+        200..=299 if exchange.operation == Operation::GetMissing => Err(FailureKind::WrongValue),
         200..=299 => match verifier {
-            Some(verifier) if !verifier.is_right(may_be_empty) => Err(Failed::WrongValue),
-            _ => Ok(Answer::Found),
+            Some(verifier) if !verifier.is_right(may_be_empty) => Err(FailureKind::WrongValue),
+            _ => Ok(ReadResult::Found),
         },
-        status => Err(Failed::Status(status)),
+        status => Err(FailureKind::Status(status)),
     }
 }

@@ -1,9 +1,9 @@
 //! How requests get on their way.
 
 use super::Worker;
-use crate::generator::connection::{Exchange, State, Written};
+use crate::generator::connection::{ConnectionState, Exchange, WriteStatus};
 use crate::generator::poller::Interest;
-use crate::generator::recorder::Failed;
+use crate::generator::recorder::FailureKind;
 use crate::plan::Operation;
 use crate::workload::keys::KeyKind;
 use crate::workload::values::{self, Verifier};
@@ -18,7 +18,7 @@ impl Worker<'_> {
             let Some(&index) = self.free.front() else {
                 break;
             };
-            if self.connections[index].state != State::Idle {
+            if self.connections[index].state != ConnectionState::Idle {
                 self.leave_queue();
                 continue;
             }
@@ -91,9 +91,9 @@ impl Worker<'_> {
     ) -> io::Result<()> {
         let connection = &mut self.connections[index];
         let writer = &self.writers[connection.target];
-        let plan = self.shared.plan;
+        let plan = self.context.plan;
         connection.clear();
-        connection.state = State::Busy {
+        connection.state = ConnectionState::Busy {
             until: now + self.timeout,
         };
         let kind = match exchange.operation {
@@ -101,7 +101,9 @@ impl Worker<'_> {
             _ => KeyKind::Present,
         };
         self.key.clear();
-        self.shared.keys.write(exchange.number, kind, &mut self.key);
+        self.context
+            .keys
+            .write(exchange.number, kind, &mut self.key);
         let request = &mut connection.request;
         match exchange.operation {
             Operation::ReadModifyWrite if !exchange.is_writing_back => {
@@ -129,9 +131,9 @@ impl Worker<'_> {
     /// Writes on; what does not go now goes when there is room.
     pub(super) fn write(&mut self, index: usize) -> io::Result<()> {
         match self.connections[index].write() {
-            Ok(Written::All) => self.watch(index, Interest::Readable),
-            Ok(Written::Part) => self.watch(index, Interest::Writable),
-            Err(_) => self.lose(index, Failed::Connection),
+            Ok(WriteStatus::Complete) => self.watch(index, Interest::Readable),
+            Ok(WriteStatus::Partial) => self.watch(index, Interest::Writable),
+            Err(_) => self.lose(index, FailureKind::Connection),
         }
     }
 

@@ -1,9 +1,9 @@
 //! How connections come about, and what sockets and times do to them.
 
 use super::Worker;
-use crate::generator::connection::State;
+use crate::generator::connection::ConnectionState;
 use crate::generator::poller::{Interest, Ready};
-use crate::generator::recorder::Failed;
+use crate::generator::recorder::FailureKind;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -13,11 +13,11 @@ impl Worker<'_> {
     pub(super) fn handle(&mut self, ready: Ready) -> io::Result<()> {
         let index = ready.index;
         match self.connections[index].state {
-            State::Closed { .. } => Ok(()),
-            State::Connecting { .. } if ready.is_writable => {
+            ConnectionState::Closed { .. } => Ok(()),
+            ConnectionState::Connecting { .. } if ready.is_writable => {
                 match self.connections[index].finish_connecting() {
                     Ok(()) => {
-                        self.shared.open.fetch_add(1, Relaxed);
+                        self.context.open.fetch_add(1, Relaxed);
                         self.watch(index, Interest::Readable)?;
                         self.begin_work(index)
                     }
@@ -27,8 +27,10 @@ impl Worker<'_> {
                     }
                 }
             }
-            State::Connecting { .. } => Ok(()),
-            State::Idle | State::Busy { .. } | State::Paused { .. } => {
+            ConnectionState::Connecting { .. } => Ok(()),
+            ConnectionState::Idle
+            | ConnectionState::Busy { .. }
+            | ConnectionState::Paused { .. } => {
                 if ready.is_writable && self.connections[index].has_to_write() {
                     self.write(index)?;
                 }
@@ -48,13 +50,13 @@ impl Worker<'_> {
         if let Some(exchange) = connection.exchange.take()
             && !self.repeat(index, exchange, now)
         {
-            self.recorder.counts.fail(Failed::Connection);
+            self.recorder.counts.fail(FailureKind::Connection);
         }
     }
 
     /// A connection is open: it gets a request if the load has begun.
     pub(super) fn begin_work(&mut self, index: usize) -> io::Result<()> {
-        if self.shared.start.get().is_none() {
+        if self.context.start.get().is_none() {
             return Ok(());
         }
         let now = self.now();
@@ -65,11 +67,15 @@ impl Worker<'_> {
     pub(super) fn look_at_times(&mut self, now: Duration) -> io::Result<()> {
         for index in 0..self.connections.len() {
             match self.connections[index].state {
-                State::Closed { until } if until <= now => self.connect(index, now)?,
-                State::Connecting { until } if until <= now => self.give_up_connecting(index),
-                State::Busy { until } if until <= now => self.lose(index, Failed::Timeout)?,
-                State::Paused { until } if until <= now => {
-                    self.connections[index].state = State::Idle;
+                ConnectionState::Closed { until } if until <= now => self.connect(index, now)?,
+                ConnectionState::Connecting { until } if until <= now => {
+                    self.give_up_connecting(index);
+                }
+                ConnectionState::Busy { until } if until <= now => {
+                    self.lose(index, FailureKind::Timeout)?;
+                }
+                ConnectionState::Paused { until } if until <= now => {
+                    self.connections[index].state = ConnectionState::Idle;
                     self.go_on(index, now)?;
                 }
                 _ => {}
@@ -80,7 +86,7 @@ impl Worker<'_> {
 
     pub(super) fn connect(&mut self, index: usize, now: Duration) -> io::Result<()> {
         let connection = &mut self.connections[index];
-        let address = &self.shared.targets[connection.target].address;
+        let address = &self.context.targets[connection.target].address;
         if connection.begin(address, now + self.timeout).is_err() {
             self.give_up_connecting(index);
             return Ok(());

@@ -10,11 +10,11 @@ mod answering;
 mod asking;
 mod connecting;
 
-use super::connection::{Connection, State};
+use super::connection::{ClientConnection, ConnectionState};
 use super::poller::Poller;
 use super::recorder::Recorder;
-use super::schedule::Schedule;
-use super::source::Source;
+use super::schedule::ArrivalSchedule;
+use super::source::RequestSource;
 use crate::http::request::RequestWriter;
 use crate::plan::Plan;
 use crate::target::Target;
@@ -35,7 +35,7 @@ const TICK: Duration = Duration::from_millis(10);
 const READ_BYTES: usize = 64 << 10;
 
 /// What the threads of a run share.
-pub(super) struct Shared<'a> {
+pub(super) struct RunContext<'a> {
     pub(super) plan: &'a Plan,
     pub(super) targets: &'a [Target],
     pub(super) keys: KeySpace,
@@ -53,7 +53,7 @@ pub(super) struct Shared<'a> {
     pub(super) warmup: Duration,
 }
 
-impl Shared<'_> {
+impl RunContext<'_> {
     /// The moment that times count from: when the first one asks.
     pub(super) fn start(&self) -> Instant {
         *self.start.get_or_init(Instant::now)
@@ -61,7 +61,7 @@ impl Shared<'_> {
 }
 
 /// What a thread says at its end.
-pub(super) struct Ended {
+pub(super) struct WorkerSummary {
     /// Requests that fell due in the counted time; none in a closed loop.
     pub(super) due: Option<u64>,
     /// When it ended, after the start.
@@ -74,31 +74,31 @@ pub(super) struct Ended {
 /// # Errors
 /// The system fails the generator, not a server.
 pub(super) fn work(
-    shared: &Shared<'_>,
+    context: &RunContext<'_>,
     thread: usize,
-    source: Source<'_>,
+    source: RequestSource<'_>,
     recorder: Recorder,
-) -> io::Result<Ended> {
+) -> io::Result<WorkerSummary> {
     Poller::sharpen_timers();
-    let opened = Worker::new(shared, thread, source, recorder).and_then(|mut worker| {
+    let opened = Worker::new(context, thread, source, recorder).and_then(|mut worker| {
         worker.open()?;
         Ok(worker)
     });
     // The others must not wait in vain, so errors come after.
-    shared.ready.wait();
+    context.ready.wait();
     opened?.run()
 }
 
 /// A thread's state.
 struct Worker<'a> {
-    shared: &'a Shared<'a>,
-    source: Source<'a>,
-    schedule: Option<Schedule>,
+    context: &'a RunContext<'a>,
+    source: RequestSource<'a>,
+    schedule: Option<ArrivalSchedule>,
     recorder: Recorder,
     random: fastrand::Rng,
     poller: Poller,
     writers: Vec<RequestWriter>,
-    connections: Vec<Connection>,
+    connections: Vec<ClientConnection>,
     /// Connections that wait for a request to fall due, the longest first.
     free: VecDeque<usize>,
     /// A key that is being written.
@@ -116,22 +116,22 @@ struct Worker<'a> {
 impl<'a> Worker<'a> {
     /// Thread number `thread`, with every `threads`th connection.
     fn new(
-        shared: &'a Shared<'a>,
+        context: &'a RunContext<'a>,
         thread: usize,
-        source: Source<'a>,
+        source: RequestSource<'a>,
         recorder: Recorder,
     ) -> io::Result<Self> {
-        let plan = shared.plan;
+        let plan = context.plan;
         let numbers = (thread..plan.connections).step_by(plan.threads);
-        let connections: Vec<Connection> = numbers
-            .map(|number| Connection::new(number % plan.targets.len()))
+        let connections: Vec<ClientConnection> = numbers
+            .map(|number| ClientConnection::new(number % plan.targets.len()))
             .collect();
-        let writers = shared.targets.iter();
+        let writers = context.targets.iter();
         let writers = writers.map(|target| RequestWriter::new(plan, &target.authority));
         let seed = plan.seed.wrapping_add(1).wrapping_mul(thread as u64 + 1);
         Ok(Self {
-            shared,
-            schedule: Schedule::new(plan.rate, thread, plan.threads),
+            context,
+            schedule: ArrivalSchedule::new(plan.rate, thread, plan.threads),
             source,
             recorder,
             random: fastrand::Rng::with_seed(seed),
@@ -148,27 +148,27 @@ impl<'a> Worker<'a> {
     }
 
     /// Works until the run is over.
-    fn run(mut self) -> io::Result<Ended> {
-        self.started = self.shared.start();
+    fn run(mut self) -> io::Result<WorkerSummary> {
+        self.started = self.context.start();
         // Times so far were those of the opening.
         for index in 0..self.connections.len() {
             match &mut self.connections[index].state {
-                State::Idle => self.go_on(index, Duration::ZERO)?,
-                State::Closed { until } => *until = Duration::ZERO,
-                State::Connecting { until } => *until = self.timeout,
-                State::Busy { .. } | State::Paused { .. } => {}
+                ConnectionState::Idle => self.go_on(index, Duration::ZERO)?,
+                ConnectionState::Closed { until } => *until = Duration::ZERO,
+                ConnectionState::Connecting { until } => *until = self.timeout,
+                ConnectionState::Busy { .. } | ConnectionState::Paused { .. } => {}
             }
         }
         let end = self.work()?;
-        let until = self.shared.length.map_or(end, |length| end.min(length));
+        let until = self.context.length.map_or(end, |length| end.min(length));
         self.recorder
             .turn(until.saturating_sub(Duration::from_nanos(1)));
         let due = self.schedule.map(|schedule| {
-            let warmup = schedule.due_before(self.shared.warmup.min(until));
+            let warmup = schedule.due_before(self.context.warmup.min(until));
             schedule.due_before(until) - warmup
         });
         self.recorder.finish(until);
-        Ok(Ended { due, at: until })
+        Ok(WorkerSummary { due, at: until })
     }
 
     /// Opens the connections, as many as can be in the time that they have.
@@ -180,7 +180,7 @@ impl<'a> Worker<'a> {
                 self.look_at_times(now)?;
                 next_look = now + TICK;
             }
-            let is_open = |connection: &Connection| connection.state == State::Idle;
+            let is_open = |connection: &ClientConnection| connection.state == ConnectionState::Idle;
             if self.connections.iter().all(is_open) || now >= OPENING_TIME_MAX || self.is_stopped()
             {
                 return Ok(());
@@ -196,7 +196,7 @@ impl<'a> Worker<'a> {
         let mut next_look = Duration::ZERO;
         loop {
             let now = self.now();
-            if self.is_stopped() || self.shared.length.is_some_and(|length| now >= length) {
+            if self.is_stopped() || self.context.length.is_some_and(|length| now >= length) {
                 return Ok(now);
             }
             self.recorder.turn(now);
@@ -220,7 +220,7 @@ impl<'a> Worker<'a> {
     }
 
     fn is_stopped(&self) -> bool {
-        self.shared.stop.load(Relaxed) || self.shared.halt.load(Relaxed)
+        self.context.stop.load(Relaxed) || self.context.halt.load(Relaxed)
     }
 
     fn has_requests(&self) -> bool {

@@ -2,8 +2,11 @@ use super::*;
 
 /// Decodes `wire` as it comes in pieces of `piece_bytes`: the status, the body
 /// and what stays over.
-fn decode(wire: &[u8], piece_bytes: usize) -> Result<(Decoder, Vec<u8>, usize), BadResponse> {
-    let mut decoder = Decoder::new();
+fn decode(
+    wire: &[u8],
+    piece_bytes: usize,
+) -> Result<(ResponseDecoder, Vec<u8>, usize), BadResponse> {
+    let mut decoder = ResponseDecoder::new();
     let (mut body, mut pending, mut taken) = (Vec::new(), Vec::new(), 0);
     for piece in wire.chunks(piece_bytes) {
         pending.extend_from_slice(piece);

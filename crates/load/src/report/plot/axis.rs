@@ -1,6 +1,6 @@
 //! Axes: what a plot asks for, and what is laid out once its values are known.
 //!
-//! An [`Axis`] says what its values are and how they are spread. [`Laid`] is
+//! An [`Axis`] says what its values are and how they are spread. [`LaidOutAxis`] is
 //! the axis fitted to values: its range, its ticks and where each value falls.
 //! All values that are laid out are numbers of a sane size, so that whatever a
 //! run measured, nothing divides by zero or overflows on its way to a pixel.
@@ -74,7 +74,7 @@ impl Axis {
     }
 
     /// The value as it can be drawn, if it has a place on this axis.
-    pub(super) fn place(&self, value: f64) -> Option<f64> {
+    pub(super) fn drawable(&self, value: f64) -> Option<f64> {
         match self.scale {
             _ if value.is_nan() => None,
             Scale::Linear => Some(value.clamp(-VALUE_MAX, VALUE_MAX)),
@@ -90,14 +90,14 @@ impl Axis {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Fit {
     /// From the least value to the greatest.
-    Snug,
+    Tight,
     /// From tick to tick, so that the extremes have a line beside them.
     ToTicks,
 }
 
 /// An axis laid out for some values.
 #[derive(Clone, Debug)]
-pub(super) struct Laid {
+pub(super) struct LaidOutAxis {
     unit: Unit,
     scale: Scale,
     range: Range<f64>,
@@ -105,7 +105,7 @@ pub(super) struct Laid {
     minors: Vec<f64>,
 }
 
-impl Laid {
+impl LaidOutAxis {
     /// Lays `axis` out around those of `values` that have a place on it, with
     /// `ticks_max` labelled ticks or about as many.
     pub(super) fn new(
@@ -116,7 +116,7 @@ impl Laid {
     ) -> Self {
         let placed = values.into_iter().chain(axis.ticks.iter().copied());
         let extent = placed
-            .filter_map(|value| axis.place(value))
+            .filter_map(|value| axis.drawable(value))
             .fold(None, |extent, value| {
                 Some(match extent {
                     None => (value, value),
@@ -134,7 +134,7 @@ impl Laid {
             laid.majors = axis
                 .ticks
                 .iter()
-                .filter_map(|tick| axis.place(*tick))
+                .filter_map(|tick| axis.drawable(*tick))
                 .collect();
             laid.minors.clear();
         }
@@ -163,7 +163,7 @@ impl Laid {
         let base = if unit == Unit::Bytes { 2.0 } else { 10.0 };
         let (low, high) = match fit {
             _ if greatest <= least => (least / 2.0, greatest * 2.0),
-            Fit::Snug => (least, greatest),
+            Fit::Tight => (least, greatest),
             Fit::ToTicks => (round_down(least, base), round_up(greatest, base)),
         };
         let exponents = high.log(base).ceil() as i32 - low.log(base).floor() as i32;
@@ -254,7 +254,7 @@ impl Laid {
     }
 }
 
-impl Ranged for Laid {
+impl Ranged for LaidOutAxis {
     type FormatOption = NoDefaultFormatting;
     type ValueType = f64;
 
@@ -274,7 +274,7 @@ impl Ranged for Laid {
     }
 }
 
-impl ValueFormatter<f64> for Laid {
+impl ValueFormatter<f64> for LaidOutAxis {
     fn format_ext(&self, value: &f64) -> String {
         self.unit.tick(*value)
     }

@@ -1,8 +1,8 @@
 //! Bars side by side, in groups.
 
-use super::axis::{Axis, Fit, Laid, Scale};
-use super::frame::{self, Area, DrawError, Entry, NAME, NOTE, Swatch, px};
-use super::grid::{self, Bottom, Level, Plane, Y_TICKS_MAX};
+use super::axis::{Axis, Fit, LaidOutAxis, Scale};
+use super::frame::{self, Area, DrawError, LegendEntry, NAME, NOTE, Swatch, px};
+use super::grid::{self, Bottom, BoundLine, Plane, Y_TICKS_MAX};
 use crate::report::units::Unit;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
@@ -27,7 +27,7 @@ pub struct Bars {
     /// A bar in each group for each of these.
     pub series: Vec<BarSeries>,
     /// Bounds: horizontal lines with labels.
-    pub levels: Vec<Level>,
+    pub bound_lines: Vec<BoundLine>,
 }
 
 /// The bars of one colour, one a group.
@@ -53,7 +53,7 @@ impl Bars {
             groups,
             y,
             series: Vec::new(),
-            levels: Vec::new(),
+            bound_lines: Vec::new(),
         }
     }
 
@@ -69,8 +69,8 @@ impl Bars {
 
     /// With a bound more.
     #[must_use]
-    pub fn level(mut self, y: f64, label: impl Into<String>) -> Self {
-        self.levels.push(Level {
+    pub fn bound_line(mut self, y: f64, label: impl Into<String>) -> Self {
+        self.bound_lines.push(BoundLine {
             y,
             label: label.into(),
         });
@@ -79,11 +79,11 @@ impl Bars {
 
     /// The plot as the text of an SVG, the same for the same plot.
     pub fn draw(&self) -> String {
-        let legend: Vec<Entry<'_>> = self
+        let legend: Vec<LegendEntry<'_>> = self
             .series
             .iter()
             .enumerate()
-            .map(|(index, series)| Entry {
+            .map(|(index, series)| LegendEntry {
                 name: &series.name,
                 color: frame::color(index),
                 swatch: Swatch::Block,
@@ -97,15 +97,15 @@ impl Bars {
             .series
             .iter()
             .flat_map(|series| series.values.iter().copied());
-        let y = Laid::new(
+        let y = LaidOutAxis::new(
             &self.y,
-            values.chain(self.levels.iter().map(|level| level.y)),
+            values.chain(self.bound_lines.iter().map(|bound_line| bound_line.y)),
             Fit::ToTicks,
             Y_TICKS_MAX,
         );
         // Each group takes one unit of an axis that nobody sees.
         let groups = Axis::linear("", Unit::Count);
-        let x = Laid::new(&groups, [self.groups.len().max(1) as f64], Fit::Snug, 1);
+        let x = LaidOutAxis::new(&groups, [self.groups.len().max(1) as f64], Fit::Tight, 1);
 
         let width = frame::WIDTH / self.groups.len().max(1) as i32 - px(8);
         let names: Vec<_> = self
@@ -120,9 +120,9 @@ impl Bars {
             self.draw_group(plane, group)?;
             draw_name(plane, group, name)?;
         }
-        self.levels
+        self.bound_lines
             .iter()
-            .try_for_each(|level| grid::draw_level(plane, &self.y, level))
+            .try_for_each(|bound_line| grid::draw_bound_line(plane, &self.y, bound_line))
     }
 
     fn draw_group(&self, plane: &Plane<'_>, group: usize) -> Result<(), DrawError> {
@@ -144,7 +144,7 @@ impl Bars {
             let value = series
                 .values
                 .get(group)
-                .and_then(|value| self.y.place(*value));
+                .and_then(|value| self.y.drawable(*value));
             let Some(value) = value else { continue };
             let x = first + bar * index as i32 - base_x;
             let top = at(group as f64, value).1 - base_y;

@@ -22,22 +22,22 @@ pub(super) const HEIGHT: i32 = px(400);
 /// Space at the edges.
 pub(super) const MARGIN: i32 = px(18);
 
-pub(super) const TITLE: Letters = Letters {
+pub(super) const TITLE: TextFormat = TextFormat {
     size: px(17),
     bold: true,
     color: INK,
 };
-pub(super) const NAME: Letters = Letters {
+pub(super) const NAME: TextFormat = TextFormat {
     size: px(13),
     bold: false,
     color: INK,
 };
-pub(super) const TICK: Letters = Letters {
+pub(super) const TICK: TextFormat = TextFormat {
     size: px(12),
     bold: false,
     color: MUTED,
 };
-pub(super) const NOTE: Letters = Letters {
+pub(super) const NOTE: TextFormat = TextFormat {
     size: px(12),
     bold: false,
     color: NOTE_INK,
@@ -109,13 +109,13 @@ const SCALE: i32 = 10;
 
 /// How a text looks.
 #[derive(Clone, Copy)]
-pub(super) struct Letters {
+pub(super) struct TextFormat {
     size: i32,
     bold: bool,
     color: RGBColor,
 }
 
-impl Letters {
+impl TextFormat {
     /// As plotters takes it, anchored at a point of the text.
     pub(super) fn style(self, horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
         let weight = if self.bold {
@@ -157,7 +157,7 @@ pub(super) enum Swatch {
 }
 
 /// A line of the legend.
-pub(super) struct Entry<'a> {
+pub(super) struct LegendEntry<'a> {
     pub(super) name: &'a str,
     pub(super) color: RGBColor,
     pub(super) swatch: Swatch,
@@ -166,7 +166,7 @@ pub(super) struct Entry<'a> {
 /// Draws a plot with its title and legend. `content` draws the rest, into what they leave.
 pub(super) fn draw(
     title: &str,
-    legend: &[Entry<'_>],
+    legend: &[LegendEntry<'_>],
     content: impl FnOnce(&Area<'_>) -> Result<(), DrawError>,
 ) -> String {
     let mut svg = String::new();
@@ -190,7 +190,7 @@ pub(super) fn draw(
 fn draw_into(
     svg: &mut String,
     title: &str,
-    legend: &[Entry<'_>],
+    legend: &[LegendEntry<'_>],
     content: impl FnOnce(&Area<'_>) -> Result<(), DrawError>,
 ) -> Result<(), DrawError> {
     let root = SVGBackend::with_string(svg, (WIDTH as u32, HEIGHT as u32)).into_drawing_area();
@@ -206,7 +206,7 @@ fn draw_into(
 }
 
 /// Draws the legend in as many rows as it needs; returns where they end.
-fn draw_legend(root: &Area<'_>, legend: &[Entry<'_>], top: i32) -> Result<i32, DrawError> {
+fn draw_legend(root: &Area<'_>, legend: &[LegendEntry<'_>], top: i32) -> Result<i32, DrawError> {
     const SWATCH: i32 = px(22);
     const GAP: i32 = px(7);
     const ROW: i32 = px(20);
@@ -230,7 +230,7 @@ fn draw_legend(root: &Area<'_>, legend: &[Entry<'_>], top: i32) -> Result<i32, D
 
 fn draw_swatch(
     root: &Area<'_>,
-    entry: &Entry<'_>,
+    entry: &LegendEntry<'_>,
     (x, y): (i32, i32),
     width: i32,
 ) -> Result<(), DrawError> {

@@ -1,15 +1,16 @@
 //! The grid and the axes that lines and bars stand on.
 
-use super::axis::{Axis, Laid};
+use super::axis::{Axis, LaidOutAxis};
 use super::frame::{self, Area, DrawError, NOTE, TICK, px};
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 /// A plot's inner part, with its axes.
-pub(super) type Chart<'area, 'svg> = ChartContext<'area, SVGBackend<'svg>, Cartesian2d<Laid, Laid>>;
+pub(super) type Chart<'area, 'svg> =
+    ChartContext<'area, SVGBackend<'svg>, Cartesian2d<LaidOutAxis, LaidOutAxis>>;
 /// The space that values are drawn in.
-pub(super) type Plane<'svg> = DrawingArea<SVGBackend<'svg>, Cartesian2d<Laid, Laid>>;
+pub(super) type Plane<'svg> = DrawingArea<SVGBackend<'svg>, Cartesian2d<LaidOutAxis, LaidOutAxis>>;
 
 /// About so many labels stand along an axis.
 pub(super) const X_TICKS_MAX: usize = 10;
@@ -27,7 +28,7 @@ pub(super) enum Bottom<'a> {
 /// Draws the axes and their grid into `area`.
 pub(super) fn draw<'svg>(
     area: &Area<'svg>,
-    (x, y_axis, y): (Laid, &Axis, Laid),
+    (x, y_axis, y): (LaidOutAxis, &Axis, LaidOutAxis),
     bottom: Bottom<'_>,
 ) -> Result<Chart<'static, 'svg>, DrawError> {
     // The label of the y axis stands above it, where it is read without turning the head.
@@ -79,7 +80,7 @@ pub(super) fn draw<'svg>(
 
 /// A bound that a plot shows.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Level {
+pub struct BoundLine {
     /// Where on the y axis.
     pub y: f64,
     /// What it is, in a word or three.
@@ -87,8 +88,12 @@ pub struct Level {
 }
 
 /// Draws a bound over the whole width, with its label above the right end.
-pub(super) fn draw_level(plane: &Plane<'_>, axis: &Axis, level: &Level) -> Result<(), DrawError> {
-    let Some(y) = axis.place(level.y) else {
+pub(super) fn draw_bound_line(
+    plane: &Plane<'_>,
+    axis: &Axis,
+    bound_line: &BoundLine,
+) -> Result<(), DrawError> {
+    let Some(y) = axis.drawable(bound_line.y) else {
         return Ok(());
     };
     let x = plane.as_coord_spec().x_spec();
@@ -100,7 +105,7 @@ pub(super) fn draw_level(plane: &Plane<'_>, axis: &Axis, level: &Level) -> Resul
     let point = (right - left - px(4), height - top - px(2));
     plane
         .strip_coord_spec()
-        .draw_text(&frame::shortened(&level.label), &style, point)
+        .draw_text(&frame::shortened(&bound_line.label), &style, point)
 }
 
 /// The lines of marks and bounds.

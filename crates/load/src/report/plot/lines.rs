@@ -1,8 +1,8 @@
 //! Lines and points over two axes.
 
-use super::axis::{Axis, Fit, Laid};
-use super::frame::{self, Area, DrawError, Entry, NOTE, Swatch, px};
-use super::grid::{self, Bottom, Level, Plane, X_TICKS_MAX, Y_TICKS_MAX};
+use super::axis::{Axis, Fit, LaidOutAxis};
+use super::frame::{self, Area, DrawError, LegendEntry, NOTE, Swatch, px};
+use super::grid::{self, Bottom, BoundLine, Plane, X_TICKS_MAX, Y_TICKS_MAX};
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
@@ -27,7 +27,7 @@ pub struct Lines {
     /// Moments: vertical lines with labels.
     pub marks: Vec<Mark>,
     /// Bounds: horizontal lines with labels.
-    pub levels: Vec<Level>,
+    pub bound_lines: Vec<BoundLine>,
 }
 
 /// A series of points.
@@ -114,7 +114,7 @@ impl Lines {
             y,
             series: Vec::new(),
             marks: Vec::new(),
-            levels: Vec::new(),
+            bound_lines: Vec::new(),
         }
     }
 
@@ -137,8 +137,8 @@ impl Lines {
 
     /// With a bound more.
     #[must_use]
-    pub fn level(mut self, y: f64, label: impl Into<String>) -> Self {
-        self.levels.push(Level {
+    pub fn bound_line(mut self, y: f64, label: impl Into<String>) -> Self {
+        self.bound_lines.push(BoundLine {
             y,
             label: label.into(),
         });
@@ -147,11 +147,11 @@ impl Lines {
 
     /// The plot as the text of an SVG, the same for the same plot.
     pub fn draw(&self) -> String {
-        let legend: Vec<Entry<'_>> = self
+        let legend: Vec<LegendEntry<'_>> = self
             .series
             .iter()
             .enumerate()
-            .map(|(index, series)| Entry {
+            .map(|(index, series)| LegendEntry {
                 name: &series.name,
                 color: frame::color(series.color.unwrap_or(index)),
                 swatch: series.swatch(),
@@ -167,17 +167,17 @@ impl Lines {
             .chain(self.marks.iter().map(|mark| mark.x));
         let ys = points()
             .map(|point| point.1)
-            .chain(self.levels.iter().map(|level| level.y));
-        let x = Laid::new(&self.x, xs, Fit::Snug, X_TICKS_MAX);
-        let y = Laid::new(&self.y, ys, Fit::ToTicks, Y_TICKS_MAX);
+            .chain(self.bound_lines.iter().map(|bound_line| bound_line.y));
+        let x = LaidOutAxis::new(&self.x, xs, Fit::Tight, X_TICKS_MAX);
+        let y = LaidOutAxis::new(&self.y, ys, Fit::ToTicks, Y_TICKS_MAX);
 
         let chart = grid::draw(area, (x, &self.y, y), Bottom::Ticks(&self.x))?;
         let plane = chart.plotting_area();
         for (index, series) in self.series.iter().enumerate() {
             self.draw_series(plane, series, frame::color(series.color.unwrap_or(index)))?;
         }
-        for level in &self.levels {
-            grid::draw_level(plane, &self.y, level)?;
+        for bound_line in &self.bound_lines {
+            grid::draw_bound_line(plane, &self.y, bound_line)?;
         }
         self.draw_marks(plane)
     }
@@ -189,14 +189,14 @@ impl Lines {
         color: RGBColor,
     ) -> Result<(), DrawError> {
         let line = color.stroke_width(px(2) as u32);
-        for run in self.runs(&series.points) {
+        for run in self.pieces(&series.points) {
             let points = thinned(&run);
             // A line needs two points; a lone one is a dot.
-            let lone = points.len() == 1;
+            let single = points.len() == 1;
             match series.style {
                 Style::Crosses => draw_crosses(plane, &points, color)?,
                 Style::Dots => draw_dots(plane, &points, color)?,
-                _ if lone => draw_dots(plane, &points, color)?,
+                _ if single => draw_dots(plane, &points, color)?,
                 Style::Line => plane.draw(&PathElement::new(points, line))?,
                 Style::Dashed => plane.draw(&DashedPathElement::new(points, px(7), px(5), line))?,
                 Style::Dotted => {
@@ -209,16 +209,16 @@ impl Lines {
     }
 
     /// The points as they can be drawn, cut where there is a gap.
-    fn runs(&self, points: &[(f64, f64)]) -> Vec<Vec<(f64, f64)>> {
-        let mut runs = vec![Vec::new()];
+    fn pieces(&self, points: &[(f64, f64)]) -> Vec<Vec<(f64, f64)>> {
+        let mut pieces = vec![Vec::new()];
         for (x, y) in points {
-            match (self.x.place(*x), self.y.place(*y), runs.last_mut()) {
+            match (self.x.drawable(*x), self.y.drawable(*y), pieces.last_mut()) {
                 (Some(x), Some(y), Some(run)) => run.push((x, y)),
-                _ => runs.push(Vec::new()),
+                _ => pieces.push(Vec::new()),
             }
         }
-        runs.retain(|run| !run.is_empty());
-        runs
+        pieces.retain(|run| !run.is_empty());
+        pieces
     }
 
     fn draw_marks(&self, plane: &Plane<'_>) -> Result<(), DrawError> {
@@ -230,7 +230,7 @@ impl Lines {
         let mut marks: Vec<_> = self
             .marks
             .iter()
-            .filter_map(|mark| Some((self.x.place(mark.x)?, frame::shortened(&mark.label))))
+            .filter_map(|mark| Some((self.x.drawable(mark.x)?, frame::shortened(&mark.label))))
             .collect();
         marks.sort_by(|one, other| one.0.total_cmp(&other.0));
         for (x, label) in marks {
@@ -283,10 +283,10 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
         return points.to_vec();
     }
     let by_height = |one: &usize, other: &usize| points[*one].1.total_cmp(&points[*other].1);
-    let stretch = points.len().div_ceil(POINTS_MAX / 2);
+    let window = points.len().div_ceil(POINTS_MAX / 2);
     let mut kept = Vec::with_capacity(POINTS_MAX);
-    for start in (0..points.len()).step_by(stretch) {
-        let range = start..points.len().min(start + stretch);
+    for start in (0..points.len()).step_by(window) {
+        let range = start..points.len().min(start + window);
         let (lowest, highest) = (range.clone().min_by(by_height), range.max_by(by_height));
         let mut extremes: Vec<_> = lowest.into_iter().chain(highest).collect();
         extremes.sort_unstable();

@@ -13,7 +13,7 @@ mod runs;
 
 pub use axis::{Axis, Scale};
 pub use bars::{BarSeries, Bars};
-pub use grid::Level;
+pub use grid::BoundLine;
 pub use lines::{Lines, Mark, Series, Style};
 pub use runs::{
     achieved_against_asked, failures, percentiles, probe_latencies, probes, throughput, timeline,

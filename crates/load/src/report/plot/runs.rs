@@ -2,9 +2,9 @@
 
 use super::{Axis, Bars, Lines, Series, Style};
 use crate::Run;
-use crate::outcome::{BreakingPoint, Latency, Probe, Second};
 use crate::plan::Rate;
 use crate::report::units::{self, Unit};
+use crate::results::{BreakingPoint, LatencyDistribution, Probe, Second};
 use std::collections::BTreeSet;
 
 /// Where the greatest latency is so many times the median, equal steps would
@@ -38,7 +38,7 @@ pub fn percentiles(runs: &[&Run]) -> String {
 
 /// The spectrum with the maximum where it can be drawn: beyond all others by
 /// the one request that it is.
-fn spectrum(latency: &Latency) -> Vec<(f64, f64)> {
+fn spectrum(latency: &LatencyDistribution) -> Vec<(f64, f64)> {
     let mut points: Vec<_> = latency
         .spectrum
         .iter()
@@ -97,7 +97,7 @@ pub fn throughput(runs: &[&Run]) -> String {
             lines = lines.with(rates("failed", run, |second| second.failed).color(VERMILION));
         }
         if let Rate::PerSecond(rate) = run.plan.rate {
-            lines = lines.level(rate, format!("asked: {}", units::rate(rate)));
+            lines = lines.bound_line(rate, format!("asked: {}", units::rate(rate)));
         }
     } else {
         for run in runs {
@@ -172,7 +172,7 @@ pub fn probe_latencies(search: &BreakingPoint) -> String {
         asked,
         y,
     )
-    .level(
+    .bound_line(
         search.bound.p99_ms,
         format!("bound: {}", units::latency(search.bound.p99_ms)),
     );

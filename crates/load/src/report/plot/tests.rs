@@ -1,7 +1,7 @@
 use super::*;
-use crate::outcome::BreakingPoint;
 use crate::report::samples;
 use crate::report::units::Unit;
+use crate::results::BreakingPoint;
 use crate::{Plan, Run};
 use roxmltree::Document;
 
@@ -110,7 +110,7 @@ fn bars_show_their_groups_and_their_values() {
     let axis = Axis::linear("bytes", Unit::Bytes);
     let bars = Bars::new("Bytes of each node", ["node 1", "node 2"], axis)
         .with("", [79e6, f64::NAN])
-        .level(80e6, "mean");
+        .bound_line(80e6, "mean");
     let texts = texts("bars", &bars.draw());
     for shown in ["Bytes of each node", "node 1", "node 2", "mean"] {
         assert!(texts.iter().any(|text| text == shown), "{shown}: {texts:?}");

@@ -12,8 +12,8 @@ fn plan(keys: u64, key_choice: KeyChoice) -> Plan {
 }
 
 fn hits(keys: u64, key_choice: KeyChoice, draws: u64) -> BTreeMap<u64, u64> {
-    let chooser = Chooser::new(&plan(keys, key_choice));
-    let (counters, mut random) = (Counters::new(keys), fastrand::Rng::with_seed(5));
+    let chooser = KeyChooser::new(&plan(keys, key_choice));
+    let (counters, mut random) = (KeyCounters::new(keys), fastrand::Rng::with_seed(5));
     let mut hits = BTreeMap::new();
     for _ in 0..draws {
         *hits
@@ -55,8 +55,8 @@ fn zipfian_has_few_favourites_anywhere() {
 
 #[test]
 fn latest_follows_the_inserts() {
-    let chooser = Chooser::new(&plan(1_000, KeyChoice::Latest));
-    let (counters, mut random) = (Counters::new(1_000), fastrand::Rng::with_seed(5));
+    let chooser = KeyChooser::new(&plan(1_000, KeyChoice::Latest));
+    let (counters, mut random) = (KeyCounters::new(1_000), fastrand::Rng::with_seed(5));
     let newest = |random: &mut _| {
         let drawn = (0..1_000).map(|_| chooser.choose(&counters, random));
         drawn.max()

@@ -1,14 +1,14 @@
 //! What a local cluster is to be, and whether it can be.
 
-use super::control::Hold;
+use super::control::ClusterFolderLock;
 use super::options::DevOptions;
 use crate::failure::Failure;
 use crate::files;
-use crate::layers::{self, Parsed, Stop};
-use crate::logging::{Level, LogFormat};
-use crate::machine;
+use crate::layers::{self, EarlyExit, Parsed};
+use crate::logging::{LogFormat, LogLevel};
+use crate::resources;
 use crate::serve::{NodeProgram, ServeCommand, ServeOptions};
-use crate::values::Size;
+use crate::values::ByteSize;
 use clap::ValueEnum;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -28,40 +28,40 @@ pub(super) const VARIABLES_REMOVED: [&str; 6] = [
 ];
 
 /// A local cluster that is to run.
-pub(super) struct Plan {
-    pub(super) nodes: Vec<NodePlan>,
+pub(super) struct ClusterLayout {
+    pub(super) nodes: Vec<NodeLayout>,
     /// The folder of all nodes' folders.
     data: PathBuf,
-    log: Option<Level>,
+    log: Option<LogLevel>,
     log_format: Option<LogFormat>,
     /// What the user wants every node to have.
     serve: Vec<OsString>,
     /// The memory of each node, unless the user has set it.
-    memory: Option<Size>,
+    memory: Option<ByteSize>,
     /// The runtimes of each node, unless the user has set them.
     threads: Option<usize>,
 }
 
 /// A node of it.
-pub(super) struct NodePlan {
+pub(super) struct NodeLayout {
     /// Its name, by which the cluster knows it on whatever port it is.
     pub(super) name: String,
     pub(super) address: SocketAddr,
     data: PathBuf,
 }
 
-impl Plan {
+impl ClusterLayout {
     /// Plans the cluster, and reads the options of each node as its process
     /// will, so that one process tells what is wrong with them, in one line.
     ///
     /// # Errors
     /// Too few ports, an option that no node would take; and what is to be
     /// shown instead of running.
-    pub(super) fn new(options: &DevOptions) -> Result<Self, Stop> {
+    pub(super) fn new(options: &DevOptions) -> Result<Self, EarlyExit> {
         let nodes = (0..options.nodes)
-            .map(|index| NodePlan::new(options, index))
+            .map(|index| NodeLayout::new(options, index))
             .collect::<Result<_, _>>()?;
-        let mut plan = Self {
+        let mut layout = Self {
             nodes,
             data: options.data.clone(),
             log: options.log,
@@ -70,22 +70,22 @@ impl Plan {
             memory: None,
             threads: None,
         };
-        if let Some(first) = plan.nodes.first() {
-            let (set, _) = plan.read_options(first)?;
+        if let Some(first) = layout.nodes.first() {
+            let (set, _) = layout.read_options(first)?;
             if set.memory.is_none() {
-                plan.memory = Some(Size(machine::memory_bytes_each(options.nodes)));
+                layout.memory = Some(ByteSize(resources::memory_bytes_each(options.nodes)));
             }
             if set.threads.is_none() {
-                plan.threads = Some(machine::threads_each(options.nodes));
+                layout.threads = Some(resources::threads_each(options.nodes));
             }
         }
-        for node in &plan.nodes {
-            let (serve, parsed) = plan.read_options(node)?;
+        for node in &layout.nodes {
+            let (serve, parsed) = layout.read_options(node)?;
             serve
                 .server_config(&files::read)
                 .map_err(|error| parsed.refuse(&error))?;
         }
-        Ok(plan)
+        Ok(layout)
     }
 
     /// Takes the folder of the cluster for this process alone, if it is there
@@ -94,22 +94,22 @@ impl Plan {
     ///
     /// # Errors
     /// What to do instead.
-    pub(super) fn take_folder(&self) -> Result<Option<Hold>, Failure> {
+    pub(super) fn take_folder(&self) -> Result<Option<ClusterFolderLock>, Failure> {
         if !self.data.exists() {
             return Ok(None);
         }
-        let hold = Hold::take(&self.data)?;
+        let lock = ClusterFolderLock::take(&self.data)?;
         self.check_number()?;
-        Ok(Some(hold))
+        Ok(Some(lock))
     }
 
     /// Makes the folder of the cluster, and takes it for this process alone.
     ///
     /// # Errors
     /// A folder that cannot be made.
-    pub(super) fn make_folder(&self) -> Result<Hold, Failure> {
+    pub(super) fn make_folder(&self) -> Result<ClusterFolderLock, Failure> {
         make_folder(&self.data)?;
-        Hold::take(&self.data)
+        ClusterFolderLock::take(&self.data)
     }
 
     fn check_number(&self) -> Result<(), Failure> {
@@ -131,7 +131,7 @@ impl Plan {
     /// # Errors
     /// A port in use.
     pub(super) fn check_ports(&self) -> Result<(), Failure> {
-        for NodePlan { address, .. } in &self.nodes {
+        for NodeLayout { address, .. } in &self.nodes {
             TcpListener::bind(address).map_err(|error| match error.kind() {
                 io::ErrorKind::AddrInUse => Failure::failed(format!(
                     "port {} of {} is in use: stop what listens there, or choose another with \
@@ -156,8 +156,8 @@ impl Plan {
     }
 
     /// The arguments of a node's process.
-    pub(super) fn arguments(&self, node: &NodePlan) -> Vec<OsString> {
-        let list: Vec<String> = self.nodes.iter().map(NodePlan::member).collect();
+    pub(super) fn arguments(&self, node: &NodeLayout) -> Vec<OsString> {
+        let list: Vec<String> = self.nodes.iter().map(NodeLayout::member).collect();
         let mut arguments: Vec<OsString> = vec![
             "serve".into(),
             "--until-stdin-closes".into(),
@@ -191,8 +191,8 @@ impl Plan {
     /// Reads the options of a node as its process will.
     fn read_options(
         &self,
-        node: &NodePlan,
-    ) -> Result<(Box<ServeOptions>, Parsed<NodeProgram>), Stop> {
+        node: &NodeLayout,
+    ) -> Result<(Box<ServeOptions>, Parsed<NodeProgram>), EarlyExit> {
         let mut arguments = vec![OsString::from("kvorum")];
         arguments.extend(self.arguments(node));
         let kept = |name: &OsString| VARIABLES_REMOVED.iter().all(|removed| name != removed);
@@ -250,7 +250,7 @@ impl Plan {
     }
 }
 
-impl NodePlan {
+impl NodeLayout {
     fn new(options: &DevOptions, index: u8) -> Result<Self, Failure> {
         let port = options.port.checked_add(index.into()).ok_or_else(|| {
             Failure::usage("--port: there are not enough ports above it for all nodes")
@@ -299,18 +299,18 @@ mod tests {
     use crate::cli::{Cli, Command};
     use clap::Parser;
 
-    fn plan(words: &[&str]) -> Result<Plan, Stop> {
+    fn layout(words: &[&str]) -> Result<ClusterLayout, EarlyExit> {
         let all = ["kvorum", "dev"].iter().chain(words);
         match Cli::try_parse_from(all).unwrap().command {
-            Command::Dev(options) => Plan::new(&options),
+            Command::Dev(options) => ClusterLayout::new(&options),
             _ => panic!("these words mean dev"),
         }
     }
 
     /// The arguments of the last node.
     fn arguments(words: &[&str]) -> Vec<String> {
-        let plan = plan(words).ok().unwrap();
-        let arguments = plan.arguments(plan.nodes.last().unwrap());
+        let layout = layout(words).ok().unwrap();
+        let arguments = layout.arguments(layout.nodes.last().unwrap());
         arguments
             .into_iter()
             .map(|argument| argument.into_string().unwrap())
@@ -337,9 +337,9 @@ mod tests {
             value_of(&arguments, "--cluster"),
             "node-1=http://127.0.0.1:7001,node-2=http://127.0.0.1:7002,node-3=http://127.0.0.1:7003"
         );
-        let memory = Size(machine::memory_bytes_each(3)).to_string();
+        let memory = ByteSize(resources::memory_bytes_each(3)).to_string();
         assert_eq!(value_of(&arguments, "--memory"), memory);
-        let threads = machine::threads_each(3).to_string();
+        let threads = resources::threads_each(3).to_string();
         assert_eq!(value_of(&arguments, "--threads"), threads);
     }
 
@@ -374,8 +374,8 @@ mod tests {
                 "eighth",
             ),
         ] {
-            match plan(words) {
-                Err(Stop::Refuse(failure)) => {
+            match layout(words) {
+                Err(EarlyExit::Refuse(failure)) => {
                     assert!(failure.line().contains(word), "{}", failure.line());
                 }
                 _ => panic!("{words:?} should be refused"),

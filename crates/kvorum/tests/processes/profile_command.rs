@@ -13,7 +13,7 @@ fn serve(port: u16, data: &Path, debug: &str) -> Process {
         "serve", "--memory", "128MiB", "--log", "warn", "--url", &url, &debug,
     ]);
     let mut process = Process::spawn(command.arg("--data").arg(data));
-    process.until_up(port);
+    process.wait_until_up(port);
     process
 }
 

@@ -4,7 +4,7 @@
 //! value, a load that ended early and one that got nothing done are failures.
 
 use crate::failure::Failure;
-use load::outcome::{BreakingPoint, Run, WRONG_VALUE};
+use load::results::{BreakingPoint, Run, WRONG_VALUE};
 
 /// What is wrong with a run, if anything.
 pub(super) fn of_run(run: &Run) -> Result<(), Failure> {

@@ -1,8 +1,8 @@
 //! Parts that the pages of several experiments share.
 
-use crate::measure::{Capacity, Load, Measured};
-use crate::page::{Page, Table, text};
-use crate::profile::{Kind, PARTS, Profile};
+use crate::measure::{Capacity, CostedRun, Measured};
+use crate::page::{MarkdownTable, Page, text};
+use crate::profile::{FoldedProfile, PARTS, ProfileKind};
 use load::Run;
 use load::plan::Operation;
 use load::report::units;
@@ -18,7 +18,7 @@ pub(crate) enum Better {
 /// A figure of the study beside ours, each as a ratio within its own run:
 /// absolute figures do not carry over from one machine to another.
 #[derive(Clone, Debug)]
-pub(crate) struct Beside {
+pub(crate) struct StudyComparison {
     /// What the ratio is of.
     pub(crate) what: String,
     /// The study's figures, as it gave them.
@@ -36,7 +36,7 @@ pub(crate) struct Beside {
 /// machine differ by.
 const ALIKE: f64 = 0.1;
 
-impl Beside {
+impl StudyComparison {
     /// Ours against the study's, in a word.
     fn verdict(&self) -> &'static str {
         let Some(ours) = self.our_ratio else {
@@ -57,13 +57,13 @@ impl Beside {
 }
 
 /// Adds the section that holds figures of the study beside ours.
-pub(crate) fn beside_the_study(page: &mut Page, rows: &[Beside]) {
+pub(crate) fn compare_with_study(page: &mut Page, rows: &[StudyComparison]) {
     page.section("Beside the study");
     page.paragraph(
         "The study ran on another machine, so only ratios within one run are compared. \
          Ratios within a tenth of each other count as alike.",
     );
-    let mut table = Table::new([
+    let mut table = MarkdownTable::new([
         "ratio",
         "study",
         "its ratio",
@@ -93,12 +93,6 @@ pub(crate) fn method(operation: Operation) -> &'static str {
     }
 }
 
-/// One figure over another; none where the lower one is none or nothing.
-pub(crate) fn ratio(of: Option<f64>, over: Option<f64>) -> Option<f64> {
-    let (of, over) = (of?, over?);
-    (over > 0.0).then(|| of / over)
-}
-
 /// `, for 1.52 times the CPU time a request`; nothing where that was not measured.
 pub(crate) fn for_times_the_cpu(times: Option<f64>) -> String {
     times.map_or_else(String::new, |times| {
@@ -106,16 +100,9 @@ pub(crate) fn for_times_the_cpu(times: Option<f64>) -> String {
     })
 }
 
-/// The value in the middle; none of none.
-pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.into_iter().collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
-}
-
 /// The head of a table of capacities, its first column named.
-pub(crate) fn capacity_table(first: &str) -> Table {
-    Table::new([
+pub(crate) fn capacity_table(first: &str) -> MarkdownTable {
+    MarkdownTable::new([
         first,
         "breaking point",
         "p99 there",
@@ -150,7 +137,7 @@ pub(crate) fn capacity_row(name: &str, measured: &Measured<Capacity>) -> Vec<Str
 pub(crate) const LATENCY_HEAD: [&str; 5] = ["mean", "p50", "p99", "p99.9", "max"];
 
 /// A load's latencies, for the columns of [`LATENCY_HEAD`].
-pub(crate) fn latency_cells(measured: &Measured<Load>) -> [String; 5] {
+pub(crate) fn latency_cells(measured: &Measured<CostedRun>) -> [String; 5] {
     match measured {
         Ok(load) => [
             Some(load.run.latency.mean_ms),
@@ -166,7 +153,7 @@ pub(crate) fn latency_cells(measured: &Measured<Load>) -> [String; 5] {
 
 /// The runs of loads that succeeded, labelled for a plot.
 pub(crate) fn labelled<'a>(
-    loads: impl IntoIterator<Item = (String, &'a Measured<Load>)>,
+    loads: impl IntoIterator<Item = (String, &'a Measured<CostedRun>)>,
 ) -> Vec<Run> {
     let runs = loads.into_iter().filter_map(|(label, load)| {
         let run = load.as_ref().ok()?.run.clone();
@@ -197,7 +184,12 @@ fn trouble(name: &str, problem: &impl Display) -> String {
 
 /// Adds a flame graph, and the shares of the profile that some parts of the
 /// store have; of waits, how many waited for what.
-pub(crate) fn profile(page: &mut Page, file: &str, title: &str, measured: &Measured<Profile>) {
+pub(crate) fn profile(
+    page: &mut Page,
+    file: &str,
+    title: &str,
+    measured: &Measured<FoldedProfile>,
+) {
     page.part(title);
     let drawn = measured
         .as_ref()
@@ -211,15 +203,15 @@ pub(crate) fn profile(page: &mut Page, file: &str, title: &str, measured: &Measu
         }
     };
     page.figure(file, title, svg);
-    if profile.kind() == Kind::Lock {
-        let mut table = Table::new(["what was waited for", "waiting at a time"]);
+    if profile.kind() == ProfileKind::Lock {
+        let mut table = MarkdownTable::new(["what was waited for", "waiting at a time"]);
         let waits = profile.waits().into_iter();
         for (name, at_a_time) in waits.take_while(|(_, waiting)| *waiting >= WAITING_MIN) {
             table.row([name, text::ratio(at_a_time)]);
         }
         page.table(&table);
     } else {
-        let mut table = Table::new(["part", "share"]);
+        let mut table = MarkdownTable::new(["part", "share"]);
         let shares = profile.divided(PARTS);
         let named = PARTS.iter().map(|part| part.name).zip(shares);
         let mut rows: Vec<(&str, f64)> = named.filter(|(_, share)| *share >= SHARE_MIN).collect();
@@ -243,8 +235,8 @@ const WAITING_MIN: f64 = 0.005;
 mod tests {
     use super::*;
 
-    fn beside(study_ratio: f64, our_ratio: Option<f64>, better: Better) -> Beside {
-        Beside {
+    fn beside(study_ratio: f64, our_ratio: Option<f64>, better: Better) -> StudyComparison {
+        StudyComparison {
             what: "what".to_owned(),
             study: String::new(),
             study_ratio,
@@ -267,13 +259,6 @@ mod tests {
         ] {
             assert_eq!(beside(study, ours, better).verdict(), verdict, "{ours:?}");
         }
-    }
-
-    #[test]
-    fn a_ratio_needs_both_figures() {
-        assert_eq!(ratio(Some(1.0), Some(2.0)), Some(0.5));
-        assert_eq!(ratio(Some(1.0), Some(0.0)), None);
-        assert_eq!(ratio(None, Some(2.0)), None);
     }
 
     #[test]

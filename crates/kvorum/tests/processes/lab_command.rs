@@ -1,6 +1,6 @@
 //! The laboratory: its pages, its refusals, and that its nodes end with it.
 
-use crate::support::{Process, kvorum, until};
+use crate::support::{Process, kvorum, wait_until};
 use lab::EXPERIMENTS;
 use rustix::process::Signal;
 use std::path::Path;
@@ -73,10 +73,10 @@ fn its_nodes_end_with_it() {
         command.env("TMPDIR", folder.path());
         let mut lab = Process::spawn(&mut command);
         let nodes = || nodes_below(folder.path());
-        until("nodes of the laboratory", || (nodes() > 0).then_some(()));
+        wait_until("nodes of the laboratory", || (nodes() > 0).then_some(()));
         lab.signal(signal);
         assert_eq!(lab.child.wait().unwrap().code(), code);
-        until("the end of its nodes", || (nodes() == 0).then_some(()));
+        wait_until("the end of its nodes", || (nodes() == 0).then_some(()));
         assert!(!folder.path().join("sharding.md").exists());
     }
 }

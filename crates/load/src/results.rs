@@ -18,7 +18,7 @@ pub struct Run {
     /// What was asked for.
     pub plan: Plan,
     /// Where the generator ran.
-    pub machine: Machine,
+    pub machine: MachineInfo,
     /// When the load began, in milliseconds since 1970.
     pub started_unix_ms: u64,
     /// The version of the generator.
@@ -43,7 +43,7 @@ pub struct Run {
     /// Bytes of the bodies of requests that succeeded and of their responses.
     pub body_bytes: u64,
     /// The latency of the requests that succeeded.
-    pub latency: Latency,
+    pub latency: LatencyDistribution,
     /// Second by second, the warm-up left out.
     pub timeline: Vec<Second>,
     /// What happened beside the load, to be marked in plots.
@@ -52,7 +52,7 @@ pub struct Run {
 
 /// A distribution of latencies.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct Latency {
+pub struct LatencyDistribution {
     /// How many were recorded.
     pub count: u64,
     /// Milliseconds.
@@ -92,7 +92,7 @@ pub struct Mark {
 
 /// Where something ran.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub struct Machine {
+pub struct MachineInfo {
     /// The processor's name.
     pub processor: String,
     /// Cores that the process may use.
@@ -194,7 +194,7 @@ impl Run {
     }
 }
 
-impl Latency {
+impl LatencyDistribution {
     /// The latency that so many percent of the requests did not exceed, in
     /// milliseconds; none where nothing was recorded.
     pub fn percentile_ms(&self, percentile: f64) -> Option<f64> {

@@ -34,18 +34,18 @@ fn share(memory_bytes: Option<u64>, nodes: u8) -> u64 {
 }
 
 /// Reads a file of the system; [`None`] when there is none.
-type ReadFile<'a> = &'a dyn Fn(&Path) -> Option<String>;
+type ReadSystemFile<'a> = &'a dyn Fn(&Path) -> Option<String>;
 
 /// The least of the machine's memory and the limits of the control groups, in
 /// bytes; [`None`] when the system tells neither.
-fn memory_bytes(read: ReadFile<'_>) -> Option<u64> {
+fn memory_bytes(read: ReadSystemFile<'_>) -> Option<u64> {
     let machine = machine_bytes(read);
     let group = group_limit_bytes(read);
     machine.into_iter().chain(group).min()
 }
 
 /// `MemTotal:       24683520 kB` of `/proc/meminfo`.
-fn machine_bytes(read: ReadFile<'_>) -> Option<u64> {
+fn machine_bytes(read: ReadSystemFile<'_>) -> Option<u64> {
     let text = read(Path::new("/proc/meminfo"))?;
     let line = text
         .lines()
@@ -56,7 +56,7 @@ fn machine_bytes(read: ReadFile<'_>) -> Option<u64> {
 
 /// The least limit of this process's control groups, of version 2 (a line
 /// `0::/path`) and version 1 (a line `4:memory:/path`).
-fn group_limit_bytes(read: ReadFile<'_>) -> Option<u64> {
+fn group_limit_bytes(read: ReadSystemFile<'_>) -> Option<u64> {
     let text = read(Path::new("/proc/self/cgroup"))?;
     let mut least: Option<u64> = None;
     for line in text.lines() {

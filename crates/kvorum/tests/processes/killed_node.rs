@@ -1,7 +1,7 @@
 //! A node that is killed while it writes: what it acknowledged is there afterwards.
 
 use crate::ledger::Ledger;
-use crate::support::{Connection, Process, free_port, kvorum, local, request, until};
+use crate::support::{HttpConnection, Process, free_port, kvorum, local, request, wait_until};
 use rustix::process::Signal;
 use std::io;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn serve(port: u16, data: &Path) -> Command {
 
 /// Writes until the node is gone.
 fn write(ledger: &mut Ledger, port: u16, writes: &AtomicU64) -> io::Result<()> {
-    let mut connection = Connection::open(local(port))?;
+    let mut connection = HttpConnection::open(local(port))?;
     loop {
         let write = ledger.next_write();
         let target = format!("/v0/entity?id={}", write.key);
@@ -41,7 +41,7 @@ fn write(ledger: &mut Ledger, port: u16, writes: &AtomicU64) -> io::Result<()> {
 /// Reads every key of a client: each has the acknowledged version or a newer
 /// one, which is one of those whose acknowledgement the kill cut off.
 fn check(ledger: &Ledger, port: u16) {
-    let mut connection = Connection::open(local(port)).unwrap();
+    let mut connection = HttpConnection::open(local(port)).unwrap();
     for place in 0..ledger.len() {
         assert_eq!(ledger.read(&mut connection, place, "").unwrap(), None);
     }
@@ -69,7 +69,7 @@ fn every_acknowledged_write_survives_kills_under_load() {
     for _ in 0..KILLS {
         let port = free_port();
         let mut node = Process::spawn(&mut serve(port, folder.path()));
-        node.until_up(port);
+        node.wait_until_up(port);
         for client in &clients {
             check(client, port);
         }
@@ -80,7 +80,7 @@ fn every_acknowledged_write_survives_kills_under_load() {
                 let writes = &writes;
                 scope.spawn(move || write(client, port, writes));
             }
-            until("enough writes", || {
+            wait_until("enough writes", || {
                 (writes.load(Relaxed) >= enough).then_some(())
             });
             flushes += metric(port, "kvorum_store_flushes_total");
@@ -91,7 +91,7 @@ fn every_acknowledged_write_survives_kills_under_load() {
     }
     let port = free_port();
     let mut node = Process::spawn(&mut serve(port, folder.path()));
-    node.until_up(port);
+    node.wait_until_up(port);
     for client in &clients {
         check(client, port);
     }

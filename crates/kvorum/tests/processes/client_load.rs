@@ -8,7 +8,7 @@
 
 use crate::cluster::TIMEOUT_SECONDS;
 use crate::ledger::Ledger;
-use crate::support::{Connection, until};
+use crate::support::{HttpConnection, wait_until};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -24,7 +24,7 @@ const SLOW: Duration = Duration::from_secs(TIMEOUT_SECONDS / 2);
 const GRACE: Duration = Duration::from_secs(1);
 
 /// What went wrong for a client.
-enum Trouble {
+enum ClientFailure {
     /// A request was refused, or took very long.
     Failed { at: Instant, what: String },
     /// The connection broke, and the client gave up.
@@ -32,14 +32,14 @@ enum Trouble {
 }
 
 /// The clients at work.
-pub(crate) struct Watch {
+pub(crate) struct ClientLoad {
     is_over: AtomicBool,
     requests: AtomicU64,
-    troubles: Mutex<Vec<Trouble>>,
+    troubles: Mutex<Vec<ClientFailure>>,
 }
 
 /// Ends the work, also when what goes on meanwhile panics.
-struct EndOfWork<'a>(&'a Watch);
+struct EndOfWork<'a>(&'a ClientLoad);
 
 impl Drop for EndOfWork<'_> {
     fn drop(&mut self) {
@@ -52,9 +52,9 @@ impl Drop for EndOfWork<'_> {
 pub(crate) fn under_load(
     ledgers: &mut [Ledger],
     addresses: &[SocketAddr],
-    meanwhile: impl FnOnce(&Watch),
-) -> Watch {
-    let watch = Watch {
+    meanwhile: impl FnOnce(&ClientLoad),
+) -> ClientLoad {
+    let watch = ClientLoad {
         is_over: AtomicBool::new(false),
         requests: AtomicU64::new(0),
         troubles: Mutex::default(),
@@ -64,7 +64,7 @@ pub(crate) fn under_load(
             let watch = &watch;
             scope.spawn(move || {
                 if let Err(error) = work(ledger, *address, watch) {
-                    watch.note(Trouble::Broken(error));
+                    watch.note(ClientFailure::Broken(error));
                 }
             });
         }
@@ -76,8 +76,8 @@ pub(crate) fn under_load(
 
 /// Writes and reads in turn. Only every other key is ever read: the others can
 /// come to a node that missed them by hints alone.
-fn work(ledger: &mut Ledger, address: SocketAddr, watch: &Watch) -> io::Result<()> {
-    let mut connection = Connection::open(address)?;
+fn work(ledger: &mut Ledger, address: SocketAddr, watch: &ClientLoad) -> io::Result<()> {
+    let mut connection = HttpConnection::open(address)?;
     let mut place = 0;
     while !watch.is_over.load(Relaxed) {
         let write = ledger.next_write();
@@ -96,7 +96,7 @@ fn work(ledger: &mut Ledger, address: SocketAddr, watch: &Watch) -> io::Result<(
     Ok(())
 }
 
-impl Watch {
+impl ClientLoad {
     /// Does a request that gives its status if that is a failure.
     fn request(
         &self,
@@ -108,13 +108,13 @@ impl Watch {
         let (at, took) = (Instant::now(), begin.elapsed());
         if failure.is_some() || took > SLOW {
             let what = format!("{method}: {failure:?} after {took:?}");
-            self.note(Trouble::Failed { at, what });
+            self.note(ClientFailure::Failed { at, what });
         }
         self.requests.fetch_add(1, Relaxed);
         Ok(())
     }
 
-    fn note(&self, trouble: Trouble) {
+    fn note(&self, trouble: ClientFailure) {
         self.troubles.lock().unwrap().push(trouble);
     }
 
@@ -122,7 +122,7 @@ impl Watch {
     pub(crate) fn go_on(&self, time: Duration, requests: u64) {
         let begin = Instant::now();
         let before = self.requests.load(Relaxed);
-        until("requests to be answered", || {
+        wait_until("requests to be answered", || {
             let done = self.requests.load(Relaxed) - before;
             (begin.elapsed() >= time && done >= requests).then_some(())
         });
@@ -135,10 +135,10 @@ impl Watch {
         let unexcused: Vec<_> = troubles
             .iter()
             .filter_map(|trouble| match trouble {
-                Trouble::Failed { at, what } => {
+                ClientFailure::Failed { at, what } => {
                     (*at < disturbed || *at > disturbed + GRACE).then(|| what.clone())
                 }
-                Trouble::Broken(error) => Some(format!("a connection broke: {error}")),
+                ClientFailure::Broken(error) => Some(format!("a connection broke: {error}")),
             })
             .collect();
         let requests = self.requests.load(Relaxed);

@@ -9,8 +9,8 @@
 //!   Stopped <-------------------------------+        start: Running
 //! ```
 
-use super::control::{Order, Outcome, Wish};
-use super::plan::{NodePlan, Plan, VARIABLES_REMOVED};
+use super::control::{ActionRequest, CommandResult, NodeAction};
+use super::layout::{ClusterLayout, NodeLayout, VARIABLES_REMOVED};
 use super::{POLL_INTERVAL, STOP_TIME, answers};
 use crate::failure::{self, Failure};
 use rustix::process::{Pid, Signal, kill_process};
@@ -36,17 +36,17 @@ const STEADY_TIME: Duration = Duration::from_secs(60);
 const START_TIME: Duration = Duration::from_secs(30);
 
 /// A node of the cluster.
-pub(super) struct RunningNode<'a> {
-    cluster: &'a Plan,
-    plan: &'a NodePlan,
-    orders: mpsc::Receiver<Order>,
-    state: State,
+pub(super) struct SupervisedNode<'a> {
+    cluster: &'a ClusterLayout,
+    layout: &'a NodeLayout,
+    requests: mpsc::Receiver<ActionRequest>,
+    state: ProcessState,
     /// How often in a row it has ended by itself.
     restarts: usize,
 }
 
-enum State {
-    Running(Box<Process>),
+enum ProcessState {
+    Running(Box<NodeProcess>),
     /// It is started again at this moment.
     Pausing(Instant),
     /// Until somebody starts it.
@@ -54,7 +54,7 @@ enum State {
 }
 
 /// A child process.
-struct Process {
+struct NodeProcess {
     child: Child,
     /// Open as long as this process lives, whose end it tells to the child.
     /// Waiting for a child closes its stdin, so it is kept here.
@@ -63,14 +63,14 @@ struct Process {
     is_frozen: bool,
 }
 
-impl Process {
-    fn spawn(cluster: &Plan, plan: &NodePlan) -> Result<Self, Failure> {
+impl NodeProcess {
+    fn spawn(cluster: &ClusterLayout, layout: &NodeLayout) -> Result<Self, Failure> {
         let failed =
-            |error: io::Error| Failure::failed(format!("cannot start {}: {error}", plan.name));
+            |error: io::Error| Failure::failed(format!("cannot start {}: {error}", layout.name));
         let program = std::env::current_exe().map_err(failed)?;
         let mut command = Command::new(program);
         command
-            .args(cluster.arguments(plan))
+            .args(cluster.arguments(layout))
             .stdin(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
@@ -111,21 +111,21 @@ impl Process {
     }
 }
 
-impl<'a> RunningNode<'a> {
-    /// Starts a node of a cluster, which takes `orders` from now on.
+impl<'a> SupervisedNode<'a> {
+    /// Starts a node of a cluster, which takes `requests` from now on.
     ///
     /// # Errors
     /// The system's refusal of the process.
     pub(super) fn spawn(
-        cluster: &'a Plan,
-        plan: &'a NodePlan,
-        orders: mpsc::Receiver<Order>,
+        cluster: &'a ClusterLayout,
+        layout: &'a NodeLayout,
+        requests: mpsc::Receiver<ActionRequest>,
     ) -> Result<Self, Failure> {
         Ok(Self {
             cluster,
-            plan,
-            orders,
-            state: State::Running(Box::new(Process::spawn(cluster, plan)?)),
+            layout,
+            requests,
+            state: ProcessState::Running(Box::new(NodeProcess::spawn(cluster, layout)?)),
             restarts: 0,
         })
     }
@@ -133,19 +133,19 @@ impl<'a> RunningNode<'a> {
     /// Waits until the process ends by itself, and says how.
     pub(super) async fn end(&mut self) -> String {
         match &mut self.state {
-            State::Running(process) => {
+            ProcessState::Running(process) => {
                 let end = process.end().await;
                 self.ended(&end)
             }
-            State::Pausing(_) | State::Stopped => std::future::pending().await,
+            ProcessState::Pausing(_) | ProcessState::Stopped => std::future::pending().await,
         }
     }
 
     fn ended(&self, end: &str) -> String {
         format!(
             "{} ({}) ended by itself: {end}",
-            self.plan.name,
-            self.plan.url()
+            self.layout.name,
+            self.layout.url()
         )
     }
 
@@ -154,25 +154,25 @@ impl<'a> RunningNode<'a> {
     pub(super) async fn keep_running(&mut self) -> Failure {
         loop {
             let event = match &mut self.state {
-                State::Running(process) => tokio::select! {
-                    end = process.end() => Event::Ended(end),
-                    Some(order) = self.orders.recv() => Event::Ordered(order),
+                ProcessState::Running(process) => tokio::select! {
+                    end = process.end() => SupervisorEvent::Ended(end),
+                    Some(request) = self.requests.recv() => SupervisorEvent::Requested(request),
                 },
-                State::Pausing(until) => tokio::select! {
-                    () = tokio::time::sleep_until(*until) => Event::Due,
-                    Some(order) = self.orders.recv() => Event::Ordered(order),
+                ProcessState::Pausing(until) => tokio::select! {
+                    () = tokio::time::sleep_until(*until) => SupervisorEvent::PauseOver,
+                    Some(request) = self.requests.recv() => SupervisorEvent::Requested(request),
                 },
-                State::Stopped => match self.orders.recv().await {
-                    Some(order) => Event::Ordered(order),
+                ProcessState::Stopped => match self.requests.recv().await {
+                    Some(request) => SupervisorEvent::Requested(request),
                     // Nobody can start it any more.
                     None => std::future::pending().await,
                 },
             };
             let result = match event {
-                Event::Ended(end) => self.restart_after(&end),
-                Event::Due => self.start(),
-                Event::Ordered(Order { wish, reply }) => {
-                    let outcome = self.obey(wish).await;
+                SupervisorEvent::Ended(end) => self.restart_after(&end),
+                SupervisorEvent::PauseOver => self.start(),
+                SupervisorEvent::Requested(ActionRequest { action, reply }) => {
+                    let outcome = self.carry_out(action).await;
                     // Who asked may have left.
                     let _ = reply.send(outcome);
                     Ok(())
@@ -187,7 +187,7 @@ impl<'a> RunningNode<'a> {
     /// It has ended by itself.
     fn restart_after(&mut self, end: &str) -> Result<(), Failure> {
         let end = self.ended(end);
-        if let State::Running(process) = &self.state
+        if let ProcessState::Running(process) = &self.state
             && process.started.elapsed() >= STEADY_TIME
         {
             self.restarts = 0;
@@ -201,25 +201,25 @@ impl<'a> RunningNode<'a> {
             )));
         }
         self.restarts += 1;
-        failure::tell(&format!("{end}; it starts again"));
+        failure::report_line(&format!("{end}; it starts again"));
         self.pause();
         Ok(())
     }
 
     fn pause(&mut self) {
-        self.state = State::Pausing(Instant::now() + RESTART_PAUSE);
+        self.state = ProcessState::Pausing(Instant::now() + RESTART_PAUSE);
     }
 
     fn start(&mut self) -> Result<(), Failure> {
-        let process = Process::spawn(self.cluster, self.plan)?;
-        self.state = State::Running(Box::new(process));
+        let process = NodeProcess::spawn(self.cluster, self.layout)?;
+        self.state = ProcessState::Running(Box::new(process));
         Ok(())
     }
 
-    async fn obey(&mut self, wish: Wish) -> Outcome {
-        let name = &self.plan.name;
-        match (wish, &mut self.state) {
-            (Wish::Kill, State::Running(process)) => {
+    async fn carry_out(&mut self, action: NodeAction) -> CommandResult {
+        let name = &self.layout.name;
+        match (action, &mut self.state) {
+            (NodeAction::Kill, ProcessState::Running(process)) => {
                 process.signal(Signal::KILL);
                 process.end().await;
                 // It was meant to end, which says nothing of how well it runs.
@@ -229,10 +229,10 @@ impl<'a> RunningNode<'a> {
                 self.pause();
                 Ok(line)
             }
-            (Wish::Kill, State::Pausing(_)) => {
+            (NodeAction::Kill, ProcessState::Pausing(_)) => {
                 Err(format!("{name} does not run: it starts again in a moment"))
             }
-            (Wish::Stop, State::Running(process)) => {
+            (NodeAction::Stop, ProcessState::Running(process)) => {
                 process.terminate();
                 let in_time = tokio::time::timeout(STOP_TIME, process.end()).await;
                 if in_time.is_err() {
@@ -240,44 +240,47 @@ impl<'a> RunningNode<'a> {
                     process.end().await;
                 }
                 let line = format!("{name} is stopped, until 'kvorum dev start'");
-                self.state = State::Stopped;
+                self.state = ProcessState::Stopped;
                 Ok(line)
             }
-            (Wish::Stop, State::Pausing(_)) => {
+            (NodeAction::Stop, ProcessState::Pausing(_)) => {
                 let line = format!("{name} stays away, until 'kvorum dev start'");
-                self.state = State::Stopped;
+                self.state = ProcessState::Stopped;
                 Ok(line)
             }
-            (Wish::Start, State::Running(_)) => Err(format!("{name} runs already")),
-            (Wish::Start, State::Pausing(_) | State::Stopped) => {
+            (NodeAction::Start, ProcessState::Running(_)) => Err(format!("{name} runs already")),
+            (NodeAction::Start, ProcessState::Pausing(_) | ProcessState::Stopped) => {
                 self.restarts = 0;
                 self.start().map_err(|failure| failure.line().to_owned())?;
-                self.until_up().await
+                self.wait_until_up().await
             }
-            (Wish::Freeze, State::Running(process)) => {
+            (NodeAction::Freeze, ProcessState::Running(process)) => {
                 process.is_frozen = true;
                 process.signal(Signal::STOP);
                 Ok(format!("{name} is frozen, until 'kvorum dev thaw'"))
             }
-            (Wish::Thaw, State::Running(process)) if process.is_frozen => {
+            (NodeAction::Thaw, ProcessState::Running(process)) if process.is_frozen => {
                 process.is_frozen = false;
                 process.signal(Signal::CONT);
                 Ok(format!("{name} goes on"))
             }
-            (Wish::Thaw, State::Running(_)) => Err(format!("{name} is not frozen")),
-            (Wish::Freeze | Wish::Thaw, State::Pausing(_)) => {
+            (NodeAction::Thaw, ProcessState::Running(_)) => Err(format!("{name} is not frozen")),
+            (NodeAction::Freeze | NodeAction::Thaw, ProcessState::Pausing(_)) => {
                 Err(format!("{name} does not run: it starts again in a moment"))
             }
-            (Wish::Kill | Wish::Stop | Wish::Freeze | Wish::Thaw, State::Stopped) => Err(format!(
+            (
+                NodeAction::Kill | NodeAction::Stop | NodeAction::Freeze | NodeAction::Thaw,
+                ProcessState::Stopped,
+            ) => Err(format!(
                 "{name} is stopped: start it with 'kvorum dev start'"
             )),
         }
     }
 
     /// Waits until the node answers, so that who started it can use it.
-    async fn until_up(&mut self) -> Outcome {
-        let (name, address) = (&self.plan.name, self.plan.address);
-        let State::Running(process) = &mut self.state else {
+    async fn wait_until_up(&mut self) -> CommandResult {
+        let (name, address) = (&self.layout.name, self.layout.address);
+        let ProcessState::Running(process) = &mut self.state else {
             return Err(format!("{name} does not run"));
         };
         let up = async {
@@ -295,33 +298,33 @@ impl<'a> RunningNode<'a> {
 
     /// Asks the process to stop.
     pub(super) fn terminate(&self) {
-        if let State::Running(process) = &self.state {
+        if let ProcessState::Running(process) = &self.state {
             process.terminate();
         }
     }
 
     /// Waits until the process has ended, if it runs.
-    pub(super) async fn gone(&mut self) {
-        if let State::Running(process) = &mut self.state {
+    pub(super) async fn wait_for_end(&mut self) {
+        if let ProcessState::Running(process) = &mut self.state {
             process.end().await;
         }
     }
 
     /// Kills the process, if it runs, and waits for its end.
     pub(super) async fn kill(&mut self) {
-        if let State::Running(process) = &self.state {
+        if let ProcessState::Running(process) = &self.state {
             process.signal(Signal::KILL);
         }
-        self.gone().await;
+        self.wait_for_end().await;
     }
 }
 
 /// What the supervisor of a node has to see to.
-enum Event {
+enum SupervisorEvent {
     Ended(String),
     /// The pause is over.
-    Due,
-    Ordered(Order),
+    PauseOver,
+    Requested(ActionRequest),
 }
 
 fn describe(status: ExitStatus) -> String {

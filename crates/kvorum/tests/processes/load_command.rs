@@ -1,6 +1,6 @@
 //! `kvorum load` against a node: what it measures, and how it ends.
 
-use crate::support::{End, Process, free_port, kvorum, request, until};
+use crate::support::{Process, ProcessEnd, free_port, kvorum, request, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -23,7 +23,7 @@ impl Node {
             .arg("--data")
             .arg(data);
         let mut process = Process::spawn(&mut command);
-        process.until_up(port);
+        process.wait_until_up(port);
         Self {
             process,
             port,
@@ -41,7 +41,7 @@ impl Node {
         Process::spawn(&mut command)
     }
 
-    fn loaded(&self, words: &str) -> End {
+    fn loaded(&self, words: &str) -> ProcessEnd {
         self.load(words).end()
     }
 
@@ -50,8 +50,8 @@ impl Node {
     }
 
     /// Waits until a load has put something.
-    fn until_put(&self) {
-        until("a key that was put", || {
+    fn wait_until_put(&self) {
+        wait_until("a key that was put", || {
             let (status, body) = request(self.port, "GET", "/v0/entities?start=0&limit=1", b"")?;
             (status == 200 && body.len() > 10).then_some(())
         });
@@ -131,7 +131,7 @@ fn nobody_there_is_one_line() {
 fn a_load_that_is_interrupted_keeps_what_it_measured() {
     let node = Node::start();
     let mut load = node.load("put --duration 1h --warmup 0");
-    node.until_put();
+    node.wait_until_put();
     load.signal(Signal::INT);
     let end = load.end();
     assert_eq!(end.code, Some(130));
@@ -145,7 +145,7 @@ fn a_load_that_is_interrupted_keeps_what_it_measured() {
 fn a_node_that_dies_ends_the_load_and_what_was_measured_is_kept() {
     let node = Node::start();
     let mut load = node.load("put --duration 1h --warmup 0");
-    node.until_put();
+    node.wait_until_put();
     node.process.signal(Signal::KILL);
     let end = load.end();
     assert_eq!(end.code, Some(1));

@@ -1,33 +1,14 @@
 //! Writers and the background work that falls behind or fails.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
 mod common;
 
-use common::{World, put, read};
+use common::{CollectedOutcomes, World, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::testing::BlockingWrite;
-use lsm::{Durability, Error, Lane, Options, Outbox, Outcome};
+use lsm::{Durability, Error, Lane, Options, Outbox};
 use std::io::ErrorKind;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
-
-#[derive(Default)]
-struct Collected {
-    outcomes: Mutex<Vec<Outcome>>,
-}
-
-impl Collected {
-    fn count(&self) -> u64 {
-        self.outcomes.lock().unwrap().len() as u64
-    }
-}
-
-impl Outbox for Collected {
-    fn deliver(&self, outcomes: Vec<Outcome>) {
-        self.outcomes.lock().unwrap().extend(outcomes);
-    }
-}
 
 /// Every write that waits when the store is poisoned is told so, whatever it waits for.
 #[test]
@@ -41,7 +22,7 @@ fn a_poison_ends_every_wait() {
             world.options.memtables_frozen_max = 1;
             world.options.durability = durability;
             let engine = world.open();
-            let collected = Arc::new(Collected::default());
+            let collected = Arc::new(CollectedOutcomes::default());
             let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
             let mut submitted = 0;
             for number in 1..=400 {
@@ -72,7 +53,7 @@ fn a_poison_ends_a_wait_for_compaction() {
     world.options.memtable_bytes = 1024;
     world.options.durability = Durability::Interval(Duration::from_secs(3600));
     let engine = world.open();
-    let collected = Arc::new(Collected::default());
+    let collected = Arc::new(CollectedOutcomes::default());
     let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
     let mut number = 0;
     while collected.count() == number {
@@ -138,7 +119,7 @@ fn long_values_count_by_their_bytes_against_the_frozen_memtables() {
     let mut world = World::new();
     world.options.memtables_frozen_max = 4;
     let engine = world.open();
-    let collected = Arc::new(Collected::default());
+    let collected = Arc::new(CollectedOutcomes::default());
     let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
     for number in 1..=10 {
         let value = "v".repeat(3 * world.options.memtable_bytes);

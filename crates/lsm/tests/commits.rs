@@ -5,29 +5,18 @@
 mod common;
 
 use base::Expiry;
-use common::{World, delete, put, read};
+use common::{CollectedOutcomes, World, delete, put, read};
 use lsm::testing::BlockingWrite;
-use lsm::{Durability, Error, Lookup, Outbox, Outcome};
+use lsm::{Durability, Error, Lookup, Outbox};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
-
-#[derive(Default)]
-struct Collected {
-    deliveries: Mutex<Vec<Vec<Outcome>>>,
-}
-
-impl Outbox for Collected {
-    fn deliver(&self, outcomes: Vec<Outcome>) {
-        self.deliveries.lock().unwrap().push(outcomes);
-    }
-}
 
 #[test]
 fn writes_that_wait_together_share_one_sync_and_one_delivery() {
     let world = World::new();
     let engine = world.open();
-    let collected = Arc::new(Collected::default());
+    let collected = Arc::new(CollectedOutcomes::default());
     let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
     let syncs = engine.statistics().log_syncs;
     for ticket in 0..10 {
@@ -42,7 +31,7 @@ fn writes_that_wait_together_share_one_sync_and_one_delivery() {
     );
     world.executor.run_until_idle();
     assert_eq!(engine.statistics().log_syncs - syncs, 1);
-    let deliveries = collected.deliveries.lock().unwrap();
+    let deliveries = collected.take_deliveries();
     assert_eq!(deliveries.len(), 1);
     let tickets: BTreeSet<_> = deliveries[0].iter().map(|outcome| outcome.ticket).collect();
     assert_eq!(tickets, (0..10).collect());
@@ -57,7 +46,7 @@ fn a_group_gathers_under_load_until_it_is_as_large_as_the_one_before() {
     world.options.memtable_bytes = 64 << 20;
     world.options.write_queue_bytes_max = 64 << 20;
     let engine = world.open();
-    let collected = Arc::new(Collected::default());
+    let collected = Arc::new(CollectedOutcomes::default());
     let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
     let mut stamp = 0;
     let mut submit = |count: usize| {
@@ -69,8 +58,8 @@ fn a_group_gathers_under_load_until_it_is_as_large_as_the_one_before() {
         world.executor.run_all_due();
     };
     let groups = || {
-        let mut deliveries = collected.deliveries.lock().unwrap();
-        std::mem::take(&mut *deliveries)
+        collected
+            .take_deliveries()
             .iter()
             .map(Vec::len)
             .collect::<Vec<_>>()
@@ -126,11 +115,11 @@ fn without_a_sync_a_small_write_is_committed_in_place() {
         world.options.durability = durability;
         world.options.memtable_bytes = 1 << 20;
         let engine = world.open();
-        let collected = Arc::new(Collected::default());
+        let collected = Arc::new(CollectedOutcomes::default());
         let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
         let groups = || {
-            let mut deliveries = collected.deliveries.lock().unwrap();
-            std::mem::take(&mut *deliveries)
+            collected
+                .take_deliveries()
                 .iter()
                 .map(Vec::len)
                 .collect::<Vec<_>>()
@@ -171,10 +160,10 @@ fn a_write_that_needs_a_fresh_memtable_is_not_committed_in_place() {
     let mut world = World::new();
     world.options.durability = Durability::Os;
     let engine = world.open();
-    let collected = Arc::new(Collected::default());
+    let collected = Arc::new(CollectedOutcomes::default());
     let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
     let mut stamp = 0;
-    while collected.deliveries.lock().unwrap().len() == stamp as usize {
+    while collected.count() == stamp {
         stamp += 1;
         engine.submit(put("k", stamp, "v"), &outbox, stamp).unwrap();
         assert!(stamp < 1_000, "the memtable takes 8 KiB");
@@ -182,7 +171,7 @@ fn a_write_that_needs_a_fresh_memtable_is_not_committed_in_place() {
     assert_eq!(engine.statistics().memtables_frozen, 0);
     world.executor.run_lane(lsm::Lane::Commit);
     assert_eq!(engine.statistics().memtables_frozen, 1);
-    assert_eq!(collected.deliveries.lock().unwrap().len(), stamp as usize);
+    assert_eq!(collected.count(), stamp);
 }
 
 /// A reader that meets a write while its sync is under way does not see it.
@@ -223,7 +212,7 @@ fn the_queue_is_bounded() {
     let mut world = World::new();
     world.options.write_queue_bytes_max = 2_000;
     let engine = world.open();
-    let collected = Arc::new(Collected::default());
+    let collected = Arc::new(CollectedOutcomes::default());
     let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
     let mut taken = 0;
     let refused = loop {
@@ -236,16 +225,7 @@ fn the_queue_is_bounded() {
     assert!(matches!(refused, Error::Overloaded), "{refused}");
     assert_eq!(engine.statistics().refused_overloaded, 1);
     world.executor.run_until_idle();
-    assert_eq!(
-        collected
-            .deliveries
-            .lock()
-            .unwrap()
-            .iter()
-            .flatten()
-            .count() as u64,
-        taken
-    );
+    assert_eq!(collected.count(), taken);
     engine.submit(put("k", 1_000, "v"), &outbox, 7).unwrap();
     // One entry that is larger than the whole bound is taken when nothing else waits.
     world.executor.run_until_idle();
@@ -260,7 +240,7 @@ fn writers_are_slowed_then_wait_for_the_flush() {
     world.options.memtables_frozen_max = 1;
     world.options.write_queue_bytes_max = 1 << 20;
     let engine = world.open();
-    let collected = Arc::new(Collected::default());
+    let collected = Arc::new(CollectedOutcomes::default());
     let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
     for ticket in 0..300 {
         engine
@@ -273,29 +253,17 @@ fn writers_are_slowed_then_wait_for_the_flush() {
         world.executor.run_lane(lsm::Lane::Commit);
         world.clock.advance(Duration::from_millis(1));
     }
-    let delivered = || {
-        collected
-            .deliveries
-            .lock()
-            .unwrap()
-            .iter()
-            .flatten()
-            .count()
-    };
     let statistics = engine.statistics();
     assert!(statistics.slowdowns > 0, "{statistics:?}");
     assert!(statistics.stalls > 0, "{statistics:?}");
-    assert!(delivered() < 300, "no flush has run, so they wait");
+    assert!(collected.count() < 300, "no flush has run, so they wait");
     assert_eq!(statistics.memtables_frozen, 1);
     world.executor.run_until_idle();
-    assert_eq!(delivered(), 300);
+    assert_eq!(collected.count(), 300);
     assert!(
         collected
-            .deliveries
-            .lock()
-            .unwrap()
+            .take()
             .iter()
-            .flatten()
             .all(|outcome| outcome.result.is_ok())
     );
 }
@@ -386,15 +354,11 @@ fn interval_durability_syncs_within_the_interval() {
 fn a_closed_store_refuses_writes_and_reopens_without_replay() {
     let world = World::new();
     let engine = world.open();
-    let collected = Arc::new(Collected::default());
+    let collected = Arc::new(CollectedOutcomes::default());
     let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
     engine.submit(put("a", 1, "v"), &outbox, 0).unwrap();
     engine.close().unwrap();
-    assert_eq!(
-        collected.deliveries.lock().unwrap().len(),
-        1,
-        "what was taken was stored"
-    );
+    assert_eq!(collected.count(), 1, "what was taken was stored");
     assert!(matches!(engine.write(put("b", 2, "v")), Err(Error::Closed)));
     assert_eq!(read(&engine, "a"), Some("v".into()));
     drop(engine);

@@ -1,4 +1,4 @@
-//! One damaged table does not end compaction.
+//! Damage to a table: what is whole is served, and the rest is an error.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -115,4 +115,49 @@ fn a_table_that_cannot_be_read_is_left_out_after_a_few_tries() {
         engine.get(key(1).as_bytes()),
         Err(Error::Io { .. })
     ));
+}
+
+#[test]
+fn damage_is_an_error_that_names_file_and_offset_and_never_an_answer() {
+    let world = World::new();
+    {
+        let engine = world.open();
+        for number in 1..=200 {
+            let key = format!("key-{number:03}");
+            engine.write(put(&key, number, &key)).unwrap();
+        }
+        engine.compact().unwrap();
+        engine.close().unwrap();
+    }
+    let folder = World::folder();
+    let names = Disk::list(&*world.memory, &folder).unwrap();
+    let table = names.iter().find(|name| name.ends_with(".sst")).unwrap();
+    let length = Disk::open(&*world.memory, &folder.join(table))
+        .unwrap()
+        .len()
+        .unwrap();
+    for offset in (0..length).step_by(7) {
+        let damaged = World::on(Arc::new(world.memory.clone_synced()));
+        damaged
+            .memory
+            .corrupt(&folder.join(table), offset, 0x20)
+            .unwrap();
+        let error = match damaged.try_open() {
+            Err(error) => Some(error),
+            Ok((engine, _)) => (1..=200).find_map(|number| {
+                let key = format!("key-{number:03}");
+                match engine.get(key.as_bytes()) {
+                    Ok(found) => {
+                        assert_eq!(found.unwrap().value_bytes(), key.as_bytes());
+                        None
+                    }
+                    Err(error) => Some(error),
+                }
+            }),
+        };
+        match error {
+            Some(Error::Corrupt { file, .. }) => assert_eq!(&*file, folder.join(table)),
+            other => panic!("byte {offset} of {length} damaged: {other:?}"),
+        }
+    }
 }

@@ -5,10 +5,11 @@
 //! that it makes.
 
 use super::{Disk, DiskFile};
+use crate::sync::lock;
 use std::any::Any;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A call on a [`Disk`] or a [`DiskFile`], by its name.
 #[expect(missing_docs, reason = "each is the method of the same name")]
@@ -172,10 +173,6 @@ fn check(plan: &Mutex<Plan>, call: Call, path: &Path) -> Result<(), Failure> {
     }
     plan.failed += 1;
     Err(failure)
-}
-
-fn lock(plan: &Mutex<Plan>) -> MutexGuard<'_, Plan> {
-    plan.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Disk for FaultyDisk {

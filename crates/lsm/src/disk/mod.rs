@@ -10,7 +10,9 @@
 //!   each handle that was open then, and each only once.
 
 mod faulty;
+mod hooked;
 mod memory;
+mod read;
 mod real;
 mod replace;
 
@@ -18,7 +20,10 @@ mod replace;
 mod tests;
 
 pub use faulty::{Call, Fault, FaultyDisk};
+pub use hooked::{HookedDisk, SyncHook};
 pub use memory::{MemoryDisk, Unsynced};
+pub(crate) use read::read_file;
+pub use read::read_small_file;
 pub use real::RealDisk;
 pub use replace::{replace_file, temporary_name};
 

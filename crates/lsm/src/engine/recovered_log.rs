@@ -1,7 +1,7 @@
 //! The log as opening a store finds it, held against what the manifest says.
 
 use super::recovery::RecoveryReport;
-use crate::disk::Disk;
+use crate::disk::read_file;
 use crate::error::Error;
 use crate::manifest::{LogClaim, Manifest};
 use crate::options::Environment;
@@ -133,14 +133,4 @@ fn check_claim(
 fn missing_segment(folder: &Path, number: u64) -> Error {
     let path = folder.join(segment_file_name(number));
     Error::corrupt(&path, 0, "this log segment is missing")
-}
-
-fn read_file(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>, Error> {
-    let read = || {
-        let file = disk.open(path)?;
-        let mut bytes = vec![0; file.len()? as usize];
-        file.read_exact_at(&mut bytes, 0)?;
-        Ok(bytes)
-    };
-    read().map_err(|error| Error::io("read", path, error))
 }

@@ -1,9 +1,10 @@
 //! An executor without threads: jobs wait until they are told to run.
 
 use super::{Executor, Job, Lane};
+use crate::sync::lock;
 use base::{Clock, ManualClock};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Runs jobs one at a time, on the caller's thread, when told to: for tests
@@ -57,7 +58,7 @@ impl StepExecutor {
     pub fn run_one(&self, pick: impl FnOnce(usize) -> usize) -> bool {
         let now = self.clock.monotonic();
         let job = {
-            let mut queue = self.lock();
+            let mut queue = lock(&self.queue);
             let mut firsts: Vec<usize> = Vec::new();
             for lane in Lane::ALL {
                 firsts.extend(queue.first_due(lane, now));
@@ -99,7 +100,7 @@ impl StepExecutor {
         loop {
             let now = self.clock.monotonic();
             let job = {
-                let mut queue = self.lock();
+                let mut queue = lock(&self.queue);
                 let Some(first) = queue.first_due(lane, now) else {
                     return run;
                 };
@@ -128,29 +129,25 @@ impl StepExecutor {
     /// When the first of the waiting jobs is or was due, by the clock's monotonic time.
     #[must_use]
     pub fn next_due(&self) -> Option<Duration> {
-        self.lock().jobs.iter().map(|job| job.due).min()
+        lock(&self.queue).jobs.iter().map(|job| job.due).min()
     }
 
     /// Drops the jobs that wait and those that will be spawned: the end of a process.
     pub fn stop(&self) {
         let jobs = {
-            let mut queue = self.lock();
+            let mut queue = lock(&self.queue);
             queue.stopped = true;
             std::mem::take(&mut queue.jobs)
         };
         // Dropped without the lock, since what a job owns may spawn as it ends.
         drop(jobs);
     }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Executor for StepExecutor {
     fn spawn(&self, lane: Lane, delay: Duration, job: Job) {
         let due = self.clock.monotonic().saturating_add(delay);
-        let mut queue = self.lock();
+        let mut queue = lock(&self.queue);
         if queue.stopped {
             drop(queue);
             drop(job);
@@ -171,7 +168,7 @@ impl fmt::Debug for StepExecutor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("StepExecutor")
-            .field("waiting", &self.lock().jobs.len())
+            .field("waiting", &lock(&self.queue).jobs.len())
             .finish_non_exhaustive()
     }
 }

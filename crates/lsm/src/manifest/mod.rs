@@ -19,13 +19,12 @@
 //! version can be told apart.
 
 use crate::compaction::LEVELS;
-use crate::disk::{Disk, replace_file};
+use crate::disk::{Disk, read_small_file, replace_file};
 use crate::error::Error;
 use crate::table_id::TableId;
 use crate::wait_sites;
 use base::{ByteReader, Timestamp};
 use std::collections::BTreeSet;
-use std::io;
 use std::path::Path;
 
 mod fuzz;
@@ -218,25 +217,8 @@ impl Manifest {
     /// As [`Manifest::decode`], and [`Error::Io`].
     pub(crate) fn load(disk: &dyn Disk, folder: &Path) -> Result<Option<Self>, Error> {
         let path = folder.join(MANIFEST_FILE);
-        let file = match disk.open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::io("open", &path, error)),
-        };
-        let length = file
-            .len()
-            .map_err(|error| Error::io("read the length of", &path, error))?;
-        if length > MANIFEST_BYTES_MAX {
-            return Err(Error::corrupt(
-                &path,
-                0,
-                format!("a manifest of {length} bytes"),
-            ));
-        }
-        let mut bytes = vec![0; length as usize];
-        file.read_exact_at(&mut bytes, 0)
-            .map_err(|error| Error::io("read", &path, error))?;
-        Self::decode(&path, &bytes).map(Some)
+        let bytes = read_small_file(disk, &path, MANIFEST_BYTES_MAX)?;
+        bytes.map(|bytes| Self::decode(&path, &bytes)).transpose()
     }
 
     /// Puts this manifest in force, durably. The caller sees to it that the

@@ -1,5 +1,6 @@
 use super::*;
 use crate::disk::{Call, Fault, FaultyDisk, MemoryDisk, Unsynced, temporary_name};
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 const FOLDER: &str = "/store";
@@ -223,7 +224,7 @@ fn a_change_happens_wholly_or_not_at_all() {
         old.store(&*memory, Path::new(FOLDER)).unwrap();
         let disk = FaultyDisk::new(Arc::clone(&memory) as Arc<dyn Disk>);
         disk.arm(
-            Fault::at(at, io::ErrorKind::StorageFull)
+            Fault::at(at, ErrorKind::StorageFull)
                 .lasting()
                 .with_short_writes(),
         );
@@ -265,7 +266,7 @@ fn a_change_happens_wholly_or_not_at_all() {
 fn a_failed_write_leaves_no_half_manifest() {
     let disk = FaultyDisk::new(new_disk());
     disk.arm(
-        Fault::at(0, io::ErrorKind::StorageFull)
+        Fault::at(0, ErrorKind::StorageFull)
             .only(|call, _| call == Call::Write)
             .with_short_writes(),
     );

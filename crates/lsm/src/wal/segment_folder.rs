@@ -12,7 +12,7 @@
 
 use super::segment_reader::{read_segment, read_segment_header};
 use super::{SegmentWriter, remove_segment, segment_file_name, segment_of_file_name, segment_tag};
-use crate::disk::Disk;
+use crate::disk::{Disk, read_file};
 use crate::error::Error;
 use base::Entry;
 use std::path::{Path, PathBuf};
@@ -75,13 +75,7 @@ impl SegmentFolder {
     /// [`Error::Io`].
     pub fn read(&self, segment: u64) -> Result<SegmentFile, Error> {
         let path = self.path.join(segment_file_name(segment));
-        let read = || {
-            let file = self.disk.open(&path)?;
-            let mut bytes = vec![0; file.len()? as usize];
-            file.read_exact_at(&mut bytes, 0)?;
-            Ok(bytes)
-        };
-        let bytes = read().map_err(|error| Error::io("read", &path, error))?;
+        let bytes = read_file(&*self.disk, &path)?;
         Ok(SegmentFile {
             segment,
             path,

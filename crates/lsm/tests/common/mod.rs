@@ -12,10 +12,12 @@
 
 use base::{Clock, Entry, Expiry, Kind, ManualClock, SeededRandom, Timestamp};
 use lsm::disk::MemoryDisk;
-use lsm::{Disk, Engine, Environment, Error, Options, RecoveryReport, StepExecutor};
+use lsm::{
+    Disk, Engine, Environment, Error, Options, Outbox, Outcome, RecoveryReport, StepExecutor,
+};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Everything outside the store.
 pub struct World {
@@ -118,5 +120,36 @@ pub fn scan_all(engine: &Engine, start: &str, end: Option<&str>) -> Vec<Entry> {
             return all;
         }
         all.extend(batch);
+    }
+}
+
+/// Keeps the outcomes of writes, each delivery apart.
+#[derive(Default)]
+pub struct CollectedOutcomes {
+    deliveries: Mutex<Vec<Vec<Outcome>>>,
+}
+
+impl CollectedOutcomes {
+    /// How many outcomes were delivered and not taken.
+    pub fn count(&self) -> u64 {
+        let deliveries = self.deliveries.lock().expect("no test panics in it");
+        deliveries.iter().map(Vec::len).sum::<usize>() as u64
+    }
+
+    /// Takes the outcomes, those of each delivery apart.
+    pub fn take_deliveries(&self) -> Vec<Vec<Outcome>> {
+        std::mem::take(&mut self.deliveries.lock().expect("no test panics in it"))
+    }
+
+    /// Takes all outcomes, in the order of their delivery.
+    pub fn take(&self) -> Vec<Outcome> {
+        self.take_deliveries().into_iter().flatten().collect()
+    }
+}
+
+impl Outbox for CollectedOutcomes {
+    fn deliver(&self, outcomes: Vec<Outcome>) {
+        let mut deliveries = self.deliveries.lock().expect("no test panics in it");
+        deliveries.push(outcomes);
     }
 }

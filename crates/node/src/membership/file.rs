@@ -24,7 +24,7 @@
 
 use base::ByteReader;
 use cluster::{Remembered, STARTS_MAX, Standing};
-use lsm::disk::temporary_name;
+use lsm::disk::{read_small_file, temporary_name};
 use lsm::{Disk, DiskFile, Error};
 use std::collections::BTreeMap;
 use std::io;
@@ -201,25 +201,8 @@ impl ClusterFile {
     /// As [`ClusterFile::decode`], and [`Error::Io`].
     pub(crate) fn load(disk: &dyn Disk, folder: &Path) -> Result<Option<Self>, Error> {
         let path = folder.join(FILE);
-        let file = match disk.open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::io("open", &path, error)),
-        };
-        let length = file
-            .len()
-            .map_err(|error| Error::io("read the length of", &path, error))?;
-        if length > FILE_BYTES_MAX {
-            return Err(Error::Corrupt {
-                file: Arc::from(path),
-                offset: FILE_BYTES_MAX,
-                what: Arc::from("the file is too long"),
-            });
-        }
-        let mut bytes = vec![0; length as usize];
-        file.read_exact_at(&mut bytes, 0)
-            .map_err(|error| Error::io("read", &path, error))?;
-        Self::decode(&path, &bytes).map(Some)
+        let bytes = read_small_file(disk, &path, FILE_BYTES_MAX)?;
+        bytes.map(|bytes| Self::decode(&path, &bytes)).transpose()
     }
 
     /// Puts this file in the place of the one in `folder`, durably.

@@ -2,7 +2,7 @@
 //! does not.
 
 use crate::support::{Cluster, OpensAtLast, timed, until};
-use crate::wire::{GatedDisk, Reply};
+use crate::wire::{Reply, gated_disk};
 use lsm::{Disk, MemoryDisk};
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,7 +123,7 @@ fn two_nodes_of_three_serve_a_quorum_and_one_serves_what_one_can() {
 
 /// A cluster whose disks with these numbers wait while their gates are closed.
 fn gated(timeout: Duration) -> (Cluster, Vec<Arc<crate::wire::Gate>>) {
-    let (disks, gates): (Vec<_>, Vec<_>) = (0..3).map(|_| GatedDisk::new()).unzip();
+    let (disks, gates): (Vec<_>, Vec<_>) = (0..3).map(|_| gated_disk()).unzip();
     let cluster = Cluster::start_on(
         3,
         |config| config.node.timeout = timeout,

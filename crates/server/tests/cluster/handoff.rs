@@ -1,7 +1,7 @@
 //! Nodes that come back: hints, and reads that mend what is stale.
 
 use crate::support::{Cluster, OpensAtLast, until};
-use crate::wire::{Gate, GatedDisk};
+use crate::wire::{Gate, gated_disk};
 use lsm::Disk;
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ fn a_node_that_comes_back_gets_what_it_missed_without_a_read() {
 
 /// A cluster one of whose nodes syncs nothing until the gate opens.
 fn with_a_slow_disk(slow: usize) -> (Cluster, Arc<Gate>) {
-    let (disk, gate) = GatedDisk::new();
+    let (disk, gate) = gated_disk();
     let cluster = Cluster::start_on(
         3,
         |config| config.node.timeout = Duration::from_millis(500),

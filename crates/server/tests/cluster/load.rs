@@ -1,7 +1,7 @@
 //! Long values, long keys, many clients, and more than a node can take.
 
 use crate::support::{Cluster, OpensAtLast, metric_of, until};
-use crate::wire::{Client, GatedDisk, Reply};
+use crate::wire::{Client, Reply, gated_disk};
 use fastrand::Rng;
 use lsm::{Disk, MemoryDisk};
 use std::sync::Arc;
@@ -192,7 +192,7 @@ fn many_clients_on_all_nodes_agree_in_the_end() {
 
 #[test]
 fn only_the_node_that_is_asked_refuses() {
-    let (disk, gate) = GatedDisk::new();
+    let (disk, gate) = gated_disk();
     let cluster = Cluster::start_on(
         3,
         |config| {

@@ -1,6 +1,6 @@
 //! Start and stop.
 
-use crate::support::{Client, GatedDisk, config, seams, start, wait_for_metric};
+use crate::support::{Client, config, gated_disk, seams, start, wait_for_metric};
 use cluster::NodeUrl;
 use lsm::{Disk, MemoryDisk};
 use node::OpenError;
@@ -45,7 +45,7 @@ fn a_node_runs_on_this_machine() {
 
 #[test]
 fn a_stop_lets_admitted_requests_end() {
-    let (disk, gate) = GatedDisk::new();
+    let (disk, gate) = gated_disk();
     let node = Arc::new(Server::start_with(config(), seams(disk)).unwrap());
     let address = node.addresses()[0];
     let mut idle = Client::connect(&node);

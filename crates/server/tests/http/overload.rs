@@ -1,6 +1,6 @@
 //! More than the node can take, and disks that fail it.
 
-use crate::support::{Client, GatedDisk, config, seams, wait_for_metric};
+use crate::support::{Client, config, gated_disk, seams, wait_for_metric};
 use lsm::MemoryDisk;
 use server::Server;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ fn a_full_node_refuses_at_once_and_serves_what_it_admitted() {
     let mut config = config();
     config.requests_in_flight_max = 1;
     config.requests_queued_max = 1;
-    let (disk, gate) = GatedDisk::new();
+    let (disk, gate) = gated_disk();
     let node = Server::start_with(config, seams(disk)).unwrap();
     gate.close();
     let mut in_flight = Client::connect(&node);
@@ -43,7 +43,7 @@ fn a_full_node_refuses_at_once_and_serves_what_it_admitted() {
 fn a_write_that_takes_too_long_ends_in_a_receipt() {
     let mut config = config();
     config.node.timeout = Duration::from_millis(100);
-    let (disk, gate) = GatedDisk::new();
+    let (disk, gate) = gated_disk();
     let node = Server::start_with(config, seams(disk)).unwrap();
     gate.close();
     let mut client = Client::connect(&node);

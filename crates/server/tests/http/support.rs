@@ -2,12 +2,11 @@
 
 use base::{SeededRandom, SystemClock};
 use cluster::NodeUrl;
-use lsm::{Disk, DiskFile, MemoryDisk};
+use lsm::disk::HookedDisk;
+use lsm::{Disk, MemoryDisk};
 use server::{Seams, Server, ServerConfig};
-use std::any::Any;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
-use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -281,96 +280,14 @@ impl Gate {
     }
 }
 
-/// A disk in memory whose syncs wait while its gate is closed.
-pub(crate) struct GatedDisk {
-    inner: MemoryDisk,
-    gate: Arc<Gate>,
-}
-
-struct GatedFile {
-    inner: Arc<dyn DiskFile>,
-    gate: Arc<Gate>,
-}
-
-impl GatedDisk {
-    pub(crate) fn new() -> (Arc<Self>, Arc<Gate>) {
-        let gate = Arc::new(Gate::default());
-        let disk = Self {
-            inner: MemoryDisk::new(),
-            gate: Arc::clone(&gate),
-        };
-        (Arc::new(disk), gate)
-    }
-
-    fn gated(&self, inner: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(GatedFile {
-            inner,
-            gate: Arc::clone(&self.gate),
-        })
-    }
-}
-
-impl Disk for GatedDisk {
-    fn create_folder(&self, folder: &Path) -> io::Result<()> {
-        self.inner.create_folder(folder)
-    }
-
-    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
-        self.inner.list(folder)
-    }
-
-    fn create(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.gated(self.inner.create(file)?))
-    }
-
-    fn open(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.gated(self.inner.open(file)?))
-    }
-
-    fn remove(&self, file: &Path) -> io::Result<()> {
-        self.inner.remove(file)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        self.inner.sync_folder(folder)
-    }
-
-    fn available_bytes(&self, folder: &Path) -> io::Result<u64> {
-        self.inner.available_bytes(folder)
-    }
-
-    fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
-        self.inner.lock(file)
-    }
-}
-
-impl DiskFile for GatedFile {
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.inner.read_exact_at(buffer, offset)
-    }
-
-    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.inner.write_all_at(bytes, offset)
-    }
-
-    fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.inner.allocate(offset, bytes)
-    }
-
-    fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.inner.set_len(bytes)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.inner.len()
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.gate.pass();
-        self.inner.sync()
-    }
+/// A disk in memory whose syncs wait while the gate is closed.
+pub(crate) fn gated_disk() -> (Arc<HookedDisk>, Arc<Gate>) {
+    let gate = Arc::new(Gate::default());
+    let disk = HookedDisk::new(Arc::new(MemoryDisk::new()));
+    let passed = Arc::clone(&gate);
+    disk.hook_syncs(Arc::new(move |_, sync| {
+        passed.pass();
+        sync()
+    }));
+    (Arc::new(disk), gate)
 }

@@ -1,0 +1,279 @@
+//! A full disk: what the store refuses, what it still does, and how it recovers.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod common;
+
+use common::{World, delete, put, read};
+use lsm::disk::{Call, Fault, FaultyDisk};
+use lsm::testing::BlockingWrite;
+use lsm::{Engine, Error, Lane};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A world in which what is written takes its room.
+fn uncompressed() -> World {
+    let mut world = World::new();
+    world.options.compression = lsm::Compression::None;
+    world
+}
+
+/// Puts until the store refuses one; returns how many were taken.
+fn fill(engine: &Engine, from: u64) -> u64 {
+    for number in from.. {
+        let value = "x".repeat(200);
+        match engine.write(put(&format!("fill-{number:05}"), number, &value)) {
+            Ok(_) => {}
+            Err(error) => {
+                assert!(matches!(error, Error::DiskFull), "{error}");
+                return number - from;
+            }
+        }
+    }
+    unreachable!("the disk is finite")
+}
+
+#[test]
+fn a_full_disk_refuses_puts_while_reads_and_deletes_go_on() {
+    let world = uncompressed();
+    let engine = world.open();
+    world.memory.set_capacity(400 << 10);
+    let taken = fill(&engine, 1);
+    assert!(taken > 100, "{taken}");
+    assert!(engine.statistics().disk_full);
+    assert_eq!(
+        read(&engine, "fill-00001").map(|value| value.len()),
+        Some(200)
+    );
+    for number in 1..=100 {
+        engine
+            .write(delete(&format!("fill-{number:05}"), 100_000 + number))
+            .unwrap();
+    }
+    assert_eq!(read(&engine, "fill-00100"), None);
+    assert!(engine.statistics().refused_disk_full > 0);
+    // What was acknowledged survives the power cut on a full disk, too.
+    let after = World::on(Arc::new(world.memory.clone_synced()));
+    let engine = after.open();
+    assert_eq!(read(&engine, "fill-00001"), None);
+}
+
+#[test]
+fn the_store_recovers_by_itself_when_there_is_room() {
+    let world = uncompressed();
+    let engine = world.open();
+    world.memory.set_capacity(400 << 10);
+    let taken = fill(&engine, 1);
+    world.executor.run_for(Duration::from_secs(10));
+    assert!(engine.statistics().disk_full, "no room yet");
+    world.memory.set_capacity(u64::MAX);
+    world.executor.run_for(Duration::from_secs(10));
+    assert!(!engine.statistics().disk_full);
+    engine.write(put("after", 1 + taken, "v")).unwrap();
+    assert_eq!(read(&engine, "after"), Some("v".into()));
+}
+
+#[test]
+fn deleting_and_compacting_makes_room_on_a_full_disk() {
+    let mut world = uncompressed();
+    world.options.disk_reserve_bytes = 300 << 10;
+    world
+        .bound
+        .store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
+    let engine = world.open();
+    world.memory.set_capacity(700 << 10);
+    let taken = fill(&engine, 1);
+    for number in 1..=taken {
+        engine
+            .write(delete(&format!("fill-{number:05}"), 100_000 + number))
+            .unwrap();
+    }
+    engine.compact().unwrap();
+    world.executor.run_for(Duration::from_secs(10));
+    assert!(!engine.statistics().disk_full, "{:?}", engine.statistics());
+    assert!(fill(&engine, 200_000) > 100);
+}
+
+/// A world with a reserve that is small beside the store.
+fn with_small_reserve() -> World {
+    let mut world = uncompressed();
+    world.options.disk_reserve_bytes = 32 << 10;
+    world
+}
+
+/// The tombstones of all these fit a memtable, and what they hide does not fit
+/// the reserve.
+#[test]
+fn deletes_alone_bring_a_full_store_back() {
+    let world = with_small_reserve();
+    let engine = world.open();
+    let value = "x".repeat(200);
+    let mut number = 0;
+    // Long values among many short ones.
+    let mut put_one = |engine: &Engine, key: String, value: &str| {
+        number += 1;
+        engine.write(put(&key, number, value)).unwrap();
+        world.executor.run_for(Duration::from_millis(50));
+    };
+    for long in 0..20 {
+        for short in 0..50 {
+            put_one(&engine, format!("{short:02}-short-{long:02}"), &value);
+        }
+        put_one(&engine, format!("long-{long:02}"), &"y".repeat(10_000));
+    }
+    engine.compact().unwrap();
+    world.memory.set_capacity(world.memory.used_bytes());
+    assert!(fill(&engine, number + 1) < 100);
+    world.executor.run_for(Duration::from_secs(600));
+    assert!(engine.statistics().disk_full, "nothing was deleted");
+    for long in 0..20 {
+        let key = format!("long-{long:02}");
+        engine.write(delete(&key, 100_000 + long)).unwrap();
+    }
+    world.executor.run_for(Duration::from_secs(60));
+    assert!(!engine.statistics().disk_full, "{:?}", engine.statistics());
+    engine.write(put("after", 200_000, "v")).unwrap();
+    // What was deleted stays so, and what was not is there, after a power cut too.
+    let after = World::on(Arc::new(world.memory.clone_synced()));
+    for engine in [engine, after.open()] {
+        for long in 0..20 {
+            assert_eq!(read(&engine, &format!("long-{long:02}")), None);
+            for short in 0..50 {
+                let key = format!("{short:02}-short-{long:02}");
+                assert_eq!(read(&engine, &key).as_ref(), Some(&value));
+            }
+        }
+    }
+}
+
+/// A full store of 1200 entries, all in the last level, which a compaction of
+/// level 0 has to read whole.
+fn full_and_compacted() -> (World, Engine) {
+    let world = with_small_reserve();
+    let engine = world.open();
+    for number in 1..=1200 {
+        let entry = put(&format!("fill-{number:05}"), number, &"x".repeat(200));
+        engine.write(entry).unwrap();
+        world.executor.run_for(Duration::from_millis(50));
+    }
+    engine.compact().unwrap();
+    world.memory.set_capacity(world.memory.used_bytes());
+    fill(&engine, 2000);
+    (world, engine)
+}
+
+/// To write a table again for each delete would wear the disk out.
+#[test]
+fn a_delete_that_frees_little_rewrites_no_table() {
+    let (world, engine) = full_and_compacted();
+    world.executor.run_for(Duration::from_secs(60));
+    let before = engine.statistics();
+    assert!(before.disk_full);
+    for number in 0..2 {
+        let key = format!("fill-{:05}", 1 + number * 400);
+        engine.write(delete(&key, 100_000 + number)).unwrap();
+        world.executor.run_for(Duration::from_secs(60));
+    }
+    let after = engine.statistics();
+    assert_eq!(after.flushes, before.flushes + 2);
+    assert_eq!(after.compactions, before.compactions);
+}
+
+/// Each flush of them is a table, for whose compaction there is no room.
+#[test]
+fn deletes_that_trickle_in_leave_few_tables_and_hold_up_no_others() {
+    let (world, engine) = full_and_compacted();
+    let mut most = 0;
+    for number in 0..60 {
+        // One in each table, so that none is worth it.
+        let key = format!("fill-{:05}", 1 + number % 20 * 60 + number / 20);
+        engine.write(delete(&key, 100_000 + number)).unwrap();
+        world.executor.run_for(Duration::from_secs(40));
+        most = most.max(engine.statistics().levels[0].tables);
+    }
+    let trickled = engine.statistics();
+    assert!(trickled.disk_full && trickled.flushes >= 60, "{trickled:?}");
+    assert!(most < 12, "{most}");
+    for number in 1..=1200 {
+        let key = format!("fill-{number:05}");
+        engine.write(delete(&key, 200_000 + number)).unwrap();
+        world.executor.run_for(Duration::from_millis(5));
+    }
+    world.executor.run_for(Duration::from_secs(60));
+    assert!(!engine.statistics().disk_full, "{:?}", engine.statistics());
+}
+
+/// A scan goes on to see what was there when it began, on a full disk too.
+#[test]
+fn deletes_make_room_once_no_scan_sees_what_they_hide() {
+    let world = with_small_reserve();
+    let engine = world.open();
+    world.memory.set_capacity(400 << 10);
+    let taken = fill(&engine, 1);
+    let mut scan = engine.scan(b"", None);
+    let mut seen = scan.next_batch(1).unwrap().len() as u64;
+    for number in 1..=taken {
+        let key = format!("fill-{number:05}");
+        engine.write(delete(&key, 100_000 + number)).unwrap();
+        world.executor.run_for(Duration::from_millis(50));
+    }
+    world.executor.run_for(Duration::from_secs(60));
+    assert!(engine.statistics().disk_full);
+    loop {
+        let batch = scan.next_batch(1000).unwrap();
+        if batch.is_empty() {
+            break;
+        }
+        seen += batch.len() as u64;
+    }
+    assert_eq!(seen, taken);
+    drop(scan);
+    world.executor.run_for(Duration::from_secs(60));
+    assert!(!engine.statistics().disk_full);
+}
+
+#[test]
+fn a_start_without_room_for_the_reserve_reads_and_deletes() {
+    let world = World::new();
+    {
+        let engine = world.open();
+        engine.write(put("a", 1, "v")).unwrap();
+        engine.close().unwrap();
+    }
+    world.memory.set_capacity(40 << 10);
+    let engine = world.open();
+    assert_eq!(read(&engine, "a"), Some("v".into()));
+    let refused = engine.write(put("b", 2, "v"));
+    assert!(matches!(refused, Err(Error::DiskFull)), "{refused:?}");
+    engine.write(delete("a", 3)).unwrap();
+    assert_eq!(read(&engine, "a"), None);
+}
+
+/// A full store asks what room there is, less and less often, and takes none
+/// of the little that is left.
+#[test]
+fn a_full_store_waits_for_room_without_taking_it() {
+    let mut world = uncompressed();
+    let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+    world.disk = Arc::clone(&faulty) as _;
+    let engine = world.open();
+    world.memory.set_capacity(400 << 10);
+    fill(&engine, 1);
+    // Room for the reserve alone would be used up by the first puts.
+    let reserve = world.options.disk_reserve_bytes;
+    world
+        .memory
+        .set_capacity(world.memory.used_bytes() + reserve + 4096);
+    let is_of_reserve =
+        |call, path: &Path| call == Call::AvailableBytes || path.ends_with("RESERVE");
+    faulty.arm(Fault::at(u64::MAX, ErrorKind::Other).only(is_of_reserve));
+    world.executor.run_lane(Lane::Log);
+    for _ in 0..100 {
+        world.clock.advance(Duration::from_secs(1));
+        world.executor.run_lane(Lane::Log);
+    }
+    assert!(engine.statistics().disk_full);
+    assert!((10..16).contains(&faulty.calls()), "{}", faulty.calls());
+}

@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import statistics
@@ -200,12 +201,12 @@ def wrk(server, method, seconds, keys=KEYS, length=64, connections=CONNECTIONS, 
 
 
 def fill(server, keys, length=64, suffix=""):
-    """Puts every key once, over pipelined connections."""
+    """Puts each of the keys once, pipelined over one connection."""
     value = b"v" * length
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         reader = connection.makefile("rb")
-        for start in range(0, keys, 256):
-            batch = range(start, min(start + 256, keys))
+        for start in range(0, len(keys), 256):
+            batch = keys[start : start + 256]
             connection.sendall(
                 b"".join(
                     b"PUT /v0/entity?id=key%08d%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s" % (key, suffix.encode(), length, value)
@@ -274,3 +275,45 @@ def pairs(name, limit, method, arguments, start, suffix=""):
         server.stop()
     median = statistics.median(ratios)
     print(f"{name}: ratio {median:.2f} (bound {limit}) {'ok' if median <= limit else 'MISSED'}", flush=True)
+
+
+def breaking_point(server, method, seconds, keys=KEYS, suffix=""):
+    """The highest rate that holds: 99% achieved with a p99 of at most 10 ms; 0 if none does.
+
+    The search begins at a quarter of what a closed loop gets and raises the rate
+    by a fifth until two rates did not hold.
+    """
+    _, rate = wrk(server, method, 5, keys=keys, suffix=suffix)
+    best, asked, failures = 0, rate / 4, 0
+    while failures < 2:
+        found = oha(server, asked, seconds, method=method, suffix=suffix)
+        print(f"  {method} asked {asked:8.0f}/s: got {found['rate']:8.0f}/s, p50 {found['p50']:.2f} p99 {found['p99']:.2f} p99.9 {found['p999']:.2f} ms", flush=True)
+        if found["rate"] >= 0.99 * asked and found["p99"] <= 10:
+            best, asked, failures = asked, asked * 1.2, 0
+        else:
+            failures += 1
+    return best
+
+
+def overload(server, rates, suffix=""):
+    """Asks for three times the best of `rates`, over 64 and over 4,096 connections."""
+    for connections in (64, 4096):
+        # The best rate that this generator reaches when its rate is not limited by the answers.
+        best = max(oha(server, rate, 6, connections, correct=False, suffix=suffix)["done"] for rate in rates)
+        found = oha(server, 3 * best, 15, connections, correct=False, suffix=suffix)
+        share = found["done"] / best
+        print(f"  {connections} connections: best {best:.0f}/s; at three times that rate {found['done']:.0f}/s, "
+              f"p50 {found['p50']:.1f} p99 {found['p99']:.1f} p99.9 {found['p999']:.1f} ms, statuses {found['statuses']}", flush=True)
+        print(f"overload-{connections}: {share:.0%} of the best (bound 80%) {'ok' if share >= 0.8 else 'MISSED'}", flush=True)
+
+
+def run_cases(cases, chosen):
+    """Runs the chosen cases, or all, and removes the working folder."""
+    unknown = [case for case in chosen if case not in cases]
+    if unknown:
+        sys.exit(f"unknown case {unknown[0]}: choose from {' '.join(cases)}")
+    try:
+        for case in chosen or cases:
+            cases[case]()
+    finally:
+        shutil.rmtree(WORK)

@@ -9,14 +9,13 @@ memory-long; all by default. What is measured and with what: `harness.py`.
 """
 
 import argparse
-import shutil
+import os
 import socket
 import statistics
 import subprocess
-import sys
 import time
 
-from harness import KEYS, WORK, cpu_seconds, fill, kvorum, nginx, oha, pairs, resident_mib, status, sync_milliseconds, wrk
+from harness import KEYS, breaking_point, fill, kvorum, nginx, oha, overload, pairs, resident_mib, run_cases, status, sync_milliseconds, wrk
 
 
 def tables(arguments):
@@ -30,11 +29,11 @@ def tables(arguments):
             # A table for each restart: a node flushes when it stops.
             for part in range(count):
                 server = kvorum(arguments.kvorum, name, *options)
-                fill_part(server, part, count, per_table)
+                fill(server, range(part, per_table * count, count))
                 server.stop()
         else:
             server = kvorum(arguments.kvorum, name, *options)
-            fill(server, per_table * 100)
+            fill(server, range(per_table * 100))
             server.stop()
         results[name] = kvorum(arguments.kvorum, name, *options)
     print("  GET, CPU per request over tables (compaction off), all blocks in cache:")
@@ -55,22 +54,6 @@ def tables(arguments):
             server.stop()
 
 
-def fill_part(server, part, parts, per_table):
-    value = b"v" * 64
-    with socket.create_connection(("127.0.0.1", server.port)) as connection:
-        reader = connection.makefile("rb")
-        connection.sendall(
-            b"".join(
-                b"PUT /v0/entity?id=key%08d HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 64\r\n\r\n%s" % (number * parts + part, value)
-                for number in range(per_table)
-            )
-        )
-        for _ in range(per_table):
-            assert b" 201 " in reader.readline()
-            while reader.readline() != b"\r\n":
-                pass
-
-
 def latency(arguments):
     """p99.9 of PUT at half the breaking point, through flushes and compactions.
 
@@ -80,18 +63,7 @@ def latency(arguments):
     """
     server = kvorum(arguments.kvorum, "latency", "--memory", "512MiB")
     try:
-        # From a quarter of what a closed loop gets, up by a fifth, until a rate does not hold twice.
-        best = 0
-        _, rate = wrk(server, "PUT", 5, keys=10_000_000)
-        asked, failures = rate / 4, 0
-        while failures < 2:
-            found = oha(server, asked, 6)
-            holds = found["rate"] >= 0.99 * asked and found["p99"] <= 10
-            print(f"  asked {asked:8.0f}/s: got {found['rate']:8.0f}/s p50 {found['p50']:.2f} p99 {found['p99']:.2f} p99.9 {found['p999']:.2f} ms", flush=True)
-            if holds:
-                best, asked, failures = asked, asked * 1.2, 0
-            else:
-                failures += 1
+        best = breaking_point(server, "PUT", 6, keys=10_000_000)
         if best == 0:
             print("latency: no rate held: MISSED")
             return
@@ -116,18 +88,10 @@ def latency(arguments):
         server.stop()
 
 
-def overload(arguments):
-    """Three times the rate that saturates a node, over 64 and 4,096 connections."""
+def overloaded(arguments):
     server = kvorum(arguments.kvorum, "overload", "--memory", "1GiB")
     try:
-        for connections in (64, 4096):
-            # The best that the same generator gets out of the node without a bound on its rate.
-            best = max(oha(server, rate, 6, connections, correct=False)["done"] for rate in (20_000, 30_000, 40_000, 60_000))
-            found = oha(server, 3 * best, 15, connections, correct=False)
-            share = found["done"] / best
-            print(f"  {connections} connections: best {best:.0f}/s; at three times that {found['done']:.0f}/s ({share:.0%}), "
-                  f"p50 {found['p50']:.1f} p99 {found['p99']:.1f} p99.9 {found['p999']:.1f} ms, statuses {found['statuses']}", flush=True)
-            print(f"overload-{connections}: {share:.0%} of the best (bound 80%) {'ok' if share >= 0.8 else 'MISSED'}", flush=True)
+        overload(server, (20_000, 30_000, 40_000, 60_000))
     finally:
         server.stop()
 
@@ -136,7 +100,7 @@ def memory(arguments):
     """Peak resident memory while 1 GiB is written and read back by one curl."""
     server = kvorum(arguments.kvorum, "memory", "--memory", "128MiB", "--durability", "os")
     try:
-        fill(server, 1 << 20, 1024)
+        fill(server, range(1 << 20), 1024)
         written = resident_mib(server.process.pid)
         started = time.time()
         command = f"curl -s 'http://127.0.0.1:{server.port}/v0/entities?start=a' | wc -c"
@@ -201,28 +165,21 @@ def main():
     cases = {
         "put-sync": lambda: pairs("put-sync", 2.0, "PUT", arguments, lambda: kvorum(arguments.kvorum, "put-sync")),
         "put-os": lambda: pairs("put-os", 1.6, "PUT", arguments, lambda: kvorum(arguments.kvorum, "put-os", "--durability", "os")),
-        "put-interval": lambda: pairs("put-interval", 1.6, "PUT", arguments, lambda: kvorum(arguments.kvorum, "put-interval", "--durability", "interval=100")),
+        "put-interval": lambda: pairs("put-interval", 1.6, "PUT", arguments, lambda: kvorum(arguments.kvorum, "put-interval", "--durability", "interval=100ms")),
         "get-memory": lambda: pairs("get-memory", 1.4, "GET", arguments, lambda: filled(arguments)),
         "tables": lambda: tables(arguments),
         "latency": lambda: latency(arguments),
-        "overload": lambda: overload(arguments),
+        "overload": lambda: overloaded(arguments),
         "memory": lambda: memory(arguments),
         "memory-long": lambda: memory_long(arguments),
     }
-    unknown = [case for case in arguments.cases if case not in cases]
-    if unknown:
-        sys.exit(f"unknown case {unknown[0]}: choose from {' '.join(cases)}")
-    try:
-        for case in arguments.cases or cases:
-            cases[case]()
-    finally:
-        shutil.rmtree(WORK)
+    run_cases(cases, arguments.cases)
 
 
 def filled(arguments):
     """A node with every key in its memtable."""
     server = kvorum(arguments.kvorum, "get-memory", "--durability", "os", "--memory", "1GiB")
-    fill(server, KEYS)
+    fill(server, range(KEYS))
     return server
 
 

@@ -200,10 +200,7 @@ pub(crate) fn size(
     move |text| {
         let size: ByteSize = text.parse()?;
         let (least, most) = (ByteSize(*bounds.start()), ByteSize(*bounds.end()));
-        let is_within = bounds.contains(&size.0);
-        is_within
-            .then_some(size)
-            .ok_or_else(|| format!("give {least} to {most}"))
+        if_within(bounds.contains(&size.0), size, least, most)
     }
 }
 
@@ -214,11 +211,15 @@ pub(crate) fn span(
     move |text| {
         let span: TimeSpan = text.parse()?;
         let (least, most) = (TimeSpan(*bounds.start()), TimeSpan(*bounds.end()));
-        let is_within = bounds.contains(&span.0);
-        is_within
-            .then_some(span)
-            .ok_or_else(|| format!("give {least} to {most}"))
+        if_within(bounds.contains(&span.0), span, least, most)
     }
+}
+
+/// The value, or a refusal that names its bounds.
+fn if_within<T: fmt::Display>(is_within: bool, value: T, least: T, most: T) -> Result<T, String> {
+    is_within
+        .then_some(value)
+        .ok_or_else(|| format!("give {least} to {most}"))
 }
 
 /// Reads a port that can be listened on.

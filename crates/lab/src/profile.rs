@@ -10,7 +10,7 @@ use crate::nodes::LabNode;
 use crate::{Error, http};
 use inferno::flamegraph::color::{BasicPalette, Palette};
 use inferno::flamegraph::{Options, from_lines};
-use load::plan::Plan;
+use load::plan::{Operation, Plan};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -54,6 +54,13 @@ pub(crate) struct FoldedProfile {
     /// nanoseconds. The outermost frame of CPU time and of allocations is the
     /// kind of the thread; that of waits is what kind of thing was waited for.
     stacks: Vec<(Vec<String>, u64)>,
+}
+
+/// A profile of a node under one operation.
+pub(crate) struct OperationProfile {
+    pub(crate) operation: Operation,
+    pub(crate) kind: ProfileKind,
+    pub(crate) profile: Measured<FoldedProfile>,
 }
 
 /// A part of the store that a share of a profile is told of.

@@ -2,7 +2,7 @@
 
 use crate::measure::{Capacity, CostedRun, Measured};
 use crate::page::{MarkdownTable, Page, text};
-use crate::profile::{FoldedProfile, PARTS, ProfileKind};
+use crate::profile::{FoldedProfile, OperationProfile, PARTS, ProfileKind};
 use load::Run;
 use load::plan::Operation;
 use load::report::units;
@@ -222,6 +222,26 @@ pub(crate) fn profile(
         }
         table.row(["all else".to_owned(), text::percent((1.0 - told).max(0.0))]);
         page.table(&table);
+    }
+}
+
+/// Adds a flame graph and its table for each profile; `where_taken` follows the
+/// method in the title.
+pub(crate) fn operation_profiles(
+    page: &mut Page,
+    where_taken: &str,
+    profiles: &[OperationProfile],
+) {
+    for OperationProfile {
+        operation,
+        kind,
+        profile: measured,
+    } in profiles
+    {
+        let method = method(*operation);
+        let file = format!("{}-{}", method.to_lowercase(), kind.name());
+        let title = format!("{method}{where_taken}: {}", kind.title());
+        profile(page, &file, &title, measured);
     }
 }
 

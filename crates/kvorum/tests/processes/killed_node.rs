@@ -1,11 +1,12 @@
 //! A node that is killed while it writes: what it acknowledged is there afterwards.
 
 use crate::ledger::Ledger;
-use crate::support::{HttpConnection, Process, free_port, kvorum, local, request, wait_until};
+use crate::support::{
+    HttpConnection, Process, free_port, local, request, serve, started, wait_until,
+};
 use rustix::process::Signal;
 use std::io;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const KILLS: usize = 4;
@@ -14,15 +15,14 @@ const CLIENTS: usize = 4;
 const KEYS: usize = 40;
 const VALUE_BYTES: usize = 2_000;
 
-/// A node with memtables so small that flush and compaction never rest.
-fn serve(port: u16, data: &Path) -> Command {
-    let url = format!("http://127.0.0.1:{port}");
-    let memory = ["--memory", "128MiB", "--memtable-bytes", "64KiB"];
-    // On a busy machine a write may wait for flush and compaction for long.
-    let timeout = ["--timeout", "30s"];
-    let mut command = kvorum(&["serve", "--log", "warn", "--url", &url]);
-    command.args(memory).args(timeout).arg("--data").arg(data);
-    command
+/// Starts a node whose memtables are so small that it flushes and compacts
+/// without a pause.
+fn start(port: u16, data: &Path) -> Process {
+    let mut command = serve(port, data);
+    command.args(["--memtable-bytes", "64KiB"]);
+    // On a busy machine a write may wait long for flush and compaction.
+    command.args(["--timeout", "30s"]);
+    started(&mut command, port)
 }
 
 /// Writes until the node is gone.
@@ -68,8 +68,7 @@ fn every_acknowledged_write_survives_kills_under_load() {
     let (mut flushes, mut compactions) = (0, 0);
     for _ in 0..KILLS {
         let port = free_port();
-        let mut node = Process::spawn(&mut serve(port, folder.path()));
-        node.wait_until_up(port);
+        let mut node = start(port, folder.path());
         for client in &clients {
             check(client, port);
         }
@@ -90,8 +89,7 @@ fn every_acknowledged_write_survives_kills_under_load() {
         node.end();
     }
     let port = free_port();
-    let mut node = Process::spawn(&mut serve(port, folder.path()));
-    node.wait_until_up(port);
+    let _node = start(port, folder.path());
     for client in &clients {
         check(client, port);
     }

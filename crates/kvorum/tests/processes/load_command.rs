@@ -1,6 +1,6 @@
 //! `kvorum load` against a node: what it measures, and how it ends.
 
-use crate::support::{Process, ProcessEnd, free_port, kvorum, request, wait_until};
+use crate::support::{Process, ProcessEnd, free_port, kvorum, request, serve, started, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
@@ -15,15 +15,8 @@ struct Node {
 impl Node {
     fn start() -> Self {
         let (port, folder) = (free_port(), tempfile::tempdir().unwrap());
-        let url = format!("http://127.0.0.1:{port}");
-        let data = folder.path().join("data");
-        let mut command = kvorum(&["serve", "--memory", "128MiB", "--log", "warn"]);
-        command
-            .args(["--durability", "os", "--url", &url])
-            .arg("--data")
-            .arg(data);
-        let mut process = Process::spawn(&mut command);
-        process.wait_until_up(port);
+        let mut command = serve(port, &folder.path().join("data"));
+        let process = started(command.args(["--durability", "os"]), port);
         Self {
             process,
             port,

@@ -1,20 +1,15 @@
 //! `kvorum profile` and the node it asks, as processes.
 
-use crate::support::{Process, free_port, kvorum, request};
+use crate::support::{Process, free_port, kvorum, request, serve, started};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-fn serve(port: u16, data: &Path, debug: &str) -> Process {
-    let url = format!("http://127.0.0.1:{port}");
+/// Starts a node; `debug` is the value of `--debug-endpoints`.
+fn start(port: u16, data: &Path, debug: &str) -> Process {
     let debug = format!("--debug-endpoints={debug}");
-    let mut command = kvorum(&[
-        "serve", "--memory", "128MiB", "--log", "warn", "--url", &url, &debug,
-    ]);
-    let mut process = Process::spawn(command.arg("--data").arg(data));
-    process.wait_until_up(port);
-    process
+    started(serve(port, data).arg(debug), port)
 }
 
 fn profile(port: u16, words: &[&str]) -> Command {
@@ -46,7 +41,7 @@ fn under_load<T>(port: u16, meanwhile: impl FnOnce() -> T) -> T {
 fn each_kind_of_profile_is_recorded_and_kept() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
-    let _node = serve(port, &folder.path().join("data"), "on");
+    let _node = start(port, &folder.path().join("data"), "on");
     for (kind, word) in [
         ("cpu", "server::http::answer"),
         ("alloc", "server::http"),
@@ -110,7 +105,7 @@ fn what_cannot_be_is_refused_in_a_line() {
 
     // A node that serves none.
     let port = free_port();
-    let _node = serve(port, &folder.path().join("data"), "off");
+    let _node = start(port, &folder.path().join("data"), "off");
     let end = refused(port, &["--seconds", "1"]);
     assert_eq!(end.code, Some(1), "{end:?}");
     assert!(end.line().contains("--debug-endpoints"), "{end:?}");

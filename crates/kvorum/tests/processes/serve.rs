@@ -1,25 +1,15 @@
 //! A node as a process: what it keeps, how it stops, what it refuses.
 
-use crate::support::{Process, free_port, kvorum, request, wait_until_closed};
+use crate::support::{Process, free_port, kvorum, request, serve, started, wait_until_closed};
 use rustix::process::Signal;
 use std::io::Write;
 use std::net::TcpListener;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-fn serve(port: u16, data: &Path) -> Command {
-    let url = format!("http://127.0.0.1:{port}");
-    let mut command = kvorum(&[
-        "serve", "--memory", "128MiB", "--log", "warn", "--url", &url,
-    ]);
-    command.arg("--data").arg(data);
-    command
-}
-
-fn started(command: &mut Command, port: u16) -> Process {
-    let mut process = Process::spawn(command);
-    process.wait_until_up(port);
-    process
+/// Puts a value under the key `k`.
+fn put(port: u16, value: &[u8]) {
+    let (status, _) = request(port, "PUT", "/v0/entity?id=k", value).unwrap();
+    assert_eq!(status, 201);
 }
 
 #[test]
@@ -27,10 +17,7 @@ fn an_acknowledged_write_survives_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
     let mut node = started(&mut serve(port, folder.path()), port);
-    assert_eq!(
-        request(port, "PUT", "/v0/entity?id=k", b"value").unwrap().0,
-        201
-    );
+    put(port, b"value");
     node.signal(Signal::KILL);
     node.end();
 
@@ -46,10 +33,7 @@ fn a_signal_to_stop_ends_in_success_and_keeps_the_data() {
     for (signal, value) in [(Signal::TERM, b"first"), (Signal::INT, b"other")] {
         let port = free_port();
         let mut node = started(&mut serve(port, folder.path()), port);
-        assert_eq!(
-            request(port, "PUT", "/v0/entity?id=k", value).unwrap().0,
-            201
-        );
+        put(port, value);
         node.signal(signal);
         assert_eq!(node.end().code, Some(0), "{signal:?}");
         wait_until_closed(port);
@@ -118,10 +102,7 @@ fn a_damaged_store_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
     let mut node = started(&mut serve(port, folder.path()), port);
-    assert_eq!(
-        request(port, "PUT", "/v0/entity?id=k", b"value").unwrap().0,
-        201
-    );
+    put(port, b"value");
     node.signal(Signal::TERM);
     assert_eq!(node.end().code, Some(0));
     for file in std::fs::read_dir(folder.path()).unwrap() {

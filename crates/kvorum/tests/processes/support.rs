@@ -10,6 +10,7 @@ use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -83,6 +84,24 @@ pub(crate) fn kvorum_by<S: AsRef<OsStr>>(mut command: Command, arguments: &[S]) 
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
+}
+
+/// The command for a node on `port` of 127.0.0.1 with little memory, which logs
+/// warnings only.
+pub(crate) fn serve(port: u16, data: &Path) -> Command {
+    let url = format!("http://127.0.0.1:{port}");
+    let mut command = kvorum(&[
+        "serve", "--memory", "128MiB", "--log", "warn", "--url", &url,
+    ]);
+    command.arg("--data").arg(data);
+    command
+}
+
+/// Starts a node on `port` and waits until it answers.
+pub(crate) fn started(command: &mut Command, port: u16) -> Process {
+    let mut process = Process::spawn(command);
+    process.wait_until_up(port);
+    process
 }
 
 /// How a process ended, and what it wrote to stderr.
@@ -175,29 +194,17 @@ pub(crate) fn wait_until_closed(port: u16) {
     });
 }
 
-/// One request on a connection of its own: the status and the body of the
-/// answer; [`None`] when there is no whole answer.
+/// Sends one request on a connection of its own. Returns the status and the
+/// body of the response, or [`None`] if there is no complete response.
 pub(crate) fn request(
     port: u16,
     method: &str,
     target: &str,
     body: &[u8],
 ) -> Option<(u16, Vec<u8>)> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    let head = format!(
-        "{method} {target} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\
-         Content-Length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).ok()?;
-    stream.write_all(body).ok()?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).ok()?;
-    let head_bytes = answer.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
-    let head = std::str::from_utf8(&answer[..head_bytes]).ok()?;
-    let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
-    Some((status, answer.split_off(head_bytes)))
+    let mut connection = HttpConnection::open(local(port)).ok()?;
+    let response = connection.exchange(method, target, body).ok()?;
+    Some((response.status, response.body))
 }
 
 /// A connection that stays open from one request to the next.

@@ -4,7 +4,7 @@ use crate::context::ExperimentContext;
 use crate::measure::{self, Capacity, Measured};
 use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{Page, text};
-use crate::profile::{self, FoldedProfile, ProfileKind};
+use crate::profile::{self, OperationProfile, ProfileKind};
 use crate::sections::{self, Better, StudyComparison};
 use crate::{Error, Experiment, statistics};
 use load::plan::{Operation, Plan};
@@ -49,13 +49,6 @@ struct ReplicationCase {
     capacity: Measured<Capacity>,
 }
 
-/// A profile under a quorum.
-struct Looked {
-    operation: Operation,
-    kind: ProfileKind,
-    profile: Measured<FoldedProfile>,
-}
-
 fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     let mut cases = Vec::new();
     let mut profiles = Vec::new();
@@ -91,7 +84,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
                 };
                 for kind in [ProfileKind::Cpu, ProfileKind::Alloc, ProfileKind::Lock] {
                     let node = &cluster.nodes[0];
-                    profiles.push(Looked {
+                    profiles.push(OperationProfile {
                         operation,
                         kind,
                         profile: profile::under_load(context, node, &plan, kind)?,
@@ -136,7 +129,7 @@ impl ReplicationCase {
     }
 }
 
-fn describe(page: &mut Page, cases: &[ReplicationCase], profiles: &[Looked]) {
+fn describe(page: &mut Page, cases: &[ReplicationCase], profiles: &[OperationProfile]) {
     page.section("Measured");
     let mut table = sections::capacity_table("request");
     table.column("of one node");
@@ -184,12 +177,7 @@ fn describe(page: &mut Page, cases: &[ReplicationCase], profiles: &[Looked]) {
     }
 
     page.section("Where it goes");
-    for looked in profiles {
-        let (method, kind) = (sections::method(looked.operation), looked.kind);
-        let file = format!("{}-{}", method.to_lowercase(), kind.name());
-        let title = format!("{method} 2/3 on one of three nodes: {}", kind.title());
-        sections::profile(page, &file, &title, &looked.profile);
-    }
+    sections::operation_profiles(page, " 2/3 on one of three nodes", profiles);
 
     page.section("What it shows");
     page.list(findings(cases));

@@ -4,7 +4,7 @@ use crate::context::ExperimentContext;
 use crate::measure::{self, Capacity, CostedRun, Measured};
 use crate::nodes::{ClusterLayout, LabCluster};
 use crate::page::{MarkdownTable, Page, text};
-use crate::profile::{self, FILTERS, FoldedProfile, ProfileKind, StackMatcher};
+use crate::profile::{self, FILTERS, OperationProfile, ProfileKind, StackMatcher};
 use crate::sections::{self, Better, StudyComparison};
 use crate::{Error, Experiment, statistics};
 use load::plan::{Operation, Rate};
@@ -60,13 +60,6 @@ impl SingleNodeCase {
     }
 }
 
-/// A profile under the stable load.
-struct Looked {
-    operation: Operation,
-    kind: ProfileKind,
-    profile: Measured<FoldedProfile>,
-}
-
 fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     let cluster = LabCluster::start(
         context,
@@ -108,7 +101,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
         // The plan is now that of the stable load over 64 connections.
         for kind in [ProfileKind::Cpu, ProfileKind::Alloc] {
             let profile = profile::under_load(context, &cluster.nodes[0], &plan, kind)?;
-            profiles.push(Looked {
+            profiles.push(OperationProfile {
                 operation,
                 kind,
                 profile,
@@ -122,7 +115,12 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     Ok(())
 }
 
-fn describe(page: &mut Page, cases: &[SingleNodeCase], profiles: &[Looked], flushes: u64) {
+fn describe(
+    page: &mut Page,
+    cases: &[SingleNodeCase],
+    profiles: &[OperationProfile],
+    flushes: u64,
+) {
     page.section("Measured");
     let mut table = sections::capacity_table("load");
     for case in cases {
@@ -151,12 +149,7 @@ fn describe(page: &mut Page, cases: &[SingleNodeCase], profiles: &[Looked], flus
     );
 
     page.section("Where it goes");
-    for looked in profiles {
-        let (method, kind) = (sections::method(looked.operation), looked.kind);
-        let file = format!("{}-{}", method.to_lowercase(), kind.name());
-        let title = format!("{method}: {}", kind.title());
-        sections::profile(page, &file, &title, &looked.profile);
-    }
+    sections::operation_profiles(page, "", profiles);
 
     page.section("What it shows");
     page.list(findings(cases, profiles, flushes));
@@ -164,7 +157,7 @@ fn describe(page: &mut Page, cases: &[SingleNodeCase], profiles: &[Looked], flus
     page.data("runs", &cases);
 }
 
-fn findings(cases: &[SingleNodeCase], profiles: &[Looked], flushes: u64) -> Vec<String> {
+fn findings(cases: &[SingleNodeCase], profiles: &[OperationProfile], flushes: u64) -> Vec<String> {
     let mut found = Vec::new();
     for operation in [Operation::Put, Operation::Get] {
         let rate = |connections| Some(find(cases, operation, connections)?.rate());
@@ -235,18 +228,18 @@ fn find_case(
 }
 
 fn share(
-    profiles: &[Looked],
+    profiles: &[OperationProfile],
     operation: Operation,
     kind: ProfileKind,
     frames: StackMatcher,
 ) -> Option<f64> {
-    let looked = profiles
+    let taken = profiles
         .iter()
-        .find(|looked| looked.operation == operation && looked.kind == kind)?;
-    Some(looked.profile.as_ref().ok()?.share(frames))
+        .find(|taken| taken.operation == operation && taken.kind == kind)?;
+    Some(taken.profile.as_ref().ok()?.share(frames))
 }
 
-fn compare(cases: &[SingleNodeCase], profiles: &[Looked]) -> Vec<StudyComparison> {
+fn compare(cases: &[SingleNodeCase], profiles: &[OperationProfile]) -> Vec<StudyComparison> {
     let stable = find_case(cases, Operation::Put, 1).and_then(|case| case.stable.as_ref().ok());
     let (mean, max) = (
         stable.map(|load| load.run.latency.mean_ms),
@@ -286,6 +279,7 @@ fn compare(cases: &[SingleNodeCase], profiles: &[Looked]) -> Vec<StudyComparison
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::FoldedProfile;
     use crate::testing::{capacity, holds, load, told};
 
     fn case(operation: Operation, connections: usize, rate: f64) -> SingleNodeCase {
@@ -307,22 +301,22 @@ mod tests {
                 ..case(Operation::Get, 1, 1.0)
             },
         ];
-        let looked = |folded: &str, operation, kind| Looked {
+        let taken = |folded: &str, operation, kind| OperationProfile {
             operation,
             kind,
             profile: FoldedProfile::parse(kind, 1.0, folded),
         };
-        let little = looked(
+        let little = taken(
             "flush;write 1\nruntime;read 9",
             Operation::Put,
             ProfileKind::Cpu,
         );
-        let much = looked(
+        let much = taken(
             "flush;write 9\nruntime;read 1",
             Operation::Put,
             ProfileKind::Cpu,
         );
-        let filters = looked(
+        let filters = taken(
             "runtime;lsm::table::filter 1\nruntime;x 3",
             Operation::Get,
             ProfileKind::Alloc,

@@ -1,6 +1,6 @@
 //! What makes a plan one that can be carried out.
 
-use super::{Operation, Plan, Rate, SizeDistribution};
+use super::{Plan, Rate, SizeDistribution};
 use crate::{Error, target};
 
 /// The longest key that a node takes, in bytes.
@@ -93,13 +93,6 @@ impl Plan {
                 && weights.any(|weight| weight > 0.0),
             "operations need weights of at least 0, and one of them more",
         )
-    }
-
-    /// Whether any request reads values.
-    pub fn reads(&self) -> bool {
-        self.operations.iter().any(|(operation, weight)| {
-            *weight > 0.0 && matches!(operation, Operation::Get | Operation::ReadModifyWrite)
-        })
     }
 }
 

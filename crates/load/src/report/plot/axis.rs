@@ -37,8 +37,6 @@ pub struct Axis {
     pub unit: Unit,
     /// How they are spread.
     pub scale: Scale,
-    /// Where the ticks are; chosen by the range where there are none.
-    pub ticks: Vec<f64>,
 }
 
 impl Axis {
@@ -57,19 +55,11 @@ impl Axis {
         Self::new(label, Unit::Percentile, Scale::Percentile)
     }
 
-    /// With ticks at these values, and no others: for axes of few values, such as sizes of a pool.
-    #[must_use]
-    pub fn ticks_at(mut self, ticks: impl IntoIterator<Item = f64>) -> Self {
-        self.ticks = ticks.into_iter().collect();
-        self
-    }
-
     fn new(label: impl Into<String>, unit: Unit, scale: Scale) -> Self {
         Self {
             label: label.into(),
             unit,
             scale,
-            ticks: Vec::new(),
         }
     }
 
@@ -114,8 +104,8 @@ impl LaidOutAxis {
         fit: Fit,
         ticks_max: usize,
     ) -> Self {
-        let placed = values.into_iter().chain(axis.ticks.iter().copied());
-        let extent = placed
+        let extent = values
+            .into_iter()
             .filter_map(|value| axis.drawable(value))
             .fold(None, |extent, value| {
                 Some(match extent {
@@ -123,22 +113,13 @@ impl LaidOutAxis {
                     Some((least, greatest)) => (value.min(least), value.max(greatest)),
                 })
             });
-        let mut laid = match axis.scale {
+        match axis.scale {
             Scale::Linear => Self::linear(axis.unit, extent.unwrap_or((0.0, 1.0)), fit, ticks_max),
             Scale::Logarithmic => {
                 Self::logarithmic(axis.unit, extent.unwrap_or((1.0, 10.0)), fit, ticks_max)
             }
             Scale::Percentile => Self::percentile(extent.unwrap_or((0.0, 99.0))),
-        };
-        if !axis.ticks.is_empty() {
-            laid.majors = axis
-                .ticks
-                .iter()
-                .filter_map(|tick| axis.drawable(*tick))
-                .collect();
-            laid.minors.clear();
         }
-        laid
     }
 
     fn linear(unit: Unit, (least, greatest): (f64, f64), fit: Fit, ticks_max: usize) -> Self {

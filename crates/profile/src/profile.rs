@@ -39,4 +39,10 @@ impl Profile {
     pub fn flame_graph(&self) -> String {
         flame_graph::draw(self.kind, self.took, &self.lines)
     }
+
+    /// The sum of all stacks: samples, bytes or nanoseconds.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.lines.values().sum()
+    }
 }

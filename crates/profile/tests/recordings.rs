@@ -44,11 +44,6 @@ fn sum_of(profile: &Profile, names: &[&str]) -> u64 {
         .sum()
 }
 
-/// The sum of all stacks.
-fn total(profile: &Profile) -> u64 {
-    sum_of(profile, &[])
-}
-
 /// Uses the processor for this long.
 #[inline(never)]
 fn grind(time: Duration) -> u64 {
@@ -80,7 +75,7 @@ fn cpu_time_is_found_where_it_is_used() {
     let found = sum_of(&profile, &["grinder;", "grind_in_a_caller", "grind"]);
     // A machine that is busy with other things gives us fewer.
     assert!(found >= 5, "{}", profile.folded());
-    assert!(found * 10 >= total(&profile) * 8, "{}", profile.folded());
+    assert!(found * 10 >= profile.total() * 8, "{}", profile.folded());
     let svg = profile.flame_graph();
     assert!(
         svg.contains("<svg") && svg.contains("grind_in_a_caller"),
@@ -171,8 +166,8 @@ fn a_wait_counts_at_its_site_and_in_its_recording() {
     waiting.stop(&SITE);
     other.stop(&WaitSite::named("queue;of the test".to_owned()));
     let profile = recording.finish();
-    assert!(total(&profile) > 0);
-    assert_eq!(sum_of(&profile, &["queue;of the test"]), total(&profile));
+    assert!(profile.total() > 0);
+    assert_eq!(sum_of(&profile, &["queue;of the test"]), profile.total());
     assert_eq!(profile.folded().lines().count(), 1, "{}", profile.folded());
 }
 

@@ -1,7 +1,6 @@
 //! Every order in which the messages of a few requests can arrive.
 
-use crate::checker::{Asked, broken};
-use crate::world::{Message, World};
+use crate::world::{Asked, Message, World};
 use cluster::Replicas;
 
 /// Walks all rows of choices, one row a run, as an odometer counts.
@@ -50,8 +49,8 @@ fn orders_of(plan: &Plan) -> usize {
     let mut orders = 0;
     loop {
         let world = run(plan, &mut choices);
-        let broken = broken(&world.history, 0);
-        assert!(broken.is_empty(), "{broken:?}\n{:#?}", world.history);
+        let violations = world.violations();
+        assert!(violations.is_empty(), "{violations}\n{}", world.describe());
         orders += 1;
         if !choices.advance() {
             return orders;
@@ -71,9 +70,9 @@ fn run(plan: &Plan, choices: &mut Choices) -> World {
         let replicas: Replicas = crate::script::replicas(replicas);
         // Each read prefers others than the one before.
         let mut preference: Vec<u8> = (0..replicas.from).collect();
-        preference.rotate_right(world.history.len() % usize::from(replicas.from));
+        preference.rotate_right(world.operations.len() % usize::from(replicas.from));
         let operation = world.invoke(*coordinator, *asked, replicas, &preference);
-        while world.history[operation].replied.is_none() {
+        while world.operations[operation].answer.is_none() {
             // Hints stay where they are kept, for there is no order to hasten them.
             let messages: Vec<usize> = (0..world.messages.len())
                 .filter(|message| !matches!(world.messages[*message], Message::Hint { .. }))

@@ -12,7 +12,6 @@
     reason = "a test that cannot go on panics"
 )]
 
-mod checker;
 mod exhaustive;
 mod linearizable;
 mod model;

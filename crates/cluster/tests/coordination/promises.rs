@@ -7,9 +7,8 @@
 //! and `up NODE` say what they say, `hints` delivers them, and `held` tells
 //! what each node has.
 
-use crate::checker::{Asked, Outcome};
 use crate::script;
-use crate::world::{Message, Request, World};
+use crate::world::{Answer, Asked, Message, Request, World};
 use base::{Entry, Kind};
 
 #[test]
@@ -102,10 +101,10 @@ fn request(world: &mut World, asked: Asked, replicas: &str, node: &str, rest: &[
             _ => world.deliver(next),
         }
     }
-    match world.history[operation].outcome().unwrap() {
-        Outcome::Written(_) => "acknowledged".to_owned(),
-        Outcome::Read(entry) => told(entry.as_ref()),
-        Outcome::NotEnough(acks) => format!("not enough {acks}"),
+    match world.operations[operation].answer.as_ref().unwrap() {
+        Answer::Written { .. } => "acknowledged".to_owned(),
+        Answer::Read { entry, .. } => told(entry.as_ref()),
+        Answer::NotEnough { acks } => format!("not enough {acks}"),
     }
 }
 

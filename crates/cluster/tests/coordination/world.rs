@@ -5,8 +5,8 @@
 //! message waits until it is delivered or lost, and a request's deadline comes
 //! when the driver says so.
 
-use crate::checker::{Asked, Operation, Outcome};
-use base::{Entry, Expiry, Timestamp, Verdict};
+use base::{Entry, Expiry, Kind, Timestamp, Verdict};
+use checker::{Action, Content, History, OperationId, Outcome};
 use cluster::{Decision, HybridClock, Miss, Replicas};
 use cluster::{Read, ReadAction, ReadActions, ReadEvent};
 use cluster::{Round, Write, WriteAction, WriteActions, WriteEvent};
@@ -25,7 +25,10 @@ pub(crate) struct World {
     /// What the replicas or coordinators do wrong.
     pub(crate) bug: Option<Bug>,
     pub(crate) messages: Vec<Message>,
-    pub(crate) history: Vec<Operation>,
+    pub(crate) operations: Vec<Operation>,
+    /// What clients see of the operations, for the checker. An operation has the
+    /// same number here and in `operations`.
+    pub(crate) history: History,
     machines: Vec<Machine>,
     moment: u64,
 }
@@ -56,6 +59,37 @@ pub(crate) struct Node {
     /// All that it was ever written, in the order of arrival, and what newer
     /// was there before.
     versions: Vec<(Entry, Verdict)>,
+}
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// To store this letter.
+    Put(char),
+    Delete,
+    Get,
+}
+
+/// A request and what the coordinator made of it.
+pub(crate) struct Operation {
+    pub(crate) asked: Asked,
+    pub(crate) replicas: Replicas,
+    coordinator: u8,
+    /// The answer, once there is one.
+    pub(crate) answer: Option<Answer>,
+    /// The versions that the coordinator has sent out, one for each stamp.
+    pub(crate) written: Vec<Entry>,
+}
+
+/// What a coordinator answers to a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// So many replicas have stored this version.
+    Written { entry: Entry, acks: u8 },
+    /// This version is the freshest that so many replicas hold.
+    Read { entry: Option<Entry>, acks: u8 },
+    /// No more replicas than this have answered.
+    NotEnough { acks: u8 },
 }
 
 enum Machine {
@@ -94,6 +128,20 @@ pub(crate) enum Event {
 }
 
 impl World {
+    /// The history, a line for each operation, to show with a failure.
+    pub(crate) fn describe(&self) -> String {
+        let operations = self.history.operations().iter().enumerate();
+        let lines = operations.map(|(number, operation)| format!("#{number} {operation}\n"));
+        lines.collect()
+    }
+
+    /// What shows that the history breaks promises; empty if it keeps all.
+    pub(crate) fn violations(&self) -> String {
+        let violations = checker::check(&self.history);
+        let described = violations.iter().map(|each| each.describe(&self.history));
+        described.collect::<Vec<_>>().join("\n")
+    }
+
     pub(crate) fn new(nodes: u8) -> Self {
         let node = |number| Node {
             clock: HybridClock::new(number + 1, Timestamp::ZERO),
@@ -108,7 +156,8 @@ impl World {
             knows_who_is_down: true,
             bug: None,
             messages: Vec::new(),
-            history: Vec::new(),
+            operations: Vec::new(),
+            history: History::default(),
             machines: Vec::new(),
             moment: 0,
         }
@@ -122,16 +171,25 @@ impl World {
         replicas: Replicas,
         preference: &[u8],
     ) -> usize {
-        let operation = self.history.len();
+        let operation = self.operations.len();
         self.moment += 1;
-        self.history.push(Operation {
+        self.operations.push(Operation {
             asked,
             replicas,
             coordinator,
-            invoked: self.moment,
-            replied: None,
+            answer: None,
             written: Vec::new(),
         });
+        let request = checker::Request {
+            client: operation,
+            node: coordinator.into(),
+            key: 0,
+            action: asked.action(),
+            ack: replicas.ack,
+            from: replicas.from,
+        };
+        let unix_ms = self.unix_ms(coordinator);
+        self.history.invoke(request, unix_ms);
         if asked == Asked::Get {
             let mut actions = ReadActions::new();
             let read = Read::start(replicas, preference.iter().copied(), &mut actions);
@@ -238,16 +296,14 @@ impl World {
 
     /// The entry of a write with its coordinator's next stamp.
     fn stamped(&mut self, operation: usize) -> Entry {
-        let moment = self.moment;
         let Operation {
             coordinator,
             asked,
             replicas: Replicas { from, .. },
             ..
-        } = self.history[operation];
-        let node = self.node(coordinator);
-        let now_unix_ms = (BEGIN_UNIX_MS + moment).saturating_add_signed(node.skew_ms);
-        let stamp = node.clock.stamp(now_unix_ms).unwrap();
+        } = self.operations[operation];
+        let now_unix_ms = self.unix_ms(coordinator);
+        let stamp = self.node(coordinator).clock.stamp(now_unix_ms).unwrap();
         let entry = match asked {
             Asked::Put(letter) => Entry::value(
                 KEY,
@@ -258,14 +314,14 @@ impl World {
             ),
             Asked::Delete | Asked::Get => Entry::tombstone(KEY, stamp, from),
         };
-        self.history[operation].written.push(entry.clone());
+        self.operations[operation].written.push(entry.clone());
         entry
     }
 
     /// A replica does what it is asked.
     fn serve(&mut self, operation: usize, place: u8, request: Request) {
         let (merges_clocks, bug) = (self.merges_clocks, self.bug);
-        let coordinator = self.history[operation].coordinator;
+        let coordinator = self.operations[operation].coordinator;
         let is_local_work = matches!(request, Request::KeepHint { .. });
         let node = self.node(place);
         if node.is_down && place != coordinator && !is_local_work {
@@ -339,11 +395,11 @@ impl World {
                     self.send(operation, place, Request::KeepHint { round, entry });
                 }
                 WriteAction::Restamp { above } => self.restamp(operation, above),
-                WriteAction::Reply(Decision::Enough { .. }) => {
-                    self.reply(operation, Outcome::Written(entry));
+                WriteAction::Reply(Decision::Enough { acks }) => {
+                    self.reply(operation, Answer::Written { entry, acks });
                 }
                 WriteAction::Reply(Decision::NotEnough { acks }) => {
-                    self.reply(operation, Outcome::NotEnough(acks));
+                    self.reply(operation, Answer::NotEnough { acks });
                 }
                 WriteAction::Done => self.machines[operation] = Machine::Done,
             }
@@ -351,7 +407,7 @@ impl World {
     }
 
     fn restamp(&mut self, operation: usize, above: Timestamp) {
-        let coordinator = self.history[operation].coordinator;
+        let coordinator = self.operations[operation].coordinator;
         self.node(coordinator).clock.observe(above);
         let stamped = self.stamped(operation);
         let down = self.known_down();
@@ -376,11 +432,17 @@ impl World {
                     let entry = freshest.unwrap();
                     self.send(operation, place, Request::Repair { entry });
                 }
-                ReadAction::Reply(Decision::Enough { .. }) => {
-                    self.reply(operation, Outcome::Read(freshest));
+                ReadAction::Reply(Decision::Enough { acks }) => {
+                    self.reply(
+                        operation,
+                        Answer::Read {
+                            entry: freshest,
+                            acks,
+                        },
+                    );
                 }
                 ReadAction::Reply(Decision::NotEnough { acks }) => {
-                    self.reply(operation, Outcome::NotEnough(acks));
+                    self.reply(operation, Answer::NotEnough { acks });
                 }
                 ReadAction::Done => self.machines[operation] = Machine::Done,
             }
@@ -395,18 +457,73 @@ impl World {
         });
     }
 
-    fn reply(&mut self, operation: usize, outcome: Outcome) {
-        let Replicas { ack, from } = self.history[operation].replicas;
-        if let Outcome::Written(entry) = &outcome {
+    fn reply(&mut self, operation: usize, answer: Answer) {
+        let Replicas { ack, from } = self.operations[operation].replicas;
+        if let Answer::Written { entry, .. } = &answer {
             let copies = (0..from).filter(|place| self.has(*place, entry)).count();
             assert!(
                 copies >= usize::from(ack),
                 "{copies} copies at the acknowledgement of operation {operation}"
             );
         }
-        let replied = &mut self.history[operation].replied;
+        let outcome = self.outcome(operation, &answer);
+        let unix_ms = self.unix_ms(self.operations[operation].coordinator);
+        let replied = &mut self.operations[operation].answer;
         assert!(replied.is_none(), "operation {operation} replies twice");
-        *replied = Some((self.moment, outcome));
+        *replied = Some(answer);
+        self.history
+            .complete(OperationId(operation), outcome, unix_ms);
+    }
+
+    /// What the client of an operation sees of its answer.
+    fn outcome(&self, operation: usize, answer: &Answer) -> Outcome {
+        match answer {
+            Answer::Written { entry, acks } => Outcome::Written {
+                version: entry.timestamp(),
+                acks: *acks,
+            },
+            Answer::Read { entry, acks } => Outcome::Found {
+                version: entry.as_ref().map(Entry::timestamp),
+                content: self.content(entry.as_ref()),
+                acks: *acks,
+            },
+            Answer::NotEnough { .. } => Outcome::NotEnough {
+                stamp: self.operations[operation]
+                    .written
+                    .last()
+                    .map(Entry::timestamp),
+            },
+        }
+    }
+
+    /// What a read returned. An entry counts only if an operation has sent out
+    /// this very entry.
+    fn content(&self, entry: Option<&Entry>) -> Content {
+        let Some(entry) = entry else {
+            return Content::Absent;
+        };
+        let mut operations = self.operations.iter();
+        match operations.position(|operation| operation.written.contains(entry)) {
+            None => Content::Garbage,
+            Some(_) if entry.kind() == Kind::Tombstone => Content::Absent,
+            Some(put) => Content::Value(OperationId(put)),
+        }
+    }
+
+    /// The wall clock of a node, in milliseconds since the Unix epoch.
+    fn unix_ms(&self, node: u8) -> u64 {
+        let skew_ms = self.nodes[usize::from(node)].skew_ms;
+        (BEGIN_UNIX_MS + self.moment).saturating_add_signed(skew_ms)
+    }
+}
+
+impl Asked {
+    fn action(self) -> Action {
+        match self {
+            Self::Put(_) => Action::Put { ttl_seconds: None },
+            Self::Delete => Action::Delete,
+            Self::Get => Action::Get,
+        }
     }
 }
 

@@ -3,12 +3,12 @@
 
 use crate::clock::SimClock;
 use crate::dice::Dice;
-use crate::history::{Action, Outcome, Question};
 use crate::host::{Acceptance, CLOCK_DRIFT_MAX, Host};
 use crate::network::Network;
 use crate::trace::Trace;
 use crate::weather::Weather;
 use base::{Random, SeededRandom};
+use checker::{Action, Outcome, Request};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::LocalSet;
@@ -103,7 +103,7 @@ async fn started() -> Vec<Rc<Host>> {
 
 /// Puts a value that lives for a second on all nodes.
 async fn put(host: &Host, node: usize, key: u64) {
-    let question = Question {
+    let request = Request {
         client: 0,
         node,
         key,
@@ -117,7 +117,7 @@ async fn put(host: &Host, node: usize, key: u64) {
     let random = SeededRandom::new(key);
     let words = (0..VALUE_BYTES / 8).map(|_| random.next_u64().to_le_bytes());
     let value: Vec<u8> = words.flatten().collect();
-    let asked = host.ask(question, Some(value.into())).unwrap();
+    let asked = host.ask(request, Some(value.into())).unwrap();
     let outcome = asked.answer.await.unwrap();
     assert!(matches!(outcome, Outcome::Written { .. }), "{outcome:?}");
 }

@@ -11,8 +11,6 @@
 //! it); `KVORUM_SEEDS=10000` runs so many, from that seed on.
 
 #[cfg(test)]
-mod checker;
-#[cfg(test)]
 mod clock;
 #[cfg(test)]
 mod dice;
@@ -22,8 +20,6 @@ mod executor;
 mod expiry;
 #[cfg(test)]
 mod faults;
-#[cfg(test)]
-mod history;
 #[cfg(test)]
 mod host;
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! The clients: each asks one thing after another, of any node.
 
 use crate::dice::Dice;
-use crate::history::{Action, Question};
 use crate::weather::{Pairs, Weather};
+use checker::{Action, Request};
 
 /// What a client asks next.
-pub(crate) fn question(client: usize, weather: &Weather, dice: &Dice) -> Question {
+pub(crate) fn request(client: usize, weather: &Weather, dice: &Dice) -> Request {
     let (ack, from) = pair(weather, dice);
-    Question {
+    Request {
         client,
         node: dice.place(weather.nodes),
         key: dice.below(weather.keys),

@@ -18,13 +18,13 @@ pub(crate) use storage::Copy;
 use crate::clock::SimClock;
 use crate::dice::Dice;
 use crate::executor::SimExecutor;
-use crate::history::{Outcome, Question};
 use crate::log;
 use crate::network::{HostNumber, Network};
 use crate::trace::Trace;
 use crate::weather::Weather;
 use base::{Clock, Entry, SeededRandom};
 use bytes::Bytes;
+use checker::{Outcome, Request};
 use lsm::disk::FaultyDisk;
 use lsm::{Disk, Executor, MemoryDisk};
 use node::simulation::SimulatedNode;
@@ -313,7 +313,7 @@ impl Host {
     }
 
     /// Asks the node. `None` where no process runs, or it is told to stop.
-    pub(crate) fn ask(&self, question: Question, value: Option<Bytes>) -> Option<Asked> {
+    pub(crate) fn ask(&self, request: Request, value: Option<Bytes>) -> Option<Asked> {
         let state = self.state.borrow();
         let process = state.process.as_ref()?;
         if process.is_stopping {
@@ -325,7 +325,7 @@ impl Host {
         let under_way = UnderWay::new(&process.in_flight);
         let task = process.tasks.spawn_local(async move {
             let _under_way = under_way;
-            let outcome = requests::perform(&node, &clock, question, value).await;
+            let outcome = requests::perform(&node, &clock, request, value).await;
             // A client that has given up does not listen any more.
             let _heard = sender.send(outcome).is_ok();
         });

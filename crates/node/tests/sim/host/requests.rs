@@ -2,10 +2,10 @@
 
 use super::identity::key_bytes;
 use crate::clock::SimClock;
-use crate::history::{Action, Content, Outcome, Question};
 use crate::value;
 use base::{Clock, Entry};
 use bytes::Bytes;
+use checker::{Action, Content, Outcome, Request};
 use cluster::Replicas;
 use node::simulation::{Refusal, SimulatedNode};
 
@@ -13,15 +13,15 @@ use node::simulation::{Refusal, SimulatedNode};
 pub(super) async fn perform(
     node: &SimulatedNode,
     clock: &SimClock,
-    question: Question,
+    request: Request,
     value: Option<Bytes>,
 ) -> Outcome {
-    let key = key_bytes(question.key);
+    let key = key_bytes(request.key);
     let replicas = Replicas {
-        ack: question.ack,
-        from: question.from,
+        ack: request.ack,
+        from: request.from,
     };
-    let written = match question.action {
+    let written = match request.action {
         Action::Get => {
             return match node.get(&key, replicas).await {
                 Ok(found) => Outcome::Found {

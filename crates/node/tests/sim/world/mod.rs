@@ -20,7 +20,6 @@ pub(crate) use report::Report;
 use crate::clock::SimClock;
 use crate::dice::Dice;
 use crate::faults;
-use crate::history::{Action, History, Number, Outcome, Question};
 use crate::host::{Acceptance, Asked, Crash, Host};
 use crate::log;
 use crate::network::{HostNumber, Network};
@@ -30,6 +29,7 @@ use crate::value;
 use crate::weather::{Season, Weather};
 use crate::workload;
 use base::Clock;
+use checker::{Action, History, OperationId, Outcome, Request};
 use cluster::Placement;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -210,12 +210,12 @@ impl World {
             if Instant::now() >= end {
                 return;
             }
-            let question = workload::question(client, &self.weather, dice);
+            let request = workload::request(client, &self.weather, dice);
             let patience = match dice.percent(self.weather.cancel_percent) {
                 true => Duration::from_millis(dice.below(LEAVES_AFTER_MS_MAX)),
                 false => PATIENCE,
             };
-            let outcome = self.ask(question, patience).await;
+            let outcome = self.ask(request, patience).await;
             let pause = Duration::from_millis(dice.within(&self.weather.pause_ms));
             // Where nobody is at work, an answer takes no time.
             let pause_min = match outcome {
@@ -227,18 +227,17 @@ impl World {
     }
 
     /// Asks a node and notes what it says; `None` when it cannot be reached.
-    async fn ask(&self, question: Question, patience: Duration) -> Option<Outcome> {
-        let host = &self.hosts[question.node];
-        let number = Number(self.history.borrow().operations().len());
-        let value = matches!(question.action, Action::Put { .. })
-            .then(|| value::of(number, workload::value_bytes(&self.value_dice)));
-        let Asked { answer, leave } = host.ask(question, value)?;
+    async fn ask(&self, request: Request, patience: Duration) -> Option<Outcome> {
+        let host = &self.hosts[request.node];
+        let id = OperationId(self.history.borrow().operations().len());
+        let value = matches!(request.action, Action::Put { .. })
+            .then(|| value::of(id, workload::value_bytes(&self.value_dice)));
+        let Asked { answer, leave } = host.ask(request, value)?;
         self.history
             .borrow_mut()
-            .ask(question, host.clock.unix_ms());
-        self.timeline.borrow_mut().asked();
-        self.trace
-            .note(format_args!("ask  #{} {question}", number.0));
+            .invoke(request, host.clock.unix_ms());
+        self.timeline.borrow_mut().invoked();
+        self.trace.note(format_args!("ask  #{} {request}", id.0));
         let answer = timeout(patience, answer).await;
         if answer.is_err() {
             leave.abort();
@@ -247,10 +246,9 @@ impl World {
         let outcome = answer.ok().and_then(Result::ok).unwrap_or(Outcome::Lost);
         self.history
             .borrow_mut()
-            .tell(number, outcome, host.clock.unix_ms());
-        self.timeline.borrow_mut().told(number);
-        self.trace
-            .note(format_args!("tell #{} {outcome}", number.0));
+            .complete(id, outcome, host.clock.unix_ms());
+        self.timeline.borrow_mut().completed(id);
+        self.trace.note(format_args!("tell #{} {outcome}", id.0));
         Some(outcome)
     }
 

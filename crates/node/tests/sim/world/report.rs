@@ -1,10 +1,9 @@
 //! What a world came to.
 
 use super::World;
-use crate::checker::{self, contents};
-use crate::history::{History, Number, Outcome};
 use crate::panics;
 use crate::weather::{FaultKind, Pairs, Season, Weather};
+use checker::{History, OperationId, Outcome};
 use lsm::Durability;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -42,18 +41,18 @@ const SYNCED_SLOWLY: Duration = Duration::from_secs(5);
 /// Judges what a world has left.
 pub(super) fn of(world: &World, seed: u64) -> Report {
     let mut history = world.history.borrow_mut();
-    world.forgive(&mut history);
+    world.allow_losses(&mut history);
     let history = &*history;
     let mut violations = checker::check(history);
     let (mut keys_judged, mut keys_undecided) = (0, 0);
     if let Pairs::One { ack, from } = world.weather.pairs
         && world.weather.season == Season::Calm
     {
-        let judgement = contents::judge(history, ack, from);
-        violations.extend(judgement.violations);
-        keys_judged = judgement.keys;
-        keys_undecided = judgement.undecided.len();
-        for key in judgement.undecided {
+        let checked = checker::check_linearizability(history, ack, from);
+        violations.extend(checked.violations);
+        keys_judged = checked.keys;
+        keys_undecided = checked.undecided.len();
+        for key in checked.undecided {
             world.trace.note(format_args!(
                 "the search for an order of key {key} was given up"
             ));
@@ -97,7 +96,7 @@ pub(super) fn of(world: &World, seed: u64) -> Report {
 impl World {
     /// Marks what a power cut may have taken: where syncs are not part of a
     /// write, what was answered in the last interval before it, or anything.
-    fn forgive(&self, history: &mut History) {
+    fn allow_losses(&self, history: &mut History) {
         let faults = &self.weather.faults;
         let window = match self.weather.durability {
             Durability::Sync => return,
@@ -118,15 +117,15 @@ impl World {
             .flat_map(|host| host.power_cuts())
             .collect();
         let timeline = self.timeline.borrow();
-        for number in (0..history.operations().len()).map(Number) {
-            let Some(told) = timeline.told_at(number) else {
+        for id in (0..history.operations().len()).map(OperationId) {
+            let Some(told) = timeline.completed_at(id) else {
                 continue;
             };
             let may_be_lost = cuts
                 .iter()
                 .any(|cut| told <= *cut && window.is_none_or(|window| told + window >= *cut));
             if may_be_lost {
-                history.forgive(number);
+                history.allow_loss(id);
             }
         }
     }

@@ -2,10 +2,10 @@
 
 use super::{PATIENCE, World};
 use crate::dice::Dice;
-use crate::history::{Action, Outcome, Question};
 use crate::host::{Acceptance, Copy, Crash};
 use crate::network::HostNumber;
 use crate::weather::Loss;
+use checker::{Action, Outcome, Request};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -102,7 +102,7 @@ impl World {
                 true => (node + 1) % nodes,
                 false => node,
             };
-            let question = Question {
+            let request = Request {
                 client: self.weather.clients,
                 node,
                 key,
@@ -110,10 +110,10 @@ impl World {
                 ack,
                 from: nodes as u8,
             };
-            match self.ask(question, PATIENCE).await {
+            match self.ask(request, PATIENCE).await {
                 Some(Outcome::Found { .. }) => {}
                 Some(outcome) => {
-                    return Err(format!("all is mended, yet {question}: {outcome}"));
+                    return Err(format!("all is mended, yet {request}: {outcome}"));
                 }
                 None => return Err(format!("node {node} does not run")),
             }

@@ -2,12 +2,12 @@
 //! where nobody asked for them, and whether replicas agree.
 
 use super::World;
-use crate::history::{Action, Number, Operation, Outcome};
 use crate::host::key_bytes;
 use crate::network::HostNumber;
 use crate::value;
 use crate::weather::FaultKind;
 use base::Entry;
+use checker::{Action, Operation, OperationId, Outcome};
 use lsm::Durability;
 use std::time::Duration;
 
@@ -58,16 +58,13 @@ impl World {
             let Some(Outcome::Written { version, .. }) = operation.outcome() else {
                 continue;
             };
-            if !self.is_hinted(Number(place), operation) {
+            if !self.is_hinted(OperationId(place), operation) {
                 continue;
             }
-            let Some(held) = held.iter().find(|held| held.key == operation.question.key) else {
+            let Some(held) = held.iter().find(|held| held.key == operation.request.key) else {
                 continue;
             };
-            let places = held
-                .places
-                .iter()
-                .take(usize::from(operation.question.from));
+            let places = held.places.iter().take(usize::from(operation.request.from));
             for (node, entry) in places {
                 let is_there = entry.as_ref().map(Entry::timestamp) >= Some(version);
                 if !is_there && self.lost.get() != Some(*node) {
@@ -85,10 +82,10 @@ impl World {
     /// its replicas: nobody dropped any, and its coordinator lived until they
     /// were written, and kept its power since. A replica that has said it is stored
     /// must have kept it.
-    fn is_hinted(&self, number: Number, operation: &Operation) -> bool {
+    fn is_hinted(&self, id: OperationId, operation: &Operation) -> bool {
         let timeline = self.timeline.borrow();
-        let asked = timeline.asked_at(number);
-        let Some(told) = timeline.told_at(number) else {
+        let asked = timeline.invoked_at(id);
+        let Some(told) = timeline.completed_at(id) else {
             return false;
         };
         let faults = &self.weather.faults;
@@ -103,7 +100,7 @@ impl World {
             } else {
                 Duration::ZERO
             };
-        let coordinator = &self.hosts[operation.question.node];
+        let coordinator = &self.hosts[operation.request.node];
         let crashed_meanwhile = coordinator
             .crashes()
             .iter()
@@ -114,7 +111,7 @@ impl World {
         };
         let replicas_keep = self.weather.durability == Durability::Sync
             || !self.hosts.iter().any(|host| lost_power(host));
-        let is_of_lost = self.lost.get() == Some(operation.question.node);
+        let is_of_lost = self.lost.get() == Some(operation.request.node);
         replicas_keep
             && !is_of_lost
             && !crashed_meanwhile
@@ -128,8 +125,8 @@ impl World {
         let history = self.history.borrow();
         for held in held {
             let reads = history.of_key(held.key).map(|(_, operation)| operation);
-            let reads = reads.filter(|operation| operation.question.action == Action::Get);
-            let read_max = reads.map(|operation| operation.question.from).max();
+            let reads = reads.filter(|operation| operation.request.action == Action::Get);
+            let read_max = reads.map(|operation| operation.request.from).max();
             for (place, (node, entry)) in (0..).zip(&held.places) {
                 if let Some(entry) = entry
                     && place >= entry.copies()

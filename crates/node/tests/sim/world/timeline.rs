@@ -1,8 +1,8 @@
 //! When things were asked and answered, when hosts were away, and what follows:
 //! while one is away, the others go on.
 
-use crate::history::{History, Number, Operation, Outcome};
 use crate::network::HostNumber;
+use checker::{History, Operation, OperationId, Outcome};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -56,14 +56,14 @@ impl Timeline {
         }
     }
 
-    /// The next operation is asked for now.
-    pub(super) fn asked(&mut self) {
+    /// The next operation is invoked now.
+    pub(super) fn invoked(&mut self) {
         self.spans.push(Span::now());
     }
 
     /// An operation has ended now.
-    pub(super) fn told(&mut self, number: Number) {
-        self.spans[number.0].until = Some(Instant::now());
+    pub(super) fn completed(&mut self, id: OperationId) {
+        self.spans[id.0].until = Some(Instant::now());
     }
 
     /// A host goes away now.
@@ -80,14 +80,14 @@ impl Timeline {
         }
     }
 
-    /// When an operation was asked for.
-    pub(super) fn asked_at(&self, number: Number) -> Instant {
-        self.spans[number.0].from
+    /// When an operation was invoked.
+    pub(super) fn invoked_at(&self, id: OperationId) -> Instant {
+        self.spans[id.0].from
     }
 
     /// When an operation ended.
-    pub(super) fn told_at(&self, number: Number) -> Option<Instant> {
-        self.spans[number.0].until
+    pub(super) fn completed_at(&self, id: OperationId) -> Option<Instant> {
+        self.spans[id.0].until
     }
 
     /// The requests that failed, or took too long, although one host was away
@@ -117,7 +117,7 @@ impl Timeline {
 
     /// Whether the node that was asked was there all the time.
     fn is_owed(&self, operation: &Operation, span: Span) -> bool {
-        let node = operation.question.node;
+        let node = operation.request.node;
         let of_node = self.absences.iter().filter(|each| each.host == node);
         !of_node.into_iter().any(|absence| {
             let is_back = absence
@@ -143,8 +143,8 @@ impl Timeline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{Action, Question};
     use base::Timestamp;
+    use checker::{Action, Request};
     use tokio::time::advance;
 
     const AWAY: HostNumber = 2;
@@ -165,7 +165,7 @@ mod tests {
 
         /// Asks a node, which takes so long to answer this.
         async fn ask(&mut self, node: HostNumber, took_ms: u64, outcome: Outcome) {
-            let question = Question {
+            let request = Request {
                 client: 0,
                 node,
                 key: 0,
@@ -173,11 +173,11 @@ mod tests {
                 ack: 2,
                 from: 3,
             };
-            let number = self.history.ask(question, 0);
-            self.timeline.asked();
+            let id = self.history.invoke(request, 0);
+            self.timeline.invoked();
             advance(Duration::from_millis(took_ms)).await;
-            self.history.tell(number, outcome, 0);
-            self.timeline.told(number);
+            self.history.complete(id, outcome, 0);
+            self.timeline.completed(id);
         }
 
         #[track_caller]

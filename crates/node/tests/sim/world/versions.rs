@@ -1,9 +1,9 @@
 //! Whether each version is one thing, wherever it lies and whoever was told of it.
 
-use crate::history::{Action, Content, History, Number, Outcome};
 use crate::host::key_of;
 use crate::value;
 use base::{Entry, Kind, Timestamp};
+use checker::{Action, Content, History, OperationId, Outcome};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -53,11 +53,11 @@ impl Versions {
     /// Adds what clients were told, and says which versions are several things.
     pub(super) fn judge(&mut self, history: &History) -> Vec<String> {
         let mut broken = Vec::new();
-        let mut owners: BTreeMap<Timestamp, Number> = BTreeMap::new();
+        let mut owners: BTreeMap<Timestamp, OperationId> = BTreeMap::new();
         for (place, operation) in history.operations().iter().enumerate() {
-            let key = operation.question.key;
-            let number = Number(place);
-            let what = match operation.question.action {
+            let key = operation.request.key;
+            let number = OperationId(place);
+            let what = match operation.request.action {
                 Action::Put { .. } => What::Value(Content::Value(number)),
                 Action::Delete | Action::Get => What::Tombstone,
             };
@@ -112,7 +112,7 @@ impl Versions {
 fn may_be_one(one: &Sight, other: &Sight, history: &History) -> bool {
     let expires = |what| match what {
         What::Value(Content::Value(put)) => history.get(put).is_some_and(|put| {
-            let action = put.question.action;
+            let action = put.request.action;
             matches!(action, Action::Put { ttl_seconds } if ttl_seconds.is_some())
         }),
         _ => false,
@@ -127,9 +127,9 @@ fn may_be_one(one: &Sight, other: &Sight, history: &History) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Question;
     use crate::host::key_bytes;
     use base::Expiry;
+    use checker::Request;
 
     const KEY: u64 = 3;
 
@@ -137,7 +137,7 @@ mod tests {
     fn history(writes: &[(Action, u64)]) -> History {
         let mut history = History::default();
         for (action, version) in writes {
-            let question = Question {
+            let request = Request {
                 client: 0,
                 node: 0,
                 key: KEY,
@@ -145,9 +145,9 @@ mod tests {
                 ack: 2,
                 from: 3,
             };
-            let number = history.ask(question, 0);
+            let id = history.invoke(request, 0);
             let version = Timestamp::from_u64(*version);
-            history.tell(number, Outcome::Written { version, acks: 2 }, 0);
+            history.complete(id, Outcome::Written { version, acks: 2 }, 0);
         }
         history
     }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn value_of(put: usize, version: u64, key: u64) -> Entry {
-        let value = value::of(Number(put), 20);
+        let value = value::of(OperationId(put), 20);
         let version = Timestamp::from_u64(version);
         Entry::value(&key_bytes(key), version, &value, Expiry::NEVER, 3)
     }

@@ -1,14 +1,15 @@
-//! Histories by hand: for each promise one that keeps it and one that breaks it.
+//! Histories made by hand: for each promise one that keeps it and one that breaks it.
 
-use super::{Promise, check};
-use crate::history::{Action, Content, History, Number, Outcome, Question};
+use super::check;
+use crate::history::{Action, Content, History, OperationId, Outcome, Request};
+use crate::promise::Promise;
 use base::Timestamp;
 
 const PUT: Action = Action::Put { ttl_seconds: None };
 const DELETE: Action = Action::Delete;
 
-/// A history told step by step; everything is on one key and, unless said
-/// otherwise, one thing after another.
+/// A history that a test builds step by step. Operations are on one key unless
+/// the test names another.
 #[derive(Default)]
 struct Story {
     history: History,
@@ -27,8 +28,8 @@ fn written(version: u64, acks: u8) -> Outcome {
 }
 
 impl Story {
-    fn ask_about(&mut self, key: u64, action: Action, ack: u8, from: u8) -> Number {
-        let question = Question {
+    fn invoke_on(&mut self, key: u64, action: Action, ack: u8, from: u8) -> OperationId {
+        let request = Request {
             client: 0,
             node: 0,
             key,
@@ -36,50 +37,50 @@ impl Story {
             ack,
             from,
         };
-        self.history.ask(question, self.unix_ms)
+        self.history.invoke(request, self.unix_ms)
     }
 
-    fn ask(&mut self, action: Action, ack: u8, from: u8) -> Number {
-        self.ask_about(1, action, ack, from)
+    fn invoke(&mut self, action: Action, ack: u8, from: u8) -> OperationId {
+        self.invoke_on(1, action, ack, from)
     }
 
-    fn tell(&mut self, number: Number, outcome: Outcome) {
-        self.history.tell(number, outcome, self.unix_ms);
+    fn complete(&mut self, id: OperationId, outcome: Outcome) {
+        self.history.complete(id, outcome, self.unix_ms);
     }
 
     /// A write that is acknowledged.
-    fn write(&mut self, action: Action, ack: u8, from: u8, version: u64) -> Number {
-        let number = self.ask(action, ack, from);
-        self.tell(number, written(version, ack));
-        number
+    fn write(&mut self, action: Action, ack: u8, from: u8, version: u64) -> OperationId {
+        let id = self.invoke(action, ack, from);
+        self.complete(id, written(version, ack));
+        id
     }
 
-    /// A write that ends in too few answers.
-    fn fail(&mut self, action: Action, ack: u8, from: u8, stamp: u64) -> Number {
-        let number = self.ask(action, ack, from);
+    /// A write that too few replicas answer.
+    fn fail(&mut self, action: Action, ack: u8, from: u8, stamp: u64) -> OperationId {
+        let id = self.invoke(action, ack, from);
         let stamp = Some(at(stamp));
-        self.tell(number, Outcome::NotEnough { stamp });
-        number
+        self.complete(id, Outcome::NotEnough { stamp });
+        id
     }
 
-    fn tell_found(&mut self, number: Number, version: u64, content: Content) {
-        let acks = self.history.operations()[number.0].question.ack;
+    fn complete_read(&mut self, id: OperationId, version: u64, content: Content) {
+        let acks = self.history.operations()[id.0].request.ack;
         let outcome = Outcome::Found {
             version: (version > 0).then_some(at(version)),
             content,
             acks,
         };
-        self.tell(number, outcome);
+        self.complete(id, outcome);
     }
 
     /// A read; version 0 stands for none.
-    fn read(&mut self, ack: u8, from: u8, version: u64, content: Content) -> Number {
-        let number = self.ask(Action::Get, ack, from);
-        self.tell_found(number, version, content);
-        number
+    fn read(&mut self, ack: u8, from: u8, version: u64, content: Content) -> OperationId {
+        let id = self.invoke(Action::Get, ack, from);
+        self.complete_read(id, version, content);
+        id
     }
 
-    fn read_nothing(&mut self, ack: u8, from: u8) -> Number {
+    fn read_nothing(&mut self, ack: u8, from: u8) -> OperationId {
         self.read(ack, from, 0, Content::Absent)
     }
 
@@ -88,9 +89,9 @@ impl Story {
         assert_eq!(check(&self.history), []);
     }
 
-    /// The only broken promise is this one, shown by these operations.
+    /// This promise and no other is broken, as these operations show.
     #[track_caller]
-    fn breaks(&self, promise: Promise, operations: &[Number]) {
+    fn breaks(&self, promise: Promise, operations: &[OperationId]) {
         let violations = check(&self.history);
         assert!(
             matches!(&violations[..], [only] if only.promise == promise && only.operations == operations),
@@ -135,11 +136,11 @@ fn a_read_may_see_something_newer_but_nothing_older() {
     let failed = story.fail(PUT, 2, 3, 20);
     story.read(2, 3, 20, Content::Value(failed));
     story.holds();
-    let read = story.ask(Action::Get, 1, 3);
-    story.tell_found(read, 5, Content::Value(old));
+    let read = story.invoke(Action::Get, 1, 3);
+    story.complete_read(read, 5, Content::Value(old));
     story.holds();
-    let read = story.ask(Action::Get, 2, 3);
-    story.tell_found(read, 5, Content::Value(old));
+    let read = story.invoke(Action::Get, 2, 3);
+    story.complete_read(read, 5, Content::Value(old));
     let violations = check(&story.history);
     assert!(
         violations.iter().any(
@@ -153,14 +154,14 @@ fn a_read_may_see_something_newer_but_nothing_older() {
 #[test]
 fn a_read_that_began_before_the_acknowledgement_may_miss_the_write() {
     let mut story = Story::default();
-    let put = story.ask(PUT, 2, 3);
-    let read = story.ask(Action::Get, 2, 3);
-    story.tell(put, written(10, 2));
-    story.tell_found(read, 0, Content::Absent);
+    let put = story.invoke(PUT, 2, 3);
+    let read = story.invoke(Action::Get, 2, 3);
+    story.complete(put, written(10, 2));
+    story.complete_read(read, 0, Content::Absent);
     story.holds();
 }
 
-/// What crashes in between is not in the history: it must not matter.
+/// Crashes are not in a history, because they must not matter.
 #[test]
 fn an_acknowledged_write_stays() {
     let mut story = Story::default();
@@ -184,17 +185,17 @@ fn a_write_that_failed_is_concurrent_with_all_that_follows() {
     let mut story = Story::default();
     let failed = story.fail(PUT, 2, 3, 10);
     story.read_nothing(2, 3);
-    // It appears late.
+    // The failed write appears late.
     story.read(2, 3, 10, Content::Value(failed));
-    // A write after it need not win over it, and it may win over that one.
+    // A later write need not win over the failed one.
     story.write(PUT, 2, 3, 7);
     story.read(2, 3, 10, Content::Value(failed));
     story.holds();
 
     let mut story = Story::default();
-    let lost = story.ask(PUT, 2, 3);
-    story.tell(lost, Outcome::Lost);
-    let silent = story.ask(PUT, 2, 3);
+    let lost = story.invoke(PUT, 2, 3);
+    story.complete(lost, Outcome::Lost);
+    let silent = story.invoke(PUT, 2, 3);
     story.read(2, 3, 50, Content::Value(lost));
     story.read(2, 3, 60, Content::Value(silent));
     story.holds();
@@ -227,14 +228,14 @@ fn a_later_write_wins_over_an_acknowledged_one_when_acks_overlap() {
     }
 }
 
-/// Two clocks can give the same stamp; two deletes of it are one version.
+/// Two deletes with the same timestamp are one version.
 #[test]
 fn a_delete_may_repeat_another() {
     let mut story = Story::default();
     story.write(DELETE, 2, 3, 10);
     story.write(DELETE, 2, 3, 10);
     story.holds();
-    let first = Number(1);
+    let first = OperationId(1);
     let put = story.write(PUT, 2, 3, 10);
     let violations = check(&story.history);
     assert!(
@@ -253,10 +254,10 @@ fn a_delete_may_repeat_another() {
 #[test]
 fn writes_at_the_same_time_are_in_any_order() {
     let mut story = Story::default();
-    let one = story.ask(PUT, 2, 3);
-    let other = story.ask(PUT, 2, 3);
-    story.tell(one, written(10, 2));
-    story.tell(other, written(9, 2));
+    let one = story.invoke(PUT, 2, 3);
+    let other = story.invoke(PUT, 2, 3);
+    story.complete(one, written(10, 2));
+    story.complete(other, written(9, 2));
     story.holds();
 }
 
@@ -272,7 +273,7 @@ fn reads_by_majority_never_go_back() {
         (((2, 3), (1, 3)), false),
         (((2, 4), (2, 4)), false),
         (((1, 2), (1, 2)), false),
-        // Of differing numbers of replicas.
+        // The numbers of replicas differ.
         (((1, 1), (2, 3)), false),
     ] {
         let ((first_ack, first_from), (second_ack, second_from)) = reads;
@@ -291,11 +292,11 @@ fn reads_by_majority_never_go_back() {
 #[test]
 fn reads_at_the_same_time_may_see_new_then_old() {
     let mut story = Story::default();
-    let put = story.ask(PUT, 2, 3);
-    let one = story.ask(Action::Get, 2, 3);
-    let other = story.ask(Action::Get, 2, 3);
-    story.tell_found(one, 10, Content::Value(put));
-    story.tell_found(other, 0, Content::Absent);
+    let put = story.invoke(PUT, 2, 3);
+    let one = story.invoke(Action::Get, 2, 3);
+    let other = story.invoke(Action::Get, 2, 3);
+    story.complete_read(one, 10, Content::Value(put));
+    story.complete_read(other, 0, Content::Absent);
     story.holds();
 }
 
@@ -305,36 +306,36 @@ fn no_read_returns_what_was_never_written() {
     let read = story.read(1, 1, 10, Content::Garbage);
     story.breaks(Promise::OnlyWhatWasWritten, &[read]);
 
-    // A value of no put, or of a delete.
+    // The value of no put, then of a delete.
     let mut story = Story::default();
-    let read = story.read(1, 1, 10, Content::Value(Number(77)));
+    let read = story.read(1, 1, 10, Content::Value(OperationId(77)));
     story.breaks(Promise::OnlyWhatWasWritten, &[read]);
     let mut story = Story::default();
     let delete = story.fail(DELETE, 1, 1, 10);
     let read = story.read(1, 1, 10, Content::Value(delete));
     story.breaks(Promise::OnlyWhatWasWritten, &[read]);
 
-    // A value of another key.
+    // The value of another key.
     let mut story = Story::default();
-    let put = story.ask_about(2, PUT, 1, 1);
+    let put = story.invoke_on(2, PUT, 1, 1);
     let read = story.read(1, 1, 10, Content::Value(put));
     story.breaks(Promise::OnlyWhatWasWritten, &[read]);
 
-    // A value from the future.
+    // A value that is put only later.
     let mut story = Story::default();
-    let read = story.ask(Action::Get, 1, 1);
-    story.tell_found(read, 10, Content::Value(Number(1)));
-    let put = story.ask(PUT, 1, 1);
+    let read = story.invoke(Action::Get, 1, 1);
+    story.complete_read(read, 10, Content::Value(OperationId(1)));
+    let put = story.invoke(PUT, 1, 1);
     story.breaks(Promise::OnlyWhatWasWritten, &[put, read]);
 }
 
 #[test]
 fn a_version_is_one_that_its_write_was_stamped_with() {
-    // The first stamp of a write that was stamped twice shows up meanwhile.
+    // A write that was stamped twice may appear under its first stamp.
     let mut story = Story::default();
-    let put = story.ask(PUT, 2, 3);
+    let put = story.invoke(PUT, 2, 3);
     story.read(2, 3, 8, Content::Value(put));
-    story.tell(put, written(12, 2));
+    story.complete(put, written(12, 2));
     story.holds();
     let read = story.read(2, 3, 13, Content::Value(put));
     story.breaks(Promise::OnlyWhatWasWritten, &[put, read]);
@@ -358,16 +359,16 @@ fn a_version_is_one_that_its_write_was_stamped_with() {
 #[test]
 fn a_refused_write_never_appears() {
     let mut story = Story::default();
-    let put = story.ask(PUT, 2, 3);
-    story.tell(put, Outcome::Refused);
+    let put = story.invoke(PUT, 2, 3);
+    story.complete(put, Outcome::Refused);
     story.read_nothing(2, 3);
     story.holds();
     let read = story.read(2, 3, 10, Content::Value(put));
     story.breaks(Promise::RefusedChangesNothing, &[put, read]);
 
     let mut story = Story::default();
-    let delete = story.ask(DELETE, 2, 3);
-    story.tell(delete, Outcome::Refused);
+    let delete = story.invoke(DELETE, 2, 3);
+    story.complete(delete, Outcome::Refused);
     let read = story.read(2, 3, 10, Content::Absent);
     story.breaks(Promise::OnlyWhatWasWritten, &[read]);
 }
@@ -376,15 +377,15 @@ fn a_refused_write_never_appears() {
 fn acks_are_counted() {
     for (acks, right) in [(1, false), (2, true), (3, true), (4, false)] {
         let mut story = Story::default();
-        let put = story.ask(PUT, 2, 3);
-        story.tell(put, written(10, acks));
-        let read = story.ask(Action::Get, 2, 3);
+        let put = story.invoke(PUT, 2, 3);
+        story.complete(put, written(10, acks));
+        let read = story.invoke(Action::Get, 2, 3);
         let outcome = Outcome::Found {
             version: Some(at(10)),
             content: Content::Value(put),
             acks,
         };
-        story.tell(read, outcome);
+        story.complete(read, outcome);
         if right {
             story.holds();
         } else {
@@ -407,25 +408,25 @@ fn a_value_expires_by_the_clock_of_the_node_that_answers() {
         ((1_000, 1_100), (3_090, 3_200), true, true),
         ((1_000, 1_100), (3_100, 3_200), true, false),
         ((1_000, 1_100), (3_100, 3_200), false, true),
-        // A clock that is set back during the read.
+        // The clock is set back during the read.
         ((1_000, 1_100), (3_100, 500), true, true),
     ] {
         let mut story = Story {
             unix_ms: put_ms.0,
             ..Story::default()
         };
-        let put = story.ask(ttl, 1, 1);
+        let put = story.invoke(ttl, 1, 1);
         story.unix_ms = put_ms.1;
-        story.tell(put, written(10, 1));
+        story.complete(put, written(10, 1));
         story.unix_ms = read_ms.0;
-        let read = story.ask(Action::Get, 1, 1);
+        let read = story.invoke(Action::Get, 1, 1);
         story.unix_ms = read_ms.1;
         let (content, shown) = if is_served {
             (Content::Value(put), vec![put, read])
         } else {
             (Content::Absent, vec![read])
         };
-        story.tell_found(read, 10, content);
+        story.complete_read(read, 10, content);
         if right {
             story.holds();
         } else {
@@ -434,10 +435,10 @@ fn a_value_expires_by_the_clock_of_the_node_that_answers() {
     }
 }
 
-/// An expired version hides what is older, and is itself a version: a read
-/// that finds nothing has missed it.
+/// An expired version hides older versions and is itself a version: a read that
+/// returns no version has missed it.
 #[test]
-fn an_expired_version_is_not_nothing() {
+fn an_expired_version_counts_as_a_version() {
     let ttl = Action::Put {
         ttl_seconds: Some(1),
     };
@@ -449,7 +450,7 @@ fn an_expired_version_is_not_nothing() {
     story.holds();
     let mut other = Story::default();
     let put_first = other.write(ttl, 2, 3, 10);
-    assert_eq!((put, put_first), (Number(1), Number(0)));
+    assert_eq!((put, put_first), (OperationId(1), OperationId(0)));
     other.unix_ms = 5_000;
     let read = other.read_nothing(2, 3);
     other.breaks(Promise::AcknowledgedIsVisible, &[put_first, read]);

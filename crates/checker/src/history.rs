@@ -1,0 +1,271 @@
+//! What the clients of a cluster asked for and what they were answered.
+//!
+//! A history holds only what a client can know: which request it sent to which
+//! node, when, and how the request ended. The checker sees nothing else.
+
+use base::Timestamp;
+use std::fmt;
+
+/// A position in the order of all invocations and completions of a history. An
+/// operation began after another one had ended if its moment is the greater one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub u64);
+
+/// The position of an operation in its history. A value carries the id of the
+/// operation that put it, so a read says which put it found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OperationId(pub usize);
+
+/// What a client asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Put a value that no other operation puts.
+    Put {
+        /// In how many seconds the value expires, if it does.
+        ttl_seconds: Option<u64>,
+    },
+    /// Delete.
+    Delete,
+    /// Get.
+    Get,
+}
+
+/// A request of a client to a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// The client.
+    pub client: usize,
+    /// The node that the client asked.
+    pub node: usize,
+    /// The number of the key.
+    pub key: u64,
+    /// What to do with the key.
+    pub action: Action,
+    /// How many replicas must answer.
+    pub ack: u8,
+    /// How many replicas the key has for this request.
+    pub from: u8,
+}
+
+/// What a read returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// The value of this put.
+    Value(OperationId),
+    /// Bytes that no operation wrote.
+    Garbage,
+    /// No value: the key was never written, was deleted, or has expired.
+    Absent,
+}
+
+/// How a request ended, as far as the client knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A write was acknowledged.
+    Written {
+        /// The version of the write.
+        version: Timestamp,
+        /// How many replicas have stored it.
+        acks: u8,
+    },
+    /// A read was answered.
+    Found {
+        /// The version that won, also that of a tombstone or of an expired value.
+        version: Option<Timestamp>,
+        /// What the read returned.
+        content: Content,
+        /// How many replicas answered.
+        acks: u8,
+    },
+    /// Too few replicas answered in time.
+    NotEnough {
+        /// The last stamp of a write.
+        stamp: Option<Timestamp>,
+    },
+    /// The node did not accept the request, so nothing has changed.
+    Refused,
+    /// The node never answered, so a write may have happened or not.
+    Lost,
+}
+
+/// The end of an operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Completion {
+    /// When the client received the answer.
+    pub moment: Moment,
+    /// The wall clock of the asked node at that moment, in milliseconds since
+    /// the Unix epoch.
+    pub node_unix_ms: u64,
+    /// The answer.
+    pub outcome: Outcome,
+}
+
+/// An operation of a client.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation {
+    /// The request.
+    pub request: Request,
+    /// When the client sent the request.
+    pub invoked: Moment,
+    /// The wall clock of the asked node at that moment, in milliseconds since
+    /// the Unix epoch.
+    pub node_unix_ms: u64,
+    /// How the operation ended. `None` if the client stopped waiting.
+    pub completion: Option<Completion>,
+    /// Whether the operator chose a durability that may lose what this
+    /// operation returned. Then it demands nothing of later operations.
+    pub may_be_lost: bool,
+}
+
+impl Operation {
+    /// Whether this operation began after `other` had ended.
+    #[must_use]
+    pub fn began_after(&self, other: &Self) -> bool {
+        other
+            .completion
+            .is_some_and(|completion| completion.moment < self.invoked)
+    }
+
+    /// The answer, if the client received one.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.completion.map(|completion| completion.outcome)
+    }
+}
+
+/// Operations in the order of their invocations.
+#[derive(Debug, Default)]
+pub struct History {
+    operations: Vec<Operation>,
+    moments: u64,
+}
+
+impl History {
+    /// Records that a client sends a request. `node_unix_ms` is the wall clock of
+    /// the asked node, in milliseconds since the Unix epoch.
+    pub fn invoke(&mut self, request: Request, node_unix_ms: u64) -> OperationId {
+        let invoked = self.next_moment();
+        self.operations.push(Operation {
+            request,
+            invoked,
+            node_unix_ms,
+            completion: None,
+            may_be_lost: false,
+        });
+        OperationId(self.operations.len() - 1)
+    }
+
+    /// Records the answer to an operation that was invoked.
+    pub fn complete(&mut self, id: OperationId, outcome: Outcome, node_unix_ms: u64) {
+        let moment = self.next_moment();
+        if let Some(operation) = self.operations.get_mut(id.0) {
+            operation.completion = Some(Completion {
+                moment,
+                node_unix_ms,
+                outcome,
+            });
+        }
+    }
+
+    /// Marks an operation whose result may be lost again: see
+    /// [`Operation::may_be_lost`].
+    pub fn allow_loss(&mut self, id: OperationId) {
+        if let Some(operation) = self.operations.get_mut(id.0) {
+            operation.may_be_lost = true;
+        }
+    }
+
+    /// All operations.
+    #[must_use]
+    pub fn operations(&self) -> &[Operation] {
+        &self.operations
+    }
+
+    /// The operation with this id, if there is one.
+    #[must_use]
+    pub fn get(&self, id: OperationId) -> Option<&Operation> {
+        self.operations.get(id.0)
+    }
+
+    /// The operations on a key.
+    pub fn of_key(&self, key: u64) -> impl Iterator<Item = (OperationId, &Operation)> {
+        self.operations
+            .iter()
+            .enumerate()
+            .filter(move |(_, operation)| operation.request.key == key)
+            .map(|(index, operation)| (OperationId(index), operation))
+    }
+
+    fn next_moment(&mut self) -> Moment {
+        self.moments += 1;
+        Moment(self.moments)
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            client,
+            node,
+            key,
+            action,
+            ack,
+            from,
+        } = self;
+        write!(formatter, "client {client} asks node {node}: ")?;
+        match action {
+            Action::Put { ttl_seconds: None } => write!(formatter, "PUT key {key}")?,
+            Action::Put {
+                ttl_seconds: Some(ttl),
+            } => write!(formatter, "PUT key {key} for {ttl} s")?,
+            Action::Delete => write!(formatter, "DELETE key {key}")?,
+            Action::Get => write!(formatter, "GET key {key}")?,
+        }
+        write!(formatter, " {ack}/{from}")
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Written { version, acks } => {
+                write!(formatter, "written as {version}, {acks} acks")
+            }
+            Self::Found {
+                version,
+                content,
+                acks,
+            } => {
+                match content {
+                    Content::Value(OperationId(put)) => write!(formatter, "value of #{put}")?,
+                    Content::Garbage => write!(formatter, "garbage")?,
+                    Content::Absent => write!(formatter, "absent")?,
+                }
+                match version {
+                    Some(version) => write!(formatter, " at {version}, {acks} acks"),
+                    None => write!(formatter, ", {acks} acks"),
+                }
+            }
+            Self::NotEnough { stamp: Some(stamp) } => {
+                write!(formatter, "not enough replicas, stamped {stamp}")
+            }
+            Self::NotEnough { stamp: None } => write!(formatter, "not enough replicas"),
+            Self::Refused => write!(formatter, "refused"),
+            Self::Lost => write!(formatter, "lost"),
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "@{} {}", self.invoked.0, self.request)?;
+        match self.completion {
+            Some(completion) => write!(
+                formatter,
+                " -> @{} {}",
+                completion.moment.0, completion.outcome
+            ),
+            None => write!(formatter, " -> no answer"),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Whether what clients saw of a key can have come from one register.
+//!
+//! A history is linearizable if each operation can be assigned a moment between
+//! its invocation and its completion so that, in the order of these moments,
+//! every read returns what the last write before it wrote (Herlihy and Wing,
+//! 1990). The contract promises that for operations with one pair of `ack` and
+//! `from`, `ack` being a majority, while all replicas answer; values with a time
+//! to live are excepted.
+//!
+//! This module chooses the operations of a key that count and the moments
+//! between which each took effect; [`search`] searches for the order. It goes by
+//! contents, which every client can compare. [`super::versions`] goes by
+//! versions and so cannot notice a write that takes effect twice, under two
+//! versions: no rule about versions is broken then.
+
+mod search;
+
+#[cfg(test)]
+mod tests;
+
+use crate::history::{Action, Content, History, Operation, OperationId, Outcome};
+use crate::promise::{Promise, Violation};
+use search::{Call, Effect, RegisterState, SearchResult, search};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Whether the keys of a history are linearizable.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Linearizability {
+    /// The broken promises.
+    pub violations: Vec<Violation>,
+    /// How many keys were checked.
+    pub keys: usize,
+    /// The keys for which the search gave up.
+    pub undecided: Vec<u64>,
+}
+
+/// Checks each key of a history that clients wrote with this pair only. Reads
+/// with another pair do not count; a key that was written with another pair, or
+/// with a time to live, is left out.
+#[must_use]
+pub fn check_linearizability(history: &History, ack: u8, from: u8) -> Linearizability {
+    let mut checked = Linearizability::default();
+    let keys: BTreeSet<u64> = history
+        .operations()
+        .iter()
+        .map(|operation| operation.request.key)
+        .collect();
+    for key in keys {
+        let operations: Vec<_> = history.of_key(key).collect();
+        let is_of_pair =
+            |operation: &Operation| (operation.request.ack, operation.request.from) == (ack, from);
+        let excepted = operations.iter().any(|(_, operation)| {
+            let action = operation.request.action;
+            let expires = matches!(action, Action::Put { ttl_seconds } if ttl_seconds.is_some());
+            expires || (action != Action::Get && !is_of_pair(operation))
+        });
+        if excepted {
+            continue;
+        }
+        let operations: Vec<(OperationId, &Operation)> = operations
+            .into_iter()
+            .filter(|(_, operation)| is_of_pair(operation))
+            .collect();
+        checked.keys += 1;
+        checked
+            .violations
+            .extend(second_versions(history, &operations));
+        match search(&calls(&operations)) {
+            SearchResult::Linearizable => {}
+            SearchResult::NotLinearizable(shown) => checked.violations.push(Violation {
+                promise: Promise::Linearizable,
+                operations: shown,
+            }),
+            SearchResult::GaveUp => checked.undecided.push(key),
+        }
+    }
+    checked
+}
+
+/// Reads that returned a write under another version than it was acknowledged
+/// with. Such a read may do no harm by itself; but between two versions of one
+/// write another write may be seen.
+fn second_versions(history: &History, operations: &[(OperationId, &Operation)]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for &(id, operation) in operations {
+        if let Some(Outcome::Found {
+            version: Some(found),
+            content: Content::Value(put),
+            ..
+        }) = operation.outcome()
+            && let Some(Outcome::Written { version, .. }) =
+                history.get(put).and_then(Operation::outcome)
+            && found != version
+        {
+            violations.push(Violation {
+                promise: Promise::OneVersionAWrite,
+                operations: vec![put, id],
+            });
+        }
+    }
+    violations
+}
+
+/// The calls for which the search must find an order.
+///
+/// A write that was not acknowledged may take effect at any later time, or never.
+/// If no read returned the value that it put, the write is left out: every order
+/// with it is also an order without it. If a read returned the value, the write
+/// took effect before the first such read ended. Deletes that were not
+/// acknowledged remain, because no read says which delete it saw.
+fn calls(operations: &[(OperationId, &Operation)]) -> Vec<Call> {
+    let mut first_read: BTreeMap<OperationId, u64> = BTreeMap::new();
+    for (_, operation) in operations {
+        if let Some(Outcome::Found {
+            content: Content::Value(put),
+            ..
+        }) = operation.outcome()
+            && let Some(completion) = operation.completion
+        {
+            let first = first_read.entry(put).or_insert(u64::MAX);
+            *first = completion.moment.0.min(*first);
+        }
+    }
+    let mut calls = Vec::new();
+    for &(id, operation) in operations {
+        let outcome = operation.outcome();
+        let completed = operation.completion.map(|completion| completion.moment.0);
+        let (effect, completed_by) = match (operation.request.action, outcome) {
+            (_, Some(Outcome::Refused)) => continue,
+            (Action::Get, Some(Outcome::Found { content, .. })) => match content {
+                Content::Value(put) => (Effect::Read(RegisterState::Value(put)), completed),
+                Content::Absent => (Effect::Read(RegisterState::Absent), completed),
+                // The check by versions reports garbage.
+                Content::Garbage => continue,
+            },
+            (Action::Get, _) => continue,
+            (Action::Put { .. }, Some(Outcome::Written { .. })) => {
+                (Effect::Write(RegisterState::Value(id)), completed)
+            }
+            (Action::Put { .. }, _) => match first_read.get(&id) {
+                Some(first) => (Effect::Write(RegisterState::Value(id)), Some(*first)),
+                None => continue,
+            },
+            (Action::Delete, Some(Outcome::Written { .. })) => {
+                (Effect::Write(RegisterState::Absent), completed)
+            }
+            (Action::Delete, _) => (Effect::Write(RegisterState::Absent), None),
+        };
+        calls.push(Call {
+            id,
+            effect,
+            invoked: operation.invoked.0,
+            completed_by,
+        });
+    }
+    calls
+}

@@ -1,0 +1,271 @@
+//! The rules that go by versions. They hold for every history, whatever failed.
+//!
+//! Two facts of the contract carry all of them. The replicas of a key with
+//! `from=2` are among those with `from=3`, so `a` answers out of one set and `b`
+//! out of another of at most `n` replicas have one replica in common when
+//! `a + b > n`. And versions are ordered by their timestamps.
+//!
+//! The contract has rules for equal timestamps, which depend on the contents.
+//! The checker takes two versions with equal timestamps for equally new.
+
+#[cfg(test)]
+mod tests;
+
+use crate::history::{Action, Content, History, Operation, OperationId, Outcome};
+use crate::promise::{Promise, Violation};
+use base::Timestamp;
+
+/// Every broken promise of a history.
+#[must_use]
+pub fn check(history: &History) -> Vec<Violation> {
+    check_with(history, 0)
+}
+
+/// Every promise that a history would break if the contract promised too much:
+/// if acks overlapped that lack one replica for that, and if majorities needed
+/// one replica less. A test of the tests: histories with faults must break it.
+#[must_use]
+pub fn check_as_if_acks_overlapped(history: &History) -> Vec<Violation> {
+    check_with(history, 1)
+}
+
+/// Checks a history. `extra_acks` is added to each sum of acks that is compared
+/// with a number of replicas; 0 is the contract.
+fn check_with(history: &History, extra_acks: u16) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut keys: Vec<u64> = history
+        .operations()
+        .iter()
+        .map(|operation| operation.request.key)
+        .collect();
+    keys.sort_unstable();
+    keys.dedup();
+    for key in keys {
+        let operations: Vec<_> = history.of_key(key).collect();
+        for (index, &(id, operation)) in operations.iter().enumerate() {
+            check_alone(history, &operations, id, operation, &mut violations);
+            // Operations are in the order of their invocations, so only those
+            // in front of this one can have ended before it began.
+            for &(earlier_id, earlier) in &operations[..index] {
+                if operation.began_after(earlier)
+                    && let Some(promise) = broken_by_pair(earlier, operation, extra_acks)
+                {
+                    violations.push(Violation {
+                        promise,
+                        operations: vec![earlier_id, id],
+                    });
+                }
+            }
+        }
+    }
+    violations
+}
+
+/// Checks whether an operation can have returned what it returned.
+fn check_alone(
+    history: &History,
+    operations: &[(OperationId, &Operation)],
+    id: OperationId,
+    operation: &Operation,
+    violations: &mut Vec<Violation>,
+) {
+    let mut broken = |promise, mut operations: Vec<OperationId>| {
+        operations.push(id);
+        violations.push(Violation {
+            promise,
+            operations,
+        });
+    };
+    let (version, content, acks) = match operation.outcome() {
+        Some(Outcome::Written { acks, .. }) => {
+            if !counts(operation, acks) {
+                broken(Promise::AcksAreCounted, Vec::new());
+            }
+            return;
+        }
+        Some(Outcome::Found {
+            version,
+            content,
+            acks,
+        }) => (version, content, acks),
+        _ => return,
+    };
+    if !counts(operation, acks) {
+        broken(Promise::AcksAreCounted, Vec::new());
+    }
+    match content {
+        Content::Garbage => broken(Promise::OnlyWhatWasWritten, Vec::new()),
+        Content::Value(put) => {
+            let source = history.get(put).filter(|source| {
+                matches!(source.request.action, Action::Put { .. })
+                    && source.request.key == operation.request.key
+            });
+            match source {
+                Some(source) if source.outcome() == Some(Outcome::Refused) => {
+                    broken(Promise::RefusedChangesNothing, vec![put]);
+                }
+                Some(source) if can_be_at(source, operation, version) => {
+                    if ExpiryWindow::of(source).is_some_and(|window| window.is_over_for(operation))
+                    {
+                        broken(Promise::ExpiryIsKept, vec![put]);
+                    }
+                }
+                Some(_) => broken(Promise::OnlyWhatWasWritten, vec![put]),
+                None => broken(Promise::OnlyWhatWasWritten, Vec::new()),
+            }
+        }
+        // The read found no version at all. Whether that can be is a matter of pairs.
+        Content::Absent if version.is_none() => {}
+        Content::Absent => {
+            let possible = |wanted: fn(&Operation) -> bool| {
+                let mut all = operations.iter();
+                all.any(|(_, source)| {
+                    source.outcome() != Some(Outcome::Refused)
+                        && can_be_at(source, operation, version)
+                        && wanted(source)
+                })
+            };
+            let is_delete = |source: &Operation| source.request.action == Action::Delete;
+            let expires = |source: &Operation| ExpiryWindow::of(source).is_some();
+            let has_expired = operations.iter().any(|(_, source)| {
+                can_be_at(source, operation, version)
+                    && ExpiryWindow::of(source)
+                        .is_some_and(|window| window.has_begun_for(operation))
+            });
+            if !possible(is_delete) && !has_expired {
+                let promise = if possible(expires) {
+                    Promise::ExpiryIsKept
+                } else {
+                    Promise::OnlyWhatWasWritten
+                };
+                broken(promise, Vec::new());
+            }
+        }
+    }
+}
+
+/// The promise that `later` breaks, which began after `earlier` had ended.
+fn broken_by_pair(earlier: &Operation, later: &Operation, extra_acks: u16) -> Option<Promise> {
+    if earlier.may_be_lost {
+        return None;
+    }
+    let overlap = overlap(earlier, later, extra_acks);
+    match (earlier.outcome()?, later.outcome()?) {
+        (Outcome::Written { version, .. }, Outcome::Found { version: found, .. }) => {
+            (overlap && found < Some(version)).then_some(Promise::AcknowledgedIsVisible)
+        }
+        (
+            Outcome::Written { version, .. },
+            Outcome::Written {
+                version: later_version,
+                ..
+            },
+        ) => {
+            let wins = later_version > version
+                || later_version == version && are_one_tombstone(earlier, later);
+            (overlap && !wins).then_some(Promise::LaterWriteWins)
+        }
+        (
+            Outcome::Found { version, .. },
+            Outcome::Found {
+                version: later_version,
+                ..
+            },
+        ) => {
+            let binds = is_majority(earlier, extra_acks)
+                && is_majority(later, extra_acks)
+                && earlier.request.from == later.request.from;
+            (binds && later_version < version).then_some(Promise::ReadsNeverGoBack)
+        }
+        _ => None,
+    }
+}
+
+/// Whether any `ack` replicas of one operation and any `ack` replicas of the
+/// other have a replica in common.
+fn overlap(one: &Operation, other: &Operation, extra_acks: u16) -> bool {
+    let (one, other) = (one.request, other.request);
+    let acks = u16::from(one.ack) + u16::from(other.ack) + extra_acks;
+    acks > u16::from(one.from.max(other.from))
+}
+
+/// Whether two writes with the same timestamp are the same version. Then neither
+/// wins over the other.
+fn are_one_tombstone(one: &Operation, other: &Operation) -> bool {
+    let is_delete = |operation: &Operation| operation.request.action == Action::Delete;
+    is_delete(one) && is_delete(other) && one.request.from == other.request.from
+}
+
+fn is_majority(operation: &Operation, extra_acks: u16) -> bool {
+    let Operation { request, .. } = operation;
+    2 * u16::from(request.ack) + extra_acks > u16::from(request.from)
+}
+
+fn counts(operation: &Operation, acks: u8) -> bool {
+    (operation.request.ack..=operation.request.from).contains(&acks)
+}
+
+/// Whether `read` can have found `write` under a version: the write had begun, and
+/// its last stamp, where that is known, is not below the version. A write that was
+/// stamped twice may appear under its first stamp.
+fn can_be_at(write: &Operation, read: &Operation, version: Option<Timestamp>) -> bool {
+    let has_begun = read
+        .completion
+        .is_some_and(|completion| write.invoked < completion.moment);
+    let stamp = match write.outcome() {
+        Some(Outcome::Written { version, .. }) => Some(version),
+        Some(Outcome::NotEnough { stamp }) => stamp,
+        _ => None,
+    };
+    has_begun && version.is_some_and(|version| stamp.is_none_or(|stamp| version <= stamp))
+}
+
+/// The range of wall clock times in which a value expires, in milliseconds since
+/// the Unix epoch. The coordinator fixes the expiry when it first stamps the
+/// write; the client knows only that this happened before the answer.
+struct ExpiryWindow {
+    earliest_unix_ms: u64,
+    latest_unix_ms: u64,
+}
+
+impl ExpiryWindow {
+    /// When the value of a put expires, if it does.
+    fn of(put: &Operation) -> Option<Self> {
+        let Action::Put {
+            ttl_seconds: Some(seconds),
+        } = put.request.action
+        else {
+            return None;
+        };
+        let ttl_ms = seconds * 1000;
+        let answered = put
+            .completion
+            .filter(|completion| completion.outcome != Outcome::Lost);
+        Some(match answered {
+            Some(completion) => Self {
+                earliest_unix_ms: put.node_unix_ms.min(completion.node_unix_ms) + ttl_ms,
+                latest_unix_ms: put.node_unix_ms.max(completion.node_unix_ms) + ttl_ms,
+            },
+            // The node may have stamped the write at any time, and its clock
+            // may have been set back since.
+            None => Self {
+                earliest_unix_ms: 0,
+                latest_unix_ms: u64::MAX,
+            },
+        })
+    }
+
+    /// Whether the value had expired at every moment of the read.
+    fn is_over_for(&self, read: &Operation) -> bool {
+        read.completion.is_some_and(|completion| {
+            completion.node_unix_ms.min(read.node_unix_ms) >= self.latest_unix_ms
+        })
+    }
+
+    /// Whether the value may have expired at some moment of the read.
+    fn has_begun_for(&self, read: &Operation) -> bool {
+        read.completion.is_some_and(|completion| {
+            completion.node_unix_ms.max(read.node_unix_ms) >= self.earliest_unix_ms
+        })
+    }
+}

@@ -3,41 +3,13 @@
 //! The engines take turns within each workload, and another begins each round,
 //! so that a machine that drifts does so to all of them alike.
 
+use crate::part::Part;
 use crate::profiles;
 use crate::results;
 use crate::store::{Durability, EngineName, Failure};
 use crate::task::{Measurement, Task, Workload};
-use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-/// A part of the comparison that is run on its own.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Part {
-    /// Values of 100 bytes, no sync.
-    Small,
-    /// Values of 1 KiB, no sync.
-    Large,
-    /// Writes that are synced before they return.
-    Sync,
-}
-
-impl Part {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Small, Self::Large, Self::Sync];
-
-    /// Its name in files and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Small => "small",
-            Self::Large => "large",
-            Self::Sync => "sync",
-        }
-    }
-}
 
 /// How much is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ mod campaign;
 mod data;
 mod measure;
 mod page;
+mod part;
 mod profiles;
 mod results;
 mod store;
@@ -15,8 +16,9 @@ mod task;
 mod terms;
 mod usage;
 
-use campaign::{Campaign, Effort, Part};
+use campaign::{Campaign, Effort};
 use clap::{Args, Parser, Subcommand};
+use part::Part;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use store::Failure;

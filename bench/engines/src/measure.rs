@@ -8,7 +8,7 @@ use crate::store::{self, Failure, Store};
 use crate::task::{Latency, Measurement, Task, Workload};
 use crate::usage::{self, Usage};
 use hdrhistogram::Histogram;
-use profile::{Kind, Recording};
+use profile::{ProfileKind, Recording};
 use std::path::Path;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ pub fn measure(task: Task, flame_graph: Option<&Path>) -> Result<Measurement, Fa
         store.settle()?;
     }
     let recording = match flame_graph {
-        Some(_) => Some(Recording::start(Kind::Cpu)?),
+        Some(_) => Some(Recording::start(ProfileKind::Cpu)?),
         None => None,
     };
     let (tally, started) = run(&*store, &task)?;

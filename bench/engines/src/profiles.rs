@@ -4,7 +4,7 @@
 //! They are taken after the comparison, in processes of their own, and are none
 //! of its figures. The sampler is that of a node (`crates/profile`).
 
-use crate::campaign::Part;
+use crate::part::Part;
 use crate::store::{Durability, EngineName};
 use crate::task::{Task, Workload};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The results of a part: a file with a line of JSON for each measurement, so
 //! that a run that is ended early keeps what it has.
 
-use crate::campaign::Part;
+use crate::part::Part;
 use crate::store::Failure;
 use crate::task::Measurement;
 use std::fs::File;

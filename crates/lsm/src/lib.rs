@@ -75,7 +75,7 @@ pub use engine::{
     Scan, Statistics, SyncTimeStatistics,
 };
 pub use error::Error;
-pub use executor::{Executor, Job, Lane, StepExecutor};
+pub use executor::{Executor, Job, Lane, LaneQueue, StepExecutor};
 pub use options::{Compression, DropBound, Durability, Environment, ExpiredBefore, Options};
 pub use record::{Record, RecordSource};
 pub use wal::{PendingSync, SegmentFile, SegmentFolder, SegmentOwner, SegmentWriter};

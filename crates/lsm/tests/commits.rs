@@ -1,7 +1,5 @@
 //! Group commit: visibility, sharing of syncs, bounds, ties, reopening.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
 mod common;
 
 use base::Expiry;

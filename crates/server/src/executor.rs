@@ -1,21 +1,15 @@
 //! The real side of the executor seam: one thread a lane.
 //!
-//! Jobs of a lane run one after another. The engine hands out at most one job
-//! of a lane at a time, delayed ones aside, so the queues need no bound of
-//! their own.
-//!
 //! A job that panics ends the process, as does a runtime that commits a write
 //! in the lane's stead: every writer would wait for it in vain, and what is in
 //! memory could not be trusted. The log restores all that was acknowledged.
 
 use base::Clock;
-use lsm::{Executor, Job, Lane};
+use lsm::{Executor, Job, Lane, LaneQueue};
 use node::or_abort;
 use profile::lock;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -29,66 +23,13 @@ pub(crate) struct ThreadExecutor {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-struct LaneQueue {
-    clock: Arc<dyn Clock>,
-    jobs: Mutex<Jobs>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Jobs {
-    ready: VecDeque<Job>,
-    /// The earliest first; among equals the one that came first.
-    delayed: BinaryHeap<Reverse<Delayed>>,
-    spawned: u64,
-    stopped: bool,
-}
-
-struct Delayed {
-    due: Duration,
-    number: u64,
-    job: Job,
-}
-
-impl Delayed {
-    fn order(&self) -> (Duration, u64) {
-        (self.due, self.number)
-    }
-}
-
-impl PartialEq for Delayed {
-    fn eq(&self, other: &Self) -> bool {
-        self.order() == other.order()
-    }
-}
-
-impl Eq for Delayed {}
-
-impl PartialOrd for Delayed {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Delayed {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.order().cmp(&other.order())
-    }
-}
-
 impl ThreadExecutor {
     /// Starts the threads.
     ///
     /// # Errors
     /// Those of the system when it has no thread to give.
     pub(crate) fn start(clock: &Arc<dyn Clock>) -> io::Result<Self> {
-        let lane = || {
-            Arc::new(LaneQueue {
-                clock: Arc::clone(clock),
-                jobs: Mutex::default(),
-                changed: Condvar::new(),
-            })
-        };
+        let lane = || Arc::new(LaneQueue::new(Arc::clone(clock)));
         let executor = Self {
             commit: lane(),
             log: lane(),
@@ -111,7 +52,9 @@ impl ThreadExecutor {
                 .name(name.to_owned())
                 .spawn(move || {
                     set_priority(niceness);
-                    queue.run();
+                    while let Some(job) = queue.take() {
+                        or_abort(job);
+                    }
                 });
             match thread {
                 Ok(thread) => lock(&executor.threads).push(thread),
@@ -158,77 +101,6 @@ impl Executor for ThreadExecutor {
 impl Drop for ThreadExecutor {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-impl LaneQueue {
-    fn push(&self, delay: Duration, job: Job) {
-        let mut jobs = lock(&self.jobs);
-        if jobs.stopped {
-            return;
-        }
-        if delay.is_zero() {
-            jobs.ready.push_back(job);
-        } else {
-            jobs.spawned += 1;
-            let delayed = Delayed {
-                due: self.clock.monotonic().saturating_add(delay),
-                number: jobs.spawned,
-                job,
-            };
-            jobs.delayed.push(Reverse(delayed));
-        }
-        drop(jobs);
-        self.changed.notify_one();
-    }
-
-    fn run(&self) {
-        while let Some(job) = self.take() {
-            or_abort(job);
-        }
-    }
-
-    /// Waits for the next job that is due; `None` once stopped.
-    fn take(&self) -> Option<Job> {
-        let mut jobs = lock(&self.jobs);
-        loop {
-            if jobs.stopped {
-                return None;
-            }
-            let due = jobs.delayed.peek().map(|Reverse(delayed)| delayed.due);
-            let wait = due.map(|due| due.saturating_sub(self.clock.monotonic()));
-            if wait == Some(Duration::ZERO) {
-                return jobs.delayed.pop().map(|Reverse(delayed)| delayed.job);
-            }
-            if let Some(job) = jobs.ready.pop_front() {
-                return Some(job);
-            }
-            jobs = match wait {
-                Some(wait) => {
-                    self.changed
-                        .wait_timeout(jobs, wait)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0
-                }
-                None => self
-                    .changed
-                    .wait(jobs)
-                    .unwrap_or_else(PoisonError::into_inner),
-            };
-        }
-    }
-
-    fn stop(&self) {
-        let mut jobs = lock(&self.jobs);
-        jobs.stopped = true;
-        let waiting = (
-            std::mem::take(&mut jobs.ready),
-            std::mem::take(&mut jobs.delayed),
-        );
-        drop(jobs);
-        self.changed.notify_all();
-        // Outside the lock: what a job holds may spawn as it is dropped.
-        drop(waiting);
     }
 }
 

@@ -4,7 +4,7 @@ mod machine;
 mod plots;
 mod table;
 
-use crate::campaign::Part;
+use crate::part::Part;
 use crate::profiles;
 use crate::store::{EngineName, Failure};
 use crate::task::{Latency, Measurement};

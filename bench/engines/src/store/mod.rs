@@ -3,12 +3,14 @@
 mod executor;
 mod fjall;
 mod kvorum;
+mod opening;
 mod rocksdb;
+
+pub use opening::open;
 
 use crate::data::Key;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::Path;
 
 /// Why an engine could not do what it was asked.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -77,25 +79,6 @@ pub trait Store: Send + Sync {
 
     /// Ends the engine, its threads included.
     fn close(self: Box<Self>) -> Result<(), Failure>;
-}
-
-/// Opens the engine's store in `folder`, or makes one there, on the
-/// [terms](crate::terms) of all.
-///
-/// # Errors
-/// Those of the engine.
-pub fn open(
-    name: EngineName,
-    folder: &Path,
-    durability: Durability,
-    value_bytes: usize,
-) -> Result<Box<dyn Store>, Failure> {
-    std::fs::create_dir_all(folder)?;
-    Ok(match name {
-        EngineName::Kvorum => Box::new(kvorum::Kvorum::open(folder, durability, value_bytes)?),
-        EngineName::RocksDb => Box::new(rocksdb::RocksDb::open(folder, durability)?),
-        EngineName::Fjall => Box::new(fjall::Fjall::open(folder, durability)?),
-    })
 }
 
 #[cfg(test)]

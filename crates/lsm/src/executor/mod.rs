@@ -1,7 +1,9 @@
 //! The executor seam: the engine starts no thread, it hands out jobs.
 
+mod lane_queue;
 mod step;
 
+pub use lane_queue::LaneQueue;
 pub use step::StepExecutor;
 
 use std::time::Duration;

@@ -1,26 +1,23 @@
 //! An executor of real threads, one a lane.
 
-use lsm::{Executor, Job, Lane};
-use std::sync::{Condvar, Mutex};
+use base::{Clock, SystemClock};
+use lsm::{Executor, Job, Lane, LaneQueue};
+use std::sync::Arc;
 use std::thread::Scope;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The lanes' queues. Their threads end with [`Lanes::stop`], which drops what waits.
-#[derive(Default)]
 pub(crate) struct Lanes {
-    queues: [Queue; Lane::ALL.len()],
+    queues: [LaneQueue; Lane::ALL.len()],
 }
 
-#[derive(Default)]
-struct Queue {
-    jobs: Mutex<Jobs>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Jobs {
-    waiting: Vec<(Instant, Job)>,
-    stopped: bool,
+impl Default for Lanes {
+    fn default() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        Self {
+            queues: std::array::from_fn(|_| LaneQueue::new(Arc::clone(&clock))),
+        }
+    }
 }
 
 impl Lanes {
@@ -28,7 +25,7 @@ impl Lanes {
     pub(crate) fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         for queue in &self.queues {
             scope.spawn(|| {
-                while let Some(job) = queue.next() {
+                while let Some(job) = queue.take() {
                     job();
                 }
             });
@@ -37,49 +34,13 @@ impl Lanes {
 
     pub(crate) fn stop(&self) {
         for queue in &self.queues {
-            let waiting = {
-                let mut jobs = queue.jobs.lock().unwrap();
-                jobs.stopped = true;
-                std::mem::take(&mut jobs.waiting)
-            };
-            queue.changed.notify_all();
-            // Outside the lock: what a job holds may spawn as it is dropped.
-            drop(waiting);
+            queue.stop();
         }
     }
 }
 
 impl Executor for Lanes {
     fn spawn(&self, lane: Lane, delay: Duration, job: Job) {
-        let queue = &self.queues[lane as usize];
-        let mut jobs = queue.jobs.lock().unwrap();
-        if !jobs.stopped {
-            jobs.waiting.push((Instant::now() + delay, job));
-            queue.changed.notify_all();
-        }
-    }
-}
-
-impl Queue {
-    /// Waits for the job that is due first; `None` once stopped.
-    fn next(&self) -> Option<Job> {
-        let mut jobs = self.jobs.lock().unwrap();
-        while !jobs.stopped {
-            let numbers = 0..jobs.waiting.len();
-            // Of two that are due at once the one that came first.
-            let first = numbers.min_by_key(|number| jobs.waiting[*number].0);
-            let Some(first) = first else {
-                jobs = self.changed.wait(jobs).unwrap();
-                continue;
-            };
-            let wait = jobs.waiting[first]
-                .0
-                .saturating_duration_since(Instant::now());
-            if wait.is_zero() {
-                return Some(jobs.waiting.remove(first).1);
-            }
-            jobs = self.changed.wait_timeout(jobs, wait).unwrap().0;
-        }
-        None
+        self.queues[lane as usize].push(delay, job);
     }
 }

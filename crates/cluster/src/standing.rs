@@ -1,17 +1,19 @@
-//! Whether this node's store is a witness: whether all is in it that it has
-//! ever acknowledged, as far as its peers can tell.
+//! Whether this node's store is a witness: whether it still has everything that
+//! it has acknowledged, as far as its peers can tell.
 //!
-//! A node whose disk was lost comes back with an empty store, one whose folder
-//! was restored from a copy with an old one. Were its reads to count, a quorum
-//! with it could miss acknowledged writes. Were its acks to count, a write
-//! could be acknowledged below one that only the lost disk had. Such a store is
-//! **unfilled**. It cannot tell by itself that it lacks anything, but its peers
-//! can. Each start of a store draws a random number, the store keeps the
-//! numbers of its starts, and peers remember the last one that they met: what a
-//! peer remembers last must be among the store's starts ([`judge`]).
+//! A node whose disk was lost comes back with an empty store, and one whose folder
+//! was restored from a copy comes back with an old store. If its reads counted, a
+//! quorum with it could miss acknowledged writes. If its acks counted, a write
+//! could be acknowledged with a lower timestamp than a write that only the lost
+//! disk had. Such a store is **unfilled**.
+//!
+//! An unfilled store cannot know by itself that it lacks anything, but its peers
+//! can. Each start of a store draws a random number, and the store keeps the
+//! numbers of its starts. Each peer remembers the last start that it met. That
+//! start must be among the store's own starts ([`judge`]).
 //!
 //! ```text
-//!      all peers remember this store           all peers were heard, or are away
+//!      all peers remember this store         all peers were heard, or are unreachable
 //!   Unconfirmed ------------------> Witness <---------------------- Returning
 //!        |                          |    ^                              |
 //!        |     a peer remembers a start that this store has not         |
@@ -20,52 +22,54 @@
 //!                                Unfilled
 //!                                   |    |
 //!         an operator accepts (at a start)
-//!                                   v    | at the start after all peers have heard of it
+//!                                   v    | at the start after all peers know of it
 //!                                Accepted
 //! ```
 //!
-//! - A new store waits for **all** peers, once. Were a majority enough, then a
-//!   peer that was not among them could not tell that one of them lost its
-//!   disk, and might make a majority with it.
+//! - A new store waits for **all** peers, once. If a majority were enough, a peer
+//!   outside that majority would not know if one of its members lost its disk
+//!   later, and the two could form a majority.
 //! - A store that was a witness before waits at each start until each peer was
-//!   heard or found away: one that is there and knows better is asked first.
-//! - A word against the store outweighs any for it, also later: a peer that was
-//!   away may be the only one that knows.
+//!   heard or found unreachable, so that a reachable peer that remembers a later
+//!   start can say so first.
+//! - One peer that speaks against the store outweighs all others, even later,
+//!   because it may be the only one that remembers.
 //!
-//! A store without the start that a peer remembers of it is **outdated** to that
-//! peer: an older state, or a copy. It may give the stamps that the store has
-//! given since, or that another process still gives. So it stamps nothing, and
-//! the peer does nothing for it, until it is accepted. Of a store and a copy
-//! that is started beside it the one stays that is connected.
+//! If a peer remembers a start of the store that the store does not have, the
+//! store is **outdated** to that peer: it is an older state, or a copy. It may
+//! issue the timestamps that the store has issued since then, or that another
+//! process still issues. So this node stamps no writes, and the peer serves none
+//! of its requests, until an operator accepts the store. If a store and its copy
+//! run at the same time, peers keep the one that is connected.
 //!
-//! What this cannot see: that a store was rolled back while the only peers that
-//! remember a later start are away; and that a folder was put back as it was
-//! earlier in the very start that peers remember.
+//! Two cases stay undetected: the only peers that remember a later start are
+//! unavailable; or a folder is rolled back within the very start that the peers
+//! remember.
 
 use crate::NodeNumber;
 use std::collections::BTreeSet;
 
-/// So many of a store's starts are kept and told, the latest. A peer that was
-/// away for more of them takes the store for another, which is safe: it is
-/// unfilled then, until an operator accepts it. In the other direction none is
-/// needed that is older than what the peer met last.
+/// How many of its starts a store keeps and sends: the latest ones. To a peer that
+/// was unavailable for more starts than that, the store looks outdated. That is
+/// safe, because an outdated store is unfilled until an operator accepts it.
 pub const STARTS_MAX: usize = 1024;
 
-/// How a store stands with its peers, in a word: for its peers and for people.
+/// How a store stands with its peers, as peers and operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Its peers have yet to say.
+    /// Its peers have yet to say what they remember of it.
     Unconfirmed = 0,
     /// Its reads and acks count.
     Witness = 1,
-    /// They count because an operator says so, though the store lost data.
+    /// Its reads and acks count because an operator said so, although the store
+    /// lost data.
     Accepted = 2,
-    /// It lacks what it once acknowledged, so they do not.
+    /// It lacks data that it once acknowledged, so its reads and acks do not count.
     Unfilled = 3,
 }
 
 impl Standing {
-    /// All there are.
+    /// All standings.
     pub const ALL: [Self; 4] = [
         Self::Unconfirmed,
         Self::Witness,
@@ -73,9 +77,9 @@ impl Standing {
         Self::Unfilled,
     ];
 
-    /// That of a code. One that this release does not know says nothing, and
-    /// nothing but what people are told depends on it.
-    pub fn of_code(code: u8) -> Self {
+    /// The standing with a code. A code that this release does not know reads as
+    /// unconfirmed; a peer's standing is only shown, so nothing else depends on it.
+    pub fn from_code(code: u8) -> Self {
         match code {
             1 => Self::Witness,
             2 => Self::Accepted,
@@ -94,44 +98,44 @@ impl Standing {
         }
     }
 
-    /// Whether reads and acks of the store count.
+    /// Whether the store's reads and acks count.
     pub fn is_witness(self) -> bool {
         matches!(self, Self::Witness | Self::Accepted)
     }
 }
 
-/// What one node remembers of another.
+/// What one node remembers of another node's store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remembered {
-    /// Its store.
+    /// The id of the store.
     pub store_id: u64,
-    /// The last start of that store.
+    /// The last start of that store that the node met.
     pub start: u64,
 }
 
-/// What it means for a store that a node remembers something of it.
+/// What it means for a store that a node remembers a start of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// The two have not met.
+    /// The node remembers no start.
     New,
-    /// The store has been there ever since.
+    /// It is the same store, and it has the start.
     Same,
-    /// It is the store, but without the start: an older state of it, or a copy.
-    /// It may give the stamps that the store has given since, or still gives.
+    /// It is the same store, but without the start: an older state or a copy. It
+    /// may issue timestamps that the store has issued since then, or still issues.
     Outdated,
     /// It is another store.
     Another,
 }
 
 impl Judgement {
-    /// Whether the store lacks what a peer remembers.
+    /// Whether the store lacks the start that is remembered.
     pub fn is_against(self) -> bool {
         matches!(self, Self::Outdated | Self::Another)
     }
 }
 
-/// Judges a store, given what a node remembers of it. Both sides of a
-/// handshake ask this of the same hellos, so that they agree.
+/// Judges a store by what a node remembers of it. Both sides of a handshake judge
+/// by the same two hellos, so they agree.
 pub fn judge(remembered: Option<Remembered>, store_id: u64, starts: &[u64]) -> Judgement {
     match remembered {
         None => Judgement::New,
@@ -141,7 +145,8 @@ pub fn judge(remembered: Option<Remembered>, store_id: u64, starts: &[u64]) -> J
     }
 }
 
-/// How this node's own store stands, and who has yet to say what.
+/// How this node's own store stands, and which peers have yet to say what they
+/// remember of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Confirmation {
     /// The store is new.
@@ -151,31 +156,32 @@ pub enum Confirmation {
     },
     /// The store was a witness before this start.
     Returning {
-        /// The peers that were heard in this start, or found away.
-        asked: BTreeSet<NodeNumber>,
+        /// The peers that were heard in this start, or found unreachable.
+        consulted: BTreeSet<NodeNumber>,
     },
-    /// Nobody knows anything against the store.
+    /// No peer speaks against the store.
     Witness,
     /// An operator has accepted the store as it is.
     Accepted {
-        /// The peers that have yet to hear of it.
+        /// The peers that have yet to learn of it.
         unaware: BTreeSet<NodeNumber>,
-        /// Those that had at the beginning of this start. Their words against
-        /// the store do not count until the next one: one from before they
-        /// heard may still be on its way.
+        /// The peers that had yet to learn of it when this start began. What they
+        /// say against the store does not count during this start, because they
+        /// may have said it before they learned of it.
         were_unaware: BTreeSet<NodeNumber>,
     },
-    /// A peer remembers what this store has not.
+    /// A peer remembers a start that this store does not have.
     Unfilled {
-        /// A peer takes it for an older state of a store, or a copy: then it
-        /// must give no stamp, since the store may have given the same.
+        /// Whether a peer takes it for an older state of a store, or a copy. Then
+        /// this node must issue no timestamps, because the store may have issued
+        /// the same ones.
         is_outdated: bool,
     },
 }
 
 impl Confirmation {
-    /// That of a store that was never a witness, in a cluster of `nodes`. A
-    /// lone node has nobody to ask, and nobody whom it could mislead.
+    /// The confirmation of a store that was never a witness, in a cluster of
+    /// `nodes`. A node without peers has none to ask, and none to mislead.
     pub fn new(nodes: u8) -> Self {
         match nodes {
             1 => Self::Witness,
@@ -185,18 +191,18 @@ impl Confirmation {
         }
     }
 
-    /// That of a store that was a witness when it was last open.
+    /// The confirmation of a store that was a witness when it was last open.
     pub fn returning(nodes: u8) -> Self {
         match nodes {
             1 => Self::Witness,
             _ => Self::Returning {
-                asked: BTreeSet::new(),
+                consulted: BTreeSet::new(),
             },
         }
     }
 
-    /// That of a store that an operator has accepted, of which these peers
-    /// have yet to hear.
+    /// The confirmation of a store that an operator has accepted; `unaware` are
+    /// the peers that have yet to learn of it.
     pub fn accepted(unaware: BTreeSet<NodeNumber>) -> Self {
         Self::Accepted {
             were_unaware: unaware.clone(),
@@ -204,7 +210,7 @@ impl Confirmation {
         }
     }
 
-    /// A peer, one of `peers`, has said what it remembers.
+    /// Takes what a peer remembers of the store; there are `peers` peers in all.
     pub fn hear(&mut self, peer: NodeNumber, judgement: Judgement, peers: usize) {
         match (&mut *self, judgement) {
             (Self::Accepted { were_unaware, .. }, Judgement::Outdated | Judgement::Another)
@@ -212,15 +218,15 @@ impl Confirmation {
             (_, Judgement::Outdated) => *self = Self::Unfilled { is_outdated: true },
             (Self::Unfilled { .. }, Judgement::Another) => {}
             (_, Judgement::Another) => *self = Self::Unfilled { is_outdated: false },
-            // What a peer tells it remembers durably.
-            (Self::Unconfirmed { .. }, Judgement::Same) => self.remembered(peer, peers),
-            (Self::Returning { .. }, _) => self.asked(peer, peers),
+            // What a peer's hello says, the peer durably remembers.
+            (Self::Unconfirmed { .. }, Judgement::Same) => self.remembered_by(peer, peers),
+            (Self::Returning { .. }, _) => self.consulted(peer, peers),
             (_, Judgement::New | Judgement::Same) => {}
         }
     }
 
-    /// A peer durably remembers the present start.
-    pub fn remembered(&mut self, peer: NodeNumber, peers: usize) {
+    /// Notes that a peer durably remembers the present start.
+    pub fn remembered_by(&mut self, peer: NodeNumber, peers: usize) {
         match self {
             Self::Unconfirmed { remembered_by } => {
                 remembered_by.insert(peer);
@@ -235,22 +241,22 @@ impl Confirmation {
         }
     }
 
-    /// A peer was heard, or cannot be reached.
-    pub fn asked(&mut self, peer: NodeNumber, peers: usize) {
-        if let Self::Returning { asked } = self {
-            asked.insert(peer);
-            if asked.len() == peers {
+    /// Notes that a peer was heard, or cannot be reached.
+    pub fn consulted(&mut self, peer: NodeNumber, peers: usize) {
+        if let Self::Returning { consulted } = self {
+            consulted.insert(peer);
+            if consulted.len() == peers {
                 *self = Self::Witness;
             }
         }
     }
 
-    /// Whether a peer takes the store for an older state of one, or a copy.
+    /// Whether a peer takes the store for an older state of a store, or a copy.
     pub fn is_outdated(&self) -> bool {
         matches!(self, Self::Unfilled { is_outdated: true })
     }
 
-    /// The word for it.
+    /// How the store stands now.
     pub fn standing(&self) -> Standing {
         match self {
             Self::Unconfirmed { .. } | Self::Returning { .. } => Standing::Unconfirmed,
@@ -260,7 +266,7 @@ impl Confirmation {
         }
     }
 
-    /// What the file says of it, for the next start.
+    /// How the store stands for the next start, which is what the file says.
     pub fn stored(&self) -> Standing {
         match self {
             Self::Returning { .. } => Standing::Witness,
@@ -269,7 +275,7 @@ impl Confirmation {
         }
     }
 
-    /// The peers that are to be told that an operator has accepted the store.
+    /// The peers that have yet to learn that an operator has accepted the store.
     pub fn unaware(&self) -> Option<&BTreeSet<NodeNumber>> {
         match self {
             Self::Accepted { unaware, .. } => Some(unaware),

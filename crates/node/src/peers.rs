@@ -1,23 +1,16 @@
 //! The nodes of the cluster, as one runtime sees and reaches them.
 
-use crate::config::Secret;
 use crate::hints::HintReceiver;
-use crate::membership::Introduced;
 use crate::node::Node;
 use crate::replica::{answer_of, stored};
 use crate::waiters::Waiters;
 use base::{Clock, Entry};
 use cluster::{Miss, NodeNumber, NodeUrl, Ranking};
-use cluster::{Remembered, Standing};
-use peer::StartWatch;
-use peer::{HandshakePolicy, Hello, Identity, Link, LinkStatus, PeerRequest, Protocol};
-use std::cell::{OnceCell, RefCell};
-use std::future::{Future, ready};
-use std::pin::Pin;
-use std::rc::{Rc, Weak};
+use peer::{Link, LinkStatus, PeerRequest};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
 
 /// The links of one runtime, and who is behind them.
 pub(crate) struct Peers {
@@ -135,134 +128,6 @@ impl Peers {
     /// The link to another node.
     pub(crate) fn link(&self, node: NodeNumber) -> Option<&Rc<Link>> {
         self.links.get(node.index())?.as_ref()
-    }
-}
-
-/// What the handshakes of one runtime know of the node.
-pub(crate) struct NodeHandshakes {
-    shared: Arc<Node>,
-    /// Set once the links exist, which need this to be made.
-    peers: OnceCell<Weak<Peers>>,
-}
-
-impl NodeHandshakes {
-    /// What this node tells.
-    pub(crate) fn new(shared: &Arc<Node>) -> Rc<Self> {
-        Rc::new(Self {
-            shared: Arc::clone(shared),
-            peers: OnceCell::new(),
-        })
-    }
-
-    fn number_of(&self, name: &str) -> Option<NodeNumber> {
-        self.shared.config.members.number_of(name)
-    }
-
-    /// Whose links are to be told of those who come.
-    pub(crate) fn set_peers(&self, peers: &Rc<Peers>) {
-        // It is called once, when the runtime is made.
-        let _first = self.peers.set(Rc::downgrade(peers)).is_ok();
-    }
-}
-
-impl HandshakePolicy for NodeHandshakes {
-    fn own(&self) -> Identity {
-        let members = &self.shared.config.members;
-        Identity {
-            name: members.own_name().to_owned(),
-            members_hash: members.names_hash(),
-            store_id: self.shared.engine.store_id(),
-            starts: self.shared.membership.starts(),
-        }
-    }
-
-    fn protocol(&self) -> Protocol {
-        self.shared.config.protocol
-    }
-
-    fn secret(&self) -> &[u8] {
-        let secret = self.shared.config.cluster_secret.as_ref();
-        secret.map_or(&[], Secret::as_bytes)
-    }
-
-    fn is_member(&self, name: &str) -> bool {
-        self.number_of(name).is_some()
-    }
-
-    fn hello_to(&self, name: Option<&str>, unix_ms: u64) -> Hello {
-        let membership = &self.shared.membership;
-        let node = name.and_then(|name| self.number_of(name));
-        Hello {
-            identity: self.own(),
-            is_accepted: node.is_some_and(|node| membership.is_accepted_towards(node)),
-            standing: membership.standing(),
-            remembered: node.and_then(|node| membership.remembered(node)),
-            greatest_seen: self.shared.stamping.greatest(),
-            unix_ms,
-        }
-    }
-
-    fn standing(&self) -> Standing {
-        self.shared.membership.standing()
-    }
-
-    fn is_early(&self, other: &Hello) -> bool {
-        let Identity {
-            name,
-            store_id,
-            starts,
-            ..
-        } = &other.identity;
-        self.number_of(name).is_some_and(|node| {
-            let membership = &self.shared.membership;
-            membership.is_early(node, *store_id, starts, other.is_accepted)
-        })
-    }
-
-    fn met(
-        &self,
-        other: &Hello,
-        told: Option<Remembered>,
-    ) -> Pin<Box<dyn Future<Output = Option<StartWatch>>>> {
-        let Some(node) = self.number_of(&other.identity.name) else {
-            return Box::pin(ready(None));
-        };
-        let peers = self.peers.get().and_then(Weak::upgrade);
-        if let Some(link) = peers.as_ref().and_then(|peers| peers.link(node)) {
-            link.peer_has_dialled();
-        }
-        let (sender, noted) = oneshot::channel();
-        let introduced = Introduced {
-            store_id: other.identity.store_id,
-            starts: Arc::clone(&other.identity.starts),
-            is_accepted: other.is_accepted,
-            remembered: other.remembered,
-            told,
-        };
-        let membership = &self.shared.membership;
-        let watch = membership.met(node, &introduced, |may_be_used| {
-            // Whoever has given the handshake up does not wait for this.
-            let _waits = sender.send(may_be_used).is_ok();
-        });
-        let stamping = &self.shared.stamping;
-        if membership.is_outdated() {
-            stamping.stop();
-        }
-        // After that: it may be what the first stamp waits for.
-        stamping.introduced(node, other.unix_ms, other.greatest_seen);
-        Box::pin(async { noted.await.unwrap_or(false).then_some(watch).flatten() })
-    }
-
-    fn remembered_by(&self, name: &str) {
-        if let Some(node) = self.number_of(name) {
-            self.shared.membership.remembered_by(node);
-        }
-    }
-
-    fn unreachable(&self, name: &str) {
-        if let Some(node) = self.number_of(name) {
-            self.shared.membership.unreachable(node);
-        }
     }
 }
 

@@ -2,9 +2,10 @@
 
 use crate::coordinator::{Coordinator, HedgeBudget};
 use crate::hints::{Delivery, HintReceiver};
+use crate::membership::NodeHandshakes;
 use crate::metrics::WorkerMetrics;
 use crate::node::Node;
-use crate::peers::{HintLink, NodeHandshakes, Peers};
+use crate::peers::{HintLink, Peers};
 use crate::replica::{LocalReplica, OwnHints};
 use crate::submissions::Submissions;
 use crate::waiters::Waiters;
@@ -48,7 +49,12 @@ impl Worker {
             shared.engine.clone(),
             Arc::clone(waiters.writes()),
         ));
-        let handshakes = NodeHandshakes::new(&shared);
+        let handshakes = NodeHandshakes::new(
+            shared.membership.clone(),
+            Arc::clone(&shared.stamping),
+            config.protocol,
+            config.cluster_secret.clone(),
+        );
         let peer_environment = PeerEnvironment {
             clock: Arc::clone(&shared.clock),
             random: Arc::clone(&shared.random),
@@ -66,7 +72,13 @@ impl Worker {
                 Rc::clone(&waiters) as Rc<dyn AnswerHandler>,
             )
         });
-        handshakes.set_peers(&peers);
+        let weak_peers = Rc::downgrade(&peers);
+        handshakes.call_on_peer(move |node| {
+            let peers = weak_peers.upgrade();
+            if let Some(link) = peers.as_ref().and_then(|peers| peers.link(node)) {
+                link.peer_has_dialled();
+            }
+        });
         let replica = Rc::new(LocalReplica {
             engine: shared.engine.clone(),
             stamping: Arc::clone(&shared.stamping),

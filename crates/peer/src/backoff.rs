@@ -3,32 +3,32 @@
 use base::Random;
 use std::time::Duration;
 
-/// The first wait, at most.
+/// The longest that the first wait can be.
 pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(10);
 
-/// No wait is longer: a peer that is back is found within this time even if it
-/// does not dial first.
+/// The longest that any wait can be: a peer that is back is found within this
+/// time even if it does not dial first.
 pub(super) const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
-/// Waits that double, each with jitter, so that the links of a cluster do not
-/// dial a node that comes back all at once.
+/// Waits that double, each with jitter, so that the links of a cluster do not all
+/// dial a node at the moment when it comes back.
 #[derive(Debug)]
 pub(super) struct Backoff {
     next: Duration,
 }
 
 impl Backoff {
-    /// Begins with the shortest wait.
+    /// A backoff that begins with the shortest wait.
     pub(super) fn new() -> Self {
         Self { next: BACKOFF_MIN }
     }
 
-    /// Begins anew.
+    /// Begins with the shortest wait again.
     pub(super) fn reset(&mut self) {
         self.next = BACKOFF_MIN;
     }
 
-    /// The next wait: between half of what it may be and all of it.
+    /// The next wait: a random time between half of its longest and its longest.
     pub(super) fn next(&mut self, random: &dyn Random) -> Duration {
         let longest_us = self.next.as_micros() as u64;
         self.next = BACKOFF_MAX.min(self.next * 2);

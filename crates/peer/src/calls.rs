@@ -1,33 +1,33 @@
 //! The calls of a link that wait for an answer.
 //!
-//! A call's number is a place in a slab with a generation, so that an answer
-//! that comes too late finds nobody rather than somebody else.
+//! A call's number is a slot in a slab together with a generation, so that a
+//! late answer to an old call never reaches a new call in the same slot.
 
 use profile::Stopwatch;
 use slab::Slab;
 use std::time::Duration;
 
-/// What was asked.
+/// What a call asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallKind {
     /// To store a version.
     Write,
-    /// For a version.
+    /// To find a version.
     Read,
 }
 
-/// A call that waits.
+/// A call that waits for its answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
-    /// Whom the answer is addressed to.
+    /// The ticket that the answer is delivered with.
     pub(super) ticket: u64,
-    /// What was asked.
+    /// What it asks for.
     pub(super) kind: CallKind,
     /// Until when it waits, on the monotonic clock.
     pub(super) deadline: Duration,
-    /// When it could be sent.
+    /// When the link could send it, on the monotonic clock.
     pub(super) began: Duration,
-    /// How long it waits.
+    /// How long it waits, for profiles.
     pub(super) stopwatch: Stopwatch,
     generation: u32,
 }
@@ -40,12 +40,12 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// How many wait.
+    /// How many calls wait.
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Enters a call; gives its number.
+    /// Inserts a call, and returns its number.
     pub(super) fn insert(
         &mut self,
         ticket: u64,
@@ -54,7 +54,7 @@ impl Calls {
         now: Duration,
     ) -> u64 {
         self.generation = self.generation.wrapping_add(1);
-        let place = self.slots.insert(Call {
+        let slot = self.slots.insert(Call {
             ticket,
             kind,
             deadline,
@@ -62,25 +62,23 @@ impl Calls {
             stopwatch: Stopwatch::start(),
             generation: self.generation,
         });
-        (u64::from(self.generation) << 32) | (place as u64 & u64::from(u32::MAX))
+        (u64::from(self.generation) << 32) | (slot as u64 & u64::from(u32::MAX))
     }
 
-    /// The call of this number, if it still waits.
+    /// The call with this number, if it still waits.
     pub(super) fn get(&self, number: u64) -> Option<&Call> {
-        let place = (number & u64::from(u32::MAX)) as usize;
-        let call = self.slots.get(place)?;
+        let call = self.slots.get(slot_of(number))?;
         (call.generation == (number >> 32) as u32).then_some(call)
     }
 
-    /// Takes the call of this number out, if it still waits.
+    /// Removes the call with this number, if it still waits.
     pub(super) fn remove(&mut self, number: u64) -> Option<Call> {
         self.get(number)?;
-        self.slots
-            .try_remove((number & u64::from(u32::MAX)) as usize)
+        self.slots.try_remove(slot_of(number))
     }
 
-    /// Takes out the calls whose deadline is not after `now`.
-    pub(super) fn take_expired(&mut self, now: Duration) -> Vec<Call> {
+    /// Removes the calls whose deadline is not after `now`.
+    pub(super) fn remove_expired(&mut self, now: Duration) -> Vec<Call> {
         let mut expired = Vec::new();
         self.slots.retain(|_, call| {
             let waits = call.deadline > now;
@@ -92,12 +90,12 @@ impl Calls {
         expired
     }
 
-    /// Takes all calls out.
-    pub(super) fn take_all(&mut self) -> Vec<Call> {
+    /// Removes all calls.
+    pub(super) fn remove_all(&mut self) -> Vec<Call> {
         self.slots.drain().collect()
     }
 
-    /// From now on they can be sent.
+    /// Marks that the link can send all calls now.
     pub(super) fn begin_all(&mut self, now: Duration) {
         for (_, call) in &mut self.slots {
             call.began = now;
@@ -105,23 +103,27 @@ impl Calls {
     }
 }
 
+fn slot_of(number: u64) -> usize {
+    (number & u64::from(u32::MAX)) as usize
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_late_answer_finds_nobody() {
+    fn a_late_answer_does_not_reach_a_new_call_in_the_same_slot() {
         let mut calls = Calls::default();
         let late = calls.insert(1, CallKind::Read, Duration::MAX, Duration::ZERO);
         assert_eq!(calls.remove(late).map(|call| call.ticket), Some(1));
         let next = calls.insert(2, CallKind::Read, Duration::MAX, Duration::ZERO);
-        assert_eq!((late ^ next) as u32, 0, "the place is used again");
+        assert_eq!((late ^ next) as u32, 0, "the slot is used again");
         assert!(calls.remove(late).is_none());
         assert_eq!(calls.remove(next).map(|call| call.ticket), Some(2));
     }
 
     #[test]
-    fn the_expired_are_taken_out() {
+    fn expired_calls_are_removed_and_others_stay() {
         let mut calls = Calls::default();
         for (ticket, second) in [(1, 3), (2, 1), (3, 2)] {
             calls.insert(
@@ -131,7 +133,7 @@ mod tests {
                 Duration::ZERO,
             );
         }
-        let expired = calls.take_expired(Duration::from_secs(2));
+        let expired = calls.remove_expired(Duration::from_secs(2));
         assert_eq!(
             expired.iter().map(|call| call.ticket).collect::<Vec<_>>(),
             [2, 3]

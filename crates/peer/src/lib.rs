@@ -1,40 +1,45 @@
-//! How nodes ask each other: a multiplexed binary protocol over the node's own port.
+//! The protocol between nodes: multiplexed, binary, over the node's own port.
 //!
-//! A connection begins as HTTP and is upgraded (`transport` on the side that
-//! dials), then both sides make sure that they belong together (`handshake`).
-//! From then on the side that dialled asks and the other answers: many
-//! requests in flight, answers in any order.
+//! A connection begins as HTTP and is upgraded (`transport`, on the side that
+//! dials). Then both sides check that they belong to one cluster (`handshake`).
+//! From then on the dialler sends requests and the acceptor answers them: many
+//! requests are in flight, and answers come in any order.
 //!
-//! - [`Link`] (`link`) is the connection of one runtime to one
-//!   peer, which it sets up again whenever it is lost (`backoff`); `calls` are
-//!   those that wait, `health` tells whether the peer is alive.
-//! - [`serve`] (`server`) is the other end: a [`RequestHandler`] does as asked.
-//! - `connection` is what both ends share: a task that reads, acts and writes.
-//! - `protocol` says what two releases speak with each other.
-//! - `frame`, `message`: the bytes. `outgoing` gathers what is to be sent;
+//! - [`Link`] (`link`) is the connection of one runtime to one peer. It connects
+//!   again whenever the connection is lost (`backoff`). `calls` are the requests
+//!   that wait for an answer, `failure_detector` says whether the peer is alive,
+//!   and `latency` how fast it answers.
+//! - [`serve`] (`server`) is the other end, where a [`RequestHandler`] handles
+//!   the requests.
+//! - `connection` is the task that both ends run: it reads, acts and writes.
+//! - `protocol` negotiates versions and features between releases.
+//! - `frame` and `message` are the bytes. `outgoing` holds what is to be sent;
 //!   `assembly` puts long values together again.
-//! - `log_limiter` keeps the log readable; `fuzz` is for fuzzers.
+//! - `log_limiter` keeps repeated warnings out of the log; `fuzz` is for fuzzers.
 //!
-//! Everything is local to a runtime; nothing here takes a lock on the way of a
-//! request. Invariants:
-//! - A call that was accepted gets exactly one answer, at once when there is no
-//!   hope for one of the peer.
-//! - Calls, bytes to be sent, and bytes of long values on their way in are bounded.
-//! - Whatever a peer sends, the worst that happens is that its connection is closed.
+//! Everything is local to a runtime, and no request takes a lock here. Invariants:
+//! - A call that was accepted gets exactly one answer. It gets it at once when
+//!   the peer cannot answer any more.
+//! - Calls, bytes to be sent, and bytes of incoming long values are bounded.
+//! - Whatever a peer sends, the worst consequence is that its connection closes.
 
 mod assembly;
 mod backoff;
 mod calls;
+mod clock_offset;
 mod connection;
+mod failure_detector;
 mod frame;
 mod fuzz;
 mod handshake;
-mod health;
+
+mod latency;
 mod link;
 mod log_limiter;
 mod message;
 mod outgoing;
 mod protocol;
+mod reply;
 mod server;
 mod start_watch;
 mod transport;
@@ -44,27 +49,27 @@ mod wait_sites;
 mod tests;
 
 use base::Budget;
-use base::{Clock, Entry, Random, Timestamp, Verdict};
+use base::{Clock, Entry, Random, Verdict};
 use bytes::Bytes;
 use cluster::Miss;
-use cluster::{Remembered, Standing};
-use std::future::Future;
-use std::pin::Pin;
+use handshake::HandshakeEnvironment;
 use std::rc::Rc;
 use std::sync::Arc;
 
 pub use fuzz::fuzz_frames;
+pub use handshake::{HandshakePolicy, Hello};
 pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
 pub use log_limiter::LogLimiter;
 pub use protocol::Protocol;
 pub use protocol::{NegotiatedProtocol, STANDING};
-pub use server::{Reply, RequestHandler, serve};
+pub use reply::Reply;
+pub use server::{RequestHandler, serve};
 pub use start_watch::{LiveLink, PeerStart, StartWatch};
 pub use transport::PEER_PROTOCOL;
 pub use transport::{Dialing, Stream, TcpTransport, Transport};
 
-/// Calls in flight on one connection: as many as its runtime may have
-/// requests, and a bound for a peer that knows none.
+/// The most calls in flight on one connection: as many as its runtime may have
+/// requests. It also bounds what a misbehaving peer can ask for.
 pub const CALLS_MAX: usize = 4096;
 
 /// What a node asks a replica of a key.
@@ -81,88 +86,14 @@ pub enum PeerRequest {
 pub enum PeerAnswer {
     /// The write is stored.
     Stored {
-        /// What newer the key held when this version first arrived.
+        /// What newer versions the replica held when this version first arrived.
         verdict: Verdict,
     },
-    /// The freshest version that the replica has, be it a tombstone or expired.
+    /// The freshest version that the replica has, even if it is a tombstone or
+    /// has expired.
     Found(Option<Entry>),
-    /// The replica did not do as asked.
+    /// The replica did not handle the request.
     Missed(Miss),
-}
-
-/// Who a node is, as it tells its peers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// Its name in the list of nodes.
-    pub name: String,
-    /// The hash of the names of all nodes.
-    pub members_hash: u64,
-    /// Its store's id.
-    pub store_id: u64,
-    /// The last starts of its store, the present one at the end.
-    pub starts: Arc<[u64]>,
-}
-
-/// What a node says of itself and of the one that it talks to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hello {
-    /// Who it is.
-    pub identity: Identity,
-    /// Whether an operator has accepted its store as it is, and the other has
-    /// yet to hear of that.
-    pub is_accepted: bool,
-    /// How its store stands.
-    pub standing: Standing,
-    /// What it remembers of the other.
-    pub remembered: Option<Remembered>,
-    /// The greatest timestamp that it has given or seen.
-    pub greatest_seen: Timestamp,
-    /// Its wall clock, in milliseconds since the Unix epoch.
-    pub unix_ms: u64,
-}
-
-/// What the handshake needs to know of the node, and tells it.
-pub trait HandshakePolicy {
-    /// Who this node is.
-    fn own(&self) -> Identity;
-    /// What this node speaks.
-    fn protocol(&self) -> Protocol;
-    /// The secret that the nodes of the cluster share; empty for none.
-    fn secret(&self) -> &[u8];
-    /// Whether the list of nodes has this name.
-    fn is_member(&self, name: &str) -> bool;
-    /// What this node says to the one of this name; to somebody unknown where
-    /// there is none. The wall clock is the replies's to read.
-    fn hello_to(&self, name: Option<&str>, unix_ms: u64) -> Hello;
-    /// How this node's store stands at present.
-    fn standing(&self) -> Standing;
-    /// Whether this start of another node comes too early: the one before is
-    /// still heard from. A restart has ended that or soon falls silent, and
-    /// dials again; a copy of a running node's folder does not.
-    fn is_early(&self, other: &Hello) -> bool;
-    /// Another node has proved to be one of the cluster; `told` is what it was
-    /// told that this one remembers of it. Ends once the connection may carry
-    /// calls, and for how long; `None` if it may not.
-    fn met(
-        &self,
-        other: &Hello,
-        told: Option<Remembered>,
-    ) -> Pin<Box<dyn Future<Output = Option<StartWatch>>>>;
-    /// The node of this name has served a call, so it durably remembers this one.
-    fn remembered_by(&self, name: &str);
-    /// The node of this name cannot be reached.
-    fn unreachable(&self, name: &str);
-}
-
-/// What two nodes agreed on for a connection.
-#[derive(Debug)]
-pub struct Session {
-    /// What the other side says of itself.
-    pub other: Hello,
-    /// What the two speak.
-    pub negotiated: NegotiatedProtocol,
-    /// Whether the other side has started anew since.
-    pub start: StartWatch,
 }
 
 /// What peer connections take from the node.
@@ -172,12 +103,23 @@ pub struct PeerEnvironment {
     pub clock: Arc<dyn Clock>,
     /// Random numbers.
     pub random: Arc<dyn Random>,
-    /// Who is who.
+    /// The node's side of handshakes.
     pub policy: Rc<dyn HandshakePolicy>,
-    /// What was last said of each peer.
+    /// Keeps repeated warnings about peers out of the log.
     pub log_limiter: Arc<LogLimiter>,
-    /// Bytes of long values on their way in from peers.
+    /// The budget for long values that peers are sending.
     pub incoming: Arc<Budget>,
     /// The longest value, in bytes.
     pub value_bytes_max: usize,
+}
+
+impl PeerEnvironment {
+    /// The part that handshakes need.
+    fn handshake(&self) -> HandshakeEnvironment<'_> {
+        HandshakeEnvironment {
+            policy: &*self.policy,
+            clock: &*self.clock,
+            random: &*self.random,
+        }
+    }
 }

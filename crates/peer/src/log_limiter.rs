@@ -1,70 +1,72 @@
-//! What was last said of each peer, so that a log says it once.
+//! Keeps repeated warnings about peers out of the log.
 //!
-//! Links are dialled again and again, each time perhaps in vain, and each
-//! runtime has its own. A complaint is logged when it is not the last one that
-//! was made of the same peer in the same direction. Strangers choose what is to
-//! be complained of, so of them there is news only now and then.
+//! A link dials an unreachable peer again and again, and each runtime has its
+//! own link. So a problem is logged only if it differs from the last one with
+//! the same peer in the same direction. A node that has not proved itself can
+//! choose what its problem is, so problems of such nodes are logged only once in
+//! a while.
 
 use profile::lock;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// How often there may be news of strangers.
-const STRANGERS_EVERY: Duration = Duration::from_secs(10);
+/// The least time between two logged problems of unauthenticated nodes.
+const UNAUTHENTICATED_EVERY: Duration = Duration::from_secs(10);
 
-/// Who has dialled.
+/// Which side dialled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Direction {
     /// This node.
     Outgoing,
-    /// The other.
+    /// The other node.
     Incoming,
 }
 
-/// What was last said of each peer; shared by all runtimes. It holds a line
-/// for each node of the cluster and direction, and one for all strangers.
+/// The last problem with each peer, shared by all runtimes. It holds one problem
+/// for each peer and direction, and one for all unauthenticated nodes.
 #[derive(Debug, Default)]
 pub struct LogLimiter {
-    last: Mutex<BTreeMap<(Direction, String), Line>>,
+    last: Mutex<BTreeMap<(Direction, String), LoggedProblem>>,
 }
 
 #[derive(Debug)]
-struct Line {
-    complaint: String,
+struct LoggedProblem {
+    problem: String,
     /// On the monotonic clock.
-    noted: Duration,
+    logged: Duration,
 }
 
 impl LogLimiter {
-    /// Notes a complaint; `true` if it is news. A stranger has no name. `now`
-    /// is on the monotonic clock.
+    /// Whether to log this problem with a peer; if so, remembers it. An
+    /// unauthenticated node has no name. `now` is on the monotonic clock.
     #[must_use]
     pub(super) fn should_log(
         &self,
         direction: Direction,
         name: Option<&str>,
-        complaint: &str,
+        problem: &str,
         now: Duration,
     ) -> bool {
         let mut last = lock(&self.last);
         let key = (direction, name.unwrap_or_default().to_owned());
-        if let Some(line) = last.get(&key)
-            && (line.complaint == complaint
-                || (name.is_none() && now < line.noted + STRANGERS_EVERY))
+        if let Some(last) = last.get(&key)
+            && (last.problem == problem
+                || (name.is_none() && now < last.logged + UNAUTHENTICATED_EVERY))
         {
             return false;
         }
-        let line = Line {
-            complaint: complaint.to_owned(),
-            noted: now,
+        let logged = LoggedProblem {
+            problem: problem.to_owned(),
+            logged: now,
         };
-        last.insert(key, line);
+        last.insert(key, logged);
         true
     }
 
-    /// There is nothing to complain about any more; `true` if there was.
-    pub(super) fn settle(&self, direction: Direction, name: &str) -> bool {
+    /// Forgets the last problem with a peer, because it is over. Returns whether
+    /// there was one.
+    pub(super) fn clear(&self, direction: Direction, name: &str) -> bool {
         lock(&self.last)
             .remove(&(direction, name.to_owned()))
             .is_some()
@@ -76,28 +78,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_complaint_is_news_until_it_is_repeated() {
-        let log_limiter = LogLimiter::default();
+    fn a_problem_is_logged_once_until_another_takes_its_place() {
+        let limiter = LogLimiter::default();
         let (to, from) = (Direction::Outgoing, Direction::Incoming);
-        let should_log = |direction, complaint| {
-            log_limiter.should_log(direction, Some("a"), complaint, Duration::ZERO)
-        };
+        let should_log =
+            |direction, problem| limiter.should_log(direction, Some("a"), problem, Duration::ZERO);
         assert!(should_log(to, "secret"));
         assert!(!should_log(to, "secret"));
         assert!(should_log(from, "secret"));
         assert!(should_log(to, "list"));
         assert!(should_log(to, "secret"));
-        assert!(log_limiter.settle(to, "a"));
-        assert!(!log_limiter.settle(to, "a"));
+        assert!(limiter.clear(to, "a"));
+        assert!(!limiter.clear(to, "a"));
         assert!(should_log(to, "secret"));
     }
 
     #[test]
-    fn strangers_make_news_now_and_then() {
-        let log_limiter = LogLimiter::default();
-        let should_log = |complaint, second| {
+    fn problems_of_unauthenticated_nodes_are_logged_once_in_a_while() {
+        let limiter = LogLimiter::default();
+        let should_log = |problem, second| {
             let now = Duration::from_secs(second);
-            log_limiter.should_log(Direction::Incoming, None, complaint, now)
+            limiter.should_log(Direction::Incoming, None, problem, now)
         };
         assert!(should_log("one", 0));
         assert!(!should_log("two", 9));

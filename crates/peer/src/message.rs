@@ -157,7 +157,7 @@ impl<'a> Message<'a> {
             PIECE => Self::Piece(fields.bytes(frame.payload.len())?),
             STANDING => {
                 let [code] = fields.array()?;
-                Self::Standing(Standing::of_code(code))
+                Self::Standing(Standing::from_code(code))
             }
             _ => return Err(frame.malformed("a kind that nobody knows")),
         };

@@ -257,7 +257,7 @@ impl Queue {
                     message::put_write(&mut self.batch, long.call, remaining, &long.entry);
                 }
                 LongMessageKind::Found => {
-                    message::put_found(&mut self.batch, long.call, &long.entry)
+                    message::put_found(&mut self.batch, long.call, &long.entry);
                 }
             }
             self.encoded_bytes += self.batch.len() - before;

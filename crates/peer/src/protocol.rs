@@ -1,51 +1,51 @@
-//! What a build speaks, and what two builds speak with each other.
+//! What a build supports, and what two builds negotiate.
 //!
-//! Nodes of a cluster are replaced one after another, so two releases have to
+//! The nodes of a cluster are upgraded one after another, so two releases must
 //! work together. Each says in its hello which versions of the protocol it
-//! speaks, from the least to the greatest, and which features it knows. They
-//! speak the greatest version that both know, and use the features that both
-//! have; who shares no version is refused.
+//! supports, from the least to the greatest, and which features. The two use the
+//! greatest version that both support, and the features that both have. If they
+//! share no version, they refuse each other.
 //!
-//! - A **version** changes what frames mean that both sides must understand.
-//! - A **feature** is what one side may do without: a frame of a kind that an
-//!   older release does not know is sent only where both have its feature.
+//! - A **version** changes the meaning of frames that both sides must understand.
+//! - A **feature** is optional for both sides: a frame of a kind that an older
+//!   release does not know is sent only if both sides have its feature.
 
 use std::fmt;
 
-/// The dialled side tells how its store stands, as often as that changes:
-/// frames of the kind `standing`.
+/// The feature of frames of the kind `standing`: the acceptor reports how its
+/// store stands whenever that changes.
 pub const STANDING: u64 = 1;
 
-/// What a build speaks.
+/// What a build supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
     /// The least version.
     pub least: u16,
     /// The greatest version.
     pub greatest: u16,
-    /// The features, a bit each.
+    /// The features, one bit each.
     pub features: u64,
 }
 
-/// What the two sides of a connection speak with each other.
+/// What the two sides of a connection have negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NegotiatedProtocol {
     /// The version.
     pub version: u16,
-    /// The features.
+    /// The features that both sides have.
     features: u64,
 }
 
 impl Protocol {
-    /// What this build speaks.
+    /// What this build supports.
     pub const OWN: Self = Self {
         least: 1,
         greatest: 1,
         features: STANDING,
     };
 
-    /// What it speaks with another build; `None` where they share no version.
-    pub fn with(self, other: Self) -> Option<NegotiatedProtocol> {
+    /// What this build uses with another; `None` if they share no version.
+    pub fn negotiate(self, other: Self) -> Option<NegotiatedProtocol> {
         let version = self.greatest.min(other.greatest);
         let is_shared = version >= self.least.max(other.least);
         is_shared.then_some(NegotiatedProtocol {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_builds_speak_the_greatest_version_that_both_know() {
+    fn two_builds_use_the_greatest_version_that_both_support() {
         let cases = [
             ((1, 1), (1, 1), Some(1)),
             ((1, 1), (1, 2), Some(1)),
@@ -81,34 +81,42 @@ mod tests {
             ((2, 2), (1, 9), Some(2)),
             ((1, 1), (2, 3), None),
             ((4, 9), (2, 3), None),
-            // Nobody who is sound says this of himself.
+            // No correct build says this.
             ((3, 1), (1, 3), None),
         ];
         for ((least, greatest), (others_least, others_greatest), version) in cases {
-            let speaks = |least, greatest| Protocol {
+            let supports = |least, greatest| Protocol {
                 least,
                 greatest,
                 features: 0,
             };
             let (own, other) = (
-                speaks(least, greatest),
-                speaks(others_least, others_greatest),
+                supports(least, greatest),
+                supports(others_least, others_greatest),
             );
             let version_of = |negotiated: Option<NegotiatedProtocol>| {
                 negotiated.map(|negotiated| negotiated.version)
             };
-            assert_eq!(version_of(own.with(other)), version, "{own} with {other}");
-            assert_eq!(version_of(other.with(own)), version, "{other} with {own}");
+            assert_eq!(
+                version_of(own.negotiate(other)),
+                version,
+                "{own} with {other}"
+            );
+            assert_eq!(
+                version_of(other.negotiate(own)),
+                version,
+                "{other} with {own}"
+            );
         }
     }
 
     #[test]
-    fn a_feature_is_used_only_where_both_have_it() {
-        let speaks = |features| Protocol {
+    fn a_feature_is_used_only_if_both_have_it() {
+        let supports = |features| Protocol {
             features,
             ..Protocol::OWN
         };
-        let negotiated = speaks(0b011).with(speaks(0b110)).unwrap();
+        let negotiated = supports(0b011).negotiate(supports(0b110)).unwrap();
         assert!(negotiated.has(0b010));
         assert!(!negotiated.has(0b001) && !negotiated.has(0b100));
     }

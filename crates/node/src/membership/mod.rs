@@ -1,48 +1,70 @@
-//! Which node of which cluster this is, and who its peers are.
+//! Which node of which cluster this is, and what it and its peers know of each
+//! other's stores.
 //!
-//! The data folder remembers it in the file `CLUSTER` ([`mod@file`]): the node's
-//! own name and the list of all names, which place its keys, so that a folder
-//! is not started as another node's by mistake; the starts of its store, and
-//! how that stands with the peers ([`standing`]); the last start of each peer
-//! that it has met.
+//! The data folder remembers this in the file `CLUSTER` ([`cluster_file`]):
+//! - the node's own name and the names of all nodes, which place the keys. So a
+//!   folder is not started as another node's by mistake;
+//! - the starts of the node's store, and how the store stands with its peers
+//!   ([`Confirmation`]);
+//! - the last start of each peer that this node has met.
+//!
+//! The files of this folder:
+//! - `startup`: what a start takes from the file, and when it refuses the folder.
+//! - `state`: what is known, and how a peer's hello changes it. Pure.
+//! - `cluster_file`, `file_versions`, `writer`: how that becomes durable.
+//! - `handshakes`: fills this node's hellos, and reads those of peers.
+//! - This file: what the rest of the node asks and reports.
 //!
 //! # What is durable before what
 //!
-//! - What the node is started as, its new start number, and that an operator
-//!   has accepted the store: before a peer is told.
-//! - The start of a peer: before the first call that goes over a connection
-//!   with it; [`Membership::met`] says when. So of any two stores whose acks
-//!   count for one write, each was known to the other's node, and a crash of
-//!   all nodes together does not make a lost disk look like a first start.
-//! - That the store has become a witness: before its reads and acks count.
-//!   Otherwise a crash would have it wait for all peers once more.
-//! - That it is unfilled: afterwards. What a crash forgets, peers tell again.
+//! - **This start** (the node's name, its new start number, and whether an
+//!   operator has accepted the store) is durable before a peer hears of it.
+//! - **A peer's start** is durable before the first call over a connection with
+//!   it; [`Membership::record_peer`] reports when. If the acks of two stores count
+//!   for one write, each of their nodes durably remembers the other's store. So
+//!   even if all nodes crash together, a lost disk does not look like a new one.
+//! - **That the store is a witness** is durable before its reads and acks count.
+//!   Otherwise it would wait for all peers again after a crash.
+//! - **That the store is unfilled** becomes durable afterwards. If a crash
+//!   forgets it, the peers say it again.
 //!
-//! # One judgement on both sides
+//! # Both sides come to one judgement
 //!
-//! A node judges itself by what the other has told it, and the other by what it
-//! remembers when hands are shaken. The second may have changed since it was
-//! told; where that changes the judgement the connection is not used, and the
-//! next hello tells what is so.
+//! In a handshake this node tells a peer what it remembers of the peer's store,
+//! and the peer judges its own store by that. This node judges the peer's store
+//! by what it remembers at the end of the handshake, which may have changed in
+//! the meantime. If the change leads to another judgement, the connection is not
+//! used; the next hello tells the peer the present state.
 //!
-//! What is remembered of a peer goes on to a later start only where that is a
-//! start of the same store, or an accepted one. Otherwise a store that was
-//! rolled back would be known as sound once it is started a second time.
+//! A remembered start is replaced only by a later start of the same store, or by
+//! a store that an operator has accepted. Otherwise a store that was rolled back
+//! would count as sound once it is started a second time.
 //!
-//! The file is written by a job of [`Lane::Owner`]; all else takes a lock for
-//! moments, and whether the store is a witness is one atomic load.
+//! # Locks
+//!
+//! The state has a lock, which is held for moments and never while the disk is
+//! used. Whether the store is a witness is one atomic load. The file is written
+//! by a job of [`Lane::Owner`](lsm::Lane::Owner).
 
-mod file;
+mod cluster_file;
+mod file_versions;
+mod handshakes;
+mod startup;
+mod state;
+mod writer;
 
 #[cfg(test)]
 mod tests;
 
 use base::Random;
-use cluster::{Confirmation, Members, NodeNumber, Remembered, STARTS_MAX, Standing, judge};
-use file::{ClusterFile, StoredNode};
-use lsm::{Disk, Error, Executor, Lane};
-use peer::{PeerStart, StartWatch};
+use cluster::{Confirmation, Members, NodeNumber, Remembered, Standing, judge};
+use cluster_file::ClusterFile;
+use file_versions::OnDurable;
+use lsm::{Disk, Executor};
+use peer::{Hello, StartWatch};
 use profile::lock;
+use startup::{check_unchanged, initial_confirmation, starts_with_another};
+use state::{MembershipState, OwnStore, Recorded};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -50,43 +72,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// After how long a file that could not be written is tried again.
-const RETRY_DELAY: Duration = Duration::from_secs(5);
-
-/// Told once, from any thread, whether what a peer said of itself is durable.
-/// If not, the connection must not be used.
-pub(crate) type Noted = Box<dyn FnOnce(bool) + Send>;
-
-/// Why a node does not start as what it was told to be.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum MembershipError {
-    /// The folder is another node's.
-    #[error(
-        "the data folder is that of node {was}, and this node is {is}; start it as {was}, or \
-         give it another --data"
-    )]
-    OtherNode {
-        /// The name in the folder.
-        was: String,
-        /// The name that was given.
-        is: String,
-    },
-    /// The folder is one of a cluster of other nodes.
-    #[error(
-        "the data folder is of a cluster of {was}, and the list is now {is}; nodes cannot join \
-         or leave yet, so start it with the list that it had, or with an empty --data folder \
-         (a node may change its URL, but not its name)"
-    )]
-    OtherNodes {
-        /// The names in the folder.
-        was: String,
-        /// The names that were given.
-        is: String,
-    },
-    /// The file cannot be read or written.
-    #[error(transparent)]
-    File(#[from] Error),
-}
+pub(crate) use handshakes::NodeHandshakes;
+pub(crate) use startup::MembershipError;
 
 /// What membership works with.
 pub(crate) struct MembershipEnvironment {
@@ -100,78 +87,31 @@ pub(crate) struct MembershipEnvironment {
     pub(crate) executor: Arc<dyn Executor>,
 }
 
-/// What two nodes say in their hellos, as far as it concerns their stores.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Introduced {
-    /// The id of the peer's store.
-    pub(crate) store_id: u64,
-    /// The last starts of that store, the present one at the end.
-    pub(crate) starts: Arc<[u64]>,
-    /// Whether an operator has accepted that store as it is.
-    pub(crate) is_accepted: bool,
-    /// What the peer remembers of this node.
-    pub(crate) remembered: Option<Remembered>,
-    /// What it was told that this node remembers of it.
-    pub(crate) told: Option<Remembered>,
-}
-
-/// The node's place in its cluster. Cheap to clone; the clones are one.
+/// The node's membership in its cluster. It is cheap to clone, and all clones
+/// share one state.
 #[derive(Clone)]
 pub(crate) struct Membership {
-    shared: Arc<Shared>,
+    inner: Arc<MembershipInner>,
 }
 
-struct Shared {
+struct MembershipInner {
     environment: MembershipEnvironment,
-    members: Members,
-    store_id: u64,
-    /// The store's starts, this one at the end.
-    starts: Arc<[u64]>,
-    /// The code of the standing, for those who ask on the way of a request.
+    own: OwnStore,
+    state: Mutex<MembershipState>,
+    /// The code of the standing, for requests.
     standing: AtomicU8,
-    /// Told when the peers have said what there is to say.
-    settled: Notify,
-    /// Whether a peer takes the store for an older state of one, or a copy.
+    /// Whether a peer takes the store for an older state of a store, or a copy.
     is_outdated: AtomicBool,
-    state: Mutex<State>,
-    /// Held while the file is written; true once it must not be any more.
-    file: Mutex<bool>,
-}
-
-struct State {
-    confirmation: Confirmation,
-    /// What the file says of it.
-    written_standing: Standing,
-    /// By number; nothing of this node itself.
-    peers: Vec<Peer>,
-    /// Counts the changes of what the file holds.
-    version: u64,
-    /// The last version that is durable: all before it are too.
-    written: u64,
-    is_write_scheduled: bool,
-    /// Those who wait for a version to become durable.
-    waiting: Vec<(u64, Noted)>,
-}
-
-/// What is remembered of a peer.
-#[derive(Clone, Default)]
-struct Peer {
-    /// As of its last handshake.
-    remembered: Option<Remembered>,
-    /// The start that is remembered, for those who are connected with it.
-    start: Arc<PeerStart>,
-    /// The version since which it is.
-    since: u64,
-    /// As of the file: what it may be told.
-    durable: Option<Remembered>,
-    /// The start that a complaint was logged of.
-    complained_of: Option<u64>,
+    /// Notified when the peers have confirmed or rejected the store.
+    settled: Notify,
+    /// Held while the file is written; true once it must not be written any more.
+    is_file_closed: Mutex<bool>,
 }
 
 impl Membership {
-    /// Opens the record in a data folder whose store has `store_id`, or begins
-    /// one, and draws the number of this start. `accept_empty`: an operator
-    /// accepts the store as it is. Blocks.
+    /// Opens the file in a data folder whose store has `store_id`, or begins one,
+    /// and draws the number of this start. With `accept_empty`, an operator accepts
+    /// the store as it is. Blocks.
     ///
     /// # Errors
     /// See [`MembershipError`].
@@ -187,80 +127,65 @@ impl Membership {
         }
         let mut confirmation = initial_confirmation(loaded.as_ref(), &members, store_id);
         if accept_empty && !members.is_alone() {
-            tracing::warn!("the store is accepted as it is; what it may lack is not looked for");
+            tracing::warn!("the store is accepted as it is, although it may have lost data");
             confirmation = Confirmation::accepted(members.peers().collect());
         }
         match confirmation.standing() {
             Standing::Witness | Standing::Accepted => {}
-            Standing::Unconfirmed => {
-                tracing::info!("the store counts once its peers have said what they know of it");
-            }
+            Standing::Unconfirmed => tracing::info!(
+                "the store's reads and acks count once its peers have said what they remember of it"
+            ),
             Standing::Unfilled => tracing::error!(
                 "the store lost data that it had acknowledged: its reads and acks do not count \
-                 until --accept-empty"
+                 until the node is started with --accept-empty"
             ),
         }
-        let starts = starts_with_another(loaded.as_ref(), store_id, &*environment.random);
-        let peer = |name: &str| {
-            let is_own = name == members.own_name();
-            let loaded = loaded.as_ref().filter(|_| !is_own);
-            let remembered = loaded.and_then(|loaded| loaded.nodes.get(name)?.remembered);
-            Peer {
-                remembered,
-                durable: remembered,
-                ..Peer::default()
-            }
-        };
-        let peers: Vec<Peer> = members.names().map(peer).collect();
-        let shared = Shared {
-            is_outdated: AtomicBool::new(false),
-            standing: AtomicU8::new(Standing::Unconfirmed as u8),
-            settled: Notify::new(),
-            state: Mutex::new(State {
-                written_standing: confirmation.stored(),
-                confirmation,
-                peers,
-                version: 0,
-                written: 0,
-                is_write_scheduled: false,
-                waiting: Vec::new(),
-            }),
-            environment,
+        let own = OwnStore {
+            starts: starts_with_another(loaded.as_ref(), store_id, &*environment.random).into(),
             members,
             store_id,
-            starts: starts.into(),
-            file: Mutex::new(false),
+        };
+        let state = MembershipState::new(&own, confirmation, loaded.as_ref());
+        let inner = MembershipInner {
+            state: Mutex::new(state),
+            environment,
+            own,
+            standing: AtomicU8::new(Standing::Unconfirmed as u8),
+            is_outdated: AtomicBool::new(false),
+            settled: Notify::new(),
+            is_file_closed: Mutex::new(false),
         };
         {
-            let state = lock(&shared.state);
-            let file = shared.to_file(&state);
-            file.store(&*shared.environment.disk, &shared.environment.folder)?;
-            shared.publish(&state);
+            let state = lock(&inner.state);
+            let file = state.to_file(&inner.own);
+            file.store(&*inner.environment.disk, &inner.environment.folder)?;
+            inner.publish(&state);
         }
         Ok(Self {
-            shared: Arc::new(shared),
+            inner: Arc::new(inner),
         })
     }
 
-    /// Whether this node's store is a witness: whether its reads and its acks
-    /// count, for its own coordinator too. What it is sent it keeps in any case.
+    /// Whether this node's store is a witness, so that its reads and acks count,
+    /// for this node's own coordinator too. The store keeps what it is sent in
+    /// any case.
     pub(crate) fn is_witness(&self) -> bool {
         self.standing().is_witness()
     }
 
     /// How this node's store stands with its peers.
     pub(crate) fn standing(&self) -> Standing {
-        Standing::of_code(self.shared.standing.load(Ordering::Acquire))
+        Standing::from_code(self.inner.standing.load(Ordering::Acquire))
     }
 
-    /// Whether a peer takes the store for an older state of one that it knows,
-    /// or for a copy: then it must give no stamp.
+    /// Whether a peer takes the store for an older state of a store that it
+    /// remembers, or for a copy. Then this node must issue no timestamps.
     pub(crate) fn is_outdated(&self) -> bool {
-        self.shared.is_outdated.load(Ordering::Acquire)
+        self.inner.is_outdated.load(Ordering::Acquire)
     }
 
-    /// Whether the peers have said what there is to say: who waits for that
-    /// may wait in vain, since a peer may be away.
+    /// Whether the peers have confirmed or rejected the store. While a peer is
+    /// unavailable that can take arbitrarily long, so wait with a deadline.
     pub(crate) fn is_settled(&self) -> bool {
         self.standing() != Standing::Unconfirmed
     }
@@ -268,8 +193,8 @@ impl Membership {
     /// Waits until [`Membership::is_settled`].
     pub(crate) async fn settled(&self) {
         loop {
-            let mut settled = pin!(self.shared.settled.notified());
-            // From here on it hears of it, so nothing slips between.
+            let mut settled = pin!(self.inner.settled.notified());
+            // Enabled before the check, so that no notification is missed.
             settled.as_mut().enable();
             if self.is_settled() {
                 return;
@@ -278,179 +203,115 @@ impl Membership {
         }
     }
 
-    /// The last starts of the store, the present one at the end.
-    pub(crate) fn starts(&self) -> Arc<[u64]> {
-        Arc::clone(&self.shared.starts)
+    /// Whether a peer's hello comes from a new start while its previous start
+    /// still has a live link; see
+    /// [`HandshakePolicy::is_previous_start_live`](peer::HandshakePolicy::is_previous_start_live).
+    fn is_previous_start_live(&self, peer: NodeNumber, hello: &Hello) -> bool {
+        lock(&self.inner.state).is_previous_start_live(peer, hello)
     }
 
     /// Whether to tell a peer that an operator has accepted the store.
-    pub(crate) fn is_accepted_towards(&self, peer: NodeNumber) -> bool {
-        lock(&self.shared.state).confirmation.is_unaware(peer)
+    fn is_accepted_towards(&self, peer: NodeNumber) -> bool {
+        lock(&self.inner.state).confirmation.is_unaware(peer)
     }
 
-    /// What this node durably remembers of a peer, to tell it.
-    pub(crate) fn remembered(&self, peer: NodeNumber) -> Option<Remembered> {
-        let state = lock(&self.shared.state);
-        state.peers.get(peer.index())?.durable
+    /// What this node durably remembers of a peer.
+    fn durably_remembered(&self, peer: NodeNumber) -> Option<Remembered> {
+        lock(&self.inner.state).durably_remembered(peer)
     }
 
-    /// Whether a start of a peer would take the place of one that is still
-    /// heard from. Then it must wait: a restart has ended the one before, or
-    /// that falls silent; a copy of a running node's folder has not.
-    pub(crate) fn is_early(
+    /// Records the hello of a peer that has proved itself. `told` is what this
+    /// node's own hello said that it remembers of the peer.
+    ///
+    /// The connection may carry calls once `on_durable` is called with `true`. If
+    /// there is nothing new to remember, that happens before this method returns.
+    /// The connection must end when its watch says that the peer has restarted.
+    fn record_peer(
         &self,
         peer: NodeNumber,
-        store_id: u64,
-        starts: &[u64],
-        is_accepted: bool,
-    ) -> bool {
-        let state = lock(&self.shared.state);
-        let (Some(known), Some(&start)) = (state.peers.get(peer.index()), starts.last()) else {
-            return false;
-        };
-        let replaces = !judge(known.remembered, store_id, starts).is_against() || is_accepted;
-        replaces
-            && known.remembered != Some(Remembered { store_id, start })
-            && known.start.has_live_link()
-    }
-
-    /// Takes note of a peer that has proved who it is. The connection may carry
-    /// calls once `noted` is told so: at once, from within this call, unless
-    /// there is something new to remember. It may until another start of the
-    /// peer is known, which the watch tells.
-    pub(crate) fn met(
-        &self,
-        peer: NodeNumber,
-        introduced: &Introduced,
-        noted: impl FnOnce(bool) + Send + 'static,
+        hello: &Hello,
+        told: Option<Remembered>,
+        on_durable: impl FnOnce(bool) + Send + 'static,
     ) -> Option<StartWatch> {
-        let shared = &self.shared;
-        let mut noted: Option<Noted> = Some(Box::new(noted));
-        let (told, watch, schedule) = {
-            let mut state = lock(&shared.state);
-            let own = judge(introduced.remembered, shared.store_id, &shared.starts);
-            shared.change(&mut state, peer, |confirmation, peers| {
-                confirmation.hear(peer, own, peers);
+        let inner = &self.inner;
+        let mut on_durable: Option<OnDurable> = Some(Box::new(on_durable));
+        let (is_durable, watch, schedule) = {
+            let mut state = lock(&inner.state);
+            let judgement = judge(hello.remembered, inner.own.store_id, &inner.own.starts);
+            inner.change_confirmation(&mut state, peer, |confirmation, peers| {
+                confirmation.hear(peer, judgement, peers);
             });
-            let told = match shared.remember(&mut state, peer, introduced) {
-                None => Some(false),
-                Some(since) if since <= state.written => Some(true),
-                Some(since) => {
-                    state
-                        .waiting
-                        .extend(noted.take().map(|noted| (since, noted)));
+            let is_durable = match state.record(&inner.own, peer, hello, told) {
+                None | Some(Recorded::ToldOutdated) => Some(false),
+                Some(Recorded::InVersion(version)) if state.versions.is_durable(version) => {
+                    Some(true)
+                }
+                Some(Recorded::InVersion(version)) => {
+                    if let Some(on_durable) = on_durable.take() {
+                        state.versions.wait_for(version, on_durable);
+                    }
                     None
                 }
             };
-            // Under the lock: another start that comes right after is another.
-            let start = introduced.starts.last();
-            let store_id = introduced.store_id;
-            let of_it = start.map(|&start| Remembered { store_id, start });
-            let watch = state.peers.get(peer.index()).map(|known| {
-                let start = Arc::clone(&known.start);
-                match known.remembered == of_it {
-                    true => StartWatch::new(start),
-                    false => StartWatch::in_place_of(start),
-                }
-            });
-            (told, watch, state.schedules_write())
+            // Under the same lock, so that no later start comes in between.
+            let watch = state.watch(peer, hello);
+            (is_durable, watch, state.versions.schedule_write())
         };
-        if let (Some(may_be_used), Some(noted)) = (told, noted) {
-            noted(may_be_used);
+        if let (Some(is_durable), Some(on_durable)) = (is_durable, on_durable) {
+            on_durable(is_durable);
         }
         if schedule {
-            shared.spawn_write(Duration::ZERO);
+            inner.spawn_write(Duration::ZERO);
         }
         watch
     }
 
-    /// A peer durably remembers this start: it serves calls.
-    pub(crate) fn remembered_by(&self, peer: NodeNumber) {
-        self.change(peer, |confirmation, peers| {
-            confirmation.remembered(peer, peers);
+    /// Notes that a peer durably remembers this start, because it serves calls.
+    fn remembered_by(&self, peer: NodeNumber) {
+        self.change_confirmation(peer, |confirmation, peers| {
+            confirmation.remembered_by(peer, peers);
         });
     }
 
-    /// A peer cannot be reached, so its word is not waited for.
-    pub(crate) fn unreachable(&self, peer: NodeNumber) {
-        self.change(peer, |confirmation, peers| confirmation.asked(peer, peers));
+    /// Notes that a peer cannot be reached, so the store does not wait for what
+    /// the peer remembers.
+    fn unreachable(&self, peer: NodeNumber) {
+        self.change_confirmation(peer, |confirmation, peers| {
+            confirmation.consulted(peer, peers);
+        });
     }
 
-    fn change(&self, peer: NodeNumber, change: impl FnOnce(&mut Confirmation, usize)) {
+    fn change_confirmation(&self, peer: NodeNumber, change: impl FnOnce(&mut Confirmation, usize)) {
         let schedule = {
-            let mut state = lock(&self.shared.state);
-            self.shared.change(&mut state, peer, change);
-            state.schedules_write()
+            let mut state = lock(&self.inner.state);
+            self.inner.change_confirmation(&mut state, peer, change);
+            state.versions.schedule_write()
         };
         if schedule {
-            self.shared.spawn_write(Duration::ZERO);
+            self.inner.spawn_write(Duration::ZERO);
         }
     }
 
-    /// Ends all writing to the folder. Blocks while a write is on its way.
+    /// Ends all writing to the folder. Blocks while a write is running.
     pub(crate) fn close(&self) {
-        *lock(&self.shared.file) = true;
+        self.inner.close_file();
     }
 }
 
-impl State {
-    /// How the store stands: that it is a witness counts once it is durable.
-    fn standing(&self) -> Standing {
-        match self.confirmation.standing() {
-            standing if standing.is_witness() && !self.written_standing.is_witness() => {
-                Standing::Unconfirmed
-            }
-            standing => standing,
-        }
-    }
-
-    /// Whether a write is wanted that nobody has asked for yet.
-    fn schedules_write(&mut self) -> bool {
-        self.written < self.version && !std::mem::replace(&mut self.is_write_scheduled, true)
-    }
-}
-
-impl Shared {
-    /// Changes how the store stands, after a word of a peer.
-    fn change(
+impl MembershipInner {
+    fn change_confirmation(
         &self,
-        state: &mut State,
+        state: &mut MembershipState,
         peer: NodeNumber,
         change: impl FnOnce(&mut Confirmation, usize),
     ) {
-        let before = state.confirmation.clone();
-        change(
-            &mut state.confirmation,
-            usize::from(self.members.count()) - 1,
-        );
-        if state.confirmation == before {
-            return;
+        if state.change_confirmation(&self.own, peer, change) {
+            self.publish(state);
         }
-        let of_file = |of: &Confirmation| (of.stored(), of.unaware().cloned(), of.is_outdated());
-        if of_file(&state.confirmation) != of_file(&before) {
-            state.version += 1;
-        }
-        let peer = self.members.name(peer);
-        match state.confirmation {
-            Confirmation::Unfilled { is_outdated: true } => tracing::error!(
-                peer,
-                "a peer remembers a later start of this node's store: the folder was restored \
-                 from a copy, or a copy of it was started. Its reads and acks do not count, it \
-                 stamps no writes and that peer does not serve it. If another process has the \
-                 other folder, stop this one; if there is none, start it with --accept-empty"
-            ),
-            Confirmation::Unfilled { is_outdated: false } => tracing::error!(
-                peer,
-                "a peer remembers another store of this node: the folder was lost; its reads and \
-                 acks do not count until --accept-empty"
-            ),
-            _ => {}
-        }
-        self.publish(state);
     }
 
-    /// Tells everybody how the store stands.
-    fn publish(&self, state: &State) {
+    /// Publishes how the store stands to those who ask without the lock.
+    fn publish(&self, state: &MembershipState) {
         let standing = state.standing();
         self.is_outdated
             .store(state.confirmation.is_outdated(), Ordering::Release);
@@ -462,186 +323,4 @@ impl Shared {
             self.settled.notify_waiters();
         }
     }
-
-    /// Remembers a peer's start. Gives the version since which that is so, or
-    /// nothing where the peer was told something else than what is so by now.
-    fn remember(
-        &self,
-        state: &mut State,
-        peer: NodeNumber,
-        introduced: &Introduced,
-    ) -> Option<u64> {
-        let Introduced {
-            store_id,
-            ref starts,
-            is_accepted,
-            told,
-            ..
-        } = *introduced;
-        let version = state.version + 1;
-        let known = state.peers.get_mut(peer.index())?;
-        let start = *starts.last()?;
-        let judgement = judge(known.remembered, store_id, starts);
-        if judgement.is_against() && !is_accepted {
-            if judge(told, store_id, starts) != judgement {
-                return None;
-            }
-            if known.complained_of.replace(start) != Some(start) {
-                tracing::warn!(
-                    peer = self.members.name(peer),
-                    "a peer came with another store than it had, or an older state of it, or a \
-                     copy: its reads and acks do not count until it is started with --accept-empty"
-                );
-            }
-            return Some(known.since);
-        }
-        let remembered = Some(Remembered { store_id, start });
-        if known.remembered == remembered {
-            return Some(known.since);
-        }
-        known.remembered = remembered;
-        known.since = version;
-        std::mem::take(&mut known.start).end();
-        state.version = version;
-        Some(version)
-    }
-
-    fn to_file(&self, state: &State) -> ClusterFile {
-        let node = |number: NodeNumber| StoredNode {
-            remembered: state.peers.get(number.index()).and_then(|p| p.remembered),
-            is_unaware: state.confirmation.is_unaware(number),
-        };
-        let names = self.members.names().map(str::to_owned);
-        ClusterFile {
-            own_name: self.members.own_name().to_owned(),
-            store_id: self.store_id,
-            standing: state.confirmation.stored(),
-            is_outdated: state.confirmation.is_outdated(),
-            starts: self.starts.to_vec(),
-            nodes: names.zip(self.members.numbers().map(node)).collect(),
-        }
-    }
-
-    fn spawn_write(self: &Arc<Self>, delay: Duration) {
-        let shared = Arc::downgrade(self);
-        let job = Box::new(move || {
-            if let Some(shared) = shared.upgrade() {
-                shared.write();
-            }
-        });
-        self.environment.executor.spawn(Lane::Owner, delay, job);
-    }
-
-    /// The write job: makes all changes durable, and tells those who wait.
-    fn write(self: &Arc<Self>) {
-        let is_closed = lock(&self.file);
-        let (file, version) = {
-            let mut state = lock(&self.state);
-            state.is_write_scheduled = false;
-            (self.to_file(&state), state.version)
-        };
-        let result = if *is_closed {
-            Err(Error::Closed)
-        } else {
-            file.store(&*self.environment.disk, &self.environment.folder)
-        };
-        let retry = !*is_closed && result.is_err();
-        drop(is_closed);
-        if let Err(error) = &result {
-            tracing::error!(%error, "cannot write what peers told; new starts of theirs wait");
-        }
-        let (told, schedule) = {
-            let mut state = lock(&self.state);
-            if result.is_ok() {
-                state.written = version;
-                state.written_standing = file.standing;
-                for peer in &mut state.peers {
-                    if peer.since <= version {
-                        peer.durable = peer.remembered;
-                    }
-                }
-                self.publish(&state);
-            }
-            let (told, waiting) = std::mem::take(&mut state.waiting)
-                .into_iter()
-                .partition(|(wanted, _)| *wanted <= version);
-            state.waiting = waiting;
-            let schedule = retry && !std::mem::replace(&mut state.is_write_scheduled, true);
-            (told, schedule)
-        };
-        if schedule {
-            self.spawn_write(RETRY_DELAY);
-        }
-        let told: Vec<(u64, Noted)> = told;
-        for (_, noted) in told {
-            noted(result.is_ok());
-        }
-    }
-}
-
-/// How the store stands as far as the folder tells.
-fn initial_confirmation(
-    loaded: Option<&ClusterFile>,
-    members: &Members,
-    store_id: u64,
-) -> Confirmation {
-    let nodes = members.count();
-    let Some(loaded) = loaded.filter(|_| !members.is_alone()) else {
-        return Confirmation::new(nodes);
-    };
-    if loaded.store_id != store_id {
-        return Confirmation::Unfilled { is_outdated: false };
-    }
-    let is_unaware = |peer: &NodeNumber| {
-        let node = loaded.nodes.get(members.name(*peer));
-        node.is_some_and(|node| node.is_unaware)
-    };
-    match loaded.standing {
-        Standing::Unconfirmed => Confirmation::new(nodes),
-        Standing::Witness => Confirmation::returning(nodes),
-        Standing::Accepted => Confirmation::accepted(members.peers().filter(is_unaware).collect()),
-        Standing::Unfilled => Confirmation::Unfilled {
-            is_outdated: loaded.is_outdated,
-        },
-    }
-}
-
-/// The starts of the store with this one, which gets a number that none has.
-fn starts_with_another(
-    loaded: Option<&ClusterFile>,
-    store_id: u64,
-    random: &dyn Random,
-) -> Vec<u64> {
-    let loaded = loaded.filter(|loaded| loaded.store_id == store_id);
-    let mut starts = loaded.map_or_else(Vec::new, |loaded| loaded.starts.clone());
-    let mut start = random.next_u64();
-    while starts.contains(&start) {
-        start = start.wrapping_add(1);
-    }
-    starts.push(start);
-    starts.drain(..starts.len().saturating_sub(STARTS_MAX));
-    starts
-}
-
-/// Whether the folder is this node's, in this cluster. A node that was alone
-/// and still is may change its name: it places no key.
-fn check_unchanged(loaded: &ClusterFile, members: &Members) -> Result<(), MembershipError> {
-    if members.is_alone() && loaded.nodes.len() == 1 {
-        return Ok(());
-    }
-    if !loaded.nodes.keys().map(String::as_str).eq(members.names()) {
-        let was: Vec<&str> = loaded.nodes.keys().map(String::as_str).collect();
-        let is: Vec<&str> = members.names().collect();
-        return Err(MembershipError::OtherNodes {
-            was: was.join(", "),
-            is: is.join(", "),
-        });
-    }
-    if loaded.own_name != members.own_name() {
-        return Err(MembershipError::OtherNode {
-            was: loaded.own_name.clone(),
-            is: members.own_name().to_owned(),
-        });
-    }
-    Ok(())
 }

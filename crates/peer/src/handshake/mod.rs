@@ -1,247 +1,295 @@
-//! The handshake: two nodes make sure that they belong together.
+//! The handshake: two nodes check that they belong to one cluster.
 //!
 //! ```text
 //! dialler                      acceptor
-//!    | ---------- hello ----------> |  a shared version, the same list, a known name?
+//!    | ---------- hello ----------> |  a common version, the same list, a known name?
 //!    | <--------- hello ----------- |
-//!    | ---------- proof ----------> |  does it know the secret?
+//!    | ---------- proof ----------> |  does the other know the secret?
 //!    | <--------- proof ----------- |
 //!    | ======== requests =========> |
 //! ```
 //!
-//! The dialler proves itself first: whoever can reach a port gets nothing from
-//! it that the secret could be guessed with. A side that refuses the other
-//! says why and closes; both log it. `hello.rs` has the messages and decides,
-//! this file sends and receives.
+//! The dialler proves first, so that somebody who can only reach the port gets
+//! no proof to guess the secret from. A side that refuses the other sends the
+//! reason and closes the connection; both sides log it. All messages are frames;
+//! their `call` is 0, unless their drawing says otherwise.
+//!
+//! - `hello`: the [`Hello`], its drawing and its codec.
+//! - `proof`: the proofs that both sides know the secret.
+//! - `refusal`: the reasons to refuse a node.
+//! - `policy`: [`HandshakePolicy`], by which the node takes part.
+//! - This file sends and receives the messages, in order.
+//!
+//! # To add a field to the hello
+//!
+//! 1. `hello.rs`: add it to the drawing, to [`Hello`], to `encode` and to
+//!    `decode`, at the end of the frame. A release that has the field must read a
+//!    hello without it, so `decode` needs a value for its absence.
+//! 2. `node/src/membership/handshakes.rs`: fill it in `hello_to`, and read it
+//!    in `record_peer`.
+//! 3. Tests: the example in `handshake/tests/mod.rs`, `TestNode::named` in
+//!    `tests/mod.rs`, the one in `node/src/membership/tests/mod.rs`; and the
+//!    fixture of a new version of the protocol.
+//!
+//! The compiler names each of these places but the drawing, because all of
+//! them list the fields.
 
 mod hello;
+mod policy;
+mod proof;
+mod refusal;
 
 #[cfg(test)]
 mod tests;
 
-use super::frame::{Decoder, Frame, FrameError};
-use super::{
-    HandshakePolicy, Hello, Identity, NegotiatedProtocol, PeerEnvironment, Protocol, Session,
-    Stream,
-};
+use crate::frame::{Decoder, Frame, FrameError, HEADER_BYTES};
+use crate::protocol::{NegotiatedProtocol, Protocol};
+use crate::start_watch::StartWatch;
+use crate::transport::Stream;
 use cluster::{Judgement, Remembered};
-use hello::{HELLO, Hellos, Nonce, PROOF, REFUSE, Refusal, Role};
+use hello::{HELLO, Nonce};
+use proof::{Hellos, PROOF, Role};
+use refusal::{REFUSE, Refusal, check_peer, decode_reason};
 use std::io;
 use tokio::io::AsyncWriteExt;
 
 pub(super) use hello::HANDSHAKE_BYTES_MAX;
+pub use hello::Hello;
+pub(super) use policy::HandshakeEnvironment;
+pub use policy::HandshakePolicy;
 #[cfg(test)]
 pub(super) use tests::put_one_of_each;
 
-/// Why there was no handshake.
+/// What a handshake ends with: the two nodes take each other for peers.
+#[derive(Debug)]
+pub(super) struct Session {
+    /// The other side's hello.
+    pub(super) peer: Hello,
+    /// What the two sides have negotiated.
+    pub(super) negotiated: NegotiatedProtocol,
+    /// Whether the other side has restarted since.
+    pub(super) start: StartWatch,
+}
+
+/// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HandshakeError {
-    /// This node refuses the other, and has told it.
+    /// This node refuses the other, and has sent it the reason.
     #[error("refused by this node: {refusal}")]
     Refused {
-        /// The name that the other gives, if it came so far.
+        /// The name of the other node, if this node trusts its hello so far.
         name: Option<String>,
         /// Why.
         refusal: String,
-        /// Whether that may pass by itself.
-        may_pass: bool,
+        /// Whether the reason goes away by itself within a moment.
+        is_temporary: bool,
     },
-    /// The other refuses this node.
+    /// The other node refuses this one.
     #[error("refused by the other node: {0:?}")]
     RefusedByOther(String),
-    /// The other refuses this node, and that may pass by itself.
+    /// The other node refuses this one, for a reason that goes away by itself.
     #[error("refused by the other node for now: {0:?}")]
-    RefusedForNow(String),
-    /// The other remembers a start that the store of this node has not.
+    RefusedByOtherForNow(String),
+    /// The other node remembers a start that this node's store does not have.
     #[error(
-        "the store of this node is an older state of the one that the other node remembers, or a \
-         copy: it is not served. If another process has the other folder, stop this one; if there \
-         is none, start this one with --accept-empty"
+        "the other node does not serve this one, because it remembers a later start of this \
+         node's store: the store is an older state or a copy. If another process has the other \
+         folder, stop this node; if none has, start this node with --accept-empty"
     )]
     Outdated,
-    /// This node remembers a start that the store of the other has not.
+    /// This node remembers a start that the other node's store does not have.
     #[error(
-        "the store of the other node is an older state of the one that is remembered, or a copy: \
-         it is not served until it is started with --accept-empty"
+        "the other node is not served, because this node remembers a later start of its store: \
+         the store is an older state or a copy. Start that node with --accept-empty, unless \
+         another process has its folder"
     )]
     OtherOutdated {
-        /// The name of the other.
+        /// The name of the other node.
         name: String,
     },
     /// The connection ended.
     #[error("{0}")]
     Broken(#[from] io::Error),
-    /// What the other says of itself could not be made durable, or it was told
-    /// what is no longer so.
-    #[error("cannot take note of the other node")]
-    NotNoted,
-    /// What came is no handshake.
+    /// The node could not record the other's hello durably, or the hello that it
+    /// sent is out of date by now.
+    #[error("the node could not record the other node's hello")]
+    NotRecorded,
+    /// The other side sent something else than a handshake.
     #[error("{0}")]
     Malformed(#[from] FrameError),
 }
 
 impl HandshakeError {
-    /// Whether it may pass by itself, soon: the two have not heard each other out.
-    pub(super) fn may_pass(&self) -> bool {
+    /// Whether the reason goes away by itself within a moment.
+    pub(super) fn is_temporary(&self) -> bool {
         matches!(
             self,
-            Self::Refused { may_pass: true, .. } | Self::RefusedForNow(_)
+            Self::Refused {
+                is_temporary: true,
+                ..
+            } | Self::RefusedByOtherForNow(_)
         )
     }
 }
 
-/// The dialler's side, towards the node `expected`.
+/// Runs the dialler's side of a handshake with the node `expected`.
 ///
 /// # Errors
 /// See [`HandshakeError`].
 pub(super) async fn dial(
     stream: &mut dyn Stream,
     decoder: &mut Decoder,
-    environment: &PeerEnvironment,
+    environment: HandshakeEnvironment<'_>,
     expected: &str,
 ) -> Result<Session, HandshakeError> {
-    let policy = &*environment.policy;
-    let mut talk = HandshakeStream { stream, decoder };
-    let (own, frame) = own_hello(environment, Some(expected));
-    talk.send(&frame).await?;
-    let hello = talk.receive(HELLO).await?;
-    let judged = judge(policy, &hello, Some(expected));
-    let (negotiated, other) = talk.accept_or_refuse(None, judged).await?;
-    talk.accept_or_refuse(Some(expected), check_early(policy, &other))
-        .await?;
+    let policy = environment.policy;
+    let mut messages = Messages { stream, decoder };
+    let ours = own_hello(environment, Some(expected));
+    let sent = encode_hello(environment, &ours);
+    messages.send(&sent).await?;
+    let received = messages.receive(HELLO).await?;
+    let decoded = Hello::decode(policy.protocol(), &received);
+    let checked = decoded.and_then(|(negotiated, theirs)| {
+        check_peer(
+            &ours,
+            &theirs,
+            policy.is_member(&theirs.name),
+            Some(expected),
+        )?;
+        Ok((negotiated, theirs))
+    });
+    let (negotiated, theirs) = messages.accept_or_refuse(None, checked).await?;
+    let checked = check_previous_start(policy, &theirs);
+    messages.accept_or_refuse(Some(expected), checked).await?;
     let hellos = Hellos {
-        dialler: payload(&frame),
-        acceptor: &hello,
+        dialler: payload(&sent),
+        acceptor: &received,
     };
     let mut proof = Vec::new();
     hellos.put_proof(&mut proof, policy.secret(), Role::Dialler);
-    talk.send(&proof).await?;
-    let proof = talk.receive(PROOF).await?;
+    messages.send(&proof).await?;
+    let proof = messages.receive(PROOF).await?;
     let checked = hellos.check_proof(&proof, policy.secret(), Role::Acceptor);
-    talk.accept_or_refuse(Some(&other.identity.name), checked)
+    messages
+        .accept_or_refuse(Some(&theirs.name), checked)
         .await?;
-    let session = meet(policy, &own, other, negotiated).await?;
-    // The other has judged by the same hellos, and closes the connection.
-    match is_outdated(session.other.remembered, &own) {
+    let session = record(policy, &ours, theirs, negotiated).await?;
+    // The acceptor judges by the same hellos, and closes the connection.
+    match is_outdated(session.peer.remembered, &ours) {
         true => Err(HandshakeError::Outdated),
         false => Ok(session),
     }
 }
 
-/// The side that was dialled.
+/// Runs the acceptor's side of a handshake.
 ///
 /// # Errors
 /// See [`HandshakeError`].
 pub(super) async fn accept(
     stream: &mut dyn Stream,
     decoder: &mut Decoder,
-    environment: &PeerEnvironment,
+    environment: HandshakeEnvironment<'_>,
 ) -> Result<Session, HandshakeError> {
-    let policy = &*environment.policy;
-    let mut talk = HandshakeStream { stream, decoder };
-    let hello = talk.receive(HELLO).await?;
-    let judged = judge(policy, &hello, None);
-    let (negotiated, other) = talk.accept_or_refuse(None, judged).await?;
-    let name = &other.identity.name;
-    let (own, frame) = own_hello(environment, Some(name));
-    talk.send(&frame).await?;
+    let policy = environment.policy;
+    let mut messages = Messages { stream, decoder };
+    let received = messages.receive(HELLO).await?;
+    let decoded = Hello::decode(policy.protocol(), &received);
+    let checked = decoded.and_then(|(negotiated, theirs)| {
+        let ours = own_hello(environment, Some(&theirs.name));
+        check_peer(&ours, &theirs, policy.is_member(&theirs.name), None)?;
+        Ok((negotiated, theirs, ours))
+    });
+    let (negotiated, theirs, ours) = messages.accept_or_refuse(None, checked).await?;
+    let sent = encode_hello(environment, &ours);
+    messages.send(&sent).await?;
     let hellos = Hellos {
-        dialler: &hello,
-        acceptor: payload(&frame),
+        dialler: &received,
+        acceptor: payload(&sent),
     };
-    let proof = talk.receive(PROOF).await?;
+    let proof = messages.receive(PROOF).await?;
     let checked = hellos.check_proof(&proof, policy.secret(), Role::Dialler);
-    let checked = checked.and_then(|()| check_early(policy, &other));
-    talk.accept_or_refuse(Some(name), checked).await?;
+    let checked = checked.and_then(|()| check_previous_start(policy, &theirs));
+    messages
+        .accept_or_refuse(Some(&theirs.name), checked)
+        .await?;
     let mut proof = Vec::new();
     hellos.put_proof(&mut proof, policy.secret(), Role::Acceptor);
-    talk.send(&proof).await?;
-    let session = meet(policy, &own, other, negotiated).await?;
-    match is_outdated(own.remembered, &session.other) {
+    messages.send(&proof).await?;
+    let session = record(policy, &ours, theirs, negotiated).await?;
+    match is_outdated(ours.remembered, &session.peer) {
         true => Err(HandshakeError::OtherOutdated {
-            name: session.other.identity.name,
+            name: session.peer.name,
         }),
         false => Ok(session),
     }
 }
 
-/// Whether a store is not served, given what the side that is asked remembers
-/// of it: it may be one of two that give the same stamps.
-fn is_outdated(remembered: Option<Remembered>, of: &Hello) -> bool {
-    let Identity {
-        store_id, starts, ..
-    } = &of.identity;
-    !of.is_accepted && cluster::judge(remembered, *store_id, starts) == Judgement::Outdated
+/// Whether the acceptor does not serve the dialler, given what the acceptor
+/// remembers of the dialler's store: the store may be one of two that issue the
+/// same timestamps.
+fn is_outdated(remembered: Option<Remembered>, dialler: &Hello) -> bool {
+    let judgement = cluster::judge(remembered, dialler.store_id, &dialler.starts);
+    !dialler.is_accepted && judgement == Judgement::Outdated
 }
 
-fn check_early(policy: &dyn HandshakePolicy, other: &Hello) -> Result<(), Refusal> {
-    match policy.is_early(other) {
-        true => Err(Refusal::Early),
+fn check_previous_start(policy: &dyn HandshakePolicy, theirs: &Hello) -> Result<(), Refusal> {
+    match policy.is_previous_start_live(theirs) {
+        true => Err(Refusal::PreviousStartLive),
         false => Ok(()),
     }
 }
 
-/// Both have proved who they are: takes note of the other.
-async fn meet(
+/// Has the node record the other's hello, once both sides have proved themselves.
+async fn record(
     policy: &dyn HandshakePolicy,
-    own: &Hello,
-    other: Hello,
+    ours: &Hello,
+    theirs: Hello,
     negotiated: NegotiatedProtocol,
 ) -> Result<Session, HandshakeError> {
-    let met = policy.met(&other, own.remembered).await;
-    let start = met.ok_or(HandshakeError::NotNoted)?;
+    let watch = policy.record_peer(&theirs, ours).await;
+    let start = watch.ok_or(HandshakeError::NotRecorded)?;
     Ok(Session {
-        other,
+        peer: theirs,
         negotiated,
         start,
     })
 }
 
-fn judge(
-    policy: &dyn HandshakePolicy,
-    hello: &[u8],
-    expected: Option<&str>,
-) -> Result<(NegotiatedProtocol, Hello), Refusal> {
-    let (negotiated, other) = hello::decode_hello(policy.protocol(), hello)?;
-    let is_member = policy.is_member(&other.identity.name);
-    hello::judge(&policy.own(), &other.identity, is_member, expected)?;
-    Ok((negotiated, other))
+fn own_hello(environment: HandshakeEnvironment<'_>, name: Option<&str>) -> Hello {
+    let unix_ms = environment.clock.unix_ms();
+    environment.policy.hello_to(name, unix_ms)
 }
 
-/// How this node introduces itself, and the frame that says so.
-fn own_hello(environment: &PeerEnvironment, other: Option<&str>) -> (Hello, Vec<u8>) {
-    let policy = &*environment.policy;
+/// The frame of a hello, with a fresh nonce.
+fn encode_hello(environment: HandshakeEnvironment<'_>, hello: &Hello) -> Vec<u8> {
     let mut nonce: Nonce = [0; 32];
     for bytes in nonce.chunks_exact_mut(8) {
         bytes.copy_from_slice(&environment.random.next_u64().to_le_bytes());
     }
-    let unix_ms = environment.clock.unix_ms();
-    let introduction = policy.hello_to(other, unix_ms);
     let mut frame = Vec::new();
-    hello::put_hello(&mut frame, policy.protocol(), &introduction, &nonce);
-    (introduction, frame)
+    hello.encode(&mut frame, &nonce);
+    frame
 }
 
 fn payload(frame: &[u8]) -> &[u8] {
-    frame.get(super::frame::HEADER_BYTES..).unwrap_or_default()
+    frame.get(HEADER_BYTES..).unwrap_or_default()
 }
 
-/// Takes a frame for each message of a handshake.
+/// Decodes a frame as each message of a handshake, for the fuzzer.
 pub(super) fn fuzz_hello(frame: Frame<'_>) {
-    if let Ok((_, introduction)) = hello::decode_hello(Protocol::OWN, frame.payload) {
-        let Identity { name, starts, .. } = introduction.identity;
+    if let Ok((_, Hello { name, starts, .. })) = Hello::decode(Protocol::OWN, frame.payload) {
         assert!(name.len() + size_of_val(&*starts) <= frame.payload.len());
     }
-    assert!(hello::decode_refuse(frame).len() <= 3 * frame.payload.len());
+    assert!(decode_reason(frame).len() <= 3 * frame.payload.len());
 }
 
-/// Both directions of a connection whose frames come one at a time.
-struct HandshakeStream<'a> {
+/// The messages of a handshake, one at a time in each direction.
+struct Messages<'a> {
     stream: &'a mut dyn Stream,
     decoder: &'a mut Decoder,
 }
 
-impl HandshakeStream<'_> {
+impl Messages<'_> {
     async fn send(&mut self, frame: &[u8]) -> Result<(), HandshakeError> {
         self.stream.write_all(frame).await?;
         self.stream.flush().await?;
@@ -254,10 +302,10 @@ impl HandshakeStream<'_> {
             match self.decoder.next()? {
                 Some(frame) if frame.kind == kind => return Ok(frame.payload.to_vec()),
                 Some(frame @ Frame { kind: REFUSE, .. }) => {
-                    let reason = hello::decode_refuse(frame);
+                    let reason = decode_reason(frame);
                     return Err(match frame.call {
                         0 => HandshakeError::RefusedByOther(reason),
-                        _ => HandshakeError::RefusedForNow(reason),
+                        _ => HandshakeError::RefusedByOtherForNow(reason),
                     });
                 }
                 Some(frame) => return Err(frame.malformed("no place in a handshake").into()),
@@ -269,24 +317,24 @@ impl HandshakeStream<'_> {
         }
     }
 
-    /// Tells the other side why it is refused, if it is.
+    /// Returns what was checked, or sends the other side why it is refused.
     async fn accept_or_refuse<T>(
         &mut self,
         name: Option<&str>,
-        judged: Result<T, Refusal>,
+        checked: Result<T, Refusal>,
     ) -> Result<T, HandshakeError> {
-        let refusal = match judged {
+        let refusal = match checked {
             Ok(accepted) => return Ok(accepted),
             Err(refusal) => refusal,
         };
         let mut frame = Vec::new();
-        hello::put_refuse(&mut frame, &refusal);
+        refusal.encode(&mut frame);
         self.send(&frame).await?;
         self.stream.shutdown().await?;
         Err(HandshakeError::Refused {
             name: name.map(str::to_owned),
             refusal: refusal.to_string(),
-            may_pass: refusal.may_pass(),
+            is_temporary: refusal.is_temporary(),
         })
     }
 }

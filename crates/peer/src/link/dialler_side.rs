@@ -1,11 +1,12 @@
-//! The dialler's side of a connection: takes answers, and makes the heart beat.
+//! The dialler's side of a connection: takes answers, and sends heartbeats.
 
 use super::Link;
 use crate::assembly::Assembler;
 use crate::calls::CallKind;
+use crate::clock_offset;
 use crate::connection::{End, Side};
+use crate::failure_detector::{FailureDetector, HEARTBEAT, Liveness};
 use crate::frame::{Frame, FrameError};
-use crate::health::{self, HEARTBEAT, Pulse, Silence};
 use crate::message::{self, Message};
 use crate::outgoing::Outgoing;
 use crate::{LiveLink, NegotiatedProtocol, PeerAnswer, STANDING, StartWatch};
@@ -14,24 +15,24 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior};
 
-/// What a link does with a connection, for as long as that lives.
+/// What a link does on one connection.
 pub(super) struct DiallerSide<'a> {
     link: &'a Link,
-    pulse: Pulse,
+    failure_detector: FailureDetector,
     start: StartWatch,
-    /// Held while the peer is not suspected.
-    hearing: Option<LiveLink>,
+    /// Kept while the peer is not suspected.
+    live_link: Option<LiveLink>,
     heartbeat: Interval,
-    /// What the two sides speak.
+    /// What the two sides have negotiated.
     negotiated: NegotiatedProtocol,
-    /// Whether the peer has served anything yet.
+    /// Whether the peer has answered anything yet.
     is_served: bool,
-    /// Answers whose values come in pieces.
+    /// Answers whose long values arrive in pieces.
     answers: Assembler<()>,
 }
 
 impl<'a> DiallerSide<'a> {
-    /// A connection that begins now.
+    /// The side of a connection that begins now.
     pub(super) fn new(link: &'a Link, negotiated: NegotiatedProtocol, start: StartWatch) -> Self {
         let environment = &link.environment;
         let mut heartbeat = tokio::time::interval(HEARTBEAT);
@@ -39,8 +40,8 @@ impl<'a> DiallerSide<'a> {
         let budget = environment.incoming.clone();
         Self {
             link,
-            pulse: Pulse::new(environment.clock.monotonic()),
-            hearing: start.mark_live(),
+            failure_detector: FailureDetector::new(environment.clock.monotonic()),
+            live_link: start.mark_live(),
             start,
             heartbeat,
             negotiated,
@@ -55,16 +56,17 @@ impl<'a> DiallerSide<'a> {
         outgoing.push_urgent(|out| message::put_ping(out, token));
     }
 
-    /// `token` is the moment of the ping, on the monotonic clock.
+    /// Measures the peer's clock; `token` is when the ping was sent, on the
+    /// monotonic clock.
     fn take_pong(&self, token: u64, unix_ms: u64, now: Duration) {
         let took = now.saturating_sub(Duration::from_micros(token));
-        if let Some(ahead_ms) = health::ahead_ms(unix_ms, now, took) {
+        if let Some(ahead_ms) = clock_offset::peer_ahead_ms(unix_ms, now, took) {
             self.link.ahead_of_monotonic_ms.set(Some(ahead_ms));
         }
     }
 
-    /// Hands over an answer, if it is one to what was asked. A call that has
-    /// been given up is not known any more, so its answer may be anything.
+    /// Delivers an answer if it fits its call. The link forgets a call that it has
+    /// given up, so the answer to such a call may be of any kind.
     fn answer(
         &self,
         frame: Frame<'_>,
@@ -73,7 +75,7 @@ impl<'a> DiallerSide<'a> {
         now: Duration,
     ) -> Result<(), FrameError> {
         if self.link.kind_of(frame.call).is_some_and(|was| was != kind) {
-            return Err(frame.malformed("no answer to what was asked"));
+            return Err(frame.malformed("an answer of another kind than its call"));
         }
         self.link.answer(frame.call, answer, now);
         Ok(())
@@ -86,23 +88,22 @@ impl Side for DiallerSide<'_> {
     }
 
     fn can_take(&self) -> bool {
-        // Answers to calls in flight, which are bounded.
+        // All that arrives are answers to calls in flight, which are bounded.
         true
     }
 
     fn heard(&mut self, now: Duration) {
-        self.pulse.heard(now);
-        if self.hearing.is_none() {
-            self.hearing = self.start.mark_live();
+        self.failure_detector.heard(now);
+        if self.live_link.is_none() {
+            self.live_link = self.start.mark_live();
         }
         self.link.trust();
     }
 
     fn take(&mut self, frame: Frame<'_>, now: Duration) -> Result<(), FrameError> {
         if !std::mem::replace(&mut self.is_served, true) {
-            // The side that is dialled serves nobody whom it does not durably
-            // remember.
-            self.link.remembered();
+            // The acceptor serves only nodes that it durably remembers.
+            self.link.report_remembered();
         }
         match Message::decode(frame)? {
             Message::Stored { verdict } => {
@@ -123,7 +124,7 @@ impl Side for DiallerSide<'_> {
             }
             Message::Piece(piece) => {
                 if let Some(assembled) = self.answers.piece(frame, piece)? {
-                    // Whoever waits for the value counts it from here on.
+                    // From here on the request that waits for the value counts its bytes.
                     let found = match assembled.entry {
                         Some((entry, _share)) => PeerAnswer::Found(Some(entry)),
                         None => PeerAnswer::Missed(Miss::Overloaded),
@@ -136,7 +137,7 @@ impl Side for DiallerSide<'_> {
             }
             Message::Pong { unix_ms } => self.take_pong(frame.call, unix_ms, now),
             Message::Write { .. } | Message::Read { .. } | Message::Ping | Message::Standing(_) => {
-                return Err(frame.malformed("no place in an answer"));
+                return Err(frame.malformed("a message that only the dialler sends"));
             }
         }
         Ok(())
@@ -144,18 +145,18 @@ impl Side for DiallerSide<'_> {
 
     fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         if self.link.is_suspected() && self.link.is_redial_due.get() {
-            // The peer is up, and knows nothing of this connection perhaps.
+            // The peer has dialled, so it is up; it may not know of this connection.
             return Poll::Ready(End::Silent);
         }
         while self.heartbeat.poll_tick(cx).is_ready() {
             let now = self.link.environment.clock.monotonic();
-            match self.pulse.beat(now) {
-                Silence::Short => {}
-                Silence::Suspicious => {
-                    self.hearing = None;
+            match self.failure_detector.heartbeat(now) {
+                Liveness::Alive => {}
+                Liveness::Suspected => {
+                    self.live_link = None;
                     self.link.suspect();
                 }
-                Silence::Dead => return Poll::Ready(End::Silent),
+                Liveness::Dead => return Poll::Ready(End::Silent),
             }
             self.ping(now);
         }

@@ -18,7 +18,7 @@ async fn after_handshake() -> (DuplexStream, Serving) {
     let serving = tokio::task::spawn_local(serving);
     let asker = TestNode::named("asker").environment(50_000);
     let mut decoder = Decoder::new(&[], handshake::HANDSHAKE_BYTES_MAX);
-    handshake::dial(&mut ours, &mut decoder, &asker, "replica")
+    handshake::dial(&mut ours, &mut decoder, asker.handshake(), "replica")
         .await
         .unwrap();
     (ours, serving)
@@ -104,7 +104,7 @@ async fn connected_to_bytes() -> (Asker, DuplexStream) {
     let mut theirs = asker.arrivals.recv().await.unwrap();
     let replica = TestNode::named("replica").environment(90_000);
     let mut decoder = Decoder::new(&[], handshake::HANDSHAKE_BYTES_MAX);
-    handshake::accept(&mut theirs, &mut decoder, &replica)
+    handshake::accept(&mut theirs, &mut decoder, replica.handshake())
         .await
         .unwrap();
     asker.until(LinkState::Up).await;

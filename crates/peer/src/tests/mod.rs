@@ -8,11 +8,11 @@ mod reconnecting;
 mod sessions;
 mod values;
 
-use super::health::HEARTBEAT;
+use super::failure_detector::HEARTBEAT;
 use super::*;
 use base::Budget;
-use base::{Expiry, SeededRandom};
-use cluster::NodeUrl;
+use base::{Expiry, SeededRandom, Timestamp};
+use cluster::{NodeUrl, Standing};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::{Future, ready};
@@ -70,46 +70,48 @@ impl Clock for TokioClock {
 /// A node, as the handshake sees it.
 #[derive(Clone)]
 pub(super) struct TestNode {
-    pub(super) identity: Identity,
+    /// What it says of itself; the standing and the times are filled in.
+    pub(super) hello: Hello,
     pub(super) secret: Vec<u8>,
     pub(super) members: Vec<&'static str>,
-    pub(super) protocol: Protocol,
-    pub(super) is_accepted: bool,
     pub(super) standing: Rc<Cell<Standing>>,
-    pub(super) remembered: Option<Remembered>,
-    pub(super) met: Rc<RefCell<Vec<Hello>>>,
-    /// The present start of the others.
+    /// The hellos that it has recorded.
+    pub(super) recorded: Rc<RefCell<Vec<Hello>>>,
+    /// The present start of the other nodes.
     pub(super) start: Rc<RefCell<Arc<PeerStart>>>,
-    /// Who durably remembers this node, and who could not be reached.
+    /// The nodes that durably remember this one, and those that could not be reached.
     pub(super) remembered_by: Rc<RefCell<Vec<String>>>,
     pub(super) unreachable: Rc<RefCell<Vec<String>>>,
-    /// Whether the others' starts before are still heard from.
-    pub(super) is_early: Rc<Cell<bool>>,
-    /// Whether its disk never gets done with what others say.
-    pub(super) notes_nothing: bool,
+    /// Whether the previous starts of other nodes still have live links.
+    pub(super) is_previous_start_live: Rc<Cell<bool>>,
+    /// Whether its disk never finishes recording a hello.
+    pub(super) records_nothing: bool,
 }
 
 impl TestNode {
     pub(super) fn named(name: &str) -> Self {
         Self {
-            identity: Identity {
+            hello: Hello {
+                protocol: Protocol::OWN,
                 name: name.to_owned(),
                 members_hash: 77,
                 store_id: 1_000 + name.len() as u64,
                 starts: [1, 2, 3].into(),
+                is_accepted: false,
+                standing: Standing::Witness,
+                remembered: None,
+                greatest_seen: Timestamp::ZERO,
+                unix_ms: 0,
             },
             secret: b"secret".to_vec(),
             members: vec!["asker", "replica", "third"],
-            protocol: Protocol::OWN,
-            is_accepted: false,
             standing: Rc::new(Cell::new(Standing::Witness)),
-            remembered: None,
-            met: Rc::default(),
+            recorded: Rc::default(),
             start: Rc::default(),
             remembered_by: Rc::default(),
             unreachable: Rc::default(),
-            is_early: Rc::default(),
-            notes_nothing: false,
+            is_previous_start_live: Rc::default(),
+            records_nothing: false,
         }
     }
 
@@ -126,10 +128,6 @@ impl TestNode {
 }
 
 impl HandshakePolicy for TestNode {
-    fn own(&self) -> Identity {
-        self.identity.clone()
-    }
-
     fn secret(&self) -> &[u8] {
         &self.secret
     }
@@ -139,17 +137,15 @@ impl HandshakePolicy for TestNode {
     }
 
     fn protocol(&self) -> Protocol {
-        self.protocol
+        self.hello.protocol
     }
 
     fn hello_to(&self, _name: Option<&str>, unix_ms: u64) -> Hello {
         Hello {
-            identity: self.own(),
-            is_accepted: self.is_accepted,
             standing: self.standing.get(),
-            remembered: self.remembered,
             greatest_seen: Timestamp::from_u64(unix_ms + 1),
             unix_ms,
+            ..self.hello.clone()
         }
     }
 
@@ -157,17 +153,17 @@ impl HandshakePolicy for TestNode {
         self.standing.get()
     }
 
-    fn is_early(&self, _other: &Hello) -> bool {
-        self.is_early.get()
+    fn is_previous_start_live(&self, _theirs: &Hello) -> bool {
+        self.is_previous_start_live.get()
     }
 
-    fn met(
+    fn record_peer(
         &self,
-        other: &Hello,
-        _told: Option<Remembered>,
+        theirs: &Hello,
+        _ours: &Hello,
     ) -> Pin<Box<dyn Future<Output = Option<StartWatch>>>> {
-        self.met.borrow_mut().push(other.clone());
-        if self.notes_nothing {
+        self.recorded.borrow_mut().push(theirs.clone());
+        if self.records_nothing {
             return Box::pin(std::future::pending());
         }
         let watch = StartWatch::new(Arc::clone(&self.start.borrow()));

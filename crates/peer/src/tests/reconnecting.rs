@@ -60,7 +60,7 @@ async fn a_peer_that_was_never_there_is_told_of_only_when_it_has_had_time_to_sta
     run(async {
         let asker = asker();
         let log_limiter = Arc::clone(&asker.environment.log_limiter);
-        let is_told = || log_limiter.settle(Direction::Outgoing, "replica");
+        let is_told = || log_limiter.clear(Direction::Outgoing, "replica");
         asker.network.refuse(true);
         asker.start();
         tokio::time::sleep(START_PATIENCE - ms(100)).await;

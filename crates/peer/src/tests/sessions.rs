@@ -55,7 +55,7 @@ async fn a_peer_that_has_yet_to_take_note_of_this_node_serves_nothing() {
         let asker = TestNode::named("asker");
         let remembered_by = Rc::clone(&asker.remembered_by);
         let mut replica = TestNode::named("replica");
-        replica.notes_nothing = true;
+        replica.records_nothing = true;
         let mut pair = Pair::new(asker, replica);
         pair.asker.start();
         let _serving = pair.accept().await;
@@ -84,7 +84,7 @@ async fn a_connection_ends_with_the_start_of_its_other_side() {
             pair.asker.read(1).unwrap();
             let (_, reply) = pair.replica.next().await;
             // The other side comes with another start, over another connection.
-            latest.take().end();
+            latest.take().supersede();
             reply.send(PeerAnswer::Found(None));
             pair.asker.read(2).unwrap();
             let ended = (
@@ -143,8 +143,11 @@ async fn a_start_is_heard_while_a_link_to_it_is_up() {
 async fn who_is_refused_for_now_waits_and_takes_nobody_for_away() {
     run(async {
         let (asker, replica) = (TestNode::named("asker"), TestNode::named("replica"));
-        let (unreachable, is_early) = (Rc::clone(&asker.unreachable), Rc::clone(&replica.is_early));
-        is_early.set(true);
+        let (unreachable, is_previous_start_live) = (
+            Rc::clone(&asker.unreachable),
+            Rc::clone(&replica.is_previous_start_live),
+        );
+        is_previous_start_live.set(true);
         let mut pair = Pair::new(asker, replica);
         pair.asker.start();
         for _ in 0..10 {
@@ -159,7 +162,7 @@ async fn who_is_refused_for_now_waits_and_takes_nobody_for_away() {
                 .into_iter()
                 .all(|wait| wait <= 2 * HEARTBEAT)
         );
-        is_early.set(false);
+        is_previous_start_live.set(false);
         let _serving = pair.accept().await;
         let (request, _reply) = pair.replica.next().await;
         assert_eq!(key_of(&request), "1");
@@ -195,7 +198,7 @@ async fn the_dialled_side_tells_how_its_store_stands() {
 async fn frames_of_a_feature_are_sent_only_where_both_sides_have_it() {
     run(async {
         let without = |mut node: TestNode| {
-            node.protocol.features = 0;
+            node.hello.protocol.features = 0;
             node
         };
         let pairs = [

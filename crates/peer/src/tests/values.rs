@@ -161,7 +161,7 @@ async fn who_does_not_read_answers_is_not_read() {
             || {},
         ));
         let mut decoder = frame::Decoder::new(&[], handshake::HANDSHAKE_BYTES_MAX);
-        handshake::dial(&mut ours, &mut decoder, &asker, "replica")
+        handshake::dial(&mut ours, &mut decoder, asker.handshake(), "replica")
             .await
             .unwrap();
         // Each is answered at once, and no answer is read.

@@ -188,7 +188,7 @@ impl ClusterFile {
         nodes.contains_key(&own_name).then_some(Self {
             own_name,
             store_id,
-            standing: Standing::of_code(standing),
+            standing: Standing::from_code(standing),
             is_outdated: flags & FLAG_OUTDATED != 0,
             starts,
             nodes,

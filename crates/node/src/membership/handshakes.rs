@@ -1,0 +1,134 @@
+//! This node's side of handshakes: fills its hellos, and reads those of peers.
+
+use super::Membership;
+use crate::config::Secret;
+use crate::stamping::Stamping;
+use cluster::{NodeNumber, Standing};
+use peer::{HandshakePolicy, Hello, Protocol, StartWatch};
+use std::cell::OnceCell;
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// The handshakes of one runtime.
+pub(crate) struct NodeHandshakes {
+    membership: Membership,
+    stamping: Arc<Stamping>,
+    protocol: Protocol,
+    secret: Option<Secret>,
+    /// Called for each peer that has proved itself.
+    on_peer: OnceCell<Box<dyn Fn(NodeNumber)>>,
+}
+
+impl NodeHandshakes {
+    /// The handshakes of a node that supports `protocol`.
+    pub(crate) fn new(
+        membership: Membership,
+        stamping: Arc<Stamping>,
+        protocol: Protocol,
+        secret: Option<Secret>,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            membership,
+            stamping,
+            protocol,
+            secret,
+            on_peer: OnceCell::new(),
+        })
+    }
+
+    /// Calls `on_peer` with each peer that proves itself from now on, because such
+    /// a peer can be reached. The links are made with these handshakes, so they
+    /// can only be connected afterwards.
+    pub(crate) fn call_on_peer(&self, on_peer: impl Fn(NodeNumber) + 'static) {
+        // A runtime calls this once, when it is made.
+        let _is_first = self.on_peer.set(Box::new(on_peer)).is_ok();
+    }
+
+    fn number_of(&self, name: &str) -> Option<NodeNumber> {
+        self.membership.inner.own.members.number_of(name)
+    }
+}
+
+impl HandshakePolicy for NodeHandshakes {
+    fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    fn secret(&self) -> &[u8] {
+        self.secret.as_ref().map_or(&[], Secret::as_bytes)
+    }
+
+    fn is_member(&self, name: &str) -> bool {
+        self.number_of(name).is_some()
+    }
+
+    fn hello_to(&self, name: Option<&str>, unix_ms: u64) -> Hello {
+        let membership = &self.membership;
+        let own = &membership.inner.own;
+        let peer = name.and_then(|name| self.number_of(name));
+        Hello {
+            protocol: self.protocol,
+            name: own.members.own_name().to_owned(),
+            members_hash: own.members.names_hash(),
+            store_id: own.store_id,
+            starts: Arc::clone(&own.starts),
+            is_accepted: peer.is_some_and(|peer| membership.is_accepted_towards(peer)),
+            standing: membership.standing(),
+            remembered: peer.and_then(|peer| membership.durably_remembered(peer)),
+            greatest_seen: self.stamping.greatest(),
+            unix_ms,
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        self.membership.standing()
+    }
+
+    fn is_previous_start_live(&self, theirs: &Hello) -> bool {
+        self.number_of(&theirs.name)
+            .is_some_and(|peer| self.membership.is_previous_start_live(peer, theirs))
+    }
+
+    fn record_peer(
+        &self,
+        theirs: &Hello,
+        ours: &Hello,
+    ) -> Pin<Box<dyn Future<Output = Option<StartWatch>>>> {
+        let Some(peer) = self.number_of(&theirs.name) else {
+            return Box::pin(ready(None));
+        };
+        if let Some(on_peer) = self.on_peer.get() {
+            on_peer(peer);
+        }
+        let (sender, recorded) = oneshot::channel();
+        let on_durable = move |is_durable| {
+            // The handshake may have timed out: then nothing waits for this.
+            let _is_awaited = sender.send(is_durable).is_ok();
+        };
+        let watch = self
+            .membership
+            .record_peer(peer, theirs, ours.remembered, on_durable);
+        if self.membership.is_outdated() {
+            self.stamping.stop();
+        }
+        // After that, because the first timestamp may be waiting for this peer's clock.
+        self.stamping
+            .introduced(peer, theirs.unix_ms, theirs.greatest_seen);
+        Box::pin(async { recorded.await.unwrap_or(false).then_some(watch).flatten() })
+    }
+
+    fn remembered_by(&self, name: &str) {
+        if let Some(peer) = self.number_of(name) {
+            self.membership.remembered_by(peer);
+        }
+    }
+
+    fn unreachable(&self, name: &str) {
+        if let Some(peer) = self.number_of(name) {
+            self.membership.unreachable(peer);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The format of the file `CLUSTER`.
+
+use super::super::cluster_file::{ClusterFile, StoredNode};
+use super::*;
+use lsm::Error;
+
+const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/cluster-v3.bin");
+
+fn example_file() -> ClusterFile {
+    let known = |store_id, start| StoredNode {
+        remembered: Some(Remembered { store_id, start }),
+        is_unaware: false,
+    };
+    let unaware = StoredNode {
+        is_unaware: true,
+        ..known(u64::MAX, 0x0a)
+    };
+    ClusterFile {
+        own_name: "b".to_owned(),
+        store_id: 0x0102_0304_0506_0708,
+        standing: Standing::Accepted,
+        is_outdated: true,
+        starts: vec![0x0c, 0x0b],
+        nodes: [
+            ("a", known(7, 8)),
+            ("b", StoredNode::default()),
+            ("http://c:80", unaware),
+        ]
+        .map(|(name, node)| (name.to_owned(), node))
+        .into(),
+    }
+}
+
+#[test]
+fn the_format_is_as_drawn_and_as_in_the_fixture() {
+    let expected: Vec<u8> = [
+        &b"kvorumcl\x03\0\0\0"[..],
+        &[8, 7, 6, 5, 4, 3, 2, 1, 2, 1],
+        b"\x01\0b",
+        b"\x02\0\x0c\0\0\0\0\0\0\0\x0b\0\0\0\0\0\0\0",
+        b"\x03",
+        b"\x01\0a\x01\x07\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0",
+        b"\x01\0b\0",
+        b"\x0b\0http://c:80\x03\xff\xff\xff\xff\xff\xff\xff\xff\x0a\0\0\0\0\0\0\0",
+    ]
+    .concat();
+    let bytes = example_file().encode();
+    let (content, checksum) = bytes.split_last_chunk().unwrap();
+    assert_eq!(content, expected);
+    assert_eq!(u32::from_le_bytes(*checksum), crc32c::crc32c(content));
+    assert!(
+        bytes == FIXTURE,
+        "the format has changed: it needs a new version"
+    );
+    let decoded = ClusterFile::decode(Path::new("f"), FIXTURE).unwrap();
+    assert_eq!(decoded, example_file());
+}
+
+/// The content with its right checksum.
+fn with_checksum(mut content: Vec<u8>) -> Vec<u8> {
+    let checksum = crc32c::crc32c(&content);
+    content.extend_from_slice(&checksum.to_le_bytes());
+    content
+}
+
+#[test]
+fn the_decoder_survives_mutations_with_a_right_checksum() {
+    let sound = &FIXTURE[..FIXTURE.len() - 4];
+    let mut random = fastrand::Rng::with_seed(13);
+    let mut decoded = 0;
+    for _ in 0..20_000 {
+        let mut content = sound.to_vec();
+        for _ in 0..random.usize(1..4) {
+            let at = random.usize(12..content.len());
+            match random.u8(0..4) {
+                0 => content.truncate(at.max(13)),
+                1 => content[at] ^= 1 << random.u8(0..8),
+                2 => content[at] = random.u8(..),
+                _ => content.insert(at, random.u8(..)),
+            }
+        }
+        let bytes = with_checksum(content);
+        match ClusterFile::decode(Path::new("f"), &bytes) {
+            // What the decoder takes is exactly what a node writes.
+            Ok(file) => {
+                decoded += 1;
+                assert_eq!(file.encode(), bytes);
+            }
+            Err(error) => assert!(matches!(error, Error::Corrupt { .. }), "{error}"),
+        }
+    }
+    assert!(
+        decoded > 1_000,
+        "the mutations get past the checksum: {decoded}"
+    );
+}
+
+#[test]
+fn damage_is_corruption_and_a_newer_version_is_not() {
+    let bytes = example_file().encode();
+    let file = Path::new("f");
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        let result = ClusterFile::decode(file, &damaged);
+        assert!(
+            matches!(result, Err(Error::Corrupt { .. })),
+            "byte {at}: {result:?}"
+        );
+        let result = ClusterFile::decode(file, &bytes[..at]);
+        assert!(
+            matches!(result, Err(Error::Corrupt { .. })),
+            "cut at {at}: {result:?}"
+        );
+    }
+    let mut newer = bytes[..bytes.len() - 4].to_vec();
+    newer[8] = 4;
+    let result = ClusterFile::decode(file, &with_checksum(newer));
+    assert!(matches!(result, Err(Error::Invalid(_))), "{result:?}");
+    // Bytes with a right checksum that no node writes.
+    for cut in 12..bytes.len() - 4 {
+        let result = ClusterFile::decode(file, &with_checksum(bytes[..cut].to_vec()));
+        assert!(
+            matches!(result, Err(Error::Corrupt { .. })),
+            "{cut}: {result:?}"
+        );
+    }
+}

@@ -1,0 +1,238 @@
+//! Nodes that meet, restart, lose their folders and come back.
+
+mod cluster_file;
+mod concurrent_starts;
+mod durability;
+mod replaced_stores;
+mod startup;
+mod witness;
+
+use super::*;
+use base::{ManualClock, SeededRandom, Timestamp};
+use cluster::{Member, NodeUrl};
+use lsm::{FaultyDisk, MemoryDisk, StepExecutor};
+use peer::Protocol;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+
+const NODES: [&str; 3] = ["a", "b", "c"];
+
+fn members(own: &str, names: &[&str]) -> Members {
+    let url = |name: &str| -> NodeUrl {
+        let number = name.bytes().map(u32::from).sum::<u32>();
+        format!("http://127.0.0.1:{}", 8000 + number)
+            .parse()
+            .unwrap()
+    };
+    let nodes = names
+        .iter()
+        .map(|name| Member::named(name, url(name)).unwrap())
+        .collect();
+    Members::new(nodes, &url(own)).unwrap()
+}
+
+fn number(name: &str) -> NodeNumber {
+    members("a", &NODES).number_of(name).unwrap()
+}
+
+/// A node's data folder, which outlives its starts.
+struct Folder {
+    memory: Arc<MemoryDisk>,
+    disk: Arc<FaultyDisk>,
+    executor: Arc<StepExecutor>,
+}
+
+impl Folder {
+    fn new() -> Self {
+        Self::on(MemoryDisk::new())
+    }
+
+    fn on(memory: MemoryDisk) -> Self {
+        let memory = Arc::new(memory);
+        memory.create_folder(Path::new("/data")).unwrap();
+        Self {
+            disk: Arc::new(FaultyDisk::new(Arc::clone(&memory) as Arc<dyn Disk>)),
+            memory,
+            executor: Arc::new(StepExecutor::new(Arc::new(ManualClock::new(0)))),
+        }
+    }
+
+    /// The folder after a power failure that keeps only what was synced.
+    fn after_crash(&self) -> Self {
+        Self::on(self.memory.clone_synced())
+    }
+
+    /// A copy of the folder in its present state.
+    fn copy(&self) -> Self {
+        Self::on(self.memory.crash_clone(&mut |_| true))
+    }
+
+    fn open_as(
+        &self,
+        members: Members,
+        store_id: u64,
+        accept_empty: bool,
+    ) -> Result<Membership, MembershipError> {
+        static STARTS: AtomicU64 = AtomicU64::new(0);
+        let environment = MembershipEnvironment {
+            folder: "/data".into(),
+            disk: Arc::clone(&self.disk) as Arc<dyn Disk>,
+            random: Arc::new(SeededRandom::new(STARTS.fetch_add(1, Ordering::SeqCst))),
+            executor: Arc::clone(&self.executor) as Arc<dyn Executor>,
+        };
+        Membership::open(environment, members, store_id, accept_empty)
+    }
+
+    /// Opens it as node `a` of three.
+    fn open(&self, store_id: u64) -> Membership {
+        self.open_as(members("a", &NODES), store_id, false).unwrap()
+    }
+
+    /// Has a node record a peer's hello, and runs the jobs. Returns whether the
+    /// connection may be used, if that is known by then.
+    fn record(
+        &self,
+        membership: &Membership,
+        peer: &str,
+        hello: &Hello,
+        told: Option<Remembered>,
+    ) -> Option<bool> {
+        let is_durable = record(membership, peer, hello, told);
+        self.executor.run_all_due();
+        *is_durable.lock().unwrap()
+    }
+}
+
+/// Has a node record a peer's hello, without running the jobs. The result is
+/// filled once it is known whether the connection may be used.
+fn record(
+    membership: &Membership,
+    peer: &str,
+    hello: &Hello,
+    told: Option<Remembered>,
+) -> Arc<Mutex<Option<bool>>> {
+    let result = Arc::new(Mutex::new(None));
+    let cell = Arc::clone(&result);
+    membership.record_peer(number(peer), hello, told, move |is_durable| {
+        *cell.lock().unwrap() = Some(is_durable);
+    });
+    result
+}
+
+/// The hello of a store's first start, on a node that remembers no other.
+fn hello(store_id: u64) -> Hello {
+    Hello {
+        protocol: Protocol::OWN,
+        name: String::new(),
+        members_hash: 0,
+        store_id,
+        starts: [store_id].into(),
+        is_accepted: false,
+        standing: Standing::Unconfirmed,
+        remembered: None,
+        greatest_seen: Timestamp::ZERO,
+        unix_ms: 0,
+    }
+}
+
+/// A start of one of three nodes.
+struct Started<'a> {
+    name: &'static str,
+    folder: &'a Folder,
+    membership: Membership,
+}
+
+fn start<'a>(name: &'static str, folder: &'a Folder, store_id: u64) -> Started<'a> {
+    let membership = folder.open_as(members(name, &NODES), store_id, false);
+    Started {
+        name,
+        folder,
+        membership: membership.unwrap(),
+    }
+}
+
+fn start_accepting<'a>(name: &'static str, folder: &'a Folder, store_id: u64) -> Started<'a> {
+    let membership = folder.open_as(members(name, &NODES), store_id, true);
+    Started {
+        name,
+        folder,
+        membership: membership.unwrap(),
+    }
+}
+
+impl Started<'_> {
+    /// What it says of itself to another node.
+    fn hello_to(&self, other: &Started<'_>) -> Hello {
+        let peer = number(other.name);
+        Hello {
+            starts: Arc::clone(&self.membership.inner.own.starts),
+            is_accepted: self.membership.is_accepted_towards(peer),
+            standing: self.membership.standing(),
+            remembered: self.membership.durably_remembered(peer),
+            ..hello(self.membership.inner.own.store_id)
+        }
+    }
+
+    /// What it durably remembers of the node with this name.
+    fn remembered(&self, name: &str) -> Option<Remembered> {
+        self.membership.durably_remembered(number(name))
+    }
+
+    /// Whether it refuses another node for now, because that node's previous start
+    /// is live.
+    fn refuses_for_now(&self, other: &Started<'_>, hello: &Hello) -> bool {
+        self.membership
+            .is_previous_start_live(number(other.name), hello)
+    }
+
+    /// The watch of a new connection with another node.
+    fn connect(&self, other: &Started<'_>) -> StartWatch {
+        let told = self.remembered(other.name);
+        let (peer, theirs) = (number(other.name), other.hello_to(self));
+        self.membership
+            .record_peer(peer, &theirs, told, |_| {})
+            .unwrap()
+    }
+
+    /// The word for how its store stands.
+    fn word(&self) -> &'static str {
+        self.membership.standing().word()
+    }
+}
+
+/// Two nodes shake hands, and each serves a call of the other if both may use the
+/// connection. Returns whether they may.
+fn shake_hands(one: &Started<'_>, other: &Started<'_>) -> bool {
+    let (of_one, of_other) = (one.hello_to(other), other.hello_to(one));
+    if one.refuses_for_now(other, &of_other) || other.refuses_for_now(one, &of_one) {
+        return false;
+    }
+    let record = |node: &Started<'_>, peer: &Started<'_>, theirs, ours: &Hello| {
+        node.folder
+            .record(&node.membership, peer.name, theirs, ours.remembered)
+    };
+    let at_one = record(one, other, &of_other, &of_one);
+    let at_other = record(other, one, &of_one, &of_other);
+    let is_used = (at_one, at_other) == (Some(true), Some(true));
+    if is_used {
+        one.membership.remembered_by(number(other.name));
+        other.membership.remembered_by(number(one.name));
+        one.folder.executor.run_all_due();
+        other.folder.executor.run_all_due();
+    }
+    is_used
+}
+
+/// The folders of three nodes that are witnesses because all of them have met.
+fn witnesses() -> [Folder; 3] {
+    let folders = [(); 3].map(|()| Folder::new());
+    let [a, b, c] = &folders;
+    let (a, b, c) = (start("a", a, 1), start("b", b, 2), start("c", c, 3));
+    for (one, other) in [(&a, &b), (&a, &c), (&b, &c)] {
+        assert!(shake_hands(one, other));
+    }
+    for node in [a, b, c] {
+        assert_eq!(node.word(), "witness", "{}", node.name);
+    }
+    folders
+}

@@ -1,0 +1,80 @@
+//! Which folders a node starts with, and the numbers of its starts.
+
+use super::*;
+
+#[test]
+fn each_start_has_another_number_even_if_the_same_one_is_drawn() {
+    let folder = Folder::new();
+    let environment = || MembershipEnvironment {
+        folder: "/data".into(),
+        disk: Arc::clone(&folder.disk) as Arc<dyn Disk>,
+        random: Arc::new(SeededRandom::new(7)),
+        executor: Arc::clone(&folder.executor) as Arc<dyn Executor>,
+    };
+    for starts in 1..4 {
+        let node = Membership::open(environment(), members("a", &NODES), 1, false).unwrap();
+        let mut numbers = node.inner.own.starts.to_vec();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), starts);
+    }
+    let node = Membership::open(environment(), members("a", &NODES), 1, false).unwrap();
+    let after = folder.after_crash().open(1);
+    let after = &after.inner.own.starts;
+    assert!(
+        after.starts_with(&node.inner.own.starts),
+        "a start number is durable before a peer learns of it"
+    );
+}
+
+#[test]
+fn a_folder_of_another_node_or_cluster_is_refused() {
+    let [a, _b, _c] = witnesses();
+    let before = ClusterFile::load(&*a.disk, Path::new("/data")).unwrap();
+    let refused = |members: Members| {
+        let refused = a.open_as(members.clone(), 1, false).err().unwrap();
+        // Accepting the store does not change that.
+        assert!(a.open_as(members, 1, true).is_err());
+        let line = refused.to_string();
+        assert!(!line.contains('\n'), "{line}");
+        (refused, line)
+    };
+    let (refusal, line) = refused(members("b", &NODES));
+    assert!(
+        matches!(refusal, MembershipError::OtherNode { .. }),
+        "{line}"
+    );
+    for names in [&["a", "b", "c", "d"][..], &["a", "b"], &["a", "b", "d"]] {
+        let (refusal, line) = refused(members("a", names));
+        assert!(
+            matches!(refusal, MembershipError::OtherNodes { .. }),
+            "{line}"
+        );
+        assert!(
+            line.contains("a, b, c") && line.contains(&names.join(", ")),
+            "{line}"
+        );
+        assert!(line.contains("--data"), "it says what to do: {line}");
+    }
+    // A node that was in a cluster cannot be started without peers.
+    let alone = Member::named("a", "http://127.0.0.1:1".parse().unwrap()).unwrap();
+    let alone = Members::alone(alone);
+    refused(alone.clone());
+    let after = ClusterFile::load(&*a.disk, Path::new("/data")).unwrap();
+    assert_eq!(before, after, "a refusal changes nothing");
+    // A node that had no peers cannot be started in a cluster.
+    let folder = Folder::new();
+    folder.open_as(alone, 1, false).unwrap();
+    assert!(folder.open_as(members("a", &NODES), 1, false).is_err());
+}
+
+#[test]
+fn a_node_may_move_to_another_address() {
+    let [a, _b, _c] = witnesses();
+    let at = |port: u16| -> NodeUrl { format!("http://10.0.0.1:{port}").parse().unwrap() };
+    let nodes = NODES.iter().zip(1..);
+    let nodes = nodes.map(|(name, port)| Member::named(name, at(port)).unwrap());
+    let moved = Members::new(nodes.collect(), &at(1)).unwrap();
+    let node = a.open_as(moved, 1, false).unwrap();
+    assert!(node.durably_remembered(number("b")).is_some());
+}

@@ -1,0 +1,105 @@
+//! The failure detector: says whether a peer is alive, from when it was last heard.
+//!
+//! Pure: times are parameters, on the monotonic clock.
+
+use std::time::Duration;
+
+/// How often a link pings its peer.
+pub(super) const HEARTBEAT: Duration = Duration::from_millis(100);
+
+/// A peer that was silent for this long although it was pinged is suspected.
+pub(super) const SUSPECT_AFTER: Duration = Duration::from_millis(400);
+
+/// A connection that was silent for this long is closed, and the peer is dialled
+/// again: the peer's machine may have lost the connection, which nothing else
+/// would reveal.
+pub(super) const CLOSE_AFTER: Duration = Duration::from_secs(5);
+
+/// A heartbeat that is later than this shows that this node itself was paused.
+const LATE_AFTER: Duration = Duration::from_millis(200);
+
+/// What the silence of a peer means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Liveness {
+    /// It is too short to mean anything.
+    Alive,
+    /// It is so long that no request waits for the peer any more.
+    Suspected,
+    /// It is so long that the connection is closed.
+    Dead,
+}
+
+/// Watches the silence of one peer on one connection.
+#[derive(Debug)]
+pub(super) struct FailureDetector {
+    last_heartbeat: Duration,
+    silent_since: Duration,
+}
+
+impl FailureDetector {
+    /// The detector of a connection that begins now.
+    pub(super) fn new(now: Duration) -> Self {
+        Self {
+            last_heartbeat: now,
+            silent_since: now,
+        }
+    }
+
+    /// Notes that the peer has sent something.
+    pub(super) fn heard(&mut self, now: Duration) {
+        self.silent_since = now;
+    }
+
+    /// Judges the peer, at each heartbeat. If the heartbeat is late, this node
+    /// was paused and could not hear the peer, so the silence begins anew.
+    pub(super) fn heartbeat(&mut self, now: Duration) -> Liveness {
+        if now.saturating_sub(self.last_heartbeat) > LATE_AFTER {
+            self.silent_since = now;
+        }
+        self.last_heartbeat = now;
+        match now.saturating_sub(self.silent_since) {
+            silence if silence >= CLOSE_AFTER => Liveness::Dead,
+            silence if silence >= SUSPECT_AFTER => Liveness::Suspected,
+            _ => Liveness::Alive,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// Has a heartbeat every 100 ms from `from_ms` to `to_ms`; returns the last
+    /// judgement.
+    fn heartbeats(detector: &mut FailureDetector, from_ms: u64, to_ms: u64) -> Liveness {
+        let mut liveness = Liveness::Alive;
+        for at in (from_ms..=to_ms).step_by(100) {
+            liveness = detector.heartbeat(ms(at));
+        }
+        liveness
+    }
+
+    #[test]
+    fn a_silent_peer_is_suspected_and_then_dead() {
+        let mut detector = FailureDetector::new(ms(1_000));
+        assert_eq!(heartbeats(&mut detector, 1_000, 1_300), Liveness::Alive);
+        assert_eq!(detector.heartbeat(ms(1_400)), Liveness::Suspected);
+        detector.heard(ms(1_450));
+        assert_eq!(heartbeats(&mut detector, 1_500, 1_800), Liveness::Alive);
+        assert_eq!(heartbeats(&mut detector, 1_900, 6_400), Liveness::Suspected);
+        assert_eq!(detector.heartbeat(ms(6_500)), Liveness::Dead);
+    }
+
+    #[test]
+    fn a_node_that_was_paused_suspects_no_peer() {
+        let mut detector = FailureDetector::new(ms(0));
+        heartbeats(&mut detector, 0, 300);
+        assert_eq!(detector.heartbeat(ms(60_000)), Liveness::Alive);
+        assert_eq!(heartbeats(&mut detector, 60_100, 60_300), Liveness::Alive);
+        assert_eq!(detector.heartbeat(ms(60_400)), Liveness::Suspected);
+    }
+}

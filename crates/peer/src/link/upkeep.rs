@@ -1,0 +1,159 @@
+//! Keeps a link connected: dials, shakes hands, runs the connection, and dials again.
+
+use super::dialler_side::DiallerSide;
+use super::{Link, LinkState};
+use crate::backoff::{BACKOFF_MAX, Backoff};
+use crate::clock_offset;
+use crate::connection::Connection;
+use crate::failure_detector::HEARTBEAT;
+use crate::frame::{Decoder, PAYLOAD_BYTES_MAX};
+use crate::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError, Session};
+use crate::log_limiter::Direction;
+use crate::{NegotiatedProtocol, PeerEnvironment};
+use cluster::Miss;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long dialling and the handshake may take together.
+const CONNECT_MAX: Duration = Duration::from_secs(1);
+
+/// For how long nothing is logged about a peer that has not been reached yet: the
+/// nodes of a cluster are started one after another.
+pub(crate) const START_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+enum ConnectError {
+    #[error("cannot connect: {0}")]
+    Dial(std::io::Error),
+    #[error("no handshake: {0}")]
+    Handshake(#[from] HandshakeError),
+    #[error("no connection within {CONNECT_MAX:?}")]
+    Late,
+}
+
+impl ConnectError {
+    /// Whether one node refuses the other for a reason that goes away by itself.
+    fn is_temporary(&self) -> bool {
+        matches!(self, Self::Handshake(error) if error.is_temporary())
+    }
+}
+
+impl Link {
+    /// Keeps the link connected until the runtime ends.
+    pub async fn run_forever(self: Rc<Self>) {
+        let mut backoff = Backoff::new();
+        let patient_until = self.environment.clock.monotonic() + START_PATIENCE;
+        loop {
+            let mut longest = BACKOFF_MAX;
+            let connected = tokio::time::timeout(CONNECT_MAX, self.connect()).await;
+            match connected.unwrap_or(Err(ConnectError::Late)) {
+                Ok((connection, negotiated)) => {
+                    let up_since = self.environment.clock.monotonic();
+                    self.run_connection(connection, negotiated).await;
+                    let up_for = self.environment.clock.monotonic().saturating_sub(up_since);
+                    // A link that is lost soon after each handshake backs off like one
+                    // that cannot connect.
+                    if up_for >= BACKOFF_MAX {
+                        backoff.reset();
+                    }
+                    self.disconnect();
+                }
+                Err(error) => {
+                    let may_be_starting = matches!(error, ConnectError::Dial(_))
+                        && self.ahead_of_monotonic_ms.get().is_none()
+                        && self.environment.clock.monotonic() < patient_until;
+                    if !may_be_starting {
+                        self.log_problem("cannot connect to a peer", &error.to_string());
+                    }
+                    self.disconnect();
+                    if error.is_temporary() {
+                        // The peer is up, and has yet to say what it remembers.
+                        self.let_calls_wait_if_never_up();
+                        longest = HEARTBEAT;
+                    } else {
+                        self.environment.policy.unreachable(&self.name);
+                    }
+                }
+            }
+            if self.is_redial_due.take() {
+                self.peer_has_dialled();
+            }
+            let wait = backoff.next(&*self.environment.random).min(longest);
+            tokio::select! {
+                biased;
+                () = self.redial.notified() => {
+                    backoff.reset();
+                    self.let_calls_wait_if_never_up();
+                }
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<(Connection, NegotiatedProtocol), ConnectError> {
+        let dialling = self.transport.dial(&self.url);
+        let mut stream = dialling.await.map_err(ConnectError::Dial)?;
+        let mut decoder = Decoder::new(&[], HANDSHAKE_BYTES_MAX);
+        let environment = self.environment.handshake();
+        let Session {
+            peer,
+            negotiated,
+            start,
+        } = handshake::dial(&mut *stream, &mut decoder, environment, &self.name).await?;
+        if self.ahead_of_monotonic_ms.get().is_none() {
+            // An estimate until the first heartbeat, which measures the way.
+            let now = self.environment.clock.monotonic();
+            let ahead_ms = clock_offset::peer_ahead_ms(peer.unix_ms, now, Duration::ZERO);
+            self.ahead_of_monotonic_ms.set(ahead_ms);
+        }
+        self.standing.set(Some(peer.standing));
+        decoder.allow(PAYLOAD_BYTES_MAX);
+        let connection = Connection {
+            stream,
+            decoder,
+            start,
+        };
+        Ok((connection, negotiated))
+    }
+
+    /// Sends requests and takes answers until the connection ends.
+    async fn run_connection(&self, connection: Connection, negotiated: NegotiatedProtocol) {
+        let clock = &*self.environment.clock;
+        let log_limiter = &self.environment.log_limiter;
+        if log_limiter.clear(Direction::Outgoing, &self.name) {
+            tracing::info!(name = self.name, "the peer is connected again");
+        }
+        // This connection is what earlier requests to redial asked for.
+        self.is_redial_due.set(false);
+        pin!(self.redial.notified()).enable();
+        self.has_been_up.set(true);
+        self.state.set(LinkState::Up);
+        self.count(|counts| counts.connects += 1);
+        self.calls.borrow_mut().begin_all(clock.monotonic());
+        let mut side = DiallerSide::new(self, negotiated, connection.start.clone());
+        let end = connection.run(clock, &mut side).await;
+        self.log_problem("the connection to a peer has ended", &end.to_string());
+    }
+
+    /// Logs a problem with the peer, unless it is the same as the last one.
+    fn log_problem(&self, what: &str, problem: &str) {
+        let PeerEnvironment {
+            clock, log_limiter, ..
+        } = &self.environment;
+        let (name, now) = (self.name.as_str(), clock.monotonic());
+        if log_limiter.should_log(Direction::Outgoing, Some(name), problem, now) {
+            tracing::warn!(name, problem, "{what}");
+        }
+    }
+
+    /// Ends the calls that wait, because there is no connection any more.
+    fn disconnect(&self) {
+        self.state.set(LinkState::Down);
+        self.standing.set(None);
+        self.outgoing.clear();
+        let lost = self.calls.borrow_mut().remove_all();
+        self.end(&lost, Miss::Refused);
+    }
+}

@@ -1,0 +1,123 @@
+//! The replies to a peer's requests, and the way back that they share.
+
+use crate::message;
+use crate::outgoing::{LongMessage, LongMessageKind, Outgoing};
+use crate::{CALLS_MAX, PeerAnswer};
+use base::Share;
+use cluster::Miss;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The reply to one request. If it is dropped without an answer, it answers that
+/// the replica failed, so that the peer does not wait for its deadline.
+pub struct Reply {
+    channel: Rc<ReplyChannel>,
+    call: u64,
+    deadline: Duration,
+    /// The request's share of the budget, until it is answered.
+    _share: Option<Share>,
+    is_sent: bool,
+}
+
+impl Reply {
+    /// Until when the peer waits, on this node's monotonic clock.
+    pub fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// Sends the answer.
+    pub fn send(self, answer: PeerAnswer) {
+        self.send_holding(answer, None);
+    }
+
+    /// Sends an answer whose value takes `share` of a budget until it is written.
+    pub fn send_holding(mut self, answer: PeerAnswer, share: Option<Share>) {
+        self.is_sent = true;
+        self.channel.answer(self.call, answer, self.deadline, share);
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if !self.is_sent {
+            let failed = PeerAnswer::Missed(Miss::Failed);
+            self.channel.answer(self.call, failed, self.deadline, None);
+        }
+    }
+}
+
+/// The way back to the peer, which all replies of a connection share.
+#[derive(Default)]
+pub(super) struct ReplyChannel {
+    /// What is to be sent to the peer.
+    pub(super) outgoing: Outgoing,
+    in_flight: Cell<usize>,
+    /// Whether the connection has ended, so that answers are thrown away.
+    is_closed: Cell<bool>,
+}
+
+impl ReplyChannel {
+    /// The reply to the request with the number `call`; `share` is what the
+    /// request takes of a budget. `None` if too many requests are in flight.
+    pub(super) fn reply_to(
+        self: &Rc<Self>,
+        call: u64,
+        deadline: Duration,
+        share: Option<Share>,
+    ) -> Option<Reply> {
+        let in_flight = self.in_flight.get();
+        if in_flight == CALLS_MAX {
+            return None;
+        }
+        self.in_flight.set(in_flight + 1);
+        Some(Reply {
+            channel: Rc::clone(self),
+            call,
+            deadline,
+            _share: share,
+            is_sent: false,
+        })
+    }
+
+    fn answer(&self, call: u64, answer: PeerAnswer, deadline: Duration, share: Option<Share>) {
+        self.in_flight.set(self.in_flight.get() - 1);
+        if self.is_closed.get() {
+            return;
+        }
+        let outgoing = &self.outgoing;
+        match answer {
+            PeerAnswer::Stored { verdict } => {
+                outgoing.push(|out| message::put_stored(out, call, verdict));
+            }
+            PeerAnswer::Found(None) => outgoing.push(|out| message::put_absent(out, call)),
+            PeerAnswer::Found(Some(entry)) if !outgoing.has_room_for(&entry) => {
+                outgoing.push(|out| message::put_missed(out, call, Miss::Overloaded));
+            }
+            PeerAnswer::Found(Some(entry)) if message::is_long(&entry) => {
+                outgoing.push_long(LongMessage {
+                    kind: LongMessageKind::Found,
+                    call,
+                    deadline,
+                    entry,
+                    _share: share,
+                });
+            }
+            PeerAnswer::Found(Some(entry)) => {
+                outgoing.push(|out| message::put_found(out, call, &entry));
+            }
+            PeerAnswer::Missed(miss) => outgoing.push(|out| message::put_missed(out, call, miss)),
+        }
+    }
+}
+
+/// Closes the channel when the connection ends, or when its task is dropped, so
+/// that later replies are thrown away.
+pub(super) struct CloseOnDrop(pub(super) Rc<ReplyChannel>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.is_closed.set(true);
+        self.0.outgoing.clear();
+    }
+}

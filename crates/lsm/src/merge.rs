@@ -26,7 +26,7 @@ pub(crate) struct Merge {
     unread: Vec<Box<dyn RecordSource>>,
     heads: BinaryHeap<Head>,
     /// Of how many heads the value is away.
-    away: usize,
+    heads_without_value: usize,
 }
 
 /// A source and its next record.
@@ -34,21 +34,21 @@ struct Head {
     record: Record,
     /// The length of key and value, be it away or not.
     bytes: usize,
-    holding: Holding,
+    state: HeadRecord,
     number: usize,
     source: Box<dyn RecordSource>,
 }
 
 /// What a head has of its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holding {
+enum HeadRecord {
     /// All of it.
     Whole,
     /// All but the value, which is to be read again.
-    Away,
+    WithoutValue,
     /// Nothing: it was given, and the source was not asked for the next yet.
     /// Only the top can be so, and comes before all others.
-    Given,
+    Taken,
 }
 
 /// Whether only the values, at most, could tell which comes first.
@@ -62,21 +62,21 @@ fn ties(left: &Record, right: &Record) -> bool {
 
 impl Head {
     /// Takes the next record of the source, whole.
-    fn hold(&mut self, record: Record) {
+    fn set(&mut self, record: Record) {
         self.bytes = record.entry.data_bytes();
         self.record = record;
-        self.holding = Holding::Whole;
+        self.state = HeadRecord::Whole;
     }
 
     /// Lets the value go, which is read again when it is wanted.
-    fn let_go(&mut self) {
+    fn drop_value(&mut self) {
         self.record.entry = self.record.entry.without_value();
-        self.holding = Holding::Away;
+        self.state = HeadRecord::WithoutValue;
     }
 
     /// Whether it holds a long value that it could let go.
-    fn can_let_go(&self) -> bool {
-        self.holding == Holding::Whole && self.source.is_rereadable()
+    fn can_drop_value(&self) -> bool {
+        self.state == HeadRecord::Whole && self.source.is_rereadable()
     }
 
     /// Reads the record again, of which the value is away.
@@ -86,7 +86,7 @@ impl Head {
             return Err(Error::Invalid(what.to_owned()));
         };
         self.record = record;
-        self.holding = Holding::Whole;
+        self.state = HeadRecord::Whole;
         Ok(())
     }
 }
@@ -97,7 +97,7 @@ impl Merge {
         Self {
             heads: BinaryHeap::with_capacity(sources.len()),
             unread: sources,
-            away: 0,
+            heads_without_value: 0,
         }
     }
 
@@ -108,13 +108,13 @@ impl Merge {
                 let head = Head {
                     bytes: record.entry.data_bytes(),
                     record,
-                    holding: Holding::Whole,
+                    state: HeadRecord::Whole,
                     number,
                     source,
                 };
                 let is_top = self.heads.peek().is_none_or(|top| head > *top);
                 if is_top {
-                    self.let_top_go();
+                    self.drop_top_value();
                 }
                 self.push(head, is_top)?;
             }
@@ -127,19 +127,19 @@ impl Merge {
         let Some(mut top) = self.heads.peek_mut() else {
             return Ok(());
         };
-        if top.holding != Holding::Given {
+        if top.state != HeadRecord::Taken {
             return Ok(());
         }
         let Some(record) = top.source.next()? else {
             PeekMut::pop(top);
             return Ok(());
         };
-        if self.away == 0 && !top.source.is_rereadable() {
-            top.hold(record);
+        if self.heads_without_value == 0 && !top.source.is_rereadable() {
+            top.set(record);
             return Ok(());
         }
         let mut head = PeekMut::pop(top);
-        head.hold(record);
+        head.set(record);
         let is_top = self.heads.peek().is_none_or(|top| head > *top);
         self.push(head, is_top)
     }
@@ -151,33 +151,33 @@ impl Merge {
         if self.heads.iter().any(tied) {
             let mut heads = std::mem::take(&mut self.heads).into_vec();
             for tied in heads.iter_mut().filter(|other| tied(other)) {
-                if tied.holding == Holding::Away {
+                if tied.state == HeadRecord::WithoutValue {
                     tied.fetch()?;
-                    self.away -= 1;
+                    self.heads_without_value -= 1;
                 }
             }
             self.heads = heads.into();
-        } else if !is_top && head.can_let_go() {
-            head.let_go();
-            self.away += 1;
+        } else if !is_top && head.can_drop_value() {
+            head.drop_value();
+            self.heads_without_value += 1;
         }
         self.heads.push(head);
         Ok(())
     }
 
     /// Lets the value of the top go, before another takes its place.
-    fn let_top_go(&mut self) {
+    fn drop_top_value(&mut self) {
         let Some(top) = self.heads.peek() else { return };
         let tied = self
             .heads
             .iter()
             .filter(|other| ties(&top.record, &other.record));
         if tied.count() == 1
-            && top.can_let_go()
+            && top.can_drop_value()
             && let Some(mut top) = self.heads.peek_mut()
         {
-            top.let_go();
-            self.away += 1;
+            top.drop_value();
+            self.heads_without_value += 1;
         }
     }
 
@@ -198,19 +198,19 @@ impl Merge {
     fn end(&mut self) {
         self.unread.clear();
         self.heads.clear();
-        self.away = 0;
+        self.heads_without_value = 0;
     }
 
     /// Gives the top's record.
-    fn take_least(&mut self) -> Result<Option<Record>, Error> {
+    fn take_top(&mut self) -> Result<Option<Record>, Error> {
         let Some(mut top) = self.heads.peek_mut() else {
             return Ok(None);
         };
-        if top.holding == Holding::Away {
+        if top.state == HeadRecord::WithoutValue {
             top.fetch()?;
-            self.away -= 1;
+            self.heads_without_value -= 1;
         }
-        top.holding = Holding::Given;
+        top.state = HeadRecord::Taken;
         let nothing = Record {
             sequence: 0,
             entry: Entry::tombstone(&[], Timestamp::ZERO, 0),
@@ -224,7 +224,7 @@ impl RecordSource for Merge {
         let result = self
             .read_heads()
             .and_then(|()| self.advance())
-            .and_then(|()| self.take_least());
+            .and_then(|()| self.take_top());
         if result.is_err() {
             self.end();
         }
@@ -235,9 +235,9 @@ impl RecordSource for Merge {
 impl Ord for Head {
     /// The least record is the greatest head, since the heap gives its greatest.
     fn cmp(&self, other: &Self) -> Ordering {
-        let is_given = |head: &Self| head.holding == Holding::Given;
-        is_given(self)
-            .cmp(&is_given(other))
+        let is_taken = |head: &Self| head.state == HeadRecord::Taken;
+        is_taken(self)
+            .cmp(&is_taken(other))
             .then_with(|| other.record.order(&self.record))
             .then_with(|| other.number.cmp(&self.number))
     }
@@ -260,20 +260,13 @@ impl Eq for Head {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::ListSource;
     use base::Expiry;
     use std::path::Path;
 
-    struct Listed(std::vec::IntoIter<Result<Record, Error>>);
-
-    impl RecordSource for Listed {
-        fn next(&mut self) -> Result<Option<Record>, Error> {
-            self.0.next().transpose()
-        }
-    }
-
     fn source(records: &[Record]) -> Box<dyn RecordSource> {
         let records: Vec<_> = records.iter().cloned().map(Ok).collect();
-        Box::new(Listed(records.into_iter()))
+        Box::new(ListSource(records.into_iter()))
     }
 
     fn record(key: u8, timestamp: u64, sequence: u64) -> Record {
@@ -352,7 +345,7 @@ mod tests {
     #[test]
     fn long_values_do_not_wait_in_the_heap() {
         let mut random = fastrand::Rng::with_seed(3);
-        let mut away = 0;
+        let mut without_value = 0;
         for round in 0..200 {
             let mut lists: Vec<Vec<Record>> = Vec::new();
             for _ in 0..1 + round % 6 {
@@ -375,12 +368,12 @@ mod tests {
                     let is_tied = tied(record) || others.filter(|other| tied(other)).count() > 1;
                     assert!(!is_long || is_tied, "{:?} waits", head.record);
                 }
-                away += merge.away;
+                without_value += merge.heads_without_value;
             }
             assert_eq!(merge.next().unwrap(), None);
-            assert_eq!(merge.away, 0);
+            assert_eq!(merge.heads_without_value, 0);
         }
-        assert!(away > 1000);
+        assert!(without_value > 1000);
     }
 
     #[test]
@@ -388,7 +381,7 @@ mod tests {
         for sound in 0..3_u8 {
             let mut records: Vec<_> = (0..sound).map(|key| Ok(record(key, 1, 1))).collect();
             records.push(Err(Error::corrupt(Path::new("table"), 0, "damage")));
-            let failing = Box::new(Listed(records.into_iter()));
+            let failing = Box::new(ListSource(records.into_iter()));
             let others = [record(0, 1, 1), record(1, 1, 1), record(2, 1, 1)];
             let mut merge = Merge::new(vec![source(&others), failing]);
             let mut given = 0;

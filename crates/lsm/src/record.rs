@@ -57,3 +57,14 @@ pub trait RecordSource: Send {
         Ok(None)
     }
 }
+
+/// A source that tests make of a list; an error in the list is the source's.
+#[cfg(test)]
+pub(crate) struct ListSource(pub(crate) std::vec::IntoIter<Result<Record, crate::Error>>);
+
+#[cfg(test)]
+impl RecordSource for ListSource {
+    fn next(&mut self) -> Result<Option<Record>, crate::Error> {
+        self.0.next().transpose()
+    }
+}

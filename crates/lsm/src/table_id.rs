@@ -16,3 +16,30 @@ pub(crate) fn parse_table_file_name(name: &str) -> Option<TableId> {
     // Only the spelling that is written: no sign, no capitals, all sixteen digits.
     (table_file_name(id) == name).then_some(id)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_names_come_back_and_others_are_none() {
+        assert_eq!(table_file_name(TableId(1)), "table-0000000000000001.sst");
+        for id in [0, 1, 0xabc, u64::MAX] {
+            assert_eq!(
+                parse_table_file_name(&table_file_name(TableId(id))),
+                Some(TableId(id))
+            );
+        }
+        for name in [
+            "",
+            "table-1.sst",
+            "table-0000000000000001.sst.tmp",
+            "table-+000000000000001.sst",
+            "table-000000000000000A.sst",
+            "table-00000000000000001.sst",
+            "wal-0000000000000001.sst",
+        ] {
+            assert_eq!(parse_table_file_name(name), None, "{name}");
+        }
+    }
+}

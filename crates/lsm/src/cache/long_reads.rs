@@ -33,14 +33,14 @@ struct TurnQueue {
 }
 
 /// A turn to read; ends when it is dropped.
-pub(crate) struct Turn<'a> {
+pub(crate) struct LongReadTurn<'a> {
     reads: &'a LongReads,
     bytes: usize,
 }
 
 impl LongReads {
     /// Waits for a turn to read a block that takes so many bytes of memory.
-    pub(crate) fn wait(&self, bytes: usize) -> Turn<'_> {
+    pub(crate) fn wait(&self, bytes: usize) -> LongReadTurn<'_> {
         let mut queue = lock(&self.queue);
         let number = queue.last;
         queue.last += 1;
@@ -57,11 +57,11 @@ impl LongReads {
         drop(queue);
         // There may be room for the one behind as well.
         self.changed.notify_all();
-        Turn { reads: self, bytes }
+        LongReadTurn { reads: self, bytes }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for LongReadTurn<'_> {
     fn drop(&mut self) {
         lock(&self.reads.queue).bytes -= self.bytes;
         self.reads.changed.notify_all();

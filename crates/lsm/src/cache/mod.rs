@@ -22,7 +22,7 @@ pub(crate) use block::{Block, LONG_BLOCK_BYTES};
 #[cfg(test)]
 pub(crate) use counters::ReadCounts;
 pub(crate) use counters::{CountsStripe, ReadCounters};
-pub(crate) use long_reads::{LongReads, Turn};
+pub(crate) use long_reads::{LongReadTurn, LongReads};
 
 use crate::sync::lock;
 use crate::table_id::TableId;

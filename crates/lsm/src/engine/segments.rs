@@ -135,8 +135,10 @@ impl Inner {
         if self.is_closing() || self.check_poison().is_err() {
             return;
         }
-        let fill =
-            |log: &mut SegmentWriter| log.fill_some().map(|more| more.then(|| log.sync_aside()));
+        let fill = |log: &mut SegmentWriter| {
+            log.fill_some()
+                .map(|more| more.then(|| log.background_sync()))
+        };
         let mut filled = fill(&mut lock(&self.committer).log);
         if matches!(filled, Ok(None)) {
             // The lock keeps the segment from being taken meanwhile.

@@ -99,10 +99,10 @@ impl FilterShape {
         // The page took the hash's high bits; the multiplication makes all
         // bits depend on the low ones.
         let mixed = hash.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let (mut place, mut step) = (mixed as u32, (mixed >> 32) as u32);
+        let (mut position, mut step) = (mixed as u32, (mixed >> 32) as u32);
         (0..self.probes).map(move |probe| {
-            let bit = (u64::from(place) * page_bits) >> 32;
-            place = place.wrapping_add(step);
+            let bit = (u64::from(position) * page_bits) >> 32;
+            position = position.wrapping_add(step);
             step = step.wrapping_add(probe);
             bit as usize
         })

@@ -234,7 +234,7 @@ pub(super) fn unpack_covered(
 
 /// Gives the frame at `handle` of a file's bytes the checksum that fits it;
 /// tells whether there is room for one.
-pub(super) fn mend(file: &mut [u8], handle: Handle) -> bool {
+pub(super) fn fix_checksum(file: &mut [u8], handle: Handle) -> bool {
     let frame = usize::try_from(handle.offset)
         .ok()
         .and_then(|start| file.get_mut(start..start.checked_add(handle.bytes as usize)?));

@@ -7,10 +7,11 @@ use super::format::{CHECKSUM_AT, FOOTER_BYTES, Footer, TableProperties, footer_c
 use super::frame::{self, Handle, Role};
 use super::index::IndexEntry;
 use super::record::{DataBlock, RecordBody};
-use super::{Access, Purpose, Table, TableId};
+use super::{Access, Purpose, Table};
 use crate::cache::{Block, BlockCache};
 use crate::disk::{Disk, MemoryDisk};
 use crate::record::RecordSource;
+use crate::table_id::TableId;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -44,11 +45,11 @@ pub fn fuzz_block(bytes: &[u8]) {
 /// fit, and for the payload of the properties.
 pub fn fuzz_footer(bytes: &[u8]) {
     if let Some(last) = bytes.last_chunk::<FOOTER_BYTES>() {
-        let mut mended = *last;
-        mended[40..48].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
-        let checksum = footer_checksum(&mended);
-        mended[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
-        for last in [*last, mended] {
+        let mut fixed = *last;
+        fixed[40..48].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+        let checksum = footer_checksum(&fixed);
+        fixed[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+        for last in [*last, fixed] {
             if let Ok(footer) = Footer::decode(&last, bytes.len() as u64) {
                 assert_eq!(footer.encode(), last);
             }
@@ -63,9 +64,9 @@ pub fn fuzz_footer(bytes: &[u8]) {
 /// Takes `bytes` for the file of a table, as they are and with checksums that
 /// fit: opens it, walks it and looks for the keys that it has.
 pub fn fuzz_table(bytes: &[u8]) {
-    let mut mended = bytes.to_vec();
-    mend_table(&mut mended);
-    for bytes in [bytes, &mended] {
+    let mut fixed = bytes.to_vec();
+    fix_checksums(&mut fixed);
+    for bytes in [bytes, &fixed] {
         let disk = MemoryDisk::new();
         let path = Path::new("/fuzzed/table");
         let file = || {
@@ -108,12 +109,12 @@ pub fn fuzz_table(bytes: &[u8]) {
 /// Of so many keys that a walk finds, the gets are tried.
 const WALKED_KEYS_MAX: usize = 50;
 
-/// So many frames of a table are mended: one for each handle, of which a file
+/// So many frames of a table are fixed: one for each handle, of which a file
 /// can have as many as it has bytes.
-const MENDED_MAX: usize = 1000;
+const FIXED_FRAMES_MAX: usize = 1000;
 
 /// Gives the footer, and the frames that it leads to, the checksums that fit.
-fn mend_table(bytes: &mut [u8]) {
+fn fix_checksums(bytes: &mut [u8]) {
     let file_bytes = bytes.len() as u64;
     let Some(last) = bytes.last_chunk_mut::<FOOTER_BYTES>() else {
         return;
@@ -124,19 +125,19 @@ fn mend_table(bytes: &mut [u8]) {
     let Ok(footer) = Footer::decode(last, file_bytes) else {
         return;
     };
-    frame::mend(bytes, footer.properties);
+    frame::fix_checksum(bytes, footer.properties);
     let mut handles = vec![footer.top_index];
     for role in [Role::TopIndex, Role::Index] {
         let mut below = Vec::new();
         for handle in handles {
-            frame::mend(bytes, handle);
+            frame::fix_checksum(bytes, handle);
             below.extend(handles_in(bytes, handle, role));
-            below.truncate(MENDED_MAX);
+            below.truncate(FIXED_FRAMES_MAX);
         }
         handles = below;
     }
     for handle in handles {
-        frame::mend(bytes, handle);
+        frame::fix_checksum(bytes, handle);
     }
 }
 
@@ -189,7 +190,7 @@ mod tests {
 
     /// Else the fuzzer would see nothing of what lies behind a checksum.
     #[test]
-    fn a_mended_table_opens_and_is_walked_past_its_damage() {
+    fn a_table_with_fixed_checksums_opens_and_is_walked_past_its_damage() {
         let mut bytes = include_bytes!("../../tests/fixtures/table-v3.sst").to_vec();
         let footer = bytes.last_chunk::<FOOTER_BYTES>().unwrap();
         let footer = Footer::decode(footer, bytes.len() as u64).unwrap();
@@ -200,7 +201,7 @@ mod tests {
             let end = handle.offset as usize + handle.bytes as usize;
             bytes[end - 1] ^= 1;
         }
-        mend_table(&mut bytes);
+        fix_checksums(&mut bytes);
         let disk = MemoryDisk::new();
         disk.create_folder(Path::new("/")).unwrap();
         let file = disk.create(Path::new("/table")).unwrap();

@@ -27,7 +27,7 @@ pub(crate) struct TableIterator {
     from: Vec<u8>,
     state: IteratorState,
     /// The block of the record that was given last, if that was alone in it and long.
-    given: Option<Handle>,
+    single_record: Option<Handle>,
 }
 
 #[expect(
@@ -66,12 +66,12 @@ impl TableIterator {
             data_blocks: 0,
             from,
             state: IteratorState::Fresh,
-            given: None,
+            single_record: None,
         }
     }
 
     fn advance(&mut self) -> Result<Option<Record>, Error> {
-        self.given = None;
+        self.single_record = None;
         if self.data_blocks >= DATA_BLOCKS_KEPT
             && let Purpose::Scan { keep_data } = &mut self.purpose
         {
@@ -111,7 +111,7 @@ impl TableIterator {
                         table.check(entry, record.entry.timestamp())?;
                         // The index says that no key of the block is below `from`.
                         self.from.clear();
-                        self.given = Some(handle);
+                        self.single_record = Some(handle);
                         return Ok(Some(record));
                     }
                 };
@@ -139,11 +139,11 @@ impl RecordSource for TableIterator {
     }
 
     fn is_rereadable(&self) -> bool {
-        self.given.is_some()
+        self.single_record.is_some()
     }
 
     fn reread(&mut self) -> Result<Option<Record>, Error> {
-        let Some(handle) = self.given else {
+        let Some(handle) = self.single_record else {
             return Ok(None);
         };
         match self.table.data_block_for(self.purpose, handle)? {

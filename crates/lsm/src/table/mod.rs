@@ -50,7 +50,6 @@ mod record;
 mod tests;
 mod writer;
 
-pub(crate) use crate::table_id::{TableId, parse_table_file_name, table_file_name};
 pub(crate) use filter::KeyHash;
 pub use fuzz::{fuzz_block, fuzz_footer, fuzz_table};
 pub(crate) use iterator::TableIterator;

@@ -8,10 +8,11 @@ use super::index::IndexEntry;
 use super::malformed::Malformed;
 use super::pinned_filter::PinnedFilter;
 use super::record::{DataBlock, RecordBody};
-use super::{Access, Interrupt, Purpose, TableId};
-use crate::cache::{Block, BlockCache, CountsStripe, Turn};
+use super::{Access, Interrupt, Purpose};
+use crate::cache::{Block, BlockCache, CountsStripe, LongReadTurn};
 use crate::disk::DiskFile;
 use crate::error::Error;
+use crate::table_id::TableId;
 use base::{Entry, Timestamp};
 use std::io;
 use std::path::Path;
@@ -406,7 +407,7 @@ impl Table {
 
     /// Waits until a block may be read that might take much memory. The
     /// trailer is read ahead for it: a frame may unpack to many times its length.
-    fn turn(&self, handle: Handle) -> Result<Option<Turn<'_>>, Error> {
+    fn turn(&self, handle: Handle) -> Result<Option<LongReadTurn<'_>>, Error> {
         let bytes = handle.bytes as usize;
         if bytes < LONG_FRAME_BYTES {
             return Ok(None);

@@ -12,9 +12,9 @@ use std::path::Path;
 /// fit: hardly any arbitrary bytes would come past the first of them.
 pub fn fuzz_segment(bytes: &[u8]) {
     let (secret, segment) = (1, 1);
-    let mut mended = bytes.to_vec();
-    mend(&mut mended, segment_tag(secret, segment));
-    for bytes in [bytes, &mended] {
+    let mut fixed = bytes.to_vec();
+    fix_checksums(&mut fixed, segment_tag(secret, segment));
+    for bytes in [bytes, &fixed] {
         if let Ok(read) = read_segment(bytes, secret, segment, Path::new("fuzzed")) {
             assert!(read.end + read.torn_bytes <= bytes.len() as u64);
         }
@@ -23,7 +23,7 @@ pub fn fuzz_segment(bytes: &[u8]) {
 
 /// Gives the header, and whatever begins as a group does, the right tag and
 /// checksums.
-fn mend(bytes: &mut [u8], tag: u64) {
+fn fix_checksums(bytes: &mut [u8], tag: u64) {
     if let Some(header) = bytes.get_mut(..SEGMENT_HEADER_BYTES) {
         header[16..24].copy_from_slice(&tag.to_le_bytes());
         let crc = crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &header[16..]);
@@ -38,13 +38,13 @@ fn mend(bytes: &mut [u8], tag: u64) {
         let crc = crc32c::crc32c(&header[8..]);
         header[4..8].copy_from_slice(&crc.to_le_bytes());
         if let Some(records) = records.get_mut(..u32_at(header, 24)) {
-            mend_records(records);
+            fix_record_checksums(records);
         }
     }
 }
 
 /// Gives each record of a group the right checksum.
-fn mend_records(mut records: &mut [u8]) {
+fn fix_record_checksums(mut records: &mut [u8]) {
     while records.len() >= RECORD_HEADER_BYTES {
         let end = RECORD_HEADER_BYTES.saturating_add(u32_at(records, 4));
         let Some((record, rest)) = records.split_at_mut_checked(end) else {
@@ -69,13 +69,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mended_bytes_come_past_every_tag_and_checksum() {
+    fn bytes_with_fixed_checksums_come_past_every_tag_and_checksum() {
         let fixture = include_bytes!("../../tests/fixtures/log-v1.wal");
         let sound = read_segment(fixture, 0x5ec2e7, 1, Path::new("sound")).unwrap();
         let mut bytes = fixture.to_vec();
-        mend(&mut bytes, segment_tag(1, 1));
-        let mended = read_segment(&bytes, 1, 1, Path::new("mended")).unwrap();
-        assert!(mended.sealed);
-        assert_eq!(mended, sound);
+        fix_checksums(&mut bytes, segment_tag(1, 1));
+        let fixed = read_segment(&bytes, 1, 1, Path::new("fixed")).unwrap();
+        assert!(fixed.sealed);
+        assert_eq!(fixed, sound);
     }
 }

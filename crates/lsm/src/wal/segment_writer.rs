@@ -30,7 +30,7 @@ pub struct SegmentWriter {
     /// system tells of a failed writeback once for each time that the file was
     /// opened: a sync aside through `file` would be told in a commit's stead,
     /// whose own sync would then succeed.
-    aside: Arc<dyn DiskFile>,
+    background_file: Arc<dyn DiskFile>,
     path: PathBuf,
     segment: u64,
     tag: u64,
@@ -82,7 +82,7 @@ impl SegmentWriter {
         let file = disk
             .create(&path)
             .map_err(|error| Error::io("create", &path, error))?;
-        let aside = disk
+        let background_file = disk
             .open(&path)
             .map_err(|error| Error::io("open", &path, error))?;
         let allocated = bytes.max(SEGMENT_HEADER_BYTES as u64);
@@ -95,7 +95,7 @@ impl SegmentWriter {
             .map_err(|error| Error::sync(folder, error))?;
         Ok(Self {
             file,
-            aside,
+            background_file,
             path,
             segment,
             tag,
@@ -138,7 +138,7 @@ impl SegmentWriter {
             .map_err(|error| Error::io("write", &path, error))?;
         let mut writer = Self {
             // Nobody else has it.
-            aside: Arc::clone(&file),
+            background_file: Arc::clone(&file),
             file,
             path,
             segment,
@@ -273,9 +273,9 @@ impl SegmentWriter {
 
     /// A sync of everything that is written now. It holds up no append and
     /// takes no error away from the writer's own syncs.
-    pub(crate) fn sync_aside(&self) -> PendingSync {
+    pub(crate) fn background_sync(&self) -> PendingSync {
         PendingSync {
-            file: Arc::clone(&self.aside),
+            file: Arc::clone(&self.background_file),
             path: self.path.clone(),
             segment: self.segment,
             position: self.position,
@@ -287,7 +287,7 @@ impl SegmentWriter {
     /// [`SegmentWriter::synced`] when it has succeeded.
     #[must_use]
     pub fn pending_sync(&self) -> Option<PendingSync> {
-        (self.synced < self.position).then(|| self.sync_aside())
+        (self.synced < self.position).then(|| self.background_sync())
     }
 
     /// Takes note of a sync that has succeeded. A sync of another segment, which

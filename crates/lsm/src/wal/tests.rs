@@ -34,20 +34,20 @@ fn entries() -> Vec<Entry> {
 
 /// The kernel tells each handle of a failed writeback once.
 #[test]
-fn a_sync_aside_takes_no_error_away_from_the_logs_own() {
+fn a_background_sync_takes_no_error_away_from_the_logs_own() {
     let disk = MemoryDisk::new();
     disk.create_folder(&folder()).unwrap();
     let mut writer = SegmentWriter::create(&disk, &folder(), SECRET, 1, 4096).unwrap();
-    type SyncAside = fn(&SegmentWriter) -> PendingSync;
-    let syncs_aside: [SyncAside; 2] = [
-        |writer| writer.sync_aside(),
+    type BackgroundSync = fn(&SegmentWriter) -> PendingSync;
+    let background_syncs: [BackgroundSync; 2] = [
+        |writer| writer.background_sync(),
         |writer| writer.pending_sync().unwrap(),
     ];
-    for sync_aside in syncs_aside {
+    for background_sync in background_syncs {
         writer.append(entries().iter()).unwrap();
         disk.fail_writeback(&folder().join(segment_file_name(1)))
             .unwrap();
-        assert!(sync_aside(&writer).run().is_err());
+        assert!(background_sync(&writer).run().is_err());
         assert!(writer.sync().is_err());
         writer.sync().unwrap();
     }

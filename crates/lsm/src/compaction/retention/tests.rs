@@ -2,6 +2,7 @@
 //! snapshot sees must be the same before and after.
 
 use super::*;
+use crate::record::ListSource;
 use base::{Expiry, Kind};
 use std::collections::BTreeSet;
 
@@ -10,14 +11,6 @@ const NOW_UNIX_MS: u64 = 500;
 
 /// What a reader without a snapshot sees up to.
 const READER: u64 = u64::MAX;
-
-struct Listed(std::vec::IntoIter<Record>);
-
-impl RecordSource for Listed {
-    fn next(&mut self) -> Result<Option<Record>, Error> {
-        Ok(self.0.next())
-    }
-}
 
 #[derive(Debug, PartialEq)]
 struct Output {
@@ -41,7 +34,7 @@ fn retain_what_is_not_hidden(
     records.sort_by(Record::order);
     let (outside, hiding) = (outside.to_vec(), hiding.to_vec());
     let mut retained = Retained::new(
-        Listed(records.into_iter()),
+        ListSource(records.into_iter().map(Ok).collect::<Vec<_>>().into_iter()),
         Retention {
             snapshots: snapshots.to_vec(),
             expired_before_unix_ms,

@@ -170,7 +170,7 @@ pub(super) struct Inode {
     /// How often pages could not be written back.
     pub(super) failures: u64,
     /// How many of these failures some handle was told of.
-    pub(super) failures_told: u64,
+    pub(super) failures_reported: u64,
 }
 
 impl Inode {

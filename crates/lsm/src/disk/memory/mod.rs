@@ -155,15 +155,15 @@ impl MemoryDisk {
     }
 
     fn handle(&self, files: &mut FileSystem, number: u64) -> Arc<dyn DiskFile> {
-        let mut failures_told = 0;
+        let mut failures_reported = 0;
         if let Some(inode) = files.inodes.get_mut(&number) {
             inode.handles += 1;
-            failures_told = inode.failures_told;
+            failures_reported = inode.failures_reported;
         }
         Arc::new(MemoryFile {
             files: Arc::clone(&self.files),
             number,
-            failures_told: AtomicU64::new(failures_told),
+            failures_reported: AtomicU64::new(failures_reported),
         })
     }
 }
@@ -286,7 +286,7 @@ struct MemoryFile {
     files: Arc<Mutex<FileSystem>>,
     number: u64,
     /// How many of the file's failed writebacks this handle was told of.
-    failures_told: AtomicU64,
+    failures_reported: AtomicU64,
 }
 
 impl DiskFile for MemoryFile {
@@ -362,11 +362,11 @@ impl DiskFile for MemoryFile {
         } else {
             inode.sync();
         }
-        if self.failures_told.load(Relaxed) == inode.failures {
+        if self.failures_reported.load(Relaxed) == inode.failures {
             return Ok(());
         }
-        self.failures_told.store(inode.failures, Relaxed);
-        inode.failures_told = inode.failures;
+        self.failures_reported.store(inode.failures, Relaxed);
+        inode.failures_reported = inode.failures;
         Err(sync_failure())
     }
 }

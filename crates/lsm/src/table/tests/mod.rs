@@ -10,6 +10,7 @@ use super::*;
 use crate::cache::{BlockCache, ReadCounts};
 use crate::disk::DiskFile;
 use crate::record::{Record, RecordSource};
+use crate::table_id::TableId;
 use base::{Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp};
 use std::collections::BTreeMap;
 use std::io;

@@ -34,7 +34,7 @@ pub fn read_small_file(
     };
     let length = length(&*file, path)?;
     if length > bytes_max {
-        let what = format!("the file has {length} bytes, but may have {bytes_max} at most");
+        let what = format!("the file has {length} bytes; at most {bytes_max} are expected");
         return Err(Error::corrupt(path, bytes_max, what));
     }
     read(&*file, path, length).map(Some)

@@ -203,7 +203,8 @@ fn a_file_that_is_no_manifest_is_not_read_into_memory() {
     let file = disk.create(&Path::new(FOLDER).join(MANIFEST_FILE)).unwrap();
     file.set_len(MANIFEST_BYTES_MAX + 1).unwrap();
     let error = Manifest::load(&*disk, Path::new(FOLDER)).unwrap_err();
-    let expected = "corruption in /store/MANIFEST at offset 0: a manifest of 67108865 bytes";
+    let expected = "corruption in /store/MANIFEST at offset 67108864: \
+        the file has 67108865 bytes; at most 67108864 are expected";
     assert_eq!(error.to_string(), expected);
 }
 

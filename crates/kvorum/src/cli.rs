@@ -21,7 +21,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// The command to run.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Runs a node.
@@ -30,12 +30,12 @@ pub(crate) enum Command {
     /// Run a local cluster to try things out; Ctrl-C stops it, its data is kept
     #[command(allow_negative_numbers = true)]
     Dev(DevOptions),
-    /// Run an experiment on nodes of its own, and write a page of what it shows
+    /// Run an experiment on nodes of its own and write a page about the results
     Lab(LabOptions),
-    /// Record what a running node spends its time or memory on, as a flame graph
+    /// Record where a running node spends its time or memory, as a flame graph
     #[command(allow_negative_numbers = true)]
     Profile(ProfileOptions),
-    /// Make a load, and measure what becomes of it
+    /// Generate load on nodes and measure the results
     #[command(after_help = load::AFTER_HELP, allow_negative_numbers = true)]
     Load(Box<LoadOptions>),
 }
@@ -46,7 +46,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_definition_is_sound() {
+    fn the_definition_of_all_commands_is_consistent() {
         Cli::command().debug_assert();
     }
 }

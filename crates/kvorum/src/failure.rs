@@ -11,7 +11,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The command cannot be done as it was given: exit code 2.
+    /// A wrong command line: exit code 2.
     pub(crate) fn usage(line: impl Into<String>) -> Self {
         Self {
             code: 2,
@@ -19,7 +19,7 @@ impl Failure {
         }
     }
 
-    /// The command was tried and failed: exit code 1.
+    /// A command that failed: exit code 1.
     pub(crate) fn failed(line: impl Into<String>) -> Self {
         Self {
             code: 1,
@@ -27,8 +27,8 @@ impl Failure {
         }
     }
 
-    /// A signal ended the command before its time: `code` is the one that such
-    /// a process exits with.
+    /// A signal ended the command early. `code` is the exit code of a process
+    /// that the signal ended.
     pub(crate) fn stopped(code: u8, signal: &str) -> Self {
         Self {
             code,
@@ -36,8 +36,8 @@ impl Failure {
         }
     }
 
-    /// A refusal of the option parser, which writes paragraphs: the message,
-    /// its list of possible values and its tips are kept, the usage is not.
+    /// A refusal of the option parser, which writes paragraphs. The message,
+    /// the possible values and the tips are kept, the usage is dropped.
     pub(crate) fn from_clap(error: &clap::Error) -> Self {
         let text = error.to_string();
         let lines = text
@@ -61,7 +61,7 @@ impl Failure {
         if begins_with_dash {
             line.push_str("; no option takes a negative value");
         }
-        // What has no tip of its own gets the place to look.
+        // An unknown argument without a tip gets a pointer to `--help`.
         let is_unknown = error.kind() == clap::error::ErrorKind::UnknownArgument;
         if is_unknown && !line.contains("tip: ") && !begins_with_dash {
             let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "));
@@ -77,7 +77,7 @@ impl Failure {
         Self::usage(line)
     }
 
-    /// The same failure, its line led by where it comes from.
+    /// The failure with its origin in front of its line.
     pub(crate) fn with_origin(mut self, origin: &str) -> Self {
         self.line = format!("{origin}: {}", self.line);
         self
@@ -88,19 +88,19 @@ impl Failure {
         &self.line
     }
 
-    /// Writes the line to stderr and gives the code to exit with.
+    /// Writes the line to stderr and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         report_line(&self.line);
         ExitCode::from(self.code)
     }
 }
 
-/// Whether a word of a usage is a command, and no placeholder.
+/// Whether a word of a usage line is a command rather than a placeholder.
 fn is_command(word: &str) -> bool {
     word.starts_with(|first: char| first.is_ascii_lowercase())
 }
 
-/// Writes a line to stderr. Who closed that does not want to read it.
+/// Writes a line to stderr. A closed stderr is ignored.
 pub(crate) fn report_line(line: &str) {
     let _ = writeln!(io::stderr(), "kvorum: {line}");
 }
@@ -112,7 +112,7 @@ mod tests {
     use clap::Parser;
 
     #[test]
-    fn a_refusal_of_the_parser_is_one_line_that_reads_well() {
+    fn a_refusal_of_the_parser_becomes_one_readable_line() {
         let error = Cli::try_parse_from(["kvorum", "profile"]).unwrap_err();
         let failure = Failure::from_clap(&error);
         assert_eq!(

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-/// Gives the text of a file.
+/// Returns the text of a file.
 pub(crate) type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
 
 /// Reads a file of this machine.

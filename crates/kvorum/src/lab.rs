@@ -1,4 +1,5 @@
-//! `kvorum lab`: runs experiments on clusters of its own, which write their pages.
+//! `kvorum lab`: runs experiments on clusters of their own and writes a page
+//! about each.
 
 use crate::failure::{self, Failure};
 use crate::signals::{StopSignal, StopSignals};
@@ -14,36 +15,38 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::spawn_blocking;
 
-/// Asks for the list of experiments.
+/// The argument that asks for the list of experiments.
 const LIST: &str = "list";
-/// Asks for all of them.
+/// The argument that asks for all experiments.
 const ALL: &str = "all";
 
-/// Where the pages belong.
+/// The folder of the committed pages.
 const PAGES: &str = "docs/lab";
 
-/// The studies' own bound.
+/// The bound of the studies that the laboratory compares with.
 const P99_MAX: TimeSpan = TimeSpan(Duration::from_millis(10));
 
 /// The options of `lab`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LabOptions {
-    /// The experiment; list shows what each asks, all runs one after another
+    /// The experiment; 'list' shows the question of each, 'all' runs all of
+    /// them
     #[arg(value_name = "EXPERIMENT", value_parser = names())]
     pub(crate) experiment: String,
-    /// Take longer runs, over more data
+    /// Run longer, over more data
     #[arg(long)]
     pub(crate) full: bool,
-    /// Take seconds, to see that everything works; the figures mean nothing
+    /// Run for seconds only, to check that everything works; the figures mean
+    /// nothing
     #[arg(long, conflicts_with = "full")]
     pub(crate) glance: bool,
-    /// The longest 99th percentile of a rate that counts as held; longer ones suit machines that stall by themselves
+    /// The greatest 99th percentile at which a rate counts as held; use a greater one on a machine that stalls by itself
     #[arg(long, value_name = "TIME", default_value_t = P99_MAX)]
     pub(crate) p99: TimeSpan,
-    /// The folder that the pages are written to [default: docs/lab; of a glance, whose figures mean nothing, a new folder that is told]
+    /// The folder that the pages are written to [default: docs/lab; with --glance a new temporary folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
-    /// The program whose nodes are measured [default: this one]
+    /// The program whose nodes are measured [default: this program]
     #[arg(long, value_name = "PATH")]
     pub(crate) binary: Option<PathBuf>,
 }
@@ -56,7 +59,7 @@ fn names() -> PossibleValuesParser {
 /// Runs the experiments that `options` name.
 ///
 /// # Errors
-/// An experiment that could not be made. Of several, the others are made all the same.
+/// An experiment that failed. The other experiments still run.
 pub(crate) fn run(options: &LabOptions) -> Result<(), Failure> {
     if options.experiment == LIST {
         list();
@@ -70,15 +73,19 @@ pub(crate) fn run(options: &LabOptions) -> Result<(), Failure> {
         Some(program) => Ok(program.clone()),
         None => std::env::current_exe(),
     };
-    let program = program
-        .map_err(|error| Failure::failed(format!("cannot tell where this program is: {error}")))?;
+    let program = program.map_err(|error| {
+        Failure::failed(format!(
+            "cannot find the path of this program: {error}; \
+                                                  name it with --binary"
+        ))
+    })?;
     let output = match &options.output {
         Some(output) => output.clone(),
         None => folder_for_pages(options.glance)?,
     };
     #[expect(
         clippy::disallowed_methods,
-        reason = "how long experiments take is told to people"
+        reason = "the progress shows how long experiments take"
     )]
     let begun = Instant::now();
     let lab = Laboratory {
@@ -92,7 +99,7 @@ pub(crate) fn run(options: &LabOptions) -> Result<(), Failure> {
         output,
         begun,
     };
-    // The laboratory has a thread of its own; this one waits for signals.
+    // The experiments run on another thread; this one waits for signals.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -100,8 +107,8 @@ pub(crate) fn run(options: &LabOptions) -> Result<(), Failure> {
     runtime.block_on(until_done(lab, chosen))
 }
 
-/// Where pages go unless it is said: the figures of a glance mean nothing, and
-/// must not take the place of those that do.
+/// The default folder for pages. The pages of a glance must not replace pages
+/// whose figures mean something.
 fn folder_for_pages(is_glance: bool) -> Result<PathBuf, Failure> {
     if !is_glance {
         return Ok(PathBuf::from(PAGES));
@@ -109,7 +116,7 @@ fn folder_for_pages(is_glance: bool) -> Result<PathBuf, Failure> {
     let folder = tempfile::Builder::new().prefix("kvorum-lab-").tempdir();
     folder
         .map(tempfile::TempDir::keep)
-        .map_err(|error| Failure::failed(format!("cannot make a folder for the pages: {error}")))
+        .map_err(|error| Failure::failed(format!("cannot create a folder for the pages: {error}")))
 }
 
 async fn until_done(lab: Laboratory, chosen: Vec<&'static Experiment>) -> Result<(), Failure> {
@@ -125,7 +132,7 @@ async fn until_done(lab: Laboratory, chosen: Vec<&'static Experiment>) -> Result
             }
             signal = signals.next() => {
                 if stopped_by.is_some() {
-                    // Its nodes end by themselves when this process is gone.
+                    // The nodes end by themselves when this process is gone.
                     std::process::exit(signal.exit_code().into());
                 }
                 stopped_by = Some(signal);
@@ -139,16 +146,16 @@ async fn until_done(lab: Laboratory, chosen: Vec<&'static Experiment>) -> Result
     }
 }
 
-/// Tells each experiment and its question.
+/// Prints each experiment and its question.
 fn list() {
     let mut stdout = io::stdout().lock();
     for Experiment { name, question, .. } in EXPERIMENTS {
-        // Who closed stdout does not want to read it.
+        // A closed stdout is no reason to fail.
         let _ = writeln!(stdout, "{name:12} {question}");
     }
 }
 
-/// How the experiments are made.
+/// The settings of all experiments of the command.
 struct Laboratory {
     program: PathBuf,
     effort: Effort,
@@ -158,7 +165,7 @@ struct Laboratory {
 }
 
 impl Laboratory {
-    /// Makes one after another.
+    /// Runs one experiment after another.
     fn run(&self, chosen: &[&Experiment], stop: &AtomicBool) -> Result<(), Failure> {
         let mut failed = None;
         for experiment in chosen {
@@ -180,13 +187,13 @@ impl Laboratory {
                 begun_unix_ms: SystemClock::new().unix_ms(),
                 command: format!("kvorum lab {name}{effort}{p99}"),
             };
-            let told = |line: &str| {
+            let log = |line: &str| {
                 let seconds = self.begun.elapsed().as_secs();
-                // Who closed stderr does not want to read it.
+                // A closed stderr is no reason to stop.
                 let _ = writeln!(io::stderr(), "[{seconds:4} s] {name}: {line}");
             };
-            match experiment.run(&settings, stop, &told) {
-                Ok(page) => told(&format!("{} is written", page.display())),
+            match experiment.run(&settings, stop, &log) {
+                Ok(page) => log(&format!("wrote {}", page.display())),
                 Err(error) => {
                     let line = format!("lab {name}: {error}");
                     if let Some(earlier) = failed.replace(line) {
@@ -207,13 +214,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_glance_leaves_the_pages_alone() {
+    fn a_glance_does_not_replace_the_pages() {
         let folders = [true, true].map(|glance| folder_for_pages(glance).unwrap());
         for folder in &folders {
             assert!(folder.is_dir() && !folder.ends_with(PAGES));
             std::fs::remove_dir(folder).unwrap();
         }
-        assert_ne!(folders[0], folders[1], "nobody else has it");
+        assert_ne!(
+            folders[0], folders[1],
+            "each glance has a folder of its own"
+        );
         assert_eq!(folder_for_pages(false).unwrap(), PathBuf::from("docs/lab"));
     }
 }

@@ -1,21 +1,22 @@
 //! Where the options of `serve` come from: the command line, then the
 //! environment, then a file, then their defaults.
 //!
-//! The definition of the program, which the caller gives, is the only list of
-//! options. Every option `--read-threads` of its command `serve` is also
-//! `KVORUM_READ_THREADS` in the environment and `read-threads` in the file; only
-//! `--config` has no place in the file, and hidden options have neither. What the environment and the
-//! file say is turned into arguments, those that a stronger layer sets are
-//! left out, and the whole is parsed as one command line. So each layer has
-//! the same checks and the same messages. Crates that merge layers (`figment`,
-//! `config`) want each option a second time, as a field that serde reads, and
-//! refuse in words of their own; clap's variables know no file, and are not named
-//! when their value is refused.
+//! The definition of the program, which the caller passes, is the only list of
+//! options. An option `--read-threads` of its command `serve` is also
+//! `KVORUM_READ_THREADS` in the environment and `read-threads` in the file.
+//! `--config` cannot be set in the file, hidden options in neither.
 //!
-//! A file is written by hand for this program, so a key that is no option is
-//! refused. A variable `KVORUM_…` that is no option earns only a warning:
-//! Kubernetes gives every container such variables (`KVORUM_SERVICE_HOST`,
-//! `KVORUM_PORT`) as soon as a service is called `kvorum`.
+//! The settings of the environment and the file are turned into arguments,
+//! without those that a stronger layer sets, and all are parsed as one command
+//! line. So each layer has the same checks and the same messages. Crates that
+//! merge layers (`figment`, `config`) need each option a second time, as a field
+//! that serde reads, and have messages of their own. The variables of clap know
+//! no file, and clap does not name the variable when it refuses the value.
+//!
+//! A file is written by hand for this program, so an unknown key is refused. An
+//! unknown variable `KVORUM_…` only causes a warning, because Kubernetes gives
+//! every container such variables (`KVORUM_SERVICE_HOST`, `KVORUM_PORT`) as
+//! soon as a service is called `kvorum`.
 
 use crate::failure::Failure;
 use crate::files::ReadFile;
@@ -25,20 +26,20 @@ use clap::{ArgMatches, Command, Parser};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// What a command line came to.
+/// A parsed command line.
 #[derive(Debug)]
 pub(crate) struct Parsed<P> {
-    /// The options, of all layers.
+    /// The options of all layers.
     pub(crate) program: P,
-    /// Lines for the log: what was ignored.
+    /// Warnings for the log: the variables that were ignored.
     pub(crate) warnings: Vec<String>,
-    /// Where options come from that the command line does not set: an option's
-    /// name, and its variable, or the file and its key.
+    /// The origins of options that the command line does not set: the option's
+    /// name, and its variable or the file and its key.
     origins: Vec<(String, String)>,
 }
 
 impl<P> Parsed<P> {
-    /// The refusal of an option, which names where it was set.
+    /// The failure for a refused option, which names where it was set.
     pub(crate) fn refuse(&self, error: &OptionError) -> Failure {
         let origin = self.origins.iter().find(|(name, _)| *name == error.option);
         match origin {
@@ -48,12 +49,12 @@ impl<P> Parsed<P> {
     }
 }
 
-/// An option that cannot be beside the others.
+/// An option that contradicts the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OptionError {
     /// Its name after `--`.
     pub(crate) option: String,
-    /// What is wrong with it and what to do.
+    /// What is wrong with it, and what to do.
     pub(crate) problem: String,
 }
 
@@ -66,10 +67,10 @@ impl OptionError {
     }
 }
 
-/// Why there is nothing to run.
+/// Why there is no command to run.
 #[derive(Debug)]
 pub(crate) enum EarlyExit {
-    /// Help or the version was asked for.
+    /// The user asked for help or the version.
     Show(clap::Error),
     /// An option is wrong.
     Refuse(Failure),
@@ -93,7 +94,7 @@ impl From<clap::Error> for EarlyExit {
     }
 }
 
-/// An option that every layer may set.
+/// An option that each layer may set.
 pub(crate) struct LayeredOption {
     id: String,
     /// Its name after `--`, which is its key in the file.
@@ -101,7 +102,8 @@ pub(crate) struct LayeredOption {
 }
 
 impl LayeredOption {
-    /// The options of `serve` that every layer may set, in the order of `--help`.
+    /// The options of `serve` that each layer may set, in the order of
+    /// `--help`.
     pub(crate) fn all(program: &Command) -> Vec<Self> {
         let serve = program.find_subcommand(SERVE);
         let arguments = serve.into_iter().flat_map(|serve| serve.get_arguments());
@@ -130,12 +132,13 @@ const CONFIG: &str = "config";
 const CONFIG_VARIABLE: &str = "KVORUM_CONFIG";
 const VARIABLE_PREFIX: &str = "KVORUM_";
 
-/// Parses `arguments` (the program's name first) as `P` has them, filled up from the
-/// environment and, for `serve`, from the file that they name.
+/// Parses `arguments` (the program's name first) as `P` defines them. For
+/// `serve`, options that they do not set come from the environment and the
+/// file.
 ///
 /// # Errors
-/// [`EarlyExit::Refuse`] with exit code 2 when any layer holds something wrong,
-/// also where a stronger layer hides it.
+/// [`EarlyExit::Refuse`] with exit code 2 if any layer holds a wrong value,
+/// also if a stronger layer overrides it.
 pub(crate) fn parse<P: Parser>(
     arguments: &[OsString],
     environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -186,7 +189,7 @@ pub(crate) fn parse<P: Parser>(
     })
 }
 
-/// The options that there are.
+/// The options that the layers know.
 struct KnownOptions {
     program: Command,
     keys: Vec<LayeredOption>,
@@ -197,8 +200,8 @@ impl KnownOptions {
         self.keys.iter().position(is_it)
     }
 
-    /// The option that a name which is none may have meant, by the parser's own
-    /// rule for the command line.
+    /// The option that the user may have meant by an unknown name, according to
+    /// the parser's own rule.
     fn similar(&self, name: &str) -> Option<String> {
         let argument = format!("--{name}");
         let program = self.program.clone();
@@ -216,9 +219,9 @@ fn is_given(matches: &ArgMatches, key: &LayeredOption) -> bool {
     matches.value_source(&key.id) == Some(ValueSource::CommandLine)
 }
 
-/// A value for an option, of a weaker layer than the command line.
+/// A value from the environment or the file.
 struct Setting {
-    /// Its place in the list of keys.
+    /// The index of its option.
     key: usize,
     /// `--name=value`.
     argument: OsString,
@@ -227,7 +230,7 @@ struct Setting {
 }
 
 impl Setting {
-    /// Checks `value` by itself, so that a refusal can name its `origin`.
+    /// Checks `value` alone, so that a refusal can name its `origin`.
     fn new(known: &KnownOptions, key: usize, value: &OsStr, origin: &str) -> Result<Self, Failure> {
         let mut argument = OsString::from("--");
         argument.push(&known.keys[key].name);
@@ -246,7 +249,7 @@ impl Setting {
     }
 }
 
-/// What the environment says.
+/// The settings of the environment.
 struct EnvironmentSettings {
     settings: Vec<Setting>,
     config: Option<PathBuf>,
@@ -263,7 +266,8 @@ impl EnvironmentSettings {
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
             .filter(|(name, _)| name.starts_with(VARIABLE_PREFIX))
             .collect();
-        // The system gives them in any order; messages come in one.
+        // The system lists variables in any order; the messages have a fixed
+        // one.
         found.sort();
         let mut variables = Self {
             settings: Vec::new(),
@@ -284,7 +288,10 @@ impl EnvironmentSettings {
                 let tip = meant.map_or_else(String::new, |key| {
                     format!(": did you mean {}?", key.variable())
                 });
-                let warning = format!("the variable {name} sets no option and is ignored{tip}");
+                let warning = format!(
+                    "the variable {name} does not set any option and is \
+                                       ignored{tip}"
+                );
                 variables.warnings.push(warning);
             }
         }
@@ -292,7 +299,8 @@ impl EnvironmentSettings {
     }
 }
 
-/// What the file says: a flat TOML table whose keys are the options' names.
+/// Reads the settings of the file: a flat TOML table whose keys are the names
+/// of options.
 fn file_settings(
     known: &KnownOptions,
     file: &Path,

@@ -1,4 +1,4 @@
-//! The log: lines to stderr, for people or for machines.
+//! The log: lines on stderr, as text for people or JSON for programs.
 
 use clap::{Args, ValueEnum};
 use std::fmt;
@@ -7,13 +7,13 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
-/// What is logged to stderr, and how.
+/// The options for the log.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct LogOptions {
-    /// The least level that is logged
+    /// The lowest level that is logged
     #[arg(long = "log", value_enum, value_name = "LEVEL", help_heading = "Log", default_value_t = LogLevel::Info)]
     pub(crate) level: LogLevel,
-    /// text for people, json for machines: one object a line
+    /// text for people; json for programs, one object per line
     #[arg(long = "log-format", value_enum, value_name = "FORMAT", help_heading = "Log", default_value_t = LogFormat::Text)]
     pub(crate) format: LogFormat,
 }
@@ -29,15 +29,16 @@ pub(crate) enum LogLevel {
     Trace,
 }
 
-/// How a line of the log looks.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     Text,
     Json,
 }
 
-/// Sends what the program logs from here on to stderr. Lines for people begin
-/// with `node` where there is one: the lines of several share a terminal. Call it once.
+/// Sends the log to stderr from now on. A text line begins with `node` if there
+/// is one, because the lines of several nodes share a terminal. Must be called
+/// only once.
 pub(crate) fn install(options: LogOptions, node: Option<String>) {
     let level = match options.level {
         LogLevel::Off => LevelFilter::OFF,
@@ -50,10 +51,11 @@ pub(crate) fn install(options: LogOptions, node: Option<String>) {
     let lines = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
-        // It would be told on stderr, by a macro that panics when that is gone.
+        // The layer would report them on stderr with a macro that panics when
+        // stderr is closed.
         .log_internal_errors(false);
     match options.format {
-        // Colours only where somebody looks, never in a file.
+        // Colours only on a terminal, never in a file.
         LogFormat::Text => lines
             .with_ansi(std::io::stderr().is_terminal())
             .with_timer(NodeAndTime(node))
@@ -62,7 +64,7 @@ pub(crate) fn install(options: LogOptions, node: Option<String>) {
     }
 }
 
-/// What a line for people begins with.
+/// The beginning of a text line: the node, if there is one, and the time.
 struct NodeAndTime(Option<String>);
 
 impl FormatTime for NodeAndTime {

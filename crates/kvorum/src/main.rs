@@ -1,14 +1,14 @@
 //! `kvorum`: the command line.
 //!
-//! [`cli`] lists the commands; each has its options with it. [`layers`] gathers
-//! the values of those from the command line, the environment and a file; then
-//! [`serve`] runs a node, [`dev`] a local cluster of child processes, [`load`] a load
-//! generator, [`profiling`] asks a running node what it spends its time on, and
-//! [`lab`] makes experiments on clusters of its own.
+//! [`cli`] lists the commands. [`layers`] collects their options from the
+//! command line, the environment and a file. [`serve`] runs a node, [`dev`] a
+//! local cluster of child processes, [`load`] the load generator, [`profiling`]
+//! records a profile of a running node, and [`lab`] runs experiments on
+//! clusters of its own.
 //!
-//! Exit codes: 0 for a command that did what it should, 1 for one that failed,
-//! 2 for one that was given wrongly, 130 and 143 for one that SIGINT or SIGTERM
-//! ended before its time. Whatever goes wrong is one line on stderr.
+//! Exit codes: 0 for success, 1 for a failure, 2 for a wrong command line, 130
+//! and 143 for a command that SIGINT or SIGTERM ended early. Each failure is
+//! one line on stderr.
 
 mod cli;
 mod dev;
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(EarlyExit::Show(page)) => {
-            // Who closed the output does not want the page.
+            // A closed output is no reason to fail.
             let _ = page.print();
             ExitCode::from(u8::try_from(page.exit_code()).unwrap_or(2))
         }

@@ -1,4 +1,4 @@
-//! `kvorum profile`: has a running node record a profile, and keeps it.
+//! `kvorum profile`: asks a running node for a profile and saves it.
 
 use crate::failure::{Failure, report_line};
 use crate::values::url;
@@ -9,40 +9,40 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long the node may take to be reached.
+/// How long connecting to the node may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// How long the node may take to make a picture of what it recorded, on top of
-/// the recording itself.
+/// How long the node may take to turn its recording into a profile.
 const FINISH_MAX: Duration = Duration::from_secs(60);
 
-/// The longest answer that is taken, in bytes: far above any profile.
+/// The longest response that is read, in bytes: far above any profile.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
-/// The output that stands for stdout.
+/// The name that stands for stdout.
 const STDOUT: &str = "-";
 
 /// The options of `profile`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ProfileOptions {
-    /// The node, which must have been started with --debug-endpoints
+    /// The node, which must run with --debug-endpoints
     #[arg(long, value_parser = url, value_name = "URL")]
     pub(crate) url: NodeUrl,
-    /// cpu: who uses the processor; alloc: who asks for memory; lock: what waits for locks, in queues, for disks and peers
+    /// cpu: where CPU time is spent; alloc: where memory is allocated; lock: waits for locks, in queues, for disks and for peers
     #[arg(long, value_enum, value_name = "KIND", default_value_t = ProfileKind::Cpu)]
     pub(crate) kind: ProfileKind,
-    /// For how many seconds to record, up to 60
+    /// How many seconds to record, up to 60
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = seconds)]
     pub(crate) seconds: u64,
-    /// svg: a flame graph to look at in a browser; folded: a line a stack, for other tools
+    /// svg: a flame graph for a browser; folded: one line per stack, for other
+    /// tools
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ProfileFormat::Svg)]
     pub(crate) format: ProfileFormat,
-    /// Where to keep it; - for stdout [default: profile-KIND.FORMAT]
+    /// The file for the profile; - for stdout [default: profile-KIND.FORMAT]
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
 
-/// What a profile is of, in the words of the node.
+/// The kinds of profiles, with the names that a node knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProfileKind {
     Cpu,
@@ -50,14 +50,14 @@ pub(crate) enum ProfileKind {
     Lock,
 }
 
-/// How a profile is written.
+/// The format of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProfileFormat {
     Svg,
     Folded,
 }
 
-/// Reads for how long a node may record.
+/// Parses the length of a recording.
 fn seconds(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(seconds @ 1..=60) => Ok(seconds),
@@ -65,11 +65,11 @@ fn seconds(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Records and keeps a profile.
+/// Records a profile and saves it.
 ///
 /// # Errors
-/// An output that cannot be, a node that cannot be reached or serves no
-/// profiles, a profile that cannot be recorded or written.
+/// An output that cannot be written, a node that cannot be reached or serves no
+/// profiles, a profile that cannot be recorded.
 pub(crate) fn run(options: &ProfileOptions) -> Result<(), Failure> {
     let output = options
         .output
@@ -102,7 +102,8 @@ fn word(value: &impl ValueEnum) -> String {
     value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// Refuses what cannot be written to before a minute is spent on it.
+/// Refuses an output that cannot be written before a minute is spent on the
+/// recording.
 fn check_output(output: &Path) -> Result<(), Failure> {
     let folder = output
         .parent()
@@ -115,7 +116,7 @@ fn check_output(output: &Path) -> Result<(), Failure> {
         return refuse("is a folder: name a file");
     }
     if folder.is_some_and(|folder| !folder.is_dir()) {
-        return refuse("is in a folder that is not there: make it first");
+        return refuse("is in a folder that does not exist: create it first");
     }
     Ok(())
 }
@@ -126,7 +127,7 @@ fn write(output: &Path, profile: &[u8]) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot write {}: {error}", output.display())))
 }
 
-/// Asks the node for the profile, and waits for it.
+/// Requests the profile from the node and waits for it.
 fn fetch(options: &ProfileOptions) -> Result<Vec<u8>, Failure> {
     let url = &options.url;
     let accept = match options.format {
@@ -145,19 +146,19 @@ fn fetch(options: &ProfileOptions) -> Result<Vec<u8>, Failure> {
         .and_then(|stream| exchange(stream, &request, patience))
         .map_err(|error| match error.kind() {
             io::ErrorKind::ConnectionRefused => Failure::failed(format!(
-                "{url} refuses connections: start the node, or name another with --url"
+                "{url} refuses connections: start the node, or name another one with --url"
             )),
             _ => Failure::failed(format!("cannot reach {url}: {error}")),
         })?;
-    let lost = || {
+    let incomplete = || {
         Failure::failed(format!(
-            "{url} ended its answer early: look at the node's log"
+            "{url} closed the connection before its response was complete: see the node's log"
         ))
     };
     let answer = HttpResponse::parse(&answer).map_err(|error| match error {
-        ResponseError::CutShort => lost(),
+        ResponseError::Incomplete => incomplete(),
         ResponseError::OtherProtocol => {
-            Failure::failed(format!("what listens at {url} does not speak HTTP/1.1"))
+            Failure::failed(format!("the server at {url} does not speak HTTP/1.1"))
         }
     })?;
     match answer.status {
@@ -186,13 +187,13 @@ fn exchange(mut stream: TcpStream, request: &str, patience: Duration) -> io::Res
     Ok(answer)
 }
 
-/// The URL without its scheme, for `Host`.
+/// The URL without its scheme, for the header `Host`.
 fn authority(url: &NodeUrl) -> String {
     let text = url.to_string();
     text.strip_prefix("http://").unwrap_or(&text).to_owned()
 }
 
-/// What a refusal means for the user.
+/// The failure line for an unsuccessful response.
 fn refusal(url: &NodeUrl, status: u16, body: &[u8]) -> String {
     let problem: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let member = |name: &str| problem.get(name).and_then(serde_json::Value::as_str);
@@ -201,29 +202,29 @@ fn refusal(url: &NodeUrl, status: u16, body: &[u8]) -> String {
             format!("{url} serves no profiles: start the node with --debug-endpoints")
         }
         (_, Some(detail)) => format!("{url} refuses: {detail}"),
-        _ => format!("{url} answers {status}: is it a node of kvorum?"),
+        _ => format!("{url} answers {status}: it may not be a Kvorum node"),
     }
 }
 
-/// An answer whose body has the length that its head says.
+/// A response whose body has the length that its head states.
 #[derive(Debug, PartialEq, Eq)]
 struct HttpResponse<'a> {
     status: u16,
     body: &'a [u8],
 }
 
-/// Why there is none.
+/// Why there is no response.
 #[derive(Debug, PartialEq, Eq)]
 enum ResponseError {
-    CutShort,
+    Incomplete,
     OtherProtocol,
 }
 
 impl<'a> HttpResponse<'a> {
-    /// Takes apart all that came until the connection was closed.
+    /// Parses all bytes that came until the connection was closed.
     fn parse(bytes: &'a [u8]) -> Result<Self, ResponseError> {
         if bytes.is_empty() {
-            return Err(ResponseError::CutShort);
+            return Err(ResponseError::Incomplete);
         }
         if !bytes.starts_with(b"HTTP/1.1 ") {
             return Err(ResponseError::OtherProtocol);
@@ -231,7 +232,7 @@ impl<'a> HttpResponse<'a> {
         let head_bytes = bytes
             .windows(4)
             .position(|window| window == b"\r\n\r\n")
-            .ok_or(ResponseError::CutShort)?;
+            .ok_or(ResponseError::Incomplete)?;
         let head = String::from_utf8_lossy(&bytes[..head_bytes]);
         let mut lines = head.lines();
         let status = lines
@@ -246,9 +247,9 @@ impl<'a> HttpResponse<'a> {
         }
         let body = &bytes[head_bytes + 4..];
         match length {
-            // All that a node says of profiles has a length.
+            // Each response of a node to a profile request has a length.
             None => Err(ResponseError::OtherProtocol),
-            Some(length) if body.len() < length => Err(ResponseError::CutShort),
+            Some(length) if body.len() < length => Err(ResponseError::Incomplete),
             Some(length) => Ok(Self {
                 status,
                 body: &body[..length],
@@ -262,18 +263,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_whole_answer_is_one() {
+    fn only_a_complete_response_is_accepted() {
         let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
         let answer = HttpResponse::parse(whole).unwrap();
         assert_eq!((answer.status, answer.body), (200, &b"abc"[..]));
         for cut in 9..whole.len() {
             assert_eq!(
                 HttpResponse::parse(&whole[..cut]),
-                Err(ResponseError::CutShort),
+                Err(ResponseError::Incomplete),
                 "{cut}"
             );
         }
-        assert_eq!(HttpResponse::parse(b""), Err(ResponseError::CutShort));
+        assert_eq!(HttpResponse::parse(b""), Err(ResponseError::Incomplete));
         for other in [
             &b"SSH-2.0-OpenSSH\r\n"[..],
             b"HTTP/1.1 abc\r\ncontent-length: 0\r\n\r\n",

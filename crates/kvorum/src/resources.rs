@@ -1,29 +1,31 @@
-//! How much memory this process may use, as the machine and its control groups say.
+//! How much memory and how many cores a node takes by default, from what the
+//! machine and the control groups allow.
 //!
-//! A container sees the memory of the whole machine in `/proc/meminfo`; its
-//! own share stands in the files of its control group. Each group is also
-//! bound by the groups above it, so the least limit on the way up counts.
+//! A container sees the memory of the whole machine in `/proc/meminfo`; its own
+//! limit is in the files of its control group. A group is also bound by the
+//! groups above it, so the smallest limit on the way up counts.
 
 use std::path::{Path, PathBuf};
 
-/// The least memory a node is given by default, in bytes.
+/// The least memory of a node by default, in bytes.
 const MEMORY_BYTES_MIN: u64 = 128 << 20;
 
-/// What a node takes when it is not told: a quarter of what the machine or the
-/// control group has, but at least 128 MiB. In bytes.
+/// The default memory of a node, in bytes: a quarter of what the machine or the
+/// control group has, but at least 128 MiB.
 pub(crate) fn memory_bytes_default() -> u64 {
     memory_bytes_each(1)
 }
 
-/// What each of several nodes takes that share one machine: of a quarter of
-/// what it has an even part, but at least 128 MiB. In bytes.
+/// The default memory of each of several nodes on one machine, in bytes: an
+/// equal part of a quarter of its memory, but at least 128 MiB.
 pub(crate) fn memory_bytes_each(nodes: u8) -> u64 {
     let all_bytes = memory_bytes(&|file| std::fs::read_to_string(file).ok());
     share(all_bytes, nodes)
 }
 
-/// The runtimes of each of several nodes that share one machine: an even part
-/// of its cores, at least one. More would only make them wait for each other.
+/// The default number of threads of each of several nodes on one machine: an
+/// equal part of its cores, at least one. More threads would only wait for each
+/// other.
 pub(crate) fn threads_each(nodes: u8) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (cores / usize::from(nodes.max(1))).max(1)
@@ -33,11 +35,11 @@ fn share(memory_bytes: Option<u64>, nodes: u8) -> u64 {
     (memory_bytes.unwrap_or(0) / 4 / u64::from(nodes.max(1))).max(MEMORY_BYTES_MIN)
 }
 
-/// Reads a file of the system; [`None`] when there is none.
+/// Reads a file of the system; [`None`] if it does not exist.
 type ReadSystemFile<'a> = &'a dyn Fn(&Path) -> Option<String>;
 
-/// The least of the machine's memory and the limits of the control groups, in
-/// bytes; [`None`] when the system tells neither.
+/// The smallest of the machine's memory and the limits of the control groups,
+/// in bytes; [`None`] if the system states neither.
 fn memory_bytes(read: ReadSystemFile<'_>) -> Option<u64> {
     let machine = machine_bytes(read);
     let group = group_limit_bytes(read);
@@ -54,7 +56,7 @@ fn machine_bytes(read: ReadSystemFile<'_>) -> Option<u64> {
     kib.parse::<u64>().ok()?.checked_mul(1 << 10)
 }
 
-/// The least limit of this process's control groups, of version 2 (a line
+/// The smallest limit of this process's control groups, of version 2 (a line
 /// `0::/path`) and version 1 (a line `4:memory:/path`).
 fn group_limit_bytes(read: ReadSystemFile<'_>) -> Option<u64> {
     let text = read(Path::new("/proc/self/cgroup"))?;
@@ -76,12 +78,12 @@ fn group_limit_bytes(read: ReadSystemFile<'_>) -> Option<u64> {
         } else {
             continue;
         };
-        // Inside a container the path may be one that only its host has: the
-        // folders that are not there are skipped, and the root is the
+        // Inside a container the path may be one that only the host has.
+        // Folders that do not exist are skipped, and the root is the
         // container's own group.
         for folder in Path::new(group.trim_start_matches('/')).ancestors() {
             let file: PathBuf = [Path::new(root), folder, Path::new(name)].iter().collect();
-            // "max" is no number, so no limit. Version 1 writes a number larger
+            // ""max" is not a number, so it is no limit. Version 1 writes a number above any machine's memory, so the machine's own memory is smaller.. Version 1 writes a number larger
             // than any machine has, which the machine's own memory undercuts.
             let limit = read(&file).and_then(|text| text.trim().parse::<u64>().ok());
             least = least.into_iter().chain(limit).min();
@@ -99,7 +101,7 @@ mod tests {
         "MemTotal:       16777216 kB\nMemFree:         1000 kB\n",
     );
 
-    /// Files by name, with their text.
+    /// Paths and contents of files.
     type Files<'a> = &'a [(&'a str, &'a str)];
 
     fn memory_of(files: Files<'_>) -> Option<u64> {
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_limit_counts() {
+    fn the_smallest_limit_counts() {
         let machine = 16 << 30;
         let table: [(&str, Files<'_>, Option<u64>); 8] = [
             ("nothing is known", &[], None),

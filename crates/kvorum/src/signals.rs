@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
-/// A signal that comes again within this time is the same wish: `timeout`, for
-/// one, sends it to the process and then to its group.
+/// A repeated signal within this time counts as the same one: `timeout`, for
+/// example, signals the process and then its group.
 const ECHO_TIME: Duration = Duration::from_millis(200);
 
-/// A request to stop.
+/// A signal that asks the process to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopSignal {
     /// SIGINT: Ctrl-C.
@@ -19,7 +19,7 @@ pub(crate) enum StopSignal {
 }
 
 impl StopSignal {
-    /// The exit code of a process that such a signal ended.
+    /// The exit code of a process that the signal ended.
     pub(crate) fn exit_code(self) -> u8 {
         match self {
             Self::Interrupt => 130,
@@ -36,7 +36,7 @@ impl StopSignal {
     }
 }
 
-/// Receives these signals instead of dying of them.
+/// Receives the stop signals, which no longer end the process.
 pub(crate) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
@@ -44,10 +44,10 @@ pub(crate) struct StopSignals {
 }
 
 impl StopSignals {
-    /// Receives from now on. Within a runtime only.
+    /// Installs the handlers. Must be called within a runtime.
     ///
     /// # Errors
-    /// The system has no place for a handler.
+    /// The system cannot install a handler.
     pub(crate) fn install() -> Result<Self, Failure> {
         let install = |kind| {
             signal(kind)
@@ -60,21 +60,21 @@ impl StopSignals {
         })
     }
 
-    /// Waits for the next one that is no echo of the last.
+    /// Waits for the next signal that is not an echo of the last one.
     pub(crate) async fn next(&mut self) -> StopSignal {
         loop {
             let signal = tokio::select! {
                 _ = self.interrupt.recv() => StopSignal::Interrupt,
                 _ = self.terminate.recv() => StopSignal::Terminate,
             };
-            if self.is_news(signal, Instant::now()) {
+            if self.is_new(signal, Instant::now()) {
                 return signal;
             }
         }
     }
 
-    /// Whether a signal is no echo of the last.
-    fn is_news(&mut self, signal: StopSignal, now: Instant) -> bool {
+    /// Whether a signal is not an echo of the last one.
+    fn is_new(&mut self, signal: StopSignal, now: Instant) -> bool {
         let is_echo = self
             .last
             .is_some_and(|(last, at)| last == signal && now.duration_since(at) < ECHO_TIME);
@@ -90,11 +90,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_signal_that_comes_twice_at_once_is_one() {
+    async fn a_signal_repeated_at_once_counts_once() {
         use StopSignal::{Interrupt, Terminate};
         let mut signals = StopSignals::install().unwrap();
         let began = Instant::now();
-        for (signal, part, is_news) in [
+        for (signal, part, is_new) in [
             (Terminate, 0, true),
             (Terminate, 1, false),
             (Interrupt, 2, true),
@@ -102,11 +102,7 @@ mod tests {
             (Interrupt, 6, true),
         ] {
             let now = began + ECHO_TIME / 4 * part;
-            assert_eq!(
-                signals.is_news(signal, now),
-                is_news,
-                "{signal:?} at {part}"
-            );
+            assert_eq!(signals.is_new(signal, now), is_new, "{signal:?} at {part}");
         }
     }
 }

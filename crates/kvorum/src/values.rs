@@ -1,13 +1,14 @@
-//! How sizes, times and choices are written in options.
+//! Values of options: sizes, times and choices.
 //!
-//! Each type here reads what an operator writes and writes what it reads: its
-//! `Display` is how `--help` shows a default, and reading that gives the same
-//! value again. An error is a sentence that says what would be right.
+//! Each type parses what an operator writes and displays what it parses: its
+//! `Display` is how `--help` shows a default, and parsing that returns the same
+//! value. An error is a sentence that says what to write.
 //!
-//! They are read by hand since crates that do it are less exact: `bytesize` reads
-//! sizes as floating point, takes those beyond 64 bits for the greatest, and shows
-//! one decimal; `humantime` takes `1month 2h`, and shows `90s` as `1m 30s`; clap's
-//! bounds of numbers refuse with `0 is not in 1..=255`.
+//! They are parsed by hand because crates for this are less exact. `bytesize`
+//! parses sizes as floating point, accepts sizes beyond 64 bits as the greatest
+//! one, and shows one decimal. `humantime` accepts `1month 2h` and shows `90s`
+//! as `1m 30s`. The bounds of numbers in clap refuse with `0 is not in
+//! 1..=255`.
 
 use clap::ValueEnum;
 use cluster::{Member, MemberError, NodeUrl, NodeUrlError};
@@ -39,8 +40,8 @@ impl FromStr for ByteSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const RIGHT: &str = "write a size as a whole number of bytes, or with B, KB, MB, GB, TB, \
-                             KiB, MiB, GiB or TiB: 128MiB";
+        const RIGHT: &str = "write a size as a whole number with an optional unit, B, KB, MB, GB, \
+                             TB, KiB, MiB, GiB or TiB: 128MiB";
         let (number, unit) = number_and_unit(text).ok_or(RIGHT)?;
         let (_, bytes) = SIZE_UNITS
             .iter()
@@ -54,7 +55,7 @@ impl FromStr for ByteSize {
 }
 
 impl fmt::Display for ByteSize {
-    /// The largest binary unit that divides it, or else plain bytes.
+    /// Writes the largest binary unit that divides the size, or bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = SIZE_UNITS.iter().find(|(name, bytes)| {
             name.ends_with("iB") && self.0 != 0 && self.0.is_multiple_of(*bytes)
@@ -66,18 +67,18 @@ impl fmt::Display for ByteSize {
     }
 }
 
-/// A span of time that is longer than nothing: `1s`, `500ms`, `2m`, `1h`.
+/// A time of at least 1 ms: `1s`, `500ms`, `2m`, `1h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeSpan(pub(crate) Duration);
 
-/// The units of a span, largest first, with their milliseconds.
+/// The units of a time, largest first, with their milliseconds.
 const SPAN_UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 impl FromStr for TimeSpan {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const RIGHT: &str = "write a time as a whole number with ms, s, m or h: 500ms";
+        const RIGHT: &str = "write a time as a whole number with the unit ms, s, m or h: 500ms";
         let (number, unit) = number_and_unit(text).ok_or(RIGHT)?;
         let (_, ms) = SPAN_UNITS
             .iter()
@@ -92,7 +93,7 @@ impl FromStr for TimeSpan {
 }
 
 impl fmt::Display for TimeSpan {
-    /// The largest unit that divides it.
+    /// Writes the largest unit that divides the time.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms_all = self.0.as_millis();
         for (name, ms) in SPAN_UNITS {
@@ -100,12 +101,12 @@ impl fmt::Display for TimeSpan {
                 return write!(f, "{}{name}", ms_all / u128::from(ms));
             }
         }
-        // One millisecond divides every number of them.
+        // One millisecond divides each time, so the loop has returned.
         Ok(())
     }
 }
 
-/// When a write counts as stored: `sync`, `os`, `interval=100ms`.
+/// When a write is acknowledged: `sync`, `os`, `interval=100ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DurabilityOption(pub(crate) lsm::Durability);
 
@@ -135,7 +136,7 @@ impl fmt::Display for DurabilityOption {
     }
 }
 
-/// The share of keys that a filter admits wrongly: `0.01`, or `none` for no filter.
+/// The false-positive rate of filters: `0.01`, or `none` for no filters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FilterOption(pub(crate) Option<f64>);
 
@@ -162,7 +163,7 @@ impl fmt::Display for FilterOption {
     }
 }
 
-/// How many replicas must answer, of how many: `2/3`.
+/// How many replicas must answer, out of how many: `2/3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReplicasOption(pub(crate) cluster::Replicas);
 
@@ -182,7 +183,7 @@ impl FromStr for ReplicasOption {
     }
 }
 
-/// Reads a number between bounds.
+/// Returns a parser of numbers within bounds.
 pub(crate) fn count(
     bounds: RangeInclusive<usize>,
 ) -> impl Fn(&str) -> Result<usize, String> + Clone + Send + Sync + 'static {
@@ -193,7 +194,7 @@ pub(crate) fn count(
     }
 }
 
-/// Reads a size between bounds, in bytes.
+/// Returns a parser of sizes within bounds, in bytes.
 pub(crate) fn size(
     bounds: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<ByteSize, String> + Clone + Send + Sync + 'static {
@@ -204,7 +205,7 @@ pub(crate) fn size(
     }
 }
 
-/// Reads a time between bounds.
+/// Returns a parser of times within bounds.
 pub(crate) fn span(
     bounds: RangeInclusive<Duration>,
 ) -> impl Fn(&str) -> Result<TimeSpan, String> + Clone + Send + Sync + 'static {
@@ -222,13 +223,13 @@ fn if_within<T: fmt::Display>(is_within: bool, value: T, least: T, most: T) -> R
         .ok_or_else(|| format!("give {least} to {most}"))
 }
 
-/// Reads a port that can be listened on.
+/// Parses a port to listen on.
 pub(crate) fn port(text: &str) -> Result<u16, String> {
     let number = text.parse().ok().filter(|port| *port >= 1);
     number.ok_or_else(|| "write a port, a whole number from 1 to 65535".to_owned())
 }
 
-/// Reads the URL of a node.
+/// Parses the URL of a node.
 pub(crate) fn url(text: &str) -> Result<NodeUrl, String> {
     let url = text
         .parse()
@@ -237,7 +238,7 @@ pub(crate) fn url(text: &str) -> Result<NodeUrl, String> {
     Ok(url)
 }
 
-/// Reads a node of a cluster: `URL` or `NAME=URL`.
+/// Parses a node of a cluster: `URL` or `NAME=URL`.
 pub(crate) fn member(text: &str) -> Result<Member, String> {
     let member: Member = text
         .parse()
@@ -246,7 +247,8 @@ pub(crate) fn member(text: &str) -> Result<Member, String> {
     Ok(member)
 }
 
-/// Other nodes and clients could not know which port 0 became.
+/// Refuses port 0, because other nodes and clients could not know the real
+/// port.
 fn with_port(url: &NodeUrl) -> Result<(), String> {
     match url.port() {
         0 => Err(format!("{url} has port 0: give the port that clients use")),
@@ -254,13 +256,13 @@ fn with_port(url: &NodeUrl) -> Result<(), String> {
     }
 }
 
-/// Reads the name of a node.
+/// Parses the name of a node.
 pub(crate) fn name(text: &str) -> Result<String, String> {
     Member::check_name(text).map_err(|error| error.to_string())?;
     Ok(text.to_owned())
 }
 
-/// An address to listen on.
+/// Parses an address to listen on.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         "write an IP address and a port: 127.0.0.1:8080, 0.0.0.0:8080 or [::]:8080".to_owned()
@@ -292,7 +294,7 @@ impl From<CompressionOption> for lsm::Compression {
     }
 }
 
-/// Whether something is done.
+/// `on` or `off`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Switch {
     On,
@@ -306,7 +308,8 @@ impl Switch {
     }
 }
 
-/// Splits `128MiB` into 128 and `MiB`; [`None`] when no number stands first.
+/// Splits `128MiB` into 128 and `MiB`; [`None`] if the text does not begin with
+/// a number.
 fn number_and_unit(text: &str) -> Option<(u64, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -459,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_reads_back_as_itself() {
+    fn a_displayed_value_parses_to_itself() {
         for bytes in [0, 1, 1_000, 1 << 10, 5 << 20, (1 << 30) + 1, u64::MAX] {
             let size = ByteSize(bytes);
             assert_eq!(size.to_string().parse(), Ok(size), "{size}");

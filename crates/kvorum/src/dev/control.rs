@@ -1,17 +1,19 @@
-//! How commands reach the process that runs the cluster.
+//! How commands reach the process that runs the cluster: over a socket in the
+//! cluster's folder.
 //!
 //! ```text
-//! request:  WISH NUMBER\n            kill 2
+//! request:  ACTION NUMBER\n          kill 2
 //! answer:   done LINE\n              done node-2 is killed; it starts again …
 //!           refused LINE\n           refused node-2 is stopped: …
 //! ```
 //!
-//! They go over a socket in the folder of the cluster, and not by the numbers
-//! of processes: only the parent of a process can be sure that its number has
-//! not become another's, and only the supervisor can tell a node that was
-//! stopped from one that broke. Who has locked the folder runs the cluster, so
-//! a socket that an earlier one left behind is in nobody's use. Only the user
-//! who runs the cluster is listened to.
+//! Signals to process ids would not do: only the parent of a process can be
+//! sure that the id has not been reused, and only the supervisor can tell a
+//! node that was stopped from one that crashed.
+//!
+//! The process that holds the lock on the folder runs the cluster, so a socket
+//! that an earlier process left behind is not in use. Only the user who runs the
+//! cluster, and root, may send commands.
 
 use super::options::{NodeCommand, NodeOptions};
 use crate::failure::Failure;
@@ -26,7 +28,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-/// The socket's name in the folder.
+/// The name of the socket in the folder.
 const SOCKET: &str = "CONTROL";
 
 /// The longest request, in bytes.
@@ -35,16 +37,18 @@ const REQUEST_BYTES_MAX: usize = 64;
 /// How long a request may take to arrive.
 const REQUEST_TIME: Duration = Duration::from_secs(1);
 
-/// Commands that are carried out at a time; more wait for their connection.
+/// How many commands are carried out at a time. Further ones wait in the
+/// socket's queue.
 const COMMANDS_MAX: usize = 16;
 
-/// Commands that may wait for a node.
+/// How many commands may wait for the supervisor of a node.
 pub(super) const WAITING_MAX: usize = 4;
 
-/// How long an answer may take: longer than a node may take to stop.
+/// How long an answer may take. It is longer than the time in which a node must
+/// stop.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
 
-/// What is to be done to a node.
+/// What a command does to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeAction {
     Kill,
@@ -62,26 +66,27 @@ const ACTIONS: [(NodeAction, &str); 5] = [
     (NodeAction::Thaw, "thaw"),
 ];
 
-/// What became of a wish, as a line.
+/// The result of a command as a line: what was done, or why it was refused.
 pub(super) type CommandResult = Result<String, String>;
 
-/// A wish on its way to the supervisor of a node.
+/// A command on its way to the supervisor of a node.
 pub(super) struct ActionRequest {
     pub(super) action: NodeAction,
     pub(super) reply: oneshot::Sender<CommandResult>,
 }
 
-/// The folder of a cluster, locked by the process that runs it.
+/// The lock on the folder of a cluster, which the process that runs the cluster
+/// holds.
 pub(super) struct ClusterFolderLock {
     folder: OwnedFd,
     socket: PathBuf,
 }
 
 impl ClusterFolderLock {
-    /// Locks the folder, which must be there.
+    /// Locks the folder, which must exist.
     ///
     /// # Errors
-    /// Another process runs a cluster there; those of the system.
+    /// Another process runs a cluster in the folder; errors of the system.
     pub(super) fn take(data: &Path) -> Result<Self, Failure> {
         let failed = |error: rustix::io::Errno| match error {
             rustix::io::Errno::NOTDIR => {
@@ -96,14 +101,15 @@ impl ClusterFolderLock {
                 socket: data.join(SOCKET),
             }),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(Failure::failed(format!(
-                "another 'kvorum dev' runs on {}: stop it first, or give another folder with --data",
+                "another 'kvorum dev' runs on {}: stop it first, or choose another folder with \
+                 --data",
                 data.display()
             ))),
             Err(error) => Err(failed(error)),
         }
     }
 
-    /// Listens for commands.
+    /// Begins to listen for commands.
     ///
     /// # Errors
     /// Those of the system.
@@ -123,7 +129,8 @@ impl ClusterFolderLock {
             clippy::disallowed_methods,
             reason = "the folder of a local cluster is no part of a store"
         )]
-        // What is not there need not go; what cannot go is told of when it is made anew.
+        // A socket that does not exist need not be removed. If an existing one
+        // cannot be removed, the next bind reports it.
         let _ = std::fs::remove_file(&self.socket);
     }
 }
@@ -139,14 +146,14 @@ fn open_folder(data: &Path) -> rustix::io::Result<OwnedFd> {
     rustix::fs::open(data, flags, Mode::empty())
 }
 
-/// The socket by way of the open folder: a socket's path may have 107 bytes,
-/// and a folder's many more.
+/// The path of the socket through the open folder, because a socket's path may
+/// have at most 107 bytes and the path of a folder many more.
 fn short_path(folder: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()))
 }
 
-/// Hands commands to the supervisors of the nodes, forever; `nodes` has the
-/// way to each.
+/// Passes commands to the supervisors of the nodes, forever. `nodes` holds the
+/// channel to each.
 pub(super) async fn serve(listener: UnixListener, nodes: Vec<mpsc::Sender<ActionRequest>>) {
     let mut under_way = JoinSet::new();
     loop {
@@ -155,7 +162,7 @@ pub(super) async fn serve(listener: UnixListener, nodes: Vec<mpsc::Sender<Action
                 Ok((stream, _)) => {
                     under_way.spawn(serve_connection(stream, nodes.clone()));
                 }
-                // Out of files, say: that passes.
+                // Too many open files, for example, which is temporary.
                 Err(_) => tokio::time::sleep(REQUEST_TIME).await,
             },
             Some(_) = under_way.join_next() => {}
@@ -177,11 +184,11 @@ async fn serve_connection(mut stream: UnixStream, nodes: Vec<mpsc::Sender<Action
         Ok(line) => format!("done {line}\n"),
         Err(line) => format!("refused {line}\n"),
     };
-    // Who asked may have left.
+    // The client may have disconnected.
     let _ = stream.write_all(answer.as_bytes()).await;
 }
 
-/// A line without its end, which must not be longer than a request is.
+/// Reads a line of at most [`REQUEST_BYTES_MAX`] bytes, without its end.
 async fn read_line(stream: &mut UnixStream) -> io::Result<String> {
     let mut line = Vec::new();
     loop {
@@ -194,7 +201,7 @@ async fn read_line(stream: &mut UnixStream) -> io::Result<String> {
 }
 
 async fn carry_out(request: &str, nodes: &[mpsc::Sender<ActionRequest>]) -> CommandResult {
-    let (action, number) = parse(request).ok_or("that is no command")?;
+    let (action, number) = parse(request).ok_or("unknown command")?;
     let Some(node) = number.checked_sub(1).and_then(|index| nodes.get(index)) else {
         let last = nodes.len();
         return Err(match last {
@@ -216,10 +223,10 @@ fn parse(request: &str) -> Option<(NodeAction, usize)> {
     Some((*action, number.parse().ok()?))
 }
 
-/// Has the cluster of a folder carry out a command, and says what became of it.
+/// Sends a command to the cluster that runs on a folder and prints the result.
 ///
 /// # Errors
-/// No cluster runs there, or it refuses.
+/// No cluster runs on the folder, or the command is refused.
 pub(super) fn ask(command: &NodeCommand) -> Result<(), Failure> {
     let (action, options) = match command {
         NodeCommand::Kill(options) => (NodeAction::Kill, options),
@@ -230,14 +237,14 @@ pub(super) fn ask(command: &NodeCommand) -> Result<(), Failure> {
     };
     let answer = exchange(action, options).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Failure::failed(format!(
-            "no cluster runs on {}: start one with 'kvorum dev', or give its folder with --data",
+            "no cluster runs on {}: start one with 'kvorum dev', or name its folder with --data",
             options.data.display()
         )),
         _ => Failure::failed(format!("cannot reach the cluster: {error}")),
     })?;
     match answer.split_once(' ') {
         Some(("done", line)) => {
-            // Who closed stdout does not want to read it.
+            // A closed stdout is no reason to fail.
             let _ = writeln!(io::stdout(), "{line}");
             Ok(())
         }
@@ -264,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_a_wish_and_a_number() {
+    fn requests_are_an_action_and_a_number() {
         assert_eq!(parse("kill 2"), Some((NodeAction::Kill, 2)));
         assert_eq!(parse("thaw 255"), Some((NodeAction::Thaw, 255)));
         for wrong in ["", "kill", "kill x", "eat 2", "kill -1", "kill 2 "] {

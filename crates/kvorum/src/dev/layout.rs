@@ -1,4 +1,4 @@
-//! What a local cluster is to be, and whether it can be.
+//! The layout of a local cluster: its nodes, ports, folders and options.
 
 use super::control::ClusterFolderLock;
 use super::options::DevOptions;
@@ -17,7 +17,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Variables that would give every node the same identity.
+/// Environment variables that would give every node the same identity.
 pub(super) const VARIABLES_REMOVED: [&str; 6] = [
     "KVORUM_URL",
     "KVORUM_NAME",
@@ -27,36 +27,36 @@ pub(super) const VARIABLES_REMOVED: [&str; 6] = [
     "KVORUM_CONFIG",
 ];
 
-/// A local cluster that is to run.
+/// The layout of a local cluster.
 pub(super) struct ClusterLayout {
     pub(super) nodes: Vec<NodeLayout>,
-    /// The folder of all nodes' folders.
+    /// The folder that holds the folders of all nodes.
     data: PathBuf,
     log: Option<LogLevel>,
     log_format: Option<LogFormat>,
-    /// What the user wants every node to have.
+    /// The user's options for all nodes.
     serve: Vec<OsString>,
-    /// The memory of each node, unless the user has set it.
+    /// The memory of each node; none if the user has set it.
     memory: Option<ByteSize>,
-    /// The runtimes of each node, unless the user has set them.
+    /// The number of threads of each node; none if the user has set it.
     threads: Option<usize>,
 }
 
-/// A node of it.
+/// The layout of one node.
 pub(super) struct NodeLayout {
-    /// Its name, by which the cluster knows it on whatever port it is.
+    /// Its name, which stays the same when its port changes.
     pub(super) name: String,
     pub(super) address: SocketAddr,
     data: PathBuf,
 }
 
 impl ClusterLayout {
-    /// Plans the cluster, and reads the options of each node as its process
-    /// will, so that one process tells what is wrong with them, in one line.
+    /// Lays out the cluster and parses the options of each node as its process
+    /// will. So one process reports a wrong option, in one line.
     ///
     /// # Errors
-    /// Too few ports, an option that no node would take; and what is to be
-    /// shown instead of running.
+    /// Too few ports above `--port`, an option that a node would refuse; also a
+    /// page to show instead of running.
     pub(super) fn new(options: &DevOptions) -> Result<Self, EarlyExit> {
         let nodes = (0..options.nodes)
             .map(|index| NodeLayout::new(options, index))
@@ -88,12 +88,12 @@ impl ClusterLayout {
         Ok(layout)
     }
 
-    /// Takes the folder of the cluster for this process alone, if it is there
-    /// yet. One with the data of another number of nodes is refused: keys would
-    /// be looked for where they are not.
+    /// Locks the folder of the cluster, if it exists. A folder with the data of
+    /// a cluster of another size is refused, because keys would be looked up on
+    /// the wrong nodes.
     ///
     /// # Errors
-    /// What to do instead.
+    /// The folder is in use or has the data of another number of nodes.
     pub(super) fn take_folder(&self) -> Result<Option<ClusterFolderLock>, Failure> {
         if !self.data.exists() {
             return Ok(None);
@@ -103,10 +103,10 @@ impl ClusterLayout {
         Ok(Some(lock))
     }
 
-    /// Makes the folder of the cluster, and takes it for this process alone.
+    /// Creates the folder of the cluster and locks it.
     ///
     /// # Errors
-    /// A folder that cannot be made.
+    /// The folder cannot be created.
     pub(super) fn make_folder(&self) -> Result<ClusterFolderLock, Failure> {
         make_folder(&self.data)?;
         ClusterFolderLock::take(&self.data)
@@ -117,8 +117,8 @@ impl ClusterLayout {
         let mut numbers = 1..=usize::from(u8::MAX);
         match numbers.rfind(|number| folder_of(data, *number).exists()) {
             Some(kept) if kept != nodes => Err(Failure::usage(format!(
-                "--nodes {nodes}: {} holds the data of a cluster of {kept} node{}: give \
-                 --nodes {kept}, or another folder with --data",
+                "--nodes {nodes}: {} holds the data of a cluster of {kept} node{}: use --nodes \
+                 {kept}, or choose another folder with --data",
                 data.display(),
                 if kept == 1 { "" } else { "s" },
             ))),
@@ -126,7 +126,8 @@ impl ClusterLayout {
         }
     }
 
-    /// Takes each port for a moment, so that one in use is told before anything runs.
+    /// Binds each port for a moment, so that a port in use is reported before
+    /// any node starts.
     ///
     /// # Errors
     /// A port in use.
@@ -145,11 +146,12 @@ impl ClusterLayout {
         Ok(())
     }
 
-    /// Makes the folders of all nodes. The last comes first: the greatest
-    /// number in the folder is that of the nodes, whatever happens meanwhile.
+    /// Creates the folders of all nodes, the last one first: then the greatest
+    /// number in the folder is the number of nodes even after a crash in
+    /// between.
     ///
     /// # Errors
-    /// A folder that cannot be made.
+    /// The folder cannot be created.
     pub(super) fn make_folders(&self) -> Result<(), Failure> {
         let mut nodes = self.nodes.iter().rev();
         nodes.try_for_each(|node| make_folder(&node.data))
@@ -174,7 +176,7 @@ impl ClusterLayout {
         if let Some(threads) = self.threads {
             arguments.extend(["--threads".into(), threads.to_string().into()]);
         }
-        // What is not given here may come from the environment.
+        // Options that are not set here may come from the environment.
         let level = self.log.and_then(|level| level.to_possible_value());
         let format = self
             .log_format
@@ -188,7 +190,7 @@ impl ClusterLayout {
         arguments
     }
 
-    /// Reads the options of a node as its process will.
+    /// Parses the options of a node as its process will.
     fn read_options(
         &self,
         node: &NodeLayout,
@@ -200,13 +202,14 @@ impl ClusterLayout {
         let parsed = layers::parse::<NodeProgram>(&arguments, environment, &files::read)?;
         let ServeCommand::Serve(options) = &parsed.program.command;
         if options.cluster.len() != self.nodes.len() {
-            let line = "--cluster: dev makes the list of nodes: leave it out, and give --nodes";
+            let line = "--cluster: dev writes the list of nodes itself: omit the option and use \
+                        --nodes";
             return Err(Failure::usage(line).into());
         }
         Ok((options.clone(), parsed))
     }
 
-    /// What the user reads once the cluster is up.
+    /// The text that the user reads once the cluster is up.
     pub(super) fn welcome(&self) -> String {
         let mut text = String::new();
         let data = self.data.display();
@@ -218,7 +221,8 @@ impl ClusterLayout {
         for node in &self.nodes {
             let _ = writeln!(text, "  {}  {}", node.name, node.url());
         }
-        // A write through one node, a read through another, a third by itself.
+        // The write goes to one node, the read to another, the range to a
+        // third.
         let url = |index: usize| self.nodes[index % self.nodes.len()].url();
         let replicas = match self.nodes.len() {
             1 => "",
@@ -240,7 +244,7 @@ impl ClusterLayout {
             .unwrap_or_else(|| "kvorum".into());
         let _ = writeln!(
             text,
-            "\nSee what becomes of a node that crashes (kill), is stopped (stop, start) or hangs \
+            "\nWatch the cluster while a node crashes (kill), is down (stop, start) or hangs \
              (freeze, thaw):\n  {} dev kill {}{}",
             program.display(),
             self.nodes.len().min(2),
@@ -267,13 +271,13 @@ impl NodeLayout {
         format!("http://{}", self.address)
     }
 
-    /// As it stands in the list of nodes.
+    /// The node as an item of `--cluster`.
     fn member(&self) -> String {
         format!("{}={}", self.name, self.url())
     }
 }
 
-/// Makes a folder that is for its user alone, unless it is there.
+/// Creates a folder that only its user may enter, unless it exists.
 fn make_folder(folder: &Path) -> Result<(), Failure> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true).mode(0o700);
@@ -283,7 +287,7 @@ fn make_folder(folder: &Path) -> Result<(), Failure> {
             io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
                 Failure::usage(format!("--data: {folder} is not a folder"))
             }
-            _ => Failure::failed(format!("cannot make the folder {folder}: {error}")),
+            _ => Failure::failed(format!("cannot create the folder {folder}: {error}")),
         }
     })
 }
@@ -303,7 +307,7 @@ mod tests {
         let all = ["kvorum", "dev"].iter().chain(words);
         match Cli::try_parse_from(all).unwrap().command {
             Command::Dev(options) => ClusterLayout::new(&options),
-            _ => panic!("these words mean dev"),
+            _ => panic!("these words should parse as dev"),
         }
     }
 
@@ -317,15 +321,15 @@ mod tests {
             .collect()
     }
 
-    /// What follows `name`, which must stand there once.
+    /// The argument after `name`, which must occur once.
     fn value_of<'a>(arguments: &'a [String], name: &str) -> &'a str {
-        let mut places = arguments
+        let mut positions = arguments
             .iter()
             .enumerate()
             .filter(|(_, argument)| *argument == name);
-        let (place, _) = places.next().unwrap();
-        assert!(places.next().is_none(), "{name} twice in {arguments:?}");
-        &arguments[place + 1]
+        let (position, _) = positions.next().unwrap();
+        assert!(positions.next().is_none(), "{name} twice in {arguments:?}");
+        &arguments[position + 1]
     }
 
     #[test]
@@ -344,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_sets_stands_alone() {
+    fn options_of_the_user_replace_the_computed_ones() {
         let set = ["--memory", "1GiB", "--threads", "7"];
         let arguments = arguments(&[&["--nodes", "2", "--"], &set[..]].concat());
         assert_eq!(value_of(&arguments, "--memory"), "1GiB");
@@ -352,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_logged_is_left_to_the_nodes_unless_it_is_said() {
+    fn log_options_are_passed_on_only_if_the_user_sets_them() {
         let silent = arguments(&[]);
         assert!(!silent.iter().any(|argument| argument.starts_with("--log")));
         let said = arguments(&["--log", "debug", "--log-format", "json"]);
@@ -363,12 +367,13 @@ mod tests {
     }
 
     #[test]
-    fn what_no_node_would_take_is_refused() {
+    fn options_that_no_node_accepts_are_refused() {
         for (words, word) in [
             (&["--port", "65534"][..], "not enough ports"),
             (&["--", "--name", "a"], "node-1"),
             (&["--", "--cluster", "http://127.0.0.1:1"], "--nodes"),
-            // The longest value of a node with a part of the memory.
+            // The greatest value size is bound by the node's part of the
+            // memory.
             (
                 &["--", "--memory", "128MiB", "--value-bytes-max", "17MiB"],
                 "eighth",

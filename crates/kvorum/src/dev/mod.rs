@@ -1,22 +1,23 @@
 //! `kvorum dev`: a local cluster of child processes.
 //!
-//! Each node is this program again, with `serve`, on a port and in a folder of
-//! its own ([`layout`]). The children must never outlive their parent, nor stop
-//! before it has told them to:
-//! - each has a pipe from here as its stdin and ends when that closes, which
-//!   the system sees to however this process ends, `kill -9` included;
-//! - each is a process group of its own, so that Ctrl-C in a terminal reaches
-//!   only the parent, which stops them in order.
+//! Each node is a process of this program that runs `serve`, with a port and a
+//! folder of its own ([`layout`]). The children must not outlive their parent,
+//! nor stop before the parent tells them to:
+//! - each has a pipe from the parent as its stdin and ends when the pipe
+//!   closes. The system closes it however the parent ends, also after `kill
+//!   -9`;
+//! - each is in a process group of its own, so that Ctrl-C in a terminal
+//!   reaches only the parent, which then stops the children in order.
 //!
-//! A node of several that ends by itself once the cluster is up is started
-//! again, as a supervisor would do it: who kills one sees that the others do
-//! without it and that it catches up. A lone node, or one that does not get
-//! so far, ends the command.
+//! A node that ends by itself is restarted, if the cluster has several nodes
+//! and was up. So a user who kills a node sees that the others serve without it
+//! and that it catches up. The end of the only node, or of any node before the
+//! cluster is up, ends the command.
 //!
-//! `kvorum dev kill`, `stop`, `start`, `freeze` and `thaw` ([`control`]) do
-//! something to a node of the cluster that runs. One that was killed so is
-//! started again, too, even where it is alone; one that was stopped stays away
-//! until it is started.
+//! `kvorum dev kill`, `stop`, `start`, `freeze` and `thaw` ([`control`]) act on
+//! a node of the running cluster. A node that was killed by a command is
+//! restarted even if it is the only node. A stopped node stays stopped until it
+//! is started.
 
 mod control;
 mod layout;
@@ -41,26 +42,28 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-/// How often a node that starts is asked whether it is there.
+/// How often a starting node is asked for its status.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
-/// How long a node may take to stop before it is killed. It needs 10 s at most
-/// with its own defaults.
+/// How long a node may take to stop before it is killed. With its own defaults
+/// it needs at most 10 s.
 const STOP_TIME: Duration = Duration::from_secs(15);
 
-/// Runs a local cluster until it is told to stop, or has one that runs do
-/// something to a node.
+/// Runs a local cluster until a signal stops it, or sends a command to a
+/// running cluster.
 ///
 /// # Errors
-/// A plan that cannot be, a port in use, a node that ends by itself; no
-/// cluster where one should run; and what is to be shown instead of running.
+/// Options that contradict each other, a port in use, a node that ends by
+/// itself, no running cluster for a command; also a page to show instead of
+/// running.
 pub(crate) fn run(options: &DevOptions) -> Result<(), EarlyExit> {
     if let Some(command) = &options.instead {
         return Ok(control::ask(command)?);
     }
     let layout = ClusterLayout::new(options)?;
-    // One that is there may have its cluster, which says more than a port in
-    // use; one that is not is only made where there is something to put into it.
+    // The folder is locked before the ports are checked, because "another
+    // cluster runs on this folder" says more than "port in use". A missing
+    // folder is created only after all checks.
     let held = layout.take_folder()?;
     layout.check_ports()?;
     let lock = held.map_or_else(|| layout.make_folder(), Ok)?;
@@ -79,11 +82,11 @@ async fn dev(layout: &ClusterLayout, lock: &ClusterFolderLock) -> Result<(), Fai
     let mut senders = Vec::new();
     let mut ended = Ok(());
     for node in &layout.nodes {
-        let (way, requests) = mpsc::channel(control::WAITING_MAX);
+        let (sender, requests) = mpsc::channel(control::WAITING_MAX);
         match SupervisedNode::spawn(layout, node, requests) {
             Ok(node) => {
                 nodes.push(node);
-                senders.push(way);
+                senders.push(sender);
             }
             Err(failure) => {
                 ended = Err(failure);
@@ -102,8 +105,8 @@ async fn dev(layout: &ClusterLayout, lock: &ClusterFolderLock) -> Result<(), Fai
     ended
 }
 
-/// Waits until all nodes answer, says so, and keeps them running until one of
-/// them cannot be.
+/// Waits until all nodes answer, prints the welcome, and keeps the nodes
+/// running until one cannot be restarted.
 async fn keep_running(layout: &ClusterLayout, nodes: &mut [SupervisedNode<'_>]) -> Failure {
     tokio::select! {
         end = first(nodes.iter_mut().map(SupervisedNode::end)) => return Failure::failed(end),
@@ -112,14 +115,14 @@ async fn keep_running(layout: &ClusterLayout, nodes: &mut [SupervisedNode<'_>]) 
     first(nodes.iter_mut().map(SupervisedNode::keep_running)).await
 }
 
-/// Waits until all nodes answer, and says so.
+/// Waits until all nodes answer, and prints the welcome.
 async fn up(layout: &ClusterLayout) {
     for node in &layout.nodes {
         while !answers(node.address).await {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
-    // Who closed stdout does not want to read it; the cluster runs on.
+    // A closed stdout is no reason to stop the cluster.
     let mut stdout = io::stdout().lock();
     let _ = stdout.write_all(layout.welcome().as_bytes());
     let _ = stdout.flush();
@@ -139,7 +142,7 @@ async fn answers(address: SocketAddr) -> bool {
     ask.await.unwrap_or(false)
 }
 
-/// What the first of these to be done comes to.
+/// The output of the first of these futures that completes.
 async fn first<F: Future>(all: impl Iterator<Item = F>) -> F::Output {
     let mut all: Vec<_> = all.map(Box::pin).collect();
     std::future::poll_fn(|context| {
@@ -153,15 +156,16 @@ async fn first<F: Future>(all: impl Iterator<Item = F>) -> F::Output {
     .await
 }
 
-/// Stops the nodes and waits for them. Those that take too long are killed, on
-/// a second signal all at once: a store loses nothing by it.
+/// Stops the nodes and waits for their ends. Nodes that take too long are
+/// killed; on a second signal all are killed at once. A killed store loses
+/// nothing that it acknowledged.
 async fn stop(mut nodes: Vec<SupervisedNode<'_>>, signals: &mut StopSignals) {
-    // Their stdin stays open: a signal after its end would be a second one,
-    // upon which a node does not finish what it has admitted.
+    // Their stdin stays open: its end would count as a second signal, after
+    // which a node does not finish the requests that it admitted.
     for node in &nodes {
         node.terminate();
     }
-    let mut impatient: Option<StopSignal> = None;
+    let mut second_signal: Option<StopSignal> = None;
     {
         let mut all_end = pin!(async {
             for node in &mut nodes {
@@ -171,13 +175,13 @@ async fn stop(mut nodes: Vec<SupervisedNode<'_>>, signals: &mut StopSignals) {
         tokio::select! {
             () = &mut all_end => return,
             () = tokio::time::sleep(STOP_TIME) => {}
-            signal = signals.next() => impatient = Some(signal),
+            signal = signals.next() => second_signal = Some(signal),
         }
     }
     for node in &mut nodes {
         node.kill().await;
     }
-    if let Some(signal) = impatient {
+    if let Some(signal) = second_signal {
         std::process::exit(signal.exit_code().into());
     }
 }

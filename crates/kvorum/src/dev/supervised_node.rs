@@ -1,7 +1,7 @@
 //! A node as a child process, and its supervisor.
 //!
 //! ```text
-//!              it ends, or is killed               2 s later
+//!              it ends or is killed                2 s later
 //!   Running ---------------------------> Pausing ------------> Running
 //!      |                                    |
 //!      | stop                               | stop
@@ -21,18 +21,18 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// How often in a row a node is started again. One that ends that often will
-/// not get better by itself.
+/// How often in a row a node is restarted. A node that ends this often will not
+/// get better by itself.
 const RESTARTS_MAX: usize = 5;
 
-/// How long a node stays away before it is started again: long enough to see
-/// that the others do without it.
+/// How long a node stays down before it is restarted: long enough to see that
+/// the others serve without it.
 const RESTART_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long a node must run for its earlier ends to be forgotten.
+/// How long a node must run until its earlier ends no longer count.
 const STEADY_TIME: Duration = Duration::from_secs(60);
 
-/// How long a node that is started may take to answer before its command does.
+/// How long `dev start` waits for an answer of the node.
 const START_TIME: Duration = Duration::from_secs(30);
 
 /// A node of the cluster.
@@ -47,17 +47,18 @@ pub(super) struct SupervisedNode<'a> {
 
 enum ProcessState {
     Running(Box<NodeProcess>),
-    /// It is started again at this moment.
+    /// It is restarted at this moment.
     Pausing(Instant),
-    /// Until somebody starts it.
+    /// Down until a command starts it.
     Stopped,
 }
 
 /// A child process.
 struct NodeProcess {
     child: Child,
-    /// Open as long as this process lives, whose end it tells to the child.
-    /// Waiting for a child closes its stdin, so it is kept here.
+    /// The write end of the child's stdin, which is open as long as this
+    /// process lives: the child ends when it closes. Waiting for a child closes
+    /// a stdin that is left in [`Child`], so it is kept here.
     _stdin: Option<ChildStdin>,
     started: Instant,
     is_frozen: bool,
@@ -86,7 +87,7 @@ impl NodeProcess {
         })
     }
 
-    /// Waits until the process has ended, and says how.
+    /// Waits until the process has ended, and returns how it ended.
     async fn end(&mut self) -> String {
         match self.child.wait().await {
             Ok(status) => describe(status),
@@ -94,17 +95,18 @@ impl NodeProcess {
         }
     }
 
-    /// Sends a signal. The number of a child is nobody else's until its end was
-    /// waited for, after which it has none here.
+    /// Sends a signal. The process id of a child is not reused until its end
+    /// was waited for, and [`Child`] has no id after that.
     fn signal(&self, signal: Signal) {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok());
         if let Some(pid) = id.and_then(Pid::from_raw) {
-            // It fails only for a process that has ended: who waits for it is told.
+            // It fails only if the process has ended, which [`Self::end`]
+            // reports.
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// Asks the process to stop, and one that is frozen to go on, so that it can.
+    /// Asks the process to stop. A frozen process is resumed, so that it can.
     fn terminate(&self) {
         self.signal(Signal::TERM);
         self.signal(Signal::CONT);
@@ -112,10 +114,10 @@ impl NodeProcess {
 }
 
 impl<'a> SupervisedNode<'a> {
-    /// Starts a node of a cluster, which takes `requests` from now on.
+    /// Starts a node of a cluster, which carries out `requests` from now on.
     ///
     /// # Errors
-    /// The system's refusal of the process.
+    /// The system cannot start the process.
     pub(super) fn spawn(
         cluster: &'a ClusterLayout,
         layout: &'a NodeLayout,
@@ -130,7 +132,7 @@ impl<'a> SupervisedNode<'a> {
         })
     }
 
-    /// Waits until the process ends by itself, and says how.
+    /// Waits until the process ends by itself, and returns how it ended.
     pub(super) async fn end(&mut self) -> String {
         match &mut self.state {
             ProcessState::Running(process) => {
@@ -149,8 +151,9 @@ impl<'a> SupervisedNode<'a> {
         )
     }
 
-    /// Does as it is told, and starts the node again when it ends by itself,
-    /// unless it is alone. Returns when that helps no more.
+    /// Carries out commands, and restarts the node when it ends by itself,
+    /// unless it is the only node. Returns when the node cannot be kept
+    /// running.
     pub(super) async fn keep_running(&mut self) -> Failure {
         loop {
             let event = match &mut self.state {
@@ -164,7 +167,7 @@ impl<'a> SupervisedNode<'a> {
                 },
                 ProcessState::Stopped => match self.requests.recv().await {
                     Some(request) => SupervisorEvent::Requested(request),
-                    // Nobody can start it any more.
+                    // No command can arrive any more.
                     None => std::future::pending().await,
                 },
             };
@@ -173,7 +176,7 @@ impl<'a> SupervisedNode<'a> {
                 SupervisorEvent::PauseOver => self.start(),
                 SupervisorEvent::Requested(ActionRequest { action, reply }) => {
                     let outcome = self.carry_out(action).await;
-                    // Who asked may have left.
+                    // The client may have disconnected.
                     let _ = reply.send(outcome);
                     Ok(())
                 }
@@ -184,7 +187,7 @@ impl<'a> SupervisedNode<'a> {
         }
     }
 
-    /// It has ended by itself.
+    /// Handles an end of the process that no command caused.
     fn restart_after(&mut self, end: &str) -> Result<(), Failure> {
         let end = self.ended(end);
         if let ProcessState::Running(process) = &self.state
@@ -197,11 +200,11 @@ impl<'a> SupervisedNode<'a> {
         }
         if self.restarts == RESTARTS_MAX {
             return Err(Failure::failed(format!(
-                "{end}; it was started {RESTARTS_MAX} times again"
+                "{end}; it was restarted {RESTARTS_MAX} times before"
             )));
         }
         self.restarts += 1;
-        failure::report_line(&format!("{end}; it starts again"));
+        failure::report_line(&format!("{end}; it restarts"));
         self.pause();
         Ok(())
     }
@@ -222,15 +225,16 @@ impl<'a> SupervisedNode<'a> {
             (NodeAction::Kill, ProcessState::Running(process)) => {
                 process.signal(Signal::KILL);
                 process.end().await;
-                // It was meant to end, which says nothing of how well it runs.
+                // A kill by a command says nothing about how well the node
+                // runs.
                 self.restarts = 0;
                 let seconds = RESTART_PAUSE.as_secs();
-                let line = format!("{name} is killed; it starts again in {seconds} s");
+                let line = format!("{name} is killed; it restarts in {seconds} s");
                 self.pause();
                 Ok(line)
             }
             (NodeAction::Kill, ProcessState::Pausing(_)) => {
-                Err(format!("{name} does not run: it starts again in a moment"))
+                Err(format!("{name} is not running: it restarts in a moment"))
             }
             (NodeAction::Stop, ProcessState::Running(process)) => {
                 process.terminate();
@@ -239,16 +243,19 @@ impl<'a> SupervisedNode<'a> {
                     process.signal(Signal::KILL);
                     process.end().await;
                 }
-                let line = format!("{name} is stopped, until 'kvorum dev start'");
+                let line = format!("{name} is stopped until 'kvorum dev start'");
                 self.state = ProcessState::Stopped;
                 Ok(line)
             }
             (NodeAction::Stop, ProcessState::Pausing(_)) => {
-                let line = format!("{name} stays away, until 'kvorum dev start'");
+                let line = format!("{name} stays stopped until 'kvorum dev start'");
                 self.state = ProcessState::Stopped;
                 Ok(line)
             }
-            (NodeAction::Start, ProcessState::Running(_)) => Err(format!("{name} runs already")),
+            (NodeAction::Start, ProcessState::Running(_)) => Err(format!(
+                "{name} is already \
+                                                                          running"
+            )),
             (NodeAction::Start, ProcessState::Pausing(_) | ProcessState::Stopped) => {
                 self.restarts = 0;
                 self.start().map_err(|failure| failure.line().to_owned())?;
@@ -257,16 +264,16 @@ impl<'a> SupervisedNode<'a> {
             (NodeAction::Freeze, ProcessState::Running(process)) => {
                 process.is_frozen = true;
                 process.signal(Signal::STOP);
-                Ok(format!("{name} is frozen, until 'kvorum dev thaw'"))
+                Ok(format!("{name} is frozen until 'kvorum dev thaw'"))
             }
             (NodeAction::Thaw, ProcessState::Running(process)) if process.is_frozen => {
                 process.is_frozen = false;
                 process.signal(Signal::CONT);
-                Ok(format!("{name} goes on"))
+                Ok(format!("{name} is running again"))
             }
             (NodeAction::Thaw, ProcessState::Running(_)) => Err(format!("{name} is not frozen")),
             (NodeAction::Freeze | NodeAction::Thaw, ProcessState::Pausing(_)) => {
-                Err(format!("{name} does not run: it starts again in a moment"))
+                Err(format!("{name} is not running: it restarts in a moment"))
             }
             (
                 NodeAction::Kill | NodeAction::Stop | NodeAction::Freeze | NodeAction::Thaw,
@@ -277,11 +284,12 @@ impl<'a> SupervisedNode<'a> {
         }
     }
 
-    /// Waits until the node answers, so that who started it can use it.
+    /// Waits until the node answers, so that the user can use it after the
+    /// command.
     async fn wait_until_up(&mut self) -> CommandResult {
         let (name, address) = (&self.layout.name, self.layout.address);
         let ProcessState::Running(process) = &mut self.state else {
-            return Err(format!("{name} does not run"));
+            return Err(format!("{name} is not running"));
         };
         let up = async {
             while !answers(address).await {
@@ -290,9 +298,10 @@ impl<'a> SupervisedNode<'a> {
         };
         tokio::select! {
             () = up => Ok(format!("{name} is up again")),
-            // The loop finds the end once more, and does what follows from it.
-            end = process.end() => Err(format!("{name} ended at its start: {end}")),
-            () = tokio::time::sleep(START_TIME) => Ok(format!("{name} is started, and takes its time")),
+            // [`Self::keep_running`] sees the end again and handles it.
+            end = process.end() => Err(format!("{name} ended while it started: {end}")),
+            () = tokio::time::sleep(START_TIME) => Ok(format!("{name} is started, but does not \
+                                                               answer yet")),
         }
     }
 
@@ -303,14 +312,14 @@ impl<'a> SupervisedNode<'a> {
         }
     }
 
-    /// Waits until the process has ended, if it runs.
+    /// Waits until the process has ended, if it is running.
     pub(super) async fn wait_for_end(&mut self) {
         if let ProcessState::Running(process) = &mut self.state {
             process.end().await;
         }
     }
 
-    /// Kills the process, if it runs, and waits for its end.
+    /// Kills the process, if it is running, and waits for its end.
     pub(super) async fn kill(&mut self) {
         if let ProcessState::Running(process) = &self.state {
             process.signal(Signal::KILL);
@@ -319,17 +328,17 @@ impl<'a> SupervisedNode<'a> {
     }
 }
 
-/// What the supervisor of a node has to see to.
+/// What the supervisor of a node reacts to.
 enum SupervisorEvent {
     Ended(String),
-    /// The pause is over.
+    /// The pause before a restart is over.
     PauseOver,
     Requested(ActionRequest),
 }
 
 fn describe(status: ExitStatus) -> String {
     match status.code() {
-        Some(1 | 2) => format!("{status}; its own last line says why"),
+        Some(1 | 2) => format!("{status}; its last line of the log says why"),
         _ => status.to_string(),
     }
 }

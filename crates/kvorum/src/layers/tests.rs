@@ -3,12 +3,12 @@ use crate::serve::{NodeProgram, ServeCommand, ServeOptions};
 use crate::values::{ByteSize, Switch};
 use std::io;
 
-/// A machine without files.
+/// No file exists.
 fn no_file(_: &Path) -> io::Result<String> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// What is written where.
+/// The contents of the layers.
 #[derive(Clone, Copy, Default)]
 struct Written<'a> {
     /// After `kvorum serve`.
@@ -44,7 +44,7 @@ impl Written<'_> {
         *options
     }
 
-    /// The line of the refusal, which has no line end within.
+    /// The line of the refusal, which must be a single one.
     fn refusal(self) -> String {
         match self.parse() {
             Err(EarlyExit::Refuse(failure)) => {
@@ -57,7 +57,7 @@ impl Written<'_> {
 }
 
 #[test]
-fn a_stronger_layer_hides_a_weaker_one() {
+fn a_stronger_layer_overrides_a_weaker_one() {
     let arguments: &[&str] = &["--read-queue", "1"];
     let environment: &[(&str, &str)] = &[("KVORUM_READ_QUEUE", "2")];
     let file = Some("read-queue = 3");
@@ -81,7 +81,7 @@ fn a_stronger_layer_hides_a_weaker_one() {
 }
 
 #[test]
-fn layers_add_up() {
+fn layers_are_merged() {
     let written = Written {
         arguments: &["--url", "http://localhost:1"],
         environment: &[("KVORUM_DATA", "from/environment"), ("HOME", "/")],
@@ -123,7 +123,7 @@ fn the_environment_names_the_file_unless_the_command_line_does() {
 }
 
 #[test]
-fn a_variable_that_is_no_option_is_only_warned_of() {
+fn an_unknown_variable_causes_only_a_warning() {
     let written = Written {
         environment: &[("KVORUM_SERVICE_HOST", "10.0.0.1"), ("KVORUMX", "1")],
         ..Written::default()
@@ -135,7 +135,7 @@ fn a_variable_that_is_no_option_is_only_warned_of() {
 }
 
 #[test]
-fn the_hidden_flag_and_config_are_no_keys_of_the_file() {
+fn the_file_cannot_set_the_hidden_flag_or_config() {
     for file in ["until-stdin-closes = true", "config = \"other.toml\""] {
         let written = Written {
             file: Some(file),
@@ -180,7 +180,7 @@ fn a_refusal_names_the_file_and_the_key() {
         ("[memory]\nx = 1", &["kvorum.toml: memory: ", "a number"]),
         ("url = \"a\"\nurl = \"b\"", &["kvorum.toml, line 2: "]),
         ("\n\nmemory 1", &["kvorum.toml, line 3: "]),
-        // Wrong values are wrong also where they are hidden.
+        // A wrong value is refused also if a stronger layer overrides it.
         ("read-queue = \"x\"", &["kvorum.toml: read-queue: "]),
     ] {
         let line = Written {
@@ -218,7 +218,7 @@ fn a_file_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn what_is_out_of_bounds_is_refused_by_its_place_also_where_it_is_hidden() {
+fn a_value_out_of_bounds_is_refused_with_its_origin_even_if_overridden() {
     for (environment, file, words) in [
         (
             &[("KVORUM_THREADS", "0")][..],
@@ -261,7 +261,7 @@ fn what_is_out_of_bounds_is_refused_by_its_place_also_where_it_is_hidden() {
 }
 
 #[test]
-fn what_cannot_be_beside_other_options_is_refused_by_its_place() {
+fn a_contradiction_between_options_is_refused_with_its_origin() {
     let refusal = |arguments: &[&str], environment: &[(&str, &str)], file| {
         let parsed = Written {
             arguments,

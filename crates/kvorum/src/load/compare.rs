@@ -1,4 +1,4 @@
-//! `kvorum load compare`: lays runs side by side that were kept as JSON.
+//! `kvorum load compare`: shows runs that were saved as JSON side by side.
 
 use super::report;
 use crate::failure::Failure;
@@ -12,25 +12,26 @@ use std::path::{Path, PathBuf};
 /// The options of `load compare`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct CompareOptions {
-    /// What 'kvorum load --json' wrote; of a search, its best run is taken
+    /// Files that 'kvorum load --json' wrote; for a search, its best run is
+    /// shown
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// Write a page with the runs' tables and plots over each other
+    /// Write a page with tables and plots of all runs
     #[arg(long, value_name = "DIR")]
     pub(crate) report: Option<PathBuf>,
 }
 
-/// Shows the runs of the files, a line each, and writes their page.
+/// Prints a line for each run and writes the page.
 ///
 /// # Errors
-/// A file that cannot be read or is something else, a folder that cannot be written.
+/// A file that cannot be read or is no run, a folder that cannot be written.
 pub(super) fn run(options: &CompareOptions) -> Result<(), Failure> {
     let runs: Result<Vec<Run>, Failure> = options.files.iter().map(|file| read(file)).collect();
     let runs = runs?;
-    // Who closed stdout does not want to read it.
+    // A closed stdout is no reason to fail.
     let _ = io::stdout().write_all(table(&runs).as_bytes());
     match &options.report {
-        Some(directory) => report::write(directory, "Runs side by side", &runs),
+        Some(directory) => report::write(directory, "Comparison of runs", &runs),
         None => Ok(()),
     }
 }
@@ -38,13 +39,13 @@ pub(super) fn run(options: &CompareOptions) -> Result<(), Failure> {
 fn read(file: &Path) -> Result<Run, Failure> {
     #[expect(
         clippy::disallowed_methods,
-        reason = "a file of people, which has nothing to do with a store's disk"
+        reason = "a file of the user, not of a store"
     )]
     let text = std::fs::read(file)
         .map_err(|error| Failure::failed(format!("cannot read {}: {error}", file.display())))?;
     let refused = |why: &dyn std::fmt::Display| {
         Failure::failed(format!(
-            "{} is nothing that 'kvorum load --json' wrote: {why}",
+            "{} was not written by 'kvorum load --json': {why}",
             file.display()
         ))
     };
@@ -55,7 +56,7 @@ fn read(file: &Path) -> Result<Run, Failure> {
     match serde_json::from_slice::<BreakingPoint>(&text) {
         Ok(search) => search
             .best
-            .ok_or_else(|| refused(&"no rate of its search held, so there is no run")),
+            .ok_or_else(|| refused(&"no rate of its search held, so it has no run")),
         Err(_) => Err(refused(&error)),
     }
 }

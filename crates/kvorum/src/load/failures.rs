@@ -1,16 +1,17 @@
-//! Which outcomes are failures of the command.
+//! Which measured loads are failures of the command.
 //!
-//! A node that refuses under overload is a result, not a failure; a wrong
-//! value, a load that ended early and one that got nothing done are failures.
+//! A node that refuses requests under overload is a result, not a failure.
+//! Wrong values, a load that ended early, and a load without any success are
+//! failures.
 
 use crate::failure::Failure;
 use load::results::{BreakingPoint, Run, WRONG_VALUE};
 
-/// What is wrong with a run, if anything.
+/// Fails if something is wrong with a run.
 pub(super) fn of_run(run: &Run) -> Result<(), Failure> {
     if let Some(wrong) = run.failed.get(WRONG_VALUE) {
         return Err(Failure::failed(format!(
-            "{wrong} answers held a value that was never put under its key"
+            "{wrong} responses held a value that was never put under their key"
         )));
     }
     if let Some(why) = &run.cut_short {
@@ -19,14 +20,14 @@ pub(super) fn of_run(run: &Run) -> Result<(), Failure> {
     if run.succeeded == 0 {
         let why = match run.failed.is_empty() {
             false => reasons(run),
-            true => "no answer came".to_owned(),
+            true => "there was no response".to_owned(),
         };
         return Err(Failure::failed(format!("no request succeeded: {why}")));
     }
     Ok(())
 }
 
-/// What is wrong with a fill, if anything.
+/// Fails if something is wrong with a fill.
 pub(super) fn of_fill(run: &Run) -> Result<(), Failure> {
     let failed: u64 = run.failed.values().sum();
     if failed > 0 {
@@ -38,7 +39,7 @@ pub(super) fn of_fill(run: &Run) -> Result<(), Failure> {
     of_run(run)
 }
 
-/// What is wrong with a search, if anything.
+/// Fails if something is wrong with a search.
 pub(super) fn of_search(found: &BreakingPoint) -> Result<(), Failure> {
     match &found.cut_short {
         Some(why) => Err(Failure::failed(format!("the search ended early: {why}"))),

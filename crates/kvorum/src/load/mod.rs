@@ -1,8 +1,7 @@
-//! `kvorum load`: makes a load, and tells what came of it.
+//! `kvorum load`: generates load and reports what it measured.
 //!
-//! The load runs on threads of its own; here signals are awaited, lines are
-//! shown while it runs, and what it measured is written, also when it ended
-//! before its time.
+//! The load runs on threads of its own. This module waits for signals, shows
+//! progress, and writes the measurements, also if the load ended early.
 
 mod compare;
 mod failures;
@@ -26,11 +25,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::task::spawn_blocking;
 
-/// Makes the load that `options` describe.
+/// Generates the load that `options` describe.
 ///
 /// # Errors
-/// Usage failures, those of reaching a node, of writing files, and loads that
-/// show something wrong.
+/// Wrong options, a node that cannot be reached, a file that cannot be written,
+/// and a load that reveals an error.
 pub(crate) fn run(options: &LoadOptions) -> Result<(), Failure> {
     if let Some(OtherCommand::Compare(options)) = &options.instead {
         return compare::run(options);
@@ -80,7 +79,7 @@ async fn generate(options: &LoadOptions, plan: Plan) -> Result<(), Failure> {
     }
 }
 
-/// A load to make.
+/// The command with its options.
 struct LoadCommand {
     options: LoadOptions,
     plan: Plan,
@@ -164,7 +163,7 @@ impl LoadCommand {
         self.finish(&found, &text, report, failures::of_search(&found))
     }
 
-    /// Writes what was measured, then says what is wrong with it.
+    /// Writes what was measured, then fails if something is wrong with it.
     fn finish(
         &self,
         measured: &impl Serialize,
@@ -173,9 +172,9 @@ impl LoadCommand {
         verdict: Result<(), Failure>,
     ) -> Result<(), Failure> {
         let json = self.options.json.as_deref();
-        let is_stdout_taken = json == Some(Path::new("-"));
-        // Who closed an output does not want to read it.
-        let _ = if is_stdout_taken {
+        let is_json_on_stdout = json == Some(Path::new("-"));
+        // A closed output is no reason to fail.
+        let _ = if is_json_on_stdout {
             io::stderr().write_all(text.as_bytes())
         } else {
             io::stdout().write_all(text.as_bytes())
@@ -193,14 +192,15 @@ impl LoadCommand {
     }
 }
 
-/// Looks whether a file can be written before there is anything to lose.
+/// Checks before the load that the file can be written, so that no measurement
+/// is lost.
 fn check_writable(file: &Path) -> Result<(), Failure> {
     if file == Path::new("-") {
         return Ok(());
     }
     #[expect(
         clippy::disallowed_methods,
-        reason = "a file for people, which has nothing to do with a store's disk"
+        reason = "a file for the user, not of a store"
     )]
     let mut options = std::fs::OpenOptions::new();
     let opened = options.create(true).append(true).open(file);
@@ -223,7 +223,7 @@ fn write_json(file: &Path, measured: &impl Serialize) -> Result<(), Failure> {
     } else {
         #[expect(
             clippy::disallowed_methods,
-            reason = "a file for people, which has nothing to do with a store's disk"
+            reason = "a file for the user, not of a store"
         )]
         std::fs::write(file, &json)
     };

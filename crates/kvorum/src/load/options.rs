@@ -12,68 +12,73 @@ use load::results::Bound;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What `--help` says behind the options.
+/// The text of `--help` after the options.
 pub(crate) const AFTER_HELP: &str = "\
 SIZE is a number of bytes: 4096, 64KB (1000 bytes each), 128MiB (1024 KiB each).
-SIZES is one SIZE for all, LEAST..MOST for any between, each as likely as another, or
-MEAN~MOST for exponentially distributed ones.
-TIME is a whole number with ms, s, m or h: 500ms.
+SIZES is a fixed SIZE, a uniform distribution MIN..MAX, or an exponential distribution
+MEAN~MAX.
+TIME is a whole number with the unit ms, s, m or h: 500ms.
 
-With --rate a request is due at its time whatever became of those before it, and its
-latency counts from then. With --rate max each connection asks as soon as it is answered;
-that shows how much can be done, but hides how long a request would have waited.
+With --rate NUMBER the load is an open loop: requests fall due at that rate, even if earlier
+ones are still unanswered, and latency counts from when a request was due. With --rate max
+it is a closed loop: each connection sends its next request once the last one is answered.
+A closed loop shows the saturation throughput, but hides how long requests would have had to
+wait (coordinated omission).
 
 Keys are numbers; --fill, or 'kvorum load fill', puts each of them once. Values carry a
-checksum. What is read and is no value that was put there is counted as 'wrong value'.
+checksum over themselves and their key; a value that does not match it is counted as
+'wrong value'.
 
-Exit codes: 0 when the load was made, whatever the node refused; 1 when a value was wrong,
-nothing succeeded, a fill was not complete, no rate held, or no node could be reached; 2 for
-wrong options; 130 after Ctrl-C, 143 after SIGTERM. What was measured until then is written
-in any case.";
+Exit codes: 0 if the load was generated, even if nodes refused requests; 1 if a value was
+wrong, no request succeeded, a fill was incomplete, no rate held, or no node could be
+reached; 2 for wrong options; 130 after Ctrl-C, 143 after SIGTERM. What was measured until
+then is always written.";
 
-/// The options of `load`: what to ask of whom, how fast, and where to write
-/// what came of it.
+/// The options of `load`: which requests to send where, how fast, and where to
+/// write the results.
 #[derive(Args, Clone, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct LoadOptions {
-    /// What to do instead of making a load.
+    /// Another command, instead of generating load.
     #[command(subcommand)]
     pub(crate) instead: Option<OtherCommand>,
-    /// What to ask
+    /// The requests to send
     #[arg(value_enum, value_name = "WORKLOAD", default_value_t = Workload::Mixed)]
     pub(crate) workload: Workload,
-    /// The nodes to ask; connections take them in turn
+    /// The nodes to send requests to; connections are spread over them
     #[arg(long = "target", value_parser = url, value_name = "URL", value_delimiter = ',', default_value = "http://127.0.0.1:8080")]
     pub(crate) targets: Vec<NodeUrl>,
-    /// Requests a second over all connections, or max for as many as can be
+    /// Requests per second over all connections, or max for as many as possible
     #[arg(long, value_name = "RATE", default_value_t = RateOption(load::plan::Rate::Max))]
     pub(crate) rate: RateOption,
     /// Open connections, over all threads
     #[arg(long, value_parser = count(1..=60_000), value_name = "COUNT", default_value_t = 64)]
     pub(crate) connections: usize,
-    /// Threads of the generator
+    /// Threads of the load generator
     #[arg(long, value_parser = count(1..=256), value_name = "COUNT", default_value_t = 1)]
     pub(crate) threads: usize,
-    /// How long to count; with --find-breaking-point, how long for each rate [default: 10s, or 5s for each rate]
+    /// How long to measure; with --find-breaking-point, how long at each rate [default: 10s, or 5s at each rate]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<TimeSpan>,
-    /// How long to make the load before anything is counted; 0 for not at all
+    /// How long to send requests before the measurement begins; 0 for no
+    /// warm-up
     #[arg(long, value_name = "TIME", default_value_t = PauseOption(Duration::from_secs(1)))]
     pub(crate) warmup: PauseOption,
-    /// How long a request may take before it is given up
+    /// How long a request may take before it counts as timed out
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan(Duration::from_secs(10)))]
     pub(crate) timeout: TimeSpan,
 
-    /// Operations and their weights for the workload mixed: put, insert, get, get-missing, delete, read-modify-write, range [default: get=50,put=50]
+    /// Operations and their weights for the workload 'mixed': put, insert, get, get-missing, delete, read-modify-write, range [default: get=50,put=50]
     #[arg(long, value_name = "NAME=WEIGHT,…", help_heading = "Requests")]
     pub(crate) mix: Option<MixOption>,
-    /// How many keys there are
+    /// Number of keys
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000), value_name = "COUNT", default_value_t = 100_000, help_heading = "Requests")]
     pub(crate) keys: u64,
-    /// Which key a request takes [default: uniform, or what the YCSB mix says]
+    /// How the keys of requests are chosen [default: uniform, or as the YCSB
+    /// workload defines it]
     #[arg(long, value_enum, value_name = "CHOICE", help_heading = "Requests")]
     pub(crate) key_choice: Option<KeyChoiceOption>,
-    /// The bytes of a key
+    /// Size of a key in bytes
     #[arg(
         long,
         value_name = "SIZES",
@@ -81,7 +86,7 @@ pub(crate) struct LoadOptions {
         help_heading = "Requests"
     )]
     pub(crate) key_bytes: SizesOption,
-    /// The bytes of a value; they do not compress
+    /// Size of a value in bytes; values cannot be compressed
     #[arg(
         long,
         value_name = "SIZES",
@@ -89,19 +94,19 @@ pub(crate) struct LoadOptions {
         help_heading = "Requests"
     )]
     pub(crate) value_bytes: SizesOption,
-    /// How many entities a range asks for
+    /// Number of entities that a range requests
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "COUNT", default_value_t = 100, help_heading = "Requests")]
     pub(crate) range_limit: u64,
-    /// ACK/FROM of each request: the replicas that must answer, of how many [default: the cluster's own]
+    /// ACK/FROM of each request: how many replicas must answer, out of how many [default: the cluster's default]
     #[arg(long, value_name = "ACK/FROM", help_heading = "Requests")]
     pub(crate) replicas: Option<ReplicasOption>,
-    /// Put each key once before the load, as fast as can be, in sequence with --key-choice sequential, else in a random order
+    /// Put each key once before the load, as fast as possible; in sequence with --key-choice sequential, otherwise in random order
     #[arg(long, help_heading = "Requests")]
     pub(crate) fill: bool,
-    /// Whether values read are verified
+    /// Whether the values that are read are verified
     #[arg(long, value_enum, value_name = "SWITCH", default_value_t = Switch::On, help_heading = "Requests")]
     pub(crate) verify: Switch,
-    /// What all choices are derived from
+    /// Seed of all random choices
     #[arg(
         long,
         value_name = "NUMBER",
@@ -110,56 +115,58 @@ pub(crate) struct LoadOptions {
     )]
     pub(crate) seed: u64,
 
-    /// Search the highest rate that holds: 99% of the requests due succeed, fewer than 0.1% fail, and --p99. Begins at --rate, or at 1000
+    /// Search for the highest rate that holds: 99% of the requests due succeed, fewer than 0.1% fail, and the 99th percentile is within --p99. Starts at --rate, or at 1000
     #[arg(long, help_heading = "Breaking point")]
     pub(crate) find_breaking_point: bool,
-    /// The longest 99th percentile of a rate that holds
+    /// The greatest 99th percentile at which a rate holds
     #[arg(long, value_name = "TIME", default_value_t = TimeSpan(Duration::from_millis(10)), help_heading = "Breaking point")]
     pub(crate) p99: TimeSpan,
 
-    /// Write what was measured as JSON; - for stdout, the summary then goes to stderr
+    /// Write the measurements as JSON; - for stdout, then the summary goes to
+    /// stderr
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) json: Option<PathBuf>,
-    /// Write a page with tables and plots, and the plots as files beside it
+    /// Write a page with tables and plots, and the plots as separate files
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub(crate) report: Option<PathBuf>,
-    /// What to call the run in JSON and reports [default: from the workload and the rate]
+    /// The name of the run in JSON and reports [default: the workload and the
+    /// rate]
     #[arg(long, value_name = "TEXT", help_heading = "Output")]
     pub(crate) label: Option<String>,
-    /// Write all steps of the percentiles, too
+    /// Also print the full spectrum of percentiles
     #[arg(long, help_heading = "Output")]
     pub(crate) spectrum: bool,
 }
 
-/// What can be done with loads that were made.
+/// Commands about loads that have run.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum OtherCommand {
-    /// Lay runs side by side that were kept with --json
+    /// Show runs that were saved with --json side by side
     Compare(CompareOptions),
 }
 
-/// What to ask.
+/// The requests to send.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Workload {
-    /// Values under chosen keys
+    /// PUT values
     Put,
-    /// Values of chosen keys
+    /// GET values
     Get,
-    /// Deletes of chosen keys
+    /// DELETE values
     Delete,
-    /// What --mix says
+    /// The operations of --mix
     Mixed,
-    /// Ranges from chosen keys on
+    /// GET ranges
     Range,
-    /// Each key once, and no more
+    /// PUT each key once, then end
     Fill,
     /// Half reads, half updates, zipfian
     YcsbA,
     /// 95% reads, 5% updates, zipfian
     YcsbB,
-    /// Reads, zipfian
+    /// Reads only, zipfian
     YcsbC,
-    /// 95% reads of the latest, 5% inserts
+    /// 95% reads of the latest keys, 5% inserts
     YcsbD,
     /// 95% ranges, 5% inserts, zipfian
     YcsbE,
@@ -168,7 +175,7 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    /// Its operations with their weights; [`None`] where `--mix` says them.
+    /// Its operations and their weights; [`None`] if `--mix` sets them.
     fn operations(self) -> Option<Vec<(Operation, f64)>> {
         use Operation::{Delete, Get, Insert, Put, Range, ReadModifyWrite};
         match self {
@@ -185,7 +192,7 @@ impl Workload {
         }
     }
 
-    /// How it chooses keys unless it is told.
+    /// How it chooses keys by default.
     fn key_choice(self) -> KeyChoice {
         match self {
             Self::YcsbD => KeyChoice::Latest,
@@ -197,16 +204,16 @@ impl Workload {
     }
 }
 
-/// Which key a request takes.
+/// How the keys of requests are chosen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum KeyChoiceOption {
-    /// One after the other
+    /// In sequence
     Sequential,
-    /// Any
+    /// Each with equal probability
     Uniform,
-    /// Few keys most of the time
+    /// A few keys take most requests (Zipf's law)
     Zipfian,
-    /// Mostly those inserted last
+    /// Mostly the keys inserted last
     Latest,
 }
 
@@ -221,28 +228,28 @@ impl From<KeyChoiceOption> for KeyChoice {
     }
 }
 
-/// How long each rate of a search is made.
+/// The default measured time of each rate of a search.
 const PROBE_TIME: Duration = Duration::from_secs(5);
 
-/// How long a run counts.
+/// The default measured time of a run.
 const RUN_TIME: Duration = Duration::from_secs(10);
 
 impl LoadOptions {
     /// The plan that these options describe.
     ///
     /// # Errors
-    /// What cannot be as it was given.
+    /// Options that contradict each other or are out of bounds.
     pub(crate) fn plan(&self) -> Result<Plan, Failure> {
         if self.find_breaking_point && self.workload == Workload::Fill {
             let line = "a fill has no rate: choose another workload for --find-breaking-point";
             return Err(Failure::usage(line));
         }
         if self.workload == Workload::Fill && self.rate.0 != load::plan::Rate::Max {
-            let line = "a fill has no rate: leave --rate out, or choose another workload";
+            let line = "a fill has no rate: omit --rate, or choose another workload";
             return Err(Failure::usage(line));
         }
         if self.workload != Workload::Mixed && self.mix.is_some() {
-            let line = "--mix is for the workload mixed: leave it out, or choose that";
+            let line = "--mix is for the workload mixed: omit it, or choose that workload";
             return Err(Failure::usage(line));
         }
         let default = if self.find_breaking_point {
@@ -279,7 +286,7 @@ impl LoadOptions {
         Ok(plan)
     }
 
-    /// What a rate must keep up to hold.
+    /// The bound within which a rate holds.
     pub(crate) fn bound(&self) -> Bound {
         Bound {
             p99_ms: self.p99.0.as_secs_f64() * 1e3,

@@ -1,8 +1,9 @@
-//! What people see while a load runs.
+//! The progress that a terminal shows while a load runs.
 
 use std::io::{self, IsTerminal, Write as _};
 
-/// A line on stderr that changes while the load runs, where people see it.
+/// A line on stderr that is overwritten while the load runs. It is shown only
+/// on a terminal.
 pub(super) struct ProgressLine {
     is_shown: bool,
 }
@@ -14,21 +15,21 @@ impl ProgressLine {
         }
     }
 
-    /// Shows `line` in place of what was there.
+    /// Replaces the current line by `line`.
     pub(super) fn show(&mut self, line: &str) {
         if self.is_shown {
             let _ = write!(io::stderr(), "\r\x1b[K{line}");
         }
     }
 
-    /// Shows `line` below what was there.
+    /// Shows `line` on a new line.
     pub(super) fn add(&mut self, line: &str) {
         if self.is_shown {
             let _ = writeln!(io::stderr(), "{line}");
         }
     }
 
-    /// Shows nothing any more.
+    /// Removes the current line.
     pub(super) fn clear(&mut self) {
         self.show("");
     }

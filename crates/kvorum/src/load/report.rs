@@ -1,4 +1,4 @@
-//! Reports in a folder of the user's.
+//! Writes reports to a folder of the user.
 
 use crate::failure::{Failure, report_line};
 use load::Run;
@@ -7,36 +7,38 @@ use load::results::BreakingPoint;
 use std::io;
 use std::path::Path;
 
-/// Makes the folder, so that a wrong one is told before there is anything to lose.
+/// Creates the folder before the load, so that no measurement is lost if it
+/// cannot be created.
 ///
 /// # Errors
-/// A folder that cannot be made.
+/// The folder cannot be created.
 pub(super) fn make_folder(directory: &Path) -> Result<(), Failure> {
     #[expect(
         clippy::disallowed_methods,
-        reason = "a folder for people, which has nothing to do with a store's disk"
+        reason = "a folder for the user, not of a store"
     )]
     std::fs::create_dir_all(directory).map_err(|error| cannot_write(directory, &error))
 }
 
-/// Writes the page of runs, and says where it is.
+/// Writes the page about runs, and prints its path.
 ///
 /// # Errors
 /// A folder that cannot be written.
 pub(super) fn write(directory: &Path, title: &str, runs: &[Run]) -> Result<(), Failure> {
-    tell_of(directory, report::write(directory, title, runs))
+    print_path(directory, report::write(directory, title, runs))
 }
 
-/// Writes the page of a search, and says where it is.
+/// Writes the page about a search, and prints its path.
 ///
 /// # Errors
 /// A folder that cannot be written.
 pub(super) fn write_search(directory: &Path, found: &BreakingPoint) -> Result<(), Failure> {
     let title = title(&found.label);
-    tell_of(directory, report::write_search(directory, &title, found))
+    print_path(directory, report::write_search(directory, &title, found))
 }
 
-/// The title of a search: its own name says what it is, another one need not.
+/// The title of a search. A default label already says that it is a breaking
+/// point.
 fn title(label: &str) -> String {
     match label.strip_prefix("breaking point") {
         Some(rest) => format!("Breaking point{rest}"),
@@ -44,7 +46,7 @@ fn title(label: &str) -> String {
     }
 }
 
-fn tell_of(directory: &Path, written: io::Result<()>) -> Result<(), Failure> {
+fn print_path(directory: &Path, written: io::Result<()>) -> Result<(), Failure> {
     written.map_err(|error| cannot_write(directory, &error))?;
     report_line(&format!(
         "the report is in {}",

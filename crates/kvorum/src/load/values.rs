@@ -1,4 +1,4 @@
-//! How rates, mixes and distributions of sizes are written in options.
+//! Options for rates, operation mixes and size distributions.
 
 use crate::values::{ByteSize, TimeSpan};
 use load::plan::{self, Operation};
@@ -33,7 +33,7 @@ impl fmt::Display for RateOption {
     }
 }
 
-/// A span of time that may be nothing: `0`, `500ms`.
+/// A time that may be 0: `0`, `500ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PauseOption(pub(crate) Duration);
 
@@ -58,7 +58,7 @@ impl fmt::Display for PauseOption {
     }
 }
 
-/// Operations with their weights: `get=95,put=5`.
+/// Operations and their weights: `get=95,put=5`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MixOption(pub(crate) Vec<(Operation, f64)>);
 
@@ -70,30 +70,35 @@ impl FromStr for MixOption {
         for part in text.split(',') {
             let (name, weight) = part
                 .split_once('=')
-                .ok_or("write operations with their weights: get=95,put=5")?;
+                .ok_or("write operations and their weights: get=95,put=5")?;
             let known = Operation::ALL.into_iter();
             let Some(operation) = known.clone().find(|operation| operation.name() == name) else {
                 let names: Vec<&str> = known.map(Operation::name).collect();
                 return Err(format!("{name} is none of {}", names.join(", ")));
             };
             if operations.iter().any(|(given, _)| *given == operation) {
-                return Err(format!("{name} is there twice"));
+                return Err(format!("{name} occurs twice"));
             }
             let weight = weight
                 .parse()
                 .ok()
                 .filter(|weight: &f64| weight.is_finite() && *weight >= 0.0);
-            let weight = weight.ok_or_else(|| format!("the weight of {name} is no number"))?;
+            let weight = weight.ok_or_else(|| {
+                format!(
+                    "the weight of {name} is not a number of at \
+                                                       least 0"
+                )
+            })?;
             operations.push((operation, weight));
         }
         if operations.iter().all(|(_, weight)| *weight == 0.0) {
-            return Err("one weight must be above 0".to_owned());
+            return Err("at least one weight must be above 0".to_owned());
         }
         Ok(Self(operations))
     }
 }
 
-/// Sizes, fixed or drawn: `64`, `64..1KiB`, `1KiB~64KiB`.
+/// A size distribution: `64`, `64..1KiB`, `1KiB~64KiB`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SizesOption(pub(crate) plan::SizeDistribution);
 
@@ -108,13 +113,13 @@ impl FromStr for SizesOption {
         let size = if let Some((least, most)) = text.split_once("..") {
             let (least, most) = (bytes(least)?, bytes(most)?);
             if least > most {
-                return Err("write the lesser size first: 64..1KiB".to_owned());
+                return Err("write the smaller size first: 64..1KiB".to_owned());
             }
             plan::SizeDistribution::Uniform(least, most)
         } else if let Some((mean, most)) = text.split_once('~') {
             let (mean, most) = (bytes(mean)?, bytes(most)?);
             if mean > most {
-                return Err("write the mean first, then the greatest: 1KiB~64KiB".to_owned());
+                return Err("write the mean first, then the maximum: 1KiB~64KiB".to_owned());
             }
             plan::SizeDistribution::Exponential(mean, most)
         } else {
@@ -142,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_of_nothing() {
+    fn times_may_be_zero() {
         for (text, ms) in [("0", 0), ("0s", 0), ("2s", 2_000)] {
             assert_eq!(
                 text.parse(),
@@ -166,8 +171,8 @@ mod tests {
             ("get", "get=95"),
             ("fetch=1", "fetch is none of put"),
             ("get=1,get=2", "twice"),
-            ("get=-1", "no number"),
-            ("get=x", "no number"),
+            ("get=-1", "not a number"),
+            ("get=x", "not a number"),
             ("get=0,put=0", "above 0"),
         ] {
             let refusal = text.parse::<MixOption>().unwrap_err();

@@ -1,4 +1,4 @@
-//! `kvorum serve`: runs a node until it is told to stop.
+//! `kvorum serve`: runs a node until a signal stops it.
 
 mod options;
 mod secret_file;
@@ -21,14 +21,13 @@ use tokio::task::spawn_blocking;
 /// Runs the node that `options` describe.
 ///
 /// # Errors
-/// Usage failures, and those of starting: an address in use, a folder in use,
-/// a damaged store.
+/// Wrong options, an address or a folder in use, a damaged store.
 pub(crate) fn run<P>(options: &ServeOptions, parsed: &Parsed<P>) -> Result<(), Failure> {
     let config = options
         .server_config(&files::read)
         .and_then(|config| check_folder(&config.node.data).map(|()| config))
         .map_err(|error| parsed.refuse(&error))?;
-    // A child shares its terminal with the other nodes of its parent.
+    // A child of `dev` shares the terminal with the other nodes.
     let is_child = options.until_stdin_closes;
     let name = config
         .node
@@ -39,20 +38,22 @@ pub(crate) fn run<P>(options: &ServeOptions, parsed: &Parsed<P>) -> Result<(), F
     for warning in &parsed.warnings {
         tracing::warn!("{warning}");
     }
-    // The node has threads of its own; this one only waits for signals.
+    // The node runs on threads of its own; this one only waits for signals.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("cannot start: {error}")))?;
     let result = runtime.block_on(serve(config, options.until_stdin_closes));
-    // A thread may still wait for the end of stdin: the process need not.
+    // A thread may still wait for the end of stdin; the process need not wait
+    // for it.
     runtime.shutdown_background();
     result
 }
 
-/// Refuses a data folder that is something else, or is to be below something else.
+/// Refuses a data folder whose path, or the nearest existing folder above it,
+/// is not a folder.
 fn check_folder(data: &Path) -> Result<(), OptionError> {
-    // The nearest that is there; what is not is made.
+    // The nearest path that exists; the folders below it are created.
     let mut above = data.ancestors();
     let there = above.find_map(|path| Some((path, std::fs::metadata(path).ok()?)));
     match there {
@@ -69,14 +70,15 @@ async fn serve(config: ServerConfig, until_stdin_closes: bool) -> Result<(), Fai
     let starting = spawn_blocking(move || start(config));
     let node = tokio::select! {
         signal = signals.next() => {
-            // It has acknowledged nothing, and a store may be left at any moment.
-            tracing::info!("{} before the store was open: stopped", signal.name());
+            // The node has acknowledged nothing, and a store may be abandoned
+            // at any moment.
+            tracing::info!("{}: stopped before the store was open", signal.name());
             return Ok(());
         }
         started = starting => match started {
             Ok(Ok(node)) => node,
             Ok(Err(failure)) => return Err(failure),
-            Err(_) => return Err(Failure::failed("the node panicked at its start")),
+            Err(_) => return Err(Failure::failed("the node panicked while it started")),
         },
     };
 
@@ -84,27 +86,28 @@ async fn serve(config: ServerConfig, until_stdin_closes: bool) -> Result<(), Fai
         signal = signals.next() => signal.name(),
         () = stdin_end(), if until_stdin_closes => "end of stdin",
     };
-    tracing::info!("{reason}: finishing the requests that were admitted");
+    tracing::info!("{reason}: finishing the admitted requests");
     let stopping = spawn_blocking(move || node.shutdown());
     tokio::select! {
         stopped = stopping => match stopped {
             Ok(Ok(())) => tracing::info!("stopped"),
             Ok(Err(error)) => return Err(Failure::failed(error.to_string())),
-            Err(_) => return Err(Failure::failed("the node panicked at its end")),
+            Err(_) => return Err(Failure::failed("the node panicked while it stopped")),
         },
         signal = signals.next() => {
-            // Nothing is lost: the log is replayed at the next start.
-            tracing::warn!("second {}: stopped at once", signal.name());
+            // Nothing is lost, because the log is replayed at the next start.
+            tracing::warn!("second {}: stopped immediately", signal.name());
             std::process::exit(signal.exit_code().into());
         }
     }
     Ok(())
 }
 
-/// Starts a node in the real world.
+/// Starts a node on the real disk, clock and randomness.
 fn start(config: ServerConfig) -> Result<Server, Failure> {
-    let random = OsRandom::new()
-        .map_err(|error| Failure::failed(format!("the system gives no random numbers: {error}")))?;
+    let random = OsRandom::new().map_err(|error| {
+        Failure::failed(format!("the system provides no random numbers: {error}"))
+    })?;
     let seams = Seams {
         disk: Arc::new(RealDisk::default()),
         clock: Arc::new(SystemClock::new()),
@@ -113,13 +116,13 @@ fn start(config: ServerConfig) -> Result<Server, Failure> {
     Server::start_with(config, seams).map_err(|error| Failure::failed(error.to_string()))
 }
 
-/// Waits until stdin ends or fails, and throws away what comes.
+/// Reads stdin until it ends or fails, and ignores what it reads.
 async fn stdin_end() {
     let read = || {
         let mut ignored = [0; 256];
         let mut stdin = std::io::stdin().lock();
         while matches!(stdin.read(&mut ignored), Ok(bytes) if bytes > 0) {}
     };
-    // The thread ends with the process; should it panic, stdin is as good as closed.
+    // The thread ends with the process. If it panics, stdin counts as closed.
     let _ = spawn_blocking(read).await;
 }

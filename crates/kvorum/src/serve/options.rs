@@ -1,8 +1,8 @@
-//! The options of `serve`: the one list that the command line, the environment,
-//! the file, `--help` and `docs/configuration.md` are made from.
+//! The options of `serve`. The command line, the environment, the file,
+//! `--help` and `docs/configuration.md` are all derived from this list.
 //!
-//! A default that depends on the machine stands in the text as
-//! `[default: …]`; every other one is the server's own ([`ServerConfig`]).
+//! A default that depends on the machine is written into the text as `[default:
+//! …]`; every other default is the server's own ([`ServerConfig`]).
 
 use super::secret_file;
 use crate::files::ReadFile;
@@ -19,7 +19,7 @@ use server::{ServerConfig, bounds};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-/// The program as the process of a node knows it.
+/// The program as the process of a node sees it: `serve` alone.
 #[derive(Debug, Parser)]
 #[command(
     name = "kvorum",
@@ -32,7 +32,7 @@ pub(crate) struct NodeProgram {
     pub(crate) command: ServeCommand,
 }
 
-/// The command that has these options.
+/// The command with these options.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServeCommand {
     /// Run a node
@@ -42,111 +42,111 @@ pub(crate) enum ServeCommand {
 
 const SERVE_AFTER_HELP: &str = "\
 SIZE is a number of bytes: 4096, 64KB (1000 bytes each), 128MiB (1024 KiB each).
-TIME is a whole number with ms, s, m or h: 500ms.
+TIME is a whole number with the unit ms, s, m or h: 500ms.
 
-Every option but --config can also stand in the file that --config names, without
-the dashes (read-threads = 8), and every option in the environment, in capitals
-(KVORUM_READ_THREADS=8). The command line wins over the environment, the environment
-over the file.";
+Every option can also be set in the environment, in capitals (KVORUM_READ_THREADS=8),
+and every option but --config in the file that --config names, without the dashes
+(read-threads = 8). The command line overrides the environment, and the environment
+overrides the file.";
 
-/// The options of `serve`. Those without a value are not set in any layer.
+/// The options of `serve`. An option without a value is set in no layer.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ServeOptions {
-    /// The node's own URL, http://HOST:PORT, as clients write it; required
+    /// The node's own URL as clients use it, http://HOST:PORT; required
     #[arg(long, value_parser = url, value_name = "URL")]
     pub(crate) url: Option<NodeUrl>,
-    /// The folder that holds the node's store and nothing else; made if it is not there; required
+    /// The folder for the node's store and nothing else; created if it does not exist; required
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Addresses to listen on [default: all that the URL's host resolves to]
+    /// Addresses to listen on [default: all addresses that the URL's host resolves to]
     #[arg(long, value_name = "IP:PORT", value_delimiter = ',', value_parser = address)]
     pub(crate) listen: Vec<SocketAddr>,
-    /// A name by which clients reach the node, of a proxy for instance, beside localhost, IP addresses and the hosts of --url and --cluster: a request for any other host is answered 421. Can be given several times
+    /// Another host name by which clients reach the node, such as the name of a proxy. The node always serves localhost, IP addresses and the hosts in --url and --cluster; a request for any other host is answered 421. Can be given several times
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) host: Vec<String>,
     /// A TOML file with more options
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// All nodes of the cluster, this one among them; the same list on every node. A node without a NAME is called by its URL [default: the node alone]
+    /// All nodes of the cluster, including this one; the same list on every node. The name of a node without a NAME is its URL [default: this node alone]
     #[arg(long, value_parser = member, value_name = "[NAME=]URL", value_delimiter = ',', help_heading = "Cluster")]
     pub(crate) cluster: Vec<Member>,
-    /// The node's name, by which keys are placed [default: the one in --cluster, or the URL]
+    /// The node's name, which decides which keys the node holds [default: the name in --cluster, or the URL]
     #[arg(long, value_parser = name, value_name = "NAME", help_heading = "Cluster")]
     pub(crate) name: Option<String>,
-    /// ACK/FROM for requests that give neither: the replicas that must answer, of how many [default: the quorum of all nodes]
+    /// ACK/FROM for requests that set neither: how many replicas must answer, out of how many [default: a quorum of all nodes]
     #[arg(long, value_name = "ACK/FROM", help_heading = "Cluster")]
     pub(crate) replicas: Option<ReplicasOption>,
-    /// A file whose first line is the secret that all nodes of the cluster share, of 16 bytes or more [default: no secret, which only nodes of one machine can do without]
+    /// A file whose first line is the secret that all nodes of the cluster share, at least 16 bytes [default: no secret, which only a cluster on one machine allows]
     #[arg(long, value_name = "FILE", help_heading = "Cluster")]
     pub(crate) cluster_secret_file: Option<PathBuf>,
-    /// Let the reads and acks of the node's store count although it lost data that its peers knew it to have
+    /// Count the reads and acks of the node's store although the store has lost data
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.accept_empty))]
     pub(crate) accept_empty: Switch,
-    /// Drop for good, at this start, what is stamped further ahead of the clock than twice --clock-drift-max
+    /// At this start, permanently drop versions whose timestamp is further ahead of the clock than twice --clock-drift-max
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Cluster", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().node.drop_future_versions))]
     pub(crate) drop_future_versions: Switch,
-    /// How far the clock may be from those of most other nodes; beyond it the node takes no writes from clients
+    /// How far the node's clock may differ from the clocks of most other nodes; beyond that the node refuses writes from clients
     #[arg(long, value_parser = span(bounds::CLOCK_DRIFT), value_name = "TIME", help_heading = "Cluster", default_value_t = TimeSpan(defaults().node.clock_drift_max))]
     pub(crate) clock_drift_max: TimeSpan,
-    /// Room on the disk for writes that other nodes have missed; the oldest go first
+    /// Disk space for writes that other nodes have missed; the oldest are dropped first
     #[arg(long, value_parser = size(bounds::HINT_BYTES), value_name = "SIZE", help_heading = "Cluster", default_value_t = ByteSize(defaults().node.hint_bytes_max))]
     pub(crate) hint_bytes_max: ByteSize,
     /// How long writes that another node has missed are kept for it
     #[arg(long, value_parser = span(bounds::HINT_AGE), value_name = "TIME", help_heading = "Cluster", default_value_t = TimeSpan(defaults().node.hint_age_max))]
     pub(crate) hint_age_max: TimeSpan,
 
-    /// All the memory that the node plans with [default: a quarter of the machine's or the cgroup's, at least 128MiB]
+    /// The node's memory budget [default: a quarter of the memory of the machine or the cgroup, at least 128MiB]
     #[arg(long, value_parser = size(bounds::MEMORY_BYTES), value_name = "SIZE", help_heading = "Store")]
     pub(crate) memory: Option<ByteSize>,
-    /// When a write is acknowledged: sync (once it is on stable storage), interval=TIME (at once; synced within TIME), os (at once; synced when the system likes)
+    /// When a write is acknowledged: sync (once it is on stable storage), interval=TIME (immediately; synced within TIME), os (immediately; synced when the operating system decides)
     #[arg(long, value_name = "MODE", help_heading = "Store", default_value_t = DurabilityOption(defaults().node.durability))]
     pub(crate) durability: DurabilityOption,
     /// Compression of stored data
     #[arg(long, value_enum, value_name = "NAME", help_heading = "Store", default_value_t = defaults().node.compression.into())]
     pub(crate) compression: CompressionOption,
-    /// The share of absent keys for which a table is read in vain, between 0 and 1; none for no filters
+    /// The false-positive rate of the tables' Bloom filters, between 0 and 1; none for no filters
     #[arg(long, value_name = "SHARE", help_heading = "Store", default_value_t = FilterOption(defaults().node.filter_false_positive_rate))]
     pub(crate) filter: FilterOption,
     /// Whether tables are merged in the background
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Store", default_value_t = Switch::from_bool(defaults().node.compaction))]
     pub(crate) compaction: Switch,
-    /// How much compaction may write in a second, unless it falls behind
+    /// How much compaction may write per second, unless it falls behind
     #[arg(long, value_parser = size(bounds::COMPACTION_BYTES_PER_SECOND), value_name = "SIZE", help_heading = "Store", default_value_t = ByteSize(defaults().node.compaction_bytes_per_second))]
     pub(crate) compaction_bytes_per_second: ByteSize,
-    /// The size at which a memtable is written to a table, up to a sixth of --memory [default: 1/16 of --memory, at most 64MiB]
+    /// The size at which a memtable is flushed to a table, up to a sixth of --memory [default: 1/16 of --memory, at most 64MiB]
     #[arg(long, value_parser = size(bounds::MEMTABLE_BYTES), value_name = "SIZE", help_heading = "Store")]
     pub(crate) memtable_bytes: Option<ByteSize>,
-    /// Space kept free on the disk, so that deletes and compaction go on when it is full
+    /// Disk space held in reserve, so that deletes and compaction continue when the disk is full
     #[arg(long, value_parser = size(bounds::DISK_RESERVE_BYTES), value_name = "SIZE", help_heading = "Store", default_value_t = ByteSize(defaults().node.disk_reserve_bytes))]
     pub(crate) disk_reserve_bytes: ByteSize,
 
-    /// Threads that serve connections [default: one a core]
+    /// Threads that serve connections [default: one per core]
     #[arg(long, value_parser = count(bounds::THREADS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) threads: Option<usize>,
-    /// Threads for reads that wait for the disk [default: four a core]
+    /// Threads for reads that wait for the disk [default: four per core]
     #[arg(long, value_parser = count(bounds::READ_THREADS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) read_threads: Option<usize>,
-    /// Reads that may wait for one of these threads
+    /// Reads that may wait for a read thread
     #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits", default_value_t = defaults().node.read_queue)]
     pub(crate) read_queue: usize,
-    /// Requests that are worked on at a time
+    /// Requests that the node processes at a time
     #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits", default_value_t = defaults().requests_in_flight_max)]
     pub(crate) requests_in_flight_max: usize,
-    /// Requests that may wait to be worked on; more are answered 503
+    /// Requests that may wait to be processed; further ones are answered 503
     #[arg(long, value_parser = count(bounds::REQUESTS_QUEUED), value_name = "COUNT", help_heading = "Limits", default_value_t = defaults().requests_queued_max)]
     pub(crate) requests_queued_max: usize,
-    /// Open connections; more wait to be accepted, or with peers are answered 503 [default: one for each 64KiB of --memory, from 256 to 16384]
+    /// Open connections; further ones wait to be accepted, or in a cluster are answered 503 [default: one per 64KiB of --memory, from 256 to 16384]
     #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) connections_max: Option<usize>,
-    /// Ranges that are streamed at a time; more are answered 503 [default: one for each 2MiB of --memory, from 4 to 1024]
+    /// Ranges that are streamed at a time; further ones are answered 503 [default: one per 2MiB of --memory, from 4 to 1024]
     #[arg(long, value_parser = count(bounds::COUNTS), value_name = "COUNT", help_heading = "Limits")]
     pub(crate) scans_max: Option<usize>,
     /// The longest value, up to an eighth of --memory; longer ones are answered 413
     #[arg(long, value_parser = size(bounds::VALUE_BYTES), value_name = "SIZE", help_heading = "Limits", default_value_t = ByteSize(defaults().node.value_bytes_max as u64))]
     pub(crate) value_bytes_max: ByteSize,
 
-    /// How long the replicas have to answer before a request ends in 504
+    /// How long the replicas may take to answer before a request is answered 504
     #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().node.timeout))]
     pub(crate) timeout: TimeSpan,
     /// How long a connection may be idle between requests
@@ -155,30 +155,30 @@ pub(crate) struct ServeOptions {
     /// How long the head of a request may take to arrive
     #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().head_timeout))]
     pub(crate) head_timeout: TimeSpan,
-    /// The time over which the body of a request must bring 64KiB a second, or its end
+    /// The period in which the body of a request must end or average 64KiB per second
     #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().body_timeout))]
     pub(crate) body_timeout: TimeSpan,
-    /// How long a client may keep an answer waiting of which it takes nothing, or less than 8KiB a second, before it is cut off
+    /// How long a client may read nothing of a response, or less than 8KiB per second, before its connection is closed
     #[arg(long, value_parser = span(bounds::TIMES), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().scan_stall_timeout))]
     pub(crate) scan_stall_timeout: TimeSpan,
-    /// How long admitted requests have to finish when the node is stopped, up to 8s
+    /// How long admitted requests may take to finish when the node stops, up to 8s
     #[arg(long, value_parser = span(bounds::DRAIN_TIMEOUT), value_name = "TIME", help_heading = "Time limits", default_value_t = TimeSpan(defaults().drain_timeout))]
     pub(crate) drain_timeout: TimeSpan,
 
-    /// Serve /debug/profile, by which anybody who reaches the node sees what goes on inside it and can slow it down
+    /// Serve /debug/profile: anyone who can reach the node can then see what it does internally, and slow it down
     #[arg(long, value_enum, value_name = "SWITCH", help_heading = "Debugging", num_args = 0..=1, require_equals = true, default_missing_value = "on", default_value_t = Switch::from_bool(defaults().debug_endpoints))]
     pub(crate) debug_endpoints: Switch,
 
     #[command(flatten)]
     pub(crate) log: LogOptions,
 
-    /// Stops the node when its standard input ends, which tells a child that
-    /// its parent is gone, however it went.
+    /// Stops the node when its standard input ends: a child learns that its
+    /// parent is gone, however the parent ended.
     #[arg(long, hide = true)]
     pub(crate) until_stdin_closes: bool,
 }
 
-/// A node's defaults; its URL and folder have none.
+/// The defaults of a node. Its URL and its folder have none.
 fn defaults() -> ServerConfig {
     ServerConfig::new(
         NodeUrl::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
@@ -187,11 +187,11 @@ fn defaults() -> ServerConfig {
 }
 
 impl ServeOptions {
-    /// The node that these options describe; `read_file` gives the text of
-    /// the file that one of them names.
+    /// The node that these options describe. `read_file` returns the text of a
+    /// file that an option names.
     ///
     /// # Errors
-    /// The option that cannot be beside the others, or whose file is wrong.
+    /// An option that contradicts another one, or whose file is wrong.
     pub(crate) fn server_config(
         &self,
         read_file: ReadFile<'_>,
@@ -253,7 +253,7 @@ impl ServeOptions {
         Ok(config)
     }
 
-    /// All nodes of the cluster, as the one at `url` sees them.
+    /// All nodes of the cluster, as the node at `url` sees them.
     fn members(&self, url: &NodeUrl) -> Result<Members, OptionError> {
         if self.cluster.is_empty() {
             let own = match &self.name {
@@ -265,13 +265,13 @@ impl ServeOptions {
         }
         let members = Members::new(self.cluster.clone(), url)
             .map_err(|error| OptionError::new("cluster", error.to_string()))?;
-        // The other nodes know this one by what their lists say.
+        // The other nodes know this node by the name in their lists.
         match &self.name {
             Some(name) if name != members.own_name() => Err(OptionError::new(
                 "name",
                 format!(
-                    "--cluster calls this node {}, not {name}: write {name}={url} there, on all \
-                     nodes, or leave the name out here",
+                    "--cluster names this node {}, not {name}: write {name}={url} there on all \
+                     nodes, or omit --name here",
                     members.own_name()
                 ),
             )),
@@ -282,7 +282,7 @@ impl ServeOptions {
 
 const CLUSTER_SECRET_FILE: &str = "cluster-secret-file";
 
-/// The option that sets a field of [`ServerConfig`], or of the node in it.
+/// The option that sets a field of [`ServerConfig`] or of its `node`.
 fn option_of(field: &str) -> String {
     match field {
         "hosts" => "host".to_owned(),
@@ -306,13 +306,14 @@ fn required<'a, T>(name: &str, given: Option<&'a T>) -> Result<&'a T, OptionErro
         OptionError::new(
             name,
             format!(
-                "it is missing: give it, or KVORUM_{variable}, or `{name}` in the file of --config"
+                "it is missing: set it here, as KVORUM_{variable}, or as `{name}` in the file of \
+                 --config"
             ),
         )
     })
 }
 
-/// A size that something in memory has.
+/// A size as a number that the machine can address.
 fn in_memory(name: &str, size: ByteSize) -> Result<usize, OptionError> {
     usize::try_from(size.0)
         .map_err(|_| OptionError::new(name, format!("this machine cannot address {size}")))

@@ -1,29 +1,33 @@
-//! The file of `--cluster-secret-file`.
+//! Reads the file of `--cluster-secret-file`.
 
 use crate::files::ReadFile;
 use server::Secret;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// What a file grants its group and others.
+/// The permission bits of a file's group and of others.
 const MODE_OF_OTHERS: u32 = 0o077;
 
-/// Reads the secret in a file: its first line, without the space around it.
-/// What follows is for people.
+/// Reads the secret of a file: its first line, without the white space around
+/// it. The other lines are for people.
 ///
 /// # Errors
-/// A sentence that names the file, and never what stands in it.
+/// A sentence that names the file and never its contents.
 pub(crate) fn read(file: &Path, read_file: ReadFile<'_>) -> Result<Secret, String> {
     let name = file.display();
     check_owner_only(file)?;
     let text = read_file(file).map_err(|error| format!("cannot read {name}: {error}"))?;
     let line = text.lines().next().unwrap_or_default().trim();
-    Secret::new(line.as_bytes())
-        .map_err(|error| format!("the first line of {name} is no secret: {}", error.problem))
+    Secret::new(line.as_bytes()).map_err(|error| {
+        format!(
+            "the first line of {name} cannot be the secret: {}",
+            error.problem
+        )
+    })
 }
 
-/// Refuses a file that others than its owner may use: what they know is no
-/// secret. Of one that is not there, reading it will tell.
+/// Refuses a file that others than its owner may use, because others may know
+/// the secret. A missing file is reported when it is read.
 fn check_owner_only(file: &Path) -> Result<(), String> {
     let Ok(metadata) = std::fs::metadata(file) else {
         return Ok(());
@@ -34,7 +38,7 @@ fn check_owner_only(file: &Path) -> Result<(), String> {
     }
     let name = file.display();
     Err(format!(
-        "{name} is open to others than its owner (mode {mode:o}): run chmod 600 {name}, and \
+        "users other than the owner may access {name} (mode {mode:o}): run chmod 600 {name}, and \
          choose another secret if they may have read it"
     ))
 }
@@ -48,9 +52,9 @@ mod tests {
     #[test]
     #[expect(
         clippy::disallowed_methods,
-        reason = "the file of a secret is no part of a store"
+        reason = "the file of a secret is not part of a store"
     )]
-    fn a_file_that_others_may_read_holds_no_secret() {
+    fn a_file_that_others_may_access_is_refused() {
         let temporary = tempfile::tempdir().unwrap();
         let file = temporary.path().join("secret");
         std::fs::write(&file, "0123456789abcdef\n").unwrap();
@@ -89,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_secret_is_said_without_showing_it() {
+    fn a_refusal_does_not_show_the_secret() {
         let long = "0123456789abcdef".repeat(1000);
         for (text, words) in [
             ("", "0 bytes"),

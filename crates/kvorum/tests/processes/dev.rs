@@ -174,7 +174,7 @@ fn a_node_of_several_that_dies_starts_again() {
         assert_eq!(end.stderr.lines().filter(stopped).count(), 1, "{end:?}");
     }
     assert!(
-        end.stderr.contains("node-2") && end.stderr.contains("it starts again"),
+        end.stderr.contains("node-2") && end.stderr.contains("it restarts"),
         "{end:?}"
     );
 }

@@ -48,7 +48,7 @@ fn a_node_is_killed_stopped_and_started_by_its_number() {
     let before = children_of(&cluster);
 
     let said = done(&["kill", "2"], data);
-    assert!(said.contains("node-2 is killed; it starts again"), "{said}");
+    assert!(said.contains("node-2 is killed; it restarts"), "{said}");
     let after = wait_until("another process", || {
         let after = children_of(&cluster);
         (after.len() == 2).then_some(after)
@@ -69,12 +69,12 @@ fn a_node_is_killed_stopped_and_started_by_its_number() {
     assert!(said.contains("node-2 is up again"), "{said}");
     let status = request(port + 1, "GET", "/v0/status", b"").unwrap().0;
     assert_eq!(status, 200, "it is up once its command has ended");
-    assert!(refused(&["start", "2"], data).contains("runs already"));
+    assert!(refused(&["start", "2"], data).contains("is already running"));
 
     // One that waits to be started again can be kept from it.
     done(&["kill", "2"], data);
-    assert!(refused(&["freeze", "2"], data).contains("starts again"));
-    assert!(done(&["stop", "2"], data).contains("stays away"));
+    assert!(refused(&["freeze", "2"], data).contains("restarts"));
+    assert!(done(&["stop", "2"], data).contains("stays stopped"));
     assert!(refused(&["kill", "2"], data).contains("is stopped"));
 
     cluster.signal(Signal::INT);

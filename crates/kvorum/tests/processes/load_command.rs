@@ -42,11 +42,14 @@ impl Node {
         self.folder.path().join("run.json")
     }
 
-    /// Waits until a load has put something.
+    /// Waits until a load over four connections has put so many keys that one of
+    /// them must have received a response.
     fn wait_until_put(&self) {
-        wait_until("a key that was put", || {
-            let (status, body) = request(self.port, "GET", "/v0/entities?start=0&limit=1", b"")?;
-            (status == 200 && body.len() > 10).then_some(())
+        const ENTITY_BYTES: usize = 16 + 1 + 64;
+        wait_until("ten keys that were put", || {
+            let target = "/v0/entities?start=0&limit=10";
+            let (status, body) = request(self.port, "GET", target, b"")?;
+            (status == 200 && body.len() >= 10 * ENTITY_BYTES).then_some(())
         });
     }
 

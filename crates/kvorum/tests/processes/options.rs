@@ -164,7 +164,7 @@ fn bad_options_are_one_line() {
         ),
         (
             vec!["load", "--value-bytes", "2..1"],
-            &["--value-bytes", "lesser"],
+            &["--value-bytes", "smaller"],
         ),
         (
             vec!["load", "--key-bytes", "4", "--keys", "10000"],

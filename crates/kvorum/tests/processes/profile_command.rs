@@ -77,7 +77,7 @@ fn what_cannot_be_is_refused_in_a_line() {
         (&["--seconds", "0"], "1 to 60"),
         (&["--seconds", "61"], "1 to 60"),
         (&["--output", "."], "folder"),
-        (&["--output", "nowhere/a.svg"], "not there"),
+        (&["--output", "nowhere/a.svg"], "does not exist"),
     ] {
         let end = refused(1, words);
         assert_eq!(end.code, Some(2), "{words:?}: {end:?}");

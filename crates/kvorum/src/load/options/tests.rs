@@ -8,12 +8,12 @@ fn options(words: &str) -> LoadOptions {
         .chain(words.split_whitespace());
     match Cli::try_parse_from(all).unwrap().command {
         Command::Load(options) => *options,
-        _ => panic!("these words mean load"),
+        _ => panic!("these words should parse as load"),
     }
 }
 
 #[test]
-fn a_plan_is_what_the_options_say() {
+fn options_become_a_plan() {
     let plan = options(
         "get --target http://a:1,http://b:2 --rate 30000 --connections 8 --threads 2 \
          --duration 20s --warmup 0 --timeout 2s --keys 5000 --key-choice sequential \
@@ -92,7 +92,7 @@ fn a_probe_is_shorter_than_a_run() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn contradictory_options_are_refused() {
     for (words, part) in [
         (
             "put --connections 2 --threads 3",

@@ -13,7 +13,7 @@ fn serve(words: &[&str]) -> ServeOptions {
     *options
 }
 
-/// The node that these words describe. There is one file, with a secret.
+/// The configuration that these words describe. The only file is a secret.
 fn node(words: &[&str]) -> Result<ServerConfig, OptionError> {
     serve(words).server_config(&|file| {
         if file == Path::new("secret.txt") {
@@ -148,7 +148,7 @@ fn a_cluster_is_a_list_that_holds_the_node() {
 }
 
 #[test]
-fn a_switch_for_once_can_stand_alone() {
+fn a_switch_needs_no_value() {
     for (words, expected) in [
         (&[][..], false),
         (&["--accept-empty"], true),
@@ -171,7 +171,7 @@ fn the_secret_reaches_the_node_and_is_not_shown() {
 }
 
 #[test]
-fn what_cannot_be_beside_other_options_is_named_by_its_option() {
+fn a_contradiction_names_its_option() {
     for (words, option, word) in [
         (
             &["--memory", "128MiB", "--value-bytes-max", "32MiB"][..],

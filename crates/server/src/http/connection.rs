@@ -6,6 +6,7 @@ use crate::door::connection_slots::ConnectionSlot;
 use crate::door::progress::{Phase, Progress};
 use crate::http::problem::Problem;
 use bytes::Bytes;
+use hyper::StatusCode;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use std::convert::Infallible;
@@ -21,9 +22,9 @@ use tokio::net::TcpStream;
 /// with every byte escaped (2 x 12 KiB) and leaves room for headers.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// What a client that begins with the preface of HTTP/2 (RFC 9113) is told, in
-/// its own language: the server's preface, an empty SETTINGS frame, and a GOAWAY
-/// frame with `HTTP_1_1_REQUIRED`, upon which it gives up at once.
+/// The answer to a client that begins with the preface of HTTP/2 (RFC 9113), in HTTP/2:
+/// the server's preface, an empty SETTINGS frame, and a GOAWAY frame with
+/// `HTTP_1_1_REQUIRED`, which makes the client give up at once.
 const HTTP_1_1_REQUIRED: [u8; 26] = [
     0, 0, 0, 4, 0, 0, 0, 0, 0, // SETTINGS: no bytes, no flags, stream 0.
     0, 0, 8, 7, 0, 0, 0, 0, 0, // GOAWAY: 8 bytes, no flags, stream 0.
@@ -33,25 +34,24 @@ const HTTP_1_1_REQUIRED: [u8; 26] = [
 
 /// How HTTP ended on a connection.
 enum End {
-    /// By HTTP's rules, or by the client.
+    /// In order, or because the client closed the connection.
     Closed,
-    /// It is a peer's from now on, which has already sent these bytes.
+    /// The connection becomes a peer's, which has already sent these bytes.
     Upgraded(Bytes),
     /// With an error of hyper's.
     Failed(hyper::Error),
     /// With an error of the socket.
     Broken,
-    /// By the sweeper, or because the node stops.
+    /// The node gave the connection up.
     Cut,
 }
 
 /// Serves a connection until it ends.
 ///
-/// A panic in here is a bug that ends this connection alone: tokio catches it,
-/// the panic hook tells of it, and every guard that the request holds (its
-/// place, its share of the memory, its wait) gives back what it took as it is
-/// dropped. What is shared between connections is only ever changed in steps
-/// that cannot panic half way.
+/// A panic in here is a bug that ends only this connection: tokio catches it, the
+/// panic hook logs it, and every guard that the request holds (its permit, its share
+/// of the memory, its place in the queue) frees what it took when it is dropped. State
+/// that connections share changes only in steps that cannot panic half way.
 pub(crate) async fn serve(door: Rc<Door>, stream: TcpStream, slot: &ConnectionSlot) {
     let progress = Rc::new(Progress::new(Rc::clone(&door.now), slot.scope()));
     let registered = door.register(&progress);
@@ -61,13 +61,15 @@ pub(crate) async fn serve(door: Rc<Door>, stream: TcpStream, slot: &ConnectionSl
         End::Failed(error) if error.is_parse() => {
             if error.is_parse_version_h2() {
                 channel.gather(&HTTP_1_1_REQUIRED);
+            } else {
+                door.metrics.requests.answered_unparsed(bare_status(&error));
             }
             close(&channel, true).await;
         }
         End::Upgraded(received) => {
             let written = unless_cut(&channel, Channel::poll_flush).await;
-            // A peer's connection has rules of its own, and its end is not
-            // waited for when the node stops.
+            // A peer's connection has timeouts of its own, and a node that stops does
+            // not wait for its end.
             drop(registered);
             if let (Ok(()), Some(channel)) = (written, Rc::into_inner(channel)) {
                 door.worker
@@ -77,19 +79,21 @@ pub(crate) async fn serve(door: Rc<Door>, stream: TcpStream, slot: &ConnectionSl
                     .await;
             }
         }
-        // Unless the answer would end up in the middle of another.
+        // Another answer that is half sent must not be continued by this one.
         End::Failed(_) if channel.is_head_refused() && !progress.is_blocked() => {
-            channel.gather(&Problem::overloaded().into_last_bytes());
+            let problem = Problem::overloaded();
+            door.metrics.requests.answered_unparsed(problem.status());
+            channel.gather(&problem.into_last_bytes());
             close(&channel, true).await;
         }
         End::Failed(error) => {
             tracing::debug!(%error, "a connection ended early");
-            // What was answered so far goes out, as far as it can at once.
+            // Sends the answers that are gathered, as far as the kernel takes them now.
             poll_fn(|cx| Poll::Ready(channel.poll_flush(cx).is_ready())).await;
         }
         End::Broken => tracing::debug!("a connection broke"),
         End::Cut => {
-            // Whatever the kernel still holds of the answer goes with it.
+            // The reset also discards what the kernel still holds of the answer.
             if progress.is_blocked() {
                 let reset = channel.stream.borrow().set_zero_linger();
                 if let Err(error) = reset {
@@ -100,19 +104,28 @@ pub(crate) async fn serve(door: Rc<Door>, stream: TcpStream, slot: &ConnectionSl
     }
 }
 
+/// The status of the answer that hyper itself gives to a head that it cannot parse.
+/// Hyper does not say which of the two errors about length it met, so the rare `414`
+/// to a target of more than 65,534 bytes counts as a `431`.
+fn bare_status(error: &hyper::Error) -> StatusCode {
+    match error.is_parse_too_large() {
+        true => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        false => StatusCode::BAD_REQUEST,
+    }
+}
+
 async fn drive(door: &Rc<Door>, channel: &Rc<Channel>) -> End {
     let progress = &channel.progress;
     let service = service_fn(|request| {
         let (door, channel) = (Rc::clone(door), Rc::clone(channel));
-        let progress = Rc::clone(progress);
         async move {
-            let response = crate::http::answer(&door, &progress, &channel, request).await;
+            let response = crate::http::answer(&door, &channel, request).await;
             Ok::<_, Infallible>(response)
         }
     });
     let connection = http1::Builder::new()
-        // A client may shut its side once it has sent its request (as `nc` does)
-        // and still wants the answer.
+        // A client may close its side once it has sent its request (as `nc` does) and
+        // still wait for the answer.
         .half_close(true)
         .max_buf_size(HEAD_BYTES_MAX)
         .header_read_timeout(None)
@@ -144,8 +157,8 @@ async fn drive(door: &Rc<Door>, channel: &Rc<Channel>) -> End {
     }
 }
 
-/// Ends a connection in order. Hyper has done so in most cases; it does not
-/// where a client asked for an upgrade and did not get it.
+/// Closes a connection in order. Hyper does so in most cases, but not when a client
+/// asked for an upgrade and did not get it.
 async fn close(channel: &Channel, lingers: bool) {
     match unless_cut(channel, Channel::poll_shutdown).await {
         Ok(()) if lingers => linger(channel).await,
@@ -154,7 +167,7 @@ async fn close(channel: &Channel, lingers: bool) {
     }
 }
 
-/// Does what may have to wait for the client, until the sweeper gives up on it.
+/// Polls work that may wait for the client, until the node gives the connection up.
 async fn unless_cut(
     channel: &Channel,
     poll: impl Fn(&Channel, &mut task::Context<'_>) -> Poll<io::Result<()>>,
@@ -169,14 +182,14 @@ async fn unless_cut(
     .await
 }
 
-/// Reads and throws away what a client still sends after its request was
-/// refused. To close at once would reset the connection, and the client might
-/// lose the answer with it. The sweeper bounds the time, and time the bytes.
+/// Reads and discards what a client still sends after its request was refused. Closing
+/// at once would reset the connection, and the client might lose the answer with it.
+/// The sweep bounds the time, and the time bounds the bytes.
 async fn linger(channel: &Channel) {
     channel.progress.enter(Phase::Lingering);
     poll_fn(|cx| {
         channel.progress.remember(cx.waker());
-        // A fast sender must not keep the runtime to itself.
+        // A fast sender must not keep other connections waiting.
         for _ in 0..16 {
             if channel.progress.is_cut() {
                 return Poll::Ready(());

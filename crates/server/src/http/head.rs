@@ -1,6 +1,6 @@
 //! Heads of requests: where they come from (see `door::web_pages`), what HTTP itself
-//! asks of them (RFC 9110, RFC 9112), and how long they may be. All of it is
-//! looked at before anything else, in one walk over the fields.
+//! demands of them (RFC 9110, RFC 9112), and how long they may be. These checks come
+//! before all others, and read each field once.
 
 use crate::door::web_pages::{OwnHosts, Provenance};
 use crate::http::problem::Problem;
@@ -15,14 +15,15 @@ const TARGET_BYTES_MAX: usize = 28 << 10;
 /// The longest header, names and values of all fields together, in bytes.
 const FIELD_BYTES_MAX: usize = 32 << 10;
 
-/// What browsers say of how near to the node a page is that asks.
+/// The field in which browsers say how the page that sends a request relates to the
+/// node's origin.
 static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Checks a head, and gives its length in bytes, more or less; `is_chunked`
-/// says that the length of its body is not given.
+/// Checks a head, and returns its approximate length in bytes. `is_chunked`: the
+/// length of the body is not announced.
 ///
 /// # Errors
-/// What to answer instead of looking any further.
+/// The problem to answer.
 pub(crate) fn check(
     head: &Parts,
     own_hosts: &OwnHosts,
@@ -59,8 +60,8 @@ pub(crate) fn check(
     Ok(target_bytes + field_bytes)
 }
 
-/// A body may be in chunks, and nothing else: what another coding made of the
-/// value must not be stored as the value.
+/// Checks that a body has no transfer coding but chunked: the node must not store the
+/// output of another coding as the value.
 fn check_transfer_coding(headers: &HeaderMap) -> Result<(), Problem> {
     let mut chunked = 0;
     let mut others = 0;
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_in_chunks_and_in_nothing_else() {
+    fn a_body_has_no_transfer_coding_but_chunked() {
         for (codings, status) in [
             (&["chunked"][..], 200),
             (&["Chunked"], 200),
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_have_their_greatest_length() {
+    fn the_length_of_heads_is_bounded() {
         let long = |bytes: usize| "a".repeat(bytes);
         let target = |bytes: usize| format!("/{}", long(bytes - 1));
         let status = |target: &str, field: &str| {

@@ -5,9 +5,9 @@
 //! {"key_base64":"/w==","value_base64":"//4=","version":"9"}
 //! ```
 //!
-//! Bytes that are not UTF-8 go as base64 under another name. As JSON a value
-//! may take six times its bytes, so a long one is never there as a whole: it
-//! is written piece by piece as the client takes it.
+//! Bytes that are not UTF-8 are written as base64 under another name. A value can be
+//! six times as long in JSON, so a long value never exists in JSON as a whole: it is
+//! converted piece by piece, as the client reads it.
 
 use base::{Entry, LONG_VALUE_BYTES};
 use base64::Engine as _;
@@ -15,8 +15,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use serde::Serialize;
 
-/// What of a long value is written at a time: a multiple of three, so that the
-/// base64 of the pieces is that of the whole.
+/// How many bytes of a long value are converted at a time. It is a multiple of three,
+/// so that the base64 of the pieces is that of the whole.
 const PIECE_BYTES: usize = 12 << 10;
 
 /// A whole line.
@@ -33,15 +33,15 @@ struct Line<'a> {
     version: String,
 }
 
-/// A line, or its beginning and what is left to write.
+/// A line, or its beginning and the pieces that follow.
 pub(crate) struct JsonLine {
-    /// All of a short line; of a long one all before its value.
+    /// All of a short line; the part of a long one before its value.
     pub(crate) head: Bytes,
-    /// The rest of a long line.
-    pub(crate) rest: Option<ValuePieces>,
+    /// The value of a long line and all that follows it.
+    pub(crate) value_pieces: Option<ValuePieces>,
 }
 
-/// A long value and what follows it, as pieces of JSON.
+/// A long value and the end of its line, as pieces of JSON.
 #[derive(Clone)]
 pub(crate) struct ValuePieces {
     value: Bytes,
@@ -71,13 +71,16 @@ impl JsonLine {
         json.push(b'\n');
         let mut head = Bytes::from(json);
         if !is_long {
-            return Self { head, rest: None };
+            return Self {
+                head,
+                value_pieces: None,
+            };
         }
-        // The version is digits, so the length of what follows the value's
-        // first quote is known: `","version":"9"}` and the line's end.
+        // The version consists of digits, so the length of what follows the value's
+        // first quote is known: `","version":"9"}` and the end of the line.
         let end_bytes = "\",\"version\":\"\"}\n".len() + line.version.len();
         let end = head.split_off(head.len().saturating_sub(end_bytes));
-        let rest = ValuePieces {
+        let value_pieces = ValuePieces {
             value: entry.value_handle(),
             is_text: value.is_some(),
             written: 0,
@@ -85,7 +88,7 @@ impl JsonLine {
         };
         Self {
             head,
-            rest: Some(rest),
+            value_pieces: Some(value_pieces),
         }
     }
 }
@@ -104,7 +107,7 @@ impl Iterator for ValuePieces {
             self.written += bytes;
             return Some(Bytes::from(piece));
         }
-        // A character is not divided; it has four bytes at most.
+        // Pieces end between characters, which have four bytes at most.
         while left.get(bytes).is_some_and(|byte| byte & 0xc0 == 0x80) {
             bytes -= 1;
         }
@@ -124,12 +127,12 @@ mod tests {
         let entry = Entry::value(key, Timestamp::from_u64(9), value, Expiry::NEVER, 1);
         let line = JsonLine::of(&entry);
         let mut bytes = line.head.to_vec();
-        bytes.extend(line.rest.into_iter().flatten().flatten());
+        bytes.extend(line.value_pieces.into_iter().flatten().flatten());
         String::from_utf8(bytes).unwrap()
     }
 
     #[test]
-    fn a_line_is_json_and_base64_where_it_must_be() {
+    fn a_line_has_base64_only_for_bytes_that_are_not_utf8() {
         for (key, value, line) in [
             (
                 &b"k\n"[..],
@@ -152,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_the_same_in_pieces() {
+    fn the_pieces_of_a_long_line_make_the_same_json() {
         // Characters of one to four bytes, and escapes, on all borders of pieces.
         let long = "a\u{e4}\n\u{20ac}\"\u{1f980}\u{1}".repeat(6_000);
         assert!(long.len() > LONG_VALUE_BYTES);

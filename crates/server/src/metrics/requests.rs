@@ -1,9 +1,9 @@
 //! Requests and how long their answers took.
 //!
-//! A series exists from the start for each answer that a route gives in the
-//! course of things, so that a rate is known from its first request on; one
-//! that nobody expects appears with its first answer. Either way there are no
-//! more than routes times methods times statuses.
+//! A series exists from the start for each answer that is expected of a route, so that
+//! a rate is known from its first request on. A series for an unexpected answer appears
+//! with the first such answer. There are never more series than routes times methods
+//! times statuses.
 
 use super::Metrics;
 use hyper::{Method, StatusCode};
@@ -23,9 +23,9 @@ pub(crate) enum Route {
     Status,
     /// The metrics.
     Metrics,
-    /// A profile: its client says how long it takes, so that is no latency.
+    /// A profile. Its client chooses how long it takes, so that is no latency.
     Profile,
-    /// A path that is none of the node's, or a head that is none at all.
+    /// A path that the node does not have, or a head that cannot be parsed.
     Other,
 }
 
@@ -41,13 +41,13 @@ const ROUTES: [(Route, &str); 7] = [
 
 const METHODS: [&str; 5] = ["GET", "HEAD", "PUT", "DELETE", "other"];
 
-/// The last is for all others.
+/// The last entry stands for all other statuses.
 const STATUSES: [u16; 29] = [
     101, 200, 201, 202, 204, 304, 400, 401, 403, 404, 405, 408, 409, 411, 412, 413, 414, 415, 417,
     421, 426, 431, 500, 501, 503, 504, 505, 507, 0,
 ];
 
-/// What each route answers in the course of things.
+/// The expected answers of each route.
 const EXPECTED: [(Route, &str, &[u16]); 12] = [
     (Route::Entity, "GET", &[200, 304, 400, 404, 503, 504]),
     (Route::Entity, "HEAD", &[200, 304, 400, 404, 503, 504]),
@@ -63,7 +63,7 @@ const EXPECTED: [(Route, &str, &[u16]); 12] = [
     (Route::Other, "other", &[400, 405]),
 ];
 
-/// What another node's upgrade is answered in the course of things.
+/// The expected answers to other nodes' upgrades.
 const EXPECTED_OF_PEERS: [u16; 3] = [101, 400, 503];
 
 /// The upper bounds of the latency histograms, in microseconds.
@@ -75,8 +75,8 @@ const BOUNDS_US: [u64; 19] = [
 /// How long something took, counted by one thread.
 #[derive(Default)]
 struct Latency {
-    /// How many took at most the bound of a bucket and more than that of the
-    /// one before; the last is for all that took longer.
+    /// How many took at most the bound of the bucket and more than that of the bucket
+    /// before. The last bucket counts all that took longer.
     buckets: [Cell; BOUNDS_US.len() + 1],
     sum_ns: Cell,
 }
@@ -100,7 +100,7 @@ impl RequestMetrics {
     ) {
         let row = route_row(route);
         let column = method_column(method);
-        self.answers[row][column][status_place(status)].add(1);
+        self.answers[row][column][status_index(status)].add(1);
         if route != Route::Profile {
             let latency = &self.latency[row][column];
             latency.buckets[bucket_of(took)].add(1);
@@ -110,9 +110,16 @@ impl RequestMetrics {
         }
     }
 
+    /// Counts an answer to a request whose head could not be parsed, or was refused
+    /// before it was complete. It has no route, no method and no latency.
+    pub(crate) fn answered_unparsed(&self, status: StatusCode) {
+        let (row, column) = (ROUTES.len() - 1, METHODS.len() - 1);
+        self.answers[row][column][status_index(status)].add(1);
+    }
+
     /// Counts an answer to another node that asked for a connection of peers.
     pub(crate) fn answered_peer(&self, status: StatusCode) {
-        self.of_peers[status_place(status)].add(1);
+        self.of_peers[status_index(status)].add(1);
     }
 }
 
@@ -126,12 +133,12 @@ fn method_column(method: &Method) -> usize {
     column.unwrap_or(METHODS.len() - 1)
 }
 
-fn status_place(status: StatusCode) -> usize {
-    let place = STATUSES.iter().position(|known| *known == status.as_u16());
-    place.unwrap_or(STATUSES.len() - 1)
+fn status_index(status: StatusCode) -> usize {
+    let index = STATUSES.iter().position(|known| *known == status.as_u16());
+    index.unwrap_or(STATUSES.len() - 1)
 }
 
-/// The bucket of a duration: the first whose bound is not below it.
+/// The index of the first bucket whose bound is not below the duration.
 fn bucket_of(took: Duration) -> usize {
     BOUNDS_US.partition_point(|bound_us| Duration::from_micros(*bound_us) < took)
 }
@@ -149,7 +156,7 @@ fn is_expected(route: Route, method: &str, status: u16) -> bool {
         .any(|known| known.0 == route && known.1 == method && known.2.contains(&status))
 }
 
-/// What all runtimes have answered.
+/// The answers of all runtimes.
 pub(super) fn families(metrics: &Metrics) -> Vec<Family> {
     let mut answers = Vec::new();
     let mut latencies = Vec::new();
@@ -161,25 +168,25 @@ pub(super) fn families(metrics: &Metrics) -> Vec<Family> {
                     ("method", (*method).to_owned()),
                 ]
             };
-            let mut is_told = false;
-            for (place, status) in STATUSES.iter().enumerate() {
-                let count = metrics.sum(|door| door.requests.answers[row][column][place].get());
+            let mut has_answers = false;
+            for (index, status) in STATUSES.iter().enumerate() {
+                let count = metrics.sum(|door| door.requests.answers[row][column][index].get());
                 if count > 0 || is_expected(*route, method, *status) {
                     let mut labels = labels();
                     labels.push(("status", status_word(*status)));
                     answers.push((labels, count));
-                    is_told = true;
+                    has_answers = true;
                 }
             }
-            if is_told && *route != Route::Profile {
+            if has_answers && *route != Route::Profile {
                 latencies.push((labels(), distribution(metrics, row, column)));
             }
         }
     }
-    let of_peers = STATUSES.iter().enumerate().filter_map(|(place, status)| {
-        let count = metrics.sum(|door| door.requests.of_peers[place].get());
-        let is_told = count > 0 || EXPECTED_OF_PEERS.contains(status);
-        is_told.then(|| (vec![("status", status_word(*status))], count))
+    let of_peers = STATUSES.iter().enumerate().filter_map(|(index, status)| {
+        let count = metrics.sum(|door| door.requests.of_peers[index].get());
+        let is_shown = count > 0 || EXPECTED_OF_PEERS.contains(status);
+        is_shown.then(|| (vec![("status", status_word(*status))], count))
     });
     vec![
         Family::counters(
@@ -275,7 +282,7 @@ mod tests {
             ("\"entity\",method=\"PUT\",status=\"201\"}", 2.0),
             ("\"entity\",method=\"PUT\",status=\"412\"}", 2.0),
             ("\"other\",method=\"other\",status=\"other\"}", 2.0),
-            // Nobody has asked for these yet.
+            // These have not been answered yet.
             ("\"entity\",method=\"GET\",status=\"504\"}", 0.0),
             ("\"range\",method=\"GET\",status=\"200\"}", 0.0),
         ] {

@@ -175,15 +175,16 @@ fn a_folder_restored_from_a_copy_does_not_bring_back_what_was_overwritten() {
         assert!(reply.status != 200 || reply.text() == "new", "{pair}");
         reply.status
     };
-    // From the first moment on it answers nothing …
+    // It answers no reads from its start on.
     assert_eq!(read(&cluster, 0, "1/1"), 504);
     until("it to hear", || cluster.standing(0) == "unfilled");
-    // … nor do the others for it, since it may give the stamps that it has
-    // given: so it gives none.
+    // The other nodes answer no reads of this coordinator. It might issue timestamps
+    // that were issued before, so it issues none and refuses writes.
     assert_eq!(read(&cluster, 0, "2/3"), 504);
     let put = cluster.client(0).put(&quorum, b"stamped twice");
     assert_eq!(put.status, 503, "{}", put.text());
     assert!(put.text().contains("--accept-empty"), "{}", put.text());
+    assert_eq!(put.json()["type"], "urn:kvorum:problem:restored-store");
     for node in [1, 2] {
         until("a peer to show it", || {
             cluster.standing_at(node, 0).as_deref() == Some("unfilled")

@@ -1,6 +1,6 @@
 //! What holds for every request.
 
-use crate::support::{Client, config, start, start_with};
+use crate::support::{Client, config, start, start_with, wait_for_metric};
 
 #[test]
 fn checks_come_in_their_order() {
@@ -276,4 +276,25 @@ fn what_http_asks_of_a_head_is_checked_first() {
         404,
         "nothing was stored"
     );
+}
+
+#[test]
+fn answers_to_heads_that_cannot_be_parsed_are_counted() {
+    let node = start();
+    let fields: String = (0..101).map(|field| format!("x{field}: y\r\n")).collect();
+    for (request, status) in [
+        ("NO HTTP\r\n\r\n".to_owned(), 400),
+        ("GET / HTTP/1.1\r\nno field\r\n\r\n".to_owned(), 400),
+        (format!("GET / HTTP/1.1\r\n{fields}\r\n"), 431),
+    ] {
+        let mut client = Client::connect(&node);
+        client.send(&request);
+        assert_eq!(client.head().0, status, "{request}");
+        client.finish();
+        client.assert_closed();
+    }
+    for (status, count) in [("400", "2"), ("431", "1")] {
+        let labels = format!("route=\"other\",method=\"other\",status=\"{status}\"");
+        wait_for_metric(&node, &format!("kvorum_requests_total{{{labels}}}"), count);
+    }
 }

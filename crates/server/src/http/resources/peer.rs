@@ -1,29 +1,27 @@
-//! `/v0/peer`: where a connection of another node of the cluster leaves HTTP.
+//! `/v0/peer`: the entrance for other nodes of the cluster, where their connections
+//! leave HTTP.
 
-use crate::door::progress::Progress;
-use crate::http::body::ResponseBody;
-use crate::http::parameters;
+use crate::http::exchange::{Answer, Exchange};
 use crate::http::problem::Problem;
+use crate::http::query;
+use crate::http::response_body::ResponseBody;
 use hyper::header::{CONNECTION, HeaderValue, UPGRADE};
-use hyper::http::request::Parts;
 use hyper::{Response, StatusCode, Version};
 use peer::PEER_PROTOCOL;
 
 /// `GET` with `Upgrade`.
-pub(crate) fn upgrade(
-    progress: &Progress,
-    head: &Parts,
-) -> Result<Response<ResponseBody>, Problem> {
-    parameters::none(head.uri.query())?;
-    let asks = head.headers.get_all(UPGRADE).iter().any(|value| {
+pub(super) fn answer(exchange: &Exchange<'_>) -> Answer {
+    query::none(exchange.query())?;
+    let head = &exchange.head;
+    let asks_for_upgrade = head.headers.get_all(UPGRADE).iter().any(|value| {
         value
             .as_bytes()
             .eq_ignore_ascii_case(PEER_PROTOCOL.as_bytes())
     });
-    if !asks || head.version != Version::HTTP_11 {
+    if !asks_for_upgrade || head.version != Version::HTTP_11 {
         return Err(Problem::upgrade_required());
     }
-    progress.upgrade();
+    exchange.progress().upgrade();
     let mut response = Response::new(ResponseBody::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();

@@ -1,15 +1,15 @@
-//! A range on its way to the client: one chunk an entity, batch by batch.
+//! The body of a range: one chunk an entity, batch by batch.
 //!
-//! A stream holds one batch at a time; the next is asked for when hyper has
-//! taken the last chunk of this one, so a slow reader slows its scan and
-//! nothing else. The store is read on the read pool. Whatever goes wrong ends
-//! the body with an error, upon which hyper closes the connection without the
-//! last chunk: a stream that was cut never looks whole.
+//! A stream holds one batch at a time. It asks for the next one when hyper has taken
+//! the last chunk of this one, so a slow reader slows its own scan and nothing else.
+//! The read pool reads the store. Every failure ends the body with an error, and hyper
+//! then closes the connection without the last chunk, so a stream that was cut never
+//! looks whole.
 
-use crate::http::body::RangeCut;
-use crate::http::chunk::{BodyChunk, ChunkMemory};
-use crate::http::conditional::RangeFormat;
+use crate::http::body_chunk::{BodyChunk, ChunkMemory};
 use crate::http::json_line::JsonLine;
+use crate::http::negotiation::RangeFormat;
+use crate::http::response_body::{BodyStream, StreamCut};
 use base::{Entry, LONG_VALUE_BYTES, Share};
 use bytes::Bytes;
 use http_body::Frame;
@@ -24,23 +24,23 @@ use std::task::{Context, Poll};
 
 /// How a range is read and written.
 pub(crate) struct RangePlan {
-    /// How entities are written.
+    /// How entities are encoded.
     pub(crate) format: RangeFormat,
-    /// At most so many of them.
+    /// The greatest number of entities.
     pub(crate) limit: u64,
-    /// Which versions have expired: those that have at this time.
+    /// The time that decides which versions have expired.
     pub(crate) now_unix_ms: u64,
-    /// Whether count and digest follow.
+    /// Whether count and digest follow as trailers.
     pub(crate) trailers: bool,
 }
 
-/// The next batch of a scan, which is yet to come.
+/// Resolves to the next batch of a scan.
 pub(crate) type NextBatch = Pin<Box<dyn Future<Output = Result<Batch, BatchFailure>>>>;
 
 /// Asks for the next batch of a scan.
 pub(crate) type AskForBatch = Box<dyn Fn(Box<Scan>) -> NextBatch>;
 
-/// A range on its way.
+/// The body of a range.
 pub(crate) struct RangeStream {
     plan: RangePlan,
     ask: AskForBatch,
@@ -52,15 +52,16 @@ pub(crate) struct RangeStream {
 }
 
 enum StreamState {
-    /// A batch was asked for.
+    /// It waits for a batch.
     Reading(NextBatch),
-    /// Entities are handed out; then the scan goes on, if it is not at its end.
+    /// It sends the entities of a batch. The scan continues afterwards, unless it is
+    /// at its end.
     Sending {
         entries: std::vec::IntoIter<Entry>,
         scan: Option<Box<Scan>>,
         allotment: Rc<Allotment>,
     },
-    /// Nothing is left but trailers.
+    /// Only the trailers are left.
     Ending,
     /// Nothing is left.
     Ended,
@@ -95,69 +96,6 @@ impl RangeStream {
         }
     }
 
-    /// The next chunk, or the trailers, or the end.
-    pub(crate) fn poll_frame(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<BodyChunk>, RangeCut>>> {
-        loop {
-            match &mut self.state {
-                StreamState::Sending {
-                    entries,
-                    scan,
-                    allotment,
-                } => {
-                    if self.count >= self.plan.limit {
-                        self.state = StreamState::Ending;
-                        continue;
-                    }
-                    if let Some(entry) = entries.find(|entry| entry.is_live(self.plan.now_unix_ms))
-                    {
-                        let share = ChunkMemory::Batch {
-                            _allotment: Rc::clone(allotment),
-                        };
-                        let chunk = self.chunk_of(&entry).counted(Some(share));
-                        return Poll::Ready(Some(Ok(Frame::data(chunk))));
-                    }
-                    let Some(scan) = scan.take() else {
-                        self.state = StreamState::Ending;
-                        continue;
-                    };
-                    // Replaced before the next batch is asked for, so that what
-                    // this one counted for is free.
-                    self.state = StreamState::Ending;
-                    self.state = StreamState::Reading((self.ask)(scan));
-                }
-                StreamState::Reading(next) => match std::task::ready!(next.as_mut().poll(cx)) {
-                    Ok(batch) => self.state = StreamState::sending(batch),
-                    Err(failure) => {
-                        match failure {
-                            BatchFailure::Failed(error) => tracing::error!(
-                                %error,
-                                "a range was cut: its next part cannot be read"
-                            ),
-                            BatchFailure::TimedOut => {
-                                tracing::warn!("a range was cut: the disk is too slow");
-                            }
-                            BatchFailure::Overloaded => {
-                                tracing::warn!("a range was cut: the node has too much to read");
-                            }
-                        }
-                        self.state = StreamState::Ended;
-                        return Poll::Ready(Some(Err(RangeCut)));
-                    }
-                },
-                StreamState::Ending => {
-                    self.state = StreamState::Ended;
-                    if self.plan.trailers {
-                        return Poll::Ready(Some(Ok(Frame::trailers(self.trailers()))));
-                    }
-                }
-                StreamState::Ended => return Poll::Ready(None),
-            }
-        }
-    }
-
     fn chunk_of(&mut self, entry: &Entry) -> BodyChunk {
         let chunk = encode(self.plan.format, entry);
         self.count += 1;
@@ -175,6 +113,78 @@ impl RangeStream {
             trailers.insert(DIGEST, digest);
         }
         trailers
+    }
+}
+
+impl BodyStream for RangeStream {
+    /// The next chunk, or the trailers, or the end.
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<BodyChunk>, StreamCut>>> {
+        loop {
+            match &mut self.state {
+                StreamState::Sending {
+                    entries,
+                    scan,
+                    allotment,
+                } => {
+                    if self.count >= self.plan.limit {
+                        self.state = StreamState::Ending;
+                        continue;
+                    }
+                    if let Some(entry) = entries.find(|entry| entry.is_live(self.plan.now_unix_ms))
+                    {
+                        let memory = ChunkMemory::Batch {
+                            _allotment: Rc::clone(allotment),
+                        };
+                        let chunk = self.chunk_of(&entry).counted(Some(memory));
+                        return Poll::Ready(Some(Ok(Frame::data(chunk))));
+                    }
+                    let Some(scan) = scan.take() else {
+                        self.state = StreamState::Ending;
+                        continue;
+                    };
+                    // Drops this batch before it asks for the next one, so that the
+                    // memory that this one counted for is free.
+                    self.state = StreamState::Ending;
+                    self.state = StreamState::Reading((self.ask)(scan));
+                }
+                StreamState::Reading(next) => match std::task::ready!(next.as_mut().poll(cx)) {
+                    Ok(batch) => self.state = StreamState::sending(batch),
+                    Err(failure) => {
+                        match failure {
+                            BatchFailure::Failed(error) => tracing::error!(
+                                %error,
+                                entities = self.count,
+                                "a range was cut: this node cannot read its next part"
+                            ),
+                            BatchFailure::TimedOut => {
+                                tracing::warn!(
+                                    entities = self.count,
+                                    "a range was cut: the disk did not answer in time"
+                                );
+                            }
+                            BatchFailure::Overloaded => {
+                                tracing::warn!(
+                                    entities = self.count,
+                                    "a range was cut: the read queue or the memory for ranges is full"
+                                );
+                            }
+                        }
+                        self.state = StreamState::Ended;
+                        return Poll::Ready(Some(Err(StreamCut)));
+                    }
+                },
+                StreamState::Ending => {
+                    self.state = StreamState::Ended;
+                    if self.plan.trailers {
+                        return Poll::Ready(Some(Ok(Frame::trailers(self.trailers()))));
+                    }
+                }
+                StreamState::Ended => return Poll::Ready(None),
+            }
+        }
     }
 }
 
@@ -215,7 +225,7 @@ mod tests {
     use std::task::Waker;
 
     #[test]
-    fn a_batch_that_does_not_come_cuts_the_range() {
+    fn a_batch_that_is_not_read_in_time_cuts_the_range() {
         let mut stream = RangeStream::new(
             RangePlan {
                 format: RangeFormat::Plain,
@@ -230,8 +240,8 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         stream.state = StreamState::Reading(Box::pin(async { Err(BatchFailure::TimedOut) }));
         let cut = stream.poll_frame(&mut context);
-        assert!(matches!(cut, Poll::Ready(Some(Err(RangeCut)))));
-        // Nor do trailers follow, by which it might look whole.
+        assert!(matches!(cut, Poll::Ready(Some(Err(StreamCut)))));
+        // No trailers follow, which would make the stream look whole.
         let end = stream.poll_frame(&mut context);
         assert!(matches!(end, Poll::Ready(None)));
     }

@@ -1,18 +1,11 @@
-//! `/v0/status`, `/v0/ring` and `/metrics`: the node and its cluster, for people
-//! and for Prometheus. All are outside admission, so that an overloaded node can still be looked at.
+//! `/v0/status`: the node and its cluster, as this node sees them. Outside admission,
+//! so that an operator can inspect an overloaded node.
 
+use super::page;
 use crate::door::Door;
-use crate::http::body::{RequestBody, ResponseBody};
-use crate::http::check_body_limit;
-use crate::http::conditional::wants_open_metrics;
-use crate::http::parameters;
-use crate::http::problem::Problem;
-use crate::metrics_page;
-use bytes::Bytes;
+use crate::http::exchange::{Answer, Exchange};
+use crate::http::query;
 use cluster::Standing;
-use hyper::Response;
-use hyper::header::{CONTENT_TYPE, HeaderValue, VARY};
-use hyper::http::request::Parts;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -22,7 +15,7 @@ struct Status<'a> {
     version: &'a str,
     uptime_seconds: u64,
     state: &'static str,
-    /// How this node's store stands with its peers.
+    /// The standing of this node's store.
     standing: &'static str,
     cluster: Vec<Member<'a>>,
     clock: Clock,
@@ -35,44 +28,33 @@ struct Member<'a> {
     name: &'a str,
     url: String,
     state: &'static str,
-    /// How its store stands, as it says; left out while there is no connection.
+    /// The standing that its store reports; left out while there is no connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     standing: Option<&'static str>,
-    /// How far its clock is ahead of this node's, as far as that is known.
+    /// How far its clock is ahead of this node's; left out while that is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     clock_ahead_ms: Option<i64>,
-    /// Writes that it missed and has yet to get from this node.
+    /// Writes that it missed and that this node keeps for it.
     hints: u64,
     hint_bytes: u64,
 }
 
 #[derive(Serialize)]
-struct Ring<'a> {
-    /// The nodes of the key, the first choice first.
-    replicas: Vec<RingReplica<'a>>,
-}
-
-#[derive(Serialize)]
-struct RingReplica<'a> {
-    name: &'a str,
-    url: String,
-}
-
-#[derive(Serialize)]
 struct Clock {
     unix_ms: u64,
-    /// The greatest timestamp given, in a string: JSON's numbers do not hold all of it.
+    /// The greatest timestamp issued, as a string, because many JSON readers round
+    /// long numbers.
     greatest_timestamp: String,
-    /// How far the greatest timestamp that was given or seen is ahead of the clock.
+    /// How far the greatest timestamp that was issued or seen is ahead of the clock.
     stamp_ahead_ms: u64,
-    /// No timestamp above it was given here.
+    /// This node has issued no timestamp above it.
     ceiling: String,
-    /// How far the other nodes' clocks are ahead: the median of those heard from.
+    /// How far the other nodes' clocks are ahead: the median of the known ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     others_ahead_ms: Option<i64>,
-    /// Whether it is near the clocks of a majority of the other nodes.
+    /// Whether the clock is near those of a majority of the other nodes.
     proven: bool,
-    /// Why writes get no timestamp here, if they get none.
+    /// Why this node refuses writes, if it issues no timestamps.
     #[serde(skip_serializing_if = "Option::is_none")]
     refuses_writes: Option<String>,
 }
@@ -81,35 +63,36 @@ struct Clock {
 struct Store {
     id: String,
     state: &'static str,
-    /// Versions, not keys, in tables and memtables.
+    /// The number of versions, not of keys, in tables and memtables.
     entries: u64,
-    /// Of the versions in tables.
+    /// The number of tombstones in tables.
     tombstones: u64,
-    /// Tables with a damaged block, which compaction leaves out.
+    /// Tables with a damaged block. Compaction does not merge them.
     tables_damaged: u64,
     table_bytes: u64,
     memtable_bytes: u64,
     log_bytes: u64,
     cache_bytes: u64,
-    /// Whether puts are refused for want of space.
+    /// Whether the node refuses puts because its disk is full.
     disk_full: bool,
     /// Why the store is read-only, if it is.
     poisoned: Option<String>,
-    /// Not told before the first table was written: there is nothing to compare.
+    /// Left out until the first table is written, because there is nothing to compare.
     #[serde(skip_serializing_if = "Option::is_none")]
     write_amplification: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     space_amplification: Option<f64>,
 }
 
-/// `GET` and `HEAD` of the status.
-pub(crate) fn status(
-    door: &Door,
-    head: &Parts,
-    body: &RequestBody,
-) -> Result<Response<ResponseBody>, Problem> {
-    parameters::none(head.uri.query())?;
-    check_body_limit(door, body)?;
+/// `GET` and `HEAD`.
+pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
+    query::none(exchange.query())?;
+    exchange.check_body_limit()?;
+    let door = exchange.door;
+    exchange.render(|| page::json(&status(door))).await
+}
+
+fn status(door: &Door) -> Status<'_> {
     let node = door.worker.node();
     let config = door.shared().config();
     let statistics = node.statistics();
@@ -119,7 +102,7 @@ pub(crate) fn status(
     } else {
         "serving"
     };
-    let status = Status {
+    Status {
         name: config.node.name(),
         url: config.node.url().to_string(),
         version: &config.version,
@@ -161,8 +144,7 @@ pub(crate) fn status(
                 .then(|| statistics.space_amplification()),
             poisoned: statistics.poisoned,
         },
-    };
-    Ok(json_page(&status))
+    }
 }
 
 /// The nodes of the cluster, in the order of their names.
@@ -192,66 +174,4 @@ fn members(door: &Door) -> Vec<Member<'_>> {
             }
         })
         .collect()
-}
-
-/// `GET` and `HEAD` of the replicas of a key.
-pub(crate) fn ring(
-    door: &Door,
-    head: &Parts,
-    body: &RequestBody,
-) -> Result<Response<ResponseBody>, Problem> {
-    let key = parameters::key_only(head.uri.query())?;
-    check_body_limit(door, body)?;
-    let members = &door.shared().config().node.members;
-    let ranking = door.worker.ranking(&key, members.count());
-    let replicas = ranking.iter().map(|node| RingReplica {
-        name: members.name(*node),
-        url: members.url(*node).to_string(),
-    });
-    let ring = Ring {
-        replicas: replicas.collect(),
-    };
-    Ok(json_page(&ring))
-}
-
-/// `GET` and `HEAD` of the metrics.
-pub(crate) fn metrics(
-    door: &Door,
-    head: &Parts,
-    body: &RequestBody,
-) -> Result<Response<ResponseBody>, Problem> {
-    parameters::none(head.uri.query())?;
-    check_body_limit(door, body)?;
-    let open_metrics = metrics_page::open_metrics_text(metrics_page::families(door.shared()));
-    let (content_type, text) = if wants_open_metrics(&head.headers) {
-        (
-            "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            open_metrics,
-        )
-    } else {
-        (
-            "text/plain; version=0.0.4; charset=utf-8",
-            metrics_page::prometheus_text(&open_metrics),
-        )
-    };
-    let mut page = page(content_type, Bytes::from(text));
-    page.headers_mut()
-        .insert(VARY, HeaderValue::from_static("accept"));
-    Ok(page)
-}
-
-/// A page of JSON; its line ends, so that a prompt does not stand behind it.
-fn json_page(content: &impl Serialize) -> Response<ResponseBody> {
-    // Strings and numbers always have a JSON form.
-    let mut json = serde_json::to_vec(content).unwrap_or_default();
-    json.push(b'\n');
-    page("application/json", Bytes::from(json))
-}
-
-fn page(content_type: &'static str, body: Bytes) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::full(body));
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    response
 }

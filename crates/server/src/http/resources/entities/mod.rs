@@ -1,42 +1,37 @@
 //! `/v0/entities`: a range of this node's keys.
 
-use crate::door::Door;
-use crate::http::body::{RequestBody, ResponseBody};
-use crate::http::conditional::{RangeFormat, range_format, wants_trailers};
-use crate::http::entity::SANDBOX;
-use crate::http::parameters;
-use crate::http::problem::Problem;
-use crate::http::range_stream::{NextBatch, RangePlan, RangeStream};
-use crate::http::route::Verb;
-use crate::http::{admit, check_body_limit};
-use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, TRAILER, VARY};
-use hyper::http::request::Parts;
-use hyper::{Response, Version};
-use std::rc::Rc;
-use std::time::Duration;
+mod parameters;
+mod range_stream;
 
-/// `GET` and `HEAD`. The first batch is read before the answer begins, so that
-/// a store that cannot be read is an error with a status.
-pub(crate) async fn get(
-    door: &Door,
-    head: &Parts,
-    body: &RequestBody,
-    verb: Verb,
-    began: Duration,
-) -> Result<Response<ResponseBody>, Problem> {
-    let parameters = parameters::range(head.uri.query())?;
-    if head.version < Version::HTTP_11 {
+use crate::http::exchange::{Answer, Exchange};
+use crate::http::headers::SANDBOX;
+use crate::http::negotiation::{RangeFormat, range_format, wants_trailers};
+use crate::http::problem::Problem;
+use crate::http::response_body::ResponseBody;
+use crate::http::verb::Verb;
+use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, TRAILER, VARY};
+use hyper::{Response, Version};
+use range_stream::{NextBatch, RangePlan, RangeStream};
+use std::rc::Rc;
+
+/// `GET` and `HEAD`. Reads the first batch before the answer begins, so that a store
+/// that cannot be read is an error with a status.
+pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
+    let parameters = parameters::read(exchange.query())?;
+    if exchange.head.version < Version::HTTP_11 {
         return Err(Problem::range_needs_chunks());
     }
-    check_body_limit(door, body)?;
-    let deadline = door.deadline_after(began);
-    let permit = admit(door, deadline).await?;
+    exchange.check_body_limit()?;
+    let deadline = exchange.deadline();
+    let permit = exchange.admit(deadline).await?;
+    let door = exchange.door;
     let stream_share = door.scans().take(1)?;
+    let headers = &exchange.head.headers;
     let plan = RangePlan {
-        format: range_format(&head.headers),
+        format: range_format(headers),
         limit: parameters.limit.unwrap_or(u64::MAX),
         now_unix_ms: door.clock().unix_ms(),
-        trailers: wants_trailers(&head.headers),
+        trailers: wants_trailers(headers),
     };
     let mut response = Response::new(ResponseBody::empty());
     let headers = response.headers_mut();
@@ -55,7 +50,7 @@ pub(crate) async fn get(
             HeaderValue::from_static("kvorum-count, kvorum-digest"),
         );
     }
-    if verb == Verb::Head {
+    if exchange.verb == Verb::Head {
         return Ok(response);
     }
     let is_empty = parameters
@@ -69,8 +64,8 @@ pub(crate) async fn get(
         let scan = coordinator.scan(&parameters.start, parameters.end.as_deref());
         Some(coordinator.next_batch(scan, deadline).await?)
     };
-    // From here on the range counts as a range, not as a request in flight: a
-    // slow reader must not keep others out.
+    // From now on the stream counts as a range and holds no permit, because a slow
+    // reader must not keep other requests out.
     drop(permit);
     let (coordinator, clock) = (Rc::clone(door.worker.coordinator()), door.clock_handle());
     let stall_timeout = door.stall_timeout();
@@ -80,5 +75,5 @@ pub(crate) async fn get(
         Box::pin(async move { coordinator.next_batch(scan, deadline).await })
     };
     let stream = RangeStream::new(plan, Box::new(ask), first, stream_share);
-    Ok(response.map(|_| ResponseBody::range(stream)))
+    Ok(response.map(|_| ResponseBody::stream(Box::new(stream))))
 }

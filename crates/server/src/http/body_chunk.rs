@@ -1,4 +1,5 @@
-//! A chunk of an answer, as hyper takes it: parts that are nowhere put together.
+//! A chunk of an answer, which consists of parts, so that hyper can send them without
+//! copying them together.
 
 use crate::http::json_line::{JsonLine, ValuePieces};
 use base::Share;
@@ -7,19 +8,19 @@ use node::Allotment;
 use std::io::IoSlice;
 use std::rc::Rc;
 
-/// A piece of an answer: `head`, then `tail`, then `rest`. Parts, so that a
-/// chunk of a range can be a key and a long value that is nowhere copied.
+/// A chunk of an answer: `head`, then `tail`, then `unwritten`. A chunk of a range is
+/// a key as its head and a long value as its tail, which is not copied.
 pub(crate) struct BodyChunk {
     head: Bytes,
     tail: Bytes,
-    /// What is made only as it is written.
-    rest: Option<Box<UnwrittenPieces>>,
-    /// What the piece counts for, until it has been written.
-    share: Option<ChunkMemory>,
+    /// Pieces that are made only when they are written.
+    unwritten: Option<Box<UnwrittenPieces>>,
+    /// The memory that the chunk counts for, until it is written.
+    memory: Option<ChunkMemory>,
 }
 
-/// What a chunk counts for. The chunks of a batch share its allotment, which
-/// is given back with the last of them.
+/// The memory that a chunk counts for. The chunks of a batch share its allotment,
+/// which is free again when the last of them is written.
 pub(crate) enum ChunkMemory {
     /// A long value.
     Value { _share: Share },
@@ -27,7 +28,7 @@ pub(crate) enum ChunkMemory {
     Batch { _allotment: Rc<Allotment> },
 }
 
-/// A long line of JSON on its way: one piece of it at a time.
+/// The end of a long line of JSON, of which one piece exists at a time.
 struct UnwrittenPieces {
     pieces: ValuePieces,
     /// Never empty while bytes remain.
@@ -36,24 +37,24 @@ struct UnwrittenPieces {
 }
 
 impl BodyChunk {
-    /// A piece of two parts.
+    /// A chunk of two parts.
     pub(crate) fn new(head: Bytes, tail: Bytes) -> Self {
         Self {
             head,
             tail,
-            rest: None,
-            share: None,
+            unwritten: None,
+            memory: None,
         }
     }
 
-    /// A line of JSON. Its length must be known before it is written, so the
-    /// pieces of a long one are made twice.
+    /// A line of JSON. Hyper needs its length before it writes it, so the pieces of a
+    /// long line are made twice.
     pub(crate) fn of_line(line: JsonLine) -> Self {
         let mut chunk = Self::new(line.head, Bytes::new());
-        if let Some(mut pieces) = line.rest {
+        if let Some(mut pieces) = line.value_pieces {
             let remaining = pieces.clone().map(|piece| piece.len()).sum();
             let piece = pieces.next().unwrap_or_default();
-            chunk.rest = Some(Box::new(UnwrittenPieces {
+            chunk.unwritten = Some(Box::new(UnwrittenPieces {
                 pieces,
                 piece,
                 remaining,
@@ -62,15 +63,15 @@ impl BodyChunk {
         chunk
     }
 
-    /// The same piece, which counts for `share` until it is written.
-    pub(crate) fn counted(mut self, share: Option<ChunkMemory>) -> Self {
-        self.share = share;
+    /// The same chunk, which counts for `memory` until it is written.
+    pub(crate) fn counted(mut self, memory: Option<ChunkMemory>) -> Self {
+        self.memory = memory;
         self
     }
 
-    /// Whether it counts for something.
+    /// Whether a budget counts the chunk.
     pub(crate) fn is_counted(&self) -> bool {
-        self.share.is_some()
+        self.memory.is_some()
     }
 
     /// Adds all its bytes to a checksum.
@@ -79,9 +80,9 @@ impl BodyChunk {
         for part in [&self.head, &self.tail] {
             sum = crc32c::crc32c_append(sum, part);
         }
-        if let Some(rest) = &self.rest {
-            sum = crc32c::crc32c_append(sum, &rest.piece);
-            for piece in rest.pieces.clone() {
+        if let Some(unwritten) = &self.unwritten {
+            sum = crc32c::crc32c_append(sum, &unwritten.piece);
+            for piece in unwritten.pieces.clone() {
                 sum = crc32c::crc32c_append(sum, &piece);
             }
         }
@@ -108,15 +109,19 @@ impl UnwrittenPieces {
 
 impl Buf for BodyChunk {
     fn remaining(&self) -> usize {
-        let rest = self.rest.as_ref().map_or(0, |rest| rest.remaining);
-        self.head.len() + self.tail.len() + rest
+        let unwritten = self.unwritten.as_ref();
+        let unwritten_bytes = unwritten.map_or(0, |unwritten| unwritten.remaining);
+        self.head.len() + self.tail.len() + unwritten_bytes
     }
 
     fn chunk(&self) -> &[u8] {
         let parts = [&self.head, &self.tail];
         match parts.into_iter().find(|part| !part.is_empty()) {
             Some(part) => part,
-            None => self.rest.as_ref().map_or(&[], |rest| &rest.piece),
+            None => self
+                .unwritten
+                .as_ref()
+                .map_or(&[], |unwritten| &unwritten.piece),
         }
     }
 
@@ -125,13 +130,13 @@ impl Buf for BodyChunk {
         self.head.advance(of_head);
         let of_tail = (count - of_head).min(self.tail.len());
         self.tail.advance(of_tail);
-        if let Some(rest) = &mut self.rest {
-            rest.advance(count - of_head - of_tail);
+        if let Some(unwritten) = &mut self.unwritten {
+            unwritten.advance(count - of_head - of_tail);
         }
     }
 
     fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
-        let piece = self.rest.as_ref().map(|rest| &rest.piece);
+        let piece = self.unwritten.as_ref().map(|unwritten| &unwritten.piece);
         let parts = [&self.head, &self.tail].into_iter().chain(piece);
         let parts = parts.filter(|part| !part.is_empty());
         let mut count = 0;
@@ -140,12 +145,12 @@ impl Buf for BodyChunk {
             count += 1;
         }
         let has_more = piece.is_some_and(|piece| {
-            let rest = self.rest.as_ref().map_or(0, |rest| rest.remaining);
-            rest > piece.len()
+            let unwritten = self.unwritten.as_ref();
+            unwritten.map_or(0, |unwritten| unwritten.remaining) > piece.len()
         });
         if has_more {
-            // Whoever finds room left takes these slices for all there is,
-            // and puts what comes behind this chunk there.
+            // A caller that finds a slice unused takes the others for the whole
+            // chunk, and puts the next chunk there. So no slice may stay unused.
             slices[count..].fill(IoSlice::new(&[]));
             count = slices.len();
         }

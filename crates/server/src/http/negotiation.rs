@@ -1,117 +1,20 @@
-//! Entity tags and what requests say about representations: `If-Match`,
-//! `If-None-Match`, `Accept`, `TE`.
+//! Content negotiation: which format of an answer a request asks for, by `Accept` and
+//! `TE`.
 
-use base::Timestamp;
 use hyper::HeaderMap;
-use hyper::header::{ACCEPT, HeaderValue, IF_MATCH, IF_NONE_MATCH, TE};
+use hyper::header::{ACCEPT, TE};
 
-/// The entity tag of a version: `"<timestamp>-<xxh3 of the value>"`, both in
-/// hexadecimal. Strong: equal tags are equal bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EntityTag {
-    /// Quotes, 16 digits, a hyphen, 16 digits.
-    text: [u8; 35],
-}
-
-/// What tags that are marked as weak count for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Weak {
-    AreEqual,
-    Differ,
-}
-
-impl EntityTag {
-    /// The tag of a version with this value.
-    pub(crate) fn of(timestamp: Timestamp, value: &[u8]) -> Self {
-        Self::with_hash(timestamp, value_hash(value))
-    }
-
-    /// The tag of a version whose value has this hash.
-    pub(crate) fn with_hash(timestamp: Timestamp, hash: u64) -> Self {
-        let mut text = [b'"'; 35];
-        text[1..17].copy_from_slice(&hexadecimal(timestamp.as_u64()));
-        text[17] = b'-';
-        text[18..34].copy_from_slice(&hexadecimal(hash));
-        Self { text }
-    }
-
-    /// The tag as a header has it.
-    pub(crate) fn header(&self) -> HeaderValue {
-        // Quotes, digits and a hyphen: always a valid value.
-        HeaderValue::from_bytes(&self.text).unwrap_or_else(|_| HeaderValue::from_static("\"\""))
-    }
-
-    /// Whether an `If-None-Match` names this tag, or any. Weak comparison, as
-    /// RFC 9110, 13.1.2 has it.
-    pub(crate) fn is_named_by(&self, headers: &HeaderMap) -> bool {
-        headers
-            .get_all(IF_NONE_MATCH)
-            .iter()
-            .any(|list| self.is_in_list(list.as_bytes(), Weak::AreEqual))
-    }
-
-    /// Whether the request may be answered with this tag's version: it has no
-    /// `If-Match`, or one that names this tag, or any. Strong comparison, as
-    /// RFC 9110, 13.1.1 has it.
-    pub(crate) fn is_wanted_by(&self, headers: &HeaderMap) -> bool {
-        let mut lists = headers.get_all(IF_MATCH).iter().peekable();
-        lists.peek().is_none() || lists.any(|list| self.is_in_list(list.as_bytes(), Weak::Differ))
-    }
-
-    fn is_in_list(&self, list: &[u8], weak: Weak) -> bool {
-        if list.trim_ascii() == b"*" {
-            return true;
-        }
-        // A tag may hold commas, so the list is read from quote to quote.
-        let mut rest = list;
-        loop {
-            rest = rest.trim_ascii_start();
-            if let Some(after) = rest.strip_prefix(b",") {
-                rest = after;
-                continue;
-            }
-            let opaque = rest.strip_prefix(b"W/").unwrap_or(rest);
-            let counts = opaque.len() == rest.len() || weak == Weak::AreEqual;
-            let Some(inner) = opaque.strip_prefix(b"\"") else {
-                return false;
-            };
-            let Some(length) = inner.iter().position(|byte| *byte == b'"') else {
-                return false;
-            };
-            if counts && opaque[..length + 2] == self.text {
-                return true;
-            }
-            rest = &inner[length + 1..];
-        }
-    }
-}
-
-/// The sixteen digits of a number. Each answer has two of them: `write!` takes
-/// a hundredth of a request for that.
-fn hexadecimal(number: u64) -> [u8; 16] {
-    std::array::from_fn(|place| {
-        let digit = (number >> (60 - 4 * place)) as usize & 0xf;
-        b"0123456789abcdef"[digit]
-    })
-}
-
-/// The hash of a value, for its tag.
-pub(crate) fn value_hash(value: &[u8]) -> u64 {
-    xxhash_rust::xxh3::xxh3_64(value)
-}
-
-/// How a range is written.
+/// The format of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RangeFormat {
-    /// `<key>\n<value>`, a chunk each.
+    /// `<key>\n<value>`, one chunk an entity.
     Plain,
-    /// JSON, a line each.
+    /// JSON, one line an entity.
     JsonLines,
 }
 
-/// The format that `Accept` asks for: JSON lines where they are named with a
-/// greater weight than plain bytes get, or with the same weight and more
-/// exactly.
+/// The format that `Accept` asks for: JSON lines if it names them with a greater
+/// weight than plain bytes, or with the same weight and more exactly.
 pub(crate) fn range_format(headers: &HeaderMap) -> RangeFormat {
     let mut json = Preference::default();
     let mut plain = Preference::default();
@@ -123,7 +26,7 @@ pub(crate) fn range_format(headers: &HeaderMap) -> RangeFormat {
             plain.consider(media, "application/octet-stream", weight);
         }
     }
-    // Plain is what is sent where nothing is asked for.
+    // Plain is the default.
     if json.exactness == 3 && json.weight > 0 && json.rank() > plain.rank() {
         RangeFormat::JsonLines
     } else {
@@ -142,8 +45,8 @@ fn weighted(element: &str) -> (&str, u16) {
     (name, weight)
 }
 
-/// Whether `Accept` asks for OpenMetrics by name; Prometheus' older text is
-/// what everything else reads.
+/// Whether `Accept` asks for OpenMetrics by name. The default is Prometheus' older
+/// text format, which every client reads.
 pub(crate) fn wants_open_metrics(headers: &HeaderMap) -> bool {
     let mut open = Preference::default();
     let mut plain = Preference::default();
@@ -158,7 +61,7 @@ pub(crate) fn wants_open_metrics(headers: &HeaderMap) -> bool {
     open.exactness == 3 && open.weight > 0 && open.rank() >= plain.rank()
 }
 
-/// How a profile is written.
+/// The format of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProfileFormat {
     /// A flame graph, as SVG.
@@ -167,8 +70,8 @@ pub(crate) enum ProfileFormat {
     Folded,
 }
 
-/// How `Accept` wants a profile. The flame graph is what is sent where nothing
-/// is asked for; text has to be preferred to it.
+/// The format that `Accept` asks for: text if it prefers that. The flame graph is the
+/// default.
 pub(crate) fn profile_format(headers: &HeaderMap) -> ProfileFormat {
     let mut text = Preference::default();
     let mut svg = Preference::default();
@@ -187,7 +90,7 @@ pub(crate) fn profile_format(headers: &HeaderMap) -> ProfileFormat {
     }
 }
 
-/// What a list says of one media type: the most exact element counts.
+/// What `Accept` says of one media type. Its most exact element counts.
 #[derive(Default)]
 struct Preference {
     exactness: u8,
@@ -224,7 +127,7 @@ fn is_range_of(element: &str, media: &str) -> bool {
         .is_some_and(|(named, group)| named.eq_ignore_ascii_case(group))
 }
 
-/// A weight from 0 to 1 with up to three decimals, in thousandths; what is no
+/// A weight from 0 to 1 with up to three decimals, in thousandths. Text that is no
 /// weight counts as 0.
 fn milli_weight(text: &str) -> u16 {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
@@ -256,6 +159,7 @@ pub(crate) fn wants_trailers(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hyper::header::HeaderValue;
 
     fn headers(name: &'static str, values: &[&'static str]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -266,60 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_timestamp_and_hash() {
-        let tag = EntityTag::of(Timestamp::from_u64(0xabc), b"");
-        assert_eq!(
-            tag.header().to_str().unwrap(),
-            "\"0000000000000abc-2d06800538d394c2\""
-        );
-        assert_ne!(tag, EntityTag::of(Timestamp::from_u64(0xabc), b"x"));
-        assert_ne!(tag, EntityTag::of(Timestamp::from_u64(0xabd), b""));
-    }
-
-    #[test]
-    fn if_none_match_is_a_list_compared_weakly() {
-        let tag = EntityTag::of(Timestamp::from_u64(0xabc), b"");
-        for (value, named) in [
-            ("*", true),
-            (" * ", true),
-            ("\"0000000000000abc-2d06800538d394c2\"", true),
-            ("W/\"0000000000000abc-2d06800538d394c2\"", true),
-            ("\"a\", \"0000000000000abc-2d06800538d394c2\"", true),
-            ("\"a,b\" ,, W/\"0000000000000abc-2d06800538d394c2\"", true),
-            ("\"a\"", false),
-            ("", false),
-            ("\"", false),
-            ("W/", false),
-            ("0000000000000abc-2d06800538d394c2", false),
-            ("w/\"0000000000000abc-2d06800538d394c2\"", false),
-        ] {
-            let headers = headers("if-none-match", &[value]);
-            assert_eq!(tag.is_named_by(&headers), named, "{value}");
-        }
-        assert!(!tag.is_named_by(&HeaderMap::new()));
-        assert!(tag.is_named_by(&headers("if-none-match", &["\"a\"", "*"])));
-    }
-
-    #[test]
-    fn if_match_is_a_list_compared_strongly() {
-        let tag = EntityTag::of(Timestamp::from_u64(0xabc), b"");
-        for (value, wanted) in [
-            ("*", true),
-            ("\"0000000000000abc-2d06800538d394c2\"", true),
-            ("\"a\", \"0000000000000abc-2d06800538d394c2\"", true),
-            ("W/\"0000000000000abc-2d06800538d394c2\"", false),
-            ("\"a\"", false),
-            ("", false),
-        ] {
-            let headers = headers("if-match", &[value]);
-            assert_eq!(tag.is_wanted_by(&headers), wanted, "{value}");
-        }
-        assert!(tag.is_wanted_by(&HeaderMap::new()));
-        assert!(tag.is_wanted_by(&headers("if-match", &["\"a\"", "*"])));
-    }
-
-    #[test]
-    fn json_lines_are_sent_to_those_who_prefer_them() {
+    fn json_lines_are_for_clients_that_prefer_them() {
         use RangeFormat::{JsonLines, Plain};
         for (accept, format) in [
             (&[][..], Plain),
@@ -349,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_are_sent_to_those_who_ask() {
+    fn trailers_are_for_clients_that_ask_for_them() {
         assert!(wants_trailers(&headers("te", &["trailers"])));
         assert!(wants_trailers(&headers("te", &["gzip, Trailers"])));
         assert!(wants_trailers(&headers("te", &["trailers;q=0.5"])));
@@ -359,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn open_metrics_are_for_those_who_name_them() {
+    fn open_metrics_is_for_clients_that_name_it() {
         let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,\
                           text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
         for (accept, expected) in [

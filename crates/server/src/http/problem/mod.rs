@@ -1,0 +1,139 @@
+//! Problems: the answers to requests that are refused or fail, as
+//! `application/problem+json` (RFC 9457).
+//!
+//! - `catalogue`: each type of problem, with its status and its text.
+//! - `failures`: which problem each failure of the node becomes. It is the only table
+//!   from what went wrong to a status.
+//! - `receipt`: what became of a request at each replica, as JSON.
+
+mod catalogue;
+mod failures;
+mod receipt;
+
+#[cfg(test)]
+mod tests;
+
+use crate::door::paused_connections::RETRY_AFTER_SECONDS;
+use crate::http::headers::{set_acks, set_common};
+use crate::http::response_body::ResponseBody;
+use bytes::Bytes;
+use cluster::Replicas;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Method, Response, StatusCode};
+use node::Receipt;
+use receipt::ReceiptDocument;
+use serde::Serialize;
+use std::borrow::Cow;
+
+/// Why a request was refused or has failed.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    /// The last part of `type`.
+    kind: &'static str,
+    title: &'static str,
+    /// What happened, with which values, and what to do.
+    detail: Cow<'static, str>,
+    parameter: Option<Box<str>>,
+    allow: Option<Box<str>>,
+    receipt: Option<Box<Receipt>>,
+    /// How many replicas had answered, and of how many.
+    acks: Option<(u8, Replicas)>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameter: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allow: Option<&'a str>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    receipt: Option<ReceiptDocument<'a>>,
+}
+
+impl Problem {
+    fn new(
+        status: StatusCode,
+        kind: &'static str,
+        title: &'static str,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            status,
+            kind,
+            title,
+            detail: detail.into(),
+            parameter: None,
+            allow: None,
+            receipt: None,
+            acks: None,
+        }
+    }
+
+    /// The problem as an answer.
+    pub(crate) fn into_response(self) -> Response<ResponseBody> {
+        let mut response = Response::new(ResponseBody::full(Bytes::from(self.document())));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+        // Names of methods and commas are always a valid value.
+        if let Some(Ok(allow)) = self.allow.as_deref().map(HeaderValue::from_str) {
+            headers.insert(ALLOW, allow);
+        }
+        if let Some((acks, replicas)) = self.acks {
+            set_acks(headers, acks, replicas);
+        }
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
+        }
+        response
+    }
+
+    /// The status of the answer.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The problem as the bytes of a whole answer, for a connection that ends with it
+    /// before hyper has parsed a request.
+    pub(crate) fn into_last_bytes(self) -> Vec<u8> {
+        let document = self.document();
+        let mut response = self.into_response();
+        set_common(&Method::GET, response.status(), response.headers_mut());
+        let mut bytes = format!("HTTP/1.1 {}\r\n", response.status()).into_bytes();
+        for (name, value) in response.headers() {
+            bytes.extend_from_slice(name.as_ref());
+            bytes.extend_from_slice(b": ");
+            bytes.extend_from_slice(value.as_bytes());
+            bytes.extend_from_slice(b"\r\n");
+        }
+        let rest = format!(
+            "content-length: {}\r\nconnection: close\r\n\r\n",
+            document.len()
+        );
+        bytes.extend_from_slice(rest.as_bytes());
+        bytes.extend_from_slice(&document);
+        bytes
+    }
+
+    fn document(&self) -> Vec<u8> {
+        let document = Document {
+            r#type: format!("urn:kvorum:problem:{}", self.kind),
+            title: self.title,
+            status: self.status.as_u16(),
+            detail: &self.detail,
+            parameter: self.parameter.as_deref(),
+            allow: self.allow.as_deref(),
+            receipt: self.receipt.as_deref().map(ReceiptDocument::from),
+        };
+        // Strings and numbers always have a JSON form.
+        serde_json::to_vec(&document).unwrap_or_default()
+    }
+}

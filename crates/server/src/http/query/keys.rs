@@ -1,0 +1,59 @@
+//! Keys in queries.
+
+use super::{ParameterError, QueryBytes, pairs, set, unknown};
+use base::KEY_BYTES_MAX;
+
+/// Reads a query that names a key and nothing else.
+///
+/// # Errors
+/// The first parameter that is not valid.
+pub(crate) fn key_only(query: Option<&str>) -> Result<QueryBytes, ParameterError> {
+    let mut key = None;
+    for parameter in pairs(query) {
+        let (name, value) = parameter?;
+        match name.as_slice() {
+            b"id" => set(&mut key, "id", key_of("id", value)?)?,
+            _ => return Err(unknown(&name)),
+        }
+    }
+    key.ok_or_else(key_missing)
+}
+
+/// The error for a query without a key.
+pub(crate) fn key_missing() -> ParameterError {
+    ParameterError::new("id", "is missing: give the key as id=KEY")
+}
+
+/// Reads a key.
+///
+/// # Errors
+/// The key is empty or too long.
+pub(crate) fn key_of(name: &str, value: QueryBytes) -> Result<QueryBytes, ParameterError> {
+    check_length(name, value, KEY_BYTES_MAX)
+}
+
+/// Reads a bound of a range: a key, or the longest key and one byte more, with which
+/// a range resumes behind that key.
+///
+/// # Errors
+/// The bound is empty or too long.
+pub(crate) fn bound_of(name: &str, value: QueryBytes) -> Result<QueryBytes, ParameterError> {
+    check_length(name, value, KEY_BYTES_MAX + 1)
+}
+
+fn check_length(
+    name: &str,
+    value: QueryBytes,
+    bytes_max: usize,
+) -> Result<QueryBytes, ParameterError> {
+    let bytes = value.len();
+    if bytes == 0 {
+        let detail = format_args!("is empty: give 1 to {bytes_max} bytes");
+        return Err(ParameterError::new(name, detail));
+    }
+    if bytes > bytes_max {
+        let detail = format_args!("has {bytes} bytes: give 1 to {bytes_max}");
+        return Err(ParameterError::new(name, detail));
+    }
+    Ok(value)
+}

@@ -1,0 +1,83 @@
+//! `ack` and `from` in queries.
+
+use super::{ParameterError, number_of};
+use cluster::Replicas;
+
+/// What the cluster allows `ack` and `from` to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReplicaRules {
+    /// The number of nodes.
+    pub(crate) nodes: u8,
+    /// The pair that the operator chose for requests that name neither.
+    pub(crate) default: Option<Replicas>,
+}
+
+/// Reads `ACK/FROM`.
+///
+/// # Errors
+/// The value is no pair of numbers.
+pub(crate) fn pair_of(value: &[u8]) -> Result<(u64, u64), ParameterError> {
+    let slash = value
+        .iter()
+        .position(|byte| *byte == b'/')
+        .ok_or_else(|| ParameterError::new("replicas", "is no pair: give it as ACK/FROM"))?;
+    Ok((
+        number_of("replicas", &value[..slash])?,
+        number_of("replicas", &value[slash + 1..])?,
+    ))
+}
+
+/// Completes the pair with defaults, and checks `1 <= ack <= from <= nodes`.
+///
+/// # Errors
+/// The parameter that is out of range.
+pub(crate) fn replicas_of(
+    ack: Option<u64>,
+    from: Option<u64>,
+    rules: ReplicaRules,
+) -> Result<Replicas, ParameterError> {
+    let default = rules.default.map_or(
+        Replicas {
+            ack: quorum(rules.nodes),
+            from: rules.nodes,
+        },
+        |chosen| Replicas {
+            ack: chosen.ack,
+            from: chosen.from,
+        },
+    );
+    let is_from_given = from.is_some();
+    let from = match from {
+        None => default.from,
+        Some(number) => u8::try_from(number)
+            .ok()
+            .filter(|from| (1..=rules.nodes).contains(from))
+            .ok_or_else(|| {
+                let nodes = rules.nodes;
+                ParameterError::new(
+                    "from",
+                    format_args!("is out of range: give 1 to {nodes}, the number of nodes"),
+                )
+            })?,
+    };
+    let ack = match ack {
+        // The operator's `ack` belongs to the operator's `from`.
+        None if is_from_given => quorum(from),
+        None => default.ack,
+        Some(number) => u8::try_from(number)
+            .ok()
+            .filter(|ack| (1..=from).contains(ack))
+            .ok_or_else(|| {
+                ParameterError::new(
+                    "ack",
+                    format_args!("is out of range: give 1 to {from}, which is `from`"),
+                )
+            })?,
+    };
+    Ok(Replicas { ack, from })
+}
+
+/// More than half.
+fn quorum(from: u8) -> u8 {
+    from / 2 + 1
+}

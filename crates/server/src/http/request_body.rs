@@ -1,0 +1,184 @@
+//! The bodies of requests, which handlers may leave unread.
+
+use crate::door::Uploads;
+use crate::door::progress::Progress;
+use crate::http::problem::Problem;
+use base::Share;
+use bytes::Bytes;
+use http_body::Body;
+use hyper::HeaderMap;
+use hyper::body::Incoming;
+use hyper::header::EXPECT;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+/// The node reads and discards an unread body up to this length, so that the
+/// connection can serve further requests. A longer unread body closes the connection.
+const DISCARDED_BYTES_MAX: usize = 64 << 10;
+
+/// The body of a request.
+pub(crate) struct RequestBody {
+    incoming: Incoming,
+    /// The client waits for `100 Continue`, which hyper sends when the body is read.
+    expects_continue: bool,
+    ended: bool,
+    /// The end of the body is unknown, so the connection must end with this request.
+    broken: bool,
+}
+
+/// A body that was received.
+pub(crate) struct Upload {
+    /// The bytes.
+    pub(crate) bytes: Bytes,
+    /// Their share of the budget, to be kept as long as the bytes.
+    pub(crate) share: Option<Share>,
+}
+
+impl RequestBody {
+    /// The body that came with `headers`.
+    pub(crate) fn new(incoming: Incoming, headers: &HeaderMap) -> Self {
+        let ended = incoming.is_end_stream();
+        Self {
+            incoming,
+            expects_continue: !ended && headers.contains_key(EXPECT),
+            ended,
+            broken: false,
+        }
+    }
+
+    /// Whether all of the body was read, so that another request may follow.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended && !self.broken
+    }
+
+    /// Whether the body comes in chunks.
+    pub(crate) fn is_chunked(&self) -> bool {
+        !self.ended && self.incoming.size_hint().exact().is_none()
+    }
+
+    /// Declares the end of the body unknown.
+    pub(crate) fn distrust(&mut self) {
+        self.broken = true;
+    }
+
+    /// Whether the body is announced to be longer than `bytes_max`.
+    pub(crate) fn is_announced_longer_than(&self, bytes_max: usize) -> bool {
+        self.incoming.size_hint().lower() > bytes_max as u64
+    }
+
+    /// Reads all of it, unless it is longer than `bytes_max`.
+    ///
+    /// # Errors
+    /// The body is too long, the budget is used up, or the body is too slow or
+    /// malformed.
+    pub(crate) async fn read(
+        &mut self,
+        bytes_max: usize,
+        uploads: &Uploads,
+        progress: &Progress,
+    ) -> Result<Upload, Problem> {
+        if self.ended {
+            return Ok(Upload {
+                bytes: Bytes::new(),
+                share: None,
+            });
+        }
+        let announced = usize::try_from(self.incoming.size_hint().lower()).unwrap_or(usize::MAX);
+        if announced > bytes_max {
+            return Err(Problem::value_too_long(bytes_max));
+        }
+        uploads.check_room(announced)?;
+        progress.body_begins();
+        let first = self.next(progress).await?.unwrap_or_default();
+        if first.len() > bytes_max {
+            return Err(Problem::value_too_long(bytes_max));
+        }
+        let mut share = None;
+        uploads.cover(&mut share, first.len(), bytes_max)?;
+        if self.ended {
+            // Short bodies arrive in one piece, which need not be copied.
+            progress.body_ends();
+            return Ok(Upload {
+                bytes: first,
+                share,
+            });
+        }
+        // The system provides this memory only as it is written to.
+        let mut bytes = Vec::with_capacity(announced.max(first.len()));
+        let mut next = Some(first);
+        while let Some(piece) = next {
+            let sum = bytes.len() + piece.len();
+            if sum > bytes_max {
+                return Err(Problem::value_too_long(bytes_max));
+            }
+            uploads.cover(&mut share, sum, bytes_max)?;
+            if sum > bytes.capacity() {
+                let doubled = bytes.capacity().saturating_mul(2);
+                bytes.reserve_exact(sum.max(doubled.min(bytes_max)) - bytes.len());
+            }
+            bytes.extend_from_slice(&piece);
+            drop(piece);
+            next = self.next(progress).await?;
+        }
+        progress.body_ends();
+        Ok(Upload {
+            bytes: Bytes::from(bytes),
+            share,
+        })
+    }
+
+    /// Reads and discards the rest of the body if it is short. Returns whether the
+    /// connection can serve further requests.
+    pub(crate) async fn discard(&mut self, progress: &Progress) -> bool {
+        if self.is_ended() {
+            return true;
+        }
+        if self.broken
+            || self.expects_continue
+            || self.is_announced_longer_than(DISCARDED_BYTES_MAX)
+        {
+            return false;
+        }
+        progress.body_begins();
+        let mut bytes = 0;
+        loop {
+            match self.next(progress).await {
+                Ok(None) => break,
+                Ok(Some(piece)) => bytes += piece.len(),
+                Err(_) => return false,
+            }
+            if bytes > DISCARDED_BYTES_MAX {
+                return false;
+            }
+        }
+        progress.body_ends();
+        true
+    }
+
+    /// The next piece; `None` at the end. Ignores trailers.
+    async fn next(&mut self, progress: &Progress) -> Result<Option<Bytes>, Problem> {
+        while !self.ended {
+            let frame = poll_fn(|cx| match progress.is_body_late() {
+                true => Poll::Ready(Err(Problem::late_body())),
+                false => Pin::new(&mut self.incoming).poll_frame(cx).map(Ok),
+            });
+            let frame = frame.await.inspect_err(|_| self.broken = true)?;
+            match frame {
+                None => self.ended = true,
+                Some(Err(_)) => {
+                    self.broken = true;
+                    return Err(Problem::broken_body());
+                }
+                Some(Ok(frame)) => {
+                    // A body with a length ends with its last byte.
+                    self.ended = self.incoming.is_end_stream();
+                    if let Ok(piece) = frame.into_data() {
+                        return Ok(Some(piece));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+}

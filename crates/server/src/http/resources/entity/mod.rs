@@ -1,0 +1,206 @@
+//! `/v0/entity`: one key.
+
+mod parameters;
+
+use crate::door::Door;
+use crate::http::entity_tag::{EntityTag, value_hash};
+use crate::http::exchange::{Answer, Exchange};
+use crate::http::headers::{SANDBOX, set_acks, set_version};
+use crate::http::problem::Problem;
+use crate::http::response_body::ResponseBody;
+use crate::http::verb::Verb;
+use base::{Entry, Expiry, Kind, Share};
+use bytes::Bytes;
+use cluster::Replicas;
+use hyper::header::{
+    CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderValue,
+    IF_MATCH, IF_NONE_MATCH,
+};
+use hyper::{HeaderMap, Response, StatusCode};
+use node::{Change, Written};
+use parameters::EntityParameters;
+
+/// Reads, writes or deletes an entity.
+pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
+    let is_put = exchange.verb == Verb::Put;
+    let parameters = parameters::read(exchange.query(), is_put, exchange.replica_rules())?;
+    match exchange.verb {
+        Verb::Get | Verb::Head => get(exchange, parameters).await,
+        Verb::Put => put(exchange, parameters).await,
+        Verb::Delete => delete(exchange, parameters).await,
+    }
+}
+
+/// `GET` and `HEAD`.
+async fn get(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
+    exchange.check_body_limit()?;
+    let deadline = exchange.deadline();
+    let permit = exchange.admit(deadline).await?;
+    let found = exchange
+        .door
+        .worker
+        .coordinator()
+        .read(&parameters.key, parameters.replicas, deadline)
+        .await
+        .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;
+    drop(permit);
+    let Some(entry) = found.entry else {
+        let mut response = Problem::absent().into_response();
+        set_acks(response.headers_mut(), found.acks, parameters.replicas);
+        return Ok(response);
+    };
+    let headers = &exchange.head.headers;
+    let mut response = if is_live(exchange.door, &entry) {
+        let tag = EntityTag::of(entry.timestamp(), entry.value_bytes());
+        let mut response = if !tag.satisfies_if_match(headers) {
+            Problem::other_version().into_response()
+        } else if tag.is_named_by_if_none_match(headers) {
+            with_status(StatusCode::NOT_MODIFIED)
+        } else {
+            value_response(&entry, exchange.verb, found.share)
+        };
+        response.headers_mut().insert(ETAG, tag.header());
+        response
+    } else {
+        Problem::absent().into_response()
+    };
+    set_version(response.headers_mut(), entry.timestamp());
+    set_acks(response.headers_mut(), found.acks, parameters.replicas);
+    Ok(response)
+}
+
+/// `PUT`: the body is the value.
+async fn put(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
+    if exchange.head.headers.contains_key(CONTENT_RANGE) {
+        return Err(Problem::partial_put());
+    }
+    check_unconditional(&exchange.head.headers)?;
+    exchange.check_body_limit()?;
+    let door = exchange.door;
+    // A body that is being received counts by its bytes and holds no permit, because
+    // slow uploads must not keep other requests out. A full gate refuses the request
+    // before the body, so that the client need not send it.
+    if door.gate.is_full() {
+        return Err(Problem::overloaded());
+    }
+    // The fields are not needed any more, and the body may take long.
+    drop(std::mem::take(&mut exchange.head.headers));
+    let upload = exchange
+        .body
+        .read(
+            door.value_bytes_max(),
+            door.uploads(),
+            &exchange.channel.progress,
+        )
+        .await?;
+    let deadline = door.deadline_after(door.clock().monotonic());
+    let _permit = exchange.admit(deadline).await?;
+    let hash = value_hash(&upload.bytes);
+    let change = Change::Put {
+        value: upload.bytes,
+        ttl_seconds: parameters.ttl_seconds,
+    };
+    let written = door
+        .worker
+        .coordinator()
+        .write(
+            &parameters.key,
+            change,
+            upload.share,
+            parameters.replicas,
+            deadline,
+        )
+        .await
+        .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;
+    let tag = EntityTag::with_hash(written.timestamp, hash);
+    Ok(written_response(
+        StatusCode::CREATED,
+        &tag,
+        &written,
+        parameters.replicas,
+    ))
+}
+
+/// `DELETE`.
+async fn delete(exchange: Exchange<'_>, parameters: EntityParameters) -> Answer {
+    check_unconditional(&exchange.head.headers)?;
+    exchange.check_body_limit()?;
+    let deadline = exchange.deadline();
+    let _permit = exchange.admit(deadline).await?;
+    let written = exchange
+        .door
+        .worker
+        .coordinator()
+        .write(
+            &parameters.key,
+            Change::Delete,
+            None,
+            parameters.replicas,
+            deadline,
+        )
+        .await
+        .map_err(|failure| Problem::of_failure(failure, parameters.replicas))?;
+    let tag = EntityTag::of(written.timestamp, &[]);
+    Ok(written_response(
+        StatusCode::ACCEPTED,
+        &tag,
+        &written,
+        parameters.replicas,
+    ))
+}
+
+/// Whether this node considers a version to be a live value. It reads the clock only
+/// for versions that can expire.
+fn is_live(door: &Door, entry: &Entry) -> bool {
+    match entry.expiry() {
+        Expiry::NEVER => entry.kind() == Kind::Value,
+        _ => entry.is_live(door.clock().unix_ms()),
+    }
+}
+
+fn value_response(entry: &Entry, verb: Verb, share: Option<Share>) -> Response<ResponseBody> {
+    let value: Bytes = entry.value_handle();
+    let bytes = value.len();
+    let share = share.filter(|_| verb == Verb::Get);
+    let mut response = Response::new(ResponseBody::counted(value, share));
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/octet-stream"),
+    );
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
+    if verb == Verb::Head && bytes == 0 {
+        // Hyper leaves this field out of an answer without a body.
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+    }
+    *response.headers_mut() = headers;
+    response
+}
+
+/// The answer to a write that was acknowledged.
+fn written_response(
+    status: StatusCode,
+    tag: &EntityTag,
+    written: &Written,
+    replicas: Replicas,
+) -> Response<ResponseBody> {
+    let mut response = with_status(status);
+    let headers = response.headers_mut();
+    headers.insert(ETAG, tag.header());
+    set_version(headers, written.timestamp);
+    set_acks(headers, written.acks, replicas);
+    response
+}
+
+fn with_status(status: StatusCode) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = status;
+    response
+}
+
+fn check_unconditional(headers: &HeaderMap) -> Result<(), Problem> {
+    if headers.contains_key(IF_MATCH) || headers.contains_key(IF_NONE_MATCH) {
+        return Err(Problem::conditional_write());
+    }
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! The parameters of `/v0/entity`.
+
+use crate::http::query::keys::{key_missing, key_of};
+use crate::http::query::replicas::{ReplicaRules, pair_of, replicas_of};
+use crate::http::query::{ParameterError, QueryBytes, number_of, pairs, set, unknown};
+use cluster::Replicas;
+
+/// The longest time to live, in seconds: the range of a timestamp.
+const TTL_SECONDS_MAX: u64 = (1 << 48) / 1000;
+
+/// The parameters of `/v0/entity`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EntityParameters {
+    /// The key.
+    pub(crate) key: QueryBytes,
+    /// How many replicas, and how many of them must answer.
+    pub(crate) replicas: Replicas,
+    /// After how many seconds the version expires; `PUT` only.
+    pub(crate) ttl_seconds: Option<u64>,
+}
+
+/// Reads the query. `ttl` is allowed only if `with_ttl`.
+///
+/// # Errors
+/// The first parameter that is not valid.
+pub(crate) fn read(
+    query: Option<&str>,
+    with_ttl: bool,
+    rules: ReplicaRules,
+) -> Result<EntityParameters, ParameterError> {
+    let mut key = None;
+    let (mut ack, mut from, mut pair, mut ttl_seconds) = (None, None, None, None);
+    for parameter in pairs(query) {
+        let (name, value) = parameter?;
+        match name.as_slice() {
+            b"id" => set(&mut key, "id", key_of("id", value)?)?,
+            b"ack" => set(&mut ack, "ack", number_of("ack", &value)?)?,
+            b"from" => set(&mut from, "from", number_of("from", &value)?)?,
+            b"replicas" => set(&mut pair, "replicas", pair_of(&value)?)?,
+            b"ttl" if with_ttl => set(&mut ttl_seconds, "ttl", ttl_of(&value)?)?,
+            b"ttl" => {
+                return Err(ParameterError::new(
+                    "ttl",
+                    "is for PUT only: leave it out here",
+                ));
+            }
+            _ => return Err(unknown(&name)),
+        }
+    }
+    let key = key.ok_or_else(key_missing)?;
+    if pair.is_some() && (ack.is_some() || from.is_some()) {
+        return Err(ParameterError::new(
+            "replicas",
+            "is another spelling of ack and from: give one or the other",
+        ));
+    }
+    let replicas = match pair {
+        Some((ack, from)) => replicas_of(Some(ack), Some(from), rules).map_err(|error| {
+            let detail = format!("is out of range: {}", error.detail);
+            ParameterError::new("replicas", detail)
+        }),
+        None => replicas_of(ack, from, rules),
+    }?;
+    Ok(EntityParameters {
+        key,
+        replicas,
+        ttl_seconds,
+    })
+}
+
+fn ttl_of(value: &[u8]) -> Result<u64, ParameterError> {
+    match number_of("ttl", value)? {
+        0 => Err(ParameterError::new(
+            "ttl",
+            "is 0: give at least 1 second, or DELETE the key",
+        )),
+        seconds @ 1..=TTL_SECONDS_MAX => Ok(seconds),
+        _ => Err(ParameterError::new(
+            "ttl",
+            format_args!("is out of range: give at most {TTL_SECONDS_MAX} seconds"),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::KEY_BYTES_MAX;
+
+    const ALONE: ReplicaRules = ReplicaRules {
+        nodes: 1,
+        default: None,
+    };
+
+    fn nodes(nodes: u8) -> ReplicaRules {
+        ReplicaRules {
+            nodes,
+            default: None,
+        }
+    }
+
+    #[test]
+    fn keys_are_the_decoded_bytes() {
+        for (query, key) in [
+            ("id=a", &b"a"[..]),
+            ("id=a+b", b"a b"),
+            ("id=+", b" "),
+            ("id=a%2Bb", b"a+b"),
+            ("id=a=b", b"a=b"),
+            ("id=%61%20%2b", b"a +"),
+            ("id=%00%ff", b"\x00\xff"),
+            ("%69d=k", b"k"),
+            ("id=\u{e4}", "\u{e4}".as_bytes()),
+        ] {
+            let parsed = read(Some(query), false, ALONE).unwrap();
+            assert_eq!(parsed.key.as_slice(), key, "{query}");
+        }
+        let longest = format!("id={}", "%41".repeat(KEY_BYTES_MAX));
+        let parsed = read(Some(&longest), false, ALONE).unwrap();
+        assert_eq!(parsed.key.len(), KEY_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_parameter_that_is_not_exactly_right_is_refused_by_name() {
+        let long = format!("id={}", "a".repeat(KEY_BYTES_MAX + 1));
+        for (query, name) in [
+            ("", "id"),
+            ("id", "id"),
+            ("id=", "id"),
+            ("ID=a", "ID"),
+            ("id=%", "id"),
+            ("id=%4", "id"),
+            ("id=%4g", "id"),
+            ("id=a&i%=b", "i%"),
+            ("id=a&id=a", "id"),
+            ("id=a&", ""),
+            ("&id=a", ""),
+            ("id=a&key=b", "key"),
+            ("id=a&=b", ""),
+            (&long, "id"),
+            ("id=a&ack=0", "ack"),
+            ("id=a&ack=2", "ack"),
+            ("id=a&ack=+1", "ack"),
+            ("id=a&ack=-1", "ack"),
+            ("id=a&ack=1.0", "ack"),
+            ("id=a&ack=", "ack"),
+            ("id=a&ack=%D9%A1", "ack"),
+            ("id=a&ack=1&ack=1", "ack"),
+            ("id=a&from=0", "from"),
+            ("id=a&from=2", "from"),
+            ("id=a&from=257", "from"),
+            ("id=a&from=99999999999999999999999", "from"),
+            ("id=a&replicas=1", "replicas"),
+            ("id=a&replicas=1/", "replicas"),
+            ("id=a&replicas=1/1/1", "replicas"),
+            ("id=a&replicas=1/1&ack=1", "replicas"),
+            ("id=a&replicas=1/1&from=1", "replicas"),
+            ("id=a&replicas=2/2", "replicas"),
+            ("id=a&replicas=2/1", "replicas"),
+            ("id=a&replicas=0/1", "replicas"),
+            ("id=a&ttl=0", "ttl"),
+            ("id=a&ttl=281474976711", "ttl"),
+            ("id=a&ttl=1s", "ttl"),
+        ] {
+            let error = read(Some(query), true, ALONE).unwrap_err();
+            assert_eq!(error.parameter, name, "{query}: {}", error.detail);
+        }
+        assert_eq!(read(None, true, ALONE).unwrap_err().parameter, "id");
+        let error = read(Some("id=a&ttl=5"), false, ALONE).unwrap_err();
+        assert_eq!(error.parameter, "ttl");
+    }
+
+    #[test]
+    fn missing_ack_and_from_have_defaults() {
+        let chosen = Some(Replicas { ack: 1, from: 3 });
+        for (query, nodes, default, ack, from) in [
+            ("id=a", 1, None, 1, 1),
+            ("id=a", 2, None, 2, 2),
+            ("id=a", 3, None, 2, 3),
+            ("id=a", 4, None, 3, 4),
+            ("id=a", 5, None, 3, 5),
+            ("id=a", 255, None, 128, 255),
+            ("id=a", 5, chosen, 1, 3),
+            ("id=a&from=2", 5, chosen, 2, 2),
+            ("id=a&from=3", 5, None, 2, 3),
+            ("id=a&from=3", 5, chosen, 2, 3),
+            ("id=a&ack=2", 5, chosen, 2, 3),
+            ("id=a&ack=5", 5, None, 5, 5),
+            ("id=a&ack=1&from=2", 5, None, 1, 2),
+            ("id=a&replicas=1/2", 5, None, 1, 2),
+            ("id=a&replicas=1%2F2", 5, None, 1, 2),
+            ("replicas=01/002&id=a", 5, None, 1, 2),
+        ] {
+            let rules = ReplicaRules { nodes, default };
+            let parsed = read(Some(query), false, rules).unwrap();
+            assert_eq!(
+                parsed.replicas,
+                Replicas { ack, from },
+                "{query} of {nodes}"
+            );
+        }
+        assert!(read(Some("id=a&ack=3&from=2"), false, nodes(5)).is_err());
+        assert!(read(Some("id=a&from=6"), false, nodes(5)).is_err());
+    }
+
+    #[test]
+    fn times_to_live_are_whole_seconds() {
+        for (query, seconds) in [
+            ("id=a", None),
+            ("id=a&ttl=1", Some(1)),
+            ("id=a&ttl=281474976710", Some(TTL_SECONDS_MAX)),
+        ] {
+            let parsed = read(Some(query), true, ALONE).unwrap();
+            assert_eq!(parsed.ttl_seconds, seconds);
+        }
+    }
+}

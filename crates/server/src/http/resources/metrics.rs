@@ -1,0 +1,38 @@
+//! `/metrics`: the metrics of the node, for Prometheus. Outside admission, so that an
+//! operator can inspect an overloaded node.
+
+use super::page;
+use crate::http::exchange::{Answer, Exchange};
+use crate::http::negotiation::wants_open_metrics;
+use crate::http::query;
+use crate::metrics_page;
+use bytes::Bytes;
+use hyper::header::{HeaderValue, VARY};
+
+/// `GET` and `HEAD`.
+pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
+    query::none(exchange.query())?;
+    exchange.check_body_limit()?;
+    let wants_open_metrics = wants_open_metrics(&exchange.head.headers);
+    let shared = exchange.door.shared();
+    exchange
+        .render(|| {
+            let open_metrics = metrics_page::open_metrics_text(metrics_page::families(shared));
+            let (content_type, text) = if wants_open_metrics {
+                (
+                    "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                    open_metrics,
+                )
+            } else {
+                (
+                    "text/plain; version=0.0.4; charset=utf-8",
+                    metrics_page::prometheus_text(&open_metrics),
+                )
+            };
+            let mut page = page::text(content_type, Bytes::from(text));
+            page.headers_mut()
+                .insert(VARY, HeaderValue::from_static("accept"));
+            page
+        })
+        .await
+}

@@ -1,0 +1,142 @@
+//! The resources that the node serves: the one table of them. `http/mod.rs` says how
+//! to add one.
+
+mod entities;
+mod entity;
+mod metrics;
+mod page;
+mod peer;
+mod profile;
+mod ring;
+mod status;
+
+use crate::door::Door;
+use crate::http::exchange::{Answer, Exchange};
+use crate::http::verb::Verb;
+use crate::metrics::Route;
+use hyper::Method;
+
+/// A resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resource {
+    /// One key: `/v0/entity`.
+    Entity,
+    /// A range of this node's keys: `/v0/entities`.
+    Entities,
+    /// The node: `/v0/status`.
+    Status,
+    /// The metrics of the node, for Prometheus: `/metrics`.
+    Metrics,
+    /// The replicas of a key: `/v0/ring`.
+    Ring,
+    /// The entrance for other nodes of the cluster: `/v0/peer`.
+    Peer,
+    /// A profile of the process: `/debug/profile`, where debug endpoints are on.
+    Profile,
+}
+
+impl Resource {
+    /// The resource at a path, if the node behind `door` serves it.
+    pub(crate) fn of(door: &Door, path: &str) -> Option<Self> {
+        Self::at(path).filter(|resource| *resource != Self::Profile || door.has_debug_endpoints())
+    }
+
+    /// The resource at a path; paths are compared byte by byte.
+    fn at(path: &str) -> Option<Self> {
+        match path {
+            "/v0/entity" => Some(Self::Entity),
+            "/v0/entities" => Some(Self::Entities),
+            "/v0/status" => Some(Self::Status),
+            "/metrics" => Some(Self::Metrics),
+            "/v0/ring" => Some(Self::Ring),
+            "/v0/peer" => Some(Self::Peer),
+            "/debug/profile" => Some(Self::Profile),
+            _ => None,
+        }
+    }
+
+    /// The methods of the resource.
+    fn verbs(self) -> &'static [Verb] {
+        match self {
+            Self::Entity => &[Verb::Get, Verb::Head, Verb::Put, Verb::Delete],
+            Self::Entities | Self::Status | Self::Metrics | Self::Ring | Self::Profile => {
+                &[Verb::Get, Verb::Head]
+            }
+            Self::Peer => &[Verb::Get],
+        }
+    }
+
+    /// The name of the resource in the metrics. `None`: answers to peers count apart
+    /// from those to clients.
+    pub(crate) fn route(self) -> Option<Route> {
+        match self {
+            Self::Entity => Some(Route::Entity),
+            Self::Entities => Some(Route::Range),
+            Self::Status => Some(Route::Status),
+            Self::Metrics => Some(Route::Metrics),
+            Self::Ring => Some(Route::Ring),
+            Self::Peer => None,
+            Self::Profile => Some(Route::Profile),
+        }
+    }
+
+    /// Answers a request for the resource.
+    pub(crate) async fn answer(self, exchange: Exchange<'_>) -> Answer {
+        match self {
+            Self::Entity => entity::answer(exchange).await,
+            Self::Entities => entities::answer(exchange).await,
+            Self::Status => status::answer(exchange).await,
+            Self::Metrics => metrics::answer(exchange).await,
+            Self::Ring => ring::answer(&exchange),
+            Self::Peer => peer::answer(&exchange),
+            Self::Profile => profile::answer(exchange).await,
+        }
+    }
+
+    /// The verb of a method, if the resource has it.
+    pub(crate) fn verb(self, method: &Method) -> Option<Verb> {
+        Verb::of(method).filter(|verb| self.verbs().contains(verb))
+    }
+
+    /// The value of the `Allow` field of this resource.
+    pub(crate) fn allow(self) -> String {
+        let names: Vec<&str> = self.verbs().iter().map(|verb| verb.name()).collect();
+        names.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_exact() {
+        assert_eq!(Resource::at("/v0/entity"), Some(Resource::Entity));
+        assert_eq!(Resource::at("/v0/entities"), Some(Resource::Entities));
+        assert_eq!(Resource::at("/v0/status"), Some(Resource::Status));
+        assert_eq!(Resource::at("/metrics"), Some(Resource::Metrics));
+        for path in ["", "/", "*", "/v0/entity/", "/V0/entity", "/v0//entity"] {
+            assert_eq!(Resource::at(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn allow_names_exactly_the_methods_that_a_resource_has() {
+        for (resource, allow) in [
+            (Resource::Entity, "GET, HEAD, PUT, DELETE"),
+            (Resource::Entities, "GET, HEAD"),
+            (Resource::Status, "GET, HEAD"),
+            (Resource::Metrics, "GET, HEAD"),
+            (Resource::Ring, "GET, HEAD"),
+            (Resource::Peer, "GET"),
+            (Resource::Profile, "GET, HEAD"),
+        ] {
+            assert_eq!(resource.allow(), allow, "{resource:?}");
+            let allowed: Vec<&str> = allow.split(", ").collect();
+            for method in ["GET", "HEAD", "PUT", "DELETE", "POST", "OPTIONS", "get"] {
+                let known = resource.verb(&method.parse().unwrap()).is_some();
+                assert_eq!(known, allowed.contains(&method), "{resource:?} {method}");
+            }
+        }
+    }
+}

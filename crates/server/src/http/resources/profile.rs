@@ -1,0 +1,141 @@
+//! `/debug/profile`: how the process spends its time and its memory, while it serves.
+//! Outside admission, so that an operator can profile an overloaded node.
+//!
+//! The request lasts as long as the recording. The recording ends early when the
+//! client leaves, because no one would receive the profile, and when the node stops,
+//! because stopping waits for requests. Then the profile covers the time until then.
+
+use crate::door::Door;
+use crate::door::channel::Channel;
+use crate::http::exchange::{Answer, Exchange};
+use crate::http::negotiation::{ProfileFormat, profile_format};
+use crate::http::problem::Problem;
+use crate::http::query::{ParameterError, number_of, pairs, set, unknown};
+use crate::http::response_body::ResponseBody;
+use crate::http::verb::Verb;
+use bytes::Bytes;
+use hyper::Response;
+use hyper::header::{CONTENT_TYPE, HeaderValue, VARY};
+use profile::Recording;
+use std::future::poll_fn;
+use std::ops::RangeInclusive;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often a recording checks whether the client has left or the node stops.
+const CHECK_PERIOD: Duration = Duration::from_millis(100);
+
+/// For how many seconds a profile may be recorded.
+const SECONDS: RangeInclusive<u64> = 1..=60;
+
+/// For how many seconds a profile is recorded if the request does not say.
+const SECONDS_DEFAULT: u64 = 10;
+
+/// The parameters of a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ProfileParameters {
+    /// What to record.
+    kind: profile::ProfileKind,
+    /// For how long.
+    seconds: u64,
+}
+
+/// Reads the query.
+///
+/// # Errors
+/// The first parameter that is not valid.
+fn parameters(query: Option<&str>) -> Result<ProfileParameters, ParameterError> {
+    let (mut kind, mut seconds) = (None, None);
+    for parameter in pairs(query) {
+        let (name, value) = parameter?;
+        match name.as_slice() {
+            b"kind" => set(&mut kind, "kind", kind_of(&value)?)?,
+            b"seconds" => set(&mut seconds, "seconds", seconds_of(&value)?)?,
+            _ => return Err(unknown(&name)),
+        }
+    }
+    Ok(ProfileParameters {
+        kind: kind.ok_or_else(|| {
+            ParameterError::new("kind", "is missing: give kind=cpu, alloc or lock")
+        })?,
+        seconds: seconds.unwrap_or(SECONDS_DEFAULT),
+    })
+}
+
+fn kind_of(value: &[u8]) -> Result<profile::ProfileKind, ParameterError> {
+    std::str::from_utf8(value)
+        .ok()
+        .and_then(profile::ProfileKind::of_word)
+        .ok_or_else(|| ParameterError::new("kind", "is unknown: give cpu, alloc or lock"))
+}
+
+fn seconds_of(value: &[u8]) -> Result<u64, ParameterError> {
+    let seconds = number_of("seconds", value)?;
+    if SECONDS.contains(&seconds) {
+        return Ok(seconds);
+    }
+    let (least, most) = (SECONDS.start(), SECONDS.end());
+    Err(ParameterError::new(
+        "seconds",
+        format_args!("is out of range: give {least} to {most}"),
+    ))
+}
+
+/// `GET` and `HEAD`; `HEAD` records nothing.
+pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
+    let parameters = parameters(exchange.query())?;
+    exchange.check_body_limit()?;
+    let format = profile_format(&exchange.head.headers);
+    let mut response = Response::new(ResponseBody::empty());
+    response.headers_mut().insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static(match format {
+            ProfileFormat::FlameGraph => "image/svg+xml",
+            ProfileFormat::Folded => "text/plain; charset=utf-8",
+        }),
+    );
+    response
+        .headers_mut()
+        .insert(VARY, HeaderValue::from_static("accept"));
+    if exchange.verb == Verb::Head {
+        return Ok(response);
+    }
+    let recording = on_blocking_thread(move || Recording::start(parameters.kind))
+        .await?
+        .map_err(|error| Problem::of_recording(&error))?;
+    let time = Duration::from_secs(parameters.seconds);
+    wait(exchange.door, exchange.channel, time).await?;
+    let page = on_blocking_thread(move || {
+        let profile = recording.finish();
+        match format {
+            ProfileFormat::FlameGraph => profile.flame_graph(),
+            ProfileFormat::Folded => profile.folded(),
+        }
+    })
+    .await?;
+    Ok(response.map(|_| ResponseBody::full(Bytes::from(page))))
+}
+
+/// Waits for `time`, or until the node stops.
+///
+/// # Errors
+/// The problem to answer when the client has left.
+async fn wait(door: &Door, channel: &Channel, time: Duration) -> Result<(), Problem> {
+    let end = Instant::now() + time;
+    while !door.is_stopping() && Instant::now() < end {
+        tokio::time::sleep_until(end.min(Instant::now() + CHECK_PERIOD)).await;
+        if poll_fn(|cx| Poll::Ready(channel.has_client_left(cx))).await {
+            return Err(Problem::client_left());
+        }
+    }
+    Ok(())
+}
+
+/// Runs long work on a thread that no other request waits for.
+async fn on_blocking_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    let result = tokio::task::spawn_blocking(work).await;
+    result.map_err(|_| Problem::profile_failed())
+}

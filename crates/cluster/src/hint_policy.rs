@@ -1,8 +1,8 @@
-//! Which hints to give up when there are too many or they are too old.
+//! Which hints to drop when there are too many or when they are too old.
 //!
-//! Hints are best effort, so what does not fit goes, the oldest first: it is
-//! the likeliest to have been repaired by a read or to be written over. Hints
-//! go by the segment, as they are kept.
+//! Hints are best effort, so a node drops those that do not fit, the oldest first,
+//! because those are the most likely to be repaired by a read or overwritten
+//! already. Hints are kept and dropped in segments.
 
 /// A segment of a log of hints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,33 +13,33 @@ pub struct HintSegment {
     pub newest_append_unix_ms: u64,
 }
 
-/// How much is kept in hints, over all peers.
+/// The limits of the hints for all peers together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HintLimits {
-    /// The most bytes.
+    /// How many bytes the segments may have.
     pub bytes_max: u64,
-    /// The greatest age, in milliseconds.
+    /// How old a hint may be, in milliseconds.
     pub age_ms_max: u64,
 }
 
 impl HintLimits {
-    /// The places in `segments`, which are those of all peers, of the ones to
-    /// drop, the oldest first; of equally old ones the one that is listed first.
+    /// The segments to drop, oldest first, as indexes into `segments`, which lists the
+    /// segments of all peers. Of two equally old segments the first one is dropped first.
     ///
-    /// A segment goes when even its newest hint is too old, and as long as the
-    /// rest holds too many bytes.
+    /// A segment is dropped if even its newest hint is too old, or while the
+    /// remaining segments have too many bytes.
     #[must_use]
     pub fn to_drop(self, segments: &[HintSegment], now_unix_ms: u64) -> Vec<usize> {
         let mut oldest_first: Vec<usize> = (0..segments.len()).collect();
-        oldest_first.sort_by_key(|place| segments[*place].newest_append_unix_ms);
+        oldest_first.sort_by_key(|index| segments[*index].newest_append_unix_ms);
         let sizes = segments.iter().map(|segment| u128::from(segment.bytes));
         let mut bytes: u128 = sizes.sum();
-        let drops = oldest_first.iter().take_while(|place| {
-            let segment = segments[**place];
+        let drops = oldest_first.iter().take_while(|index| {
+            let segment = segments[**index];
             let age_ms = now_unix_ms.saturating_sub(segment.newest_append_unix_ms);
-            let goes = age_ms > self.age_ms_max || bytes > u128::from(self.bytes_max);
+            let is_dropped = age_ms > self.age_ms_max || bytes > u128::from(self.bytes_max);
             bytes -= u128::from(segment.bytes);
-            goes
+            is_dropped
         });
         drops.copied().collect()
     }
@@ -65,18 +65,18 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_stays() {
+    fn segments_within_the_limits_stay() {
         check(&[], 5_000, &[]);
         check(&[(60, 4_000), (40, 5_000)], 5_000, &[]);
     }
 
     #[test]
-    fn what_is_too_old_goes() {
+    fn segments_that_are_too_old_are_dropped() {
         check(&[(1, 4_000), (1, 3_999), (1, 3_000)], 5_000, &[2, 1]);
     }
 
     #[test]
-    fn the_oldest_go_until_the_rest_fits() {
+    fn the_oldest_are_dropped_until_the_rest_fits() {
         check(&[(50, 4_900), (50, 4_700), (50, 4_800)], 5_000, &[1]);
         check(&[(50, 4_900), (50, 4_700), (51, 4_800)], 5_000, &[1, 2]);
         check(&[(101, 5_000)], 5_000, &[0]);
@@ -84,12 +84,12 @@ mod tests {
     }
 
     #[test]
-    fn of_equally_old_ones_the_first_goes() {
+    fn of_equally_old_segments_the_first_is_dropped() {
         check(&[(60, 5_000), (60, 5_000)], 5_000, &[0]);
     }
 
     #[test]
-    fn a_clock_that_went_back_makes_nothing_old() {
+    fn after_a_step_back_of_the_clock_nothing_is_old() {
         check(&[(60, 9_000), (1, 4_500)], 5_000, &[]);
     }
 }

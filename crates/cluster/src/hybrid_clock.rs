@@ -4,12 +4,12 @@ use crate::clock_bound::ClockBound;
 use base::Timestamp;
 
 /// A hybrid logical clock (Kulkarni et al., "Logical Physical Clocks", 2014):
-/// as near to the wall clock as it can be while every stamp is above all
-/// stamps given or seen before. Each stamp carries the node's number, so it
-/// differs from those of all other nodes, too.
+/// as near to the wall clock as possible while every stamp is above all stamps
+/// issued or seen before. Each stamp carries the node's number, so no two nodes
+/// issue the same stamp.
 ///
-/// A counter that overflows carries into the milliseconds, so a clock that
-/// gives more than 4,096 stamps in a millisecond runs ahead of the wall for a moment.
+/// A counter that overflows carries into the milliseconds, so a clock that issues
+/// more than 4,096 stamps in a millisecond is ahead of the wall clock for a moment.
 #[derive(Clone, Debug)]
 pub struct HybridClock {
     node: u8,
@@ -30,40 +30,40 @@ impl HybridClock {
         }
     }
 
-    /// What the next stamp would be, given the wall clock's milliseconds since
-    /// the Unix epoch. [`None`] when the clock has reached its end: a stamp of
-    /// the last millisecond was seen, and nothing can be above it.
+    /// The next stamp, without issuing it. `now_unix_ms` is the wall clock in
+    /// milliseconds since the Unix epoch. [`None`] once the clock has seen the last
+    /// timestamp, because no stamp can be above it.
     #[must_use]
     pub fn next(&self, now_unix_ms: u64) -> Option<Timestamp> {
         let after = self.greatest.next_of(self.node)?;
         Some(after.max(Timestamp::new(now_unix_ms, 0, self.node)))
     }
 
-    /// The next stamp, as [`HybridClock::next`] has it.
-    #[must_use = "a stamp that is dropped is gone"]
+    /// Issues the next stamp: see [`HybridClock::next`].
+    #[must_use = "the clock issues each stamp once"]
     pub fn stamp(&mut self, now_unix_ms: u64) -> Option<Timestamp> {
         let stamp = self.next(now_unix_ms)?;
         self.greatest = stamp;
         Some(stamp)
     }
 
-    /// Takes note of a timestamp that a peer sent, if the bound allows it by
-    /// the wall clock; whether it does. A stamp from beyond would drag this
-    /// clock along, and with it every clock that hears from this one.
+    /// Observes a timestamp that a peer sent, if the bound accepts it by the wall
+    /// clock, and returns whether it does. A timestamp beyond the bound would drag
+    /// along this clock and all clocks that observe its stamps.
     pub fn observe_within(&mut self, seen: Timestamp, bound: ClockBound, now_unix_ms: u64) -> bool {
-        let is_taken = bound.takes(seen, now_unix_ms);
-        if is_taken {
+        let is_accepted = bound.accepts(seen, now_unix_ms);
+        if is_accepted {
             self.observe(seen);
         }
-        is_taken
+        is_accepted
     }
 
-    /// Takes note of a timestamp that is trusted: stamps from now on are above it.
+    /// Observes a timestamp: all later stamps are above it.
     pub fn observe(&mut self, seen: Timestamp) {
         self.greatest = self.greatest.max(seen);
     }
 
-    /// The greatest stamp given or seen.
+    /// The greatest stamp issued or seen.
     #[must_use]
     pub fn greatest(&self) -> Timestamp {
         self.greatest
@@ -81,7 +81,7 @@ mod tests {
         HybridClock::new(NODE, greatest_seen)
     }
 
-    /// A moment, in milliseconds since the Unix epoch.
+    /// A time in milliseconds since the Unix epoch.
     fn at(ms: u64) -> u64 {
         Timestamp::EPOCH_UNIX_MS + ms
     }
@@ -115,15 +115,15 @@ mod tests {
     }
 
     #[test]
-    fn no_two_nodes_give_the_same_stamp() {
+    fn no_two_nodes_issue_the_same_stamp() {
         let mut clocks: Vec<_> = (1..=3)
             .map(|node| HybridClock::new(node, seen(7)))
             .collect();
-        let mut given = std::collections::BTreeSet::new();
+        let mut issued = std::collections::BTreeSet::new();
         for round in 0..50 {
             for number in 0..clocks.len() {
                 let stamp = clocks[number].stamp(at(7)).unwrap();
-                assert!(given.insert(stamp), "{stamp}");
+                assert!(issued.insert(stamp), "{stamp}");
                 clocks[(number + round) % 3].observe(stamp);
             }
         }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_time_is_no_panic() {
+    fn after_the_last_timestamp_there_is_no_stamp() {
         assert_eq!(clock(Timestamp::MAX).stamp(1), None);
     }
 }

@@ -1,14 +1,14 @@
-//! What the nodes of a cluster decide together: pure functions and state
-//! machines, without I/O and without a clock of their own.
+//! What the nodes of a cluster decide together: pure functions and state machines,
+//! without I/O and without a clock of their own.
 //!
 //! - [`Placement`] chooses the replicas of a key.
-//! - [`coordinator`] decides what a write or a read does, answer by answer.
-//! - [`HybridClock`] gives the timestamps that order versions, [`ClockBound`]
-//!   says which clocks to trust, [`TimestampReservation`] how far ahead stamps are reserved.
+//! - [`coordinator`] decides the next steps of a write or a read after each answer.
+//! - [`HybridClock`] issues the timestamps that order versions, [`ClockBound`] says
+//!   which clocks to trust, [`TimestampReservation`] how far ahead to reserve stamps.
 //! - [`Confirmation`] says whether a store is a witness.
-//! - [`HintLimits`] says which hints to give up.
-//! - [`Members`] is the list of all nodes; a [`NodeNumber`] is a place in it,
-//!   a [`NodeUrl`] where a node is reached.
+//! - [`HintLimits`] says which hints to drop.
+//! - [`Members`] is the list of all nodes, a [`NodeNumber`] an index into it, and a
+//!   [`NodeUrl`] the address of a node.
 
 mod clock_bound;
 pub mod coordinator;

@@ -1,15 +1,16 @@
-//! How far ahead stamps are reserved.
+//! How far ahead a node reserves stamps.
 //!
-//! A node gives stamps only up to a ceiling that is durable, and starts above
-//! the one that it finds. So whatever it forgets in a crash, and wherever its
-//! clock steps, it gives no stamp twice.
+//! A node issues stamps only up to a durable ceiling, and after a start only above
+//! the ceiling that it finds. So it issues no stamp twice, whatever it forgets in a
+//! crash and wherever its clock steps.
 //!
-//! The ceiling is some seconds ahead and is raised before it is reached. The
-//! more seconds, the fewer syncs; but what a crash leaves of them is skipped,
-//! so the stamps of the next start run ahead of its clock. A node that crashes
-//! again and again must not run ahead ever further. So the long step counts
-//! from the wall clock; from a hybrid clock that is ahead of it, as after a
-//! crash, the first step is short, and each is twice the one before.
+//! The ceiling is some seconds ahead and is raised before stamps reach it. More
+//! seconds mean fewer syncs. But the stamps between the last one issued and the
+//! ceiling are skipped after a crash, so the stamps of the next start are ahead of
+//! its clock. A node that crashes again and again must not get further and further
+//! ahead. Therefore a full step is measured from the wall clock. From a hybrid clock
+//! that is ahead of the wall clock, as after a crash, the first step is short, and
+//! each further step is twice as long as the one before.
 
 use base::Timestamp;
 use std::time::Duration;
@@ -17,19 +18,19 @@ use std::time::Duration;
 /// The first step from a hybrid clock that is ahead of the wall clock, in milliseconds.
 const STEP_FIRST_MS: u64 = 100;
 
-/// How far ahead to reserve next.
+/// The ceiling in force, and how far ahead the next one is.
 #[derive(Clone, Debug)]
 pub struct TimestampReservation {
     step_ms_max: u64,
-    /// From a hybrid clock that is ahead.
+    /// The next step from a hybrid clock that is ahead of the wall clock.
     step_ms: u64,
     ceiling: Timestamp,
-    /// How much was reserved with this ceiling.
+    /// How far ahead this ceiling was when it was raised.
     reserved_ms: u64,
 }
 
 impl TimestampReservation {
-    /// Steps of at most this length, above a ceiling that a start has found.
+    /// Steps of at most `step_max`, above the ceiling that a start has found.
     #[must_use]
     pub fn new(step_max: Duration, found: Timestamp) -> Self {
         let step_ms_max = u64::try_from(step_max.as_millis()).unwrap_or(u64::MAX);
@@ -48,26 +49,27 @@ impl TimestampReservation {
         self.ceiling
     }
 
-    /// Whether the ceiling is to be raised for the stamps that follow this
-    /// one: half of what was reserved is used up.
+    /// Whether the ceiling should be raised for the stamps after this one, because
+    /// half of the reservation is used up.
     #[must_use]
     pub fn is_low(&self, stamp: Timestamp) -> bool {
         let left_ms = self.ceiling.unix_ms().saturating_sub(stamp.unix_ms());
         stamp > self.ceiling || left_ms < self.reserved_ms / 2
     }
 
-    /// The next ceiling, given the greatest stamp given or seen and the wall
-    /// clock, in milliseconds since the Unix epoch.
+    /// The next ceiling. `greatest` is the greatest stamp issued or seen, `now_unix_ms`
+    /// the wall clock in milliseconds since the Unix epoch.
     #[must_use]
     pub fn next(&self, greatest: Timestamp, now_unix_ms: u64) -> Timestamp {
         let from_now_ms = now_unix_ms.saturating_add(self.step_ms_max);
         let from_greatest_ms = greatest.unix_ms().saturating_add(self.step_ms);
         let next = Timestamp::from_unix_ms(from_now_ms.max(from_greatest_ms));
-        // The end of time has no step above it.
+        // There is no step above the last timestamp.
         next.max(greatest).max(self.ceiling)
     }
 
-    /// The ceiling that [`TimestampReservation::next`] gave for these is durable.
+    /// Records that the ceiling is durable which [`TimestampReservation::next`]
+    /// returned for `greatest` and `now_unix_ms`.
     pub fn raised(&mut self, ceiling: Timestamp, greatest: Timestamp, now_unix_ms: u64) {
         let from_ms = greatest.unix_ms().max(now_unix_ms);
         self.ceiling = ceiling;
@@ -114,7 +116,7 @@ mod tests {
         let ahead = at(NOW + 1_000_000);
         let mut reservation = reservation(Timestamp::ZERO);
         for step_ms in [100, 200, 400, 800, 1_600, 3_200, 6_400, STEP_MS, STEP_MS] {
-            // The one before is used up.
+            // The ceiling before is used up.
             let greatest = reservation.ceiling().max(ahead);
             raise(&mut reservation, greatest, NOW);
             assert_eq!(reservation.ceiling(), at(greatest.unix_ms() + step_ms));
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn no_step_and_the_end_of_time_are_no_panic() {
+    fn a_step_of_zero_and_the_last_timestamp_do_not_panic() {
         let reservation = TimestampReservation::new(Duration::ZERO, Timestamp::ZERO);
         assert_eq!(reservation.next(Timestamp::ZERO, NOW), at(NOW + 1));
         let reservation = TimestampReservation::new(Duration::MAX, Timestamp::ZERO);

@@ -150,7 +150,7 @@ impl Node {
             config.accept_empty,
         )?;
         if membership.is_outdated() {
-            stamping.stop();
+            stamping.mark_outdated();
         }
         let hints = HintStore::open(
             HintEnvironment {
@@ -283,9 +283,9 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let now_unix_ms = Timestamp::EPOCH_UNIX_MS + 1_000_000;
         let end = end_of_present(&ManualClock::new(now_unix_ms), hour).unwrap();
-        assert!(ClockBound::new(hour).takes(end, now_unix_ms));
+        assert!(ClockBound::new(hour).accepts(end, now_unix_ms));
         let next = Timestamp::from_u64(end.as_u64() + 1);
-        assert!(!ClockBound::new(hour).takes(next, now_unix_ms));
+        assert!(!ClockBound::new(hour).accepts(next, now_unix_ms));
         assert!(end_of_present(&ManualClock::new(5), hour).is_err());
     }
 }

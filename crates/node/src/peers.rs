@@ -114,10 +114,10 @@ impl Peers {
         for node in self.shared.config.members.peers() {
             let link = self.link(node);
             if let Some(ahead_ms) = link.and_then(|link| link.ahead_of_monotonic_ms()) {
-                stamping.heard(node, ahead_ms);
+                stamping.record_clock(node, ahead_ms);
             }
         }
-        stamping.watch();
+        stamping.upkeep();
     }
 
     /// The links, to be kept up.

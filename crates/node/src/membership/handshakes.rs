@@ -112,11 +112,11 @@ impl HandshakePolicy for NodeHandshakes {
             .membership
             .record_peer(peer, theirs, ours.remembered, on_durable);
         if self.membership.is_outdated() {
-            self.stamping.stop();
+            self.stamping.mark_outdated();
         }
         // After that, because the first timestamp may be waiting for this peer's clock.
         self.stamping
-            .introduced(peer, theirs.unix_ms, theirs.greatest_seen);
+            .record_hello(peer, theirs.unix_ms, theirs.greatest_seen);
         Box::pin(async { recorded.await.unwrap_or(false).then_some(watch).flatten() })
     }
 

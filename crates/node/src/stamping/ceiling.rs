@@ -1,7 +1,7 @@
-//! The file `CEILING`: no stamp above what it says has been given.
+//! The file `CEILING`: the node has issued no stamp above the timestamp in it.
 //!
-//! It has two slots, written in turn and in place; the valid one with the
-//! greater sequence number counts:
+//! The file has two slots, which are written in turn and in place. The valid slot
+//! with the greater sequence number counts:
 //!
 //! ```text
 //! file = slot | zeros to 4096 bytes | slot | zeros to 4096 bytes
@@ -9,11 +9,11 @@
 //!      | crc32c u32 of the rest
 //! ```
 //!
-//! Integers are in little endian. The file never grows, so raising the ceiling
-//! cannot fail for want of space: deletes are stamped on a full disk, too.
-//! Each slot has a page of its own, so a write that is cut short leaves the
-//! other one, which is that before: no stamp above it was given yet. Magic,
-//! version and checksum keep their places in every version.
+//! Integers are little endian. The file never grows, so the ceiling can be raised on
+//! a full disk, where deletes still need stamps. Each slot has a page of its own. If a
+//! write is cut short, the other slot is intact and holds the ceiling before, and no
+//! stamp above that was issued yet. Magic, version and checksum stay where they are in
+//! every version of the format.
 
 use base::{ByteReader, Timestamp};
 use lsm::disk::replace_file;
@@ -26,24 +26,24 @@ const FILE: &str = "CEILING";
 const MAGIC: [u8; 8] = *b"kvorumts";
 const VERSION: u32 = 1;
 
-/// What a crash keeps or loses as one, in bytes.
+/// A crash keeps or loses a page as a whole.
 const PAGE_BYTES: usize = 4096;
 const SLOTS: usize = 2;
 const SLOT_BYTES: usize = 32;
 const FILE_BYTES: usize = SLOTS * PAGE_BYTES;
 const CHECKSUM_BYTES: usize = 4;
 
-/// The file, open to raise the ceiling.
+/// The open file.
 pub(super) struct CeilingFile {
     file: Arc<dyn DiskFile>,
     path: PathBuf,
-    /// The slot to write next: not that which counts.
+    /// The slot to write next, which is not the one that counts.
     slot: usize,
-    /// Of the slot that counts.
+    /// The sequence number of the slot that counts.
     sequence: u64,
 }
 
-/// What a slot says.
+/// The content of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
     sequence: u64,
@@ -51,12 +51,12 @@ struct Slot {
 }
 
 impl CeilingFile {
-    /// The file in `folder`, which exists, and the ceiling that it holds; a
-    /// new one with [`Timestamp::ZERO`] where there is none. Blocks.
+    /// Opens the file in `folder` and returns it with the ceiling that it holds. If
+    /// there is no file, creates one with [`Timestamp::ZERO`]. Blocks.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a file that no node wrote, [`Error::Invalid`]
-    /// for a format version that this code does not know, those of the disk.
+    /// [`Error::Corrupt`] if no node wrote the file like this, [`Error::Invalid`] if
+    /// this release does not know its format version, and errors of the disk.
     pub(super) fn open(disk: &dyn Disk, folder: &Path) -> Result<(Self, Timestamp), Error> {
         let path = folder.join(FILE);
         let file = match disk.open(&path) {
@@ -71,27 +71,30 @@ impl CeilingFile {
             .len()
             .map_err(|error| Error::io("read the length of", &path, error))?;
         if length != FILE_BYTES as u64 {
-            return Err(corrupt(&path, length, "the file has another length"));
+            return Err(corrupt(
+                &path,
+                length,
+                "the file does not have the length that a node gives it; restore the file",
+            ));
         }
         let mut bytes = [0; FILE_BYTES];
         file.read_exact_at(&mut bytes, 0)
             .map_err(|error| Error::io("read", &path, error))?;
-        let (place, slot) = decode(&path, &bytes)?;
+        let (index, slot) = decode(&path, &bytes)?;
         let opened = Self {
             file,
             path,
-            slot: (place + 1) % SLOTS,
+            slot: (index + 1) % SLOTS,
             sequence: slot.sequence,
         };
         Ok((opened, slot.ceiling))
     }
 
-    /// Makes this the ceiling, durably. Blocks.
+    /// Makes `ceiling` the durable ceiling. Blocks.
     ///
     /// # Errors
-    /// Those of the disk: the ceiling before is in force, or this one, now or
-    /// after a crash. It can be tried again: the whole slot is written anew
-    /// then, so a sync that succeeds is one of these very bytes.
+    /// Errors of the disk. Either ceiling may be durable then. The caller may try
+    /// again: that writes the whole slot again, so a later successful sync covers it.
     pub(super) fn set(&mut self, ceiling: Timestamp) -> Result<(), Error> {
         let sequence = self.sequence.wrapping_add(1);
         let bytes = encode(Slot { sequence, ceiling });
@@ -107,7 +110,7 @@ impl CeilingFile {
     }
 }
 
-/// A file whose first slot counts.
+/// The bytes of a new file, whose first slot counts.
 fn new_file() -> Vec<u8> {
     let mut bytes = vec![0; FILE_BYTES];
     for sequence in [1, 0] {
@@ -132,40 +135,35 @@ fn encode(slot: Slot) -> [u8; SLOT_BYTES] {
     bytes
 }
 
-/// The slot that counts, and its place; `path` only names the file in errors.
+/// The index of the slot that counts, and its content. `path` names the file in errors.
 fn decode(path: &Path, bytes: &[u8]) -> Result<(usize, Slot), Error> {
     let mut newest: Option<(usize, Slot)> = None;
     let mut is_damaged = false;
-    for place in 0..SLOTS {
-        match decode_slot(path, bytes.get(place * PAGE_BYTES..).unwrap_or_default())? {
+    for index in 0..SLOTS {
+        match decode_slot(path, bytes.get(index * PAGE_BYTES..).unwrap_or_default())? {
             Some(slot) => {
                 let order = |slot: Slot| (slot.sequence, slot.ceiling);
                 if newest.is_none_or(|(_, newest)| order(newest) < order(slot)) {
-                    newest = Some((place, slot));
+                    newest = Some((index, slot));
                 }
             }
             None => is_damaged = true,
         }
     }
-    let newest = newest.ok_or_else(|| {
-        corrupt(
-            path,
-            0,
-            "neither slot holds what a node writes; restore the file",
-        )
-    })?;
+    let newest =
+        newest.ok_or_else(|| corrupt(path, 0, "neither slot is valid; restore the file"))?;
     if is_damaged {
-        // A crash in the middle of a write does this.
+        // A crash in the middle of a write leaves such a slot.
         tracing::warn!(
             file = %path.display(),
             ceiling = %newest.1.ceiling,
-            "one of the two slots was not written whole: the other one counts"
+            "one of the two slots of the ceiling is damaged, as after a crash during a write: the other one counts"
         );
     }
     Ok(newest)
 }
 
-/// What the slot at the front of `bytes` says; `None` for one that is damaged.
+/// Decodes the slot at the front of `bytes`; `None` if it is damaged.
 fn decode_slot(path: &Path, bytes: &[u8]) -> Result<Option<Slot>, Error> {
     let Some((bytes, _)) = bytes.split_first_chunk::<SLOT_BYTES>() else {
         return Ok(None);
@@ -205,7 +203,7 @@ fn corrupt(path: &Path, offset: u64, what: &str) -> Error {
     }
 }
 
-/// Takes any bytes for a file, and for one whose checksums fit.
+/// Decodes any bytes as a file, and once more with checksums that match.
 pub fn fuzz_ceiling(bytes: &[u8]) {
     let path = Path::new("CEILING");
     let _ = decode(path, bytes);
@@ -217,8 +215,8 @@ pub fn fuzz_ceiling(bytes: &[u8]) {
         let (content, checksum) = slot.split_at_mut(SLOT_BYTES - CHECKSUM_BYTES);
         checksum.copy_from_slice(&crc32c::crc32c(content).to_le_bytes());
     }
-    if let Ok((place, slot)) = decode(path, &bytes) {
-        let at = place * PAGE_BYTES;
+    if let Ok((index, slot)) = decode(path, &bytes) {
+        let at = index * PAGE_BYTES;
         assert_eq!(bytes.get(at..at + SLOT_BYTES), Some(&encode(slot)[..]));
     }
 }
@@ -269,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_set_last_is_found() {
+    fn the_last_ceiling_is_found() {
         let disk = disk();
         for ceiling in [7, 9, 8, 12, 3] {
             let (mut file, _) = open(&disk);
@@ -301,7 +299,7 @@ mod tests {
                 };
                 assert!(may_be.contains(&found), "{found} at call {call}");
             }
-            // It was not used, and is tried again.
+            // The ceiling was not used; the caller tries again.
             disk.heal();
             file.set(at(40)).unwrap();
             assert_eq!(open(&memory.clone_synced()).1, at(40));
@@ -312,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_does_not_matter() {
+    fn the_ceiling_is_raised_on_a_full_disk() {
         let disk = disk();
         let (mut file, _) = open(&disk);
         disk.set_capacity(0);
@@ -322,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_disk_is_asked_to_sync_each_time() {
+    fn each_ceiling_is_synced() {
         let memory: Arc<dyn Disk> = Arc::new(disk());
         let disk = FaultyDisk::new(memory);
         let (mut file, _) = open(&disk);
@@ -331,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn any_damage_to_one_slot_leaves_the_other_and_to_both_is_told() {
+    fn with_one_damaged_slot_the_other_counts_and_two_are_an_error() {
         let disk = disk();
         let (mut file, _) = open(&disk);
         file.set(at(10)).unwrap();
@@ -374,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_decoder_survives_mutations_of_what_is_sound() {
+    fn the_decoder_survives_mutations_of_a_valid_file() {
         let fixture = include_bytes!("../../tests/fixtures/ceiling-v1");
         let mut random = fastrand::Rng::with_seed(7);
         for _ in 0..3_000 {

@@ -1,0 +1,49 @@
+//! Why a node issues no stamp, in words for clients and operators.
+
+/// Why no stamp is issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoStamp {
+    /// The store is not open yet, or is closed already.
+    #[error("the node is starting or stopping: use another node")]
+    Closed,
+    /// The node's clock is too far from the clocks of most peers.
+    #[error(
+        "this node's clock differs by more than --clock-drift-max from the clocks of most other \
+         nodes: correct it; until then use another node"
+    )]
+    Far,
+    /// No peer has vouched for the node's clock since the start, or since the clock was set.
+    #[error(
+        "since this node started, or since its clock was set, it has met no other node with a \
+         clock near its own, so its clock may be wrong: start another node, or repair the network \
+         between them"
+    )]
+    Unmet,
+    /// Earlier stamps are too far ahead of the node's clock.
+    #[error(
+        "this node's next stamp would be {} s ahead of its clock, and other nodes would refuse it: \
+         stamps that this node issued or received before came from a wrong clock. Use another node \
+         until this node's clock has caught up, or start it with --drop-future-versions",
+        ahead_ms / 1000
+    )]
+    Ahead {
+        /// By how many milliseconds.
+        ahead_ms: u64,
+    },
+    /// The next stamp would be above the durable ceiling.
+    #[error(
+        "this node could not make the ceiling of its stamps durable in time: look for errors of \
+         its disk in its log; try again, or use another node"
+    )]
+    Ceiling,
+    /// The store is an older state of a store that peers know, or a copy of it.
+    #[error(
+        "this node's store was restored from a copy, or a copy of it was started, so another \
+         process may have issued the same stamps: use another node; if no other process uses the \
+         other folder, start this one with --accept-empty"
+    )]
+    Outdated,
+    /// There is no greater timestamp.
+    #[error("this node has seen the last possible timestamp: use another node")]
+    End,
+}

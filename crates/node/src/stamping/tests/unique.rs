@@ -1,0 +1,194 @@
+//! Stamps are unique: the ceiling, crashes and steps of the clock.
+
+use super::*;
+use crate::stamping::raising::RETRY_DELAY;
+use crate::stamping::vouching::KEPT_WARM;
+
+#[test]
+fn stamps_are_above_what_the_store_holds_and_carry_the_number() {
+    let machine = Machine::of_three();
+    let stored = at(START_MS + 2_000);
+    let stamping = machine.open(stored);
+    stamping.record_hello(PEER, START_MS, Timestamp::ZERO);
+    let stamp = machine.stamp(&stamping);
+    assert!(stamp > stored);
+    assert_eq!(stamp.node(), 2);
+}
+
+#[test]
+fn no_stamp_is_issued_twice_whatever_crashes_and_wherever_the_clock_steps() {
+    for alone in [true, false] {
+        let mut random = fastrand::Rng::with_seed(11);
+        let mut issued = BTreeSet::new();
+        let mut machine = if alone {
+            Machine::alone()
+        } else {
+            Machine::of_three()
+        };
+        for _ in 0..60 {
+            // Its store is empty, because it keeps no copy of what it stamps.
+            let stamping = machine.open(Timestamp::ZERO);
+            for _ in 0..20 {
+                machine.set_ahead_ms(random.i64(-3_000..3_000));
+                stamping.record_hello(PEER, machine.now(), Timestamp::ZERO);
+                for _ in 0..random.usize(0..4) {
+                    if let Ok(stamp) = stamping.stamp() {
+                        assert!(issued.insert(stamp.timestamp()), "issued twice");
+                    }
+                }
+                machine.pass(Duration::from_millis(random.u64(0..40)));
+            }
+            if random.bool() {
+                stamping.close();
+            }
+            machine = machine.after_crash();
+        }
+        assert!(issued.len() > 500, "{}", issued.len());
+    }
+}
+
+#[test]
+fn a_stamp_above_the_ceiling_waits_until_a_higher_one_is_durable() {
+    let machine = Machine::alone();
+    let stamping = machine.open(Timestamp::ZERO);
+    machine
+        .disk
+        .arm(Fault::at(0, std::io::ErrorKind::Other).lasting());
+    assert!(stamping.stamp().is_ok(), "the start has reserved stamps");
+    machine.pass(RESERVATION_MAX + MS);
+    assert_eq!(refusal(&stamping), NoStamp::Ceiling);
+    machine.executor.run_all_due();
+    assert_eq!(refusal(&stamping), NoStamp::Ceiling, "it is not durable");
+    machine.disk.heal();
+    machine.pass(RETRY_DELAY);
+    let stamp = stamping.stamp().ok().unwrap();
+    assert!(stamp.timestamp() <= stamping.status().ceiling);
+    let found = machine.after_crash().open(Timestamp::ZERO).greatest();
+    assert!(stamp.timestamp() <= found, "what is durable covers it");
+}
+
+#[test]
+fn in_the_steady_state_no_stamp_waits() {
+    let machine = Machine::alone();
+    let stamping = machine.open(Timestamp::ZERO);
+    machine.stamp(&stamping);
+    machine.disk.heal();
+    for step_ms in 0..60_000 {
+        assert!(stamping.stamp().is_ok(), "after {step_ms} ms");
+        machine.pass(MS);
+    }
+    // A stamp now and then, while the ceiling is kept ahead.
+    for _ in 0..10 {
+        for _ in 0..80 {
+            machine.pass(Duration::from_millis(250));
+            stamping.upkeep();
+        }
+        assert!(stamping.stamp().is_ok());
+    }
+    let calls = machine.disk.calls();
+    assert!(calls < 150, "{calls} calls of the disk in four minutes");
+    machine.pass(KEPT_WARM);
+    machine.disk.heal();
+    for _ in 0..1_000 {
+        stamping.upkeep();
+        machine.pass(Duration::from_millis(250));
+    }
+    assert_eq!(
+        machine.disk.calls(),
+        0,
+        "an idle node leaves its disk alone"
+    );
+}
+
+#[test]
+fn a_clean_stop_skips_no_stamps_and_a_crash_only_those_reserved() {
+    let machine = Machine::alone();
+    let stamping = machine.open(Timestamp::ZERO);
+    for _ in 0..3_000 {
+        machine.stamp(&stamping);
+        machine.pass(MS * 10);
+    }
+    let last = machine.stamp(&stamping);
+    let after_crash = machine.after_crash().open(Timestamp::ZERO).greatest();
+    assert!(after_crash > last);
+    let skipped_ms = after_crash.unix_ms() - last.unix_ms();
+    assert!(
+        skipped_ms <= RESERVATION_MAX.as_millis() as u64,
+        "{skipped_ms}"
+    );
+    stamping.close();
+    assert_eq!(refusal(&stamping), NoStamp::Closed);
+    machine.executor.run_all_due();
+    let after_stop = machine.after_crash().open(Timestamp::ZERO).greatest();
+    assert_eq!(after_stop, last);
+}
+
+#[test]
+fn stamps_are_issued_on_a_full_disk() {
+    let machine = Machine::alone();
+    let stamping = machine.open(Timestamp::ZERO);
+    machine.memory.set_capacity(0);
+    for _ in 0..100 {
+        machine.stamp(&stamping);
+        machine.pass(Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn a_start_that_drops_the_future_lowers_the_ceiling() {
+    let machine = Machine::of_three();
+    machine.set_ahead_ms(10 * BOUND_MS as i64);
+    let stamping = machine.open_near();
+    machine.stamp(&stamping);
+    machine.set_ahead_ms(0);
+    let machine = machine.after_crash();
+    let stamping = machine.open_near();
+    let why = refusal(&stamping);
+    assert!(matches!(why, NoStamp::Ahead { .. }), "{why}");
+    drop(stamping);
+    let limit = at(START_MS + BOUND_MS);
+    for drop_above in [Some(limit), None] {
+        let stamping = machine.closed();
+        stamping
+            .open(
+                &*machine.disk,
+                Path::new(FOLDER),
+                Timestamp::ZERO,
+                drop_above,
+            )
+            .unwrap();
+        stamping.record_hello(PEER, machine.now(), Timestamp::ZERO);
+        assert!(
+            machine.stamp(&stamping) > limit,
+            "stamps are above all that may have been issued"
+        );
+        stamping.close();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_waits_for_the_ceiling_and_for_a_first_peer_but_not_forever() {
+    let machine = Machine::of_three();
+    let stamping = machine.open(Timestamp::ZERO);
+    let deadline = HOUR;
+    let waiting = tokio::spawn({
+        let stamping = Arc::clone(&stamping);
+        async move {
+            stamping
+                .stamp_by(deadline)
+                .await
+                .map(|stamp| stamp.timestamp())
+        }
+    });
+    tokio::task::yield_now().await;
+    stamping.record_hello(PEER, machine.now(), Timestamp::ZERO);
+    tokio::task::yield_now().await;
+    machine.executor.run_all_due();
+    waiting.await.unwrap().unwrap();
+
+    let without_peers = Machine::of_three().open(Timestamp::ZERO);
+    let began = tokio::time::Instant::now();
+    let refused = without_peers.stamp_by(deadline).await.err();
+    assert_eq!(refused, Some(NoStamp::Unmet));
+    assert_eq!(began.elapsed(), FIRST_MEETING_MAX);
+}

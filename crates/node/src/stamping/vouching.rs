@@ -1,0 +1,99 @@
+//! What peers say about clocks: whether they vouch for this node's clock, and what
+//! stamps they have seen.
+
+use super::peer_clocks::{ClockReading, ahead_of_monotonic_ms};
+use super::{NoStamp, Stamping, StampingState};
+use base::Timestamp;
+use cluster::NodeNumber;
+use profile::lock;
+use std::time::Duration;
+
+/// How long after a stamp the ceiling is kept ahead of the clock, so that the next
+/// stamp need not wait. Later it is not, so that an idle node leaves its disk alone.
+pub(super) const KEPT_WARM: Duration = Duration::from_secs(60);
+
+impl Stamping {
+    /// Records a peer's hello: the time on its wall clock, and the greatest stamp
+    /// that it has issued or seen.
+    pub(crate) fn record_hello(&self, peer: NodeNumber, unix_ms: u64, greatest_seen: Timestamp) {
+        let ahead_ms = ahead_of_monotonic_ms(unix_ms, self.clock.monotonic());
+        self.peer_clocks.record(peer, ahead_ms);
+        lock(&self.state)
+            .greatest_seen_by_peers
+            .insert(peer, greatest_seen);
+        self.upkeep();
+    }
+
+    /// Records how far a peer's wall clock is ahead of this node's monotonic clock.
+    pub(crate) fn record_clock(&self, peer: NodeNumber, ahead_of_monotonic_ms: i64) {
+        self.peer_clocks.record(peer, ahead_of_monotonic_ms);
+    }
+
+    /// The work to do from time to time: observes what peers have seen whose clocks
+    /// are near by now, keeps the ceiling ahead of the clock, and logs when the node
+    /// stops or begins to issue stamps.
+    pub(crate) fn upkeep(&self) {
+        let now = ClockReading::now(&*self.clock);
+        let mut state = lock(&self.state);
+        let was_vouched = self.is_vouched(&state, now);
+        let StampingState {
+            hybrid: Some(hybrid),
+            greatest_seen_by_peers,
+            vouched_ahead_ms,
+            ..
+        } = &mut *state
+        else {
+            return;
+        };
+        let is_near = |ahead_ms: Option<i64>| ahead_ms.is_some_and(|ms| self.bound.is_near(ms));
+        greatest_seen_by_peers.retain(|peer, greatest_seen| {
+            let is_near = is_near(self.peer_clocks.ahead_ms(*peer, now));
+            if is_near {
+                // A stamp that is too far ahead cannot be one of this node's own.
+                hybrid.observe_within(*greatest_seen, self.bound, now.unix_ms);
+            }
+            !is_near
+        });
+        let is_vouched = self.peer_clocks.all_ahead_ms(now).any(is_near);
+        if is_vouched {
+            *vouched_ahead_ms = Some(now.ahead_of_monotonic_ms);
+        }
+        let next = self.next(&state, now);
+        if let Ok(stamp) = next
+            && now.monotonic.saturating_sub(state.last_issued_at) < KEPT_WARM
+        {
+            self.raise_if_low(&mut state, stamp);
+        }
+        self.log_change(&mut state, next.err());
+        drop(state);
+        if is_vouched && !was_vouched {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Whether a peer has vouched for the clock, and the clock was not set since.
+    pub(super) fn is_vouched(&self, state: &StampingState, now: ClockReading) -> bool {
+        let step_ms = state
+            .vouched_ahead_ms
+            .map(|ahead_ms| now.ahead_of_monotonic_ms.saturating_sub(ahead_ms));
+        step_ms.is_some_and(|step_ms| self.bound.is_near(step_ms))
+    }
+
+    fn log_change(&self, state: &mut StampingState, refusal: Option<NoStamp>) {
+        let kind = |refusal: &Option<NoStamp>| refusal.as_ref().map(std::mem::discriminant);
+        if kind(&refusal) == kind(&state.logged) {
+            return;
+        }
+        match refusal {
+            Some(NoStamp::Unmet) => {
+                if self.clock.monotonic() < state.first_peer_deadline {
+                    return;
+                }
+                tracing::warn!("writes are refused: {}", NoStamp::Unmet);
+            }
+            Some(why) => tracing::error!("writes are refused: {why}"),
+            None => tracing::info!("this node's clock is within the bound: it stamps writes"),
+        }
+        state.logged = refusal;
+    }
+}

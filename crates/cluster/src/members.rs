@@ -1,44 +1,44 @@
 //! The static list of all nodes of a cluster.
 //!
-//! A node is known by its name, which places keys and which peers remember;
-//! its URL is only where it is reached. Who gives nodes names can move them to
-//! other addresses; who does not has the URL for a name.
+//! A node's name identifies it: it places keys, and peers remember it. Its URL is
+//! only where it is reached. A node with a name of its own can move to another
+//! address. If a node has no name of its own, its URL is its name.
 //!
-//! Invariants of [`Members`]: sorted by name bytewise, so that all nodes of a
-//! cluster number them alike; no name and no URL twice; 1 to
-//! [`NODES_MAX`] of them, one of which is this node.
+//! Invariants of [`Members`]: the nodes are sorted by name bytewise, so that all
+//! nodes of a cluster number them alike; no name and no URL occurs twice; there
+//! are 1 to [`NODES_MAX`] nodes, and one of them is this node.
 
 use crate::{NODES_MAX, NodeNumber, NodeUrl, NodeUrlError};
 use std::str::FromStr;
 use xxhash_rust::xxh3::Xxh3Default;
 
-/// A node of a cluster: its name and where it is.
+/// A node of a cluster: its name and its URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     name: String,
     url: NodeUrl,
 }
 
-/// A text that is no [`Member`].
+/// Why a text is not a [`Member`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemberError {
-    /// What stands where the URL belongs is none.
+    /// The URL is not one of a node.
     #[error(transparent)]
     Url(#[from] NodeUrlError),
     /// The name is empty.
-    #[error("the name is empty: give one, or leave it out")]
+    #[error("the name is empty: give a name, or leave out the equals sign")]
     EmptyName,
-    /// The name has a character that it cannot have.
+    /// The name has a character that names cannot have.
     #[error(
-        "the name `{name}` cannot be: use ASCII letters, digits and signs, but no space, comma \
-         or equals sign"
+        "the name `{name}` cannot be used: use ASCII letters, digits and signs, but no space, \
+         comma or equals sign"
     )]
     Character {
         /// The name.
         name: String,
     },
     /// The name is too long.
-    #[error("a name has {bytes} bytes: give at most {max}", max = Member::NAME_BYTES_MAX)]
+    #[error("a name has {bytes} bytes: use at most {max}", max = Member::NAME_BYTES_MAX)]
     LongName {
         /// Its length.
         bytes: usize,
@@ -46,10 +46,10 @@ pub enum MemberError {
 }
 
 impl Member {
-    /// The longest name, in bytes: longer than any URL.
+    /// The longest name, in bytes. Any URL is shorter.
     pub const NAME_BYTES_MAX: usize = 512;
 
-    /// The node at `url`, which is its name too.
+    /// The node at `url`, with the URL as its name.
     #[must_use]
     pub fn unnamed(url: NodeUrl) -> Self {
         Self {
@@ -71,9 +71,9 @@ impl Member {
     /// Checks a name.
     ///
     /// # Errors
-    /// A name that is empty, too long, or that has a character other than
-    /// visible ASCII ones without comma and equals sign: it must survive lists,
-    /// files and logs, and be the same for all who type it.
+    /// The name is empty, too long, or has a character that is not visible ASCII,
+    /// or a comma or an equals sign. A name must survive lists, files and logs, and
+    /// everybody must be able to type it.
     pub fn check_name(name: &str) -> Result<(), MemberError> {
         if name.is_empty() {
             return Err(MemberError::EmptyName);
@@ -108,7 +108,7 @@ impl FromStr for Member {
 
     /// Reads `URL` or `NAME=URL`.
     fn from_str(text: &str) -> Result<Self, MemberError> {
-        // No URL of a node has an equals sign, and no name.
+        // Neither a node's URL nor its name can have an equals sign.
         match text.rsplit_once('=') {
             Some((name, url)) => Self::named(name, url.parse()?),
             None => Ok(Self::unnamed(text.parse()?)),
@@ -116,7 +116,7 @@ impl FromStr for Member {
     }
 }
 
-/// All nodes of a cluster, as one of them sees it.
+/// All nodes of a cluster, as one of them sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Members {
     /// Sorted by name.
@@ -124,52 +124,53 @@ pub struct Members {
     own: NodeNumber,
 }
 
-/// Why a list of nodes is none of a cluster.
+/// Why a list of nodes is not a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MembersError {
-    /// This node is not in it.
+    /// This node is not in the list.
     #[error("it does not name this node: add its own URL, {own}")]
     OwnMissing {
         /// The URL of this node.
         own: NodeUrl,
     },
-    /// A URL stands in it twice.
+    /// A URL occurs twice.
     #[error("it has {url} twice: name each node once")]
     UrlTwice {
         /// The URL.
         url: NodeUrl,
     },
-    /// A name stands in it twice.
+    /// A name occurs twice.
     #[error("it has two nodes called {name}: give each a name of its own")]
     NameTwice {
         /// The name.
         name: String,
     },
-    /// A port is 0, which no other node could find.
+    /// A port is 0, so other nodes could not find the node.
     #[error("{url} has port 0: give the port that other nodes use")]
     NoPort {
         /// The URL.
         url: NodeUrl,
     },
-    /// There are too many.
+    /// There are too many nodes.
     #[error("it has {nodes} nodes: a cluster has at most {max}", max = NODES_MAX)]
     TooMany {
-        /// How many.
+        /// How many there are.
         nodes: usize,
     },
 }
 
 impl Members {
-    /// A node without others. Its port may be 0, until it is known.
+    /// A node without peers. Its port may be 0 until the port is known.
     #[must_use]
-    pub fn alone(node: Member) -> Self {
+    pub fn single_node(node: Member) -> Self {
         Self {
             nodes: vec![node],
             own: NodeNumber::new(0),
         }
     }
 
-    /// The cluster of these nodes, in any order, as the one at `own` sees it.
+    /// The cluster of these nodes, which come in any order, as the node at `own`
+    /// sees it.
     ///
     /// # Errors
     /// See [`MembersError`].
@@ -195,7 +196,7 @@ impl Members {
         let own = nodes
             .iter()
             .position(|node| node.url == *own)
-            .and_then(|place| u8::try_from(place).ok())
+            .and_then(|index| u8::try_from(index).ok())
             .map(NodeNumber::new)
             .ok_or_else(|| MembersError::OwnMissing { own: own.clone() })?;
         Ok(Self { nodes, own })
@@ -207,12 +208,12 @@ impl Members {
         self.own
     }
 
-    /// The number that this node puts into its timestamps: 0 for a node alone,
-    /// from 1 in a cluster, by the order of names. It fits: a cluster has at
-    /// most [`NODES_MAX`] nodes.
+    /// The number that this node puts into its timestamps: 0 for a node without
+    /// peers, and from 1 in a cluster, in the order of names. It fits, because a
+    /// cluster has at most [`NODES_MAX`] nodes.
     #[must_use]
     pub fn stamp_number(&self) -> u8 {
-        if self.is_alone() {
+        if self.is_single_node() {
             return 0;
         }
         u8::try_from(self.own.index() + 1).unwrap_or(u8::MAX)
@@ -230,16 +231,16 @@ impl Members {
         self.url(self.own)
     }
 
-    /// How many nodes there are, at least one.
+    /// How many nodes there are: at least one.
     #[must_use]
     pub fn count(&self) -> u8 {
-        // There are at most that many.
+        // There are at most `NODES_MAX` nodes, which fits.
         u8::try_from(self.nodes.len()).unwrap_or(u8::MAX)
     }
 
     /// Whether this node is the only one.
     #[must_use]
-    pub fn is_alone(&self) -> bool {
+    pub fn is_single_node(&self) -> bool {
         self.nodes.len() == 1
     }
 
@@ -275,37 +276,38 @@ impl Members {
     #[must_use]
     pub fn number_of(&self, name: &str) -> Option<NodeNumber> {
         let compare = |node: &Member| node.name.as_bytes().cmp(name.as_bytes());
-        let place = self.nodes.binary_search_by(compare).ok()?;
-        u8::try_from(place).ok().map(NodeNumber::new)
+        let index = self.nodes.binary_search_by(compare).ok()?;
+        u8::try_from(index).ok().map(NodeNumber::new)
     }
 
-    /// A hash by which nodes see whether they have the same list: over the
-    /// names alone, so that a node can move while the others keep running.
+    /// A hash of the list, by which nodes see whether they have the same one. It
+    /// covers only the names, so that a node can move while the others run.
     #[must_use]
     pub fn names_hash(&self) -> u64 {
         let mut hash = Xxh3Default::new();
         for name in self.names() {
-            // The length first: names that are put together differently differ.
+            // The length comes first, so that `ab`, `c` differs from `a`, `bc`.
             hash.update(&(name.len() as u64).to_le_bytes());
             hash.update(name.as_bytes());
         }
         hash.digest()
     }
 
-    /// Whether all nodes run on this machine, where no other can reach them.
+    /// Whether all nodes run on this machine, and no other machine can reach them.
     #[must_use]
     pub fn is_loopback_only(&self) -> bool {
         self.nodes.iter().all(|node| node.url.is_loopback())
     }
 
-    /// Gives this node its port, where it had 0; a name that is the URL follows.
-    pub fn give_own_port(&mut self, port: u16) {
+    /// Sets this node's port, if it is 0. If the URL is the node's name, the name
+    /// changes too.
+    pub fn set_own_port(&mut self, port: u16) {
         let own = &mut self.nodes[self.own.index()];
         if own.url.port() != 0 {
             return;
         }
         let url = own.url.with_port(port);
-        // Only a node that is alone has port 0, so its new name changes no order.
+        // Only a node without peers has port 0, so its new name changes no order.
         if own.name == own.url.to_string() {
             own.name = url.to_string();
         }
@@ -314,9 +316,9 @@ impl Members {
 }
 
 impl From<NodeUrl> for Members {
-    /// A node without others and without another name.
+    /// A node without peers, and without a name of its own.
     fn from(url: NodeUrl) -> Self {
-        Self::alone(Member::unnamed(url))
+        Self::single_node(Member::unnamed(url))
     }
 }
 

@@ -1,25 +1,25 @@
-//! How the nodes of a cluster are told apart in memory.
+//! The number by which a node is identified in memory.
 
 use std::fmt;
 
 /// The most nodes that a cluster can have.
 pub const NODES_MAX: usize = u8::MAX as usize;
 
-/// A node's place in the list of all nodes' names, sorted bytewise.
+/// A node's index in the list of all nodes' names, sorted bytewise.
 ///
-/// It is the same on every node of a cluster and means nothing outside of it:
-/// what is stored or sent names a node by its name.
+/// It is the same on all nodes of a cluster, and means nothing outside of it.
+/// Files and messages use a node's name instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeNumber(u8);
 
 impl NodeNumber {
-    /// The node at this place, counted from 0.
+    /// The node at this index, counted from 0.
     #[must_use]
-    pub const fn new(place: u8) -> Self {
-        Self(place)
+    pub const fn new(index: u8) -> Self {
+        Self(index)
     }
 
-    /// The place, to look the node up in a list.
+    /// The index, to look the node up in a list.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize

@@ -1,28 +1,29 @@
-//! The address of a node as clients and peers write it.
+//! The URL of a node, as clients and peers write it.
 //!
-//! It is read by hand since the crate `url` tells no port that is missing from one
-//! that is the usual one of its scheme, takes what only browsers do (`http:h:80`,
-//! `http://0x7f.1:80`), and brings the tables of Unicode for hosts that are none here.
+//! The parser is written by hand, because the crate `url` does not fit: it drops
+//! the port of `http://h:80`, so that a missing port looks the same; it accepts
+//! what only browsers accept (`http:h:80`, `http://0x7f.1:80`); and it brings
+//! Unicode tables for hosts that no node can have.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// The longest host that the domain name system knows, in bytes.
+/// The longest host in the domain name system, in bytes.
 const HOST_BYTES_MAX: usize = 253;
 
-/// The URL of a node, `http://host:port`, in its one spelling: two texts that
-/// mean the same give equal values, which are shown alike. The host is in
-/// lower case, an IP address is written the usual way, and no slash follows.
+/// The URL of a node, `http://host:port`, in one canonical spelling. Two texts that
+/// mean the same node are equal and print alike: the host is in lower case, an IP
+/// address has its canonical form, and there is no slash at the end.
 ///
-/// Names are not resolved: `localhost` and `127.0.0.1` are two hosts.
+/// Names are not resolved, so `localhost` and `127.0.0.1` are two hosts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeUrl {
     host: String,
     port: u16,
 }
 
-/// A text that is not the URL of a node.
+/// Why a text is not the URL of a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {problem}: write it as http://host:port")]
 pub struct NodeUrlError {
@@ -37,13 +38,13 @@ impl NodeUrl {
         &self.host
     }
 
-    /// The port. 0 stands for one that is not known yet.
+    /// The port; 0 if it is not known yet.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Host and port as a URL and the header `Host` have them.
+    /// Host and port, as they stand in a URL and in the header `Host`.
     #[must_use]
     pub fn authority(&self) -> String {
         let Self { host, port } = self;
@@ -63,8 +64,8 @@ impl NodeUrl {
         }
     }
 
-    /// Whether the host is this machine itself, which no other can reach:
-    /// `localhost`, 127.0.0.0/8 or ::1.
+    /// Whether the host is this machine itself, where no other machine can reach
+    /// it: `localhost`, 127.0.0.0/8 or ::1.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         match self.host.parse::<IpAddr>() {
@@ -77,7 +78,7 @@ impl NodeUrl {
 impl FromStr for NodeUrl {
     type Err = NodeUrlError;
 
-    /// Reads `http://host:port`; a trailing slash is let pass.
+    /// Reads `http://host:port`, with or without a trailing slash.
     fn from_str(text: &str) -> Result<Self, NodeUrlError> {
         let wrong = |problem| NodeUrlError {
             text: text.to_owned(),
@@ -94,13 +95,11 @@ impl FromStr for NodeUrl {
         let (host, port) = authority
             .rsplit_once(':')
             .ok_or_else(|| wrong("has no port"))?;
-        let host = host_of(host).ok_or_else(|| wrong("has a host that is none"))?;
+        let host = host_of(host).ok_or_else(|| wrong("has no valid host"))?;
         if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(wrong("has a port that is no number"));
+            return Err(wrong("has a port that is not a number"));
         }
-        let port = port
-            .parse()
-            .map_err(|_| wrong("has a port that is no number up to 65535"))?;
+        let port = port.parse().map_err(|_| wrong("has a port above 65535"))?;
         Ok(Self { host, port })
     }
 }
@@ -120,7 +119,7 @@ impl fmt::Display for NodeUrl {
     }
 }
 
-/// The one spelling of a host; [`None`] for what is none.
+/// The canonical spelling of a host; `None` if the text is not a host.
 fn host_of(text: &str) -> Option<String> {
     let bracketed = text
         .strip_prefix('[')
@@ -145,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_taken_apart_and_have_one_spelling() {
+    fn urls_are_parsed_and_have_one_spelling() {
         for (text, host, port, shown) in [
             ("http://localhost:8080", "localhost", 8080, ""),
             (
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_of_a_node_is_refused_with_what_is_right() {
+    fn an_error_says_what_is_wrong_with_a_url_and_how_to_write_it() {
         let long = format!("http://{}:80", "a".repeat(HOST_BYTES_MAX + 1));
         for (text, problem) in [
             ("", "http://"),
@@ -196,9 +195,9 @@ mod tests {
             ("http://user@localhost:80", "host"),
             ("http://a=b:80", "host"),
             (&long, "host"),
-            ("http://localhost:", "no number"),
+            ("http://localhost:", "not a number"),
             ("http://localhost:65536", "65535"),
-            ("http://localhost:+80", "no number"),
+            ("http://localhost:+80", "not a number"),
             ("http://localhost:80/path", "more than a host"),
             ("http://localhost:80?a=b", "more than a host"),
             ("http://localhost/path", "more than a host"),
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_is_loopback() {
+    fn only_hosts_of_this_machine_are_loopback() {
         for (text, is_loopback) in [
             ("http://localhost:1", true),
             ("http://LOCALHOST:1", true),
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_a_url() {
+    fn a_socket_address_makes_a_url() {
         for (address, shown) in [
             ("127.0.0.1:8080", "http://127.0.0.1:8080"),
             ("[::1]:8080", "http://[::1]:8080"),

@@ -94,9 +94,9 @@ impl Node {
             config.clock_drift_max,
         );
         let drop_bound = Arc::clone(&stamping);
-        let is_alone = config.members.is_alone();
+        let is_single_node = config.members.is_single_node();
         let proven = Arc::clone(&stamping);
-        let own_clock = match is_alone {
+        let own_clock = match is_single_node {
             true => OwnClock::alone(Arc::clone(&clock)),
             false => OwnClock::ByPeers(Box::new(move || proven.proven_unix_ms())),
         };
@@ -108,7 +108,7 @@ impl Node {
             random: Arc::clone(&seams.random),
             executor: Arc::clone(executor),
             // An older write may wait at any peer, for as long as there are peers.
-            drop_bound: Arc::new(move || match is_alone {
+            drop_bound: Arc::new(move || match is_single_node {
                 true => drop_bound.drop_bound(),
                 false => Timestamp::ZERO,
             }),

@@ -37,8 +37,8 @@ impl Peers {
     }
 
     /// Whether there are no other nodes.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.shared.config.members.is_alone()
+    pub(crate) fn is_single_node(&self) -> bool {
+        self.shared.config.members.is_single_node()
     }
 
     /// Whether it is this node.

@@ -11,13 +11,13 @@ fn members(list: &str, own: &str) -> Result<Members, MembersError> {
 }
 
 #[test]
-fn a_node_has_a_name_or_its_url_for_one() {
+fn a_node_without_a_name_has_its_url_as_its_name() {
     for (text, name, address) in [
         ("http://a:1", "http://a:1", "http://a:1"),
         ("HTTP://A:01/", "http://a:1", "http://a:1"),
         ("north=http://a:1", "north", "http://a:1"),
         ("North=http://A:1/", "North", "http://a:1"),
-        // The name is an address that the node has left.
+        // The name can be an address that the node has left.
         ("http://old:1=http://new:1", "http://old:1", "http://new:1"),
     ] {
         let node: Member = text.parse().unwrap();
@@ -26,7 +26,7 @@ fn a_node_has_a_name_or_its_url_for_one() {
 }
 
 #[test]
-fn what_is_no_node_is_said() {
+fn an_error_says_why_a_text_is_not_a_node() {
     let long = format!("{}=http://a:1", "x".repeat(Member::NAME_BYTES_MAX + 1));
     for (text, word) in [
         ("", "http://host:port"),
@@ -34,10 +34,10 @@ fn what_is_no_node_is_said() {
         ("north=", "http://host:port"),
         ("north=http://a", "no port"),
         ("=http://a:1", "is empty"),
-        ("a=b=http://a:1", "`a=b` cannot be"),
-        ("a b=http://a:1", "`a b` cannot be"),
-        ("a\nb=http://a:1", "`a\\nb` cannot be"),
-        ("nörd=http://a:1", "cannot be"),
+        ("a=b=http://a:1", "`a=b` cannot be used"),
+        ("a b=http://a:1", "`a b` cannot be used"),
+        ("a\nb=http://a:1", "`a\\nb` cannot be used"),
+        ("nörd=http://a:1", "cannot be used"),
         (&long, "at most 512"),
     ] {
         let error = text.parse::<Member>().unwrap_err().to_string();
@@ -47,7 +47,7 @@ fn what_is_no_node_is_said() {
 }
 
 #[test]
-fn numbers_follow_the_names_bytewise_whatever_the_order_of_the_list() {
+fn nodes_are_numbered_by_name_in_any_order_of_the_list() {
     let expected = ["B", "a", "http://c:1"];
     for list in [
         "a=http://x:1,B=http://y:1,http://c:1",
@@ -71,12 +71,12 @@ fn numbers_follow_the_names_bytewise_whatever_the_order_of_the_list() {
             assert_eq!(members.number_of(name), Some(number));
         }
         assert_eq!(members.number_of("c"), None);
-        assert_eq!((members.count(), members.is_alone()), (3, false));
+        assert_eq!((members.count(), members.is_single_node()), (3, false));
     }
 }
 
 #[test]
-fn a_list_that_is_no_cluster_is_refused() {
+fn a_list_that_is_not_a_cluster_is_refused() {
     let own = "http://a:1";
     for (list, word) in [
         ("http://b:1", "add its own URL, http://a:1"),
@@ -84,7 +84,7 @@ fn a_list_that_is_no_cluster_is_refused() {
         ("http://a:1,http://b:1,HTTP://B:01/", "http://b:1 twice"),
         ("http://a:1,x=http://A:1", "http://a:1 twice"),
         ("x=http://a:1,x=http://b:1", "two nodes called x"),
-        // The second is called by its URL, which the first has for a name.
+        // The second node's URL is the first node's name.
         (
             "http://b:1=http://a:1,http://b:1",
             "two nodes called http://b:1",
@@ -111,10 +111,10 @@ fn a_cluster_has_at_most_255_nodes() {
 }
 
 #[test]
-fn the_hash_is_that_of_the_names() {
+fn the_hash_covers_the_names_only() {
     let hash = |list: &str, own: &str| members(list, own).unwrap().names_hash();
     let first = hash("a=http://x:1,b=http://y:1", "http://x:1");
-    // Nodes compare it with peers of other versions: it must stay what it is.
+    // Nodes of different releases compare it, so it must never change.
     assert_eq!(first, 17_728_237_027_163_311_433);
     for (same, own) in [
         ("b=http://y:1,a=http://x:1", "http://y:1"),
@@ -137,26 +137,26 @@ fn the_hash_is_that_of_the_names() {
 }
 
 #[test]
-fn loopback_is_a_matter_of_all() {
+fn a_list_is_loopback_only_if_all_nodes_are() {
     let of = |list| members(list, "http://localhost:1").unwrap();
     assert!(of("http://localhost:1,http://127.0.0.1:2,http://[::1]:3").is_loopback_only());
     assert!(!of("http://localhost:1,http://10.0.0.1:1").is_loopback_only());
 }
 
 #[test]
-fn a_lone_node_learns_its_port() {
+fn a_node_without_peers_learns_its_port() {
     let mut unnamed = Members::from(url("http://[::1]:0"));
-    assert!(unnamed.is_alone());
-    unnamed.give_own_port(7);
+    assert!(unnamed.is_single_node());
+    unnamed.set_own_port(7);
     assert_eq!(unnamed.own_name(), "http://[::1]:7");
     assert_eq!(unnamed.own_url(), &url("http://[::1]:7"));
-    // It is known now.
-    unnamed.give_own_port(8);
+    // The port is known now, so it stays.
+    unnamed.set_own_port(8);
     assert_eq!(unnamed.own_url(), &url("http://[::1]:7"));
 
     let node = Member::named("north", url("http://h:0")).unwrap();
-    let mut named = Members::alone(node);
-    named.give_own_port(7);
+    let mut named = Members::single_node(node);
+    named.set_own_port(7);
     assert_eq!(
         (named.own_name(), named.own_url()),
         ("north", &url("http://h:7"))
@@ -164,7 +164,7 @@ fn a_lone_node_learns_its_port() {
 }
 
 #[test]
-fn the_number_in_stamps_is_the_place_from_1_and_0_alone() {
+fn the_number_in_timestamps_counts_from_1_and_is_0_without_peers() {
     let list = "c=http://c:1,a=http://a:1,b=http://b:1";
     for (own, number) in [("http://a:1", 1), ("http://b:1", 2), ("http://c:1", 3)] {
         assert_eq!(members(list, own).unwrap().stamp_number(), number);

@@ -261,7 +261,7 @@ impl ServeOptions {
                     .map_err(|error| OptionError::new("name", error.to_string()))?,
                 None => Member::unnamed(url.clone()),
             };
-            return Ok(Members::alone(own));
+            return Ok(Members::single_node(own));
         }
         let members = Members::new(self.cluster.clone(), url)
             .map_err(|error| OptionError::new("cluster", error.to_string()))?;

@@ -47,7 +47,7 @@ impl NodeConfig {
         bounds::check("hint_age_max", &self.hint_age_max, &bounds::HINT_AGE)?;
 
         // A lone node has nobody to know, and on one machine nobody else is near.
-        if self.members.is_alone() || self.cluster_secret.is_some() {
+        if self.members.is_single_node() || self.cluster_secret.is_some() {
             return Ok(());
         }
         let mut urls = self.members.numbers().map(|node| self.members.url(node));

@@ -154,7 +154,7 @@ impl Coordinator {
             .collect();
         let only = replicas
             .first()
-            .filter(|_| self.peers.is_alone())
+            .filter(|_| self.peers.is_single_node())
             .map(|line| line.outcome);
         let receipt = Receipt {
             acks,

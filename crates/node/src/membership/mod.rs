@@ -126,7 +126,7 @@ impl Membership {
             check_unchanged(loaded, &members)?;
         }
         let mut confirmation = initial_confirmation(loaded.as_ref(), &members, store_id);
-        if accept_empty && !members.is_alone() {
+        if accept_empty && !members.is_single_node() {
             tracing::warn!("the store is accepted as it is, although it may have lost data");
             confirmation = Confirmation::accepted(members.peers().collect());
         }

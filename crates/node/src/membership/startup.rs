@@ -43,7 +43,7 @@ pub(super) fn initial_confirmation(
     store_id: u64,
 ) -> Confirmation {
     let nodes = members.count();
-    let Some(loaded) = loaded.filter(|_| !members.is_alone()) else {
+    let Some(loaded) = loaded.filter(|_| !members.is_single_node()) else {
         return Confirmation::new(nodes);
     };
     if loaded.store_id != store_id {
@@ -86,7 +86,7 @@ pub(super) fn check_unchanged(
     loaded: &ClusterFile,
     members: &Members,
 ) -> Result<(), MembershipError> {
-    if members.is_alone() && loaded.nodes.len() == 1 {
+    if members.is_single_node() && loaded.nodes.len() == 1 {
         return Ok(());
     }
     if !loaded.nodes.keys().map(String::as_str).eq(members.names()) {

@@ -69,7 +69,7 @@ impl Stamping {
     ) -> Result<Timestamp, NoStamp> {
         let hybrid = state.hybrid.as_ref().ok_or(NoStamp::Closed)?;
         let next = hybrid.next(now.unix_ms).ok_or(NoStamp::End)?;
-        if self.is_alone {
+        if self.is_single_node {
             return Ok(next);
         }
         if state.is_outdated {

@@ -74,7 +74,7 @@ pub(crate) struct Stamping {
     bound: ClockBound,
     /// This node's number, which all its stamps carry.
     number: u8,
-    is_alone: bool,
+    is_single_node: bool,
     reservation_max: Duration,
     peer_clocks: PeerClocks,
     state: Mutex<StampingState>,
@@ -120,8 +120,8 @@ impl Stamping {
         members: &Members,
         clock_drift_max: Duration,
     ) -> Arc<Self> {
-        let is_alone = members.is_alone();
-        let reservation_max = match is_alone {
+        let is_single_node = members.is_single_node();
+        let reservation_max = match is_single_node {
             true => RESERVATION_MAX,
             false => RESERVATION_MAX.min(clock_drift_max / RESERVATION_PART),
         };
@@ -130,7 +130,7 @@ impl Stamping {
             executor,
             bound: ClockBound::new(clock_drift_max),
             number: members.stamp_number(),
-            is_alone,
+            is_single_node,
             reservation_max,
             peer_clocks: PeerClocks::new(members.count(), members.own()),
             state: Mutex::new(StampingState {
@@ -230,7 +230,7 @@ impl Stamping {
 
     /// Whether this node accepts versions with this timestamp, wherever they come from.
     pub(crate) fn accepts(&self, timestamp: Timestamp) -> bool {
-        self.is_alone || self.bound.accepts(timestamp, self.clock.unix_ms())
+        self.is_single_node || self.bound.accepts(timestamp, self.clock.unix_ms())
     }
 
     /// Observes a timestamp that another node issued, so that the next stamp is above

@@ -45,7 +45,7 @@ impl MemorySplit {
     pub(super) fn of(config: &ServerConfig) -> Self {
         let value_bytes_max = config.node.value_bytes_max;
         let sixteenth = usize::try_from(config.memory_bytes / 16).unwrap_or(usize::MAX / 16);
-        let (short_bytes, long_bytes, peer_bytes) = if config.node.members.is_alone() {
+        let (short_bytes, long_bytes, peer_bytes) = if config.node.members.is_single_node() {
             (sixteenth / 2, sixteenth, 0)
         } else {
             let request_bytes_max = value_bytes_max.saturating_add(Self::PEER_REQUEST_BYTES);

@@ -129,7 +129,7 @@ impl ServerConfig {
     /// Puts the port that the node really has into a URL whose port is 0, and
     /// into a name that is that URL.
     pub(crate) fn give_port(&mut self, port: u16) {
-        self.node.members.give_own_port(port);
+        self.node.members.set_own_port(port);
     }
 
     /// The addresses to listen on: those given, or those of the URL's host.

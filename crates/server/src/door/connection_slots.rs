@@ -43,7 +43,7 @@ pub(crate) struct ConnectionSlots {
     unauthenticated: Arc<UnauthenticatedConnections>,
     /// A node without peers accepts no unauthenticated connections: a connection
     /// waits in the listen queue until a slot is free.
-    is_alone: bool,
+    is_single_node: bool,
 }
 
 /// The slot of a connection, held until the connection ends.
@@ -69,13 +69,13 @@ impl ConnectionSlots {
             clients: Arc::new(Semaphore::new(config.connections_max)),
             peers: Arc::new(Semaphore::new(peers * config.threads * PEER_CONNECTIONS)),
             unauthenticated: Arc::new(UnauthenticatedConnections::new(UNAUTHENTICATED_MAX)),
-            is_alone: config.node.members.is_alone(),
+            is_single_node: config.node.members.is_single_node(),
         }
     }
 
     /// Waits until a connection may be accepted.
     pub(crate) async fn ready(&self) {
-        if self.is_alone {
+        if self.is_single_node {
             // This only waits for a permit and drops it again: `take` acquires
             // it, and there is only one acceptor thread.
             let _freed = self.clients.acquire().await;
@@ -88,7 +88,7 @@ impl ConnectionSlots {
         let kind = match Arc::clone(&self.clients).try_acquire_owned() {
             Ok(permit) => SlotKind::Client { _permit: permit },
             // Another listener took the slot that `ready` waited for.
-            Err(_) if self.is_alone => SlotKind::Client {
+            Err(_) if self.is_single_node => SlotKind::Client {
                 _permit: clients.acquire_owned().await.ok()?,
             },
             Err(_) => SlotKind::Unauthenticated {

@@ -58,7 +58,7 @@ fn a_folder_of_another_node_or_cluster_is_refused() {
     }
     // A node that was in a cluster cannot be started without peers.
     let alone = Member::named("a", "http://127.0.0.1:1".parse().unwrap()).unwrap();
-    let alone = Members::alone(alone);
+    let alone = Members::single_node(alone);
     refused(alone.clone());
     let after = ClusterFile::load(&*a.disk, Path::new("/data")).unwrap();
     assert_eq!(before, after, "a refusal changes nothing");

@@ -93,8 +93,9 @@ fn a_new_store_waits_for_peers_that_cannot_be_reached() {
 #[test]
 fn a_node_without_peers_is_a_witness_at_once() {
     let folder = Folder::new();
-    let alone =
-        |name| Members::alone(Member::named(name, "http://[::1]:1".parse().unwrap()).unwrap());
+    let alone = |name| {
+        Members::single_node(Member::named(name, "http://[::1]:1".parse().unwrap()).unwrap())
+    };
     let node = folder.open_as(alone("a"), 1, false).unwrap();
     assert!(node.is_witness() && node.is_settled());
     // It may change its name, because no key is placed by it.

@@ -66,7 +66,7 @@ impl Machine {
 
     /// The machine of a node alone.
     fn alone() -> Self {
-        let members = Members::alone("http://a:1".parse().unwrap());
+        let members = Members::single_node("http://a:1".parse().unwrap());
         Self::on(MemoryDisk::new(), clock(), members)
     }
 

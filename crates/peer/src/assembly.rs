@@ -1,13 +1,13 @@
-//! LongMessage values on their way in, piece by piece.
+//! Puts long values together that arrive in pieces.
 //!
-//! A long value's length is known before its first byte comes, so it takes its
-//! memory once, from the node's budget. One that the budget has no room for is
-//! thrown away as it comes, and the request is answered as overloaded: its
-//! pieces are on their way already.
+//! The length of a long value arrives before its first byte, so the value takes
+//! its memory once, from the node's budget. If the budget has no room, the pieces
+//! are still on their way: they are thrown away as they arrive, and then the
+//! request is answered as overloaded.
 //!
-//! A connection has a few long values under way at a time ([`LONG_VALUES_MAX`]), none
-//! longer than the node's longest value. More, or longer, is an error that
-//! closes the connection.
+//! A connection has at most [`LONG_VALUES_MAX`] long values under way at a time,
+//! and none is longer than the node's longest value. If a peer sends more, or a
+//! longer one, the connection is closed.
 
 use super::frame::{Frame, FrameError, PIECE_BYTES};
 use super::message::EntryHead;
@@ -16,19 +16,20 @@ use base::{Entry, Expiry, Timestamp};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// So many long values are under way in one direction at a time: enough that
-/// one of a hundred kilobytes need not wait for one of megabytes, few enough
-/// that they bound the memory of a connection.
+/// The most long values under way at a time in one direction. They are enough that
+/// a value of a hundred kilobytes need not wait for one of megabytes, and few
+/// enough to bound the memory of a connection.
 pub(super) const LONG_VALUES_MAX: usize = 4;
 
-/// The long values of a connection. `T` is what the replies keeps with each.
+/// The incoming long values of a connection. `T` is what the replies keeps with each.
 pub(super) struct Assembler<T> {
     budget: Arc<Budget>,
     value_bytes_max: usize,
-    lanes: SmallVec<[Lane<T>; LONG_VALUES_MAX]>,
+    values: SmallVec<[PartialValue<T>; LONG_VALUES_MAX]>,
 }
 
-struct Lane<T> {
+/// A long value of which some pieces are still missing.
+struct PartialValue<T> {
     call: u64,
     context: T,
     timestamp: Timestamp,
@@ -36,7 +37,7 @@ struct Lane<T> {
     copies: u8,
     key_bytes: usize,
     missing_bytes: usize,
-    /// Key and value, as far as it has come; nothing if it is thrown away.
+    /// The key, and the value as far as it has arrived; empty if it is thrown away.
     data: Vec<u8>,
     share: Option<Share>,
 }
@@ -50,19 +51,19 @@ pub(super) struct Assembled<T> {
 }
 
 impl<T> Assembler<T> {
-    /// No long values yet.
+    /// An assembler without values.
     pub(super) fn new(budget: Arc<Budget>, value_bytes_max: usize) -> Self {
         Self {
             budget,
             value_bytes_max,
-            lanes: SmallVec::new(),
+            values: SmallVec::new(),
         }
     }
 
     /// Begins a long value.
     ///
     /// # Errors
-    /// One value too many, too long, or two for one call.
+    /// The value is one too many, too long, or the second one for its call.
     pub(super) fn begin(
         &mut self,
         frame: Frame<'_>,
@@ -70,12 +71,12 @@ impl<T> Assembler<T> {
         context: T,
     ) -> Result<(), FrameError> {
         if head.value_bytes > self.value_bytes_max {
-            return Err(frame.malformed("too long a value"));
+            return Err(frame.malformed("a value that is too long"));
         }
-        if self.lanes.len() == LONG_VALUES_MAX {
-            return Err(frame.malformed("one long value too many"));
+        if self.values.len() == LONG_VALUES_MAX {
+            return Err(frame.malformed("more long values than allowed at a time"));
         }
-        if self.lanes.iter().any(|lane| lane.call == frame.call) {
+        if self.values.iter().any(|value| value.call == frame.call) {
             return Err(frame.malformed("a second value for one call"));
         }
         let share = self.budget.take(head.value_bytes).ok();
@@ -84,7 +85,7 @@ impl<T> Assembler<T> {
             data.reserve_exact(head.key.len() + head.value_bytes);
             data.extend_from_slice(head.key);
         }
-        self.lanes.push(Lane {
+        self.values.push(PartialValue {
             call: frame.call,
             context,
             timestamp: head.timestamp,
@@ -98,38 +99,42 @@ impl<T> Assembler<T> {
         Ok(())
     }
 
-    /// Takes the next piece of a value; gives what it completes.
+    /// Takes the next piece of a value; returns the value if that completes it.
     ///
     /// # Errors
-    /// A piece of nothing, or of the wrong size.
+    /// The piece belongs to no value, or has the wrong size.
     pub(super) fn piece(
         &mut self,
         frame: Frame<'_>,
         piece: &[u8],
     ) -> Result<Option<Assembled<T>>, FrameError> {
-        let number = self.lanes.iter().position(|lane| lane.call == frame.call);
-        let Some(number) = number else {
+        let index = self
+            .values
+            .iter()
+            .position(|value| value.call == frame.call);
+        let Some(index) = index else {
             return Err(frame.malformed("a piece of no value"));
         };
-        let lane = &mut self.lanes[number];
-        if piece.len() != lane.missing_bytes.min(PIECE_BYTES) {
+        let value = &mut self.values[index];
+        if piece.len() != value.missing_bytes.min(PIECE_BYTES) {
             return Err(frame.malformed("a piece of the wrong size"));
         }
-        lane.missing_bytes -= piece.len();
-        if lane.share.is_some() {
-            lane.data.extend_from_slice(piece);
+        value.missing_bytes -= piece.len();
+        if value.share.is_some() {
+            value.data.extend_from_slice(piece);
         }
-        if lane.missing_bytes > 0 {
+        if value.missing_bytes > 0 {
             return Ok(None);
         }
-        let lane = self.lanes.swap_remove(number);
-        let (key_bytes, timestamp) = (lane.key_bytes, lane.timestamp);
-        let entry = lane.share.map(|share| {
-            let entry = Entry::value_in(lane.data, key_bytes, timestamp, lane.expiry, lane.copies);
+        let value = self.values.swap_remove(index);
+        let (key_bytes, timestamp) = (value.key_bytes, value.timestamp);
+        let entry = value.share.map(|share| {
+            let entry =
+                Entry::value_in(value.data, key_bytes, timestamp, value.expiry, value.copies);
             (entry, share)
         });
         Ok(Some(Assembled {
-            context: lane.context,
+            context: value.context,
             entry,
         }))
     }

@@ -1,9 +1,9 @@
-//! A connection once both sides know each other: one task reads, acts and writes.
+//! A connection after its handshake: one task reads, acts and writes.
 //!
-//! A turn of the task reads what has come, lets its side act on each frame,
-//! and then writes what that and everything else has queued meanwhile. So a
-//! hundred requests cost one system call to read, one wake, and one system
-//! call to write their answers.
+//! A turn of the task reads what has arrived, lets its side act on each frame, and
+//! then writes everything that was queued in the meantime. So a hundred requests
+//! cost one system call to read, one wake, and one system call to write their
+//! answers.
 
 use super::Stream;
 use super::frame::{Decoder, Frame, FrameError};
@@ -15,63 +15,63 @@ use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// So many reads a turn: a peer that always has more to say must not keep the
-/// runtime to itself.
+/// The most reads in one turn, so that a peer that always sends more does not keep
+/// the runtime to itself.
 const READS_PER_TURN: usize = 8;
 
-/// A stream and what was read of it.
+/// A stream whose handshake has succeeded, and the bytes read from it.
 pub(super) struct Connection {
     /// The stream.
     pub(super) stream: Box<dyn Stream>,
-    /// Its frames.
+    /// The frames in those bytes.
     pub(super) decoder: Decoder,
-    /// Whether the other side's start is still the last that is known of it.
+    /// Whether the other side has restarted since the handshake.
     pub(super) start: StartWatch,
 }
 
-/// How a connection ended.
+/// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum End {
     /// The other side closed it.
     #[error("the other side closed the connection")]
     Closed,
-    /// The network did.
+    /// The network failed.
     #[error("the connection broke: {0}")]
     Broken(#[from] io::Error),
-    /// What came makes no sense.
-    #[error("the connection is closed because of {0}")]
+    /// The other side sent something malformed.
+    #[error("closed because the other side sent {0}")]
     Malformed(#[from] FrameError),
     /// The other side was silent for too long.
-    #[error("the other side is silent")]
+    #[error("the other side has been silent for too long")]
     Silent,
-    /// The other node has started anew, or a copy of it has.
-    #[error("the other node has come with another start")]
+    /// The other node, or a copy of it, has connected with a later start.
+    #[error("the other node has connected with a later start")]
     Superseded,
 }
 
-/// What a side of a connection does.
+/// One side of a connection: the dialler's or the acceptor's.
 pub(super) trait Side {
-    /// What it has to send.
+    /// What is to be sent.
     fn outgoing(&self) -> &Outgoing;
 
-    /// Whether it can take more: while it cannot, nothing is read.
+    /// Whether the side can take more frames. While it cannot, nothing is read.
     fn can_take(&self) -> bool;
 
-    /// Something came.
+    /// Notes that the other side has sent something.
     fn heard(&mut self, now: Duration);
 
-    /// A frame came.
+    /// Acts on a frame.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the frame.
     fn take(&mut self, frame: Frame<'_>, now: Duration) -> Result<(), FrameError>;
 
-    /// Its timers; ready when the connection is to be closed.
+    /// Polls the side's timers; ready when the connection must close.
     fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<End>;
 }
 
 impl Connection {
-    /// Lets a side talk until the connection ends.
+    /// Runs the connection until it ends.
     pub(super) async fn run(mut self, clock: &dyn Clock, side: &mut impl Side) -> End {
         poll_fn(|cx| {
             side.outgoing().begin_turn();
@@ -92,7 +92,7 @@ impl Connection {
         side: &mut impl Side,
     ) -> Result<Poll<End>, End> {
         let now = clock.monotonic();
-        // Frames that came with the handshake, then what the stream has.
+        // Frames that arrived together with the handshake come first.
         self.take_all(side, now)?;
         let mut reads = 0;
         while side.can_take() && reads < READS_PER_TURN {
@@ -108,7 +108,8 @@ impl Connection {
             return Err(End::Superseded);
         }
         let could_take = side.can_take();
-        // After the reads: what came while this node stood still must count.
+        // After the reads, so that frames which arrived while this node was paused
+        // count before the timers judge the silence.
         if let Poll::Ready(end) = side.poll_timers(cx) {
             return Ok(Poll::Ready(end));
         }

@@ -1,18 +1,18 @@
-//! Frames: what peers send each other, one behind the other.
+//! Frames: the units that peers send each other.
 //!
 //! ```text
 //! frame   = crc32c u32 of the rest | payload bytes u32 | kind u8 | call u64 | payload
 //! ```
 //!
-//! All numbers are little-endian. The kinds and their payloads are drawn in
-//! `message.rs`, those of the handshake in `handshake/hello.rs`. `call` says to
-//! which request an answer or a piece belongs; the side that asks chooses it.
+//! All numbers are little-endian. `message.rs` draws the kinds and their payloads;
+//! the files in `handshake/` draw those of the handshake. `call` says to which
+//! request an answer or a piece belongs; the dialler chooses it.
 //!
-//! A payload is bounded ([`PAYLOAD_BYTES_MAX`]), so that no frame holds up
-//! those behind it: a long value travels in pieces.
+//! A payload has at most [`PAYLOAD_BYTES_MAX`] bytes, so that no frame delays the
+//! next ones for long. A longer value travels in pieces.
 //!
-//! Whatever is wrong with a frame, there is no telling where the next one
-//! begins: the connection is closed, and nothing else happens.
+//! If anything is wrong with a frame, nothing says where the next one begins. So
+//! the connection is closed.
 
 use super::Stream;
 use base::KEY_BYTES_MAX;
@@ -23,35 +23,35 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 use tokio::io::AsyncReadExt;
 
-/// A value longer than this travels in pieces of this size, so that a short
-/// frame never waits for more than a few of them.
+/// The size of a piece. A longer value travels in pieces, so that a short frame
+/// never waits for more than a few of them.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
 
 /// The bytes of a frame before its payload.
 pub(super) const HEADER_BYTES: usize = 17;
 
-/// The most that a payload holds besides a key and a piece of a value.
+/// The most bytes of a payload besides a key and a piece of a value.
 pub(super) const FIELDS_BYTES_MAX: usize = 64;
 
 /// The longest payload.
 pub(super) const PAYLOAD_BYTES_MAX: usize = FIELDS_BYTES_MAX + KEY_BYTES_MAX + PIECE_BYTES;
 
-/// How much is read at a time, in bytes.
+/// The room that a buffer gets before a read, in bytes.
 const READ_BYTES: usize = 64 << 10;
 
-/// A buffer with less room than this is given more before it is read into.
+/// A buffer with less room than this gets more before a read.
 const READ_BYTES_MIN: usize = 16 << 10;
 
-/// Why a connection cannot go on. It is closed; nothing else follows.
+/// What is wrong with the bytes of a connection, which is closed because of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FrameError {
-    /// The payload is longer than any may be.
+    /// The payload is longer than allowed.
     #[error("a frame of {0} bytes")]
     TooLong(usize),
     /// The bytes are not those that were sent.
-    #[error("a frame whose checksum does not fit")]
+    #[error("a frame with a wrong checksum")]
     Checksum,
-    /// The frame says something that makes no sense.
+    /// The payload is malformed.
     #[error("a frame of kind {kind} with {what}")]
     Malformed {
         /// The kind of the frame.
@@ -61,14 +61,14 @@ pub(super) enum FrameError {
     },
 }
 
-/// A frame as it came.
+/// A frame that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame<'a> {
-    /// What it is.
+    /// Its kind.
     pub(super) kind: u8,
-    /// The request that it belongs to.
+    /// The number of the call that it belongs to.
     pub(super) call: u64,
-    /// What it says.
+    /// Its payload.
     pub(super) payload: &'a [u8],
 }
 
@@ -82,10 +82,10 @@ impl Frame<'_> {
     }
 }
 
-/// Appends a frame whose payload `write` appends.
+/// Appends a frame; `write` appends its payload.
 pub(super) fn put_frame(out: &mut Vec<u8>, kind: u8, call: u64, write: impl FnOnce(&mut Vec<u8>)) {
     let begin = out.len();
-    // The checksum and the length, which are known at the end.
+    // Room for the checksum and the length, which are known at the end.
     out.extend_from_slice(&[0; 8]);
     out.push(kind);
     out.extend_from_slice(&call.to_le_bytes());
@@ -93,14 +93,14 @@ pub(super) fn put_frame(out: &mut Vec<u8>, kind: u8, call: u64, write: impl FnOn
     let payload_bytes = out.len() - begin - HEADER_BYTES;
     debug_assert!(
         payload_bytes <= PAYLOAD_BYTES_MAX,
-        "the other side would close"
+        "the other side would close the connection"
     );
     out[begin + 4..begin + 8].copy_from_slice(&(payload_bytes as u32).to_le_bytes());
     let crc = crc32c::crc32c(&out[begin + 4..]);
     out[begin..begin + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Finds frames in the bytes of a connection, as they come.
+/// Finds frames in the bytes of a connection as they arrive.
 pub(super) struct Decoder {
     buffer: BytesMut,
     /// Where the next frame begins.
@@ -109,8 +109,8 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder that has `leftover` to begin with, and takes payloads of up
-    /// to `payload_bytes_max`.
+    /// A decoder that begins with the bytes in `leftover`, and accepts payloads of
+    /// up to `payload_bytes_max`.
     pub(super) fn new(leftover: &[u8], payload_bytes_max: usize) -> Self {
         Self {
             buffer: BytesMut::from(leftover),
@@ -119,15 +119,15 @@ impl Decoder {
         }
     }
 
-    /// From now on takes payloads of up to `bytes`.
+    /// Accepts payloads of up to `bytes` from now on.
     pub(super) fn allow(&mut self, bytes: usize) {
         self.payload_bytes_max = bytes;
     }
 
-    /// The next frame that is whole.
+    /// The next frame, if all of it has arrived.
     ///
     /// # Errors
-    /// See [`FrameError`]; there is no next frame then.
+    /// See [`FrameError`]; no further frame can be found then.
     pub(super) fn next(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
         let bytes = &self.buffer[self.next..];
         let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
@@ -153,8 +153,7 @@ impl Decoder {
         }))
     }
 
-    /// Reads what has come; gives the number of bytes, 0 at the end. Frames
-    /// that were given before are gone.
+    /// Reads what has arrived; returns the number of bytes, 0 at the end.
     pub(super) fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,
@@ -164,7 +163,7 @@ impl Decoder {
         pin!(stream.read_buf(&mut self.buffer)).poll(cx)
     }
 
-    /// Waits for more bytes; gives their number, 0 at the end.
+    /// Waits for more bytes; returns their number, 0 at the end.
     pub(super) async fn fill(&mut self, stream: &mut dyn Stream) -> io::Result<usize> {
         self.make_room();
         stream.read_buf(&mut self.buffer).await
@@ -178,7 +177,7 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes as if they had been read.
+    /// Appends bytes as if they had been read.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.buffer.advance(self.next);
         self.next = 0;
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_whole_however_their_bytes_come() {
+    fn frames_are_whole_however_their_bytes_arrive() {
         for size in 1..=encoded().len() {
             let mut decoder = Decoder::new(&[], 7);
             let mut frames = Vec::new();
@@ -231,7 +230,7 @@ mod tests {
         for bit in 0..first * 8 {
             let mut bytes = sound.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            // A longer length may also make it wait for bytes that never come.
+            // A flipped length can also make it wait for bytes that never arrive.
             let found = Decoder::new(&bytes, PAYLOAD_BYTES_MAX)
                 .next()
                 .map(|frame| frame.is_some());

@@ -1,5 +1,5 @@
-//! The entry point for fuzzing what peers send: arbitrary bytes must neither
-//! panic nor loop nor take memory beyond a multiple of what they may.
+//! The entry point for fuzzing what peers send. Whatever the bytes are, decoding
+//! must not panic, must end, and must take no more memory than is allowed.
 
 use super::assembly::Assembler;
 use super::frame::{Decoder, FrameError, HEADER_BYTES, PAYLOAD_BYTES_MAX};
@@ -7,23 +7,26 @@ use super::handshake::fuzz_hello;
 use super::message::Message;
 use base::Budget;
 
-/// Longer values than this are refused: a few of them fit into a fuzzer's memory.
+/// The longest value, so that a few values fit into a fuzzer's memory.
 const VALUE_BYTES_MAX: usize = 1 << 20;
 
-/// Takes `bytes` for frames, as they are and with lengths and checksums that
-/// fit, whole and in pieces: all of that must come to the same.
+/// Decodes `bytes` as frames, as they are and with repaired lengths and checksums.
+/// The result must not depend on the sizes in which the bytes arrive.
 pub fn fuzz_frames(bytes: &[u8]) {
-    let mut mended = bytes.to_vec();
-    mend(&mut mended);
-    for bytes in [bytes, &mended] {
+    let mut repaired = bytes.to_vec();
+    repair(&mut repaired);
+    for bytes in [bytes, &repaired] {
         let whole = take_all(bytes, bytes.len().max(1));
         let piecemeal = take_all(bytes, 7);
-        assert_eq!(whole, piecemeal, "frames depend on how their bytes come");
+        assert_eq!(
+            whole, piecemeal,
+            "the frames depend on the sizes in which their bytes arrive"
+        );
     }
 }
 
-/// Takes frames out of bytes that come `size` at a time; gives how many made
-/// sense, and what was wrong with the one after them.
+/// Decodes frames from bytes that arrive `size` at a time; returns how many were
+/// valid, and what was wrong with the next one.
 fn take_all(bytes: &[u8], size: usize) -> (usize, Option<FrameError>) {
     let mut decoder = Decoder::new(&[], PAYLOAD_BYTES_MAX);
     let mut values = Assembler::new(Budget::new(2 * VALUE_BYTES_MAX), VALUE_BYTES_MAX);
@@ -41,7 +44,7 @@ fn take_all(bytes: &[u8], size: usize) -> (usize, Option<FrameError>) {
     (frames, None)
 }
 
-/// Takes the next frame, if there is one.
+/// Decodes the next frame, if there is one.
 fn take(decoder: &mut Decoder, values: &mut Assembler<()>) -> Result<bool, FrameError> {
     let Some(frame) = decoder.next()? else {
         return Ok(false);
@@ -61,9 +64,9 @@ fn take(decoder: &mut Decoder, values: &mut Assembler<()>) -> Result<bool, Frame
     Ok(true)
 }
 
-/// Cuts bytes into frames, as their lengths say, and gives each the right
-/// checksum. Lengths are taken modulo one that leaves more than one frame.
-fn mend(mut bytes: &mut [u8]) {
+/// Cuts bytes into frames of the lengths that they name, and sets the right
+/// checksums. A length that is too long is reduced to what is left.
+fn repair(mut bytes: &mut [u8]) {
     while bytes.len() >= HEADER_BYTES {
         let wanted = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]) as usize;
         let payload_bytes = wanted % (bytes.len() - HEADER_BYTES + 1);
@@ -84,8 +87,8 @@ mod tests {
     use cluster::Standing;
     use std::time::Duration;
 
-    /// One message of each kind, a long value among them.
-    fn sound() -> Vec<u8> {
+    /// One message of each kind, and a long value.
+    fn valid() -> Vec<u8> {
         let mut out = Vec::new();
         let second = Duration::from_secs(1);
         let at = Timestamp::from_u64(5);
@@ -109,19 +112,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sound_makes_sense_and_stays_as_it_is() {
-        assert_eq!(take_all(&sound(), 1), (14, None));
-        let mut mended = sound();
-        mend(&mut mended);
-        assert!(mended == sound());
+    fn valid_frames_are_decoded_and_need_no_repair() {
+        assert_eq!(take_all(&valid(), 1), (14, None));
+        let mut repaired = valid();
+        repair(&mut repaired);
+        assert!(repaired == valid());
     }
 
     #[test]
-    fn the_decoder_survives_mutations_of_what_is_sound() {
-        let sound = sound();
+    fn the_decoder_survives_mutations_of_valid_frames() {
+        let valid = valid();
         let mut random = fastrand::Rng::with_seed(19);
         for _ in 0..300 {
-            let mut bytes = sound.clone();
+            let mut bytes = valid.clone();
             for _ in 0..random.usize(1..6) {
                 let at = random.usize(0..bytes.len());
                 let end = bytes.len().min(at + random.usize(0..200));

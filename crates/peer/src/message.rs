@@ -1,32 +1,32 @@
-//! Messages: what frames say once two nodes know each other.
+//! Messages: what frames say after the handshake.
 //!
 //! ```text
 //! kind  message  payload
 //!    1  write    remaining ms u32 | entry
 //!    2  read     remaining ms u32 | key
-//!    3  stored   held u8: 0 nothing newer | 1 newer, timestamp u64
-//!                                         | 2 unknown, bound on timestamps u64
+//!    3  stored   verdict u8: 0 clean | 1 newer, timestamp u64
+//!                                    | 2 unknown, bound on timestamps u64
 //!    4  found    entry
 //!    5  absent
 //!    6  missed   reason u8: 1 timeout, 2 refused, 3 overloaded, 4 full, 5 failed, 6 unfilled
-//!    7  ping                                (call: whatever the pong is to repeat)
+//!    7  ping                                (call: any number, which the pong repeats)
 //!    8  pong     wall clock in ms u64
 //!    9  piece    the next bytes of the value of this call
-//!   10  standing code u8, as in hellos     (only with the feature of that name)
+//!   10  standing code u8, as in hellos     (only with the feature `STANDING`)
 //!
 //! entry = flags u8 | copies u8 | key bytes u16 | timestamp u64 | value bytes u32
 //!       | expiry u64, if flags has EXPIRES | key | value
 //! ```
 //!
-//! `remaining ms` is how long the side that asks still waits: an answer that
-//! comes later need not be sent.
+//! `remaining ms` is how long the dialler still waits; a later answer need not be
+//! sent.
 //!
-//! An entry whose value is longer than [`PIECE_BYTES`] comes without it: the
-//! value follows in pieces of exactly that size, the last one aside, between
-//! other frames. See `assembly.rs`.
+//! If a value is longer than [`PIECE_BYTES`], its entry arrives without it. The
+//! value follows in pieces, between other frames. Each piece but the last has
+//! exactly that size. See `assembly.rs`.
 //!
-//! Requests and pings go from the side that dialled to the side that was
-//! dialled; the other messages go back.
+//! Requests, their pieces and pings go from the dialler to the acceptor; the other
+//! messages go back.
 
 use super::frame::{Frame, FrameError, PIECE_BYTES, put_frame};
 use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp, Verdict};
@@ -52,48 +52,48 @@ const UNKNOWN: u8 = 2;
 const FLAG_TOMBSTONE: u8 = 1;
 const FLAG_EXPIRES: u8 = 2;
 
-/// A message as it came.
+/// A message that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message<'a> {
     /// Store this version.
     Write {
-        /// How long the other side waits for the answer.
+        /// How long the dialler still waits for the answer.
         remaining: Duration,
         /// The version.
         entry: EntryHead<'a>,
     },
-    /// Give the freshest version of a key.
+    /// Find the freshest version of a key.
     Read {
-        /// How long the other side waits for the answer.
+        /// How long the dialler still waits for the answer.
         remaining: Duration,
         /// The key.
         key: &'a [u8],
     },
-    /// It is stored.
+    /// The version is stored.
     Stored {
-        /// What newer the key held when the version first arrived.
+        /// What newer versions the replica held when the version first arrived.
         verdict: Verdict,
     },
     /// The freshest version.
     Found(EntryHead<'a>),
-    /// There is no version.
+    /// The key has no version.
     Absent,
-    /// It was not done.
+    /// The request was not handled.
     Missed(Miss),
-    /// Are you there?
+    /// A heartbeat, which the acceptor answers with a pong.
     Ping,
-    /// I am.
+    /// The answer to a ping.
     Pong {
-        /// The other side's wall clock, in milliseconds since the Unix epoch.
+        /// The acceptor's wall clock, in milliseconds since the Unix epoch.
         unix_ms: u64,
     },
-    /// More of a long value.
+    /// The next piece of a long value.
     Piece(&'a [u8]),
-    /// How the other side's store stands.
+    /// How the acceptor's store stands.
     Standing(Standing),
 }
 
-/// An entry as it came, perhaps without its value.
+/// An entry that has arrived, without its value if that is long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryHead<'a> {
     pub(super) kind: Kind,
@@ -108,7 +108,7 @@ pub(super) struct EntryHead<'a> {
 }
 
 impl EntryHead<'_> {
-    /// The entry, if its value is all here.
+    /// The entry, if its value has arrived with it.
     pub(super) fn whole(&self) -> Option<Entry> {
         if self.value.len() < self.value_bytes {
             return None;
@@ -122,7 +122,7 @@ impl EntryHead<'_> {
 }
 
 impl<'a> Message<'a> {
-    /// What a frame says.
+    /// Decodes the message in a frame.
     ///
     /// # Errors
     /// [`FrameError::Malformed`].
@@ -159,23 +159,23 @@ impl<'a> Message<'a> {
                 let [code] = fields.array()?;
                 Self::Standing(Standing::from_code(code))
             }
-            _ => return Err(frame.malformed("a kind that nobody knows")),
+            _ => return Err(frame.malformed("an unknown kind")),
         };
         fields.end()?;
         Ok(message)
     }
 }
 
-/// Reads a payload, field by field.
+/// Reads the fields of a payload.
 struct Fields<'a> {
     frame: Frame<'a>,
     reader: ByteReader<'a>,
 }
 
 impl<'a> Fields<'a> {
-    /// What the reader took; an error where the payload is too short for it.
+    /// Returns what the reader took, or an error if the payload was too short.
     fn present<T>(&self, taken: Option<T>) -> Result<T, FrameError> {
-        taken.ok_or(self.frame.malformed("too short a payload"))
+        taken.ok_or(self.frame.malformed("a payload that is too short"))
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], FrameError> {
@@ -206,7 +206,7 @@ impl<'a> Fields<'a> {
         if (1..=KEY_BYTES_MAX).contains(&count) {
             self.bytes(count)
         } else {
-            Err(self.frame.malformed("a key of no length that keys have"))
+            Err(self.frame.malformed("a key that is empty or too long"))
         }
     }
 
@@ -228,7 +228,9 @@ impl<'a> Fields<'a> {
             Kind::Tombstone
         };
         if kind == Kind::Tombstone && (value_bytes > 0 || expiry != Expiry::NEVER) {
-            return Err(self.frame.malformed("a tombstone that has a value"));
+            return Err(self
+                .frame
+                .malformed("a tombstone with a value or an expiry"));
         }
         let key = self.key_of(usize::from(u16::from_le_bytes([k0, k1])))?;
         let value = if value_bytes > PIECE_BYTES {
@@ -253,7 +255,7 @@ impl<'a> Fields<'a> {
             CLEAN => Verdict::Clean,
             NEWER => Verdict::Newer(Timestamp::from_u64(self.u64()?)),
             UNKNOWN => Verdict::Unknown(Timestamp::from_u64(self.u64()?)),
-            _ => return Err(self.frame.malformed("an unknown word on what was held")),
+            _ => return Err(self.frame.malformed("an unknown verdict")),
         })
     }
 
@@ -261,7 +263,7 @@ impl<'a> Fields<'a> {
         if self.reader.rest().is_empty() {
             Ok(())
         } else {
-            Err(self.frame.malformed("too long a payload"))
+            Err(self.frame.malformed("a payload that is too long"))
         }
     }
 }
@@ -271,7 +273,7 @@ pub(super) fn is_long(entry: &Entry) -> bool {
     entry.value_bytes().len() > PIECE_BYTES
 }
 
-/// Appends a write; a long value is yet to follow.
+/// Appends a write; if its value is long, the value follows in pieces.
 pub(super) fn put_write(out: &mut Vec<u8>, call: u64, remaining: Duration, entry: &Entry) {
     put_frame(out, WRITE, call, |out| {
         put_remaining(out, remaining);
@@ -300,7 +302,8 @@ pub(super) fn put_stored(out: &mut Vec<u8>, call: u64, verdict: Verdict) {
     });
 }
 
-/// Appends the version that was found; a long value is yet to follow.
+/// Appends the version that was found; if its value is long, the value follows in
+/// pieces.
 pub(super) fn put_found(out: &mut Vec<u8>, call: u64, entry: &Entry) {
     put_frame(out, FOUND, call, |out| put_entry(out, entry));
 }
@@ -310,12 +313,12 @@ pub(super) fn put_absent(out: &mut Vec<u8>, call: u64) {
     put_frame(out, ABSENT, call, |_| {});
 }
 
-/// Appends why something was not done.
+/// Appends why a request was not handled.
 pub(super) fn put_missed(out: &mut Vec<u8>, call: u64, miss: Miss) {
     put_frame(out, MISSED, call, |out| out.push(code_of_miss(miss)));
 }
 
-/// Appends a ping, whose pong will repeat `token`.
+/// Appends a ping; its pong repeats `token`.
 pub(super) fn put_ping(out: &mut Vec<u8>, token: u64) {
     put_frame(out, PING, token, |_| {});
 }
@@ -331,13 +334,13 @@ pub(super) fn put_standing(out: &mut Vec<u8>, standing: Standing) {
     put_frame(out, STANDING, 0, |out| out.push(standing as u8));
 }
 
-/// Appends the next bytes of a long value.
+/// Appends the next piece of a long value.
 pub(super) fn put_piece(out: &mut Vec<u8>, call: u64, piece: &[u8]) {
     put_frame(out, PIECE, call, |out| out.extend_from_slice(piece));
 }
 
 fn put_remaining(out: &mut Vec<u8>, remaining: Duration) {
-    // Rounded up: a little time left is not none.
+    // Rounded up, so that less than a millisecond is not sent as none.
     let remaining_ms = remaining.as_micros().div_ceil(1000);
     let remaining_ms = u32::try_from(remaining_ms).unwrap_or(u32::MAX);
     out.extend_from_slice(&remaining_ms.to_le_bytes());
@@ -363,7 +366,7 @@ fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
 
 fn code_of_miss(miss: Miss) -> u8 {
     match miss {
-        // A replica that waited for others in vain is late itself.
+        // A replica that waited for a silent node is itself late for the dialler.
         Miss::Timeout | Miss::Suspected => 1,
         Miss::Refused => 2,
         Miss::Overloaded => 3,

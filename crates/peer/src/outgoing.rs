@@ -1,13 +1,13 @@
 //! What a connection has yet to send.
 //!
-//! Frames are encoded straight into the buffer that will be written, many into
-//! one; the connection's task is woken once and writes them after all that
-//! were awake before it have had their turn. The order is: urgent frames
-//! (heartbeats), short ones as they came, then one piece of each of a few long
-//! values, and again. So nothing waits for more than one batch, and a batch is
-//! bounded ([`CHUNK_BYTES`], [`LONG_VALUES_MAX`] pieces).
+//! Frames are encoded straight into the buffer that will be written, many frames
+//! into one buffer. The connection's task is woken once, and writes after all
+//! tasks that were already awake have had their turn. Each batch has, in this
+//! order: urgent frames (heartbeats), short frames in the order in which they were
+//! pushed, and one piece of each of a few long values. So no frame waits for more
+//! than the batches before its own, and a batch is bounded ([`CHUNK_BYTES`], [`LONG_VALUES_MAX`] pieces).
 //!
-//! LongMessage values are kept as the entries that they are, until a piece of them is due.
+//! A long value stays in its entry until its next piece is to be sent.
 
 use super::Stream;
 use super::assembly::LONG_VALUES_MAX;
@@ -22,30 +22,30 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-/// Short frames go out in writes of about this size, in bytes.
+/// The size of a write of short frames, roughly, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Bytes of frames that may be encoded and wait.
+/// The most bytes of encoded frames that may wait.
 const ENCODED_BYTES_MAX: usize = 8 << 20;
 
-/// Bytes of long values that may wait; the first may be longer.
+/// The most bytes of long values that may wait; a single value may be longer.
 const LONG_BYTES_MAX: usize = 64 << 20;
 
-/// A message with a long value, as yet to be sent.
+/// A message with a long value, which is yet to be sent.
 pub(super) struct LongMessage {
     /// Whether it is a write or an answer.
     pub(super) kind: LongMessageKind,
     /// The call that it belongs to.
     pub(super) call: u64,
-    /// On the monotonic clock: later, it need not be begun any more.
+    /// Until when it is worth sending, on the monotonic clock.
     pub(super) deadline: Duration,
     /// The version.
     pub(super) entry: Entry,
-    /// What the value counts for, until it is sent.
+    /// The value's share of the budget, until it is sent.
     pub(super) _share: Option<Share>,
 }
 
-/// What a long value is sent for.
+/// Why a long value is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LongMessageKind {
     /// To be stored.
@@ -54,7 +54,7 @@ pub(super) enum LongMessageKind {
     Found,
 }
 
-/// A long value of which a part is sent.
+/// A long value whose first pieces are sent.
 struct Sending {
     long: LongMessage,
     sent: usize,
@@ -65,26 +65,26 @@ struct Sending {
 pub(super) struct Outgoing {
     queue: RefCell<Queue>,
     waker: RefCell<Option<Waker>>,
-    /// Whether the task that writes is going to look anyway.
+    /// Whether the writing task is going to check the queue anyway.
     is_awake: Cell<bool>,
 }
 
 #[derive(Default)]
 struct Queue {
     urgent: Vec<u8>,
-    /// Short frames; each chunk holds whole ones.
+    /// Short frames; each chunk holds whole frames.
     chunks: VecDeque<Vec<u8>>,
     waiting: VecDeque<LongMessage>,
     /// [`LONG_VALUES_MAX`] at most.
     sending: VecDeque<Sending>,
-    /// What is being written, and how much of it is.
+    /// What is being written, and how many bytes of it are written.
     batch: Vec<u8>,
     written: usize,
-    /// An empty buffer to use again.
+    /// An empty buffer for the next chunk.
     spare: Vec<u8>,
-    /// Bytes of all frames that are encoded and not written.
+    /// Bytes of all frames that are encoded but not written.
     encoded_bytes: usize,
-    /// Bytes of long values that are not encoded.
+    /// Bytes of long values that are not encoded yet.
     long_bytes: usize,
 }
 
@@ -105,12 +105,12 @@ impl Outgoing {
         }
     }
 
-    /// Whether there is so much room that what is asked now can be answered.
+    /// Whether there is room for the answers to further requests.
     pub(super) fn is_short_of_full(&self) -> bool {
         self.queue.borrow().encoded_bytes <= ENCODED_BYTES_MAX / 2
     }
 
-    /// Appends a short frame, which `encode` encodes.
+    /// Appends a short frame; `encode` encodes it.
     pub(super) fn push(&self, encode: impl FnOnce(&mut Vec<u8>)) {
         let mut queue = self.queue.borrow_mut();
         let Queue { chunks, spare, .. } = &mut *queue;
@@ -127,8 +127,8 @@ impl Outgoing {
         self.wake();
     }
 
-    /// Sends a frame before all others. Nothing happens while an urgent frame
-    /// waits already: a heart that cannot beat does not beat twice later.
+    /// Sends a frame before all others. If an urgent frame is already waiting, this
+    /// one is dropped: two late heartbeats say no more than one.
     pub(super) fn push_urgent(&self, encode: impl FnOnce(&mut Vec<u8>)) {
         let mut queue = self.queue.borrow_mut();
         if queue.urgent.is_empty() {
@@ -148,14 +148,14 @@ impl Outgoing {
         self.wake();
     }
 
-    /// Forgets all of it: the connection is gone.
+    /// Drops everything, because the connection has ended.
     pub(super) fn clear(&self) {
-        // Shares are given back outside the borrow.
+        // The shares of the budget are returned outside of the borrow.
         let queue = std::mem::take(&mut *self.queue.borrow_mut());
         drop(queue);
     }
 
-    /// Forgets what has not been begun: nobody waits for it any more.
+    /// Drops what is not partly sent, because no request waits for it any more.
     pub(super) fn clear_waiting(&self) {
         let mut queue = self.queue.borrow_mut();
         let chunks = std::mem::take(&mut queue.chunks);
@@ -166,13 +166,13 @@ impl Outgoing {
         drop(queue);
     }
 
-    /// The task that writes has begun its turn, at whose end it will write:
-    /// until then it need not be woken.
+    /// Notes that the writing task has begun its turn. It writes at the end of the
+    /// turn, so until then it need not be woken.
     pub(super) fn begin_turn(&self) {
         self.is_awake.set(true);
     }
 
-    /// The turn has ended; what comes now wakes the task.
+    /// Notes that the turn has ended. What is pushed from now on wakes the task.
     pub(super) fn end_turn(&self, waker: &Waker) {
         self.is_awake.set(false);
         let mut remembered = self.waker.borrow_mut();
@@ -182,7 +182,7 @@ impl Outgoing {
         }
     }
 
-    /// Lets the task that writes have a turn.
+    /// Wakes the writing task.
     pub(super) fn wake(&self) {
         if !self.is_awake.replace(true)
             && let Some(waker) = &*self.waker.borrow()
@@ -191,8 +191,8 @@ impl Outgoing {
         }
     }
 
-    /// Writes until nothing is left, which is ready, or the stream takes no
-    /// more. `now` is on the monotonic clock.
+    /// Writes until nothing is left, or the stream takes no more. It is ready if
+    /// nothing is left. `now` is on the monotonic clock.
     pub(super) fn poll_flush(
         &self,
         cx: &mut Context<'_>,
@@ -220,7 +220,7 @@ impl Outgoing {
 }
 
 impl Queue {
-    /// Gathers what goes out next.
+    /// Gathers the next batch.
     fn next_batch(&mut self, now: Duration) {
         self.written = 0;
         self.batch.clear();
@@ -241,7 +241,7 @@ impl Queue {
         }
     }
 
-    /// Begins long values while there are lanes for them.
+    /// Begins to send long values, up to as many as may be sent at a time.
     fn begin_long(&mut self, now: Duration) {
         while self.sending.len() < LONG_VALUES_MAX
             && let Some(long) = self.waiting.pop_front()
@@ -265,7 +265,8 @@ impl Queue {
         }
     }
 
-    /// Appends a piece of the first long value, which goes to the end of the line.
+    /// Appends a piece of the first long value, which then goes to the end of the
+    /// queue.
     fn next_piece(&mut self) {
         let Some(mut first) = self.sending.pop_front() else {
             return;

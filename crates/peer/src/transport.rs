@@ -1,7 +1,8 @@
-//! The transport seam: how a node gets a stream of bytes to another.
+//! The transport seam: how a node opens a stream of bytes to another node.
 //!
-//! A topology stays a list of `http://host:port`: peers meet on the same port
-//! as clients, and enter their own protocol by HTTP's `Upgrade` (RFC 9110, 7.8).
+//! The list of nodes is a list of `http://host:port`, because peers connect to the
+//! same port as clients. They change to their own protocol by HTTP's `Upgrade`
+//! (RFC 9110, 7.8).
 
 use bytes::{Buf, Bytes};
 use cluster::NodeUrl;
@@ -12,30 +13,30 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
-/// The path that peers ask for.
+/// The path of the request to upgrade.
 pub(crate) const PEER_PATH: &str = "/v0/peer";
 
-/// What `Upgrade` names.
+/// The protocol that the header `Upgrade` names.
 pub const PEER_PROTOCOL: &str = "kvorum-peer/1";
 
-/// The longest head of an answer to the request to upgrade, in bytes.
+/// The longest head of the response to that request, in bytes.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 
-/// Bytes to and from another node.
+/// A stream of bytes to and from another node.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
 
-/// A connection on its way. Dropped, it is given up.
+/// An attempt to connect. Drop it to give up.
 pub type Dialing = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>>>>;
 
-/// How nodes are reached.
+/// Connects to nodes.
 pub trait Transport: Send + Sync {
-    /// Connects to a node, up to where the peer protocol begins.
+    /// Connects to a node, and upgrades to the peer protocol.
     fn dial(&self, url: &NodeUrl) -> Dialing;
 }
 
-/// Reaches nodes over TCP.
+/// Connects to nodes over TCP.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpTransport;
 
@@ -51,7 +52,7 @@ impl Transport for TcpTransport {
     }
 }
 
-/// Asks the HTTP server at the other end of a stream for the peer protocol.
+/// Upgrades a stream to the peer protocol; an HTTP server is at its other end.
 async fn upgrade<S: Stream>(mut stream: S, url: &NodeUrl) -> io::Result<Upgraded<S>> {
     let request = format!(
         "GET {PEER_PATH} HTTP/1.1\r\nHost: {}\r\n\
@@ -66,7 +67,9 @@ async fn upgrade<S: Stream>(mut stream: S, url: &NodeUrl) -> io::Result<Upgraded
             break end;
         }
         if bytes.len() >= HEAD_BYTES_MAX {
-            return Err(invalid("the answer to an upgrade has too long a head"));
+            return Err(invalid(
+                "the head of the response to the upgrade is too long",
+            ));
         }
         if stream.read_buf(&mut bytes).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -78,23 +81,24 @@ async fn upgrade<S: Stream>(mut stream: S, url: &NodeUrl) -> io::Result<Upgraded
     Ok(Upgraded { leftover, stream })
 }
 
-/// Where the body begins, once the head is complete.
+/// Where the body begins, if the head is complete.
 fn end_of_head(bytes: &[u8]) -> Option<usize> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     Some(end + 4)
 }
 
-/// Whether a head is that of `101 Switching Protocols` to the peer protocol.
+/// Checks that a head is `101 Switching Protocols`, to the peer protocol.
 fn check_head(head: &[u8]) -> io::Result<()> {
-    let head = str::from_utf8(head).map_err(|_| invalid("the answer to an upgrade is no text"))?;
+    let head = str::from_utf8(head)
+        .map_err(|_| invalid("the head of the response to the upgrade is not UTF-8"))?;
     let mut lines = head.split("\r\n");
     let status = lines.next().unwrap_or_default();
     let Some(code) = status.strip_prefix("HTTP/1.1 ") else {
-        return Err(invalid("the answer to an upgrade is no HTTP/1.1"));
+        return Err(invalid("the response to the upgrade is not HTTP/1.1"));
     };
     if code.split(' ').next() != Some("101") {
-        // Quoted: it may hold anything.
-        let message = format!("the node does not speak the peer protocol: it answers {code:?}");
+        // Quoted, because it can be anything.
+        let message = format!("the node does not support the peer protocol: it answers {code:?}");
         return Err(io::Error::new(io::ErrorKind::ConnectionRefused, message));
     }
     let names_protocol = lines
@@ -111,7 +115,7 @@ fn invalid(message: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
-/// A stream of which some bytes have been read already.
+/// A stream, and the first bytes of it, which were read together with the head.
 struct Upgraded<S> {
     leftover: Bytes,
     stream: S,
@@ -167,30 +171,30 @@ mod tests {
             io::Result::Ok(String::from_utf8_lossy(&request).into_owned())
         };
         let client = async {
-            let mut behind = String::new();
+            let mut rest = String::new();
             let mut stream = upgrade(ours, &url).await?;
-            stream.read_to_string(&mut behind).await?;
-            Ok(behind)
+            stream.read_to_string(&mut rest).await?;
+            Ok(rest)
         };
-        let (request, behind) = tokio::join!(server, client);
-        behind.map(|behind| (request.unwrap_or_default(), behind))
+        let (request, rest) = tokio::join!(server, client);
+        rest.map(|rest| (request.unwrap_or_default(), rest))
     }
 
     #[tokio::test]
-    async fn an_upgrade_keeps_what_comes_behind_it() {
+    async fn bytes_that_follow_the_upgrade_are_kept() {
         let answer = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n\
-                      upgrade: kvorum-peer/1\r\n\r\nbytes behind it";
-        let (request, behind) = upgraded(answer).await.unwrap();
+                      upgrade: kvorum-peer/1\r\n\r\nbytes after it";
+        let (request, rest) = upgraded(answer).await.unwrap();
         assert_eq!(
             request,
             "GET /v0/peer HTTP/1.1\r\nHost: [::1]:8080\r\n\
              Connection: Upgrade\r\nUpgrade: kvorum-peer/1\r\n\r\n"
         );
-        assert_eq!(behind, "bytes behind it");
+        assert_eq!(rest, "bytes after it");
     }
 
     #[tokio::test]
-    async fn other_answers_are_errors() {
+    async fn other_responses_are_errors() {
         let long = format!("HTTP/1.1 101 OK\r\nx: {}", "x".repeat(2 * HEAD_BYTES_MAX));
         for (answer, kind) in [
             (

@@ -49,7 +49,6 @@
 //! ```
 
 mod cache;
-mod compaction;
 pub mod disk;
 mod engine;
 mod error;

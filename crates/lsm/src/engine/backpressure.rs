@@ -2,10 +2,7 @@
 //! smoothly, then wait, and, once the queue is full, are refused.
 
 use super::Inner;
-use super::state::State;
-use crate::error::Error;
-use crate::sync::lock;
-use std::sync::Arc;
+use super::table_set::ReadState;
 use std::time::Duration;
 
 /// So many level-0 tables are no debt yet.
@@ -30,10 +27,10 @@ impl Inner {
     /// How long the next group is held back so that flush and compaction keep
     /// up: nothing while they do, more the nearer the writers are to a stall.
     pub(super) fn slowdown(&self) -> Duration {
-        let state = self.state.load();
+        let state = self.core.tables.load();
         let mut severity = 0.0_f64;
         if self.is_flush_behind(&state) {
-            let fill = state.active.bytes() as f64 / self.options.memtable_bytes as f64;
+            let fill = state.active.bytes() as f64 / self.core.options.memtable_bytes as f64;
             severity = severity.max(fill * 2.0 - 1.0);
         }
         if state.tables.are_level_zero(LEVEL_0_TABLES_SLOW) && self.is_compaction_awaited() {
@@ -45,7 +42,7 @@ impl Inner {
     }
 
     /// Why a full memtable may not be frozen now.
-    pub(super) fn stall(&self, state: &State) -> Option<Stall> {
+    pub(super) fn stall(&self, state: &ReadState) -> Option<Stall> {
         if self.is_flush_behind(state) {
             Some(Stall::Flush)
         } else if self.is_compaction_awaited() && state.tables.are_level_zero(LEVEL_0_TABLES_STOP) {
@@ -59,50 +56,36 @@ impl Inner {
     /// full disk it may have no room, and deletes go on; so do all writes while
     /// it cannot work.
     fn is_compaction_awaited(&self) -> bool {
-        self.options.compaction && !self.space.is_full() && !self.is_compaction_stuck()
+        self.core.options.compaction && !self.core.health.is_full() && !self.compactor.is_stuck()
     }
 
     /// Whether as many memtables wait for their flush as may; a few with long
     /// values count as many.
-    fn is_flush_behind(&self, state: &State) -> bool {
-        let frozen_max = self.options.memtables_frozen_max;
+    fn is_flush_behind(&self, state: &ReadState) -> bool {
+        let frozen_max = self.core.options.memtables_frozen_max;
         let bytes: usize = state.frozen.iter().map(|memtable| memtable.bytes()).sum();
-        state.frozen.len() >= frozen_max || bytes >= frozen_max * self.options.memtable_bytes
+        state.frozen.len() >= frozen_max || bytes >= frozen_max * self.core.options.memtable_bytes
     }
 
     /// Notes that the commit job waits for a stall to end. Returns whether the
-    /// job is to go on at once, because it has ended before it was noted.
-    pub(super) fn note_stall(self: &Arc<Self>) -> bool {
-        lock(&self.queue).stalled = true;
-        let lasts = self.check_poison().is_ok() && self.stall(&self.state.load()).is_some();
-        // Whoever clears the note goes on, and nobody else.
-        !lasts && std::mem::take(&mut lock(&self.queue).stalled)
+    /// job is to go on at once, because the stall ended before it was noted.
+    pub(super) fn note_stall(&self) -> bool {
+        let core = &self.core;
+        core.queue.lock().stall();
+        let lasts = core.health.check_poison().is_ok() && self.stall(&core.tables.load()).is_some();
+        // The caller that takes the note goes on, and no other does.
+        !lasts && core.queue.lock().take_stall()
     }
 
-    /// Wakes a commit job that waited for a flush or a compaction.
-    pub(super) fn end_stall(self: &Arc<Self>) {
-        if std::mem::take(&mut lock(&self.queue).stalled) {
-            self.spawn_commits(Duration::ZERO);
-        }
-    }
-
-    /// Ends a stall because what it waits for has failed: the writes that wait fail too.
-    pub(super) fn fail_stall(self: &Arc<Self>, error: &Error) {
-        if lock(&self.queue).stalled {
-            self.refuse_waiting(error);
-            self.end_stall();
-        }
-    }
-
-    /// Does what a stalled commit waits for, on this thread. If that fails,
-    /// the writes that wait for it fail too.
-    pub(super) fn relieve_or_refuse(self: &Arc<Self>, stall: Stall) {
+    /// Does what a stalled commit waits for, on this thread. If that fails, the
+    /// writes that wait for it fail too.
+    pub(super) fn relieve_or_refuse(&self, stall: Stall) {
         let relieved = match stall {
             Stall::Flush => self.flush_oldest().map(|_| ()),
-            Stall::Compaction => self.compact_once(),
+            Stall::Compaction => self.compactor.compact_once(&self.core),
         };
         if let Err(error) = relieved {
-            self.refuse_waiting(&error);
+            self.core.refuse_waiting(&error);
         }
     }
 }

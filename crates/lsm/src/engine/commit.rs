@@ -1,97 +1,54 @@
-//! Group commit: the life of a write.
+//! Group commit: how writes that wait become durable, then visible.
 //!
-//! 1. A writer puts its entry in the queue, which is bounded in bytes.
-//! 2. The commit job takes what waits as one group. If the active memtable is
-//!    full it is frozen first, and the log goes on in a new segment.
-//! 3. The group is appended to the log and, with [`Durability::Sync`], synced.
-//! 4. Only then is it inserted in the memtable: no reader sees a write that is
-//!    less durable than its acknowledgement.
-//! 5. Each outbox gets the outcomes of its writes, in one call.
+//! While a group syncs, the next one gathers, so the groups grow with the load.
+//! With [`Durability::Sync`] and under load the next group also gets a moment to
+//! gather, because each group costs a sync and the wakes of the waiting threads,
+//! however small it is. The moment ends once as many writes wait as the last
+//! group had, because those may be all the writers that there are.
 //!
-//! While a group syncs the next one gathers, so the groups grow with the load.
-//! With [`Durability::Sync`] and under load the next group is also given a moment
-//! to gather, because each costs a sync and the wakes of the threads that wait,
-//! whatever its size: until as many wait as the last group had, which then may be
-//! all that there are.
-//!
-//! Otherwise a commit is a write to the system's memory, and the thread that
-//! submits makes it in place, as long as it is alone and nothing is in the way:
-//! two wakes of threads cost several times as much.
+//! Without a sync, a commit is a write to the system's memory. The thread that
+//! submits then commits in place, if no other thread commits and nothing makes
+//! the commit long: two wakes of threads cost several times as much.
 
 use super::Inner;
+use super::background::EngineJob;
 use super::backpressure::Stall;
-use super::outbox::Deliveries;
-use super::queue::{GROUP_BYTES_MAX, Group};
-use super::verdicts::{Verdicts, judge};
+use super::log::Committer;
+use super::outbox::{Deliveries, Outbox, Outcome};
+use super::queue::{CommitStart, GROUP_BYTES_MAX, Group, QueueState, check_lengths, split_deletes};
+use super::verdicts::judge;
 use crate::error::Error;
-use crate::executor::Lane;
-use crate::options::Durability;
 use crate::record::Record;
-use crate::sync::{lock, try_lock};
 use crate::wait_sites;
-use crate::wal::SegmentWriter;
-use base::Timestamp;
-use std::sync::Arc;
+use base::{Entry, Kind, Timestamp};
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-/// After a group of so many writes, the next is given time to gather.
+/// After a group of so many writes, the next one gets time to gather.
 const GATHER_GROUP_MIN: usize = 4;
 
-/// A group of so many gathers no further: what it costs is spread enough, and
-/// the writers had better work on the next meanwhile.
+/// A group of so many writes gathers no further: its cost is spread enough, and
+/// the writers had better work on the next one meanwhile.
 const GATHER_WRITES_MAX: usize = 64;
 
-/// How long a group gathers at most: where the writers do not come back.
+/// The longest that a group gathers, in case the writers do not come back.
 const GATHER_MAX: Duration = Duration::from_micros(1500);
 
-/// More than this is not written to the log in place, in bytes: it would hold
-/// the submitting thread up for longer than a wake of the commit job's.
+/// The most that is written to the log in place, in bytes. More would hold the
+/// submitting thread up for longer than a wake of the commit job's thread.
 const IN_PLACE_BYTES_MAX: usize = 64 << 10;
 
-/// So many groups at most are committed in place by one submission. Those after
-/// the first are of writers who came meanwhile.
+/// The most groups that one submission commits in place. Those after the first
+/// hold writes that other threads have submitted meanwhile.
 const IN_PLACE_GROUPS_MAX: usize = 4;
 
 /// Slowdowns below this are not worth a timer.
 const SLOWDOWN_MIN: Duration = Duration::from_micros(200);
 
-/// With [`Durability::Os`] the log is synced, aside from the commits, whenever
-/// so many bytes are not: else the freeze of a memtable, whose segment ends
-/// synced, would sync all of it while the writers wait.
-const WRITEBACK_BYTES: u64 = 1 << 20;
-
-/// What only the holder of the commit lock touches.
-pub(super) struct Committer {
-    pub(super) log: SegmentWriter,
-    /// The sequence number of the next record.
-    pub(super) next_sequence: u64,
-    /// Whether a sync aside from the commits will begin.
-    pub(super) sync_scheduled: bool,
-    /// Whether one is under way.
-    pub(super) is_syncing_aside: bool,
-    /// Whether somebody will look whether the store is idle, to claim the log.
-    pub(super) claim_scheduled: bool,
-    /// What writes found that may be asked for again.
-    pub(super) verdicts: Verdicts,
-}
-
-impl Committer {
-    pub(super) fn new(log: SegmentWriter, next_sequence: u64, verdicts_kept: Duration) -> Self {
-        Self {
-            log,
-            verdicts: Verdicts::new(verdicts_kept, next_sequence),
-            next_sequence,
-            sync_scheduled: false,
-            is_syncing_aside: false,
-            claim_scheduled: false,
-        }
-    }
-}
-
 /// How an attempt to commit a group ended.
 enum Progress {
-    /// Nothing waits.
+    /// No write waits.
     Idle,
     /// A group of so many writes was committed or refused.
     Committed(usize),
@@ -99,90 +56,99 @@ enum Progress {
     Stalled(Stall),
 }
 
+/// Submission.
 impl Inner {
-    pub(super) fn spawn_commits(self: &Arc<Self>, delay: Duration) {
-        self.spawn(Lane::Commit, delay, move |inner| {
-            // A job that was delayed has paid for its first group.
-            inner.run_commits(delay != Duration::ZERO);
-        });
+    /// Puts a write in the queue and makes sure that it is committed.
+    pub(super) fn submit(
+        &self,
+        entry: Entry,
+        outbox: &Arc<dyn Outbox>,
+        ticket: u64,
+    ) -> Result<(), Error> {
+        let mut queue = self.core.queue.lock();
+        self.enqueue(&mut queue, entry, outbox, ticket)?;
+        self.start_commit(queue);
+        Ok(())
     }
 
-    /// Lets the next group gather after one of so many writes; `false` where
-    /// it need not, because as many wait already or because it costs no sync.
-    fn gather(self: &Arc<Self>, writes: usize) -> bool {
-        if !self.options.durability.syncs_commits() {
-            return false;
+    /// Puts many writes in the queue at once. Those that are refused get their
+    /// outcomes before this returns.
+    pub(super) fn submit_batch(
+        &self,
+        batch: impl IntoIterator<Item = (Entry, u64)>,
+        outbox: &Arc<dyn Outbox>,
+    ) {
+        let mut refused = Vec::new();
+        let mut queue = self.core.queue.lock();
+        for (entry, ticket) in batch {
+            if let Err(error) = self.enqueue(&mut queue, entry, outbox, ticket) {
+                let result = Err(error);
+                refused.push(Outcome { ticket, result });
+            }
         }
-        let writes = writes.min(GATHER_WRITES_MAX);
-        // Where values are long the queue fills, and would refuse meanwhile.
-        let bytes = GROUP_BYTES_MAX.min(self.options.write_queue_bytes_max / 2);
-        let Some(gathering) = lock(&self.queue).gather(writes, bytes) else {
-            return false;
+        self.start_commit(queue);
+        if !refused.is_empty() {
+            outbox.deliver(refused);
+        }
+    }
+
+    /// Puts a write in the queue, or says why it is refused.
+    fn enqueue(
+        &self,
+        queue: &mut QueueState,
+        entry: Entry,
+        outbox: &Arc<dyn Outbox>,
+        ticket: u64,
+    ) -> Result<(), Error> {
+        let core = &self.core;
+        check_lengths(&entry)?;
+        queue.check_closed()?;
+        core.health.check_poison()?;
+        if entry.kind() == Kind::Value && core.health.is_full() {
+            core.counters.refused_disk_full.fetch_add(1, Relaxed);
+            return Err(Error::DiskFull);
+        }
+        queue.push(entry, outbox, ticket).inspect_err(|_| {
+            core.counters.refused_overloaded.fetch_add(1, Relaxed);
+        })
+    }
+
+    /// Commits the writes that wait, if no commit is scheduled and it takes but
+    /// microseconds. Otherwise makes sure that a commit job comes.
+    fn start_commit(&self, mut queue: MutexGuard<'_, QueueState>) {
+        let start = queue.start_commit();
+        drop(queue);
+        let is_done = match start {
+            CommitStart::Scheduled => true,
+            CommitStart::Unscheduled => self.commit_in_place(),
+            CommitStart::Gathered => false,
         };
-        self.spawn(Lane::Commit, GATHER_MAX, move |inner| {
-            if lock(&inner.queue).end_gathering(gathering) {
-                inner.run_commits(false);
-            }
-        });
-        true
-    }
-
-    /// The commit job: commits groups until none waits.
-    fn run_commits(self: &Arc<Self>, mut paid: bool) {
-        loop {
-            let slowdown = self.slowdown();
-            if slowdown >= SLOWDOWN_MIN && !paid {
-                self.counters.slowdowns.fetch_add(1, Relaxed);
-                self.spawn_commits(slowdown);
-                return;
-            }
-            paid = false;
-            let progress = self.commit_group(&mut lock(&self.committer), GROUP_BYTES_MAX);
-            match progress {
-                Progress::Committed(writes) => {
-                    // Where writers are slowed, a group gathers anyway.
-                    let is_slow = slowdown >= SLOWDOWN_MIN;
-                    if writes >= GATHER_GROUP_MIN && !is_slow && self.gather(writes) {
-                        return;
-                    }
-                }
-                Progress::Idle => {
-                    let mut queue = lock(&self.queue);
-                    if queue.is_empty() {
-                        queue.scheduled = false;
-                        return;
-                    }
-                }
-                Progress::Stalled(_) => {
-                    if !self.note_stall() {
-                        return;
-                    }
-                }
-            }
+        if !is_done {
+            self.core.schedule_commits(Duration::ZERO);
         }
     }
 
-    /// Commits what waits on the thread of who has submitted it, who acts as
-    /// the commit job meanwhile. Returns whether that was all: else a commit
-    /// job has to go on.
-    pub(super) fn commit_in_place(self: &Arc<Self>) -> bool {
-        if self.options.durability.syncs_commits() {
+    /// Commits the writes that wait on the submitting thread, which does the work
+    /// of the commit job meanwhile. Returns whether it has committed all of them;
+    /// otherwise a commit job has to go on.
+    fn commit_in_place(&self) -> bool {
+        let core = &self.core;
+        if core.options.durability.syncs_commits() {
             return false;
         }
-        let Ok(_folder_lock) = self.folder_lock.hold() else {
+        let Ok(_folder_lock) = core.background.folder_lock().hold() else {
             return false;
         };
         for _ in 0..IN_PLACE_GROUPS_MAX {
             let bytes = {
-                let mut queue = lock(&self.queue);
-                if queue.is_empty() {
-                    queue.scheduled = false;
+                let mut queue = core.queue.lock();
+                if queue.end_commits_if_empty() {
                     return true;
                 }
                 queue.bytes()
             };
-            // Whoever has it may be about to sync.
-            let Some(mut committer) = try_lock(&self.committer) else {
+            // The thread that holds the lock may be about to sync.
+            let Some(mut committer) = core.log.try_lock() else {
                 return false;
             };
             if bytes > IN_PLACE_BYTES_MAX || !self.is_commit_brief(&committer, bytes) {
@@ -196,137 +162,80 @@ impl Inner {
     /// Whether a group that takes so many bytes of memory would be committed by
     /// a write to the system's memory and nothing else.
     fn is_commit_brief(&self, committer: &Committer, bytes: usize) -> bool {
-        // A write beside the log's sync may wait for it in the file system. What
-        // the entries take in memory is more than they do in the log.
-        !committer.is_syncing_aside
-            && committer.log.has_room(bytes)
-            && !self.is_memtable_full(committer, &self.state.load())
-            && !self.space.is_full()
+        let core = &self.core;
+        committer.is_append_brief(bytes)
+            && !core
+                .log
+                .is_memtable_full(committer, &core.tables.load().active)
+            && !core.health.is_full()
             && self.slowdown() < SLOWDOWN_MIN
     }
+}
 
-    /// Commits the writes that wait now, or those of them that fit so many
-    /// bytes of memory, as one group.
-    fn commit_group(self: &Arc<Self>, committer: &mut Committer, bytes_max: usize) -> Progress {
-        if lock(&self.queue).is_empty() {
-            return Progress::Idle;
-        }
-        let prepared = match self.check_poison() {
-            Ok(()) => self.prepare_memtable(committer),
-            Err(error) => Err(error),
-        };
-        if let Ok(Some(stall)) = prepared {
-            self.counters.stalls.fetch_add(1, Relaxed);
-            return Progress::Stalled(stall);
-        }
-        let mut group = self.take_group(bytes_max);
-        let writes = group.len();
-        let logged = prepared.and_then(|_| self.log_group(committer, &mut group));
-        match logged {
-            Ok(()) => self.apply(committer, group),
-            Err(error) => self.refuse(group, &error),
-        }
-        self.end_group();
-        Progress::Committed(writes)
-    }
-
-    /// Makes sure that the active memtable has room; tells what must end before it can.
-    fn prepare_memtable(
-        self: &Arc<Self>,
-        committer: &mut Committer,
-    ) -> Result<Option<Stall>, Error> {
-        let state = self.state.load();
-        if !self.is_memtable_full(committer, &state) {
-            return Ok(None);
-        }
-        if let Some(stall) = self.stall(&state) {
-            return Ok(Some(stall));
-        }
-        self.freeze(committer)?;
-        Ok(None)
-    }
-
-    /// Makes a group as durable as the options say. When the disk is full the
-    /// puts are refused and taken out of the group, and the deletes tried again.
-    fn log_group(
-        self: &Arc<Self>,
-        committer: &mut Committer,
-        group: &mut Group,
-    ) -> Result<(), Error> {
-        let written = self.with_reserve(|| {
-            if self.space.is_full() {
-                self.refuse_puts(group);
-            }
-            append(committer, group)
-        })?;
-        if group.is_empty() {
-            return Ok(());
-        }
-        self.log_bytes
-            .store(committer.log.allocated_bytes(), Relaxed);
-        self.counters.commits.fetch_add(1, Relaxed);
-        self.counters.log_written_bytes.fetch_add(written, Relaxed);
-        self.schedule_claim(committer);
-        match self.options.durability {
-            Durability::Sync => {
-                self.timed_sync(|| committer.log.sync())
-                    .map_err(|error| self.poison(error))?;
-            }
-            Durability::Interval(interval) => {
-                if !std::mem::replace(&mut committer.sync_scheduled, true) {
-                    self.spawn(Lane::Log, interval, Self::sync_log);
-                }
-            }
-            Durability::Os => {
-                if committer.log.unsynced_bytes() >= WRITEBACK_BYTES
-                    && !std::mem::replace(&mut committer.sync_scheduled, true)
-                {
-                    self.spawn(Lane::Log, Duration::ZERO, Self::sync_log);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Lets readers see a group that is in the log, and tells the writers.
-    fn apply(&self, committer: &mut Committer, group: Group) {
-        let state = self.state.load();
-        let writes = group.len() as u64;
-        let mut bytes = 0;
-        let mut greatest = Timestamp::ZERO;
-        let now = self.environment.clock.monotonic();
-        committer.verdicts.age(now, committer.next_sequence);
-        let mut deliveries = Deliveries::new(group.len());
-        for pending in group {
-            pending.stopwatch.stop(&wait_sites::COMMIT);
-            let entry = pending.entry;
-            bytes += entry.data_bytes() as u64;
-            greatest = greatest.max(entry.timestamp());
-            let sequence = committer.next_sequence;
-            committer.next_sequence += 1;
-            let record = Arc::new(Record { sequence, entry });
-            let rivals = state.active.insert(&record);
-            let applied = judge(&mut committer.verdicts, &state, &record, rivals, now);
-            deliveries.add(pending.outbox, pending.ticket, Ok(applied));
-        }
-        self.snapshots.publish(committer.next_sequence - 1);
-        self.greatest_timestamp
-            .fetch_max(greatest.as_u64(), Relaxed);
-        self.counters.writes.fetch_add(writes, Relaxed);
-        self.counters.written_bytes.fetch_add(bytes, Relaxed);
-        deliveries.send();
-    }
-
-    /// Refuses writes from now on and commits those that wait.
-    pub(super) fn drain(self: &Arc<Self>) {
-        lock(&self.queue).closed = true;
-        self.commit_waiting();
-    }
-
-    /// Commits the writes that wait, on this thread.
-    pub(super) fn commit_waiting(self: &Arc<Self>) {
+/// The commit job.
+impl Inner {
+    /// Commits groups until no write waits. The first group is not slowed if it
+    /// was slowed before.
+    pub(super) fn run_commits(&self, mut was_slowed: bool) {
         loop {
-            let progress = self.commit_group(&mut lock(&self.committer), GROUP_BYTES_MAX);
+            let slowdown = self.slowdown();
+            if slowdown >= SLOWDOWN_MIN && !was_slowed {
+                self.core.counters.slowdowns.fetch_add(1, Relaxed);
+                self.core.schedule_commits(slowdown);
+                return;
+            }
+            was_slowed = false;
+            let progress = self.commit_group(&mut self.core.log.lock(), GROUP_BYTES_MAX);
+            match progress {
+                Progress::Committed(writes) => {
+                    // Where writers are slowed, a group gathers anyway.
+                    let is_slow = slowdown >= SLOWDOWN_MIN;
+                    if writes >= GATHER_GROUP_MIN && !is_slow && self.gather(writes) {
+                        return;
+                    }
+                }
+                Progress::Idle => {
+                    if self.core.queue.lock().end_commits_if_empty() {
+                        return;
+                    }
+                }
+                Progress::Stalled(_) => {
+                    if !self.note_stall() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets the next group gather after one of so many writes. Returns `false` if
+    /// it need not, because as many wait already or because it costs no sync.
+    fn gather(&self, writes: usize) -> bool {
+        let core = &self.core;
+        if !core.options.durability.syncs_commits() {
+            return false;
+        }
+        let gathering = core.queue.lock().gather(writes.min(GATHER_WRITES_MAX));
+        let Some(number) = gathering else {
+            return false;
+        };
+        core.background
+            .schedule(EngineJob::EndGathering(number), GATHER_MAX);
+        true
+    }
+
+    /// The job that ends a gathering whose time is over.
+    pub(super) fn end_gathering(&self, number: u64) {
+        let was_under_way = self.core.queue.lock().end_gathering(number);
+        if was_under_way {
+            self.run_commits(false);
+        }
+    }
+
+    /// Commits the writes that wait, on this thread. Relieves stalls itself.
+    pub(super) fn commit_waiting(&self) {
+        loop {
+            let progress = self.commit_group(&mut self.core.log.lock(), GROUP_BYTES_MAX);
             match progress {
                 Progress::Idle => return,
                 Progress::Committed(_) => {}
@@ -336,8 +245,101 @@ impl Inner {
     }
 }
 
-fn append(committer: &mut Committer, group: &Group) -> Result<u64, Error> {
-    committer
-        .log
-        .append(group.iter().map(|pending| &pending.entry))
+/// One group.
+impl Inner {
+    /// Commits the writes that wait now, or the first of them, which fit so many
+    /// bytes of memory, as one group.
+    fn commit_group(&self, committer: &mut Committer, bytes_max: usize) -> Progress {
+        let core = &self.core;
+        if core.queue.lock().is_empty() {
+            return Progress::Idle;
+        }
+        let prepared = match core.health.check_poison() {
+            Ok(()) => self.prepare_memtable(committer),
+            Err(error) => Err(error),
+        };
+        if let Ok(Some(stall)) = prepared {
+            core.counters.stalls.fetch_add(1, Relaxed);
+            return Progress::Stalled(stall);
+        }
+        let mut group = core.queue.take_group(bytes_max);
+        let writes = group.len();
+        let logged = prepared.and_then(|_| self.log_group(committer, &mut group));
+        match logged {
+            Ok(()) => self.apply(committer, group),
+            Err(error) => core.refuse(group, &error),
+        }
+        core.queue.lock().end_group();
+        Progress::Committed(writes)
+    }
+
+    /// Makes sure that the active memtable has room. Returns what must end before
+    /// it can have any.
+    fn prepare_memtable(&self, committer: &mut Committer) -> Result<Option<Stall>, Error> {
+        let core = &self.core;
+        let state = core.tables.load();
+        if !core.log.is_memtable_full(committer, &state.active) {
+            return Ok(None);
+        }
+        if let Some(stall) = self.stall(&state) {
+            return Ok(Some(stall));
+        }
+        core.log.freeze(committer, core)?;
+        Ok(None)
+    }
+
+    /// Makes a group as durable as the options say. When the disk is full, the
+    /// puts are refused and taken out of the group, and the deletes tried again.
+    fn log_group(&self, committer: &mut Committer, group: &mut Group) -> Result<(), Error> {
+        let core = &self.core;
+        let written = core.with_reserve(|| {
+            if core.health.is_full() {
+                let (deletes, puts) = split_deletes(std::mem::take(group));
+                *group = deletes;
+                core.refuse(puts, &Error::DiskFull);
+            }
+            committer.append(group.iter().map(|pending| &pending.entry))
+        })?;
+        if group.is_empty() {
+            return Ok(());
+        }
+        core.counters.commits.fetch_add(1, Relaxed);
+        core.counters.log_written_bytes.fetch_add(written, Relaxed);
+        core.log.after_append(committer, core);
+        if core.options.durability.syncs_commits() {
+            core.counters
+                .time_sync(&*core.environment.clock, || committer.sync())
+                .map_err(|error| core.poison(error))?;
+        }
+        Ok(())
+    }
+
+    /// Lets readers see a group that is in the log, and delivers the outcomes.
+    fn apply(&self, committer: &mut Committer, group: Group) {
+        let core = &self.core;
+        let state = core.tables.load();
+        let writes = group.len() as u64;
+        let mut bytes = 0;
+        let mut greatest = Timestamp::ZERO;
+        let now = core.now();
+        let next_sequence = committer.next_sequence();
+        committer.verdicts.age(now, next_sequence);
+        let mut deliveries = Deliveries::new(group.len());
+        for pending in group {
+            pending.stopwatch.stop(&wait_sites::COMMIT);
+            let entry = pending.entry;
+            bytes += entry.data_bytes() as u64;
+            greatest = greatest.max(entry.timestamp());
+            let sequence = committer.issue_sequence();
+            let record = Arc::new(Record { sequence, entry });
+            let rivals = state.active.insert(&record);
+            let applied = judge(&mut committer.verdicts, &state, &record, rivals, now);
+            deliveries.add(pending.outbox, pending.ticket, Ok(applied));
+        }
+        core.snapshots.publish(committer.next_sequence() - 1);
+        core.tables.note_timestamp(greatest);
+        core.counters.writes.fetch_add(writes, Relaxed);
+        core.counters.written_bytes.fetch_add(bytes, Relaxed);
+        deliveries.send();
+    }
 }

@@ -136,7 +136,10 @@ mod tests {
             scope.spawn(|| executor.run_lane(Lane::Compaction));
             stops.recv().unwrap();
             let closer = scope.spawn(|| engine.close().unwrap());
-            assert!(wait_for_release(&engine.inner.folder_lock, &closer));
+            assert!(wait_for_release(
+                engine.inner.core.background.folder_lock(),
+                &closer
+            ));
             assert!(matches!(open(), Err(Error::Locked { .. })));
             release.send(()).unwrap();
             closer.join().unwrap();

@@ -1,47 +1,25 @@
-//! The engine: what ties memtables, log, tables and compaction together.
-//!
-//! - `queue`, `commit`, `outbox`: the life of a write; `verdicts`: what newer was there before it, and
-//!   `flushed`: of what a flush has taken out of memory; `segments`: upkeep
-//!   of the log;
-//! - `backpressure`: how writers are slowed when flush or compaction is behind;
-//! - `state`: what readers see, one immutable value;
-//! - `flush`, `compact`: the jobs that move records down, and how the set of
-//!   live tables changes; `merging`: a compaction under way; `retry`: when
-//!   compaction wakes by itself;
-//! - `scan`, `snapshots`: reads of ranges;
-//! - `space`: the full disk, and the poisoned store; `reclaim`: what deletes
-//!   hide, on a full disk;
-//! - `statistics`, `sync_times`: what the store holds and has done;
-//! - `recovery`: opening, and `recovered_log`: what the log holds then;
-//!   `folder_lock`: until when the folder is this engine's.
-//!
-//! # Locks, in the order in which they are taken
-//!
-//! `folder_lock`, for as long as a job or a call may write; `flushing` or `compacting`; `committer`; `spare_segment`; `manifest`;
-//! `sealed_segments`; `queue`; a memtable's. Readers take none but the last: they
-//! load the state.
+//! The engine.
 
+mod background;
 mod backpressure;
 mod commit;
-mod compact;
+mod compaction;
+mod core;
+mod counters;
 mod flush;
-mod flushed;
 mod folder_lock;
-mod future;
-mod merging;
+mod full_disk;
+mod health;
+mod log;
 mod outbox;
 mod queue;
-mod reclaim;
 mod recovered_log;
 mod recovery;
-mod retry;
 mod scan;
-mod segments;
 mod snapshots;
-mod space;
-mod state;
 mod statistics;
 mod sync_times;
+mod table_set;
 mod verdicts;
 
 pub use outbox::{Applied, Outbox, Outcome};
@@ -51,31 +29,15 @@ pub use statistics::{LevelStatistics, Statistics};
 pub use sync_times::SyncTimeStatistics;
 pub use verdicts::PendingVerdict;
 
-use crate::cache::BlockCache;
 use crate::error::Error;
-use crate::executor::Lane;
-use crate::manifest::Manifest;
-use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
-use crate::sync::lock;
 use crate::table::{Access, Interrupt};
-use crate::wal::SegmentWriter;
-use arc_swap::ArcSwap;
+use background::{EngineJob, RunJob};
 use base::{Entry, Timestamp};
-use commit::Committer;
-use compact::Compacting;
-use flush::Flushing;
-use folder_lock::FolderLock;
-use queue::Queue;
-use retry::Retry;
-use snapshots::Snapshots;
-use space::Space;
-use state::State;
-use statistics::Counters;
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use compaction::Compactor;
+use core::Core;
+use flush::Flusher;
+use std::sync::Arc;
 
 /// The answer of a read that must not block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,46 +57,12 @@ pub struct Engine {
     inner: Arc<Inner>,
 }
 
-/// What the clones of an engine and its jobs share.
-pub(crate) struct Inner {
-    environment: Environment,
-    options: Options,
-    /// Tags the log's groups; see [`crate::wal`].
-    log_secret: u64,
-    store_id: u64,
-    cache: Arc<BlockCache>,
-    state: ArcSwap<State>,
-    snapshots: Snapshots,
-    queue: Mutex<Queue>,
-    committer: Mutex<Committer>,
-    /// The segment after the committer's, made ahead.
-    spare_segment: Mutex<Option<SegmentWriter>>,
-    /// The number of the committer's segment. Changes under the lock of `spare_segment`.
-    log_segment: AtomicU64,
-    /// The manifest in force. Held while it is replaced, across the disk's syncs.
-    manifest: Mutex<Manifest>,
-    /// Sealed segments that are not removed yet, and the space they take, in
-    /// bytes. Held, briefly, while the state is replaced.
-    sealed_segments: Mutex<BTreeMap<u64, u64>>,
-    /// The space that the committer's segment takes, in bytes.
-    log_bytes: AtomicU64,
-    next_table: AtomicU64,
-    greatest_timestamp: AtomicU64,
-    /// The flush under way. Held while a step of it runs.
-    flushing: Mutex<Flushing>,
-    flush_scheduled: AtomicBool,
-    fill_scheduled: AtomicBool,
-    compacting: Mutex<Compacting>,
-    compaction_retry: Retry,
-    compaction_scheduled: AtomicBool,
-    /// Whether the engine is being closed: no job begins anything new.
-    closing: AtomicBool,
-    folder_lock: FolderLock,
-    space: Space,
-    poison: OnceLock<Arc<str>>,
-    counters: Counters,
-    /// Flushed memtables that a reader may still hold.
-    retired: Mutex<Vec<Arc<Memtable>>>,
+/// What the clones of an engine and its jobs share: the core, and above it the
+/// jobs that take several steps.
+struct Inner {
+    core: Core,
+    flusher: Flusher,
+    compactor: Compactor,
 }
 
 impl Engine {
@@ -187,7 +115,7 @@ impl Engine {
     /// # Errors
     /// [`Error::Corrupt`].
     pub fn get_cached(&self, key: &[u8]) -> Result<Lookup, Error> {
-        match self.inner.state.load().newest(key, Access::Cached) {
+        match self.inner.core.tables.load().newest(key, Access::Cached) {
             Ok(newest) => Ok(Lookup::Found(newest)),
             Err(Interrupt::WouldBlock) => Ok(Lookup::MayBlock),
             Err(Interrupt::Failed(error)) => Err(error),
@@ -199,7 +127,7 @@ impl Engine {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
     pub fn get(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
-        let state = self.inner.state.load_full();
+        let state = self.inner.core.tables.load_full();
         state
             .newest(key, Access::MayRead)
             .map_err(|interrupt| match interrupt {
@@ -220,7 +148,7 @@ impl Engine {
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Poisoned`], [`Error::Closed`], [`Error::Io`].
     pub fn flush(&self) -> Result<(), Error> {
-        let _folder_lock = self.inner.folder_lock.hold()?;
+        let _folder_lock = self.inner.core.background.folder_lock().hold()?;
         self.inner.flush_all()
     }
 
@@ -229,40 +157,42 @@ impl Engine {
     /// # Errors
     /// As [`Engine::flush`], and [`Error::Corrupt`].
     pub fn compact(&self) -> Result<(), Error> {
-        let _folder_lock = self.inner.folder_lock.hold()?;
-        self.inner.compact_all()
+        let _folder_lock = self.inner.core.background.folder_lock().hold()?;
+        self.inner.flush_all()?;
+        self.inner.compactor.compact_all(&self.inner.core)
     }
 
     /// What the store holds and has done.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        self.inner.statistics()
+        self.inner.core.statistics()
     }
 
     /// Whether puts are taken now: the disk has room, and no sync has failed.
     /// Looks at nothing but memory.
     #[must_use]
     pub fn takes_puts(&self) -> bool {
-        !self.inner.space.is_full() && self.inner.check_poison().is_ok()
+        let health = &self.inner.core.health;
+        !health.is_full() && health.check_poison().is_ok()
     }
 
     /// The greatest timestamp that was ever written to this store.
     #[must_use]
     pub fn greatest_timestamp(&self) -> Timestamp {
-        self.inner.greatest_timestamp()
+        self.inner.core.tables.greatest_timestamp()
     }
 
     /// A random number that this store was given when it was made.
     #[must_use]
     pub fn store_id(&self) -> u64 {
-        self.inner.store_id
+        self.inner.core.tables.store_id()
     }
 
     /// A number that only this store knows, for what its owner keeps beside it
     /// and names by `purpose`: the secret of a log of the owner's, for one.
     #[must_use]
     pub fn derive_secret(&self, purpose: &str) -> u64 {
-        xxhash_rust::xxh3::xxh3_64_with_seed(purpose.as_bytes(), self.inner.log_secret)
+        xxhash_rust::xxh3::xxh3_64_with_seed(purpose.as_bytes(), self.inner.core.log.secret())
     }
 
     /// Commits what was submitted, refuses what comes after, flushes the
@@ -279,63 +209,85 @@ impl Engine {
     }
 }
 
-impl Inner {
-    /// Gives a job to the executor. It does nothing when the store is gone or
-    /// closed by then.
-    fn spawn(
-        self: &Arc<Self>,
-        lane: Lane,
-        delay: Duration,
-        job: impl FnOnce(&Arc<Self>) + Send + 'static,
-    ) {
-        let inner = Arc::downgrade(self);
-        let job = Box::new(move || {
-            if let Some(inner) = inner.upgrade()
-                && let Ok(_folder_lock) = inner.folder_lock.hold()
-            {
-                job(&inner);
+/// Runs the jobs that the owners schedule.
+impl RunJob for Inner {
+    fn run(&self, job: EngineJob) {
+        let core = &self.core;
+        // A job that comes after the close does nothing.
+        let Ok(_folder_lock) = core.background.folder_lock().hold() else {
+            return;
+        };
+        core.background.begin(job);
+        match job {
+            EngineJob::Commit { was_slowed } => self.run_commits(was_slowed),
+            EngineJob::EndGathering(number) => self.end_gathering(number),
+            EngineJob::Flush => {
+                if self.flusher.run(core) {
+                    self.after_flush();
+                }
             }
-        });
-        self.environment.executor.spawn(lane, delay, job);
+            EngineJob::Compact => self.compactor.run(core),
+            EngineJob::WakeCompaction(due) => self.compactor.wake(due, core),
+            EngineJob::PrepareSegment => core.log.prepare_segment(core),
+            EngineJob::FillSegment => core.log.fill_segment(core),
+            EngineJob::SyncLog => core.log.sync_aside(core),
+            EngineJob::ClaimLog(seen) => core.log.claim_if_idle(seen, core),
+            EngineJob::WatchForRoom(watch) => core.watch_for_room(watch),
+        }
+    }
+}
+
+impl Inner {
+    /// Flushes the memtable that has waited longest, on this thread. Returns
+    /// whether there was one.
+    fn flush_oldest(&self) -> Result<bool, Error> {
+        let has_flushed = self.flusher.flush_oldest(&self.core)?;
+        if has_flushed {
+            self.after_flush();
+        }
+        Ok(has_flushed)
     }
 
-    fn flush_all(self: &Arc<Self>) -> Result<(), Error> {
-        self.check_poison()?;
+    /// Wakes what waits for a flush.
+    fn after_flush(&self) {
+        self.core.end_stall();
+        self.compactor.schedule_after_flush(&self.core);
+    }
+
+    /// Writes everything in memory to tables, on this thread.
+    fn flush_all(&self) -> Result<(), Error> {
+        let core = &self.core;
+        core.health.check_poison()?;
         {
-            let mut committer = lock(&self.committer);
-            if !self.state.load().active.is_empty() {
-                self.freeze(&mut committer)?;
+            let mut committer = core.log.lock();
+            if !core.tables.load().active.is_empty() {
+                core.log.freeze(&mut committer, core)?;
             }
         }
         while self.flush_oldest()? {}
         Ok(())
     }
 
-    fn close(self: &Arc<Self>) -> Result<(), Error> {
-        let finished = match self.folder_lock.hold() {
-            Ok(_folder_lock) => self.finish(),
+    fn close(&self) -> Result<(), Error> {
+        let folder_lock = self.core.background.folder_lock();
+        let finished = match folder_lock.hold() {
+            Ok(_held) => self.finish(),
             Err(_) => return Ok(()),
         };
-        self.folder_lock.release();
+        folder_lock.release();
         finished
     }
 
     /// The last writes of this engine.
-    fn finish(self: &Arc<Self>) -> Result<(), Error> {
-        self.drain();
-        self.closing.store(true, Relaxed);
-        self.abandon_compaction();
+    fn finish(&self) -> Result<(), Error> {
+        let core = &self.core;
+        core.queue.lock().close();
+        self.commit_waiting();
+        core.health.close();
+        self.compactor.abandon(core);
         let flushed = self.flush_all();
-        // What is in a poisoned log is unknown: it ends where it ends.
-        self.check_poison()?;
-        flushed.and(self.conclude_log())
-    }
-
-    fn is_closing(&self) -> bool {
-        self.closing.load(Relaxed)
-    }
-
-    fn greatest_timestamp(&self) -> Timestamp {
-        Timestamp::from_u64(self.greatest_timestamp.load(Relaxed))
+        // What is in a poisoned log is unknown: the log ends where it ends.
+        core.health.check_poison()?;
+        flushed.and(core.log.conclude(core))
     }
 }

@@ -1,24 +1,22 @@
 //! The queue of writes that wait for the next group commit, bounded in bytes.
 
-use super::Inner;
-use super::outbox::{Deliveries, Outbox, Outcome};
+use super::outbox::Outbox;
 use crate::error::Error;
 use crate::memtable::memory_bytes;
+use crate::options::Options;
 use crate::sync::lock;
 use crate::wait_sites;
 use base::{Entry, KEY_BYTES_MAX, Kind, Timestamp, VALUE_BYTES_MAX};
 use profile::Stopwatch;
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, MutexGuard};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The most memory that the entries of any group take, unless it is one entry.
-/// It bounds how long the writes of the next group wait.
+/// The most memory that the entries of a group take, in bytes, unless it is one
+/// entry. It bounds how long the writes of the next group wait.
 pub(super) const GROUP_BYTES_MAX: usize = 4 << 20;
 
 /// A write that waits for its group, or is in one.
-pub(super) struct Pending {
+pub(super) struct PendingWrite {
     pub(super) entry: Entry,
     pub(super) outbox: Arc<dyn Outbox>,
     pub(super) ticket: u64,
@@ -27,57 +25,182 @@ pub(super) struct Pending {
 }
 
 /// Writes that are committed together.
-pub(super) type Group = VecDeque<Pending>;
+pub(super) type Group = VecDeque<PendingWrite>;
 
-/// A group that gathers.
+/// A group that gathers: the commit job waits until it is large enough.
 struct Gathering {
-    /// Which one it is: the job that ends it when its time is over may come late.
+    /// Tells this gathering from later ones, because the job that ends it when
+    /// its time is over may come late.
     number: u64,
-    /// It ends once so many writes wait,
+    /// The number of waiting writes that ends it.
     writes: usize,
-    /// or writes of so many bytes.
+    /// The memory of the waiting writes that ends it, in bytes.
     bytes: usize,
 }
 
+/// Who has to commit the writes that were just added to the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CommitStart {
+    /// A commit job is on its way, or will be woken.
+    Scheduled,
+    /// Nobody: the caller may commit in place, or schedules a commit job.
+    Unscheduled,
+    /// The commit job, which has waited for these writes to gather.
+    Gathered,
+}
+
+/// The owner of the writes that wait.
+///
+/// Its one lock is the last that the engine takes, but for those of a memtable.
+/// It is held briefly, and never across a call to the disk.
+pub(super) struct WriteQueue {
+    state: Mutex<QueueState>,
+}
+
 /// The writes that wait for the next group, and the state of the commit job.
-#[derive(Default)]
-pub(super) struct Queue {
-    pending: Group,
+pub(super) struct QueueState {
+    waiting: Group,
     bytes: usize,
-    /// The least timestamp of the group under way, which is neither here nor
-    /// in a memtable yet.
+    bytes_max: usize,
+    group_bytes_max: usize,
+    /// The least timestamp of the group under way, which has left the queue and
+    /// is not in a memtable yet.
     least_timestamp_under_way: Option<Timestamp>,
-    /// Whether somebody is committing or will: a commit job that is on its way
-    /// or will be woken when a stall ends, or a writer in place.
-    pub(super) scheduled: bool,
+    /// Whether a commit is certain to come: a commit job is scheduled or will be
+    /// woken when a stall ends, or a submitting thread commits in place.
+    scheduled: bool,
     /// What the commit job waits for while a group gathers.
     gathering: Option<Gathering>,
     /// How many groups have gathered so far.
     gatherings: u64,
     /// Whether the commit job waits for a flush or a compaction to end.
-    pub(super) stalled: bool,
+    stalled: bool,
     /// Whether writes are refused because the store is being closed.
-    pub(super) closed: bool,
+    closed: bool,
 }
 
-impl Queue {
-    /// Whether no write waits.
-    pub(super) fn is_empty(&self) -> bool {
-        self.pending.is_empty()
+impl WriteQueue {
+    /// An empty queue.
+    pub(super) fn new(options: &Options) -> Self {
+        Self {
+            state: Mutex::new(QueueState {
+                waiting: Group::new(),
+                bytes: 0,
+                bytes_max: options.write_queue_bytes_max,
+                group_bytes_max: options.memtable_bytes / 2,
+                least_timestamp_under_way: None,
+                scheduled: false,
+                gathering: None,
+                gatherings: 0,
+                stalled: false,
+                closed: false,
+            }),
+        }
     }
 
-    /// What the writes that wait take, in bytes of memory.
+    /// Locks the queue.
+    pub(super) fn lock(&self) -> MutexGuard<'_, QueueState> {
+        lock(&self.state)
+    }
+
+    /// Takes the next group, of at most so many bytes of memory unless it is one
+    /// entry. Until [`QueueState::end_group`] it counts as under way.
+    pub(super) fn take_group(&self, bytes_max: usize) -> Group {
+        let mut group = self.lock().take_group(bytes_max);
+        // Nothing orders the writes that wait together. Sorted by timestamp, most
+        // are newer than all before them, and the memtable takes those faster.
+        group
+            .make_contiguous()
+            .sort_by_key(|pending| pending.entry.timestamp());
+        for pending in &mut group {
+            pending.stopwatch.stop(&wait_sites::GATHER);
+            pending.stopwatch = Stopwatch::start();
+        }
+        group
+    }
+}
+
+impl QueueState {
+    /// Whether no write waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The memory of the writes that wait, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Has the commit job wait until so many writes, or bytes, wait; [`None`]
-    /// where they do. Gives the number for [`Queue::end_gathering`].
-    pub(super) fn gather(&mut self, writes: usize, bytes: usize) -> Option<u64> {
+    /// Checks that a closed store gets no writes.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub(super) fn check_closed(&self) -> Result<(), Error> {
+        match self.closed {
+            true => Err(Error::Closed),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses all writes from now on.
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Adds a write.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`]: the queue is full.
+    pub(super) fn push(
+        &mut self,
+        entry: Entry,
+        outbox: &Arc<dyn Outbox>,
+        ticket: u64,
+    ) -> Result<(), Error> {
+        let bytes = memory_bytes(&entry);
+        if self.bytes + bytes > self.bytes_max && !self.is_empty() {
+            return Err(Error::Overloaded);
+        }
+        self.bytes += bytes;
+        self.waiting.push_back(PendingWrite {
+            entry,
+            outbox: Arc::clone(outbox),
+            ticket,
+            stopwatch: Stopwatch::start(),
+        });
+        Ok(())
+    }
+
+    /// Marks a commit as certain to come for the writes that wait. Returns who
+    /// has to make it.
+    pub(super) fn start_commit(&mut self) -> CommitStart {
+        let is_first = !self.is_empty() && !std::mem::replace(&mut self.scheduled, true);
+        if is_first {
+            CommitStart::Unscheduled
+        } else if self.has_gathered() {
+            CommitStart::Gathered
+        } else {
+            CommitStart::Scheduled
+        }
+    }
+
+    /// Notes that no commit is scheduled any more, if no write waits. Returns
+    /// whether that is so.
+    pub(super) fn end_commits_if_empty(&mut self) -> bool {
+        if self.is_empty() {
+            self.scheduled = false;
+        }
+        self.is_empty()
+    }
+
+    /// Has the commit job wait until so many writes, or bytes, wait. Returns the
+    /// number for [`QueueState::end_gathering`], or [`None`] if as many wait already.
+    pub(super) fn gather(&mut self, writes: usize) -> Option<u64> {
         let gathering = Gathering {
             number: self.gatherings + 1,
             writes,
-            bytes,
+            // Where values are long, the queue would fill and refuse writes.
+            bytes: GROUP_BYTES_MAX.min(self.bytes_max / 2),
         };
         if self.suffices(&gathering) {
             return None;
@@ -88,10 +211,10 @@ impl Queue {
     }
 
     fn suffices(&self, gathering: &Gathering) -> bool {
-        self.pending.len() >= gathering.writes || self.bytes >= gathering.bytes
+        self.waiting.len() >= gathering.writes || self.bytes >= gathering.bytes
     }
 
-    /// The time of a gathering is over; tells whether it still was under way.
+    /// Ends a gathering whose time is over. Returns whether it was still under way.
     pub(super) fn end_gathering(&mut self, number: u64) -> bool {
         let ended = self
             .gathering
@@ -99,7 +222,7 @@ impl Queue {
         ended.is_some()
     }
 
-    /// Whether the commit job has to be told that what it waits for is there.
+    /// Ends a gathering that is large enough. Returns whether there was one.
     fn has_gathered(&mut self) -> bool {
         let is_enough = |gathering: &Gathering| self.suffices(gathering);
         let has_gathered = self.gathering.as_ref().is_some_and(is_enough);
@@ -109,100 +232,19 @@ impl Queue {
         has_gathered
     }
 
-    /// The least timestamp of the writes that no memtable has yet; the
-    /// greatest possible when there are none.
+    /// The least timestamp of the writes that no memtable has yet; the greatest
+    /// possible when there are none.
     pub(super) fn least_timestamp(&self) -> Timestamp {
-        let waiting = self.pending.iter().map(|pending| pending.entry.timestamp());
+        let waiting = self.waiting.iter().map(|pending| pending.entry.timestamp());
         let all = waiting.chain(self.least_timestamp_under_way);
         all.min().unwrap_or(Timestamp::MAX)
     }
-}
 
-impl Inner {
-    /// Puts a write in the queue and makes sure that it is committed.
-    pub(super) fn submit(
-        self: &Arc<Self>,
-        entry: Entry,
-        outbox: &Arc<dyn Outbox>,
-        ticket: u64,
-    ) -> Result<(), Error> {
-        let mut queue = lock(&self.queue);
-        self.enqueue(&mut queue, entry, outbox, ticket)?;
-        self.begin_commits(queue);
-        Ok(())
-    }
-
-    /// Puts many writes in the queue at once; those refused end there.
-    pub(super) fn submit_batch(
-        self: &Arc<Self>,
-        batch: impl IntoIterator<Item = (Entry, u64)>,
-        outbox: &Arc<dyn Outbox>,
-    ) {
-        let mut refused = Vec::new();
-        let mut queue = lock(&self.queue);
-        for (entry, ticket) in batch {
-            if let Err(error) = self.enqueue(&mut queue, entry, outbox, ticket) {
-                let result = Err(error);
-                refused.push(Outcome { ticket, result });
-            }
-        }
-        self.begin_commits(queue);
-        if !refused.is_empty() {
-            outbox.deliver(refused);
-        }
-    }
-
-    /// Commits what is in the queue if nobody is about to and it takes but
-    /// microseconds, or else makes sure that a commit job comes for it.
-    fn begin_commits(self: &Arc<Self>, mut queue: MutexGuard<'_, Queue>) {
-        let is_first = !queue.is_empty() && !std::mem::replace(&mut queue.scheduled, true);
-        let is_due = is_first || queue.has_gathered();
-        drop(queue);
-        if is_due && !(is_first && self.commit_in_place()) {
-            self.spawn_commits(Duration::ZERO);
-        }
-    }
-
-    /// Puts a write in the queue, without a commit job, or says why not.
-    pub(super) fn enqueue(
-        &self,
-        queue: &mut Queue,
-        entry: Entry,
-        outbox: &Arc<dyn Outbox>,
-        ticket: u64,
-    ) -> Result<(), Error> {
-        check(&entry)?;
-        if queue.closed {
-            return Err(Error::Closed);
-        }
-        self.check_poison()?;
-        if entry.kind() == Kind::Value && self.space.is_full() {
-            self.counters.refused_disk_full.fetch_add(1, Relaxed);
-            return Err(Error::DiskFull);
-        }
-        let bytes = memory_bytes(&entry);
-        if queue.bytes + bytes > self.options.write_queue_bytes_max && !queue.is_empty() {
-            self.counters.refused_overloaded.fetch_add(1, Relaxed);
-            return Err(Error::Overloaded);
-        }
-        queue.bytes += bytes;
-        queue.pending.push_back(Pending {
-            entry,
-            outbox: Arc::clone(outbox),
-            ticket,
-            stopwatch: Stopwatch::start(),
-        });
-        Ok(())
-    }
-
-    /// Takes the next group, of at most so many bytes of memory unless it is one
-    /// entry. Until [`Inner::end_group`] it counts as under way.
-    pub(super) fn take_group(&self, bytes_max: usize) -> Group {
-        let bytes_max = bytes_max.min(self.options.memtable_bytes / 2);
-        let mut queue = lock(&self.queue);
+    fn take_group(&mut self, bytes_max: usize) -> Group {
+        let bytes_max = bytes_max.min(self.group_bytes_max);
         let mut bytes = 0;
         let mut count = 0;
-        for pending in &queue.pending {
+        for pending in &self.waiting {
             let more = memory_bytes(&pending.entry);
             if count > 0 && bytes + more > bytes_max {
                 break;
@@ -210,68 +252,50 @@ impl Inner {
             bytes += more;
             count += 1;
         }
-        queue.bytes -= bytes;
-        let mut group = if count == queue.pending.len() {
-            std::mem::take(&mut queue.pending)
+        self.bytes -= bytes;
+        let group: Group = if count == self.waiting.len() {
+            std::mem::take(&mut self.waiting)
         } else {
-            queue.pending.drain(..count).collect()
+            self.waiting.drain(..count).collect()
         };
         let timestamps = group.iter().map(|pending| pending.entry.timestamp());
-        queue.least_timestamp_under_way = timestamps.min();
-        drop(queue);
-        // Nothing orders the writes that wait together. By their timestamps
-        // most are newer than all before them, which the memtable takes faster.
-        group
-            .make_contiguous()
-            .sort_by_key(|pending| pending.entry.timestamp());
-        for pending in &mut group {
-            pending.stopwatch.stop(&wait_sites::GATHER);
-            pending.stopwatch = Stopwatch::start();
-        }
+        self.least_timestamp_under_way = timestamps.min();
         group
     }
 
-    /// The group that was taken is in the memtable, or was refused.
-    pub(super) fn end_group(&self) {
-        lock(&self.queue).least_timestamp_under_way = None;
+    /// Notes that the group under way is in the memtable, or was refused.
+    pub(super) fn end_group(&mut self) {
+        self.least_timestamp_under_way = None;
     }
 
-    /// Ends the writes of a group with an error.
-    pub(super) fn refuse(&self, group: Group, error: &Error) {
-        if matches!(error, Error::DiskFull) {
-            self.counters
-                .refused_disk_full
-                .fetch_add(group.len() as u64, Relaxed);
-        }
-        let mut deliveries = Deliveries::new(group.len());
-        for pending in group {
-            pending.stopwatch.stop(&wait_sites::COMMIT);
-            deliveries.add(pending.outbox, pending.ticket, Err(error.clone()));
-        }
-        deliveries.send();
+    /// Takes all writes that wait, to refuse them.
+    pub(super) fn take_waiting(&mut self) -> Group {
+        self.bytes = 0;
+        std::mem::take(&mut self.waiting)
     }
 
-    /// Refuses the puts of a group for want of space.
-    pub(super) fn refuse_puts(&self, group: &mut Group) {
-        let (deletes, puts): (Group, Group) = std::mem::take(group)
-            .into_iter()
-            .partition(|pending| pending.entry.kind() == Kind::Tombstone);
-        self.refuse(puts, &Error::DiskFull);
-        *group = deletes;
+    /// Notes that the commit job waits for a flush or a compaction.
+    pub(super) fn stall(&mut self) {
+        self.stalled = true;
     }
 
-    /// Ends the writes that wait with an error.
-    pub(super) fn refuse_waiting(&self, error: &Error) {
-        let waiting = {
-            let mut queue = lock(&self.queue);
-            queue.bytes = 0;
-            std::mem::take(&mut queue.pending)
-        };
-        self.refuse(waiting, error);
+    /// Whether the commit job waits for a flush or a compaction.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.stalled
+    }
+
+    /// Ends the stall. Returns whether there was one: the caller that gets `true`
+    /// has to have the commits go on, and no other caller does.
+    pub(super) fn take_stall(&mut self) -> bool {
+        std::mem::take(&mut self.stalled)
     }
 }
 
-fn check(entry: &Entry) -> Result<(), Error> {
+/// Checks that the store can hold an entry.
+///
+/// # Errors
+/// [`Error::Invalid`].
+pub(super) fn check_lengths(entry: &Entry) -> Result<(), Error> {
     if entry.key().is_empty() || entry.key().len() > KEY_BYTES_MAX {
         return Err(Error::Invalid(format!(
             "a key has 1 to {KEY_BYTES_MAX} bytes, not {}",
@@ -285,4 +309,11 @@ fn check(entry: &Entry) -> Result<(), Error> {
         )));
     }
     Ok(())
+}
+
+/// Splits a group into its deletes and its puts.
+pub(super) fn split_deletes(group: Group) -> (Group, Group) {
+    group
+        .into_iter()
+        .partition(|pending| pending.entry.kind() == Kind::Tombstone)
 }

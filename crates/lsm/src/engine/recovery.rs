@@ -2,18 +2,19 @@
 //! that a crash began and did not finish.
 
 use super::Inner;
-use super::commit::Committer;
-use super::compact::Compacting;
-use super::flush::RETRY_DELAY;
-use super::flushed::Flushed;
+use super::background::{Background, EngineJob};
+use super::compaction::{Compactor, drop_above};
+use super::core::Core;
+use super::counters::Counters;
+use super::flush::Flusher;
 use super::folder_lock::FolderLock;
-use super::queue::Queue;
+use super::full_disk::{FullDisk, RoomWatch};
+use super::health::Health;
+use super::log::Log;
+use super::queue::WriteQueue;
 use super::recovered_log::{Last, read_log};
-use super::retry::Retry;
 use super::snapshots::Snapshots;
-use super::space::Space;
-use super::state::{State, Tables};
-use super::statistics::Counters;
+use super::table_set::{Flushed, ReadState, TableFiles, TableSet, Tables};
 use crate::cache::BlockCache;
 use crate::disk::{Disk, temporary_name};
 use crate::error::Error;
@@ -24,13 +25,11 @@ use crate::record::Record;
 use crate::table::Table;
 use crate::table_id::{TableId, parse_table_file_name, table_file_name};
 use crate::wal::{SegmentWriter, remove_segment, segment_of_file_name};
-use arc_swap::ArcSwap;
 use base::Timestamp;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// The file whose lock keeps a second process out.
@@ -67,7 +66,7 @@ impl Inner {
         let mut report = RecoveryReport::default();
         let mut manifest = load_manifest(&environment)?;
         // What follows may need its room.
-        let space = Space::open(&**disk, folder, &options)?;
+        let full_disk = FullDisk::open(&environment, &options)?;
         let names = list(&**disk, folder)?;
         let log_secret = manifest.store_id as u64;
 
@@ -104,7 +103,7 @@ impl Inner {
             frozen.push(Arc::new(memtable));
         }
 
-        let state = State {
+        let state = ReadState {
             active: Arc::new(Memtable::new(log.next, options.memtable_bytes)),
             frozen,
             tables: Arc::new(tables),
@@ -144,65 +143,67 @@ impl Inner {
         for segment in obsolete.into_keys().chain(log.made_ahead) {
             remove_segment(&**disk, folder, segment)?;
         }
-        space.try_reserve(&**disk, folder)?;
+        full_disk.try_leave()?;
 
         let snapshots = Snapshots::default();
         snapshots.publish(next_sequence - 1);
-        let inner = Arc::new(Self {
+        let log = Log::new(
+            &environment,
+            &options,
             log_secret,
-            store_id: (manifest.store_id >> 64) as u64,
-            next_table: AtomicU64::new(manifest.next_table.0),
-            log_segment: AtomicU64::new(log_writer.segment()),
-            log_bytes: AtomicU64::new(log_writer.allocated_bytes()),
-            state: ArcSwap::from_pointee(state),
-            manifest: Mutex::new(manifest),
-            sealed_segments: Mutex::new(sealed_segments),
-            committer: Mutex::new(Committer::new(
-                log_writer,
-                next_sequence,
-                options.verdicts_kept,
-            )),
-            greatest_timestamp: AtomicU64::new(greatest_timestamp.as_u64()),
-            cache,
-            space,
-            snapshots,
-            queue: Mutex::new(Queue::default()),
-            spare_segment: Mutex::new(None),
-            flushing: Mutex::default(),
-            compacting: Mutex::new(Compacting::default()),
-            compaction_retry: Retry::default(),
-            closing: AtomicBool::new(false),
-            folder_lock: FolderLock::new(folder_lock),
-            flush_scheduled: AtomicBool::new(false),
-            fill_scheduled: AtomicBool::new(false),
-            compaction_scheduled: AtomicBool::new(false),
-            poison: OnceLock::new(),
-            counters: Counters::default(),
-            retired: Mutex::new(Vec::new()),
-            environment,
-            options,
+            log_writer,
+            next_sequence,
+        );
+        let files = TableFiles::new(&environment, &options, cache, manifest.next_table);
+        let tables = TableSet::new(
+            &environment,
+            &options,
+            files,
+            manifest,
+            state,
+            sealed_segments,
+        );
+        let executor = Arc::clone(&environment.executor);
+        let inner = Arc::new(Self {
+            core: Core {
+                background: Background::new(executor, FolderLock::new(folder_lock)),
+                health: Health::new(full_disk),
+                queue: WriteQueue::new(&options),
+                log,
+                tables,
+                snapshots,
+                counters: Counters::default(),
+                environment,
+                options,
+            },
+            flusher: Flusher::default(),
+            compactor: Compactor::default(),
         });
-        if let Some(limit) = inner.options.drop_versions_above {
-            report.versions_dropped = inner.drop_above(limit)?;
+        let runner: Weak<Self> = Arc::downgrade(&inner);
+        inner.core.background.start(runner);
+        if let Some(limit) = inner.core.options.drop_versions_above {
+            report.versions_dropped = drop_above(&inner.core, limit)?;
         }
         inner.resume();
         Ok((inner, report))
     }
 
-    /// Takes the background work up again where the last run left it.
-    fn resume(self: &Arc<Self>) {
-        if !self.state.load().frozen.is_empty() {
-            self.schedule_flush(Duration::ZERO);
+    /// Takes the background work up where the last run left it.
+    fn resume(&self) {
+        let core = &self.core;
+        if !core.tables.load().frozen.is_empty() {
+            core.schedule_flush(Duration::ZERO);
         }
-        self.schedule_compaction(Duration::ZERO);
-        if self.space.is_full() {
+        core.schedule_compaction(Duration::ZERO);
+        if core.health.is_full() {
             tracing::error!(
-                folder = %self.environment.folder.display(),
-                "the disk has no room for the reserve: puts are refused until it has"
+                folder = %core.environment.folder.display(),
+                "the disk has no room for the reserve: puts are refused until there is room"
             );
-            self.watch_for_room(RETRY_DELAY, Duration::ZERO);
+            core.schedule_room_watch(RoomWatch::new());
         } else {
-            self.spawn(crate::Lane::Log, Duration::ZERO, Self::prepare_segment);
+            core.background
+                .schedule(EngineJob::PrepareSegment, Duration::ZERO);
         }
     }
 }

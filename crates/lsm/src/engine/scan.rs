@@ -1,10 +1,11 @@
 //! Scans: merges over a snapshot, a batch at a time.
 
 use super::Inner;
+use super::table_set::LevelSource;
 use crate::error::Error;
 use crate::merge::Merge;
 use crate::record::{Record, RecordSource};
-use crate::table::{Purpose, Table, TableIterator};
+use crate::table::{Purpose, Table};
 use base::Entry;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ pub struct Scan {
 
 impl Scan {
     pub(super) fn new(inner: Arc<Inner>, start: &[u8], end: Option<&[u8]>) -> Self {
-        let snapshot = inner.snapshots.take();
+        let snapshot = inner.core.snapshots.take();
         Self {
             inner,
             snapshot,
@@ -74,13 +75,13 @@ impl Scan {
 
     /// All records from the scan's place on.
     fn merge(&self) -> Merge {
-        let state = self.inner.state.load();
+        let state = self.inner.core.tables.load();
         let start = self.start.as_ref().map(Vec::as_slice);
         let purpose = Purpose::Scan {
             keep_data: self.is_fresh,
         };
         let mut sources: Vec<Box<dyn RecordSource>> = Vec::new();
-        for memtable in state.frozen.iter().chain([&state.active]) {
+        for memtable in state.memtables() {
             sources.push(Box::new(memtable.source(start)));
         }
         for (level, tables) in state.tables.levels().iter().enumerate() {
@@ -117,57 +118,8 @@ impl Scan {
 
 impl Drop for Scan {
     fn drop(&mut self) {
-        if self.inner.snapshots.give_back(self.snapshot) {
-            self.inner.schedule_compaction(Duration::ZERO);
+        if self.inner.core.snapshots.give_back(self.snapshot) {
+            self.inner.core.schedule_compaction(Duration::ZERO);
         }
-    }
-}
-
-/// The records of a level's tables one after another; only one table at a time
-/// holds a block.
-pub(super) struct LevelSource {
-    tables: std::vec::IntoIter<Arc<Table>>,
-    current: Option<TableIterator>,
-    start: Bound<Vec<u8>>,
-    purpose: Purpose,
-}
-
-impl LevelSource {
-    /// The records from `start` on of tables that are sorted and do not overlap.
-    pub(super) fn new(tables: Vec<Arc<Table>>, start: Bound<&[u8]>, purpose: Purpose) -> Self {
-        Self {
-            tables: tables.into_iter(),
-            current: None,
-            start: start.map(<[u8]>::to_vec),
-            purpose,
-        }
-    }
-}
-
-impl RecordSource for LevelSource {
-    fn next(&mut self) -> Result<Option<Record>, Error> {
-        loop {
-            if let Some(current) = &mut self.current
-                && let Some(record) = current.next()?
-            {
-                return Ok(Some(record));
-            }
-            let Some(table) = self.tables.next() else {
-                return Ok(None);
-            };
-            self.current = Some(table.iter(self.start.as_ref().map(Vec::as_slice), self.purpose));
-        }
-    }
-
-    fn is_rereadable(&self) -> bool {
-        self.current
-            .as_ref()
-            .is_some_and(TableIterator::is_rereadable)
-    }
-
-    fn reread(&mut self) -> Result<Option<Record>, Error> {
-        self.current
-            .as_mut()
-            .map_or(Ok(None), TableIterator::reread)
     }
 }

@@ -1,31 +1,9 @@
 //! What a store holds and has done.
 
-use super::Inner;
 use super::backpressure::LEVEL_0_TABLES_STOP;
-use super::sync_times::{SyncTimeStatistics, SyncTimes};
-use crate::sync::lock;
-use std::sync::atomic::AtomicU64;
+use super::core::Core;
+use super::sync_times::SyncTimeStatistics;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// Counts of what was done since the store was opened.
-#[derive(Default)]
-pub(super) struct Counters {
-    pub(super) writes: AtomicU64,
-    pub(super) written_bytes: AtomicU64,
-    pub(super) commits: AtomicU64,
-    pub(super) sync_times: SyncTimes,
-    pub(super) log_written_bytes: AtomicU64,
-    pub(super) flushes: AtomicU64,
-    pub(super) flush_written_bytes: AtomicU64,
-    pub(super) compactions: AtomicU64,
-    pub(super) compaction_read_bytes: AtomicU64,
-    pub(super) compaction_written_bytes: AtomicU64,
-    pub(super) hidden: HiddenShare,
-    pub(super) slowdowns: AtomicU64,
-    pub(super) stalls: AtomicU64,
-    pub(super) refused_overloaded: AtomicU64,
-    pub(super) refused_disk_full: AtomicU64,
-}
 
 /// One level of tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -146,50 +124,11 @@ impl Statistics {
     }
 }
 
-/// How much is hidden by what compactions move down to the last level, as they
-/// have found it.
-/// Only they write it, one at a time.
-#[derive(Default)]
-pub(super) struct HiddenShare {
-    moved_bytes: AtomicU64,
-    dropped_bytes: AtomicU64,
-}
-
-impl HiddenShare {
-    /// A compaction has moved so many bytes down to the last level, and dropped
-    /// so many of all that it read, in a store of `store_bytes`. What lies as
-    /// many bytes back counts half, so that the share follows the load.
-    pub(super) fn note(&self, moved_bytes: u64, dropped_bytes: u64, store_bytes: u64) {
-        let mut moved = self.moved_bytes.load(Relaxed).saturating_add(moved_bytes);
-        let mut dropped = self.dropped_bytes.load(Relaxed);
-        dropped = dropped.saturating_add(dropped_bytes.min(moved_bytes));
-        if moved > store_bytes {
-            (moved, dropped) = (moved / 2, dropped / 2);
-        }
-        self.moved_bytes.store(moved, Relaxed);
-        self.dropped_bytes.store(dropped, Relaxed);
-    }
-
-    fn share(&self) -> f64 {
-        let moved = self.moved_bytes.load(Relaxed).max(1);
-        self.dropped_bytes.load(Relaxed) as f64 / moved as f64
-    }
-}
-
-impl Inner {
-    /// Syncs the log and counts it, and how long it took.
-    pub(super) fn timed_sync<T>(&self, sync: impl FnOnce() -> T) -> T {
-        let clock = &self.environment.clock;
-        let began = clock.monotonic();
-        let result = sync();
-        let took = clock.monotonic().saturating_sub(began);
-        self.counters.sync_times.add(took);
-        result
-    }
-
+impl Core {
+    /// What the store holds and has done.
     pub(super) fn statistics(&self) -> Statistics {
-        let state = self.state.load();
-        let memtables = || state.frozen.iter().chain([&state.active]);
+        let state = self.tables.load();
+        let memtables = || state.memtables();
         let levels = state
             .tables
             .levels()
@@ -200,7 +139,8 @@ impl Inner {
             })
             .collect();
         let properties = || state.tables.iter().map(|(_, table)| table.properties());
-        let reads = self.cache.counters().sum();
+        let cache = self.tables.files().cache();
+        let reads = cache.counters().sum();
         let counters = &self.counters;
         let sync_times = counters.sync_times.statistics();
         Statistics {
@@ -214,9 +154,8 @@ impl Inner {
             },
             memtable_bytes: memtables().map(|memtable| memtable.bytes() as u64).sum(),
             memtables_frozen: state.frozen.len() as u64,
-            log_bytes: lock(&self.sealed_segments).values().sum::<u64>()
-                + self.log_bytes.load(Relaxed),
-            cache_bytes: self.cache.used_bytes(),
+            log_bytes: self.tables.sealed_segments_bytes() + self.log.segment_bytes(),
+            cache_bytes: cache.used_bytes(),
             cache_hits: reads.cache_hits,
             cache_misses: reads.cache_misses,
             filter_negatives: reads.filter_negatives,
@@ -237,12 +176,12 @@ impl Inner {
             hidden_share: counters.hidden.share(),
             slowdowns: counters.slowdowns.load(Relaxed),
             stalls: counters.stalls.load(Relaxed),
-            write_queue_bytes: lock(&self.queue).bytes() as u64,
+            write_queue_bytes: self.queue.lock().bytes() as u64,
             level_zero_tables_max: LEVEL_0_TABLES_STOP as u64,
             refused_overloaded: counters.refused_overloaded.load(Relaxed),
             refused_disk_full: counters.refused_disk_full.load(Relaxed),
-            disk_full: self.space.is_full(),
-            poisoned: self.poison.get().map(ToString::to_string),
+            disk_full: self.health.is_full(),
+            poisoned: self.health.poison_cause().map(ToString::to_string),
             snapshots: self.snapshots.count(),
             flushed_versions: state.flushed.iter().map(|it| it.versions() as u64).sum(),
         }
@@ -281,23 +220,6 @@ mod tests {
             };
             assert_eq!(statistics.space_amplification(), expected, "{levels:?}");
         }
-    }
-
-    #[test]
-    fn the_hidden_share_follows_the_load() {
-        let hidden = HiddenShare::default();
-        assert_eq!(hidden.share(), 0.0);
-        hidden.note(100, 100, 1_000);
-        assert_eq!(hidden.share(), 1.0);
-        hidden.note(300, 0, 1_000);
-        assert_eq!(hidden.share(), 0.25);
-        for _ in 0..100 {
-            hidden.note(1_000, 0, 1_000);
-        }
-        assert!(hidden.share() < 0.000_1, "{}", hidden.share());
-        // More than was moved cannot be hidden by it.
-        hidden.note(u64::MAX, u64::MAX, 1_000);
-        assert!(hidden.share() <= 1.0);
     }
 
     #[test]

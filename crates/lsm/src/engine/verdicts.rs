@@ -10,7 +10,7 @@
 //! - A version that is still in a memtable came before, and was clean unless it
 //!   is noted here as not clean. So clean ones, however many, take no room.
 //! - So was one that came with a memtable that was flushed a moment ago
-//!   ([`Flushed`](super::flushed::Flushed)).
+//!   ([`Flushed`](super::table_set::Flushed)).
 //! - Any other arrives now, unless more came with such a memtable than is
 //!   remembered, or the store was opened a moment ago: then it may have come
 //!   before, and cannot be told.
@@ -23,9 +23,8 @@
 //!
 //! All of it is under the commit lock, and bounded.
 
-use super::flushed::Came;
 use super::outbox::Applied;
-use super::state::{Beside, State, Tables};
+use super::table_set::{Beside, Came, ReadState, Tables, Version};
 use crate::memtable::Rivals;
 use crate::record::Record;
 use crate::sync::lock;
@@ -42,26 +41,6 @@ const NOTED_MAX: usize = 16 << 10;
 
 /// The time of sequence numbers is known to this part of the time that verdicts are kept.
 const MARKS: u32 = 8;
-
-/// Which version a verdict is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Version {
-    stamp: Timestamp,
-    key: u64,
-}
-
-impl Version {
-    /// The version of a key with this hash and this stamp.
-    pub(super) fn new(key: KeyHash, stamp: Timestamp) -> Self {
-        let key = key.as_u64();
-        Self { stamp, key }
-    }
-
-    /// Its stamp.
-    pub(super) fn stamp(self) -> Timestamp {
-        self.stamp
-    }
-}
 
 /// The verdicts that can be told.
 pub(super) struct Verdicts {
@@ -148,7 +127,7 @@ impl Verdicts {
 /// under the commit lock, so it reads no disk.
 pub(super) fn judge(
     verdicts: &mut Verdicts,
-    state: &State,
+    state: &ReadState,
     record: &Record,
     rivals: Rivals,
     now: Duration,

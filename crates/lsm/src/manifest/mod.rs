@@ -18,7 +18,6 @@
 //! their places in every version, so that a damaged file and one of a newer
 //! version can be told apart.
 
-use crate::compaction::LEVELS;
 use crate::disk::{Disk, read_small_file, replace_file};
 use crate::error::Error;
 use crate::table_id::TableId;
@@ -32,6 +31,9 @@ mod fuzz;
 mod tests;
 
 pub use fuzz::fuzz_manifest;
+
+/// The number of levels that tables lie on.
+pub(crate) const LEVELS: usize = 7;
 
 /// The manifest's name in the store's folder.
 pub(crate) const MANIFEST_FILE: &str = "MANIFEST";

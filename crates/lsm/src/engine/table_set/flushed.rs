@@ -15,7 +15,6 @@
 //! something newer than its write is held. It is bounded: what is not remembered
 //! cannot be told.
 
-use super::verdicts::Version;
 use crate::error::Error;
 use crate::memtable::Memtable;
 use crate::record::{Record, RecordSource};
@@ -33,9 +32,29 @@ const FLUSHED_MAX: usize = 32;
 /// seconds, for which a node keeps verdicts by default, at 32,000 a second.
 const SEQUENCES_MAX: u64 = 64 << 10;
 
+/// A version, by its timestamp and the hash of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Version {
+    stamp: Timestamp,
+    key: u64,
+}
+
+impl Version {
+    /// The version of a key with this hash and this stamp.
+    pub(crate) fn new(key: KeyHash, stamp: Timestamp) -> Self {
+        let key = key.as_u64();
+        Self { stamp, key }
+    }
+
+    /// Its stamp.
+    pub(crate) fn stamp(self) -> Timestamp {
+        self.stamp
+    }
+}
+
 /// A memtable that was flushed, or all that a store held when it was opened.
 #[derive(Clone, Debug)]
-pub(super) struct Flushed {
+pub(crate) struct Flushed {
     /// When, on the monotonic clock.
     at: Duration,
     /// The least of the stamps.
@@ -48,7 +67,7 @@ pub(super) struct Flushed {
 
 /// What is known of a version's sequence number with what was flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Came {
+pub(crate) enum Came {
     /// It did not come with it, or so long ago that nobody asks.
     Not,
     /// It came as this sequence number.
@@ -59,7 +78,7 @@ pub(super) enum Came {
 
 impl Flushed {
     /// This memtable, whose versions came so.
-    pub(super) fn new(at: Duration, memtable: &Memtable, sequences: VersionSequences) -> Self {
+    pub(crate) fn new(at: Duration, memtable: &Memtable, sequences: VersionSequences) -> Self {
         Self {
             at,
             least: memtable.least_timestamp(),
@@ -69,7 +88,7 @@ impl Flushed {
     }
 
     /// All that a store holds when it is opened.
-    pub(super) fn before_start(at: Duration, greatest: Timestamp) -> Self {
+    pub(crate) fn before_start(at: Duration, greatest: Timestamp) -> Self {
         Self {
             at,
             least: Timestamp::ZERO,
@@ -79,7 +98,7 @@ impl Flushed {
     }
 
     /// What is known of a version. Nobody asks for what arrived before `asked_from`.
-    pub(super) fn came(&self, version: Version, asked_from: u64) -> Came {
+    pub(crate) fn came(&self, version: Version, asked_from: u64) -> Came {
         if !(self.least..=self.greatest).contains(&version.stamp()) {
             return Came::Not;
         }
@@ -91,12 +110,12 @@ impl Flushed {
     }
 
     /// Whether somebody may still ask for what came with it.
-    pub(super) fn is_recent(&self, now: Duration, kept: Duration) -> bool {
+    pub(crate) fn is_recent(&self, now: Duration, kept: Duration) -> bool {
         now.saturating_sub(self.at) < kept
     }
 
     /// How many versions are remembered of it.
-    pub(super) fn versions(&self) -> usize {
+    pub(crate) fn versions(&self) -> usize {
         self.sequences.versions.len()
     }
 
@@ -115,7 +134,7 @@ impl Flushed {
 
 /// Adds what was flushed last to what is remembered, and forgets what is of long
 /// ago or too much.
-pub(super) fn remember(flushed: &mut Vec<Flushed>, last: Flushed, kept: Duration) {
+pub(crate) fn remember(flushed: &mut Vec<Flushed>, last: Flushed, kept: Duration) {
     flushed.retain(|flushed| flushed.is_recent(last.at, kept));
     // The sequence numbers of memtables follow each other: those within the bound are
     // together no more than it is, and one may lie across it.
@@ -136,7 +155,7 @@ pub(super) fn remember(flushed: &mut Vec<Flushed>, last: Flushed, kept: Duration
 
 /// The last sequence numbers of a memtable.
 #[derive(Debug)]
-pub(super) struct VersionSequences {
+pub(crate) struct VersionSequences {
     /// All that arrived from here on are among them.
     from: u64,
     /// The last of them.
@@ -167,7 +186,7 @@ impl VersionSequences {
 }
 
 /// The records of a memtable, whose sequence numbers are gathered as they pass.
-pub(super) struct Gathering<S> {
+pub(crate) struct Gathering<S> {
     source: S,
     from: u64,
     last: u64,
@@ -178,7 +197,7 @@ pub(super) struct Gathering<S> {
 
 impl<S> Gathering<S> {
     /// The records of `source`, of which the last came as `last`.
-    pub(super) fn new(source: S, last: u64) -> Self {
+    pub(crate) fn new(source: S, last: u64) -> Self {
         Self {
             source,
             from: (last + 1).saturating_sub(SEQUENCES_MAX),
@@ -189,7 +208,7 @@ impl<S> Gathering<S> {
     }
 
     /// What was gathered, once all have passed.
-    pub(super) fn sequences(self) -> VersionSequences {
+    pub(crate) fn sequences(self) -> VersionSequences {
         VersionSequences {
             from: if self.has_earlier { self.from } else { 0 },
             last: self.last,

@@ -37,11 +37,14 @@
 //! On a full disk none of this may fit. There [`pick_hidden`] comes first: it
 //! rewrites a table where it is, without what versions in other tables hide.
 
-use super::LEVELS;
+use crate::manifest::LEVELS;
 use crate::table_id::TableId;
 use base::{Expiry, Timestamp};
 use bytes::Bytes;
 use std::collections::BTreeMap;
+pub(crate) use summary::{Levels, TableSummary, summarize};
+
+mod summary;
 
 #[cfg(test)]
 mod simulation;
@@ -54,36 +57,6 @@ const FANOUT: u64 = 10;
 /// A table is rewritten for what is hidden in it once that is one part in so
 /// many: no more bytes are written for each that is freed.
 const HIDDEN_PART_LEAST: u64 = 16;
-
-/// What a choice needs to know of a table.
-#[derive(Clone, Debug)]
-pub(crate) struct TableSummary {
-    /// Its number.
-    pub(crate) id: TableId,
-    /// The length of its file in bytes.
-    pub(crate) bytes: u64,
-    /// The bytes of its keys and values, before compression.
-    pub(crate) entry_bytes: u64,
-    /// Its first key.
-    pub(crate) least_key: Bytes,
-    /// Its last key.
-    pub(crate) greatest_key: Bytes,
-    /// The least timestamp in it.
-    pub(crate) least_timestamp: Timestamp,
-    /// The greatest timestamp in it.
-    pub(crate) greatest_timestamp: Timestamp,
-    /// Its entries, tombstones among them.
-    pub(crate) entries: u64,
-    /// Its tombstones.
-    pub(crate) tombstones: u64,
-    /// When half of those bytes have expired; never where fewer expire at all.
-    pub(crate) half_expired: Expiry,
-    /// Whether it cannot be read whole.
-    pub(crate) is_damaged: bool,
-}
-
-/// The tables of each level, sorted by key on all but the first.
-pub(crate) type Levels = [Vec<TableSummary>; LEVELS];
 
 /// What sizes the levels.
 #[derive(Clone, Copy, Debug)]

@@ -72,6 +72,19 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
+    /// What a flush keeps while these snapshots live: older versions that no
+    /// snapshot sees end at the flush, and tombstones stay. A snapshot that is
+    /// taken later sees everything that a frozen memtable holds.
+    pub(crate) fn of_flush(snapshots: Vec<u64>) -> Self {
+        Self {
+            snapshots,
+            expired_before_unix_ms: 0,
+            drop_bound: Timestamp::ZERO,
+            older_elsewhere: Box::new(|_, _| true),
+            newer_elsewhere: None,
+        }
+    }
+
     /// Whether a snapshot sees past all versions with sequence numbers from `above`
     /// on, and down to the one that came at `sequence`.
     fn is_seen(&self, sequence: u64, above: u64) -> bool {

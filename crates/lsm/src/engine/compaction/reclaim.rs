@@ -16,15 +16,13 @@
 //!
 //! All of this is forgotten once the disk is no longer full.
 
-use super::Inner;
 use super::merging::Replaced;
-use super::state::Tables;
-use crate::compaction::LEVELS;
-use crate::compaction::pick::{Pick, Reason, pick_hidden};
-use crate::compaction::retention::NewerElsewhere;
+use super::pick::{Pick, Reason, pick_hidden, summarize};
+use crate::engine::core::Core;
+use crate::engine::table_set::Tables;
 use crate::error::Error;
+use crate::manifest::LEVELS;
 use crate::record::RecordSource;
-use crate::sync::lock;
 use crate::table::{Access, KeyHash, Purpose, Table, TableIterator};
 use crate::table_id::TableId;
 use base::{Entry, Kind, Timestamp};
@@ -63,7 +61,7 @@ struct Survey {
 
 impl Reclaim {
     /// Takes note of what a compaction has replaced.
-    pub(super) fn replace(&mut self, replaced: &Replaced) {
+    pub(super) fn note_replaced(&mut self, replaced: &Replaced) {
         let Replaced { pick, outputs, .. } = replaced;
         let mut hidden = 0;
         let mut are_surveyed = true;
@@ -97,12 +95,17 @@ impl Reclaim {
         }
     }
 
-    /// Surveys a little. Returns about how many bytes that read; `None` once
-    /// all of `tables` are surveyed.
-    fn survey_some(&mut self, tables: &Arc<Tables>) -> Option<u64> {
+    /// On a full disk, surveys a little. Returns about how many bytes that read,
+    /// or `None` once all tables are surveyed.
+    pub(super) fn survey_some(&mut self, core: &Core) -> Option<u64> {
+        if !core.health.is_full() {
+            // A survey holds tables that compactions may have replaced meanwhile.
+            *self = Self::default();
+            return None;
+        }
         let mut survey = match self.survey.take() {
             Some(survey) => survey,
-            None => self.begin(tables)?,
+            None => self.begin(&core.tables.load().tables)?,
         };
         match survey.look_some_up(&self.surveyed) {
             Ok((bytes, true)) => {
@@ -122,6 +125,19 @@ impl Reclaim {
             }
         }
         Some(0)
+    }
+
+    /// On a full disk, the table that is to be rewritten without what is hidden in
+    /// it, and the bytes that will be left of it.
+    pub(super) fn pick(&self, core: &Core) -> Option<(Pick, u64)> {
+        if !core.health.is_full() || self.hidden_bytes.is_empty() {
+            return None;
+        }
+        let levels = summarize(&core.tables.load().tables);
+        let room_bytes = core.health.full_disk().compaction_bytes_max();
+        let pick = pick_hidden(&levels, &self.hidden_bytes, room_bytes)?;
+        // What is hidden from a reader may not be hidden from a snapshot.
+        (!core.snapshots.hold_compaction_back()).then_some(pick)
     }
 
     /// Begins with the first table that was not surveyed: those that flushes
@@ -212,57 +228,6 @@ impl Survey {
     }
 }
 
-/// Tells of versions whether one of these tables holds a newer one. A table that
-/// cannot be read counts as one that does not.
-pub(super) fn newer_in(tables: Arc<Tables>) -> NewerElsewhere {
-    Box::new(move |entry| {
-        let newest = tables.newest(entry.key(), Some(entry.clone()), Access::Compaction);
-        matches!(newest, Ok(Some(newest)) if newest.rank() > entry.rank())
-    })
-}
-
-impl Inner {
-    /// On a full disk, surveys a little. Returns about how many bytes that
-    /// read; `None` where there is nothing to survey.
-    pub(super) fn survey_some(&self, reclaim: &mut Reclaim) -> Option<u64> {
-        if !self.space.is_full() {
-            // A survey holds tables that others may have replaced.
-            *reclaim = Reclaim::default();
-            return None;
-        }
-        let tables = Arc::clone(&self.state.load().tables);
-        reclaim.survey_some(&tables)
-    }
-
-    /// On a full disk, the table that is to be rewritten without what is
-    /// hidden in it, and the bytes that will be left of it.
-    pub(super) fn pick_hidden(&self, reclaim: &Reclaim) -> Option<(Pick, u64)> {
-        if !self.space.is_full() || reclaim.hidden_bytes.is_empty() {
-            return None;
-        }
-        let levels = self.state.load().tables.summaries();
-        let pick = pick_hidden(&levels, &reclaim.hidden_bytes, self.room_bytes())?;
-        // What is hidden from a reader may not be from a snapshot.
-        (!self.snapshots.hold_compaction_back()).then_some(pick)
-    }
-
-    /// Ends the active memtable so that the deletes in it reach a table, if
-    /// there are any and compaction can make room of them. Returns whether it
-    /// has tried; not while another memtable waits for its flush.
-    pub(super) fn freeze_deletes(self: &Arc<Self>) -> bool {
-        let mut committer = lock(&self.committer);
-        let state = self.state.load();
-        let is_of_use = self.options.compaction && state.active.has_tombstones();
-        if !is_of_use || !state.frozen.is_empty() {
-            return false;
-        }
-        if let Err(error) = self.freeze(&mut committer) {
-            tracing::debug!(%error, "could not flush for room");
-        }
-        true
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -301,7 +266,7 @@ mod tests {
 
     /// The bytes that are hidden in the tables, the oldest first.
     fn hidden(engine: &Engine, reclaim: &Reclaim) -> Vec<u64> {
-        let state = engine.inner.state.load();
+        let state = engine.inner.core.tables.load();
         let ids: BTreeSet<_> = state.tables.iter().map(|(_, table)| table.id()).collect();
         ids.iter()
             .map(|id| reclaim.hidden_bytes.get(id).copied().unwrap_or(0))
@@ -320,7 +285,7 @@ mod tests {
             tombstone("c", 6),
         ]);
         let mut reclaim = Reclaim::default();
-        while engine.inner.survey_some(&mut reclaim).is_some() {}
+        while reclaim.survey_some(&engine.inner.core).is_some() {}
         // The older of two tombstones is hidden as well, a newer value is not.
         assert_eq!(hidden(&engine, &reclaim), [1001, 501, 0, 1, 0, 0, 0]);
     }
@@ -329,13 +294,13 @@ mod tests {
     fn nothing_is_held_once_the_disk_is_not_full() {
         let (engine, disk) = full_store(&[value("a", 1, 200_000), tombstone("a", 3)]);
         let mut reclaim = Reclaim::default();
-        assert!(engine.inner.survey_some(&mut reclaim).is_some());
-        let tables = Arc::downgrade(&engine.inner.state.load().tables);
+        assert!(reclaim.survey_some(&engine.inner.core).is_some());
+        let tables = Arc::downgrade(&engine.inner.core.tables.load().tables);
         assert_eq!(tables.strong_count(), 2);
         disk.set_capacity(u64::MAX);
-        let reserved = engine.inner.space.try_reserve(&*disk, "/store".as_ref());
+        let reserved = engine.inner.core.health.full_disk().try_leave();
         assert!(reserved.unwrap());
-        assert_eq!(engine.inner.survey_some(&mut reclaim), None);
+        assert_eq!(reclaim.survey_some(&engine.inner.core), None);
         assert_eq!(tables.strong_count(), 1);
     }
 
@@ -360,13 +325,13 @@ mod tests {
         // 1000 bytes become 600 and 200.
         let mut moved = reclaim();
         let outputs = [(id(4), 600), (id(5), 200)];
-        moved.replace(&replaced(Reason::LevelZero, &outputs));
+        moved.note_replaced(&replaced(Reason::LevelZero, &outputs));
         let left = [(id(3), 7), (id(4), 150), (id(5), 50)];
         assert_eq!(moved.hidden_bytes, left.into());
         assert_eq!(moved.surveyed, [id(3), id(4), id(5)].into());
         // Whatever was thought, a table is not rewritten for it again.
         let mut rewritten = reclaim();
-        rewritten.replace(&replaced(Reason::Hidden, &[(id(4), 900)]));
+        rewritten.note_replaced(&replaced(Reason::Hidden, &[(id(4), 900)]));
         assert_eq!(rewritten.hidden_bytes, [(id(3), 7)].into());
     }
 }

@@ -92,7 +92,7 @@ fn written(pick: Option<&Pick>) -> String {
 
 #[test]
 fn picks_are_those_of_the_golden_cases() {
-    let golden = include_str!("../../../tests/golden/compaction_pick.txt");
+    let golden = include_str!("../../../../tests/golden/compaction_pick.txt");
     let settings = PickSettings {
         level_zero_tables: 4,
         base_bytes: 100,

@@ -1,0 +1,150 @@
+//! Background work: the owner of the folder lock and of the jobs that wait.
+//!
+//! An owner that wants something done names the job, and knows nothing of the
+//! code that does it: the engine maps each [`EngineJob`] to that code. So a
+//! flush can wake the commits, and a full disk the compaction, although neither
+//! imports the other.
+//!
+//! Locks: the [`FolderLock`] is held while a job runs. It comes before every
+//! other lock of the engine.
+
+use super::folder_lock::FolderLock;
+use super::full_disk::RoomWatch;
+use super::log::LogPosition;
+use crate::executor::{Executor, Lane};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+/// The longest that a flush or a compaction rests between two of its steps, where
+/// a step took longer because the disk was slow or others had the cores.
+pub(super) const REST_MAX: Duration = Duration::from_millis(20);
+
+/// A job of the engine, which runs once on its lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EngineJob {
+    /// Commit groups of writes until none waits.
+    Commit {
+        /// Whether the first group has already been held back, so that it is
+        /// not slowed a second time.
+        was_slowed: bool,
+    },
+    /// End the gathering of this number, and commit.
+    EndGathering(u64),
+    /// Take one step of a flush.
+    Flush,
+    /// Take one step of a compaction.
+    Compact,
+    /// Schedule a compaction, if this time of the monotonic clock is still the
+    /// time at which compaction wakes.
+    WakeCompaction(Duration),
+    /// Make the next log segment ahead.
+    PrepareSegment,
+    /// Write zeros to a piece of a log segment.
+    FillSegment,
+    /// Sync the log beside the commits.
+    SyncLog,
+    /// Claim the log, if it still ends where it ended when this was scheduled.
+    ClaimLog(LogPosition),
+    /// Find out whether a full disk has room again.
+    WatchForRoom(RoomWatch),
+}
+
+impl EngineJob {
+    fn lane(self) -> Lane {
+        match self {
+            Self::Commit { .. } | Self::EndGathering(_) => Lane::Commit,
+            Self::Flush => Lane::Flush,
+            Self::Compact | Self::WakeCompaction(_) => Lane::Compaction,
+            Self::PrepareSegment
+            | Self::FillSegment
+            | Self::SyncLog
+            | Self::ClaimLog(_)
+            | Self::WatchForRoom(_) => Lane::Log,
+        }
+    }
+}
+
+/// Runs the engine's jobs.
+pub(super) trait RunJob: Send + Sync {
+    /// Runs a job to its end.
+    fn run(&self, job: EngineJob);
+}
+
+/// The jobs of which at most one waits, and whether one does.
+#[derive(Default)]
+struct Scheduled {
+    flush: AtomicBool,
+    compact: AtomicBool,
+    fill_segment: AtomicBool,
+}
+
+impl Scheduled {
+    fn flag(&self, job: EngineJob) -> Option<&AtomicBool> {
+        match job {
+            EngineJob::Flush => Some(&self.flush),
+            EngineJob::Compact => Some(&self.compact),
+            EngineJob::FillSegment => Some(&self.fill_segment),
+            _ => None,
+        }
+    }
+}
+
+/// The owner of the folder lock and of the jobs that wait.
+pub(super) struct Background {
+    executor: Arc<dyn Executor>,
+    folder_lock: FolderLock,
+    scheduled: Scheduled,
+    /// Set once, before the first job is scheduled.
+    runner: OnceLock<Weak<dyn RunJob>>,
+}
+
+impl Background {
+    /// Background work on a folder that is locked. Nothing runs before
+    /// [`Background::start`].
+    pub(super) fn new(executor: Arc<dyn Executor>, folder_lock: FolderLock) -> Self {
+        Self {
+            executor,
+            folder_lock,
+            scheduled: Scheduled::default(),
+            runner: OnceLock::new(),
+        }
+    }
+
+    /// Names what runs the jobs, which does not keep it alive.
+    pub(super) fn start(&self, runner: Weak<dyn RunJob>) {
+        // A second start would be a bug, and the first one stays in force.
+        let _first = self.runner.set(runner);
+    }
+
+    /// The lock that a job or a call holds while it may write to the folder.
+    pub(super) fn folder_lock(&self) -> &FolderLock {
+        &self.folder_lock
+    }
+
+    /// Has the executor run a job after `delay`. Of a flush, a compaction and a
+    /// fill only one waits at a time, and scheduling another does nothing. The
+    /// job does nothing if the engine is gone or closed by then.
+    pub(super) fn schedule(&self, job: EngineJob, delay: Duration) {
+        let flag = self.scheduled.flag(job);
+        if flag.is_some_and(|flag| flag.swap(true, Relaxed)) {
+            return;
+        }
+        let Some(runner) = self.runner.get().cloned() else {
+            return;
+        };
+        let run = move || {
+            if let Some(runner) = runner.upgrade() {
+                runner.run(job);
+            }
+        };
+        self.executor.spawn(job.lane(), delay, Box::new(run));
+    }
+
+    /// Notes that a job begins, so that the next one of its kind may be scheduled.
+    pub(super) fn begin(&self, job: EngineJob) {
+        if let Some(flag) = self.scheduled.flag(job) {
+            flag.store(false, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Dropping versions from the future, as an operator asks of a start.
+//!
+//! A clock that was wrong stamps versions that nobody can overwrite until their
+//! time has come. Here every version above a limit goes: out of the memtables
+//! that the log has filled, which are flushed without them, and out of the
+//! tables that have any, which are written anew without them. What such a
+//! version replaced may be gone; where it is still there it is seen again.
+//!
+//! It happens before any job runs and before anybody reads. Each table is
+//! replaced by a change of the manifest, so a crash leaves some of it done, and
+//! the next start that asks for it does the rest.
+
+use super::retention::{Retained, Retention};
+use crate::engine::core::Core;
+use crate::engine::table_set::{FlushedMemtable, TableEdit, VersionSequences};
+use crate::error::Error;
+use crate::record::{Record, RecordSource};
+use crate::table::{Purpose, Table};
+use base::Timestamp;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// The records of a source but for those above a limit.
+struct NotAbove<'a, S> {
+    source: S,
+    limit: Timestamp,
+    dropped: &'a mut u64,
+}
+
+impl<S: RecordSource> RecordSource for NotAbove<'_, S> {
+    fn next(&mut self) -> Result<Option<Record>, Error> {
+        loop {
+            match self.source.next()? {
+                Some(record) if record.entry.timestamp() > self.limit => *self.dropped += 1,
+                next => return Ok(next),
+            }
+        }
+    }
+}
+
+/// Drops all versions above `limit`. Returns how many. Nothing else may use the
+/// store yet.
+///
+/// # Errors
+/// Those of reading the tables, damage aside, and of writing them:
+/// [`Error::DiskFull`] if one of them does not fit a second time.
+pub(crate) fn drop_above(core: &Core, limit: Timestamp) -> Result<u64, Error> {
+    if core.tables.greatest_timestamp() <= limit {
+        return Ok(0);
+    }
+    // Each edit below writes the limit to the manifest. What is left above it
+    // shows its own timestamps when the store is opened again.
+    core.tables.set_greatest_timestamp(limit);
+    let mut dropped = 0;
+    let frozen = core.tables.load().frozen.clone();
+    if frozen
+        .iter()
+        .any(|memtable| memtable.greatest_timestamp() > limit)
+    {
+        for memtable in frozen {
+            let source = NotAbove {
+                source: memtable.source(Bound::Unbounded),
+                limit,
+                dropped: &mut dropped,
+            };
+            let retention = Retention::of_flush(core.snapshots.living());
+            let source = Retained::new(source, retention);
+            let added = core.tables.files().write(source, 0)?;
+            core.tables.apply(TableEdit {
+                added: added.into_iter().map(|table| (0, table)).collect(),
+                flushed: Some(FlushedMemtable {
+                    memtable,
+                    sequences: VersionSequences::default(),
+                    at: core.now(),
+                }),
+                ..TableEdit::default()
+            })?;
+        }
+    }
+    let tables = Arc::clone(&core.tables.load().tables);
+    for (level, table) in tables.iter() {
+        if table.properties().timestamp_greatest > limit {
+            dropped += rewrite_without(core, level, table, limit)?;
+        }
+    }
+    note_greatest(core)?;
+    Ok(dropped)
+}
+
+/// Writes a table anew without the versions above `limit`. Returns how many
+/// there were. A damaged table is left as it is.
+fn rewrite_without(
+    core: &Core,
+    level: usize,
+    table: &Arc<Table>,
+    limit: Timestamp,
+) -> Result<u64, Error> {
+    let mut dropped = 0;
+    let source = NotAbove {
+        source: table.iter(Bound::Unbounded, Purpose::Compaction),
+        limit,
+        dropped: &mut dropped,
+    };
+    let added = match core.tables.files().write(source, level) {
+        Err(error @ Error::Corrupt { .. }) => {
+            tracing::error!(
+                %error,
+                "a table is damaged, so versions above the limit stay in it"
+            );
+            return Ok(0);
+        }
+        written => written?,
+    };
+    core.tables.apply(TableEdit {
+        added: added.into_iter().map(|table| (level, table)).collect(),
+        removed: vec![table.id()],
+        ..TableEdit::default()
+    })?;
+    Ok(dropped)
+}
+
+/// Makes durable what the greatest timestamp is now.
+fn note_greatest(core: &Core) -> Result<(), Error> {
+    let state = core.tables.load();
+    let memtables = state
+        .frozen
+        .iter()
+        .map(|memtable| memtable.greatest_timestamp());
+    let greatest = memtables.fold(state.tables.greatest_timestamp(), Timestamp::max);
+    drop(state);
+    core.tables.set_greatest_timestamp(greatest);
+    core.tables.apply(TableEdit::default())
+}

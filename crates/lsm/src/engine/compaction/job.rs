@@ -1,0 +1,423 @@
+//! The compaction job: what is merged when, a step at a time.
+//!
+//! A compaction is a row of short jobs, each of which reads some blocks. Between
+//! them it can be paced, ended, and interleaved with anything else. It rests for
+//! as long as it works, or for longer if its rate demands that, unless it falls
+//! behind.
+//!
+//! A table that turns out to be damaged is moved to level 0 and left out from
+//! then on. That changes only the manifest: a level says nothing about age, and on
+//! level 0, where tables may overlap, the table keeps no other from being merged.
+//! A table that the system cannot read is tried again once in a while.
+//!
+//! A compaction that fails because there is no room or because an input is damaged
+//! is tried again, less and less often. Writers do not wait for one that cannot work.
+
+use super::merging::{Compaction, Replaced};
+use super::pick::{Pick, PickSettings, may_become_due, pick, pick_all, summarize};
+use super::reclaim::Reclaim;
+use super::retry::Retry;
+use crate::engine::background::{EngineJob, REST_MAX};
+use crate::engine::core::Core;
+use crate::engine::table_set::TableEdit;
+use crate::error::Error;
+use crate::manifest::LEVELS;
+use crate::sync::lock;
+use base::Timestamp;
+use bytes::Bytes;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// With so many level-0 tables their compaction is due.
+const LEVEL_0_TABLES_DUE: usize = 4;
+
+/// With so many level-0 tables compaction is no longer held to its rate.
+const LEVEL_0_TABLES_HURRY: usize = 8;
+
+/// The longest that a step is put off before the job finds out again whether
+/// compaction has fallen behind, because a stalled writer waits for that.
+const PACE_DELAY_MAX: Duration = Duration::from_millis(100);
+
+/// How long compaction rests before it looks for what time alone has made due.
+const IDLE_DELAY: Duration = Duration::from_secs(60);
+
+/// How long tables that could not be read are left out at first, and at most.
+/// Each try may read much before it fails.
+const UNREADABLE_PAUSE_MIN: Duration = Duration::from_secs(60);
+const UNREADABLE_PAUSE_MAX: Duration = Duration::from_secs(3600);
+
+/// The owner of the compaction under way.
+///
+/// Locks: `state`, held while a step runs, comes before all locks but the
+/// folder's; then that of `retry`.
+#[derive(Default)]
+pub(crate) struct Compactor {
+    state: Mutex<CompactorState>,
+    retry: Retry,
+}
+
+/// The compaction under way, and what decides about the next one.
+#[derive(Default)]
+struct CompactorState {
+    current: Option<Compaction>,
+    /// When the next step is due by the configured rate, on the monotonic clock.
+    paced_until: Duration,
+    /// For each level the key after which the next pick starts.
+    cursors: [Option<Bytes>; LEVELS],
+    reclaim: Reclaim,
+    unreadable: Unreadable,
+}
+
+/// When tables that could not be read are tried again.
+#[derive(Default)]
+struct Unreadable {
+    /// On the monotonic clock, if there are such tables.
+    due: Option<Duration>,
+    /// How long the last pause was.
+    pause: Duration,
+}
+
+impl Unreadable {
+    /// Notes that a table could not be read.
+    fn note(&mut self, now: Duration) {
+        self.pause = (self.pause * 2).clamp(UNREADABLE_PAUSE_MIN, UNREADABLE_PAUSE_MAX);
+        self.due = Some(now.saturating_add(self.pause));
+    }
+
+    /// Whether it is time to try again. Says so only once for each pause.
+    fn is_due(&mut self, now: Duration) -> bool {
+        self.due.take_if(|due| now >= *due).is_some()
+    }
+}
+
+/// How a step of compaction ended.
+enum CompactionStep {
+    /// There is nothing to compact.
+    Idle,
+    /// So many bytes were merged or surveyed, and there is more to do.
+    Merged(u64),
+    /// A compaction is complete.
+    Finished,
+}
+
+impl Compactor {
+    /// Whether the last attempt to compact has failed, so that nothing is gained
+    /// by waiting for the next.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.retry.is_stuck()
+    }
+
+    /// Has compaction come after a flush, which has changed what there is to compact.
+    pub(crate) fn schedule_after_flush(&self, core: &Core) {
+        self.retry.note_flush();
+        core.schedule_compaction(Duration::ZERO);
+    }
+
+    /// Has a compaction job come at a time of the monotonic clock.
+    fn wake_at(&self, due: Duration, core: &Core) {
+        if self.retry.set_timer(due) {
+            let delay = due.saturating_sub(core.now());
+            core.background
+                .schedule(EngineJob::WakeCompaction(due), delay);
+        }
+    }
+
+    /// The job of the timer for `due`.
+    pub(crate) fn wake(&self, due: Duration, core: &Core) {
+        if self.retry.fire_timer(due) {
+            core.schedule_compaction(Duration::ZERO);
+        }
+    }
+
+    /// The compaction job: takes one step, and has the next job come.
+    pub(crate) fn run(&self, core: &Core) {
+        // A reader may have held a memtable when it was flushed. Nothing waits
+        // for this job, so it can free the memtable now.
+        core.tables.free_retired();
+        if core.health.check_poison().is_err() {
+            return;
+        }
+        let started = core.now();
+        let due = self.retry.due();
+        if started < due {
+            return self.wake_at(due, core);
+        }
+        let (step, delay, unreadable_due) = {
+            let mut state = lock(&self.state);
+            // Under the lock: a close has abandoned the compaction that was under
+            // way, or will, and none may begin after it.
+            if core.health.is_closing() {
+                return;
+            }
+            let delay = state.pacing_delay(core, started);
+            if !delay.is_zero() {
+                return core.schedule_compaction(delay);
+            }
+            let step = state.step(core);
+            let now = core.now();
+            state.paced_until = match step {
+                Ok(CompactionStep::Merged(bytes)) => {
+                    let took = now.saturating_sub(started);
+                    let rest = now.saturating_add(took.min(REST_MAX));
+                    rest.max(started.saturating_add(pace(bytes, core)))
+                }
+                _ => Duration::ZERO,
+            };
+            (step, state.pacing_delay(core, now), state.unreadable.due)
+        };
+        self.note_step(&step, core);
+        match step {
+            Ok(CompactionStep::Idle) => {
+                if may_become_due(&summarize(&core.tables.load().tables)) {
+                    self.wake_at(started.saturating_add(IDLE_DELAY), core);
+                }
+                if let Some(due) = unreadable_due {
+                    self.wake_at(due, core);
+                }
+            }
+            Ok(CompactionStep::Merged(_)) => core.schedule_compaction(delay),
+            Ok(CompactionStep::Finished) => {
+                core.end_stall();
+                core.schedule_compaction(Duration::ZERO);
+            }
+            Err(error @ Error::Poisoned { .. }) => core.fail_stall(&error),
+            Err(_) => {
+                // Writers do not wait for a compaction that is stuck.
+                core.end_stall();
+                // The job that comes finds out when the next attempt is due.
+                core.schedule_compaction(Duration::ZERO);
+            }
+        }
+    }
+
+    /// Notes how a step ended, which decides when the next may be tried.
+    fn note_step(&self, step: &Result<CompactionStep, Error>, core: &Core) {
+        match step {
+            Ok(CompactionStep::Merged(_)) | Err(Error::Poisoned { .. }) => {}
+            Ok(CompactionStep::Idle | CompactionStep::Finished) => self.retry.note_success(),
+            Err(error) => {
+                let failures = self.retry.note_failure(core.now());
+                tracing::warn!(%error, failures, "a compaction failed and will be tried again");
+            }
+        }
+    }
+
+    /// Compacts on this thread until the current or next compaction is complete,
+    /// or compaction is stuck.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`].
+    pub(crate) fn compact_once(&self, core: &Core) -> Result<(), Error> {
+        let mut state = lock(&self.state);
+        let mut result = Ok(());
+        // Another thread may have found it stuck while this one waited for the lock.
+        while !self.is_stuck() {
+            let step = state.step(core);
+            self.note_step(&step, core);
+            match step {
+                Ok(CompactionStep::Merged(_)) => {}
+                Ok(CompactionStep::Idle | CompactionStep::Finished) => break,
+                Err(error @ Error::Poisoned { .. }) => {
+                    result = Err(error);
+                    break;
+                }
+                // It is stuck now, and a job tries again.
+                Err(_) => core.schedule_compaction(Duration::ZERO),
+            }
+        }
+        drop(state);
+        core.end_stall();
+        result
+    }
+
+    /// Merges all tables into the last level, on this thread.
+    ///
+    /// # Errors
+    /// Those of merging, and [`Error::Closed`].
+    pub(crate) fn compact_all(&self, core: &Core) -> Result<(), Error> {
+        let mut state = lock(&self.state);
+        while state.current.is_some() {
+            check_closing(core)?;
+            state.step(core)?;
+        }
+        check_closing(core)?;
+        // What it has learned is about tables that are about to go.
+        state.reclaim = Reclaim::default();
+        set_damaged_aside(core)?;
+        if let Some(pick) = pick_all(&summarize(&core.tables.load().tables)) {
+            state.current = Some(Compaction::start(pick, None, core));
+            while let CompactionStep::Merged(_) = state.step(core)? {
+                check_closing(core)?;
+            }
+        }
+        drop(state);
+        core.end_stall();
+        Ok(())
+    }
+
+    /// Abandons the compaction that is under way, and removes its files.
+    pub(crate) fn abandon(&self, core: &Core) {
+        let mut state = lock(&self.state);
+        state.reclaim = Reclaim::default();
+        if let Some(compaction) = state.current.take() {
+            compaction.abandon(core);
+        }
+    }
+}
+
+impl CompactorState {
+    /// Goes on with the compaction under way, or begins one.
+    fn step(&mut self, core: &Core) -> Result<CompactionStep, Error> {
+        let mut compaction = match self.current.take() {
+            Some(current) => current,
+            None => {
+                self.try_unreadable_again(core);
+                set_damaged_aside(core)?;
+                if let Some(compaction) = self.begin_hidden(core) {
+                    compaction
+                } else if let Some(bytes) = self.reclaim.survey_some(core) {
+                    return Ok(CompactionStep::Merged(bytes));
+                } else if let Some(pick) = self.pick(core) {
+                    Compaction::start(pick, None, core)
+                } else {
+                    return Ok(CompactionStep::Idle);
+                }
+            }
+        };
+        let result = match compaction.merge_some(core) {
+            Ok(Some(bytes)) => {
+                self.current = Some(compaction);
+                return Ok(CompactionStep::Merged(bytes));
+            }
+            Ok(None) => compaction
+                .complete(core)
+                .map(|replaced| self.note_replaced(replaced)),
+            Err(error) => {
+                self.note_failure(&compaction, &error, core);
+                compaction.abandon(core);
+                Err(error)
+            }
+        };
+        match result {
+            Ok(()) => Ok(CompactionStep::Finished),
+            Err(error) => Err(core.poison_if_sync(error)),
+        }
+    }
+
+    /// Notes what a compaction has replaced.
+    fn note_replaced(&mut self, replaced: Replaced) {
+        self.reclaim.note_replaced(&replaced);
+        if let Some((level, key)) = replaced.pick.cursor {
+            self.cursors[level] = Some(key);
+        }
+    }
+
+    /// Notes that a compaction has failed, and which tables it could not read.
+    fn note_failure(&mut self, compaction: &Compaction, error: &Error, core: &Core) {
+        // If only room was short, there may be more of it the next time.
+        if compaction.exceeds_estimate() || !matches!(error, Error::DiskFull) {
+            self.reclaim.give_up(&compaction.pick.inputs);
+        }
+        let state = core.tables.load();
+        for (_, table) in state.tables.iter() {
+            if table.note_failure(error) {
+                self.unreadable.note(core.now());
+            }
+        }
+    }
+
+    /// Has tables that could not be read tried once more when it is time.
+    fn try_unreadable_again(&mut self, core: &Core) {
+        if self.unreadable.is_due(core.now()) {
+            for (_, table) in core.tables.load().tables.iter() {
+                table.try_again();
+            }
+        }
+    }
+
+    /// On a full disk, begins to rewrite a table without what is hidden in it, if
+    /// one is worth it.
+    fn begin_hidden(&self, core: &Core) -> Option<Compaction> {
+        let (pick, left_bytes) = self.reclaim.pick(core)?;
+        let compaction = Compaction::start(pick, Some(left_bytes), core);
+        // A scan that has begun since the pick sees what the compaction would drop.
+        (!compaction.has_snapshots()).then_some(compaction)
+    }
+
+    /// What is due, whether or not there is room for it.
+    fn pick(&self, core: &Core) -> Option<Pick> {
+        let settings = PickSettings {
+            level_zero_tables: LEVEL_0_TABLES_DUE,
+            base_bytes: (LEVEL_0_TABLES_DUE * core.options.memtable_bytes) as u64,
+            table_bytes: core.options.table_bytes,
+            room_bytes: core.health.full_disk().compaction_bytes_max(),
+        };
+        // A table must not be picked for what its compaction could not drop now.
+        let (bound, expired_before_unix_ms) = if core.snapshots.hold_compaction_back() {
+            (Timestamp::ZERO, 0)
+        } else {
+            let bound = (core.environment.drop_bound)();
+            let expired_before_unix_ms = (core.environment.expired_before_unix_ms)();
+            let bound = bound.min(core.least_timestamp_in_memory());
+            (bound, expired_before_unix_ms)
+        };
+        pick(
+            &summarize(&core.tables.load().tables),
+            &settings,
+            &self.cursors,
+            expired_before_unix_ms,
+            bound,
+        )
+    }
+
+    /// How long the next step is put off now: not at all if compaction is behind.
+    /// The delay is short, because compaction may fall behind meanwhile.
+    fn pacing_delay(&self, core: &Core, now: Duration) -> Duration {
+        if core
+            .tables
+            .load()
+            .tables
+            .are_level_zero(LEVEL_0_TABLES_HURRY)
+        {
+            return Duration::ZERO;
+        }
+        let left = self.paced_until.saturating_sub(now);
+        left.min(PACE_DELAY_MAX)
+    }
+}
+
+/// How long `bytes` may take at the configured rate.
+fn pace(bytes: u64, core: &Core) -> Duration {
+    let rate = core.options.compaction_bytes_per_second.max(1);
+    Duration::from_secs_f64(bytes as f64 / rate as f64)
+}
+
+/// Checks that the engine is not being closed: the close abandons what is under way.
+///
+/// # Errors
+/// [`Error::Closed`].
+fn check_closing(core: &Core) -> Result<(), Error> {
+    if core.health.is_closing() {
+        Err(Error::Closed)
+    } else {
+        Ok(())
+    }
+}
+
+/// Moves the tables that are damaged to level 0.
+fn set_damaged_aside(core: &Core) -> Result<(), Error> {
+    let state = core.tables.load_full();
+    let damaged = state.tables.iter();
+    let damaged = damaged.filter(|(level, table)| *level > 0 && table.is_damaged());
+    let moved: Vec<_> = damaged.map(|(_, table)| (0, Arc::clone(table))).collect();
+    if moved.is_empty() {
+        return Ok(());
+    }
+    let edit = TableEdit {
+        moved,
+        ..TableEdit::default()
+    };
+    core.tables
+        .apply(edit)
+        .map_err(|error| core.poison_if_sync(error))
+}

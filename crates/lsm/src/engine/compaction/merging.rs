@@ -1,0 +1,312 @@
+//! A compaction under way: its inputs merged into new tables, a step at a time.
+//!
+//! Nothing that it has written counts before it is complete. Then its tables
+//! take the place of the inputs, all at once.
+
+use super::pick::{Pick, Reason};
+use super::retention::{Advance, NewerElsewhere, Retained, Retention};
+use crate::engine::core::Core;
+use crate::engine::table_set::{LevelSource, TableEdit, TableOutput, Tables};
+use crate::error::Error;
+use crate::merge::Merge;
+use crate::record::RecordSource;
+use crate::table::{Access, Purpose, Table};
+use crate::table_id::TableId;
+use base::Timestamp;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How many bytes a step reads before it gives the lane back: about a
+/// millisecond's work, so that no request waits longer for a core.
+const STEP_BYTES: u64 = 128 << 10;
+
+/// A compaction under way.
+pub(super) struct Compaction {
+    /// Which tables it merges, and what for.
+    pub(super) pick: Pick,
+    records: Retained<Merge>,
+    output: Option<TableOutput>,
+    last_key: Vec<u8>,
+    outputs: Vec<Arc<Table>>,
+    /// The bytes of the files of its inputs.
+    read_bytes: u64,
+    /// The bytes of the keys and values in its inputs.
+    entry_bytes: u64,
+    /// The most that it is expected to write, in bytes.
+    write_bytes_max: u64,
+}
+
+/// What a complete compaction has put in the place of its inputs.
+pub(super) struct Replaced {
+    /// Which tables it has merged, and what for.
+    pub(super) pick: Pick,
+    /// The bytes of the keys and values in its inputs.
+    pub(super) input_entry_bytes: u64,
+    /// The new tables, and the bytes of the keys and values in each.
+    pub(super) outputs: Vec<(TableId, u64)>,
+}
+
+/// The tables of a read state, divided into those that a compaction merges and
+/// the others.
+struct Inputs {
+    sources: Vec<Box<dyn RecordSource>>,
+    file_bytes: u64,
+    entry_bytes: u64,
+    others: Tables,
+}
+
+impl Inputs {
+    fn divide(tables: &Tables, pick: &Pick) -> Self {
+        let is_input = |table: &Table| pick.inputs.iter().any(|(_, id)| *id == table.id());
+        let mut sources: Vec<Box<dyn RecordSource>> = Vec::new();
+        let (mut file_bytes, mut entry_bytes) = (0, 0);
+        let mut others = Vec::new();
+        for (level, tables) in tables.levels().iter().enumerate() {
+            let (inputs, rest): (Vec<_>, Vec<_>) =
+                tables.iter().cloned().partition(|table| is_input(table));
+            others.extend(rest.into_iter().map(|table| (level, table)));
+            for table in &inputs {
+                file_bytes += table.file_bytes();
+                entry_bytes += table.properties().entry_bytes;
+            }
+            if level == 0 {
+                for table in inputs {
+                    sources.push(Box::new(table.iter(Bound::Unbounded, Purpose::Compaction)));
+                }
+            } else if !inputs.is_empty() {
+                sources.push(Box::new(LevelSource::new(
+                    inputs,
+                    Bound::Unbounded,
+                    Purpose::Compaction,
+                )));
+            }
+        }
+        Self {
+            sources,
+            file_bytes,
+            entry_bytes,
+            others: Tables::new(others.into_iter()),
+        }
+    }
+}
+
+impl Compaction {
+    /// Starts a compaction. `left_bytes` is what is expected to be left of its
+    /// inputs, if that is known; otherwise it may write as much as it reads.
+    pub(super) fn start(pick: Pick, left_bytes: Option<u64>, core: &Core) -> Self {
+        // The bound first: what is older than it was handed to the engine before
+        // the bound was given, so it is found in memory or in a table below.
+        let drop_bound = (core.environment.drop_bound)();
+        let memory_least = core.least_timestamp_in_memory();
+        // The tables before the snapshots: a snapshot taken after these tables
+        // were read sees all that they hold, so it misses nothing that they outrank.
+        let state = core.tables.load_full();
+        let inputs = Inputs::divide(&state.tables, &pick);
+        let others = Arc::new(inputs.others);
+        let newer_elsewhere =
+            (pick.reason == Reason::Hidden).then(|| newer_in(Arc::clone(&others)));
+        let older_elsewhere = move |key: &[u8], timestamp: Timestamp| {
+            memory_least <= timestamp
+                || others.iter().any(|(_, table)| {
+                    table.properties().timestamp_least <= timestamp && table.admits(key)
+                })
+        };
+        let retention = Retention {
+            snapshots: core.snapshots.living(),
+            expired_before_unix_ms: (core.environment.expired_before_unix_ms)(),
+            drop_bound,
+            older_elsewhere: Box::new(older_elsewhere),
+            newer_elsewhere,
+        };
+        tracing::debug!(?pick, read_bytes = inputs.file_bytes, "compaction starts");
+        Self {
+            records: Retained::new(Merge::new(inputs.sources), retention),
+            pick,
+            output: None,
+            last_key: Vec::new(),
+            outputs: Vec::new(),
+            read_bytes: inputs.file_bytes,
+            entry_bytes: inputs.entry_bytes,
+            write_bytes_max: left_bytes.unwrap_or(inputs.file_bytes),
+        }
+    }
+
+    /// Whether snapshots lived when it began that may see more than the winners.
+    pub(super) fn has_snapshots(&self) -> bool {
+        self.records.has_snapshots()
+    }
+
+    /// Whether it has turned out to write more than was expected.
+    pub(super) fn exceeds_estimate(&self) -> bool {
+        self.written_bytes() > self.write_bytes_max
+    }
+
+    /// What it has written so far, in bytes.
+    fn written_bytes(&self) -> u64 {
+        let complete: u64 = self.outputs.iter().map(|table| table.file_bytes()).sum();
+        complete + self.output.as_ref().map_or(0, TableOutput::file_bytes)
+    }
+
+    /// What it may still write, in bytes. Once it has written more than was
+    /// expected, that is as much as it has not read.
+    fn left_bytes(&self) -> u64 {
+        let written = self.written_bytes();
+        match self.write_bytes_max.checked_sub(written) {
+            Some(left) => left,
+            None => self.read_bytes.saturating_sub(written),
+        }
+    }
+
+    /// Checks that it leaves to the log and the flushes the room that they need.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`].
+    fn check_room(&self, core: &Core) -> Result<(), Error> {
+        let left = self.left_bytes();
+        let wanted = match (core.health.is_full(), self.pick.reason) {
+            // An operator asked for it to make room, and the reserve helps.
+            (true, Reason::Manual) => return Ok(()),
+            (true, _) => left,
+            // It may keep less than it reads, so it goes on as long as it can.
+            (false, _) => left.min(core.options.table_bytes),
+        };
+        if wanted <= core.health.full_disk().compaction_bytes_max() {
+            Ok(())
+        } else {
+            Err(Error::DiskFull)
+        }
+    }
+
+    /// Reads about [`STEP_BYTES`] and merges them. Returns how many bytes it
+    /// kept, or `None` when everything is merged.
+    ///
+    /// # Errors
+    /// Those of reading the inputs and of writing the outputs.
+    pub(super) fn merge_some(&mut self, core: &Core) -> Result<Option<u64>, Error> {
+        self.check_room(core)?;
+        let end = self.records.read_bytes() + STEP_BYTES;
+        let mut bytes = 0;
+        while self.records.read_bytes() < end {
+            let record = match self.records.advance()? {
+                Advance::Kept(record) => record,
+                Advance::Passed => continue,
+                Advance::Ended => {
+                    self.finish_output(core)?;
+                    return Ok(None);
+                }
+            };
+            let key = record.entry.key();
+            let is_full = self
+                .output
+                .as_ref()
+                .is_some_and(|output| output.file_bytes() >= core.options.table_bytes);
+            // All versions of a key go to one table: tables of a level do not overlap.
+            if is_full && *key != *self.last_key {
+                self.finish_output(core)?;
+            }
+            if self.output.is_none() {
+                self.check_room(core)?;
+            }
+            let output = match &mut self.output {
+                Some(output) => output,
+                None => self.output.insert(core.tables.files().create()?),
+            };
+            output.add(&record)?;
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key);
+            bytes += record.entry.data_bytes() as u64;
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Completes the table that is being written, if there is one.
+    fn finish_output(&mut self, core: &Core) -> Result<(), Error> {
+        if let Some(output) = self.output.take() {
+            let table = core.tables.files().finish(output, self.pick.output_level)?;
+            self.outputs.push(table);
+        }
+        Ok(())
+    }
+
+    /// Puts what it has written in the place of its inputs.
+    ///
+    /// # Errors
+    /// Those of [`TableSet::apply`](crate::engine::table_set::TableSet::apply).
+    pub(super) fn complete(self, core: &Core) -> Result<Replaced, Error> {
+        let written: u64 = self.outputs.iter().map(|table| table.file_bytes()).sum();
+        self.note_hidden(self.read_bytes.saturating_sub(written), core);
+        let Self { pick, outputs, .. } = self;
+        let entry_bytes = |table: &Arc<Table>| (table.id(), table.properties().entry_bytes);
+        let replacing: Vec<_> = outputs.iter().map(entry_bytes).collect();
+        core.tables.apply(TableEdit {
+            added: outputs
+                .into_iter()
+                .map(|table| (pick.output_level, table))
+                .collect(),
+            removed: pick.inputs.iter().map(|(_, id)| *id).collect(),
+            ..TableEdit::default()
+        })?;
+        let counters = &core.counters;
+        counters.compactions.fetch_add(1, Relaxed);
+        counters
+            .compaction_read_bytes
+            .fetch_add(self.read_bytes, Relaxed);
+        counters
+            .compaction_written_bytes
+            .fetch_add(written, Relaxed);
+        tracing::debug!(
+            written,
+            dropped_versions = self.records.dropped_versions(),
+            dropped_tombstones = self.records.dropped_tombstones(),
+            "compaction ends"
+        );
+        Ok(Replaced {
+            pick,
+            input_entry_bytes: self.entry_bytes,
+            outputs: replacing,
+        })
+    }
+
+    /// Notes how much of its inputs it has dropped, if it has moved any of them
+    /// down to the last level with tables. It does so before the edit, while the
+    /// inputs are still live.
+    fn note_hidden(&self, dropped_bytes: u64, core: &Core) {
+        let state = core.tables.load();
+        let is_input = |id| self.pick.inputs.iter().any(|(_, input)| *input == id);
+        let (mut all_bytes, mut moved_bytes) = (0, 0);
+        for (level, table) in state.tables.iter() {
+            if level > self.pick.output_level {
+                return;
+            }
+            all_bytes += table.file_bytes();
+            if level < self.pick.output_level && is_input(table.id()) {
+                moved_bytes += table.file_bytes();
+            }
+        }
+        if moved_bytes > 0 {
+            let hidden = &core.counters.hidden;
+            hidden.note(moved_bytes, dropped_bytes, all_bytes);
+        }
+    }
+
+    /// Gives it up, and removes its files.
+    pub(super) fn abandon(self, core: &Core) {
+        let files = core.tables.files();
+        if let Some(output) = &self.output {
+            files.abandon(output);
+        }
+        for table in self.outputs {
+            files.remove(table.id());
+        }
+    }
+}
+
+/// Says of a version whether one of these tables holds a newer one. A table that
+/// cannot be read counts as one that holds none.
+fn newer_in(tables: Arc<Tables>) -> NewerElsewhere {
+    Box::new(move |entry| {
+        let newest = tables.newest(entry.key(), Some(entry.clone()), Access::Compaction);
+        matches!(newest, Ok(Some(newest)) if newest.rank() > entry.rank())
+    })
+}

@@ -1,0 +1,34 @@
+//! Compaction: tables are merged, so that reads ask few of them and little is
+//! stored twice.
+//!
+//! Tables lie on [`LEVELS`](crate::manifest::LEVELS) levels. Level 0 holds tables
+//! as flushes wrote them, and they may overlap. On each other level the tables are
+//! sorted by key and do not overlap, and all versions of a key lie in one table.
+//! Versions are ordered by their rank wherever they lie, so a level says nothing
+//! about age: levels only bound how many tables a read asks, and how much is
+//! stored twice.
+//!
+//! The life of a compaction:
+//! 1. [`job`]: the compaction job comes, after a flush, after another compaction
+//!    or by a timer ([`retry`]), and takes one step.
+//! 2. [`pick`]: a pure function chooses what to merge. On a full disk [`reclaim`]
+//!    chooses first: a table in which deletes hide much.
+//! 3. [`merging`]: each step reads some blocks of the inputs, and writes what
+//!    [`retention`] keeps of them into new tables.
+//! 4. The last step replaces the inputs by the outputs, with one edit of the
+//!    table set.
+//!
+//! [`drop_above`] is apart: it rewrites tables when a store is opened, to drop
+//! versions that a wrong clock has stamped.
+
+mod drop_above;
+mod job;
+mod merging;
+mod pick;
+mod reclaim;
+mod retention;
+mod retry;
+
+pub(super) use drop_above::drop_above;
+pub(super) use job::Compactor;
+pub(super) use retention::{Retained, Retention};

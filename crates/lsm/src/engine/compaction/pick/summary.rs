@@ -1,0 +1,62 @@
+//! What a choice needs to know of the tables.
+
+use crate::engine::table_set::Tables;
+use crate::manifest::LEVELS;
+use crate::table::Table;
+use crate::table_id::TableId;
+use base::{Expiry, Timestamp};
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// What a choice needs to know of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct TableSummary {
+    /// Its number.
+    pub(crate) id: TableId,
+    /// The length of its file in bytes.
+    pub(crate) bytes: u64,
+    /// The bytes of its keys and values, before compression.
+    pub(crate) entry_bytes: u64,
+    /// Its first key.
+    pub(crate) least_key: Bytes,
+    /// Its last key.
+    pub(crate) greatest_key: Bytes,
+    /// The least timestamp in it.
+    pub(crate) least_timestamp: Timestamp,
+    /// The greatest timestamp in it.
+    pub(crate) greatest_timestamp: Timestamp,
+    /// Its entries, tombstones among them.
+    pub(crate) entries: u64,
+    /// Its tombstones.
+    pub(crate) tombstones: u64,
+    /// When half of those bytes have expired; never where fewer expire at all.
+    pub(crate) half_expired: Expiry,
+    /// Whether it cannot be read whole.
+    pub(crate) is_damaged: bool,
+}
+
+/// The tables of each level, sorted by key on all but the first.
+pub(crate) type Levels = [Vec<TableSummary>; LEVELS];
+
+/// Summarizes the tables of each level.
+pub(crate) fn summarize(tables: &Tables) -> Box<Levels> {
+    let summaries = |tables: &Vec<Arc<Table>>| tables.iter().map(|table| summary(table)).collect();
+    Box::new(tables.levels().each_ref().map(summaries))
+}
+
+fn summary(table: &Table) -> TableSummary {
+    let properties = table.properties();
+    TableSummary {
+        id: table.id(),
+        bytes: table.file_bytes(),
+        entry_bytes: properties.entry_bytes,
+        least_key: Bytes::copy_from_slice(&properties.key_least),
+        greatest_key: Bytes::copy_from_slice(&properties.key_greatest),
+        least_timestamp: properties.timestamp_least,
+        greatest_timestamp: properties.timestamp_greatest,
+        entries: properties.entries,
+        tombstones: properties.tombstones,
+        half_expired: properties.half_expired,
+        is_damaged: table.is_damaged(),
+    }
+}

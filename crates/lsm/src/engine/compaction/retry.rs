@@ -1,0 +1,91 @@
+//! When compaction wakes by itself: after a failure, less and less often, and
+//! once in a while for what time alone has made due.
+//!
+//! Several timers may run at a time, and only the earliest counts. A timer that
+//! an earlier one has replaced finds that out when it fires, and does nothing.
+
+use crate::sync::lock;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// How long a compaction waits after its first failure.
+const RETRY_DELAY_MIN: Duration = Duration::from_secs(1);
+
+/// The longest that a failed compaction waits before it is tried again.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
+
+/// The failures of compaction, and when it wakes. Times are of the monotonic clock.
+///
+/// Its lock is held briefly, and no other lock is taken meanwhile.
+#[derive(Default)]
+pub(crate) struct Retry {
+    state: Mutex<RetryState>,
+}
+
+#[derive(Default)]
+struct RetryState {
+    /// How often compaction has failed since it last succeeded.
+    failures: u32,
+    failed_at: Duration,
+    /// When the timer that counts is due.
+    wakes_at: Option<Duration>,
+}
+
+impl Retry {
+    /// When the next attempt may be made.
+    pub(crate) fn due(&self) -> Duration {
+        let state = lock(&self.state);
+        if state.failures == 0 {
+            return Duration::ZERO;
+        }
+        let delay = RETRY_DELAY_MIN * 2_u32.saturating_pow(state.failures - 1);
+        state.failed_at + delay.min(RETRY_DELAY_MAX)
+    }
+
+    /// Whether the last attempt has failed, so that nothing is gained by waiting
+    /// for the next.
+    pub(crate) fn is_stuck(&self) -> bool {
+        lock(&self.state).failures > 0
+    }
+
+    /// Notes a failure. Returns how many there were in a row.
+    pub(crate) fn note_failure(&self, now: Duration) -> u32 {
+        let mut state = lock(&self.state);
+        state.failed_at = now;
+        state.failures = state.failures.saturating_add(1);
+        state.failures
+    }
+
+    /// Notes that compaction works, or has nothing to do.
+    pub(crate) fn note_success(&self) {
+        lock(&self.state).failures = 0;
+    }
+
+    /// Notes that a flush has changed what there is to compact, so that earlier
+    /// failures say less about the next attempt.
+    pub(crate) fn note_flush(&self) {
+        let mut state = lock(&self.state);
+        state.failures = state.failures.min(1);
+    }
+
+    /// Notes that compaction is to wake at `due`. Returns whether that needs a
+    /// timer, because no earlier one runs.
+    pub(crate) fn set_timer(&self, due: Duration) -> bool {
+        let mut state = lock(&self.state);
+        if state.wakes_at.is_some_and(|wakes_at| wakes_at <= due) {
+            return false;
+        }
+        state.wakes_at = Some(due);
+        true
+    }
+
+    /// Notes that the timer for `due` fires. Returns whether it is the one that
+    /// counts.
+    pub(crate) fn fire_timer(&self, due: Duration) -> bool {
+        let mut state = lock(&self.state);
+        state
+            .wakes_at
+            .take_if(|wakes_at| *wakes_at == due)
+            .is_some()
+    }
+}

@@ -1,0 +1,210 @@
+//! The core: the owners that every job uses, and what concerns several of them.
+//!
+//! Each owner keeps its fields to itself. The core wires them together: a failed
+//! sync makes the store unhealthy, and also ends the waits of the writers; a full
+//! disk also wakes the compaction, which can make room. Flush and compaction lie
+//! above the core, and the core reaches them only by the jobs that it schedules.
+
+use super::background::{Background, EngineJob};
+use super::counters::Counters;
+use super::full_disk::RoomWatch;
+use super::health::Health;
+use super::log::Log;
+use super::outbox::Deliveries;
+use super::queue::{Group, WriteQueue};
+use super::snapshots::Snapshots;
+use super::table_set::TableSet;
+use crate::error::Error;
+use crate::options::{Environment, Options};
+use crate::wait_sites;
+use base::Timestamp;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// The owners that every job uses.
+pub(super) struct Core {
+    pub(super) environment: Environment,
+    pub(super) options: Options,
+    pub(super) background: Background,
+    pub(super) health: Health,
+    pub(super) queue: WriteQueue,
+    pub(super) log: Log,
+    pub(super) tables: TableSet,
+    pub(super) snapshots: Snapshots,
+    pub(super) counters: Counters,
+}
+
+impl Core {
+    /// The monotonic time.
+    pub(super) fn now(&self) -> Duration {
+        self.environment.clock.monotonic()
+    }
+
+    /// Has the commit job come after `delay`.
+    pub(super) fn schedule_commits(&self, delay: Duration) {
+        // The job that comes late has already slowed its first group.
+        let was_slowed = delay != Duration::ZERO;
+        self.background
+            .schedule(EngineJob::Commit { was_slowed }, delay);
+    }
+
+    /// Has a flush job come after `delay`.
+    pub(super) fn schedule_flush(&self, delay: Duration) {
+        self.background.schedule(EngineJob::Flush, delay);
+    }
+
+    /// Has a compaction job come after `delay`, if compaction is on.
+    pub(super) fn schedule_compaction(&self, delay: Duration) {
+        if self.options.compaction {
+            self.background.schedule(EngineJob::Compact, delay);
+        }
+    }
+
+    /// The least timestamp of everything that no table has yet: the writes that
+    /// wait, the group under way and the memtables. A write that was submitted
+    /// before this call is counted, or is in a table.
+    pub(super) fn least_timestamp_in_memory(&self) -> Timestamp {
+        let waiting = self.queue.lock().least_timestamp();
+        // The read state is loaded afterwards, so a write that has left the
+        // queue by then is in one of its memtables.
+        let state = self.tables.load();
+        state
+            .memtables()
+            .map(|memtable| memtable.least_timestamp())
+            .fold(waiting, Timestamp::min)
+    }
+
+    /// Makes the store read-only because of `error`. Returns the error that
+    /// writes get from now on.
+    pub(super) fn poison(&self, error: Error) -> Error {
+        if let Error::Poisoned { .. } = error {
+            return error;
+        }
+        let poisoned = self.health.poison(error);
+        // No flush or compaction will ever end the stall of a poisoned store.
+        self.end_stall();
+        poisoned
+    }
+
+    /// Poisons the store, unless the disk is merely full.
+    pub(super) fn poison_unless_full(&self, error: Error) -> Error {
+        match error {
+            Error::DiskFull => error,
+            error => self.poison(error),
+        }
+    }
+
+    /// Poisons the store if `error` is a failed sync. The kernel may have dropped
+    /// the pages, so a later sync that succeeds would prove nothing.
+    pub(super) fn poison_if_sync(&self, error: Error) -> Error {
+        if error.is_sync() {
+            self.poison(error)
+        } else {
+            error
+        }
+    }
+
+    /// Notes that the disk is full and gives the reserve back. Returns whether
+    /// the store was not full before.
+    pub(super) fn enter_full(&self) -> bool {
+        let is_new = self.health.full_disk().enter();
+        if is_new {
+            self.schedule_room_watch(RoomWatch::new());
+            // Deletes may already hide something in the tables.
+            self.schedule_compaction(Duration::ZERO);
+        }
+        is_new
+    }
+
+    /// Makes a write to the log that needs room, and if the disk is full once
+    /// more with the room of the reserve. Any other failure poisons the store.
+    pub(super) fn with_reserve<T>(
+        &self,
+        attempt: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.retry_with_reserve(attempt)
+            .map_err(|error| self.poison_unless_full(error))
+    }
+
+    /// Makes an attempt that needs room, and if the disk is full once more with
+    /// the room of the reserve.
+    pub(super) fn retry_with_reserve<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match attempt() {
+            Err(Error::DiskFull) => {
+                self.enter_full();
+                attempt()
+            }
+            result => result,
+        }
+    }
+
+    /// Has a job find out later whether there is room again.
+    pub(super) fn schedule_room_watch(&self, watch: RoomWatch) {
+        self.background
+            .schedule(EngineJob::WatchForRoom(watch), watch.delay());
+    }
+
+    /// The job that ends the full state once there is room. Until then it comes
+    /// again, and flushes deletes from time to time for the room that they make.
+    pub(super) fn watch_for_room(&self, watch: RoomWatch) {
+        if !self.health.is_full() || !self.health.may_begin() {
+            return;
+        }
+        match self.health.full_disk().try_leave() {
+            Ok(true) => {
+                tracing::info!("the disk has room again: puts are accepted");
+                self.log.prepare_segment(self);
+                self.schedule_compaction(Duration::ZERO);
+                return;
+            }
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "could not make the reserve; will try again"),
+        }
+        let now = self.now();
+        let has_flushed = watch.is_flush_due(now) && self.log.freeze_deletes(self);
+        // There may be room now for a compaction that did not fit before.
+        self.schedule_compaction(Duration::ZERO);
+        self.schedule_room_watch(watch.next(now, has_flushed));
+    }
+
+    /// Wakes a commit job that waits for a flush or a compaction.
+    pub(super) fn end_stall(&self) {
+        if self.queue.lock().take_stall() {
+            self.schedule_commits(Duration::ZERO);
+        }
+    }
+
+    /// Ends a stall whose flush or compaction has failed: the writes that wait
+    /// for it fail too.
+    pub(super) fn fail_stall(&self, error: &Error) {
+        let is_stalled = self.queue.lock().is_stalled();
+        if is_stalled {
+            self.refuse_waiting(error);
+            self.end_stall();
+        }
+    }
+
+    /// Ends the writes that wait with an error.
+    pub(super) fn refuse_waiting(&self, error: &Error) {
+        let waiting = self.queue.lock().take_waiting();
+        self.refuse(waiting, error);
+    }
+
+    /// Ends the writes of a group with an error.
+    pub(super) fn refuse(&self, group: Group, error: &Error) {
+        if matches!(error, Error::DiskFull) {
+            self.counters
+                .refused_disk_full
+                .fetch_add(group.len() as u64, Relaxed);
+        }
+        let mut deliveries = Deliveries::new(group.len());
+        for pending in group {
+            pending.stopwatch.stop(&wait_sites::COMMIT);
+            deliveries.add(pending.outbox, pending.ticket, Err(error.clone()));
+        }
+        deliveries.send();
+    }
+}

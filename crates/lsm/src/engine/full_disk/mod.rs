@@ -1,0 +1,169 @@
+//! The full disk: how the store stays usable when the disk has no room.
+//!
+//! While there is room, a [`Reserve`] keeps some of it. When an allocation of
+//! the log or of a flush finds the disk full, the reserve is given back, so that
+//! deletes, flushes and small compactions have room, and puts are refused. Puts
+//! are accepted again once the reserve can be made anew with some room to spare,
+//! because otherwise the next puts would find the disk full again at once.
+//!
+//! A compaction needs much room, but only for a while. It stops before it takes
+//! the room that the log and the flushes need, so it does not make the store full.
+//! What deletes make of the room on a full disk is the work of compaction: see
+//! [`reclaim`](super::compaction).
+
+mod reserve;
+
+use crate::disk::Disk;
+use crate::error::Error;
+use crate::options::{Environment, Options};
+use reserve::Reserve;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// How long a store that has just become full waits before it looks for room.
+const WATCH_DELAY_MIN: Duration = Duration::from_secs(1);
+
+/// The longest that a full store waits before it looks for room again.
+const WATCH_DELAY_MAX: Duration = Duration::from_secs(10);
+
+/// How long a full store collects deletes between two flushes. Each flush writes
+/// a table, and may cause other tables to be rewritten.
+const DELETES_DELAY: Duration = Duration::from_secs(15);
+
+/// The owner of the reserve, and of whether the store is full. It has no lock
+/// but that of the reserve's file.
+pub(super) struct FullDisk {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    full: AtomicBool,
+    reserve: Reserve,
+    /// The bytes that the log and the flushes may take before anything notices
+    /// that they did.
+    headroom_bytes: u64,
+}
+
+impl FullDisk {
+    /// Gives back the reserve of an earlier run. The store counts as full until
+    /// [`FullDisk::try_leave`] finds room.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn open(environment: &Environment, options: &Options) -> Result<Self, Error> {
+        let Environment { disk, folder, .. } = environment;
+        // A table for each memtable, and a log segment for the next one.
+        let memtables = options.memtables_frozen_max as u64 + 2;
+        Ok(Self {
+            full: AtomicBool::new(true),
+            reserve: Reserve::open(&**disk, folder, options.disk_reserve_bytes)?,
+            headroom_bytes: memtables.saturating_mul(options.memtable_bytes as u64),
+            disk: Arc::clone(disk),
+            folder: folder.clone(),
+        })
+    }
+
+    /// Whether puts are refused because the disk has no room.
+    pub(super) fn is_full(&self) -> bool {
+        self.full.load(Relaxed)
+    }
+
+    /// Notes that the disk is full, and gives the reserve back. Returns whether
+    /// the store was not full before.
+    pub(super) fn enter(&self) -> bool {
+        if self.full.swap(true, Relaxed) {
+            return false;
+        }
+        tracing::error!(
+            folder = %self.folder.display(),
+            "the disk is full: puts are refused until there is room again; free space on it, or delete data"
+        );
+        if let Err(error) = self.reserve.release() {
+            tracing::error!(%error, "could not give the reserve back");
+        }
+        true
+    }
+
+    /// Makes the reserve if there is room for it with some to spare, so that the
+    /// store is full no longer. Returns whether there was room.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(super) fn try_leave(&self) -> Result<bool, Error> {
+        // The room is compared first: to take all that is left, even for a
+        // moment, could fail a delete, and a file system that cannot allocate
+        // space writes it.
+        if !self.has_room_for_reserve() {
+            return Ok(false);
+        }
+        match self.reserve.make(&*self.disk) {
+            Ok(()) => {
+                self.full.store(false, Relaxed);
+                Ok(true)
+            }
+            Err(Error::DiskFull) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the disk has room for the reserve and for what the log and the
+    /// flushes may need meanwhile. Yes if the system does not say.
+    fn has_room_for_reserve(&self) -> bool {
+        let wanted = self.reserve.bytes().saturating_add(self.headroom_bytes);
+        self.disk
+            .available_bytes(&self.folder)
+            .map_or(true, |available| available >= wanted)
+    }
+
+    /// The room that a compaction may take, in bytes. On a full disk that is half
+    /// of what is left, which is about the reserve; the other half is for the
+    /// deletes. Otherwise it is what the log and the flushes leave.
+    pub(super) fn compaction_bytes_max(&self) -> u64 {
+        match (self.is_full(), self.disk.available_bytes(&self.folder)) {
+            (true, Ok(available)) => available / 2,
+            (true, Err(_)) => self.reserve.bytes() / 2,
+            (false, Ok(available)) => available.saturating_sub(self.headroom_bytes),
+            (false, Err(_)) => u64::MAX,
+        }
+    }
+}
+
+/// How a full store watches for room: less and less often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RoomWatch {
+    /// How long to wait before the next look.
+    delay: Duration,
+    /// The deletes are flushed no earlier than this time of the monotonic clock.
+    flush_due: Duration,
+}
+
+impl RoomWatch {
+    /// The watch of a store that has just become full.
+    pub(super) fn new() -> Self {
+        Self {
+            delay: WATCH_DELAY_MIN,
+            flush_due: Duration::ZERO,
+        }
+    }
+
+    /// How long to wait before the next look.
+    pub(super) fn delay(self) -> Duration {
+        self.delay
+    }
+
+    /// Whether it is time to flush the deletes, for the room that they make.
+    pub(super) fn is_flush_due(self, now: Duration) -> bool {
+        now >= self.flush_due
+    }
+
+    /// The watch after a look at `now` that found no room.
+    pub(super) fn next(self, now: Duration, has_flushed: bool) -> Self {
+        Self {
+            delay: (self.delay * 2).min(WATCH_DELAY_MAX),
+            flush_due: match has_flushed {
+                true => now.saturating_add(DELETES_DELAY),
+                false => self.flush_due,
+            },
+        }
+    }
+}

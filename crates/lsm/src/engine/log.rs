@@ -1,0 +1,404 @@
+//! The log: the owner of the segment that the commits append to, and its upkeep.
+//!
+//! A segment holds the records of one memtable. When the memtable is frozen its
+//! segment is sealed, and the log goes on in the next segment, which was made
+//! ahead. Jobs beside the commits make that segment, write its space with zeros,
+//! sync the log where commits do not, and **claim** it: they write to the
+//! manifest how much of the log is durable, once the store is idle for a moment.
+//!
+//! Locks: the commit lock (`committer`), then `spare`. Whoever holds the commit
+//! lock may take those of the table set and of the queue, not the reverse.
+
+use super::background::EngineJob;
+use super::core::Core;
+use super::verdicts::Verdicts;
+use crate::disk::Disk;
+use crate::error::Error;
+use crate::manifest::LogClaim;
+use crate::memtable::Memtable;
+use crate::options::{Durability, Environment, Options};
+use crate::sync::{lock, try_lock};
+use crate::wal::SegmentWriter;
+use base::Entry;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// The pause between two pieces of a segment that are filled, which leaves the
+/// disk to others.
+const FILL_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long nothing is written before the log is claimed.
+const CLAIM_DELAY: Duration = Duration::from_secs(1);
+
+/// With [`Durability::Os`] the log is synced beside the commits whenever so many
+/// bytes are unsynced. Otherwise the freeze of a memtable, which ends with a
+/// synced segment, would sync all of it while the writers wait.
+const WRITEBACK_BYTES: u64 = 1 << 20;
+
+/// Where the log ends: its segment, its bytes and what of them is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LogPosition {
+    segment: u64,
+    bytes: u64,
+    claim: LogClaim,
+}
+
+/// The owner of the log.
+pub(super) struct Log {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    /// Tags the groups of this store's log; see [`crate::wal`].
+    secret: u64,
+    memtable_bytes: u64,
+    committer: Mutex<Committer>,
+    /// The segment after the committer's, made ahead.
+    spare: Mutex<Option<SegmentWriter>>,
+    /// The number of the committer's segment. Changes under the lock of `spare`.
+    segment: AtomicU64,
+    /// The space that the committer's segment takes, in bytes.
+    segment_bytes: AtomicU64,
+}
+
+/// What only the holder of the commit lock uses.
+pub(super) struct Committer {
+    writer: SegmentWriter,
+    /// The sequence number of the next record.
+    next_sequence: u64,
+    /// Whether a job to sync the log beside the commits is scheduled.
+    sync_scheduled: bool,
+    /// Whether that job syncs the log now.
+    is_syncing_aside: bool,
+    /// Whether a job to claim the log is scheduled.
+    claim_scheduled: bool,
+    /// The verdicts on recent writes, which may be asked for again.
+    pub(super) verdicts: Verdicts,
+}
+
+impl Committer {
+    /// The sequence number of the next record.
+    pub(super) fn next_sequence(&self) -> u64 {
+        self.next_sequence
+    }
+
+    /// Issues the sequence number of a record that is committed.
+    pub(super) fn issue_sequence(&mut self) -> u64 {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        sequence
+    }
+
+    /// Appends a group to the log. Returns how many bytes that wrote.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Io`].
+    pub(super) fn append<'a>(
+        &mut self,
+        entries: impl IntoIterator<Item = &'a Entry>,
+    ) -> Result<u64, Error> {
+        self.writer.append(entries)
+    }
+
+    /// Syncs the log.
+    ///
+    /// # Errors
+    /// [`Error::Sync`].
+    pub(super) fn sync(&mut self) -> Result<(), Error> {
+        self.writer.sync()
+    }
+
+    /// Whether entries that take so many bytes of memory can be appended by a
+    /// write to the system's memory and nothing else.
+    pub(super) fn is_append_brief(&self, bytes: usize) -> bool {
+        // A write beside the log's sync may wait for it in the file system.
+        // Entries take more bytes in memory than in the log.
+        !self.is_syncing_aside && self.writer.has_room(bytes)
+    }
+
+    /// The space that the segment takes, in bytes.
+    pub(super) fn segment_bytes(&self) -> u64 {
+        self.writer.allocated_bytes()
+    }
+
+    fn position(&self) -> LogPosition {
+        LogPosition {
+            segment: self.writer.segment(),
+            bytes: self.writer.position(),
+            claim: self.writer.claim(),
+        }
+    }
+}
+
+impl Log {
+    /// The log of a store that is being opened: it goes on with `writer`, and the
+    /// next record gets `next_sequence`.
+    pub(super) fn new(
+        environment: &Environment,
+        options: &Options,
+        secret: u64,
+        writer: SegmentWriter,
+        next_sequence: u64,
+    ) -> Self {
+        Self {
+            disk: Arc::clone(&environment.disk),
+            folder: environment.folder.clone(),
+            secret,
+            memtable_bytes: options.memtable_bytes as u64,
+            segment: AtomicU64::new(writer.segment()),
+            segment_bytes: AtomicU64::new(writer.allocated_bytes()),
+            committer: Mutex::new(Committer {
+                writer,
+                next_sequence,
+                sync_scheduled: false,
+                is_syncing_aside: false,
+                claim_scheduled: false,
+                verdicts: Verdicts::new(options.verdicts_kept, next_sequence),
+            }),
+            spare: Mutex::new(None),
+        }
+    }
+
+    /// The number that tags the groups of this store's log.
+    pub(super) fn secret(&self) -> u64 {
+        self.secret
+    }
+
+    /// Takes the commit lock.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Committer> {
+        lock(&self.committer)
+    }
+
+    /// Takes the commit lock, if it is free.
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Committer>> {
+        try_lock(&self.committer)
+    }
+
+    /// The space that the current segment takes, in bytes.
+    pub(super) fn segment_bytes(&self) -> u64 {
+        self.segment_bytes.load(Relaxed)
+    }
+
+    /// Notes that a group was appended, and has the upkeep come that it makes due.
+    pub(super) fn after_append(&self, committer: &mut Committer, core: &Core) {
+        self.segment_bytes.store(committer.segment_bytes(), Relaxed);
+        self.schedule_claim(committer, core);
+        let delay = match core.options.durability {
+            Durability::Interval(interval) => interval,
+            Durability::Os if committer.writer.unsynced_bytes() >= WRITEBACK_BYTES => {
+                Duration::ZERO
+            }
+            Durability::Sync | Durability::Os => return,
+        };
+        if !std::mem::replace(&mut committer.sync_scheduled, true) {
+            core.background.schedule(EngineJob::SyncLog, delay);
+        }
+    }
+
+    /// Whether the active memtable is to be frozen before more is written. Its
+    /// segment counts too, because entries that come twice fill only that.
+    pub(super) fn is_memtable_full(&self, committer: &Committer, active: &Memtable) -> bool {
+        active.bytes() as u64 >= self.memtable_bytes
+            || committer.segment_bytes() >= 2 * self.memtable_bytes && !active.is_empty()
+    }
+
+    /// Freezes the active memtable: the log goes on in the next segment, and the
+    /// memtable waits for its flush.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Poisoned`], [`Error::Io`].
+    pub(super) fn freeze(&self, committer: &mut Committer, core: &Core) -> Result<(), Error> {
+        // A segment that could not be made, for example because file handles are
+        // short, holds nothing. This write fails, and a later one may succeed.
+        let next = core
+            .retry_with_reserve(|| self.next_segment(core))
+            .map_err(|error| core.poison_if_sync(error))?;
+        let sealed = match core.with_reserve(|| committer.writer.seal()) {
+            Ok(()) => std::mem::replace(&mut committer.writer, next),
+            Err(error) => {
+                *lock(&self.spare) = Some(next);
+                return Err(error);
+            }
+        };
+        core.tables.freeze_active(
+            committer.writer.segment(),
+            (sealed.segment(), sealed.allocated_bytes()),
+        );
+        self.segment_bytes.store(committer.segment_bytes(), Relaxed);
+        core.schedule_flush(Duration::ZERO);
+        core.background
+            .schedule(EngineJob::PrepareSegment, Duration::ZERO);
+        Ok(())
+    }
+
+    /// Freezes the active memtable if it holds deletes from which compaction can
+    /// make room, unless another memtable waits for its flush. Returns whether it
+    /// has tried.
+    pub(super) fn freeze_deletes(&self, core: &Core) -> bool {
+        let mut committer = self.lock();
+        let state = core.tables.load();
+        let is_useful = core.options.compaction && state.active.has_tombstones();
+        if !is_useful || !state.frozen.is_empty() {
+            return false;
+        }
+        if let Err(error) = self.freeze(&mut committer, core) {
+            tracing::debug!(%error, "could not flush deletes to make room");
+        }
+        true
+    }
+
+    /// The segment after the current one: the one made ahead, or one made now.
+    fn next_segment(&self, core: &Core) -> Result<SegmentWriter, Error> {
+        let mut spare = lock(&self.spare);
+        let next = match spare.take() {
+            Some(next) => next,
+            None => self.create_segment(core)?,
+        };
+        // Stored under the lock, so that the segment made ahead from now on is
+        // the one after this.
+        self.segment.store(next.segment(), Relaxed);
+        Ok(next)
+    }
+
+    /// Makes the segment after the current one.
+    fn create_segment(&self, core: &Core) -> Result<SegmentWriter, Error> {
+        // Records take less room in the log than in the memtable. On a full disk
+        // the segment starts empty and grows as it must.
+        let bytes = match core.health.is_full() {
+            true => 0,
+            false => self.memtable_bytes,
+        };
+        let segment = self.segment.load(Relaxed) + 1;
+        SegmentWriter::create(&*self.disk, &self.folder, self.secret, segment, bytes)
+    }
+
+    /// The job that makes the next segment ahead, so that no write waits for it.
+    pub(super) fn prepare_segment(&self, core: &Core) {
+        let mut spare = lock(&self.spare);
+        if spare.is_some() || core.health.is_full() || !core.health.may_begin() {
+            return;
+        }
+        match self.create_segment(core) {
+            Ok(segment) => {
+                *spare = Some(segment);
+                self.schedule_fill(core, Duration::ZERO);
+            }
+            Err(error) => {
+                // Unless a sync failed, the freeze that needs the segment tries
+                // again, and reports the error.
+                let error = core.poison_if_sync(error);
+                tracing::debug!(%error, "could not make a log segment ahead");
+            }
+        }
+    }
+
+    /// Has the space of the log written before its groups come, if each group is
+    /// synced; see [`SegmentWriter::fill_some`].
+    pub(super) fn schedule_fill(&self, core: &Core, delay: Duration) {
+        if core.options.durability == Durability::Sync {
+            core.background.schedule(EngineJob::FillSegment, delay);
+        }
+    }
+
+    /// The fill job: writes a piece of the current segment or of the one made
+    /// ahead, syncs it, and comes again while there is more.
+    pub(super) fn fill_segment(&self, core: &Core) {
+        if !core.health.may_begin() {
+            return;
+        }
+        let fill = |writer: &mut SegmentWriter| {
+            let more = writer.fill_some()?;
+            Ok(more.then(|| writer.background_sync()))
+        };
+        let mut filled = fill(&mut self.lock().writer);
+        if matches!(filled, Ok(None)) {
+            // The lock keeps a freeze from taking the segment meanwhile.
+            filled = lock(&self.spare).as_mut().map_or(Ok(None), fill);
+        }
+        match filled {
+            Ok(None) => {}
+            Ok(Some(sync)) => {
+                if let Err(error) = sync.run() {
+                    core.poison(error);
+                }
+                self.schedule_fill(core, FILL_PAUSE);
+            }
+            Err::<_, Error>(error) => {
+                // The segment works all the same, only its syncs are slower.
+                tracing::debug!(%error, "could not fill a log segment");
+            }
+        }
+    }
+
+    /// The job that syncs the log without holding up the commits.
+    pub(super) fn sync_aside(&self, core: &Core) {
+        let pending = {
+            let mut committer = self.lock();
+            committer.sync_scheduled = false;
+            let pending = committer.writer.pending_sync();
+            committer.is_syncing_aside = pending.is_some();
+            pending
+        };
+        let Some(sync) = pending else {
+            return;
+        };
+        let result = core
+            .counters
+            .time_sync(&*core.environment.clock, || sync.run());
+        let mut committer = self.lock();
+        committer.is_syncing_aside = false;
+        match result {
+            Ok(()) => {
+                committer.writer.synced(&sync);
+                self.schedule_claim(&mut committer, core);
+            }
+            Err(error) => {
+                core.poison(error);
+            }
+        }
+    }
+
+    /// Has the log claimed once nothing was written to it for a moment. A timer
+    /// is not free, so at most one is set a second.
+    fn schedule_claim(&self, committer: &mut Committer, core: &Core) {
+        if !std::mem::replace(&mut committer.claim_scheduled, true) {
+            let job = EngineJob::ClaimLog(committer.position());
+            core.background.schedule(job, CLAIM_DELAY);
+        }
+    }
+
+    /// The claim job: claims the log if it still ends at `seen`, or else comes
+    /// again.
+    pub(super) fn claim_if_idle(&self, seen: LogPosition, core: &Core) {
+        if !core.health.may_begin() {
+            return;
+        }
+        {
+            let mut committer = self.lock();
+            committer.claim_scheduled = false;
+            if committer.position() != seen {
+                return self.schedule_claim(&mut committer, core);
+            }
+        }
+        if let Err(error) = core.tables.claim_log(seen.claim) {
+            // Unless a sync failed, it is tried again after the next write.
+            let error = core.poison_if_sync(error);
+            tracing::debug!(%error, "could not claim the log");
+        }
+    }
+
+    /// Makes the log durable and claims it: the last write of a store.
+    ///
+    /// # Errors
+    /// [`Error::Sync`], [`Error::Io`].
+    pub(super) fn conclude(&self, core: &Core) -> Result<(), Error> {
+        let claim = {
+            let mut committer = self.lock();
+            if committer.writer.unsynced_bytes() > 0 {
+                committer.writer.sync()?;
+            }
+            committer.writer.claim()
+        };
+        core.tables.claim_log(claim)
+    }
+}

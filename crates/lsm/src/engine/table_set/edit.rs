@@ -1,0 +1,66 @@
+//! An edit of the live tables.
+
+use super::flushed::VersionSequences;
+use super::read_state::ReadState;
+use super::tables::Tables;
+use crate::memtable::Memtable;
+use crate::table::Table;
+use crate::table_id::TableId;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Tables that take the place of others, all at once.
+///
+/// A flush adds a table and names the memtable that it holds; a compaction adds
+/// its outputs and removes its inputs; a damaged table moves to another level.
+#[derive(Default)]
+pub(crate) struct TableEdit {
+    /// New tables, each with its level. Their files are complete and durable.
+    pub(crate) added: Vec<(usize, Arc<Table>)>,
+    /// Live tables that go, with their files.
+    pub(crate) removed: Vec<TableId>,
+    /// Live tables that change their level, each with the new one.
+    pub(crate) moved: Vec<(usize, Arc<Table>)>,
+    /// The memtable that the added tables take the place of.
+    pub(crate) flushed: Option<FlushedMemtable>,
+}
+
+/// A memtable whose records are in a table now.
+pub(crate) struct FlushedMemtable {
+    /// The memtable.
+    pub(crate) memtable: Arc<Memtable>,
+    /// The versions in it, for verdicts on versions that come again.
+    pub(crate) sequences: VersionSequences,
+    /// When it was flushed, on the monotonic clock.
+    pub(crate) at: Duration,
+}
+
+impl TableEdit {
+    /// The read state after the edit.
+    pub(super) fn apply(&self, state: &ReadState) -> ReadState {
+        let is_flushed = |memtable: &Arc<Memtable>| {
+            let flushed = self.flushed.as_ref();
+            flushed.is_some_and(|flushed| Arc::ptr_eq(memtable, &flushed.memtable))
+        };
+        let kept = state
+            .tables
+            .iter()
+            .filter(|(_, table)| !self.removed.contains(&table.id()))
+            .map(|(level, table)| {
+                let mut moved = self.moved.iter();
+                let moved = moved.find(|(_, moved)| moved.id() == table.id());
+                (moved.map_or(level, |(level, _)| *level), Arc::clone(table))
+            });
+        ReadState {
+            active: Arc::clone(&state.active),
+            frozen: state
+                .frozen
+                .iter()
+                .filter(|memtable| !is_flushed(memtable))
+                .cloned()
+                .collect(),
+            tables: Arc::new(Tables::new(kept.chain(self.added.iter().cloned()))),
+            flushed: state.flushed.clone(),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The files of tables: how they are written, opened and removed.
+
+use crate::cache::BlockCache;
+use crate::disk::Disk;
+use crate::error::Error;
+use crate::options::{Environment, Options};
+use crate::record::{Record, RecordSource};
+use crate::table::{Table, TableSettings, TableWriter};
+use crate::table_id::{TableId, table_file_name};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The owner of the numbers and files of tables. It has no lock.
+pub(crate) struct TableFiles {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    cache: Arc<BlockCache>,
+    settings: TableSettings,
+    /// The number of the next table.
+    next: AtomicU64,
+}
+
+/// A table that is being written.
+pub(crate) struct TableOutput {
+    id: TableId,
+    writer: TableWriter,
+}
+
+impl TableOutput {
+    /// Adds the next record.
+    ///
+    /// # Errors
+    /// Those of writing to the file.
+    pub(crate) fn add(&mut self, record: &Record) -> Result<(), Error> {
+        self.writer.add(record)
+    }
+
+    /// The bytes written so far.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.writer.file_bytes()
+    }
+}
+
+impl TableFiles {
+    /// The files of a store whose next table gets the number `next`.
+    pub(crate) fn new(
+        environment: &Environment,
+        options: &Options,
+        cache: Arc<BlockCache>,
+        next: TableId,
+    ) -> Self {
+        Self {
+            disk: Arc::clone(&environment.disk),
+            folder: environment.folder.clone(),
+            cache,
+            settings: TableSettings::from(options),
+            next: AtomicU64::new(next.0),
+        }
+    }
+
+    /// The block cache of the tables.
+    pub(crate) fn cache(&self) -> &BlockCache {
+        &self.cache
+    }
+
+    /// The number that the next table gets.
+    pub(crate) fn next(&self) -> TableId {
+        TableId(self.next.load(Relaxed))
+    }
+
+    /// Starts the file of a new table.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Io`].
+    pub(crate) fn create(&self) -> Result<TableOutput, Error> {
+        let id = TableId(self.next.fetch_add(1, Relaxed));
+        let path = self.folder.join(table_file_name(id));
+        let file = self
+            .disk
+            .create(&path)
+            .map_err(|error| Error::io("create", &path, error))?;
+        Ok(TableOutput {
+            id,
+            writer: TableWriter::create(file, &path, &self.settings),
+        })
+    }
+
+    /// Completes a table of a level, durably, and opens it. Its file is removed
+    /// on an error.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`].
+    pub(crate) fn finish(&self, output: TableOutput, level: usize) -> Result<Arc<Table>, Error> {
+        let id = output.id;
+        let finish = || {
+            output.writer.finish()?;
+            self.disk
+                .sync_folder(&self.folder)
+                .map_err(|error| Error::sync(&self.folder, error))?;
+            self.open(id, level)
+        };
+        finish().inspect_err(|_| self.remove(id))
+    }
+
+    /// Writes all records of a source into one table of a level. Returns none
+    /// if there are no records.
+    ///
+    /// # Errors
+    /// Those of the source and of writing. The file is removed then.
+    pub(crate) fn write(
+        &self,
+        mut source: impl RecordSource,
+        level: usize,
+    ) -> Result<Option<Arc<Table>>, Error> {
+        let mut output = None;
+        let written = self.write_records(&mut source, &mut output);
+        match (written, output) {
+            (Ok(()), Some(output)) => self.finish(output, level).map(Some),
+            (Ok(()), None) => Ok(None),
+            (Err(error), output) => {
+                if let Some(output) = &output {
+                    self.abandon(output);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn write_records(
+        &self,
+        source: &mut impl RecordSource,
+        output: &mut Option<TableOutput>,
+    ) -> Result<(), Error> {
+        while let Some(record) = source.next()? {
+            let output = match output {
+                Some(output) => output,
+                None => output.insert(self.create()?),
+            };
+            output.add(&record)?;
+        }
+        Ok(())
+    }
+
+    /// Gives up a table that is being written.
+    pub(crate) fn abandon(&self, output: &TableOutput) {
+        self.remove(output.id);
+    }
+
+    fn open(&self, id: TableId, level: usize) -> Result<Arc<Table>, Error> {
+        let path = self.folder.join(table_file_name(id));
+        let file = self
+            .disk
+            .open(&path)
+            .map_err(|error| Error::io("open", &path, error))?;
+        let mut table = Table::open(file, &path, id, Arc::clone(&self.cache))?;
+        table.pin_filter(level);
+        Ok(Arc::new(table))
+    }
+
+    /// Removes the file of a table.
+    pub(crate) fn remove(&self, id: TableId) {
+        let path = self.folder.join(table_file_name(id));
+        if let Err(error) = self.disk.remove(&path) {
+            tracing::warn!(
+                %error,
+                file = %path.display(),
+                "could not remove a table that is not needed any more; the next start will"
+            );
+        }
+    }
+}

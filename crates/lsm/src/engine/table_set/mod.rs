@@ -1,0 +1,241 @@
+//! The table set: the owner of what the store consists of, on disk and for
+//! readers.
+//!
+//! The [`Manifest`] names the live tables durably, and the [`ReadState`] shows
+//! them and the memtables to readers. Everything that changes the live tables
+//! goes through one function, [`TableSet::apply`]: it makes a [`TableEdit`]
+//! durable by replacing the manifest, then visible by replacing the read state,
+//! and then removes the files that the edit has made useless. A crash in between
+//! leaves files that the next start removes.
+//!
+//! - [`read_state`](ReadState), [`tables`](Tables): what readers see;
+//! - [`edit`](TableEdit), [`files`](TableFiles): how it changes;
+//! - [`flushed`](Flushed): which versions came with the memtables that were
+//!   flushed a moment ago;
+//! - [`level_source`](LevelSource): a walk over the tables of a level.
+//!
+//! Locks: `manifest`, held while the manifest is replaced, across the disk's
+//! syncs; then `sealed_segments`, held briefly while the read state is replaced,
+//! so that a freeze and an edit do not overwrite each other. Readers take none.
+
+mod edit;
+mod files;
+mod flushed;
+mod level_source;
+mod read_state;
+mod tables;
+
+pub(crate) use edit::{FlushedMemtable, TableEdit};
+pub(crate) use files::{TableFiles, TableOutput};
+pub(crate) use flushed::{Came, Flushed, Gathering, Version, VersionSequences};
+pub(crate) use level_source::LevelSource;
+pub(crate) use read_state::ReadState;
+pub(crate) use tables::{Beside, Tables};
+
+use crate::disk::Disk;
+use crate::error::Error;
+use crate::manifest::{LiveTable, LogClaim, Manifest};
+use crate::memtable::Memtable;
+use crate::options::{Environment, Options};
+use crate::sync::lock;
+use crate::wal::remove_segment;
+use arc_swap::{ArcSwap, Guard};
+use base::Timestamp;
+use flushed::remember;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The owner of the manifest and the read state.
+pub(crate) struct TableSet {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    store_id: u64,
+    files: TableFiles,
+    /// The manifest in force.
+    manifest: Mutex<Manifest>,
+    /// Sealed log segments that are not removed yet, and the space that each
+    /// takes, in bytes.
+    sealed_segments: Mutex<BTreeMap<u64, u64>>,
+    read_state: ArcSwap<ReadState>,
+    greatest_timestamp: AtomicU64,
+    /// Flushed memtables that a reader may still hold.
+    retired: Mutex<Vec<Arc<Memtable>>>,
+    memtable_bytes: usize,
+    verdicts_kept: Duration,
+}
+
+impl TableSet {
+    /// The table set of a store that is being opened.
+    pub(crate) fn new(
+        environment: &Environment,
+        options: &Options,
+        files: TableFiles,
+        manifest: Manifest,
+        read_state: ReadState,
+        sealed_segments: BTreeMap<u64, u64>,
+    ) -> Self {
+        Self {
+            disk: Arc::clone(&environment.disk),
+            folder: environment.folder.clone(),
+            store_id: (manifest.store_id >> 64) as u64,
+            files,
+            greatest_timestamp: AtomicU64::new(manifest.greatest_timestamp.as_u64()),
+            manifest: Mutex::new(manifest),
+            sealed_segments: Mutex::new(sealed_segments),
+            read_state: ArcSwap::from_pointee(read_state),
+            retired: Mutex::new(Vec::new()),
+            memtable_bytes: options.memtable_bytes,
+            verdicts_kept: options.verdicts_kept,
+        }
+    }
+
+    /// What readers see now. For short uses: it must not be held while blocking.
+    pub(crate) fn load(&self) -> Guard<Arc<ReadState>> {
+        self.read_state.load()
+    }
+
+    /// What readers see now, to be held for longer.
+    pub(crate) fn load_full(&self) -> Arc<ReadState> {
+        self.read_state.load_full()
+    }
+
+    /// A random number that the store was given when it was made.
+    pub(crate) fn store_id(&self) -> u64 {
+        self.store_id
+    }
+
+    /// The files of the tables.
+    pub(crate) fn files(&self) -> &TableFiles {
+        &self.files
+    }
+
+    /// The greatest timestamp that was ever written to the store.
+    pub(crate) fn greatest_timestamp(&self) -> Timestamp {
+        Timestamp::from_u64(self.greatest_timestamp.load(Relaxed))
+    }
+
+    /// Notes that a version with this timestamp was written.
+    pub(crate) fn note_timestamp(&self, timestamp: Timestamp) {
+        self.greatest_timestamp
+            .fetch_max(timestamp.as_u64(), Relaxed);
+    }
+
+    /// Replaces the greatest timestamp. The next edit makes it durable.
+    pub(crate) fn set_greatest_timestamp(&self, timestamp: Timestamp) {
+        self.greatest_timestamp.store(timestamp.as_u64(), Relaxed);
+    }
+
+    /// The space that the sealed log segments take, in bytes.
+    pub(crate) fn sealed_segments_bytes(&self) -> u64 {
+        lock(&self.sealed_segments).values().sum()
+    }
+
+    /// Freezes the active memtable. The next one's records are in the log segment
+    /// `segment`; `sealed` is the segment of the frozen one, with its bytes.
+    pub(crate) fn freeze_active(&self, segment: u64, sealed: (u64, u64)) {
+        let mut sealed_segments = lock(&self.sealed_segments);
+        sealed_segments.insert(sealed.0, sealed.1);
+        let mut state = ReadState::clone(&self.read_state.load());
+        state.frozen.push(state.active);
+        state.active = Arc::new(Memtable::new(segment, self.memtable_bytes));
+        self.read_state.store(Arc::new(state));
+    }
+
+    /// Applies an edit: durably, then visibly, and all of it or nothing. Removes
+    /// the files that it has made useless.
+    ///
+    /// # Errors
+    /// When the manifest could not be stored. Nothing has changed then, and the
+    /// files of the added tables are removed, unless a failed sync leaves it
+    /// unknown which manifest is in force.
+    pub(crate) fn apply(&self, edit: TableEdit) -> Result<(), Error> {
+        let mut manifest = lock(&self.manifest);
+        // A memtable may be frozen meanwhile, which changes neither the tables
+        // nor the least segment that is needed.
+        let mut next = manifest.clone();
+        self.describe(&edit.apply(&self.read_state.load()), &mut next);
+        if let Err(error) = next.store(&*self.disk, &self.folder) {
+            if !error.is_sync() {
+                for (_, table) in &edit.added {
+                    self.files.remove(table.id());
+                }
+            }
+            return Err(error);
+        }
+        let least_segment = next.log_segment_least;
+        *manifest = next;
+        let obsolete = {
+            let mut sealed_segments = lock(&self.sealed_segments);
+            let mut state = edit.apply(&self.read_state.load());
+            if let Some(flushed) = edit.flushed {
+                let last = Flushed::new(flushed.at, &flushed.memtable, flushed.sequences);
+                remember(&mut state.flushed, last, self.verdicts_kept);
+                lock(&self.retired).push(flushed.memtable);
+            }
+            self.read_state.store(Arc::new(state));
+            let kept = sealed_segments.split_off(&least_segment);
+            std::mem::replace(&mut *sealed_segments, kept)
+        };
+        drop(manifest);
+
+        self.free_retired();
+        for id in edit.removed {
+            self.files.remove(id);
+        }
+        for segment in obsolete.into_keys() {
+            if let Err(error) = remove_segment(&*self.disk, &self.folder, segment) {
+                tracing::warn!(%error, "could not remove a log segment; the next start will");
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills a manifest with what `state` holds.
+    fn describe(&self, state: &ReadState, manifest: &mut Manifest) {
+        manifest.next_table = self.files.next();
+        manifest.log_segment_least = state.least_segment();
+        // The segments before it were sealed before it took their place.
+        let claim = LogClaim {
+            segment: state.active.segment(),
+            bytes: 0,
+        };
+        manifest.log_claim = manifest.log_claim.max(claim);
+        manifest.greatest_timestamp = self.greatest_timestamp();
+        manifest.tables = state
+            .tables
+            .iter()
+            .map(|(level, table)| LiveTable {
+                level: level as u8,
+                id: table.id(),
+                bytes: table.file_bytes(),
+            })
+            .collect();
+    }
+
+    /// Writes to the manifest how much of the log is durable. Without that, a
+    /// start could take damage at the end of the log for a torn tail.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`].
+    pub(crate) fn claim_log(&self, claim: LogClaim) -> Result<(), Error> {
+        let mut manifest = lock(&self.manifest);
+        if manifest.log_claim >= claim {
+            return Ok(());
+        }
+        let mut next = manifest.clone();
+        next.log_claim = claim;
+        next.store(&*self.disk, &self.folder)?;
+        *manifest = next;
+        Ok(())
+    }
+
+    /// Frees the flushed memtables that no reader holds any more. A reader with
+    /// the last handle would be held up by freeing so many records at once, so
+    /// this set keeps a handle until then.
+    pub(crate) fn free_retired(&self) {
+        lock(&self.retired).retain(|memtable| Arc::strong_count(memtable) > 1);
+    }
+}

@@ -1,25 +1,25 @@
-//! Why there is no run to tell of.
+//! Why a run could not start.
 
 use std::io;
 
-/// Why a run could not be made. What goes wrong while it is under way ends up
-/// in its [`Run`](crate::Run) instead.
+/// Why a run could not start. What goes wrong later is part of its
+/// [`Run`](crate::Run).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The plan cannot be carried out as it is: mend it and try again.
+    /// The plan cannot be carried out: correct it and try again.
     #[error("{0}")]
     Plan(String),
-    /// A target did not take a connection before the load began: start it, or
-    /// name another one.
+    /// A target accepted no connection before the load began: start it, or name
+    /// another one.
     #[error("cannot connect to {target}: {source}")]
     Unreachable {
-        /// The target as the plan names it.
+        /// The target as written in the plan.
         target: String,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The system gives the generator no threads, sockets or memory.
-    #[error("the load generator cannot go on: {0}")]
+    /// The system denied the generator threads, sockets or memory.
+    #[error("the load generator cannot continue: {0}")]
     System(#[from] io::Error),
 }
 

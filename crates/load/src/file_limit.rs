@@ -1,16 +1,17 @@
-//! Room for open files: each connection is one.
+//! The limit of open files: each connection is a file.
 
 use crate::Error;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Files that the process has open beside its connections.
+/// Files that the process has open in addition to its connections.
 const OTHER_FILES: u64 = 64;
 
-/// Sees to it that `connections` can be open at a time.
+/// Raises the limit of open files so that `connections` can be open at the same
+/// time.
 ///
 /// # Errors
-/// [`Error::Plan`] when the system does not allow so many.
-pub(crate) fn allow(connections: usize) -> Result<(), Error> {
+/// [`Error::Plan`] if the system does not allow that many.
+pub(crate) fn raise_for(connections: usize) -> Result<(), Error> {
     let limit = getrlimit(Resource::Nofile);
     let needed = connections as u64 + OTHER_FILES;
     let raised = Rlimit {
@@ -25,7 +26,7 @@ pub(crate) fn allow(connections: usize) -> Result<(), Error> {
     }
     let most = limit.maximum.unwrap_or(u64::MAX);
     Err(Error::plan(format!(
-        "{connections} connections need {needed} open files, and the system allows {most}: \
-         use fewer, or raise it with ulimit -n"
+        "{connections} connections need {needed} open files, but the system allows {most}: use \
+         fewer connections, or raise the limit with ulimit -n"
     )))
 }

@@ -1,13 +1,15 @@
 //! A load generator for the store.
 //!
-//! A [`Plan`] says what to ask, of whom and how fast; a [`Run`] what came of it.
-//! [`run`] makes the load, [`fill`] puts each key once beforehand, and
-//! [`find_breaking_point`] searches the highest rate that a store holds.
+//! A [`Plan`] says which requests to send where and how fast; a [`Run`] holds
+//! the results. [`run`] generates the load, [`fill`] puts each key once
+//! beforehand, and [`find_breaking_point`] searches for the highest rate that a
+//! store holds.
 //!
 //! In an open loop ([`plan::Rate::PerSecond`]) requests fall due at a constant
-//! rate, whatever becomes of those before them, and latency counts from when a
-//! request was due: a server that stalls is not spared the requests that it
-//! kept from being sent (the "coordinated omission" of closed loops).
+//! arrival rate, even if earlier requests are unanswered, and latency counts
+//! from when a request was due. So the latencies include the time that requests
+//! had to wait while the server stalled. A closed loop leaves this time out,
+//! which is known as coordinated omission.
 
 pub mod plan;
 pub mod report;
@@ -25,7 +27,7 @@ mod target;
 mod testing;
 mod workload;
 
-/// The version that runs are marked with.
+/// The version of the generator, which is part of each run.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub use breaking_point::find_breaking_point;

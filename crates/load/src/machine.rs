@@ -1,10 +1,10 @@
-//! The machine that a run was made on, as far as Linux tells.
+//! Reads what Linux reports about the machine.
 
 use crate::results::MachineInfo;
 use std::fs;
 
 impl MachineInfo {
-    /// This machine. What it does not tell stays empty.
+    /// Reads the properties of this machine. Unknown ones are empty or 0.
     pub fn read() -> Self {
         let processor = value_of("/proc/cpuinfo", "model name").unwrap_or_default();
         let memory_kib = value_of("/proc/meminfo", "MemTotal")
@@ -22,7 +22,7 @@ impl MachineInfo {
     }
 }
 
-/// The value of the first line `name : value` of a file of the system.
+/// The value of the first line `name : value` in a file of the system.
 fn value_of(file: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     text.lines().find_map(|line| {

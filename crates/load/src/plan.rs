@@ -1,4 +1,4 @@
-//! What a run is to do.
+//! The plan of a load.
 
 mod check;
 
@@ -6,48 +6,51 @@ pub(crate) use check::KEY_DIGITS_MAX;
 
 use serde::{Deserialize, Serialize};
 
-/// What a run is to do; also the parameters that its outcome and reports show.
+/// The plan of a load: what a run is to do. It is also part of the results and
+/// of reports.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Plan {
-    /// The nodes to ask, as `http://HOST:PORT`; connections take them in turn. At least one.
+    /// The nodes that get requests, as `http://HOST:PORT`; connections are
+    /// spread over them. At least one.
     pub targets: Vec<String>,
-    /// Open connections, over all threads. At least one a thread.
+    /// Open connections over all threads. At least one per thread.
     pub connections: usize,
     /// Threads of the generator. At least one.
     pub threads: usize,
-    /// How fast requests are due.
+    /// The arrival rate of requests.
     pub rate: Rate,
-    /// Seconds of load before anything is counted.
+    /// Seconds of load before the measurement.
     pub warmup_seconds: f64,
-    /// Seconds that are counted.
+    /// Seconds that are measured.
     pub seconds: f64,
-    /// Seconds after which a request that has no answer is given up.
+    /// Seconds after which a request without a response counts as timed out.
     pub timeout_seconds: f64,
-    /// How often each operation is chosen.
+    /// The operations and their weights.
     pub operations: Vec<(Operation, f64)>,
-    /// How many keys there are: key numbers are below it, but for those that inserts add.
+    /// The number of keys. Key numbers are below it, except those that inserts
+    /// add.
     pub keys: u64,
-    /// Which key a request takes.
+    /// How the keys of requests are chosen.
     pub key_choice: KeyChoice,
     /// The bytes of a key.
     pub key_bytes: SizeDistribution,
     /// The bytes of a value.
     pub value_bytes: SizeDistribution,
-    /// How many entities a range asks for at most.
+    /// The most entities that a range requests.
     pub range_limit: u64,
-    /// `ack` and `from` of each request; none for the store's own default.
+    /// `ack` and `from` of each request; none for the store's default.
     pub replicas: Option<(u8, u8)>,
-    /// Whether values read are verified. Those put always carry a checksum over
-    /// themselves and their key.
+    /// Whether the values that are read are verified. All values that are put
+    /// carry a checksum over themselves and their key.
     pub verify: bool,
-    /// What all choices are derived from.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
 impl Plan {
-    /// A plan with the values that a quick look takes: 64 connections, a thread,
-    /// 10 s after 1 s of warm-up, 100,000 keys of 16 bytes chosen uniformly,
-    /// values of 64 bytes.
+    /// A plan with default values: 64 connections, one thread, 10 s after 1 s
+    /// of warm-up, 100,000 keys of 16 bytes chosen uniformly, values of 64
+    /// bytes.
     pub fn new(target: impl Into<String>, operation: Operation, rate: Rate) -> Self {
         Self {
             targets: vec![target.into()],
@@ -69,7 +72,7 @@ impl Plan {
         }
     }
 
-    /// The operations that it asks for, in a word or two.
+    /// The names of its operations.
     pub fn operations_label(&self) -> String {
         let used = self.operations.iter().filter(|(_, weight)| *weight > 0.0);
         let names: Vec<&str> = used.map(|(operation, _)| operation.name()).collect();
@@ -77,18 +80,19 @@ impl Plan {
     }
 }
 
-/// How fast requests are due.
+/// The arrival rate of requests.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rate {
-    /// Open loop: so many a second over all connections, whatever the answers do.
-    /// Latency counts from when a request was due.
+    /// Open loop: requests per second over all connections, independent of the
+    /// responses. Latency counts from when a request was due.
     PerSecond(f64),
-    /// Closed loop: each connection asks again as soon as it is answered.
+    /// Closed loop: each connection sends its next request as soon as it has a
+    /// response.
     Max,
 }
 
-/// What a request asks for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
@@ -98,18 +102,18 @@ pub enum Operation {
     Insert,
     /// `GET` of a chosen key.
     Get,
-    /// `GET` of a key that nobody ever put.
+    /// `GET` of a key that is never put.
     GetMissing,
     /// `DELETE` of a chosen key.
     Delete,
-    /// `GET`, then `PUT`, of a chosen key; its latency is that of both.
+    /// `GET`, then `PUT` of a chosen key; its latency covers both.
     ReadModifyWrite,
     /// A range from a chosen key.
     Range,
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 7] = [
         Self::Put,
         Self::Insert,
@@ -134,35 +138,35 @@ impl Operation {
     }
 }
 
-/// Which key a request takes.
+/// How the keys of requests are chosen.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyChoice {
-    /// One after the other, over again from the first.
+    /// In sequence, and again from the first key.
     Sequential,
-    /// Any, with equal chance.
+    /// Each key with equal probability.
     Uniform,
-    /// Few keys take most requests: Zipf's law with constant 0.99, the popular
-    /// ones scattered over the key space, as in YCSB.
+    /// A few keys take most requests: Zipf's law with constant 0.99, with the
+    /// popular keys scattered over the key space, as in YCSB.
     Zipfian,
-    /// Zipf's law over how long ago a key was inserted.
+    /// Zipf's law over the age of keys: mostly the keys inserted last.
     Latest,
 }
 
-/// A size in bytes, fixed or drawn.
+/// A distribution of sizes in bytes.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SizeDistribution {
-    /// Always the same.
+    /// Always this size.
     Fixed(usize),
-    /// Any from the first to the second, with equal chance.
+    /// Uniform from the first size to the second.
     Uniform(usize, usize),
-    /// Exponentially distributed around the first, up to the second.
+    /// Exponential with the first size as its mean, cut off at the second.
     Exponential(usize, usize),
 }
 
 impl SizeDistribution {
-    /// The least and the greatest that can be drawn.
+    /// The smallest and the greatest possible size.
     pub(crate) fn bounds(self) -> (usize, usize) {
         match self {
             Self::Fixed(bytes) => (bytes, bytes),

@@ -1,73 +1,75 @@
-//! What a run measured: the content of `--json`, and what reports are drawn from.
+//! The results of a load: the content of `--json`, from which reports are
+//! drawn.
 
 use crate::Plan;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What [`Run::failed`] calls an answer with a value that was never put under
-/// its key: the one failure that is never an overload.
+/// The key in [`Run::failed`] for a response with a value that was never put
+/// under its key. It is the only failure that overload cannot explain.
 pub const WRONG_VALUE: &str = "wrong value";
 
-/// What a run measured.
+/// A load that has run, with its results.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Run {
     /// The version of this format: 1.
     pub format: u32,
-    /// What to call it where runs are compared.
+    /// Its name in comparisons.
     pub label: String,
-    /// What was asked for.
+    /// The plan of the load.
     pub plan: Plan,
-    /// Where the generator ran.
+    /// The machine of the generator.
     pub machine: MachineInfo,
     /// When the load began, in milliseconds since 1970.
     pub started_unix_ms: u64,
     /// The version of the generator.
     #[serde(default)]
     pub version: String,
-    /// Seconds that were counted: those asked for, or less where the run was cut short.
+    /// The measured seconds: those of the plan, or fewer if the run was cut
+    /// short.
     pub measured_seconds: f64,
-    /// Why the run ended before its time, if it did.
+    /// Why the run ended early, if it did.
     pub cut_short: Option<String>,
-    /// Requests that fell due in the counted time; none in a closed loop.
+    /// Requests that fell due in the measured time; none in a closed loop.
     pub due: Option<u64>,
-    /// Requests that were answered as they should, in the counted time.
+    /// Requests that succeeded in the measured time.
     pub succeeded: u64,
-    /// Requests that were not, by what happened: `503`, `504`, `timeout`,
-    /// `connection`, `wrong value`, …
+    /// Requests that failed, by cause: `503`, `504`, `timeout`, `connection`,
+    /// `wrong value`, …
     pub failed: BTreeMap<String, u64>,
-    /// `GET`s among the succeeded that found nothing.
+    /// Successful `GET`s that found nothing.
     pub missing: u64,
-    /// Entities that ranges brought.
+    /// Entities that ranges returned.
     #[serde(default)]
     pub entities: u64,
     /// Bytes of the bodies of requests that succeeded and of their responses.
     pub body_bytes: u64,
-    /// The latency of the requests that succeeded.
+    /// The latencies of the requests that succeeded.
     pub latency: LatencyDistribution,
-    /// Second by second, the warm-up left out.
+    /// The results per second, without the warm-up.
     pub timeline: Vec<Second>,
-    /// What happened beside the load, to be marked in plots.
+    /// Events during the load, which plots mark.
     pub marks: Vec<Mark>,
 }
 
 /// A distribution of latencies.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct LatencyDistribution {
-    /// How many were recorded.
+    /// The number of recorded latencies.
     pub count: u64,
     /// Milliseconds.
     pub mean_ms: f64,
     /// Milliseconds.
     pub max_ms: f64,
-    /// Percentiles from 0 to 100 and their milliseconds, ascending, as
-    /// HdrHistogram's spectrum gives them: finer the nearer to 100.
+    /// Percentiles from 0 to 100 and their milliseconds, ascending, in the
+    /// steps of HdrHistogram's spectrum: finer toward 100.
     pub spectrum: Vec<(f64, f64)>,
 }
 
-/// A second of a run.
+/// The results of one second of a run.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Second {
-    /// Seconds since the warm-up ended, at the end of this one.
+    /// The end of this second, in seconds since the warm-up ended.
     pub at_seconds: f64,
     /// Requests that succeeded in it.
     pub succeeded: u64,
@@ -75,22 +77,22 @@ pub struct Second {
     pub failed: u64,
     /// The median latency of those that succeeded, in milliseconds.
     pub p50_ms: f64,
-    /// The 99th percentile.
+    /// The 99th percentile, in milliseconds.
     pub p99_ms: f64,
-    /// The greatest.
+    /// The greatest latency, in milliseconds.
     pub max_ms: f64,
 }
 
-/// A moment of a run that plots show.
+/// An event during a run, which plots mark.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Mark {
     /// Seconds since the warm-up ended.
     pub at_seconds: f64,
-    /// What happened, in a word or three.
+    /// What happened, in one to three words.
     pub label: String,
 }
 
-/// Where something ran.
+/// The machine of a run.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct MachineInfo {
     /// The processor's name.
@@ -108,7 +110,7 @@ pub struct MachineInfo {
 pub struct BreakingPoint {
     /// The version of this format: 1.
     pub format: u32,
-    /// What to call it where searches are compared.
+    /// Its name in comparisons.
     pub label: String,
     /// When the search began, in milliseconds since 1970.
     #[serde(default)]
@@ -116,23 +118,24 @@ pub struct BreakingPoint {
     /// The version of the generator.
     #[serde(default)]
     pub version: String,
-    /// What a rate must keep up to hold.
+    /// The bound within which a rate holds.
     pub bound: Bound,
-    /// The highest rate that held, in requests a second; none if none did.
+    /// The highest rate that held, in requests per second; none if no rate
+    /// held.
     pub rate: Option<f64>,
-    /// The rates tried, in the order in which they were.
+    /// The rates that were tried, in order.
     pub probes: Vec<Probe>,
     /// The run at the highest rate that held.
     pub best: Option<Run>,
-    /// Why the search ended before its time, if it did.
+    /// Why the search ended early, if it did.
     #[serde(default)]
     pub cut_short: Option<String>,
 }
 
-/// What a rate must keep up to hold.
+/// The bound within which a rate holds.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Bound {
-    /// The least share of the requests due that must succeed in time: 0.99.
+    /// The smallest share of the requests due that must succeed: 0.99.
     pub achieved_share: f64,
     /// The greatest 99th percentile, in milliseconds.
     pub p99_ms: f64,
@@ -143,9 +146,9 @@ pub struct Bound {
 /// A rate that was tried.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Probe {
-    /// Requests a second that were asked.
+    /// The rate of the plan, in requests per second.
     pub rate: f64,
-    /// Requests a second that succeeded.
+    /// Requests per second that succeeded.
     pub achieved: f64,
     /// The 99th percentile, in milliseconds.
     pub p99_ms: f64,
@@ -156,12 +159,12 @@ pub struct Probe {
 }
 
 impl Run {
-    /// Requests a second that succeeded.
+    /// Requests per second that succeeded.
     pub fn achieved(&self) -> f64 {
         self.per_second(self.succeeded as f64)
     }
 
-    /// Bytes of bodies a second.
+    /// Bytes of bodies per second.
     pub fn body_bytes_per_second(&self) -> f64 {
         self.per_second(self.body_bytes as f64)
     }
@@ -173,12 +176,12 @@ impl Run {
             .map(|due| self.succeeded as f64 / due as f64)
     }
 
-    /// Requests that did not succeed.
+    /// The number of requests that failed.
     pub fn failures(&self) -> u64 {
         self.failed.values().sum()
     }
 
-    /// The share of the requests answered or given up that did not succeed.
+    /// The share of failed requests among those that succeeded or failed.
     pub fn failed_share(&self) -> f64 {
         let failures = self.failures() as f64;
         let all = self.succeeded as f64 + failures;
@@ -195,8 +198,8 @@ impl Run {
 }
 
 impl LatencyDistribution {
-    /// The latency that so many percent of the requests did not exceed, in
-    /// milliseconds; none where nothing was recorded.
+    /// The latency that `percentile` percent of the requests did not exceed, in
+    /// milliseconds; none if no latency was recorded.
     pub fn percentile_ms(&self, percentile: f64) -> Option<f64> {
         if self.count == 0 {
             return None;

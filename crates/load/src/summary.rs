@@ -1,4 +1,4 @@
-//! Runs and searches as text for people, in the manner of wrk2.
+//! Summaries of runs and searches as text, similar to wrk2's.
 
 use crate::plan::{KeyChoice, Rate, SizeDistribution};
 use crate::report::units;
@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 /// The percentiles of the short table.
 const PERCENTILES: [f64; 8] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0];
 
-/// A run: what was asked, how much of it succeeded, and the latencies.
+/// The summary of a run: its plan, how many requests succeeded, and the
+/// latencies.
 pub fn of_run(run: &Run) -> String {
     let mut text = String::new();
     // Writing to memory does not fail, here and below.
@@ -57,7 +58,7 @@ fn write_run(text: &mut String, run: &Run) -> std::fmt::Result {
             )?;
             writeln!(
                 text,
-                "  succeeded   {} requests, {rate:.0}/s, {share:.2}% of those due",
+                "  succeeded   {} requests, {rate:.0}/s, {share:.2}% of requests due",
                 run.succeeded
             )?;
         }
@@ -80,13 +81,13 @@ fn write_run(text: &mut String, run: &Run) -> std::fmt::Result {
     if unanswered > 0 {
         writeln!(
             text,
-            "  unanswered  {unanswered} requests were due and had no answer at the end"
+            "  unanswered  {unanswered} requests due had no response at the end"
         )?;
     }
     if run.missing > 0 {
         writeln!(
             text,
-            "  missing     {} of those that succeeded found nothing",
+            "  missing     {} successful requests found nothing",
             run.missing
         )?;
     }
@@ -123,7 +124,7 @@ fn write_run(text: &mut String, run: &Run) -> std::fmt::Result {
     )
 }
 
-/// All steps of a run's latencies, as HdrHistogram's tools write them.
+/// The full latency spectrum of a run, in the format of HdrHistogram's tools.
 pub fn spectrum(run: &Run) -> String {
     let mut text = String::from("  latency ms   percentile   1/(1-percentile)\n");
     for (percentile, ms) in &run.latency.spectrum {
@@ -136,7 +137,7 @@ pub fn spectrum(run: &Run) -> String {
     text
 }
 
-/// A search: its probes and the rate that it found.
+/// The summary of a search: its probes and the rate that it found.
 pub fn of_search(found: &BreakingPoint) -> String {
     let mut text = String::new();
     for probe in &found.probes {
@@ -161,14 +162,14 @@ pub fn of_search(found: &BreakingPoint) -> String {
     text
 }
 
-/// A probe, in a line without its end.
+/// The line of a probe, without a line end.
 pub fn of_probe(probe: &Probe) -> String {
     let p99 = match probe.p99_ms {
         ms if ms < f64::MAX => latency(ms),
         _ => "-".to_owned(),
     };
     format!(
-        "{:>10.0}/s asked {:>10.0}/s done   p99 {p99:>10}   {:>7}% failed   {}",
+        "{:>10.0}/s requested {:>10.0}/s achieved   p99 {p99:>10}   {:>7}% failed   {}",
         probe.rate,
         probe.achieved,
         format!("{:.3}", probe.failed_share * 100.0),
@@ -176,7 +177,7 @@ pub fn of_probe(probe: &Probe) -> String {
     )
 }
 
-/// A second of a run, in a line without its end.
+/// The line of a second of a run, without a line end.
 pub fn of_second(second: &Second) -> String {
     format!(
         "{:>5.0} s {:>9}/s   p50 {:>9}   p99 {:>9}   max {:>9}   {} failed",
@@ -189,7 +190,7 @@ pub fn of_second(second: &Second) -> String {
     )
 }
 
-/// A latency with three digits and the unit that suits it.
+/// A latency with three significant digits in a suitable unit.
 fn latency(ms: f64) -> String {
     let (number, unit) = match ms {
         ms if ms < 1.0 => (ms * 1e3, "us"),
@@ -204,7 +205,7 @@ fn latency(ms: f64) -> String {
     format!("{number:.decimals$} {unit}")
 }
 
-/// A share in percent, without zeros that say nothing.
+/// A share in percent, without trailing zeros.
 fn percent(share: f64) -> f64 {
     (share * 1e8).round() / 1e6
 }
@@ -213,7 +214,9 @@ fn size(size: SizeDistribution) -> String {
     match size {
         SizeDistribution::Fixed(bytes) => format!("{bytes} B"),
         SizeDistribution::Uniform(least, most) => format!("{least} to {most} B"),
-        SizeDistribution::Exponential(mean, most) => format!("about {mean} B, at most {most} B"),
+        SizeDistribution::Exponential(mean, most) => {
+            format!("{mean} B on average, at most {most} B")
+        }
     }
 }
 

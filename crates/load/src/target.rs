@@ -1,28 +1,30 @@
-//! Where requests go.
+//! The targets of requests.
 
 use crate::Error;
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// How long a target may take to accept the connection that shows that it is there.
+/// How long a target may take to accept the first connection, which shows that
+/// it is reachable.
 const FIRST_CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A node that is asked.
+/// A node that gets requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    /// `HOST:PORT`, as the header `Host` has it.
+    /// `HOST:PORT`, as in the header `Host`.
     pub(crate) authority: String,
-    /// The address that took a connection when the load began.
+    /// The address that accepted the first connection.
     pub(crate) address: SocketAddr,
 }
 
 impl Target {
-    /// Resolves `url` and connects to it once, so that a wrong one is told
-    /// before any load is made.
+    /// Resolves `url` and connects to it once, so that a wrong one is reported
+    /// before the load.
     ///
     /// # Errors
-    /// [`Error::Plan`] for what is no URL of a node, [`Error::Unreachable`].
+    /// [`Error::Plan`] if `url` is not the URL of a node,
+    /// [`Error::Unreachable`].
     pub(crate) fn reach(url: &str) -> Result<Self, Error> {
         let authority = authority(url)?;
         let unreachable = |source| Error::Unreachable {
@@ -30,7 +32,7 @@ impl Target {
             source,
         };
         let addresses = authority.to_socket_addrs().map_err(unreachable)?;
-        let mut refused = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        let mut refused = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
         for address in addresses {
             match TcpStream::connect_timeout(&address, FIRST_CONNECT_TIMEOUT) {
                 Ok(_) => {
@@ -46,14 +48,15 @@ impl Target {
     }
 }
 
-/// The `HOST:PORT` of a URL `http://HOST:PORT`, with or without a slash behind it.
+/// The `HOST:PORT` of a URL `http://HOST:PORT` with an optional slash at its
+/// end.
 ///
 /// # Errors
 /// [`Error::Plan`] for everything else.
 pub(crate) fn authority(url: &str) -> Result<&str, Error> {
     let wrong = || {
         Error::plan(format!(
-            "{url} is no target: write http://HOST:PORT, the URL of a node"
+            "{url} is not a target: write the URL of a node, http://HOST:PORT"
         ))
     };
     let rest = url.strip_prefix("http://").ok_or_else(wrong)?;

@@ -1,4 +1,4 @@
-//! A server for tests: a map behind HTTP that misbehaves as it is told.
+//! A server for tests: a map behind HTTP that misbehaves on request.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// A request as the server got it.
+/// A request that the server received.
 pub(crate) struct Request {
-    /// 0 for the first that the server got.
+    /// Its number, from 0.
     pub(crate) number: u64,
     pub(crate) method: String,
     /// Path and query.
@@ -28,19 +28,19 @@ impl Request {
 
 /// What the server does with a request.
 pub(crate) enum Reply {
-    /// What a store does.
+    /// The response of a store.
     Store,
-    /// This status with this body.
+    /// A response with this status and body.
     Answer(u16, Vec<u8>),
-    /// These bytes, whatever they are; the connection stays open.
+    /// These raw bytes; the connection stays open.
     Raw(Vec<u8>),
-    /// Nothing: the connection is closed.
+    /// No response: the connection is closed.
     Close,
-    /// Nothing: the connection stays open.
+    /// No response: the connection stays open.
     Silence,
 }
 
-/// The keys and values that a server has.
+/// The keys and values of a server.
 pub(crate) type StoredValues = BTreeMap<String, Vec<u8>>;
 
 type Handler = dyn Fn(&Request, &mut StoredValues) -> Reply + Send + Sync;
@@ -53,7 +53,7 @@ struct ServerState {
     connections: Mutex<Vec<TcpStream>>,
 }
 
-/// A running server; it ends when dropped.
+/// A running server, which ends when it is dropped.
 pub(crate) struct TestServer {
     address: SocketAddr,
     inner: Arc<ServerState>,
@@ -61,7 +61,8 @@ pub(crate) struct TestServer {
 }
 
 impl TestServer {
-    /// One that does what `handler` says, one request after the other.
+    /// Starts a server that replies as `handler` decides, one request at a
+    /// time.
     pub(crate) fn start(
         handler: impl Fn(&Request, &mut StoredValues) -> Reply + Send + Sync + 'static,
     ) -> Self {
@@ -82,7 +83,7 @@ impl TestServer {
         }
     }
 
-    /// A well-behaved store.
+    /// Starts a server that behaves like a store.
     pub(crate) fn store() -> Self {
         Self::start(|_, _| Reply::Store)
     }
@@ -91,7 +92,7 @@ impl TestServer {
         format!("http://{}", self.address)
     }
 
-    /// How many requests came.
+    /// How many requests it received.
     pub(crate) fn requests(&self) -> u64 {
         self.inner.requests.load(SeqCst)
     }
@@ -131,7 +132,7 @@ fn accept(listener: &TcpListener, inner: &Arc<ServerState>) {
         let mut connections = inner.connections.lock().unwrap();
         connections.push(stream.try_clone().unwrap());
         let inner = Arc::clone(inner);
-        // It ends with its connection.
+        // The thread ends with its connection.
         std::thread::spawn(move || serve(stream, &inner));
     }
 }
@@ -194,7 +195,7 @@ fn read(stream: &mut BufReader<TcpStream>, inner: &ServerState) -> Option<Reques
     })
 }
 
-/// What a store answers.
+/// The reply of a store.
 fn store(request: &Request, map: &mut StoredValues) -> Reply {
     let key = request.key();
     match request.method.as_str() {

@@ -266,7 +266,7 @@ fn describe(page: &mut Page, setups: &[OverloadedNodes]) {
             })
             .collect();
         let title = format!("{}: achieved against asked", setup.name());
-        let svg = plot::achieved_against_asked(&title, &curves);
+        let svg = plot::achieved_over_requested(&title, &curves);
         page.figure(&format!("achieved-{}", setup.nodes), &title, svg);
         let x = Axis::linear("asked, in multiples of the best", Unit::Count);
         let y = Axis::logarithmic("mean at the node", Unit::Milliseconds);

@@ -1,7 +1,7 @@
-//! The highest constant rate that a store holds.
+//! Searches for the highest constant rate that a store holds.
 //!
-//! Each probe is a short run of its own, warm-up and all; [`search`] says
-//! which rate is next, and [`Bound`] whether one held.
+//! Each probe is a short run with a warm-up of its own. [`search`] chooses the
+//! next rate, and [`Bound`] decides whether a rate held.
 
 mod search;
 
@@ -15,14 +15,16 @@ use std::sync::atomic::AtomicBool;
 /// The version of the format of [`BreakingPoint`].
 const FORMAT: u32 = 1;
 
-/// The rate that is tried first when the plan names none, a second.
+/// The rate of the first probe if the plan has none, in requests per second.
 const FIRST_RATE: f64 = 1_000.0;
 
-/// The highest rate that is tried, a second: what no generator makes.
+/// The highest rate that is tried, in requests per second: more than any
+/// generator can send.
 const RATE_MAX: f64 = 50_000_000.0;
 
 impl Default for Bound {
-    /// 99% achieved, a 99th percentile of 10 ms, 0.1% failed.
+    /// 99% of the requests due succeed, the 99th percentile is at most 10 ms,
+    /// at most 0.1% fail.
     fn default() -> Self {
         Self {
             achieved_share: 0.99,
@@ -33,12 +35,12 @@ impl Default for Bound {
 }
 
 impl Bound {
-    /// What a run at `rate` came to.
+    /// Decides whether a run held its `rate`.
     fn judge(&self, rate: f64, run: &Run) -> Probe {
         let failed: u64 = run.failed.values().sum();
         let answered = run.succeeded + failed;
         let share = |part: u64, of: u64| part as f64 / of.max(1) as f64;
-        // With no answer at all every latency is beyond the bound.
+        // Without any response no latency is within the bound.
         let p99_ms = run.latency.percentile_ms(99.0).unwrap_or(f64::MAX);
         let achieved_share = share(run.succeeded, run.due.unwrap_or(answered));
         let failed_share = share(failed, answered);
@@ -55,13 +57,13 @@ impl Bound {
     }
 }
 
-/// Searches the highest rate at which `bound` holds. Each probe is a run of
-/// `plan` at some rate, the first at the plan's own, or 1,000 a second if that
-/// is a closed loop; `watch` is told of each. Once `stop` is set the search
-/// ends, and what it found until then is kept.
+/// Searches for the highest rate at which `bound` holds. Each probe is a run of
+/// `plan` at some rate; the first one has the plan's own rate, or 1,000 per
+/// second if the plan is a closed loop. `watch` is called with each probe. When
+/// `stop` is set, the search ends and returns what it has found.
 ///
 /// # Errors
-/// As for [`run`](crate::run), before the first probe.
+/// As for [`run`](crate::run), if the first probe fails.
 pub fn find_breaking_point(
     plan: &Plan,
     bound: Bound,

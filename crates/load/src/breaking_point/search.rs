@@ -1,52 +1,52 @@
-//! Which rate to try next.
+//! Chooses the next rate of a search for the breaking point.
 //!
-//! Rates grow by doubling until one fails, then the gap between the highest
-//! that held and the lowest that failed is halved, in proportion, until it is
-//! a few percent. A machine that stalls for a moment fails a rate that the
-//! store would hold, so a rate counts as failed only when two of three tries
-//! fail. Nothing stalls for the better, so one that holds at once is believed.
-//! The failed rate that ends the search decides its result and may have been
-//! tried long ago, so it must fail once more: three of five tries.
+//! Rates double until one fails. Then the gap between the highest rate that
+//! held and the lowest that failed is halved, on a logarithmic scale, until it
+//! is a few percent. A machine that stalls for a moment fails a rate that the
+//! store would hold, so a rate fails only if two of three tries fail. A stall
+//! never makes a rate hold, so the first try that holds is enough. The failed
+//! rate that ends the search decides its result and may have been tried long
+//! ago, so it must fail once more: three of five tries.
 
-/// The first rate is doubled this much until one fails.
+/// The factor by which rates grow until one fails.
 const GROWTH: f64 = 2.0;
 
-/// The same, once a rate turned out to hold that was taken for failed.
+/// The factor after a rate held that had counted as failed.
 const GROWTH_AFTER_MISTAKE: f64 = 1.2;
 
-/// How near to each other the bounds end: 5%.
+/// The search ends when the bounds differ by this factor: 5%.
 const PRECISION: f64 = 1.05;
 
-/// The lowest rate that is tried, a second.
+/// The lowest rate that is tried, in requests per second.
 const RATE_MIN: f64 = 1.0;
 
-/// How many probes a search makes at most.
+/// The most probes of a search.
 pub(super) const PROBES_MAX: u32 = 60;
 
-/// A search under way: a function of the probes told so far.
+/// The state of a search, a function of the probes so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RateSearch {
     /// The highest rate that held.
     held: Option<f64>,
-    /// The lowest rate that failed, if it is not below that.
+    /// The lowest rate that failed, if it is above `held`.
     failed: Option<f64>,
-    /// The rate that is tried.
+    /// The rate of the next probe.
     rate: f64,
     tries: Tries,
     growth: f64,
     probes: u32,
 }
 
-/// What came of the tries at one rate.
+/// The tries at one rate.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tries {
     held: u32,
     failed: u32,
-    /// How many of either kind decide.
+    /// How many tries of one kind decide.
     needed: u32,
 }
 
-/// How tries come out.
+/// What the tries at a rate have decided.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum RateDecision {
     Held,
@@ -66,14 +66,14 @@ impl Tries {
     }
 }
 
-/// Two of three.
+/// Two of three tries decide.
 const FIRST_TRIES: Tries = Tries {
     held: 0,
     failed: 0,
     needed: 2,
 };
 
-/// Three of five, two of which have failed already.
+/// Three of five tries decide, and two have failed already.
 const LAST_TRIES: Tries = Tries {
     held: 0,
     failed: 2,
@@ -81,7 +81,7 @@ const LAST_TRIES: Tries = Tries {
 };
 
 impl RateSearch {
-    /// One that tries `rate` first.
+    /// Begins a search at `rate`.
     pub(super) fn new(rate: f64) -> Self {
         Self {
             held: None,
@@ -93,7 +93,7 @@ impl RateSearch {
         }
     }
 
-    /// The rate to try; [`None`] when the search is over.
+    /// The rate to try; [`None`] if the search is over.
     pub(super) fn next(&self) -> Option<f64> {
         let is_decided = self.tries.decision() != RateDecision::Open;
         let is_over = self.probes >= PROBES_MAX || self.rate < RATE_MIN || is_decided;
@@ -105,7 +105,7 @@ impl RateSearch {
         self.held
     }
 
-    /// Takes what came of trying that rate.
+    /// Records whether the rate of the last probe held.
     pub(super) fn record_probe(&mut self, held: bool) {
         self.probes += 1;
         if held {
@@ -116,7 +116,7 @@ impl RateSearch {
         let is_last = self.tries.needed == LAST_TRIES.needed;
         match self.tries.decision() {
             RateDecision::Open => return,
-            // The bounds are near, and the upper one is sure.
+            // The bounds are close, and the upper one has failed often enough.
             RateDecision::Failed if is_last => return,
             RateDecision::Failed => self.failed = Some(self.rate),
             RateDecision::Held => {
@@ -144,13 +144,14 @@ impl RateSearch {
 mod tests {
     use super::*;
 
-    /// Searches a server that holds rates up to `capacity`, on a machine where
-    /// `noise` of all probes fail for no reason; gives the result and the probes.
+    /// Searches for the breaking point of a server that holds rates up to
+    /// `capacity`, on a machine where a share `noise` of all probes fails for
+    /// no reason. Returns the result and the number of probes.
     fn search(start: f64, capacity: f64, noise: f64, seed: u64) -> (Option<f64>, u32) {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut search = RateSearch::new(start);
         while let Some(rate) = search.next() {
-            // Near its capacity a server holds a rate now and then.
+            // Near its capacity a server holds a rate in some probes only.
             let slack = 0.02 * (random.f64() - 0.5);
             search.record_probe(rate <= capacity * (1.0 + slack) && random.f64() >= noise);
         }
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_machine_gives_the_capacity_in_few_probes() {
+    fn a_quiet_machine_finds_the_capacity_in_few_probes() {
         for start in [10.0, 1_000.0, 60_000.0, 5_000_000.0] {
             for capacity in [37.0, 1_000.0, 43_210.0, 1_234_567.0] {
                 let (rate, probes) = search(start, capacity, 0.0, 1);
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_does_not_decide() {
+    fn random_failures_rarely_change_the_result() {
         let right = (0..1_000).filter(|seed| {
             let (rate, probes) = search(1_000.0, 43_210.0, 0.1, *seed);
             assert!(probes <= PROBES_MAX);

@@ -3,7 +3,7 @@ use crate::plan::Operation;
 use crate::testing::{Reply, TestServer};
 use std::time::Duration;
 
-/// A server that answers about 500 requests a second and no more.
+/// A server that answers at most 500 requests per second.
 fn slow() -> TestServer {
     TestServer::start(|_, _| {
         std::thread::sleep(Duration::from_millis(2));
@@ -28,17 +28,17 @@ fn bound() -> Bound {
 }
 
 #[test]
-fn the_rate_that_a_server_can_do_is_near_its_breaking_point() {
+fn the_breaking_point_is_near_the_capacity_of_the_server() {
     let server = slow();
-    let mut told = Vec::new();
+    let mut watched = Vec::new();
     let stop = AtomicBool::new(false);
     let found = find_breaking_point(&plan(&server), bound(), &stop, &mut |probe| {
-        told.push(*probe);
+        watched.push(*probe);
     })
     .unwrap();
-    assert_eq!(told, found.probes);
+    assert_eq!(watched, found.probes);
     let rate = found.rate.unwrap();
-    // A loaded machine sleeps longer than it is told, never shorter.
+    // A busy machine sleeps longer than asked, never shorter.
     assert!((20.0..=520.0).contains(&rate), "{found:?}");
     assert_eq!(found.best.unwrap().plan.rate, Rate::PerSecond(rate));
     let beyond = found.probes.iter().filter(|probe| probe.rate > rate);
@@ -46,7 +46,7 @@ fn the_rate_that_a_server_can_do_is_near_its_breaking_point() {
 }
 
 #[test]
-fn refusals_are_no_way_to_hold_a_rate() {
+fn a_rate_with_refusals_does_not_hold() {
     let server = TestServer::start(|request, _| match request.number % 10 {
         0 => Reply::Answer(503, Vec::new()),
         _ => Reply::Store,

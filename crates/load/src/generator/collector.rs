@@ -1,4 +1,4 @@
-//! Gathers what the threads counted: second by second, and in all.
+//! Merges what the threads counted: per second and in total.
 
 use super::recorder::{Counts, Interval};
 use crate::results::{LatencyDistribution, Second};
@@ -9,23 +9,23 @@ use std::time::Duration;
 /// Steps of the spectrum for each halving of the distance to 100%, as in wrk2.
 const SPECTRUM_STEPS: u32 = 5;
 
-/// Percentiles that people ask for by name, which a spectrum has exactly.
+/// Percentiles that are usually asked for; the spectrum contains them exactly.
 const NAMED_PERCENTILES: [f64; 7] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999];
 
-/// What all threads counted in one second.
+/// The counts of all threads in one second.
 struct MergedSecond {
     end: Duration,
     counts: Box<Counts>,
 }
 
-/// Gathers intervals.
+/// Merges intervals.
 pub(super) struct Collector {
     warmup: Duration,
-    /// Where each thread gets its intervals back.
+    /// The channel that returns emptied intervals to each thread.
     empty: Vec<SyncSender<Box<Counts>>>,
-    /// How many intervals of each thread are over.
+    /// How many intervals of each thread have ended.
     over: Vec<usize>,
-    /// Seconds that not all threads have told of.
+    /// Seconds whose interval some thread has not handed over.
     open: BTreeMap<usize, MergedSecond>,
     pub(super) total: Counts,
     pub(super) timeline: Vec<Second>,
@@ -43,8 +43,9 @@ impl Collector {
         }
     }
 
-    /// Takes an interval of a thread; gives the seconds that are over with it.
-    pub(super) fn take(&mut self, interval: Interval, mut tell: impl FnMut(&Second)) {
+    /// Merges an interval of a thread, and calls `watch` with each second that
+    /// is now complete.
+    pub(super) fn take(&mut self, interval: Interval, mut watch: impl FnMut(&Second)) {
         let Interval {
             thread,
             number,
@@ -72,18 +73,18 @@ impl Collector {
             && *entry.key() < over
         {
             let merged = entry.remove();
-            self.close(merged, thread, &mut tell);
+            self.close(merged, thread, &mut watch);
         }
     }
 
-    /// Closes the seconds that some thread ended before.
-    pub(super) fn finish(&mut self, mut tell: impl FnMut(&Second)) {
+    /// Completes the seconds that some thread did not reach.
+    pub(super) fn finish(&mut self, mut watch: impl FnMut(&Second)) {
         while let Some((_, merged)) = self.open.pop_first() {
-            self.close(merged, 0, &mut tell);
+            self.close(merged, 0, &mut watch);
         }
     }
 
-    fn close(&mut self, merged: MergedSecond, thread: usize, tell: &mut impl FnMut(&Second)) {
+    fn close(&mut self, merged: MergedSecond, thread: usize, watch: &mut impl FnMut(&Second)) {
         let counts = merged.counts;
         let at_seconds = merged.end.saturating_sub(self.warmup).as_secs_f64();
         let percentile = |share| ms(counts.latency.value_at_quantile(share));
@@ -97,30 +98,30 @@ impl Collector {
         };
         self.total.add(&counts);
         self.give_back(thread, counts);
-        // A run of whole seconds ends with an interval of no length.
+        // The last interval of a run of whole seconds has no length.
         let is_longer = self
             .timeline
             .last()
             .is_none_or(|last| last.at_seconds < second.at_seconds);
         if is_longer || second.succeeded + second.failed > 0 {
             self.timeline.push(second);
-            tell(&second);
+            watch(&second);
         }
     }
 
     fn give_back(&self, thread: usize, mut counts: Box<Counts>) {
         counts.clear();
-        // A thread that has enough of them, or has ended, needs no more.
+        // The thread has enough empty intervals, or has ended.
         let _ = self.empty[thread].try_send(counts);
     }
 }
 
-/// Microseconds in milliseconds.
+/// Converts microseconds to milliseconds.
 fn ms(us: u64) -> f64 {
     us as f64 / 1e3
 }
 
-/// The distribution that was counted.
+/// The latency distribution of the counts.
 pub(super) fn latency(counts: &Counts) -> LatencyDistribution {
     let histogram = &counts.latency;
     let at_most_max = |us| ms(histogram.max().min(us));

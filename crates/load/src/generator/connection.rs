@@ -1,4 +1,4 @@
-//! A connection and the one request that may be on it.
+//! A connection to a target, and the one request that may be on it.
 
 use super::poller::Interest;
 use crate::http::response::ResponseDecoder;
@@ -10,68 +10,68 @@ use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// The shortest and the longest pause before a connection is tried again.
+/// The shortest and the longest pause before reconnecting.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// The most room for requests that a connection keeps, in bytes.
+/// The largest request buffer that a connection keeps, in bytes.
 const ROOM_BYTES_MAX: usize = 256 << 10;
 
-/// What a connection is doing.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum ConnectionState {
-    /// It is tried again at a time.
+    /// Reconnects at this time.
     Closed { until: Duration },
-    /// The system is at it, until a time at most.
+    /// Connecting, until this time at most.
     Connecting { until: Duration },
-    /// It waits for a request.
+    /// Open, without a request.
     Idle,
-    /// It waits for the answer, until a time at most.
+    /// Waiting for a response, until this time at most.
     Busy { until: Duration },
-    /// Its request was refused and is sent again at a time.
+    /// Its request was refused and is repeated at this time.
     Paused { until: Duration },
 }
 
-/// The request on a connection. Times are after the start.
+/// A request on a connection and its progress. Times count from the start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exchange {
     pub(super) operation: Operation,
-    /// The key's number.
+    /// The number of the key.
     pub(super) number: u64,
-    /// What its latency counts from.
+    /// When the request was due; its latency counts from here.
     pub(super) due: Duration,
-    /// Whether the second half of a read and write is on its way.
+    /// Whether the write of a read-modify-write is on its way.
     pub(super) is_writing_back: bool,
-    /// Bytes of bodies, sent and received.
+    /// Bytes of the bodies sent and received.
     pub(super) body_bytes: u64,
-    /// How often it was sent before this.
+    /// How often it was sent before.
     pub(super) attempts: u32,
 }
 
-/// One of a thread's connections.
+/// A connection of a thread.
 pub(super) struct ClientConnection {
-    /// The target's place in the list of targets.
+    /// The index of the target.
     pub(super) target: usize,
     pub(super) state: ConnectionState,
     pub(super) stream: Option<TcpStream>,
     pub(super) exchange: Option<Exchange>,
-    /// The request, of which `written` bytes are sent.
+    /// The bytes of the request; `written` of them are sent.
     pub(super) request: Vec<u8>,
     written: usize,
     pub(super) decoder: ResponseDecoder,
-    /// Part of a head or a chunk's size, which more must come for.
+    /// Received bytes of an incomplete head or chunk size.
     pub(super) pending: Vec<u8>,
-    /// What the value read is verified with, if it is.
+    /// Verifies the value that is read, if it is verified.
     pub(super) verifier: Option<Verifier>,
-    /// What its socket is watched for.
+    /// The events that its socket is watched for.
     pub(super) interest: Interest,
     /// Whether it is in the queue of free connections.
     pub(super) is_queued: bool,
-    /// The next pause before it is tried again.
+    /// The next pause before reconnecting.
     pause: Duration,
 }
 
-/// How far a request was written.
+/// How much of a request is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum WriteStatus {
     Complete,
@@ -79,7 +79,7 @@ pub(super) enum WriteStatus {
 }
 
 impl ClientConnection {
-    /// One that is not open yet.
+    /// A connection that is not open yet.
     pub(super) fn new(target: usize) -> Self {
         Self {
             target,
@@ -99,10 +99,10 @@ impl ClientConnection {
         }
     }
 
-    /// Begins to connect to `address`; the state says when to give up.
+    /// Begins to connect to `address`, until a deadline.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(super) fn begin(&mut self, address: &SocketAddr, until: Duration) -> io::Result<()> {
         let family = match address {
             SocketAddr::V4(_) => AddressFamily::INET,
@@ -120,10 +120,10 @@ impl ClientConnection {
         Ok(())
     }
 
-    /// What came of connecting, now that the socket is writable.
+    /// Completes connecting, once the socket is writable.
     ///
     /// # Errors
-    /// Why there is no connection.
+    /// The connection failed.
     pub(super) fn finish_connecting(&mut self) -> io::Result<()> {
         match &self.stream {
             Some(stream) => socket_error(stream)??,
@@ -133,7 +133,8 @@ impl ClientConnection {
         Ok(())
     }
 
-    /// Closes it, to be tried again after a pause that grows until an answer comes.
+    /// Closes the connection. It reconnects after a pause that doubles until a
+    /// response arrives.
     pub(super) fn close(&mut self, now: Duration) {
         self.stream = None;
         self.state = ConnectionState::Closed {
@@ -142,12 +143,12 @@ impl ClientConnection {
         self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
 
-    /// Notes that the server answered, so that the connection is worth having.
-    pub(super) fn has_answered(&mut self) {
+    /// Notes that a response arrived, which resets the pause.
+    pub(super) fn note_response(&mut self) {
         self.pause = PAUSE_MIN;
     }
 
-    /// Empties it for another request.
+    /// Clears the buffers for the next request.
     pub(super) fn clear(&mut self) {
         self.request.clear();
         if self.request.capacity() > ROOM_BYTES_MAX {
@@ -159,7 +160,7 @@ impl ClientConnection {
         self.verifier = None;
     }
 
-    /// Writes what it can of the request.
+    /// Writes as much of the request as the socket accepts.
     ///
     /// # Errors
     /// The connection is broken.
@@ -181,7 +182,7 @@ impl ClientConnection {
         Ok(WriteStatus::Complete)
     }
 
-    /// Whether some of the request is still to be written.
+    /// Whether a part of the request is not written.
     pub(super) fn has_to_write(&self) -> bool {
         self.written < self.request.len()
     }

@@ -1,4 +1,5 @@
-//! Makes the load: threads with an epoll loop each, and one that watches them.
+//! Generates the load: threads with an epoll loop each, and one that watches
+//! them.
 //!
 //! ```text
 //! source ──▶ worker ──▶ connection ──▶ a node
@@ -39,28 +40,28 @@ use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use worker::{RunContext, WorkerSummary};
 
-/// How long no target may be connected before the run is given up.
+/// How long all connections may be closed before the run ends early.
 const UNREACHED_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// How often the run is looked at.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// How often the watching thread checks the run.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How many intervals of a thread may wait to be gathered.
+/// How many intervals of a thread may wait to be collected.
 const INTERVALS_MAX: usize = 16;
 
-/// How many emptied intervals a thread keeps.
+/// How many empty intervals a thread keeps.
 const SPARE_INTERVALS_MAX: usize = 2;
 
 /// The version of the format of [`Run`].
 const FORMAT: u32 = 1;
 
-/// Makes the load that `plan` describes and waits for its end; `watch` is told
-/// of each second after the warm-up. Once `stop` is set the run ends, and what
-/// it measured until then is kept.
+/// Generates the load that `plan` describes and waits for its end. `watch` is
+/// called with each second after the warm-up. When `stop` is set, the run ends
+/// and returns what it has measured.
 ///
 /// # Errors
-/// [`Error::Plan`], and [`Error::Unreachable`] when a target takes no
-/// connection before the load. Whatever happens later is part of the run.
+/// [`Error::Plan`], and [`Error::Unreachable`] if a target accepts no
+/// connection before the load. What fails later is part of the run.
 pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Second)) -> Result<Run, Error> {
     let warmup = Duration::from_secs_f64(plan.warmup_seconds);
     let length = warmup + Duration::from_secs_f64(plan.seconds);
@@ -69,10 +70,10 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Second)) -> Re
     generate(plan, source, Some(length), stop, watch)
 }
 
-/// Puts each of the plan's keys once, as fast as its connections can, in
-/// sequence if that is its choice of keys, or else in a random order. A request
-/// that fails is repeated a few times. The plan's operations, rate and times
-/// do not matter.
+/// Puts each key of the plan once, as fast as its connections can: in sequence
+/// if the plan chooses keys in sequence, otherwise in random order. A failed
+/// request is repeated a few times. The plan's operations, rate and times are
+/// ignored.
 ///
 /// # Errors
 /// As for [`run`].
@@ -96,7 +97,7 @@ fn generate<'a>(
     watch: &mut dyn FnMut(&Second),
 ) -> Result<Run, Error> {
     plan.check()?;
-    file_limit::allow(plan.connections)?;
+    file_limit::raise_for(plan.connections)?;
     let targets: Result<Vec<Target>, Error> =
         plan.targets.iter().map(|url| Target::reach(url)).collect();
     let targets = targets?;
@@ -122,7 +123,7 @@ fn generate<'a>(
         let recorder = Recorder::new(thread, warmup, full.clone(), receiver);
         workers.push((source(), recorder));
     }
-    // The intervals end when the threads do.
+    // The channel closes when the threads have ended.
     drop(full);
 
     let mut collector = Collector::new(warmup, empty);
@@ -178,7 +179,8 @@ fn generate<'a>(
     })
 }
 
-/// Gathers until the threads end; gives why the run was given up, if it was.
+/// Collects intervals until the threads end. Returns why the run ended early,
+/// if it did.
 fn gather(
     context: &RunContext<'_>,
     intervals: &Receiver<Interval>,
@@ -188,7 +190,7 @@ fn gather(
     let mut unreached_since = None;
     let mut gave_up = None;
     loop {
-        match intervals.recv_timeout(LOOK_INTERVAL) {
+        match intervals.recv_timeout(CHECK_INTERVAL) {
             Ok(interval) => collector.take(interval, &mut *watch),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
@@ -208,13 +210,13 @@ fn gather(
     gave_up
 }
 
-/// What a run is called unless somebody calls it otherwise.
+/// The default label of a run.
 fn label(plan: &Plan, length: Option<Duration>) -> String {
     let operations = plan.operations_label();
     match (length, plan.rate) {
         (None, _) => "fill".to_owned(),
         (Some(_), Rate::Max) => format!("{operations} at full speed"),
-        // A search takes rates of any number of digits.
+        // A search computes rates with many digits.
         (Some(_), Rate::PerSecond(rate)) if rate >= 100.0 => {
             format!("{operations} at {}/s", rate.round())
         }

@@ -1,8 +1,9 @@
-//! Waits for sockets, and for moments that are nanoseconds apart.
+//! Waits for sockets, and for times with a resolution of nanoseconds.
 //!
-//! An open loop wakes for each due request, so a wait must end when it should:
-//! `epoll_pwait2` takes nanoseconds, and the thread's timer slack (50 us by
-//! default) is taken away. Nothing spins, so a low rate costs next to no CPU.
+//! An open loop wakes for each request that falls due, so a wait must end on
+//! time. `epoll_pwait2` takes nanoseconds, and the thread's timer slack (50 us
+//! by default) is set to 1 ns. No thread spins, so a low rate costs hardly any
+//! CPU time.
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::thread::set_current_timer_slack;
@@ -12,26 +13,26 @@ use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// How many sockets one wait can tell of.
+/// The most ready sockets that one wait returns.
 const EVENTS_MAX: usize = 256;
 
-/// What a socket is waited for.
+/// The events that a socket is watched for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Interest {
     /// Bytes to read.
     Readable,
-    /// Room to write, or bytes to read.
+    /// Space to write, or bytes to read.
     Writable,
 }
 
-/// A socket that can go on.
+/// A socket that is ready.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ready {
-    /// What it was registered as.
+    /// The index that it was registered with.
     pub(super) index: usize,
-    /// Whether it takes bytes, or its connection has come about or failed.
+    /// Whether it accepts bytes, or its connection is established or failed.
     pub(super) is_writable: bool,
-    /// Whether it has bytes, or has ended.
+    /// Whether it has bytes, or the peer has closed it.
     pub(super) is_readable: bool,
 }
 
@@ -42,10 +43,10 @@ pub(super) struct Poller {
 }
 
 impl Poller {
-    /// For the sockets of one thread.
+    /// Creates a poller for the sockets of one thread.
     ///
     /// # Errors
-    /// The system has no room for it.
+    /// The system has no resources for it.
     pub(super) fn new() -> io::Result<Self> {
         let nothing = Event {
             flags: EventFlags::empty(),
@@ -57,16 +58,16 @@ impl Poller {
         })
     }
 
-    /// Lets waits of this thread end when they should. Where the system does
-    /// not allow it they end up to 50 us late.
+    /// Lets waits of this thread end on time. If the system does not allow
+    /// that, they end up to 50 us late.
     pub(super) fn sharpen_timers() {
         let _ = set_current_timer_slack(NonZeroU64::new(1));
     }
 
-    /// Watches a socket until it is closed.
+    /// Begins to watch a socket, until it is closed.
     ///
     /// # Errors
-    /// The system has no room for it.
+    /// The system has no resources for it.
     pub(super) fn add(
         &self,
         socket: impl AsFd,
@@ -77,7 +78,7 @@ impl Poller {
         Ok(epoll::add(&self.epoll, socket, data, flags_of(interest))?)
     }
 
-    /// Watches for something else.
+    /// Changes what a socket is watched for.
     ///
     /// # Errors
     /// The socket is not watched.
@@ -96,10 +97,11 @@ impl Poller {
         )?)
     }
 
-    /// Waits until sockets are ready or the time is over; gives how many are.
+    /// Waits until sockets are ready or `time` has passed. Returns how many are
+    /// ready.
     ///
     /// # Errors
-    /// None that a caller could do anything about.
+    /// The system cannot wait.
     pub(super) fn wait(&mut self, time: Duration) -> io::Result<usize> {
         let timeout = Timespec {
             tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
@@ -112,7 +114,7 @@ impl Poller {
         }
     }
 
-    /// The `nth` socket that the last wait told of.
+    /// The `nth` ready socket of the last wait.
     pub(super) fn ready(&self, nth: usize) -> Ready {
         let Event { flags, data } = self.events[nth];
         let ended = EventFlags::ERR | EventFlags::HUP;

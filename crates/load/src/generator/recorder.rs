@@ -1,37 +1,37 @@
-//! What a thread counts.
+//! Counts requests and latencies on one thread.
 //!
-//! A thread records into one interval at a time, which it hands over when the
-//! second is over and gets back, emptied, to use again: so a request costs one
-//! count in one histogram, and no memory is taken in the steady state.
+//! A thread counts into one interval, hands it over when its second has ended,
+//! and gets it back emptied. So a request costs one increment in one histogram,
+//! and no memory is allocated in the steady state.
 
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::Duration;
 
-/// The longest latency that is told from longer ones: an hour, in microseconds.
+/// Latencies above this count as this: an hour, in microseconds.
 const LATENCY_US_MAX: u64 = 3_600_000_000;
 
-/// Digits of a latency that are kept.
+/// Significant digits of a recorded latency.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// Why a request did not succeed.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum FailureKind {
-    /// It was answered with this status.
+    /// The response had this status.
     Status(u16),
-    /// It had no answer in time.
+    /// No response arrived in time.
     Timeout,
     /// Its connection broke.
     Connection,
-    /// The answer was no HTTP.
+    /// The response was not HTTP.
     BadResponse,
-    /// The value was none that was put under the key.
+    /// The value was never put under its key.
     WrongValue,
 }
 
 impl FailureKind {
-    /// What a run calls it.
+    /// Its name in a run.
     pub(crate) fn label(self) -> String {
         match self {
             Self::Status(status) => status.to_string(),
@@ -43,7 +43,7 @@ impl FailureKind {
     }
 }
 
-/// What was counted in some time.
+/// Counts over some time.
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
     /// Latencies of the requests that succeeded, in microseconds.
@@ -77,7 +77,7 @@ impl Counts {
         self.latency.saturating_record(us.max(1));
     }
 
-    /// Counts one that did not.
+    /// Counts a request that failed.
     pub(crate) fn fail(&mut self, why: FailureKind) {
         *self.failed.entry(why).or_default() += 1;
     }
@@ -86,9 +86,9 @@ impl Counts {
         self.failed.values().sum()
     }
 
-    /// Adds what another one counted.
+    /// Adds the counts of `other`.
     pub(crate) fn add(&mut self, other: &Self) {
-        // Both have the same bounds, so there is room for all that the other has.
+        // Both histograms have the same bounds, so adding cannot fail.
         let _ = self.latency.add(&other.latency);
         for (why, count) in &other.failed {
             *self.failed.entry(*why).or_default() += count;
@@ -98,7 +98,7 @@ impl Counts {
         self.body_bytes += other.body_bytes;
     }
 
-    /// Forgets everything but the room that it takes.
+    /// Sets all counts to zero and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.latency.reset();
         self.failed.clear();
@@ -106,19 +106,19 @@ impl Counts {
     }
 }
 
-/// What a thread counted up to a moment.
+/// The counts of a thread in one interval.
 #[derive(Debug)]
 pub(super) struct Interval {
     /// The thread's number.
     pub(super) thread: usize,
-    /// 0 for the warm-up, then the second after it.
+    /// 0 for the warm-up, then the number of the second after it.
     pub(super) number: usize,
-    /// When it ended, after the start.
+    /// Its end, as a time after the start.
     pub(super) end: Duration,
     pub(super) counts: Box<Counts>,
 }
 
-/// A thread's side of the intervals.
+/// Counts for a thread, and hands intervals over.
 pub(super) struct Recorder {
     pub(super) counts: Box<Counts>,
     thread: usize,
@@ -129,8 +129,8 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Begins with a warm-up, which may take no time. Intervals go to `full`
-    /// and come back through `empty`.
+    /// Begins with the interval of the warm-up, which may have no length.
+    /// Intervals are sent to `full` and come back through `empty`.
     pub(super) fn new(
         thread: usize,
         warmup: Duration,
@@ -147,10 +147,10 @@ impl Recorder {
         }
     }
 
-    /// Hands the interval over when it is over at `now`. If nobody takes it
-    /// (who watches the run is busy), it goes on with the next one's counts
-    /// rather than keep the load waiting.
-    pub(super) fn turn(&mut self, now: Duration) {
+    /// Hands the interval over if it has ended at `now`. If the channel is full
+    /// because the watching thread is busy, the counts stay in the next
+    /// interval, so that the load does not wait.
+    pub(super) fn end_intervals(&mut self, now: Duration) {
         while now >= self.end {
             let counts = self.empty.try_recv();
             let next = counts.unwrap_or_else(|_| Box::new(Counts::new()));
@@ -163,7 +163,7 @@ impl Recorder {
             self.number += 1;
             self.end += Duration::from_secs(1);
             if let Err(TrySendError::Full(interval)) = self.full.try_send(interval) {
-                // Warm-up and load must not mix.
+                // Counts of the warm-up must not become part of the load.
                 if interval.number > 0 {
                     self.counts = interval.counts;
                 }
@@ -171,9 +171,9 @@ impl Recorder {
         }
     }
 
-    /// Hands over what is left at the end of the load.
+    /// Hands over the last interval.
     pub(super) fn finish(self, now: Duration) {
-        // Nobody takes it only when the run has failed.
+        // The receiver is gone only if the run has failed.
         let _ = self.full.send(Interval {
             thread: self.thread,
             number: self.number,

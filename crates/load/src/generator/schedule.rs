@@ -1,24 +1,26 @@
-//! When requests are due.
+//! The schedule of an open loop: when requests fall due.
 //!
-//! The i-th request of a run is due at `start + i / rate`, whatever became of
-//! those before it. Threads take them in turn. A request that finds no free
-//! connection stays due: that is one number, however many wait.
+//! The i-th request of a run is due at `start + i / rate`, even if earlier
+//! requests are unanswered. The threads take requests in turn. A request that
+//! finds no free connection stays due; the schedule keeps only a counter,
+//! however many requests wait.
 
 use crate::plan::Rate;
 use std::time::Duration;
 
-/// The due times of one thread.
+/// The schedule of one thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ArrivalSchedule {
     /// Nanoseconds between two requests of this thread.
     interval_ns: f64,
-    /// Nanoseconds from the start to the first.
+    /// Nanoseconds from the start to the first request of this thread.
     offset_ns: f64,
     taken: u64,
 }
 
 impl ArrivalSchedule {
-    /// For thread number `thread` of `threads`; [`None`] in a closed loop.
+    /// The schedule of thread number `thread` of `threads`; [`None`] in a
+    /// closed loop.
     pub(super) fn new(rate: Rate, thread: usize, threads: usize) -> Option<Self> {
         match rate {
             Rate::Max => None,
@@ -35,7 +37,8 @@ impl ArrivalSchedule {
         Duration::from_nanos((self.offset_ns + self.taken as f64 * self.interval_ns) as u64)
     }
 
-    /// Takes the next request, if it is due at `now`; gives when it was.
+    /// Takes the next request if it is due at `now`, and returns when it was
+    /// due.
     pub(super) fn take(&mut self, now: Duration) -> Option<Duration> {
         let due = self.next();
         if due > now {
@@ -45,7 +48,7 @@ impl ArrivalSchedule {
         Some(due)
     }
 
-    /// How many requests fall due before `time`, after the start.
+    /// How many requests fall due before `time`, a time after the start.
     pub(super) fn due_before(&self, time: Duration) -> u64 {
         let past_first_ns = time.as_nanos() as f64 - self.offset_ns;
         (past_first_ns / self.interval_ns).ceil().max(0.0) as u64

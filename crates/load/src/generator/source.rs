@@ -1,37 +1,37 @@
-//! What a thread asks for next.
+//! Chooses the next request of a thread.
 
 use crate::plan::{KeyChoice, Operation, Plan};
 use crate::workload::choice::{KeyChooser, KeyCounters};
 use crate::workload::operations::OperationMix;
 use crate::workload::permutation::Permutation;
 
-/// Where a thread's requests come from.
+/// The source of a thread's requests.
 pub(super) enum RequestSource<'a> {
-    /// Operations and keys as the plan weighs them, without an end.
+    /// Operations and keys as weighted by the plan, without end.
     Load {
         mix: OperationMix,
         chooser: KeyChooser,
         counters: &'a KeyCounters,
     },
-    /// Each key once.
+    /// Each key once, in some order.
     Fill {
         keys: u64,
-        /// The order; none for the keys' own.
+        /// The order of the keys; none for ascending order.
         order: Option<Permutation>,
         counters: &'a KeyCounters,
     },
 }
 
-/// What to do when a request fails.
+/// What happens when a request fails.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum OnFailure {
-    /// Count it and go on.
+    /// The failure is counted.
     Count,
-    /// Send it again, so often.
+    /// The request is repeated, until it was sent this many times.
     Repeat { attempts_max: u32 },
 }
 
-/// How often a fill tries a key: with the pauses in between, for seconds.
+/// How often a fill sends a key. With the pauses in between this takes seconds.
 const FILL_ATTEMPTS_MAX: u32 = 10;
 
 impl<'a> RequestSource<'a> {
@@ -54,7 +54,8 @@ impl<'a> RequestSource<'a> {
         }
     }
 
-    /// The next operation and its key's number; [`None`] when all is asked for.
+    /// The next operation and the number of its key; [`None`] after the last
+    /// request.
     pub(super) fn next(&self, random: &mut fastrand::Rng) -> Option<(Operation, u64)> {
         match self {
             Self::Load {

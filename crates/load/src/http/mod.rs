@@ -1,4 +1,5 @@
-//! The client's side of HTTP/1.1: requests into a buffer, responses out of pieces.
+//! The client side of HTTP/1.1: writes requests into a buffer, decodes
+//! responses from pieces.
 
 pub(crate) mod request;
 pub(crate) mod response;

@@ -3,18 +3,18 @@
 use crate::plan::Plan;
 use std::io::Write as _;
 
-/// Writes requests for one target.
+/// Writes the requests for one target.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestWriter {
-    /// What follows a key in an entity's URL: the replicas, and the head up to
-    /// where methods differ.
+    /// The bytes after the key of an entity: the replicas, and the head up to
+    /// the part that differs by method.
     after_key: Vec<u8>,
-    /// The same for a range.
+    /// The bytes after the start key of a range.
     after_start: Vec<u8>,
 }
 
 impl RequestWriter {
-    /// For the node at `authority`.
+    /// Creates a writer for the node at `authority`.
     pub(crate) fn new(plan: &Plan, authority: &str) -> Self {
         let replicas = plan
             .replicas
@@ -28,7 +28,8 @@ impl RequestWriter {
         }
     }
 
-    /// Appends the head of a `PUT` with a body of `bytes` bytes, which follows.
+    /// Appends the head of a `PUT`; the caller appends its body of `bytes`
+    /// bytes.
     pub(crate) fn put(&self, key: &[u8], bytes: usize, to: &mut Vec<u8>) {
         to.extend_from_slice(b"PUT /v0/entity?id=");
         to.extend_from_slice(key);
@@ -68,7 +69,7 @@ mod tests {
     use crate::plan::{Operation, Rate};
 
     #[test]
-    fn requests_are_what_a_node_expects() {
+    fn requests_have_the_form_that_a_node_expects() {
         let plan = Plan {
             replicas: Some((2, 3)),
             range_limit: 10,
@@ -92,7 +93,7 @@ mod tests {
             written(&|to| writer.get(b"key", to)),
             "GET /v0/entity?id=key&ack=2&from=3 HTTP/1.1\r\nHost: h:1\r\n\r\n"
         );
-        // A range is of the node that is asked: it has no replicas.
+        // A range is served by one node, so it has no replicas.
         assert_eq!(
             written(&|to| writer.range(b"key", to)),
             "GET /v0/entities?start=key&limit=10 HTTP/1.1\r\nHost: h:1\r\n\r\n"

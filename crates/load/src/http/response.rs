@@ -1,8 +1,9 @@
-//! Reads responses that come in pieces.
+//! Decodes responses that arrive in pieces.
 //!
-//! A body is handed on piece by piece and never kept, so a response may be of
-//! any length. What [`ResponseDecoder::take`] leaves is part of a head or of a chunk's
-//! size: the caller gives it again with what follows it, and it is bounded.
+//! A body is passed on piece by piece and never kept, so a response may have
+//! any length. Bytes that [`ResponseDecoder::take`] does not consume are part
+//! of a head or of a chunk's size. Their number is bounded, and the caller
+//! passes them again together with the bytes that follow.
 
 use std::mem::MaybeUninit;
 
@@ -12,20 +13,21 @@ const HEAD_BYTES_MAX: usize = 32 << 10;
 /// The most headers, and the most trailers.
 const HEADERS_MAX: usize = 64;
 
-/// A response that breaks HTTP, or a limit above; its connection is of no more use.
+/// A response that violates HTTP or a limit above. Its connection cannot be
+/// used any more.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct BadResponse;
 
-/// What a decoder made of some bytes.
+/// The result of decoding some bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Consumed {
-    /// How many it took.
+    /// How many bytes were consumed.
     pub(crate) bytes: usize,
-    /// Whether the response ended with them.
+    /// Whether the response is complete.
     pub(crate) is_complete: bool,
 }
 
-/// What comes next.
+/// The part of the response that comes next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum DecoderState {
     Head,
@@ -38,7 +40,7 @@ enum DecoderState {
     Complete,
 }
 
-/// Reads one response after the other.
+/// Decodes one response after another.
 #[derive(Clone, Debug)]
 pub(crate) struct ResponseDecoder {
     state: DecoderState,
@@ -62,22 +64,22 @@ impl ResponseDecoder {
         *self = Self::new();
     }
 
-    /// The status; 0 before the head is there.
+    /// The status; 0 before the head is complete.
     pub(crate) fn status(&self) -> u16 {
         self.status
     }
 
-    /// Whether the server takes no more requests on this connection.
+    /// Whether the server accepts no more requests on this connection.
     pub(crate) fn is_last(&self) -> bool {
         self.is_last
     }
 
-    /// Chunks of the body so far, the last, empty one left out.
+    /// The number of chunks of the body so far, without the empty last one.
     pub(crate) fn chunks(&self) -> u64 {
         self.chunks
     }
 
-    /// Whether the response is complete when the connection ends now.
+    /// Whether the response is complete if the connection ends now.
     pub(crate) fn may_end(&self) -> bool {
         matches!(
             self.state,
@@ -85,7 +87,8 @@ impl ResponseDecoder {
         )
     }
 
-    /// Takes what it can of `bytes`; pieces of the body go to `body`.
+    /// Decodes as much of `bytes` as possible, and passes pieces of the body to
+    /// `body`.
     ///
     /// # Errors
     /// [`BadResponse`].
@@ -218,8 +221,8 @@ impl ResponseDecoder {
     }
 }
 
-/// Hands on what of `bytes` belongs to a body that lacks `bytes_left`; gives
-/// what it lacks then and what was taken.
+/// Passes the part of `bytes` that belongs to the body to `body`, which lacks
+/// `bytes_left`. Returns what it lacks then, and how many bytes were consumed.
 fn take_body(bytes_left: u64, bytes: &[u8], body: &mut impl FnMut(&[u8])) -> (u64, usize) {
     let taken = usize::try_from(bytes_left).map_or(bytes.len(), |left| left.min(bytes.len()));
     if taken > 0 {

@@ -1,18 +1,18 @@
-//! What makes a plan one that can be carried out.
+//! Checks whether a plan can be carried out.
 
 use super::{Plan, Rate, SizeDistribution};
 use crate::{Error, target};
 
-/// The longest key that a node takes, in bytes.
+/// The longest key that a node accepts, in bytes.
 const KEY_BYTES_MAX: usize = 4096;
 
-/// The most digits of a key's number: more keys than that nobody has.
+/// The most digits of a key's number. No machine stores more keys.
 pub(crate) const KEY_DIGITS_MAX: usize = 12;
 
-/// The longest value that any node takes, in bytes.
+/// The longest value that any node accepts, in bytes.
 const VALUE_BYTES_MAX: usize = 1 << 30;
 
-/// The most connections: as many as one address has ports for.
+/// The most connections: about the number of ports of one address.
 const CONNECTIONS_MAX: usize = 60_000;
 
 /// The most threads.
@@ -24,14 +24,14 @@ const RATE_MAX: f64 = 1e9;
 /// The longest run, in seconds: a week.
 const SECONDS_MAX: f64 = 7.0 * 24.0 * 3600.0;
 
-/// The most memory that requests on their way may take, in bytes.
+/// The most memory that the requests in flight may take, in bytes.
 const REQUEST_BYTES_MAX: usize = 4 << 30;
 
 impl Plan {
-    /// Looks whether the plan can be carried out.
+    /// Checks whether the plan can be carried out.
     ///
     /// # Errors
-    /// [`Error::Plan`] says what to give instead.
+    /// [`Error::Plan`] says what to change.
     pub fn check(&self) -> Result<(), Error> {
         demand(
             !self.targets.is_empty(),
@@ -59,7 +59,7 @@ impl Plan {
         ] {
             demand(
                 (least..=SECONDS_MAX).contains(&seconds),
-                format!("the {name} must take from {least} to {SECONDS_MAX} seconds"),
+                format!("the {name} must last from {least} to {SECONDS_MAX} seconds"),
             )?;
         }
         self.check_operations()?;
@@ -69,16 +69,16 @@ impl Plan {
         self.key_bytes.key_digits(self.keys)?;
         demand(
             self.value_bytes.bounds().1.saturating_mul(self.connections) <= REQUEST_BYTES_MAX,
-            "values on their way over all connections could take more than 4GiB: \
-             use fewer connections or shorter values",
+            "the values in flight over all connections could take more than 4GiB: use fewer \
+             connections or shorter values",
         )?;
         demand(
             self.range_limit >= 1,
-            "a range must ask for at least one entity",
+            "a range must request at least one entity",
         )?;
         match self.replicas {
             Some((ack, from)) if ack < 1 || ack > from => Err(Error::plan(
-                "of FROM replicas at least one and at most FROM can answer: 2/3",
+                "replicas are ACK/FROM with 1 <= ACK <= FROM: 2/3",
             )),
             _ => Ok(()),
         }
@@ -91,23 +91,24 @@ impl Plan {
                 .clone()
                 .all(|weight| weight.is_finite() && weight >= 0.0)
                 && weights.any(|weight| weight > 0.0),
-            "operations need weights of at least 0, and one of them more",
+            "weights of operations must be at least 0, and one of them above 0",
         )
     }
 }
 
 impl SizeDistribution {
-    /// The digits of a key's number, one byte less than the shortest key has.
+    /// The number of digits in a key, one byte less than the shortest key has.
     ///
     /// # Errors
-    /// [`Error::Plan`] when they do not tell so many `keys` apart.
+    /// [`Error::Plan`] if they cannot distinguish `keys` keys.
     pub(crate) fn key_digits(self, keys: u64) -> Result<usize, Error> {
         let (least, _) = self.bounds();
         let digits = least.saturating_sub(1).min(KEY_DIGITS_MAX);
         if digits == 0 || 10u64.pow(digits as u32) < keys {
             let needed = (1..).find(|digits| 10u64.saturating_pow(*digits) >= keys);
             return Err(Error::plan(format!(
-                "keys of {least} bytes cannot tell {keys} keys apart: at least {} are needed",
+                "keys of {least} bytes cannot distinguish {keys} keys: at least {} bytes are \
+                 needed",
                 needed.unwrap_or(1) + 1
             )));
         }
@@ -134,12 +135,12 @@ fn size(what: &str, size: SizeDistribution, least: usize, most: usize) -> Result
     let (from, to) = size.bounds();
     demand(
         from >= least && from <= to && to <= most,
-        format!("{what} must have from {least} to {most} bytes, the lesser bound first"),
+        format!("{what} must have from {least} to {most} bytes, the smaller bound first"),
     )?;
     if let SizeDistribution::Exponential(mean, most) = size {
         demand(
             mean >= 1 && mean <= most,
-            format!("the mean length of {what} must be from 1 byte to their greatest"),
+            format!("the mean size of {what} must be from 1 byte to their maximum"),
         )?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Pages: one HTML file that needs nothing but itself, and the plots beside it.
+//! Report pages: one self-contained HTML file, and its plots as separate files.
 
 use super::{plot, units};
 use crate::plan::{KeyChoice, Plan, Rate, SizeDistribution};
@@ -13,8 +13,9 @@ pub const PAGE: &str = "index.html";
 /// The percentiles of the table.
 const PERCENTILES: [f64; 8] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0];
 
-/// Legible on paper and screen, wide tables scroll, dark where the reader
-/// prefers it: the grounds are those of the plots.
+/// The style of the page: readable on paper and screen, with wide tables that
+/// scroll, and dark if the reader prefers that. The backgrounds are those of
+/// the plots.
 const STYLE: &str = "\
 :root{color-scheme:light dark;background:#fff;color:#24292f}\
 @media (prefers-color-scheme:dark){:root{background:#0d1117;color:#e6edf3}}\
@@ -28,9 +29,9 @@ td.text{text-align:left;white-space:normal}\
 figure{margin:1rem 0}svg{max-width:100%;height:auto}\
 .wrong{color:#c0392b;font-weight:600}";
 
-/// Writes the page of `runs`, side by side where there are several, and its
-/// plots into `directory`, which is made if it is not there; files of an
-/// earlier page are replaced.
+/// Writes the page about `runs`, side by side if there are several, and its
+/// plots into `directory`, which is created if necessary. Files of an earlier
+/// page are replaced.
 ///
 /// # Errors
 /// Those of the system.
@@ -48,8 +49,8 @@ pub fn write(directory: &Path, title: &str, runs: &[Run]) -> io::Result<()> {
     write_page(directory, title, &body)
 }
 
-/// Writes the page of a search for the breaking point: what was tried, and the
-/// run at the highest rate that held.
+/// Writes the page about a search for the breaking point: the rates that were
+/// tried, and the run at the highest rate that held.
 ///
 /// # Errors
 /// Those of the system.
@@ -134,7 +135,7 @@ fn write_page(directory: &Path, title: &str, body: &Markup) -> io::Result<()> {
     std::fs::write(directory.join(PAGE), page.into_string())
 }
 
-/// A row of a table, or its columns: a name and a cell for each run.
+/// A row of a table: a name and a cell for each run.
 fn row(name: &str, runs: &[&Run], cell: impl Fn(&Run) -> String) -> Markup {
     html! { tr { td { (name) } @for run in runs { td { (cell(run)) } } } }
 }
@@ -158,18 +159,18 @@ fn summary(runs: &[&Run]) -> Markup {
         }
         table {
             (head(runs))
-            (row("begun", runs, |run| units::moment(run.started_unix_ms)))
-            (row("asked", runs, |run| asked(run.plan.rate)))
+            (row("started", runs, |run| units::moment(run.started_unix_ms)))
+            (row("requested rate", runs, |run| asked(run.plan.rate)))
             (row("succeeded", runs, |run| units::rate(run.achieved())))
-            (row("share of those due", runs, |run| {
+            (row("share of requests due", runs, |run| {
                 run.achieved_share().map_or_else(|| units::NONE.to_owned(), units::share)
             }))
             (row("failed", runs, |run| units::share(run.failed_share())))
             (row("median", runs, latency(50.0)))
             (row("99th percentile", runs, latency(99.0)))
             (row("99.9th percentile", runs, latency(99.9)))
-            (row("greatest", runs, latency(100.0)))
-            (row("time", runs, |run| units::seconds(run.measured_seconds)))
+            (row("maximum", runs, latency(100.0)))
+            (row("measured time", runs, |run| units::seconds(run.measured_seconds)))
             (row("bodies", runs, |run| {
                 format!("{}/s", units::bytes(run.body_bytes_per_second()))
             }))
@@ -192,8 +193,8 @@ fn percentiles(runs: &[&Run]) -> Markup {
             (row("recorded", runs, |run| units::count(run.latency.count)))
         }
         p {
-            "Latency counts from when a request was due, where a rate was asked: "
-            "time that it waited because those before it were late is in it."
+            "In an open loop, latency counts from when a request was due: "
+            "it includes the time that the request waited because earlier ones were late."
         }
     }
 }
@@ -203,7 +204,7 @@ fn failures(runs: &[&Run]) -> Markup {
     kinds.sort();
     kinds.dedup();
     html! {
-        h2 { "What went wrong" }
+        h2 { "Failures" }
         @if kinds.is_empty() {
             p { "No request failed." }
         } @else {
@@ -218,15 +219,15 @@ fn failures(runs: &[&Run]) -> Markup {
 }
 
 fn parameters(runs: &[&Run]) -> Markup {
-    let of_plan = |tell: fn(&Plan) -> String| move |run: &Run| tell(&run.plan);
+    let of_plan = |cell: fn(&Plan) -> String| move |run: &Run| cell(&run.plan);
     html! {
-        h2 { "What was asked, and where" }
+        h2 { "Plan and machine" }
         table {
             (head(runs))
             (row("operations", runs, of_plan(Plan::operations_label)))
             (row("nodes", runs, of_plan(|plan| plan.targets.join(" "))))
             (row("replicas", runs, of_plan(|plan| {
-                plan.replicas.map_or_else(|| "the store's own".to_owned(), |(ack, from)| format!("{ack}/{from}"))
+                plan.replicas.map_or_else(|| "the store's default".to_owned(), |(ack, from)| format!("{ack}/{from}"))
             })))
             (row("connections", runs, of_plan(|plan| plan.connections.to_string())))
             (row("threads", runs, of_plan(|plan| plan.threads.to_string())))
@@ -234,8 +235,8 @@ fn parameters(runs: &[&Run]) -> Markup {
             (row("keys", runs, of_plan(|plan| {
                 format!("{}, {}", units::count(plan.keys), choice(plan.key_choice))
             })))
-            (row("bytes of a key", runs, of_plan(|plan| size(plan.key_bytes))))
-            (row("bytes of a value", runs, of_plan(|plan| size(plan.value_bytes))))
+            (row("key size in bytes", runs, of_plan(|plan| size(plan.key_bytes))))
+            (row("value size in bytes", runs, of_plan(|plan| size(plan.value_bytes))))
             (row("seed", runs, of_plan(|plan| plan.seed.to_string())))
             (row("kvorum", runs, |run| run.version.clone()))
             (row("processor", runs, |run| run.machine.processor.clone()))
@@ -243,14 +244,14 @@ fn parameters(runs: &[&Run]) -> Markup {
             (row("memory", runs, |run| units::bytes(run.machine.memory_bytes as f64)))
             (row("system", runs, |run| run.machine.system.clone()))
         }
-        p { "The generator ran on this machine; so did the nodes at loopback addresses." }
+        p { "The generator ran on this machine, as did nodes at loopback addresses." }
     }
 }
 
 fn outcome(search: &BreakingPoint) -> Markup {
     let bound = &search.bound;
     html! {
-        p { "Begun " (units::moment(search.started_unix_ms)) ", by kvorum " (search.version) "." }
+        p { "Started " (units::moment(search.started_unix_ms)) " with kvorum " (search.version) "." }
         @if let Some(why) = &search.cut_short {
             p.wrong { "Cut short: " (why) }
         }
@@ -269,7 +270,7 @@ fn probes(probes: &[Probe]) -> Markup {
     html! {
         h2 { "The rates tried" }
         table {
-            tr { th { "asked" } th { "achieved" } th { "99th percentile" } th { "failed" } th { "held" } }
+            tr { th { "requested" } th { "achieved" } th { "99th percentile" } th { "failed" } th { "held" } }
             @for probe in probes {
                 tr {
                     td { (units::rate(probe.rate)) }
@@ -286,7 +287,7 @@ fn probes(probes: &[Probe]) -> Markup {
 fn asked(rate: Rate) -> String {
     match rate {
         Rate::PerSecond(rate) => units::rate(rate),
-        Rate::Max => "as fast as it goes".to_owned(),
+        Rate::Max => "closed loop".to_owned(),
     }
 }
 
@@ -304,7 +305,7 @@ fn size(size: SizeDistribution) -> String {
         SizeDistribution::Fixed(bytes) => bytes.to_string(),
         SizeDistribution::Uniform(least, most) => format!("{least} to {most}, uniform"),
         SizeDistribution::Exponential(mean, most) => {
-            format!("exponential around {mean}, up to {most}")
+            format!("exponential, mean {mean}, at most {most}")
         }
     }
 }

@@ -1,10 +1,11 @@
-//! Runs made by hand, for tests.
+//! Hand-made runs for tests.
 
 use crate::plan::{KeyChoice, Operation, Rate, SizeDistribution};
 use crate::results::{Bound, BreakingPoint, LatencyDistribution, MachineInfo, Mark, Probe, Second};
 use crate::{Plan, Run};
 
-/// A run of 30 seconds at 30,000 a second, `slower` times as slow as the first.
+/// A run of 30 seconds at 30,000 requests per second, whose latencies are
+/// multiplied by `slower`.
 pub(super) fn run(label: &str, slower: f64) -> Run {
     let timeline: Vec<_> = (1..=30).map(|second| a_second(second, slower)).collect();
     let succeeded = timeline.iter().map(|second| second.succeeded).sum();
@@ -47,7 +48,7 @@ pub(super) fn run(label: &str, slower: f64) -> Run {
     }
 }
 
-/// A search that found 42,000 a second.
+/// A search that found 42,000 requests per second.
 pub(super) fn search() -> BreakingPoint {
     let probe = |rate: f64| {
         let over = (rate / 43_000.0 - 1.0).max(0.0);
@@ -78,7 +79,7 @@ pub(super) fn search() -> BreakingPoint {
     }
 }
 
-/// A run in which nothing happened.
+/// A run without any request.
 pub(super) fn empty() -> Run {
     Run {
         measured_seconds: 0.0,
@@ -120,7 +121,8 @@ fn plan() -> Plan {
     }
 }
 
-/// Quiet but for what follows the tenth second, in which nobody is answered.
+/// A second of a run in which the eleventh second has no response, after which
+/// the latencies recover.
 fn a_second(second: u32, slower: f64) -> Second {
     let since = f64::from(second) - 11.0;
     let trouble = if since >= 0.0 {
@@ -128,7 +130,7 @@ fn a_second(second: u32, slower: f64) -> Second {
     } else {
         0.0
     };
-    // Something that looks like noise, and is the same each time.
+    // Deterministic values that look like noise.
     let noise = f64::from(second * 37 % 11) / 11.0;
     let failed = if second == 11 {
         30_000
@@ -157,7 +159,8 @@ fn a_second(second: u32, slower: f64) -> Second {
     }
 }
 
-/// A spectrum as HdrHistogram iterates it, five points in each half of what is left.
+/// A spectrum like that of HdrHistogram, with five points for each halving of
+/// the rest.
 fn latency(slower: f64, count: u64) -> LatencyDistribution {
     let mut spectrum = Vec::new();
     for half in 0..18 {

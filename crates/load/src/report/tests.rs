@@ -14,7 +14,7 @@ fn plots_in(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_page_has_all_runs_side_by_side_and_escapes_their_labels() {
+fn a_page_shows_runs_side_by_side_and_escapes_their_labels() {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("new/report");
     let runs = [
@@ -26,11 +26,11 @@ fn a_page_has_all_runs_side_by_side_and_escapes_their_labels() {
     assert!(page.contains("<title>PUT &amp; GET</title>"));
     assert!(page.contains("<th>first</th><th>&lt;script&gt;second</th>"));
     assert!(!page.contains("<script"));
-    // The failures of the runs, and what was asked of both.
+    // The failures and the plans of both runs.
     assert!(page.contains("<td>503</td><td>1,300</td><td>1,300</td>"));
     assert!(page.contains("<td>connections</td><td>64</td><td>64</td>"));
     assert_eq!(page.matches("<svg").count(), 4);
-    // When, and by what.
+    // When and with which version.
     assert!(page.contains("<td>2023-11-14 22:13:20 UTC</td>"), "{page}");
     assert!(page.contains("<td>kvorum</td><td>0.1.0</td><td>0.1.0</td>"));
     let plots = ["failures", "latency", "percentiles", "throughput"];
@@ -41,7 +41,7 @@ fn a_page_has_all_runs_side_by_side_and_escapes_their_labels() {
 }
 
 #[test]
-fn a_page_needs_nothing_but_itself() {
+fn a_page_is_self_contained() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "alone", &[samples::run("run", 1.0)]).unwrap();
     let page = page_in(folder.path());
@@ -67,7 +67,7 @@ fn a_search_shows_its_probes_and_its_best_run() {
     write_search(folder.path(), "search", &search).unwrap();
     let page = page_in(folder.path());
     assert!(page.contains("<strong>42,000/s</strong>"));
-    assert!(page.contains("Begun 2023-11-14 22:13:20 UTC, by kvorum 0.1.0."));
+    assert!(page.contains("Started 2023-11-14 22:13:20 UTC with kvorum 0.1.0."));
     let rows = page.matches("<td>yes</td>").count() + page.matches("<td>no</td>").count();
     assert_eq!(rows, search.probes.len());
     assert!(plots_in(folder.path()).contains(&"percentiles.svg".to_owned()));

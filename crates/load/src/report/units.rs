@@ -1,10 +1,10 @@
-//! Figures as people read them: `812 us`, `29,997/s`, `99.99%`, `12.3 MiB`.
+//! Formats figures for people: `812 us`, `29,997/s`, `99.99%`, `12.3 MiB`.
 //!
-//! One way to write each kind of figure, for the terminal, the page and the
-//! plots alike. Figures of text and tables keep three digits; those of an axis
-//! drop the zeros that say nothing. What is no number is written as a dash.
+//! The terminal, pages and plots share one format for each kind of figure.
+//! Figures in text and tables have three significant digits; ticks of an axis
+//! have no trailing zeros. A value that is not a number is a dash.
 
-/// What stands where there is no figure.
+/// The text for a missing figure.
 pub const NONE: &str = "–";
 
 /// A latency, given in milliseconds: `0.8 us`, `812 us`, `1.63 ms`, `32.1 ms`, `3.60 s`.
@@ -16,7 +16,7 @@ pub fn latency(ms: f64) -> String {
     }
 }
 
-/// A whole number with its thousands apart: `1,234,567`.
+/// A whole number with separated thousands: `1,234,567`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
@@ -29,7 +29,7 @@ pub fn count(number: u64) -> String {
     grouped
 }
 
-/// A rate a second: `29,997/s`, and `0.40/s` where it is that low.
+/// A rate per second: `29,997/s`, or `0.4/s` for a low one.
 pub fn rate(per_second: f64) -> String {
     if !per_second.is_finite() {
         return NONE.to_owned();
@@ -37,7 +37,8 @@ pub fn rate(per_second: f64) -> String {
     if per_second.abs() < 100.0 {
         return format!("{}/s", trimmed(&format!("{per_second:.2}")));
     }
-    // A cast from a float saturates, so an absurd rate is only written as absurdly large.
+    // A cast from a float saturates, so an absurd rate is only shown as
+    // absurdly large.
     format!("{}/s", count(per_second.round() as u64))
 }
 
@@ -53,8 +54,8 @@ pub fn bytes(bytes: f64) -> String {
     }
 }
 
-/// A share of one as a percentage, with as many digits as the part that is
-/// missing to all or nothing needs: `12.3%`, `99.99%`, `0.0098%`.
+/// A share of one as a percentage, with enough digits to show its distance from
+/// 0% or 100%: `12.3%`, `99.99%`, `0.0098%`.
 pub fn share(share: f64) -> String {
     if !share.is_finite() {
         return NONE.to_owned();
@@ -69,7 +70,7 @@ pub fn share(share: f64) -> String {
     format!("{}%", trimmed(&format!("{:.decimals$}", share * 100.0)))
 }
 
-/// A percentile, given from 0 to 100, as it is spoken of: `50%`, `99.9%`.
+/// A percentile from 0 to 100: `50%`, `99.9%`.
 pub fn percentile(percentile: f64) -> String {
     if !percentile.is_finite() {
         return NONE.to_owned();
@@ -85,8 +86,8 @@ pub fn seconds(seconds: f64) -> String {
     format!("{} s", trimmed(&format!("{seconds:.1}")))
 }
 
-/// A moment, given in milliseconds since 1970: `2026-11-22 17:36:05 UTC`; a
-/// dash for 1970 itself, which stands for none.
+/// A time in milliseconds since 1970: `2026-11-22 17:36:05 UTC`. 0 stands for
+/// an unknown time and is a dash.
 pub fn moment(unix_ms: u64) -> String {
     if unix_ms == 0 {
         return NONE.to_owned();
@@ -97,8 +98,9 @@ pub fn moment(unix_ms: u64) -> String {
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// Year, month and day of a day since 1970, after Howard Hinnant's
-/// `civil_from_days`: years begin in March there, so that the leap day ends one.
+/// The year, month and day of a day since 1970, after Howard Hinnant's
+/// `civil_from_days`: its years begin in March, so that a leap day is the last
+/// day of a year.
 fn civil(days: u64) -> (u64, u64, u64) {
     let since_0 = days + 719_468;
     let era = since_0 / 146_097;
@@ -115,12 +117,12 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (era * 400 + year + u64::from(month <= 2), month, day)
 }
 
-/// What the values of an axis are, and so how its ticks are written.
+/// The unit of an axis, which decides how its ticks are written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unit {
     /// Plain numbers: `64`, `10k`.
     Count,
-    /// Events a second: `10k/s`.
+    /// Events per second: `10k/s`.
     PerSecond,
     /// Latencies, in milliseconds: `10 us`, `1 ms`, `1 s`.
     Milliseconds,
@@ -135,7 +137,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The text of a tick, with no more digits than the value has.
+    /// The text of a tick, without trailing zeros.
     pub fn tick(self, value: f64) -> String {
         match self {
             _ if value == 0.0 => "0".to_owned(),
@@ -155,7 +157,7 @@ impl Unit {
         }
     }
 
-    /// The text of a measured value, with three digits.
+    /// The text of a measured value, with three significant digits.
     pub fn figure(self, value: f64) -> String {
         match self {
             Self::Count => rounded(value),
@@ -169,7 +171,8 @@ impl Unit {
     }
 }
 
-/// A number in few characters and at most three digits: `0.5`, `64`, `29.9k`.
+/// A short text of a number with at most three significant digits: `0.5`, `64`,
+/// `29.9k`.
 fn rounded(value: f64) -> String {
     if value == 0.0 || !value.is_finite() || value.abs() >= 1e18 {
         return compact(value);
@@ -178,7 +181,7 @@ fn rounded(value: f64) -> String {
     compact((value / digits).round() * digits)
 }
 
-/// A number in few characters: `0.5`, `64`, `10k`, `2.5M`.
+/// A short text of a number: `0.5`, `64`, `10k`, `2.5M`.
 fn compact(value: f64) -> String {
     const PREFIXES: [(f64, &str); 5] =
         [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
@@ -189,7 +192,7 @@ fn compact(value: f64) -> String {
     if size >= 1e18 || (size < 1e-3 && size > 0.0) {
         return format!("{value:.0e}");
     }
-    // Below ten thousand the plain number is as short, and easier.
+    // Below ten thousand the plain number is as short, and easier to read.
     let (scaled, prefix) = PREFIXES
         .into_iter()
         .find(|(least, _)| size >= *least && size >= 1e4)
@@ -200,7 +203,8 @@ fn compact(value: f64) -> String {
 fn in_unit_of_time(ms: f64) -> (f64, &'static str) {
     match ms.abs() {
         0.0 => (0.0, "ms"),
-        // What would be rounded up to 1,000 of a unit belongs to the next one.
+        // A value that would be rounded up to 1,000 of a unit is written in the
+        // next one.
         size if size < 0.999_5 => (ms * 1_000.0, "us"),
         size if size < 999.5 => (ms, "ms"),
         _ => (ms / 1_000.0, "s"),
@@ -218,7 +222,8 @@ fn in_unit_of_bytes(bytes: f64) -> (f64, &'static str) {
     (value, UNITS[unit])
 }
 
-/// Three digits, or all that stand before the point; none of what is no number.
+/// Three significant digits, or all digits before the point; none for a value
+/// that is not a number.
 fn three_digits(value: f64) -> Option<String> {
     let text = match value.abs() {
         0.0 => "0".to_owned(),
@@ -235,7 +240,7 @@ fn three_digits(value: f64) -> Option<String> {
     Some(text)
 }
 
-/// Without the zeros at the end of a fraction.
+/// Removes trailing zeros of a fraction.
 fn trimmed(number: &str) -> &str {
     match number.contains('.') {
         true => number.trim_end_matches('0').trim_end_matches('.'),
@@ -274,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_and_rates_have_their_thousands_apart() {
+    fn counts_and_rates_separate_thousands() {
         assert_eq!(count(0), "0");
         assert_eq!(count(999), "999");
         assert_eq!(count(1_000), "1,000");
@@ -285,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_as_fine_as_what_is_missing() {
+    fn shares_show_their_distance_from_0_and_100_percent() {
         let cases = [
             (0.0, "0%"),
             (1.0, "100%"),
@@ -303,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_have_their_date() {
+    fn times_are_written_with_their_date() {
         for (unix_ms, text) in [
             (0, NONE),
             (1, "1970-01-01 00:00:00 UTC"),
@@ -324,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_drop_the_zeros_that_say_nothing() {
+    fn ticks_have_no_trailing_zeros() {
         let cases = [
             (Unit::Milliseconds, 0.01, "10 us"),
             (Unit::Milliseconds, 1.0, "1 ms"),

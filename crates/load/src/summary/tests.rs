@@ -32,16 +32,16 @@ fn run() -> Run {
 }
 
 #[test]
-fn a_run_is_told_with_all_that_did_not_succeed() {
+fn a_summary_counts_all_requests_that_did_not_succeed() {
     let text = of_run(&run());
     let lines = [
         "get at 1000/s: 10.0 s over 64 connections and 1 thread to http://h:1",
         "100000 keys of 16 B, uniform; values of 64 B",
         "  due         10000 requests, 1000/s",
-        "  succeeded   9000 requests, 900/s, 90.00% of those due",
+        "  succeeded   9000 requests, 900/s, 90.00% of requests due",
         "  failed      900 × 503",
-        "  unanswered  100 requests were due and had no answer at the end",
-        "  missing     3 of those that succeeded found nothing",
+        "  unanswered  100 requests due had no response at the end",
+        "  missing     3 successful requests found nothing",
         "  bodies      62.5 KiB/s",
         "  latency, from when a request was due",
         "         50%      200 us",
@@ -50,7 +50,7 @@ fn a_run_is_told_with_all_that_did_not_succeed() {
         "        mean      250 us",
     ];
     for line in lines {
-        assert!(text.lines().any(|told| told == line), "{line} in\n{text}");
+        assert!(text.lines().any(|shown| shown == line), "{line} in\n{text}");
     }
     assert!(
         !text.contains("cut short") && !text.contains("entities"),
@@ -59,7 +59,7 @@ fn a_run_is_told_with_all_that_did_not_succeed() {
 }
 
 #[test]
-fn a_closed_loop_does_not_pretend_to_know_what_was_due() {
+fn the_summary_of_a_closed_loop_does_not_mention_due_requests() {
     let closed = Run {
         due: None,
         cut_short: Some("it was stopped".to_owned()),
@@ -72,7 +72,7 @@ fn a_closed_loop_does_not_pretend_to_know_what_was_due() {
 }
 
 #[test]
-fn a_search_is_told_with_its_probes() {
+fn the_summary_of_a_search_lists_its_probes() {
     let probe = |rate, held| Probe {
         rate,
         achieved: rate,
@@ -105,7 +105,7 @@ fn a_search_is_told_with_its_probes() {
 }
 
 #[test]
-fn a_run_comes_back_from_json_as_it_was() {
+fn a_run_survives_a_round_trip_through_json() {
     let run = run();
     let json = serde_json::to_string(&run).unwrap();
     assert_eq!(serde_json::from_str::<Run>(&json).unwrap(), run);

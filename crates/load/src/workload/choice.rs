@@ -1,21 +1,21 @@
-//! Which key number a request takes.
+//! Chooses the key numbers of requests.
 
 use super::permutation::Permutation;
 use super::zipf::Zipf;
 use crate::plan::{KeyChoice, Plan};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The numbers that all threads take from in turn.
+/// The counters that all threads share.
 #[derive(Debug)]
 pub(crate) struct KeyCounters {
-    /// How many numbers a sequential choice has given.
+    /// How many numbers have been taken in sequence.
     sequential: AtomicU64,
-    /// The next number to insert: above all that are there.
+    /// The next number to insert, above all existing ones.
     next_insert: AtomicU64,
 }
 
 impl KeyCounters {
-    /// Where `keys` numbers are there from the beginning.
+    /// Counters for a store with `keys` keys at the beginning.
     pub(crate) fn new(keys: u64) -> Self {
         Self {
             sequential: AtomicU64::new(0),
@@ -23,23 +23,24 @@ impl KeyCounters {
         }
     }
 
-    /// A number that nobody had before, for an insert.
+    /// A new number for an insert.
     pub(crate) fn insert(&self) -> u64 {
         self.next_insert.fetch_add(1, Relaxed)
     }
 
-    /// The next of the numbers from 0 on.
+    /// The next number in sequence, from 0.
     pub(crate) fn next(&self) -> u64 {
         self.sequential.fetch_add(1, Relaxed)
     }
 }
 
-/// Chooses key numbers; each thread has one.
+/// Chooses key numbers for a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyChooser {
     choice: KeyChoice,
     keys: u64,
-    /// Inserts that may be on their way, which no read should ask for yet.
+    /// The most inserts that may be in flight; reads should not request their
+    /// keys yet.
     inserts_in_flight_max: u64,
     zipf: Zipf,
     scatter: Permutation,
@@ -47,7 +48,8 @@ pub(crate) struct KeyChooser {
 
 impl KeyChooser {
     pub(crate) fn new(plan: &Plan) -> Self {
-        // What is popular is so for all threads, so it comes from the seed alone.
+        // The same keys are popular on all threads, so the permutation depends
+        // on the seed only.
         Self {
             choice: plan.key_choice,
             keys: plan.keys,
@@ -66,7 +68,7 @@ impl KeyChooser {
             KeyChoice::Latest => {
                 let end = counters.next_insert.load(Relaxed);
                 let settled = end.saturating_sub(self.inserts_in_flight_max);
-                // Those that were there from the beginning are settled.
+                // The keys that existed at the beginning are settled.
                 let newest = settled.max(self.keys) - 1;
                 newest.saturating_sub(self.zipf.rank(random.f64()))
             }

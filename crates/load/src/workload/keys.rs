@@ -1,4 +1,4 @@
-//! How key numbers are written as keys.
+//! Writes key numbers as keys.
 //!
 //! ```text
 //! 000000012345 k ----
@@ -6,14 +6,14 @@
 //! `digits`     k: a key that is put; m: one that never is
 //! ```
 //!
-//! The order of numbers is that of keys. A key that nobody puts stands beside
-//! one that is, so a store cannot tell from the ranges of its tables that it
-//! has no such key. All bytes stand in a URL as they are.
+//! Keys sort like their numbers. A key that is never put sorts next to one that
+//! is, so a store cannot tell from the key ranges of its tables that the key is
+//! missing. All bytes are valid in a URL.
 
 use crate::Error;
 use crate::plan::{KEY_DIGITS_MAX, SizeDistribution};
 
-/// Writes keys.
+/// Writes the keys of a plan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeySpace {
     bytes: SizeDistribution,
@@ -21,20 +21,20 @@ pub(crate) struct KeySpace {
     numbers: u64,
 }
 
-/// Whether a key is one of those that are put.
+/// Whether a key is ever put.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum KeyKind {
     /// It may be put.
     Present,
-    /// Nobody ever puts it.
+    /// It is never put.
     Missing,
 }
 
 impl KeySpace {
-    /// Keys of `bytes` for at least `keys` numbers.
+    /// Keys with sizes of `bytes` for at least `keys` numbers.
     ///
     /// # Errors
-    /// [`Error::Plan`] when the shortest of them do not hold so many numbers.
+    /// [`Error::Plan`] if the shortest keys cannot hold that many numbers.
     pub(crate) fn new(bytes: SizeDistribution, keys: u64) -> Result<Self, Error> {
         let digits = bytes.key_digits(keys)?;
         Ok(Self {
@@ -44,8 +44,8 @@ impl KeySpace {
         })
     }
 
-    /// Appends the key with `number`. Numbers beyond those that the shortest
-    /// key holds begin anew.
+    /// Appends the key with `number`. Numbers that the shortest key cannot hold
+    /// wrap around.
     pub(crate) fn write(&self, number: u64, kind: KeyKind, to: &mut Vec<u8>) {
         let mut rest = number % self.numbers;
         let mut digits = [b'0'; KEY_DIGITS_MAX];
@@ -63,7 +63,8 @@ impl KeySpace {
         to.resize(to.len() + filler, b'-');
     }
 
-    /// A key has one length, so that its number names it.
+    /// The length of a key depends on its number only, so that the number
+    /// identifies the key.
     fn length_of(&self, number: u64) -> usize {
         match self.bytes {
             SizeDistribution::Fixed(bytes) => bytes,
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn short_keys_hold_as_many_as_they_can() {
+    fn short_keys_hold_as_many_numbers_as_they_have_digits_for() {
         let space = KeySpace::new(SizeDistribution::Fixed(3), 100).unwrap();
         assert_eq!(key(&space, 99, KeyKind::Present), "99k");
         let refusal = KeySpace::new(SizeDistribution::Fixed(3), 101)
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_has_one_key_also_where_lengths_differ() {
+    fn a_number_always_gives_the_same_key() {
         let space = KeySpace::new(SizeDistribution::Uniform(8, 40), 1_000).unwrap();
         let mut lengths = Vec::new();
         for number in 0..1_000 {

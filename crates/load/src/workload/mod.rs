@@ -1,9 +1,9 @@
-//! What is asked: keys, values and the order in which they come.
+//! The workload: keys, values and operations.
 //!
-//! A key is a number below `Plan::keys`, written out by [`keys::KeySpace`];
-//! everything else is about numbers. All choices are made by generators that
-//! are seeded from `Plan::seed` and the thread's number, so a plan asks for
-//! the same things each time, only interleaved differently.
+//! A key is a number below `Plan::keys`, written out by [`keys::KeySpace`]; the
+//! other modules work with numbers. All choices come from generators that are
+//! seeded with `Plan::seed` and the thread's number, so a plan always sends the
+//! same requests, only interleaved differently.
 
 pub(crate) mod choice;
 pub(crate) mod keys;

@@ -1,4 +1,4 @@
-//! How often each operation is chosen.
+//! Draws operations.
 
 use crate::plan::Operation;
 use smallvec::SmallVec;
@@ -6,12 +6,12 @@ use smallvec::SmallVec;
 /// Draws operations by their weights.
 #[derive(Clone, Debug)]
 pub(crate) struct OperationMix {
-    /// Each operation with the sum of the shares up to its own.
+    /// Each operation with the cumulative share up to it.
     steps: SmallVec<[(Operation, f64); 4]>,
 }
 
 impl OperationMix {
-    /// Of operations and weights; at least one weight is above zero.
+    /// Creates a mix from weights, at least one of which is above zero.
     pub(crate) fn new(weights: &[(Operation, f64)]) -> Self {
         let sum: f64 = weights.iter().map(|(_, weight)| weight).sum();
         let mut upto = 0.0;
@@ -25,14 +25,14 @@ impl OperationMix {
         }
     }
 
-    /// Draws one.
+    /// Draws an operation.
     pub(crate) fn draw(&self, random: &mut fastrand::Rng) -> Operation {
         if let [(only, _)] = self.steps[..] {
             return only;
         }
         let chance = random.f64();
         let drawn = self.steps.iter().find(|(_, upto)| chance < *upto);
-        // The last sum may miss one by a rounding.
+        // The last cumulative share may be below one by a rounding error.
         let last = self.steps.last();
         drawn.or(last).map_or(Operation::Get, |(drawn, _)| *drawn)
     }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations_come_as_often_as_they_weigh() {
+    fn operations_are_drawn_in_proportion_to_their_weights() {
         let mix = OperationMix::new(&[
             (Operation::Get, 70.0),
             (Operation::Delete, 0.0),

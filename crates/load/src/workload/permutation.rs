@@ -1,11 +1,12 @@
-//! A shuffling of key numbers that needs no memory.
+//! A permutation of key numbers that needs no memory.
 //!
 //! A round multiplies by an odd number and folds the upper half onto the lower
-//! one; each is a bijection of the numbers of `bits` bits, and so are several in
-//! a row. Numbers that fall at or beyond `count` go round again until they fall
-//! below it, which keeps it a bijection and takes less than two turns on average.
+//! one. Each step is a bijection of the numbers of `bits` bits, and so is their
+//! sequence. A result of `count` or more goes through the rounds again until it
+//! is below `count`, which preserves the bijection and takes fewer than two
+//! passes on average.
 
-/// A bijection of `0..count`, another one for each seed.
+/// A bijection of `0..count`, different for each seed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permutation {
     count: u64,
@@ -22,14 +23,14 @@ impl Permutation {
         let mut random = fastrand::Rng::with_seed(seed);
         Self {
             count,
-            // At least two, so that there is a half to fold.
+            // At least two bits, so that there is a half to fold.
             bits: (u64::BITS - (count - 1).leading_zeros()).max(2),
             multipliers: std::array::from_fn(|_| random.u64(..) | 1),
             additions: std::array::from_fn(|_| random.u64(..)),
         }
     }
 
-    /// Where `number`, which is below the count, goes.
+    /// The image of `number`, which must be below the count.
     pub(crate) fn of(&self, number: u64) -> u64 {
         let mask = u64::MAX >> (u64::BITS - self.bits);
         let mut image = number;
@@ -62,12 +63,12 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_torn_apart() {
+    fn neighbours_are_scattered() {
         let permutation = Permutation::new(100_000, 1);
         let near = (1..100_000u64)
             .filter(|n| permutation.of(*n).abs_diff(permutation.of(n - 1)) < 1_000)
             .count();
-        // By chance it would be 2% of them.
+        // In a random permutation it would be 2% of them.
         assert!(near < 10_000, "{near}");
     }
 }

@@ -1,9 +1,9 @@
-//! How sizes are drawn.
+//! Draws sizes.
 
 use crate::plan::SizeDistribution;
 
 impl SizeDistribution {
-    /// Draws one.
+    /// Draws a size.
     pub(crate) fn draw(self, random: &mut fastrand::Rng) -> usize {
         match self {
             Self::Fixed(bytes) => bytes,
@@ -27,7 +27,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_as_they_are_called() {
+    fn sizes_follow_their_distribution() {
         assert!(
             draws(SizeDistribution::Fixed(7))
                 .iter()

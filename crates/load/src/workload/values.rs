@@ -1,14 +1,14 @@
-//! Values that can be told to be right or wrong.
+//! Values with a checksum, which can be verified.
 //!
 //! ```text
 //! crc32c (4 bytes, little endian) of key and rest | rest: random bytes
 //! ```
 //!
-//! The checksum covers the key, so that a whole value of another key is wrong
-//! too. An older value of the same key is not: the generator does not know
-//! which of its writes came first. Random bytes do not compress, so what a
-//! store keeps of them is their length. Values of less than four bytes are
-//! random and cannot be told wrong.
+//! The checksum covers the key, so a value of another key is wrong too. An
+//! older value of the same key is accepted, because the generator does not know
+//! which of its writes came first. Random bytes cannot be compressed, so a
+//! store keeps their full length. A value of up to four bytes consists of a
+//! part of the checksum only.
 
 /// The bytes of the checksum.
 const CHECKSUM_BYTES: usize = 4;
@@ -24,18 +24,18 @@ pub(crate) fn write(key: &[u8], bytes: usize, random: &mut fastrand::Rng, to: &m
     claim.copy_from_slice(&checksum[..claim.len()]);
 }
 
-/// Verifies a value that comes in pieces.
+/// Verifies a value that arrives in pieces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Verifier {
-    /// The value's first bytes, where it says what the checksum is.
+    /// The checksum that the value claims: its first bytes.
     claimed: [u8; CHECKSUM_BYTES],
-    /// How many of them there are.
+    /// How many bytes of it have arrived.
     claimed_bytes: usize,
     checksum: u32,
 }
 
 impl Verifier {
-    /// For a value of `key`.
+    /// Creates a verifier for a value of `key`.
     pub(crate) fn new(key: &[u8]) -> Self {
         Self {
             claimed: [0; CHECKSUM_BYTES],
@@ -55,8 +55,8 @@ impl Verifier {
         }
     }
 
-    /// Whether the whole value is one that was put under the key; `may_be_empty`
-    /// where empty values are put.
+    /// Whether the value, now complete, was put under the key. An empty value
+    /// is right only if `may_be_empty`.
     pub(crate) fn is_right(&self, may_be_empty: bool) -> bool {
         let claimed = &self.claimed[..self.claimed_bytes];
         let is_empty = claimed.is_empty();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn another_keys_value_and_part_of_one_are_wrong() {
+    fn a_value_of_another_key_and_a_part_of_a_value_are_wrong() {
         let mut value = Vec::new();
         write(b"key", 20, &mut fastrand::Rng::with_seed(1), &mut value);
         assert!(!is_right(b"kex", &value, 20));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn short_values_are_right_under_their_key_alone() {
+    fn short_values_are_right_under_their_own_key_only() {
         for bytes in 1..=4 {
             let mut value = Vec::new();
             write(b"key", bytes, &mut fastrand::Rng::with_seed(1), &mut value);

@@ -1,14 +1,15 @@
-//! Ranks by Zipf's law, after Gray et al., "Quickly generating billion-record
-//! synthetic databases" (SIGMOD 1994), which is what YCSB draws with.
+//! Draws ranks by Zipf's law, after Gray et al., "Quickly generating
+//! billion-record synthetic databases" (SIGMOD 1994), as YCSB does.
 
 /// The constant of YCSB: the most popular of a million keys takes 6.5% of all requests.
 pub(crate) const THETA: f64 = 0.99;
 
-/// How many terms of the zeta function are added one by one; the rest is
-/// integrated, which is exact to more digits than anybody sees.
+/// How many terms of the zeta function are added up; the rest is integrated,
+/// which is more exact than any result shows.
 const TERMS_MAX: u64 = 100_000;
 
-/// Draws ranks from `0..count`: rank `r` with a chance in proportion to `1 / (r + 1)^θ`.
+/// Draws ranks from `0..count`, rank `r` with a probability proportional to `1
+/// / (r + 1)^θ`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Zipf {
     count: f64,
@@ -19,7 +20,7 @@ pub(crate) struct Zipf {
 }
 
 impl Zipf {
-    /// Over `count` ranks, at least one.
+    /// Creates a distribution over `count` ranks, at least one.
     pub(crate) fn new(count: u64) -> Self {
         let zeta_of_two = zeta(2);
         let zeta = zeta(count);
@@ -33,7 +34,7 @@ impl Zipf {
         }
     }
 
-    /// The rank that `chance`, from 0 to 1, falls on.
+    /// The rank for `chance`, a number from 0 to 1.
     pub(crate) fn rank(&self, chance: f64) -> u64 {
         let scaled = chance * self.zeta;
         if scaled < 1.0 || self.count < 2.0 {
@@ -53,7 +54,7 @@ fn zeta(count: u64) -> f64 {
     let sum: f64 = (1..=added).map(|i| (i as f64).powf(-THETA)).sum();
     let (from, to) = (added as f64, count as f64);
     let area = (to.powf(1.0 - THETA) - from.powf(1.0 - THETA)) / (1.0 - THETA);
-    // The integral takes half of each end for granted (Euler and Maclaurin).
+    // The correction at both ends (Euler and Maclaurin).
     sum + area + (to.powf(-THETA) - from.powf(-THETA)) / 2.0
 }
 
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn few_ranks_are_no_trouble() {
+    fn few_ranks_stay_in_range() {
         for count in 1..5 {
             let zipf = Zipf::new(count);
             for chance in [0.0, 0.3, 0.7, 0.999_999_999] {

@@ -1,4 +1,4 @@
-//! What goes wrong is counted as what it is, and ends nothing that could go on.
+//! Failures are counted by their cause, and the run continues if it can.
 
 use super::*;
 use crate::results::WRONG_VALUE;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 #[test]
-fn a_flipped_bit_and_anothers_value_are_wrong() {
+fn a_flipped_bit_and_the_value_of_another_key_are_wrong() {
     let server = TestServer::start(|request, map| {
         let key = request.key();
         match (request.method.as_str(), &key[..12]) {
@@ -34,7 +34,8 @@ fn a_flipped_bit_and_anothers_value_are_wrong() {
     let run = run(&plan);
     let wrong = run.failed[WRONG_VALUE];
     assert_eq!(run.failed.len(), 1);
-    // Of ten answers seven are right and one is missing; the last ten may be cut.
+    // Of ten responses seven are right and one key is missing; the last round
+    // may be incomplete.
     assert!(wrong.abs_diff(run.missing * 2) <= 2, "{run:?}");
     assert!(run.succeeded.abs_diff(run.missing * 8) <= 8, "{run:?}");
 
@@ -65,7 +66,7 @@ fn broken_connections_are_opened_again() {
     let server = TestServer::start(|request, _| match request.number % 20 {
         5 => Reply::Close,
         10 => Reply::Raw(b"no HTTP\r\n\r\n".to_vec()),
-        // Once its length is reached, it is closed by the client.
+        // The client closes the connection of an HTTP/1.0 response.
         15 => Reply::Raw(b"HTTP/1.0 201 X\r\nContent-Length: 0\r\n\r\n".to_vec()),
         _ => Reply::Store,
     });
@@ -77,7 +78,7 @@ fn broken_connections_are_opened_again() {
 }
 
 #[test]
-fn what_has_no_answer_times_out() {
+fn a_request_without_a_response_times_out() {
     let server = TestServer::start(|request, _| match request.number {
         3 => Reply::Silence,
         _ => Reply::Store,
@@ -87,14 +88,14 @@ fn what_has_no_answer_times_out() {
         ..plan(&server, Operation::Put)
     };
     let run = run(&plan);
-    // More than the one only where the machine itself stalls.
+    // More than one request times out only if the machine itself stalls.
     assert!(run.failed["timeout"] >= 1, "{run:?}");
     assert!(run.succeeded > 4);
 }
 
 #[test]
-fn a_fill_repeats_what_fails_and_tells_what_it_gave_up() {
-    // Each key fails twice, so that none runs out of attempts by chance.
+fn a_fill_repeats_failed_requests_and_counts_those_that_keep_failing() {
+    // Each key fails twice, so that no key runs out of attempts by chance.
     let asked: Mutex<BTreeMap<String, u32>> = Mutex::default();
     let server = TestServer::start(move |request, _| {
         let mut asked = asked.lock().unwrap();
@@ -128,14 +129,14 @@ fn a_fill_repeats_what_fails_and_tells_what_it_gave_up() {
 }
 
 #[test]
-fn a_server_that_is_gone_ends_the_run_and_what_was_measured_stays() {
+fn a_dead_server_ends_the_run_and_measurements_are_kept() {
     let mut server = Some(TestServer::store());
     let plan = Plan {
         seconds: 60.0,
         rate: Rate::PerSecond(1_000.0),
         ..plan(server.as_ref().unwrap(), Operation::Put)
     };
-    // Killed once a second of load is over.
+    // The server is killed after one second of load.
     let run = super::super::run(&plan, &AtomicBool::new(false), &mut |_| drop(server.take()));
     let run = run.unwrap();
     let why = run.cut_short.as_deref().unwrap();
@@ -160,7 +161,7 @@ fn a_run_that_is_stopped_keeps_what_it_measured() {
 }
 
 #[test]
-fn nobody_there_is_told_before_any_load() {
+fn an_unreachable_target_is_an_error_before_the_load() {
     let mut server = TestServer::store();
     let plan = plan(&server, Operation::Put);
     server.kill();

@@ -5,18 +5,19 @@ use crate::testing::Reply;
 
 const STALL: Duration = Duration::from_millis(300);
 
-/// A server that answers nobody for a while at its 100th request.
+/// A server that stalls at its 100th request.
 fn stalling() -> TestServer {
     TestServer::start(|request, _| {
         if request.number == 100 {
-            // All others wait for the map, which this one has.
+            // All other requests wait for the lock on the map, which this one
+            // holds.
             std::thread::sleep(STALL);
         }
         Reply::Store
     })
 }
 
-/// How many of a run's requests took longer.
+/// How many requests of a run took longer than `ms`.
 fn slower_than(run: &Run, ms: f64) -> f64 {
     let within = run.latency.spectrum.iter().filter(|(_, each)| *each <= ms);
     let share = within
@@ -34,7 +35,8 @@ fn a_stall_is_seen_by_all_requests_that_fell_due_in_it() {
         ..plan(&server, Operation::Put)
     };
     let run = run(&plan);
-    // 300 fell due in the stall, 250 of them 50 ms or more before its end.
+    // 300 requests fell due during the stall, 250 of them at least 50 ms before
+    // its end.
     assert!(slower_than(&run, 50.0) >= 200.0, "{:?}", run.latency);
     assert_eq!(run.due, Some(1_000));
     assert!(run.latency.max_ms >= 300.0);
@@ -46,7 +48,7 @@ fn a_stall_is_seen_by_all_requests_that_fell_due_in_it() {
 }
 
 #[test]
-fn a_closed_loop_sees_it_once_a_connection() {
+fn a_closed_loop_sees_a_stall_once_per_connection() {
     let server = stalling();
     let run = run(&Plan {
         seconds: 1.0,
@@ -59,8 +61,8 @@ fn a_closed_loop_sees_it_once_a_connection() {
     let least = slow
         .map(|(percentile, _)| *percentile)
         .fold(100.0, f64::min);
-    // Four of all, unless the machine itself stalls: the spectrum does not
-    // tell four from five, but it does from a tenth of them.
+    // Four requests are slow, unless the machine itself stalls. The spectrum
+    // cannot tell four from five, but it can tell four from a tenth of all.
     assert!(least > 90.0, "{:?}", run.latency);
 }
 
@@ -86,12 +88,12 @@ fn a_rate_is_kept_over_threads_and_connections() {
     assert_eq!(ends, [1.0, 2.0]);
     let counted: u64 = seconds.iter().map(|second| second.succeeded).sum();
     assert_eq!((counted, run.latency.count), (run.succeeded, run.succeeded));
-    // The warm-up is asked for, but not counted.
+    // The requests of the warm-up are sent but not counted.
     assert!(server.requests() > run.succeeded, "{}", run.succeeded);
 }
 
 #[test]
-fn a_server_that_cannot_keep_up_is_asked_for_no_more_than_was_due() {
+fn an_overloaded_server_gets_no_more_requests_than_were_due() {
     let server = TestServer::start(|_, _| {
         std::thread::sleep(Duration::from_millis(10));
         Reply::Store

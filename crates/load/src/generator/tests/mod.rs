@@ -1,4 +1,4 @@
-//! The generator against servers that behave, and others that do not.
+//! Tests of the generator with servers that work and servers that fail.
 
 mod failures;
 mod latencies;
@@ -19,7 +19,7 @@ fn plan(server: &TestServer, operation: Operation) -> Plan {
     }
 }
 
-/// What comes of a plan that nobody stops.
+/// The run of a plan, to its end.
 fn run(plan: &Plan) -> Run {
     super::run(plan, &AtomicBool::new(false), &mut |_| {}).unwrap()
 }
@@ -28,7 +28,7 @@ fn fill(plan: &Plan) -> Run {
     super::fill(plan, &AtomicBool::new(false), &mut |_| {}).unwrap()
 }
 
-/// How many requests failed, and by what.
+/// The number of failed requests by cause.
 fn failed(run: &Run) -> Vec<(&str, u64)> {
     let failed = run.failed.iter();
     failed.map(|(why, count)| (why.as_str(), *count)).collect()

@@ -1,9 +1,9 @@
-//! What is asked is what the plan says.
+//! The requests are those that the plan describes.
 
 use super::*;
 
 #[test]
-fn a_fill_puts_each_key_once_and_all_are_found_right() {
+fn a_fill_puts_each_key_once_and_reads_find_all_values() {
     let server = TestServer::store();
     let plan = Plan {
         threads: 2,
@@ -43,9 +43,9 @@ fn a_fill_puts_each_key_once_and_all_are_found_right() {
     );
 }
 
-/// Who reads need not know how long the values are that were put.
+/// A plan that reads need not have the value sizes of the plan that wrote.
 #[test]
-fn short_values_are_found_right_by_a_load_of_other_lengths() {
+fn short_values_are_right_for_a_plan_with_other_sizes() {
     for bytes in 1..=4 {
         let server = TestServer::store();
         let plan = plan(&server, Operation::Get);
@@ -60,7 +60,7 @@ fn short_values_are_found_right_by_a_load_of_other_lengths() {
 }
 
 #[test]
-fn all_operations_do_what_they_are_called() {
+fn each_operation_does_what_its_name_says() {
     let server = TestServer::store();
     let base = plan(&server, Operation::Delete);
     fill(&base);
@@ -85,7 +85,8 @@ fn all_operations_do_what_they_are_called() {
 
     let inserts = with(Operation::Insert);
     let added = server.map().len() as u64 - 200;
-    // What is answered, or still on its way, at the end is stored, but not counted.
+    // Requests that are answered or on their way at the end are stored but not
+    // counted.
     assert!((inserts.succeeded..=inserts.succeeded + 8).contains(&added));
 
     let deletes = with(Operation::Delete);

@@ -1,4 +1,4 @@
-//! What becomes of requests: their answers, and what comes instead of one.
+//! Handles responses, and failures instead of responses.
 
 use super::{TICK, Worker};
 use crate::generator::connection::{ConnectionState, Exchange};
@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 impl Worker<'_> {
-    /// Reads once: if more is there, the next wait tells.
+    /// Reads once. If more bytes have arrived, the next wait reports the socket
+    /// again.
     pub(super) fn read(&mut self, index: usize) -> io::Result<()> {
         let connection = &mut self.connections[index];
         let Some(stream) = &mut connection.stream else {
@@ -38,7 +39,8 @@ impl Worker<'_> {
             return self.lose(index, FailureKind::Connection);
         }
         if !matches!(connection.state, ConnectionState::Busy { .. }) {
-            // An answer that nobody asked for, such as 408: it ends the connection.
+            // The server sent a response without a request, such as 408. It
+            // closes the connection after that.
             return self.lose(index, FailureKind::Connection);
         }
         let verifier = &mut connection.verifier;
@@ -74,18 +76,18 @@ impl Worker<'_> {
         }
     }
 
-    /// A response is complete.
+    /// Handles a complete response.
     pub(super) fn answered(&mut self, index: usize) -> io::Result<()> {
         let now = self.now();
         let (value_bytes_min, _) = self.context.plan.value_bytes.bounds();
         let may_be_empty = value_bytes_min == 0;
         let connection = &mut self.connections[index];
-        connection.has_answered();
+        connection.note_response();
         let Some(exchange) = connection.exchange.take() else {
             return Ok(());
         };
         connection.state = ConnectionState::Idle;
-        // Bytes that nobody asked for end a connection as the server itself does.
+        // Unexpected bytes end the connection, as a server would.
         let is_over = connection.decoder.is_last()
             || !connection.pending.is_empty()
             || connection.has_to_write();
@@ -97,7 +99,7 @@ impl Worker<'_> {
             self.shut(index, now);
         }
         match result {
-            Ok(ReadResult::Found) if exchange.reads_to_write() => {
+            Ok(ReadResult::Found) if exchange.is_read_before_write() => {
                 let exchange = Exchange {
                     is_writing_back: true,
                     ..exchange
@@ -118,7 +120,7 @@ impl Worker<'_> {
         self.go_on(index, now)
     }
 
-    /// Counts a request that succeeded, unless it did so behind the end.
+    /// Counts a request that succeeded before the end of the run.
     fn succeed(&mut self, exchange: Exchange, answer: ReadResult, chunks: u64, now: Duration) {
         if self.context.length.is_some_and(|length| now >= length) {
             return;
@@ -127,13 +129,14 @@ impl Worker<'_> {
         counts.succeed(now.saturating_sub(exchange.due));
         counts.body_bytes += exchange.body_bytes;
         counts.missing += u64::from(answer == ReadResult::Missing);
-        // A node sends each entity as a chunk of its own.
+        // A node sends each entity as one chunk.
         if exchange.operation == Operation::Range {
             counts.entities += chunks;
         }
     }
 
-    /// Keeps a failed request to be sent again, if the source wants that.
+    /// Schedules a failed request to be repeated, if the source repeats
+    /// requests.
     pub(super) fn repeat(&mut self, index: usize, mut exchange: Exchange, now: Duration) -> bool {
         let OnFailure::Repeat { attempts_max } = self.source.on_failure() else {
             return false;
@@ -152,7 +155,7 @@ impl Worker<'_> {
         true
     }
 
-    /// A connection is lost, and with it the request that was on it.
+    /// Handles the loss of a connection and of the request on it.
     pub(super) fn lose(&mut self, index: usize, why: FailureKind) -> io::Result<()> {
         let now = self.now();
         self.shut(index, now);
@@ -171,7 +174,7 @@ impl Worker<'_> {
     }
 }
 
-/// What a request that succeeded found.
+/// What a successful request found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum ReadResult {
     Found,
@@ -179,13 +182,13 @@ enum ReadResult {
 }
 
 impl Exchange {
-    /// Whether a read is done and the write is still to come.
-    pub(super) fn reads_to_write(self) -> bool {
+    /// Whether this is the read of a read-modify-write.
+    pub(super) fn is_read_before_write(self) -> bool {
         self.operation == Operation::ReadModifyWrite && !self.is_writing_back
     }
 }
 
-/// What an answer means.
+/// Decides whether a response is a success.
 fn judge(
     exchange: Exchange,
     status: u16,
@@ -193,9 +196,9 @@ fn judge(
     may_be_empty: bool,
 ) -> Result<ReadResult, FailureKind> {
     let reads = matches!(exchange.operation, Operation::Get | Operation::GetMissing)
-        || exchange.reads_to_write();
+        || exchange.is_read_before_write();
     match status {
-        404 if exchange.reads_to_write() => Ok(ReadResult::Found),
+        404 if exchange.is_read_before_write() => Ok(ReadResult::Found),
         404 if reads => Ok(ReadResult::Missing),
         200..=299 if exchange.operation == Operation::GetMissing => Err(FailureKind::WrongValue),
         200..=299 => match verifier {

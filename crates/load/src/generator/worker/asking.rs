@@ -1,4 +1,4 @@
-//! How requests get on their way.
+//! Sends requests.
 
 use super::Worker;
 use crate::generator::connection::{ConnectionState, Exchange, WriteStatus};
@@ -11,9 +11,9 @@ use std::io;
 use std::time::Duration;
 
 impl Worker<'_> {
-    /// Gives requests that are due to free connections; says when the next one
-    /// is due, if a connection waits for it.
-    pub(super) fn give_due(&mut self, now: Duration) -> io::Result<Option<Duration>> {
+    /// Sends requests that are due on free connections. Returns when the next
+    /// request is due, if a connection is free for it.
+    pub(super) fn send_due(&mut self, now: Duration) -> io::Result<Option<Duration>> {
         while let Some(schedule) = &mut self.schedule {
             let Some(&index) = self.free.front() else {
                 break;
@@ -37,16 +37,16 @@ impl Worker<'_> {
         }
     }
 
-    /// An idle connection's next request: the one that is due, or, in a closed
-    /// loop, at once.
+    /// Sends the next request of an idle connection: one that is due, or in a
+    /// closed loop the next one at once.
     pub(super) fn go_on(&mut self, index: usize, now: Duration) -> io::Result<()> {
         if let Some(exchange) = self.connections[index].exchange {
-            // A request of a fill that its connection was lost under.
+            // A request of a fill whose connection was lost.
             return self.send(index, exchange, now);
         }
         let due = match &mut self.schedule {
             None => Some(now),
-            // Those who wait longer come first.
+            // A connection that has been free for longer comes first.
             Some(schedule) if self.free.is_empty() => schedule.take(now),
             Some(_) => None,
         };
@@ -82,7 +82,7 @@ impl Worker<'_> {
         self.send(index, exchange, now)
     }
 
-    /// Writes the request of an exchange and sends it.
+    /// Builds the request of an exchange and sends it.
     pub(super) fn send(
         &mut self,
         index: usize,
@@ -128,7 +128,7 @@ impl Worker<'_> {
         self.write(index)
     }
 
-    /// Writes on; what does not go now goes when there is room.
+    /// Continues to write; the rest follows when the socket is writable.
     pub(super) fn write(&mut self, index: usize) -> io::Result<()> {
         match self.connections[index].write() {
             Ok(WriteStatus::Complete) => self.watch(index, Interest::Readable),
@@ -137,7 +137,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Has a socket watched for `interest`, if it is not already.
+    /// Watches a socket for `interest`, if it is not watched for that already.
     pub(super) fn watch(&mut self, index: usize, interest: Interest) -> io::Result<()> {
         let connection = &mut self.connections[index];
         match &connection.stream {

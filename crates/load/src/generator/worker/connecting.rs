@@ -1,4 +1,4 @@
-//! How connections come about, and what sockets and times do to them.
+//! Opens connections, and handles ready sockets and deadlines.
 
 use super::Worker;
 use crate::generator::connection::ConnectionState;
@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 impl Worker<'_> {
-    /// Goes on with a connection whose socket can.
+    /// Handles a ready socket.
     pub(super) fn handle(&mut self, ready: Ready) -> io::Result<()> {
         let index = ready.index;
         match self.connections[index].state {
@@ -42,7 +42,8 @@ impl Worker<'_> {
         }
     }
 
-    /// A connection did not come about. What waited for it in a fill has tried in vain.
+    /// Handles a failed attempt to connect. A request of a fill that waited for
+    /// the connection has used one attempt.
     pub(super) fn give_up_connecting(&mut self, index: usize) {
         let now = self.now();
         let connection = &mut self.connections[index];
@@ -54,7 +55,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A connection is open: it gets a request if the load has begun.
+    /// Sends a request on a new connection, if the load has begun.
     pub(super) fn begin_work(&mut self, index: usize) -> io::Result<()> {
         if self.context.start.get().is_none() {
             return Ok(());
@@ -63,8 +64,8 @@ impl Worker<'_> {
         self.go_on(index, now)
     }
 
-    /// Does what connections wait for the time to do.
-    pub(super) fn look_at_times(&mut self, now: Duration) -> io::Result<()> {
+    /// Handles the deadlines of all connections that have passed.
+    pub(super) fn handle_deadlines(&mut self, now: Duration) -> io::Result<()> {
         for index in 0..self.connections.len() {
             match self.connections[index].state {
                 ConnectionState::Closed { until } if until <= now => self.connect(index, now)?,

@@ -1,10 +1,10 @@
-//! A thread of the generator: one loop over its connections.
+//! A thread of the generator: an event loop over its connections.
 //!
-//! In an open loop the first free connection takes the next request that is
-//! due, and when none is free the next one that becomes so. In a closed loop
-//! each connection asks again as soon as it is answered. All times are spans
-//! since the start that the threads share, and negative ones do not occur: the
-//! connections are opened before it.
+//! In an open loop the connection that has been free longest sends the next
+//! request that is due. If none is free, the next connection that becomes free
+//! sends it. In a closed loop each connection sends its next request as soon as
+//! it has a response. All times are durations since the start that the threads
+//! share; the connections are opened before it.
 
 mod answering;
 mod asking;
@@ -25,13 +25,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Barrier, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How long all connections together have to open before the load begins.
+/// How long opening all connections may take before the load begins anyway.
 const OPENING_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// How often times that connections wait for are looked at.
+/// How often the deadlines of connections are checked.
 const TICK: Duration = Duration::from_millis(10);
 
-/// How many bytes are read at once.
+/// The size of a read, in bytes.
 const READ_BYTES: usize = 64 << 10;
 
 /// What the threads of a run share.
@@ -39,40 +39,41 @@ pub(super) struct RunContext<'a> {
     pub(super) plan: &'a Plan,
     pub(super) targets: &'a [Target],
     pub(super) keys: KeySpace,
-    /// Set by whoever wants the run to end.
+    /// Set by the caller to end the run.
     pub(super) stop: &'a AtomicBool,
-    /// Set by the run itself when it is of no use to go on.
+    /// Set by the watching thread when no target can be reached.
     pub(super) halt: AtomicBool,
     /// How many connections are open.
     pub(super) open: AtomicUsize,
-    /// Reached by all threads and the one that watches when connections are open.
+    /// Passed by all threads and the watching one when connections are open.
     pub(super) ready: Barrier,
     pub(super) start: OnceLock<Instant>,
-    /// How long the run takes, warm-up and all; none for as long as the source gives.
+    /// The length of the run with its warm-up; none if the run ends with its
+    /// source.
     pub(super) length: Option<Duration>,
     pub(super) warmup: Duration,
 }
 
 impl RunContext<'_> {
-    /// The moment that times count from: when the first one asks.
+    /// The start of the load, which the first call sets.
     pub(super) fn start(&self) -> Instant {
         *self.start.get_or_init(Instant::now)
     }
 }
 
-/// What a thread says at its end.
+/// What a thread reports at its end.
 pub(super) struct WorkerSummary {
-    /// Requests that fell due in the counted time; none in a closed loop.
+    /// Requests that fell due in the measured time; none in a closed loop.
     pub(super) due: Option<u64>,
-    /// When it ended, after the start.
+    /// When it ended, as a time after the start.
     pub(super) at: Duration,
 }
 
-/// Thread number `thread` of a run: opens its connections, waits for the other
-/// threads, and asks what `source` gives until the run is over.
+/// Runs thread number `thread` of a run: opens its connections, waits for the
+/// other threads, and sends the requests of `source` until the run is over.
 ///
 /// # Errors
-/// The system fails the generator, not a server.
+/// An error of the system, not of a server.
 pub(super) fn work(
     context: &RunContext<'_>,
     thread: usize,
@@ -84,12 +85,12 @@ pub(super) fn work(
         worker.open()?;
         Ok(worker)
     });
-    // The others must not wait in vain, so errors come after.
+    // All threads must pass the barrier, so errors are returned after it.
     context.ready.wait();
     opened?.run()
 }
 
-/// A thread's state.
+/// The state of a thread.
 struct Worker<'a> {
     context: &'a RunContext<'a>,
     source: RequestSource<'a>,
@@ -99,22 +100,23 @@ struct Worker<'a> {
     poller: Poller,
     writers: Vec<RequestWriter>,
     connections: Vec<ClientConnection>,
-    /// Connections that wait for a request to fall due, the longest first.
+    /// Free connections that wait for a request to fall due, the longest free
+    /// first.
     free: VecDeque<usize>,
-    /// A key that is being written.
+    /// The buffer for a key.
     key: Vec<u8>,
-    /// What a read brings, before it is decoded.
+    /// The buffer for a read.
     input: Vec<u8>,
     timeout: Duration,
-    /// What times count from: the opening of the connections, then the start of
-    /// the load.
+    /// The moment that times count from: the opening of the connections, later
+    /// the start of the load.
     started: Instant,
-    /// Whether the source has nothing more to ask.
+    /// Whether the source has no more requests.
     is_exhausted: bool,
 }
 
 impl<'a> Worker<'a> {
-    /// Thread number `thread`, with every `threads`th connection.
+    /// Thread number `thread`, with its share of the connections.
     fn new(
         context: &'a RunContext<'a>,
         thread: usize,
@@ -147,10 +149,10 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Works until the run is over.
+    /// Runs until the run is over.
     fn run(mut self) -> io::Result<WorkerSummary> {
         self.started = self.context.start();
-        // Times so far were those of the opening.
+        // Deadlines so far counted from the opening.
         for index in 0..self.connections.len() {
             match &mut self.connections[index].state {
                 ConnectionState::Idle => self.go_on(index, Duration::ZERO)?,
@@ -162,7 +164,7 @@ impl<'a> Worker<'a> {
         let end = self.work()?;
         let until = self.context.length.map_or(end, |length| end.min(length));
         self.recorder
-            .turn(until.saturating_sub(Duration::from_nanos(1)));
+            .end_intervals(until.saturating_sub(Duration::from_nanos(1)));
         let due = self.schedule.map(|schedule| {
             let warmup = schedule.due_before(self.context.warmup.min(until));
             schedule.due_before(until) - warmup
@@ -171,14 +173,14 @@ impl<'a> Worker<'a> {
         Ok(WorkerSummary { due, at: until })
     }
 
-    /// Opens the connections, as many as can be in the time that they have.
+    /// Opens as many connections as possible within [`OPENING_TIME_MAX`].
     fn open(&mut self) -> io::Result<()> {
-        let mut next_look = Duration::ZERO;
+        let mut next_check = Duration::ZERO;
         loop {
             let now = self.now();
-            if now >= next_look {
-                self.look_at_times(now)?;
-                next_look = now + TICK;
+            if now >= next_check {
+                self.handle_deadlines(now)?;
+                next_check = now + TICK;
             }
             let is_open = |connection: &ClientConnection| connection.state == ConnectionState::Idle;
             if self.connections.iter().all(is_open) || now >= OPENING_TIME_MAX || self.is_stopped()
@@ -191,24 +193,24 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The loop; gives when it ended.
+    /// The event loop. Returns when it ended.
     fn work(&mut self) -> io::Result<Duration> {
-        let mut next_look = Duration::ZERO;
+        let mut next_check = Duration::ZERO;
         loop {
             let now = self.now();
             if self.is_stopped() || self.context.length.is_some_and(|length| now >= length) {
                 return Ok(now);
             }
-            self.recorder.turn(now);
-            if now >= next_look {
-                self.look_at_times(now)?;
-                next_look = now + TICK;
+            self.recorder.end_intervals(now);
+            if now >= next_check {
+                self.handle_deadlines(now)?;
+                next_check = now + TICK;
                 if self.is_exhausted && !self.has_requests() {
                     return Ok(now);
                 }
             }
-            let next_due = self.give_due(now)?;
-            let until = next_due.map_or(next_look, |due| due.min(next_look));
+            let next_due = self.send_due(now)?;
+            let until = next_due.map_or(next_check, |due| due.min(next_check));
             for nth in 0..self.poller.wait(until.saturating_sub(self.now()))? {
                 self.handle(self.poller.ready(nth))?;
             }

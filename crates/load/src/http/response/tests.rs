@@ -1,7 +1,7 @@
 use super::*;
 
-/// Decodes `wire` as it comes in pieces of `piece_bytes`: the status, the body
-/// and what stays over.
+/// Decodes `wire` in pieces of `piece_bytes`. Returns the decoder, the body and
+/// the number of bytes left over.
 fn decode(
     wire: &[u8],
     piece_bytes: usize,
@@ -21,7 +21,7 @@ fn decode(
 }
 
 #[test]
-fn responses_are_the_same_however_they_are_cut() {
+fn responses_do_not_depend_on_how_they_are_split() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
                    3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\nKvorum-Count: 2\r\n\r\n";
     let table: [(&str, u16, &str, u64); 7] = [
@@ -71,7 +71,7 @@ fn responses_are_the_same_however_they_are_cut() {
 }
 
 #[test]
-fn a_connection_that_ends_with_the_response_is_noticed() {
+fn the_decoder_knows_when_the_connection_ends() {
     for (wire, may_end) in [
         (
             "HTTP/1.1 201 X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
@@ -101,7 +101,7 @@ fn bytes_after_a_response_are_left() {
 }
 
 #[test]
-fn what_is_no_http_is_refused() {
+fn bytes_that_are_not_http_are_refused() {
     let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(HEAD_BYTES_MAX));
     for wire in [
         "SSH-2.0-OpenSSH\r\n",

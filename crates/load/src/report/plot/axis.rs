@@ -1,56 +1,57 @@
-//! Axes: what a plot asks for, and what is laid out once its values are known.
+//! Axes: as a plot describes them, and as they are laid out for its values.
 //!
-//! An [`Axis`] says what its values are and how they are spread. [`LaidOutAxis`] is
-//! the axis fitted to values: its range, its ticks and where each value falls.
-//! All values that are laid out are numbers of a sane size, so that whatever a
-//! run measured, nothing divides by zero or overflows on its way to a pixel.
+//! An [`Axis`] describes its values and their scale. [`LaidOutAxis`] is the
+//! axis fitted to values: its range, its ticks, and the position of each value.
+//! All values are clamped to sane sizes, so that no measurement can cause a
+//! division by zero or an overflow.
 
 use crate::report::units::Unit;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use std::ops::Range;
 
-/// Greater values are drawn at this one: nothing that is measured comes near.
+/// Greater values are drawn as this one, which no measurement comes near.
 const VALUE_MAX: f64 = 1e100;
-/// The finest percentile that has a place; beyond it lies one request in a hundred million.
+/// The greatest percentile that is drawn; only one request in a hundred million
+/// lies beyond it.
 const PERCENTILE_MAX: f64 = 99.999_999;
-/// Decades with more ticks than this have none between them.
+/// An axis over more decades has no minor ticks.
 const DECADES_WITH_MINORS_MAX: i32 = 8;
 
-/// How the values of an axis are spread.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Scale {
-    /// Equal steps have equal differences. Zero is always part of it.
+    /// Linear. Zero is always part of the range.
     Linear,
-    /// Equal steps have equal ratios; values that are not above zero have no place.
+    /// Logarithmic. Values of zero and below are not drawn.
     Logarithmic,
-    /// Percentiles, by how few requests lie beyond them: from 90% to 99% is as far
-    /// as from 99% to 99.9%.
+    /// Percentiles, by the share of requests beyond them: 90% to 99% is as long
+    /// as 99% to 99.9%.
     Percentile,
 }
 
 /// An axis of a plot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What its values are, in a word or three.
+    /// What its values are, in one to three words.
     pub label: String,
-    /// What the values are counted in.
+    /// The unit of its values.
     pub unit: Unit,
-    /// How they are spread.
+    /// Its scale.
     pub scale: Scale,
 }
 
 impl Axis {
-    /// An axis with equal steps, from zero.
+    /// A linear axis from zero.
     pub fn linear(label: impl Into<String>, unit: Unit) -> Self {
         Self::new(label, unit, Scale::Linear)
     }
 
-    /// An axis with equal ratios.
+    /// A logarithmic axis.
     pub fn logarithmic(label: impl Into<String>, unit: Unit) -> Self {
         Self::new(label, unit, Scale::Logarithmic)
     }
 
-    /// An axis of percentiles from 0 to 100, the last ones drawn out.
+    /// An axis of percentiles from 0 to 100, which stretches the last ones.
     pub fn percentile(label: impl Into<String>) -> Self {
         Self::new(label, Unit::Percentile, Scale::Percentile)
     }
@@ -63,7 +64,7 @@ impl Axis {
         }
     }
 
-    /// The value as it can be drawn, if it has a place on this axis.
+    /// The value as it is drawn; none if it cannot be drawn on this axis.
     pub(super) fn drawable(&self, value: f64) -> Option<f64> {
         match self.scale {
             _ if value.is_nan() => None,
@@ -76,12 +77,12 @@ impl Axis {
     }
 }
 
-/// How closely an axis is laid around its values.
+/// How closely the range fits the values.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Fit {
-    /// From the least value to the greatest.
+    /// From the smallest value to the greatest.
     Tight,
-    /// From tick to tick, so that the extremes have a line beside them.
+    /// From tick to tick, so that the extremes are next to a grid line.
     ToTicks,
 }
 
@@ -96,8 +97,8 @@ pub(super) struct LaidOutAxis {
 }
 
 impl LaidOutAxis {
-    /// Lays `axis` out around those of `values` that have a place on it, with
-    /// `ticks_max` labelled ticks or about as many.
+    /// Lays `axis` out for those `values` that can be drawn on it, with about
+    /// `ticks_max` labelled ticks at most.
     pub(super) fn new(
         axis: &Axis,
         values: impl IntoIterator<Item = f64>,
@@ -166,7 +167,8 @@ impl LaidOutAxis {
             }
         }
         if majors.len() < 3 {
-            // Less than a decade or so: equal steps tell more than powers.
+            // On less than about a decade, equal steps are more useful than
+            // powers.
             majors = multiples(low..high, step(unit, (high - low) / ticks_max as f64));
         }
         Self {
@@ -191,7 +193,8 @@ impl LaidOutAxis {
             99.999_99,
             PERCENTILE_MAX,
         ];
-        // At least to the 90th percentile, so that there is something to read it by.
+        // The range reaches at least to the 90th percentile, which makes it
+        // readable.
         let range = least.min(0.0)..greatest.max(90.0);
         Self {
             unit: Unit::Percentile,
@@ -208,7 +211,7 @@ impl LaidOutAxis {
         }
     }
 
-    /// The least value of the range.
+    /// The smallest value of the range.
     pub(super) fn low(&self) -> f64 {
         self.range.start
     }
@@ -223,7 +226,7 @@ impl LaidOutAxis {
         self.majors.iter().map(|tick| self.unit.tick(*tick))
     }
 
-    /// How far along the axis a value lies: 0 at its low end, 1 at its high end.
+    /// The relative position of a value: 0 at the low end, 1 at the high end.
     fn share(&self, value: f64) -> f64 {
         let along = |value: f64| match self.scale {
             Scale::Linear => value,
@@ -261,8 +264,8 @@ impl ValueFormatter<f64> for LaidOutAxis {
     }
 }
 
-/// The least step of 1, 2 or 5 times a power of ten that is at least `least`;
-/// for bytes, of the unit they are written in.
+/// The smallest step of 1, 2 or 5 times a power of ten that is at least
+/// `least`; for bytes, in the unit in which they are written.
 fn step(unit: Unit, least: f64) -> f64 {
     let mut base = 1.0;
     if unit == Unit::Bytes {
@@ -275,7 +278,8 @@ fn step(unit: Unit, least: f64) -> f64 {
     base * if whole_only { step.max(1.0) } else { step }
 }
 
-/// The least of 1, 2 and 5 times a power of ten, or the least power of two, at or above `value`.
+/// The smallest of 1, 2 and 5 times a power of ten, or the smallest power of
+/// two, that is at least `value`.
 fn round_up(value: f64, base: f64) -> f64 {
     let power = base.powf(value.log(base).floor());
     let mantissas: &[f64] = if base == 10.0 {
@@ -283,7 +287,7 @@ fn round_up(value: f64, base: f64) -> f64 {
     } else {
         &[1.0, 2.0]
     };
-    // A step that is a hair too small by rounding is none too small.
+    // A step that is too small only by a rounding error is accepted.
     let at_least = value * (1.0 - 1e-9);
     mantissas
         .iter()
@@ -292,7 +296,7 @@ fn round_up(value: f64, base: f64) -> f64 {
         .unwrap_or(value)
 }
 
-/// As [`round_up`], the greatest at or below.
+/// Like [`round_up`], but the greatest that is at most `value`.
 fn round_down(value: f64, base: f64) -> f64 {
     let power = base.powf(value.log(base).floor());
     let mantissas: &[f64] = if base == 10.0 {
@@ -315,7 +319,7 @@ fn multiples(range: Range<f64>, step: f64) -> Vec<f64> {
     (first..=last).map(|index| index as f64 * step).collect()
 }
 
-/// `mantissas` times powers of `base` in `range`, both ends included; of the powers each `every`-th.
+/// `mantissas` times powers of `base` in `range`, both ends included; only every `every`-th power.
 fn powers(range: &Range<f64>, base: f64, mantissas: &[f64], every: i32) -> Vec<f64> {
     let (low, high) = (range.start * (1.0 - 1e-9), range.end * (1.0 + 1e-9));
     let first = low.log(base).floor() as i32;

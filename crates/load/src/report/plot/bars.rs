@@ -1,4 +1,4 @@
-//! Bars side by side, in groups.
+//! Bar plots with groups of bars.
 
 use super::axis::{Axis, Fit, LaidOutAxis, Scale};
 use super::frame::{self, Area, DrawError, LegendEntry, NAME, NOTE, Swatch, px};
@@ -7,15 +7,15 @@ use crate::report::units::Unit;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-/// How much of a group's width its bars take.
+/// The share of a group's width that its bars take.
 const GROUP_SHARE: f64 = 0.76;
-/// A lone bar is no wider than this.
+/// The greatest width of a bar.
 const BAR_WIDTH_MAX: i32 = px(72);
-/// The name of a group takes so many rows at most.
+/// The most rows of a group's name.
 const NAME_ROWS_MAX: usize = 3;
 const ROW: i32 = px(16);
 
-/// Bars side by side, in groups. One series makes plain bars.
+/// A bar plot with groups of bars. With one series the bars are plain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
     /// What the plot shows.
@@ -24,19 +24,19 @@ pub struct Bars {
     pub groups: Vec<String>,
     /// The axis along the left.
     pub y: Axis,
-    /// A bar in each group for each of these.
+    /// The series; each has one bar in each group.
     pub series: Vec<BarSeries>,
-    /// Bounds: horizontal lines with labels.
+    /// Bounds, drawn as horizontal lines with labels.
     pub bound_lines: Vec<BoundLine>,
 }
 
-/// The bars of one colour, one a group.
+/// The bars of one colour, one per group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BarSeries {
-    /// What the legend calls them; no line there where it is empty.
+    /// Its name in the legend; none there if it is empty.
     pub name: String,
-    /// How high they are, from group to group. Where one has no place on the axis, being no
-    /// number or not above zero on a logarithmic axis, there is no bar.
+    /// The heights of the bars. A value that cannot be drawn on the axis (not a
+    /// number, or not above zero on a logarithmic axis) has no bar.
     pub values: Vec<f64>,
 }
 
@@ -57,7 +57,7 @@ impl Bars {
         }
     }
 
-    /// With one series more.
+    /// Adds a series.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
         self.series.push(BarSeries {
@@ -67,7 +67,7 @@ impl Bars {
         self
     }
 
-    /// With a bound more.
+    /// Adds a bound.
     #[must_use]
     pub fn bound_line(mut self, y: f64, label: impl Into<String>) -> Self {
         self.bound_lines.push(BoundLine {
@@ -77,7 +77,7 @@ impl Bars {
         self
     }
 
-    /// The plot as the text of an SVG, the same for the same plot.
+    /// The plot as SVG text. Equal plots have equal texts.
     pub fn draw(&self) -> String {
         let legend: Vec<LegendEntry<'_>> = self
             .series
@@ -103,7 +103,7 @@ impl Bars {
             Fit::ToTicks,
             Y_TICKS_MAX,
         );
-        // Each group takes one unit of an axis that nobody sees.
+        // Each group takes one unit of an invisible axis.
         let groups = Axis::linear("", Unit::Count);
         let x = LaidOutAxis::new(&groups, [self.groups.len().max(1) as f64], Fit::Tight, 1);
 
@@ -177,7 +177,7 @@ fn draw_name(plane: &Plane<'_>, group: usize, rows: &[String]) -> Result<(), Dra
     Ok(())
 }
 
-/// A name in rows that fit under its group, as far as its words allow.
+/// Splits a name at words into rows that fit under its group.
 fn wrapped(name: &str, width: i32) -> Vec<String> {
     let name = frame::shortened(name);
     let mut rows: Vec<String> = Vec::new();

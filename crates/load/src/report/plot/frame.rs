@@ -1,14 +1,15 @@
-//! What all plots have around them: the canvas, the title, the legend and the looks.
+//! What all plots share: the canvas, the title, the legend and the styles.
 //!
-//! plotters counts in whole pixels, which shows as steps in a fine curve. So a
-//! plot is drawn ten times as large and shown at a tenth of the size. The
-//! library's opening tag is replaced by one that says so, and that names the
-//! plot for those who cannot see it.
+//! plotters uses whole pixels, which show as steps in a fine curve. So a plot
+//! is drawn ten times as large and shown at a tenth of its size. The opening
+//! tag of the library is replaced by one with these sizes and with the title,
+//! for readers who cannot see the plot.
 //!
-//! The plots follow the page: they are drawn light, and a style in each gives
-//! every colour its dark counterpart where the reader prefers that ([`STYLE`]).
-//! What draws SVG without such styles shows them light, on their own ground.
-//! Nothing depends on the fonts of the machine that draws: widths of texts are estimated.
+//! A plot is drawn in light colours, and a style in it maps each colour to a
+//! dark one for readers who prefer dark pages ([`STYLE`]). A renderer that
+//! ignores such styles shows the light plot on its own background. Nothing
+//! depends on the fonts of the machine that draws: the widths of texts are
+//! estimated.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -43,17 +44,17 @@ pub(super) const NOTE: TextFormat = TextFormat {
     color: NOTE_INK,
 };
 
-/// Texts that are read first.
+/// The colour of titles and names.
 const INK: RGBColor = RGBColor(0x24, 0x29, 0x2f);
-/// Labels of axes and marks.
+/// The colour of axis labels and marks.
 pub(super) const MUTED: RGBColor = RGBColor(0x5f, 0x68, 0x72);
 const NOTE_INK: RGBColor = RGBColor(0x42, 0x4a, 0x53);
 pub(super) const GRID: RGBColor = RGBColor(0xe3, 0xe6, 0xea);
 pub(super) const FAINT_GRID: RGBColor = RGBColor(0xf3, 0xf4, 0xf6);
 pub(super) const AXIS_LINE: RGBColor = RGBColor(0x9a, 0xa2, 0xab);
 
-/// The colours of Okabe and Ito, which the colour-blind tell apart; without
-/// their yellow, which nobody sees on white.
+/// The colours of Okabe and Ito, which colour-blind readers can distinguish;
+/// without their yellow, which is hard to see on white.
 const COLORS: [RGBColor; 7] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
@@ -64,8 +65,8 @@ const COLORS: [RGBColor; 7] = [
     RGBColor(0x4d, 0x4d, 0x4d),
 ];
 
-/// The dark counterparts of all colours, for those who prefer dark pages. The
-/// library writes colours as attributes, over which a style wins.
+/// The dark counterparts of all colours, for readers who prefer dark pages. The
+/// library writes colours as attributes, which a style overrides.
 pub(super) const STYLE: &str = concat!(
     "<style>@media (prefers-color-scheme:dark){",
     "svg.plot [fill=\"#FFFFFF\"]{fill:#0d1117}",
@@ -87,27 +88,28 @@ pub(super) const STYLE: &str = concat!(
 );
 
 const FONT: &str = "system-ui, Helvetica, Arial, sans-serif";
-/// plotters divides sizes by this when it writes them.
+/// plotters divides font sizes by this factor when it writes them.
 const SIZE_FACTOR: f64 = 1.24;
-/// The width of a letter over its height, on average and rather too much.
+/// The width of a letter relative to its height: an average that is rather too
+/// large.
 const LETTER_WIDTH: f64 = 0.57;
-/// Longer names are cut in plots.
+/// Longer names are shortened in plots.
 const NAME_CHARS_MAX: usize = 60;
 
-/// How plotters says that it could not draw.
+/// The error of plotters.
 pub(super) type DrawError = DrawingAreaErrorKind<io::Error>;
-/// Where a plot is drawn.
+/// The drawing area of a plot.
 pub(super) type Area<'svg> = DrawingArea<SVGBackend<'svg>, Shift>;
 
-/// So many pixels of the plot as it is shown.
+/// Pixels of the plot as it is shown.
 pub(super) const fn px(pixels: i32) -> i32 {
     pixels * SCALE
 }
 
-/// How many of plotters' pixels are one as shown.
+/// The number of plotters' pixels per shown pixel.
 const SCALE: i32 = 10;
 
-/// How a text looks.
+/// The size, weight and colour of a text.
 #[derive(Clone, Copy)]
 pub(super) struct TextFormat {
     size: i32,
@@ -116,7 +118,7 @@ pub(super) struct TextFormat {
 }
 
 impl TextFormat {
-    /// As plotters takes it, anchored at a point of the text.
+    /// The style for plotters, anchored at a point of the text.
     pub(super) fn style(self, horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
         let weight = if self.bold {
             FontStyle::Bold
@@ -135,7 +137,7 @@ impl TextFormat {
         }
     }
 
-    /// How wide a text is, more or less.
+    /// The estimated width of a text.
     pub(super) fn width(self, text: &str) -> i32 {
         (text.chars().count() as f64 * f64::from(self.size) * LETTER_WIDTH) as i32
     }
@@ -146,7 +148,7 @@ pub(super) fn color(index: usize) -> RGBColor {
     COLORS[index % COLORS.len()]
 }
 
-/// How a series is told in the legend.
+/// The symbol of a series in the legend.
 #[derive(Clone, Copy)]
 pub(super) enum Swatch {
     Line,
@@ -156,14 +158,15 @@ pub(super) enum Swatch {
     Block,
 }
 
-/// A line of the legend.
+/// An entry of the legend.
 pub(super) struct LegendEntry<'a> {
     pub(super) name: &'a str,
     pub(super) color: RGBColor,
     pub(super) swatch: Swatch,
 }
 
-/// Draws a plot with its title and legend. `content` draws the rest, into what they leave.
+/// Draws a plot with its title and legend. `content` draws the rest into the
+/// area below.
 pub(super) fn draw(
     title: &str,
     legend: &[LegendEntry<'_>],
@@ -173,7 +176,8 @@ pub(super) fn draw(
     let drawn = draw_into(&mut svg, title, legend, content);
     match (drawn, svg.split_once('>')) {
         (Ok(()), Some((_, body))) => opening_tag(title) + STYLE + body,
-        // Text has no way to fail; should the library find one, the page says so and lives.
+        // Drawing to text should not fail. If it does, the page shows the error
+        // instead of the plot.
         (drawn, _) => {
             let problem = drawn
                 .err()
@@ -205,7 +209,8 @@ fn draw_into(
     root.present()
 }
 
-/// Draws the legend in as many rows as it needs; returns where they end.
+/// Draws the legend in as many rows as necessary. Returns the end of the last
+/// row.
 fn draw_legend(root: &Area<'_>, legend: &[LegendEntry<'_>], top: i32) -> Result<i32, DrawError> {
     const SWATCH: i32 = px(22);
     const GAP: i32 = px(7);
@@ -256,7 +261,7 @@ fn draw_swatch(
     }
 }
 
-/// A text that XML can hold: control characters have no place in it.
+/// Replaces the characters that XML cannot contain.
 pub(super) fn printable(text: &str) -> String {
     let allowed =
         |character: char| !character.is_control() && !matches!(character, '\u{fffe}' | '\u{ffff}');
@@ -265,7 +270,7 @@ pub(super) fn printable(text: &str) -> String {
         .collect()
 }
 
-/// A name that fits into a plot.
+/// Shortens a name so that it fits into a plot.
 pub(super) fn shortened(name: &str) -> String {
     let name = printable(name);
     if name.chars().count() <= NAME_CHARS_MAX {

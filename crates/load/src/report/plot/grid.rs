@@ -1,4 +1,4 @@
-//! The grid and the axes that lines and bars stand on.
+//! The grid and the axes of a plot.
 
 use super::axis::{Axis, LaidOutAxis};
 use super::frame::{self, Area, DrawError, NOTE, TICK, px};
@@ -6,22 +6,22 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-/// A plot's inner part, with its axes.
+/// The chart with its axes.
 pub(super) type Chart<'area, 'svg> =
     ChartContext<'area, SVGBackend<'svg>, Cartesian2d<LaidOutAxis, LaidOutAxis>>;
-/// The space that values are drawn in.
+/// The area in which values are drawn.
 pub(super) type Plane<'svg> = DrawingArea<SVGBackend<'svg>, Cartesian2d<LaidOutAxis, LaidOutAxis>>;
 
-/// About so many labels stand along an axis.
+/// The approximate number of labels along an axis.
 pub(super) const X_TICKS_MAX: usize = 10;
 pub(super) const Y_TICKS_MAX: usize = 7;
 
-/// What stands along the bottom of a plot.
+/// What is drawn along the bottom of a plot.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Bottom<'a> {
-    /// The ticks of an axis, and what it shows.
+    /// The ticks and the label of an axis.
     Ticks(&'a Axis),
-    /// Room for what the plot writes there itself.
+    /// Space in which the plot writes labels itself.
     Room(i32),
 }
 
@@ -31,7 +31,8 @@ pub(super) fn draw<'svg>(
     (x, y_axis, y): (LaidOutAxis, &Axis, LaidOutAxis),
     bottom: Bottom<'_>,
 ) -> Result<Chart<'static, 'svg>, DrawError> {
-    // The label of the y axis stands above it, where it is read without turning the head.
+    // The label of the y axis is above the axis, where it can be written
+    // horizontally.
     let label = frame::printable(&y_axis.label);
     area.draw_text(
         &label,
@@ -43,7 +44,8 @@ pub(super) fn draw<'svg>(
         .map(|label| TICK.width(&label))
         .max()
         .unwrap_or_default();
-    // The last label stands with its middle below the end of the axis.
+    // The last label is centred on the end of the axis, so half of it is
+    // beyond.
     let beyond = match bottom {
         Bottom::Ticks(_) => x.tick_labels().last().map(|label| TICK.width(&label) / 2),
         Bottom::Room(_) => None,
@@ -78,12 +80,12 @@ pub(super) fn draw<'svg>(
     Ok(chart)
 }
 
-/// A bound that a plot shows.
+/// A bound, drawn as a horizontal line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoundLine {
-    /// Where on the y axis.
+    /// Its value on the y axis.
     pub y: f64,
-    /// What it is, in a word or three.
+    /// Its label, of one to three words.
     pub label: String,
 }
 
@@ -108,7 +110,7 @@ pub(super) fn draw_bound_line(
         .draw_text(&frame::shortened(&bound_line.label), &style, point)
 }
 
-/// The lines of marks and bounds.
+/// The stroke of marks and bounds.
 pub(super) fn note_stroke() -> ShapeStyle {
     frame::MUTED.stroke_width(px(12) as u32 / 10)
 }

@@ -1,4 +1,4 @@
-//! Lines and points over two axes.
+//! Plots of lines and points over two axes.
 
 use super::axis::{Axis, Fit, LaidOutAxis};
 use super::frame::{self, Area, DrawError, LegendEntry, NOTE, Swatch, px};
@@ -7,13 +7,13 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-/// A series with more points is thinned to this many, the extremes kept: more
-/// than the plot has pixels would only make it large.
+/// A series with more points is thinned to this number. Its extremes are kept,
+/// and more points than pixels would only make the file large.
 const POINTS_MAX: usize = 1_600;
-/// Labels of marks that would overlap move down, by so many rows at most.
+/// The most rows for labels of marks, which move down where they would overlap.
 const MARK_ROWS: usize = 4;
 
-/// Lines and points over two axes.
+/// A plot of lines and points over two axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lines {
     /// What the plot shows.
@@ -22,26 +22,27 @@ pub struct Lines {
     pub x: Axis,
     /// The axis along the left.
     pub y: Axis,
-    /// What is drawn, the last on top.
+    /// The series, the last one on top.
     pub series: Vec<Series>,
-    /// Moments: vertical lines with labels.
+    /// Moments, drawn as vertical lines with labels.
     pub marks: Vec<Mark>,
-    /// Bounds: horizontal lines with labels.
+    /// Bounds, drawn as horizontal lines with labels.
     pub bound_lines: Vec<BoundLine>,
 }
 
 /// A series of points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// What the legend calls it; no line there where it is empty.
+    /// Its name in the legend; none there if it is empty.
     pub name: String,
-    /// The points, from left to right. One that has no place on the axes, being no number
-    /// or not above zero on a logarithmic axis, is a gap in the line.
+    /// The points, from left to right. A point that cannot be drawn on the axes
+    /// (not a number, or not above zero on a logarithmic axis) is a gap in the
+    /// line.
     pub points: Vec<(f64, f64)>,
     /// How it is drawn.
     pub style: Style,
-    /// Which of the colours it takes: series that belong together may share one.
-    /// None takes that of its place in the plot.
+    /// The index of its colour, so that related series can share one. None
+    /// takes the series' own index.
     pub color: Option<usize>,
 }
 
@@ -51,22 +52,22 @@ pub enum Style {
     /// A line.
     #[default]
     Line,
-    /// A line of dashes.
+    /// A dashed line.
     Dashed,
-    /// A line with a dot at each point, for few points.
+    /// A line with a dot at each point, for a few points.
     Dotted,
-    /// Dots alone.
+    /// Dots only.
     Dots,
-    /// Crosses alone.
+    /// Crosses only.
     Crosses,
 }
 
-/// A moment that the plot shows.
+/// A moment, drawn as a vertical line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
-    /// Where on the x axis.
+    /// Its value on the x axis.
     pub x: f64,
-    /// What happened, in a word or three.
+    /// What happened, in one to three words.
     pub label: String,
 }
 
@@ -81,14 +82,14 @@ impl Series {
         }
     }
 
-    /// Drawn in this way.
+    /// Sets the style.
     #[must_use]
     pub fn style(mut self, style: Style) -> Self {
         self.style = style;
         self
     }
 
-    /// In the `index`-th colour, as the series at that place would have it.
+    /// Sets the colour to that of the `index`-th series.
     #[must_use]
     pub fn color(mut self, index: usize) -> Self {
         self.color = Some(index);
@@ -118,14 +119,14 @@ impl Lines {
         }
     }
 
-    /// With one series more.
+    /// Adds a series.
     #[must_use]
     pub fn with(mut self, series: Series) -> Self {
         self.series.push(series);
         self
     }
 
-    /// With a moment more.
+    /// Adds a moment.
     #[must_use]
     pub fn mark(mut self, x: f64, label: impl Into<String>) -> Self {
         self.marks.push(Mark {
@@ -135,7 +136,7 @@ impl Lines {
         self
     }
 
-    /// With a bound more.
+    /// Adds a bound.
     #[must_use]
     pub fn bound_line(mut self, y: f64, label: impl Into<String>) -> Self {
         self.bound_lines.push(BoundLine {
@@ -145,7 +146,7 @@ impl Lines {
         self
     }
 
-    /// The plot as the text of an SVG, the same for the same plot.
+    /// The plot as SVG text. Equal plots have equal texts.
     pub fn draw(&self) -> String {
         let legend: Vec<LegendEntry<'_>> = self
             .series
@@ -191,7 +192,7 @@ impl Lines {
         let line = color.stroke_width(px(2) as u32);
         for run in self.pieces(&series.points) {
             let points = thinned(&run);
-            // A line needs two points; a lone one is a dot.
+            // A line needs two points; a single point is drawn as a dot.
             let single = points.len() == 1;
             match series.style {
                 Style::Crosses => draw_crosses(plane, &points, color)?,
@@ -208,7 +209,7 @@ impl Lines {
         Ok(())
     }
 
-    /// The points as they can be drawn, cut where there is a gap.
+    /// The drawable points, split at gaps.
     fn pieces(&self, points: &[(f64, f64)]) -> Vec<Vec<(f64, f64)>> {
         let mut pieces = vec![Vec::new()];
         for (x, y) in points {
@@ -225,7 +226,7 @@ impl Lines {
         let y = plane.as_coord_spec().y_spec();
         let (across, _) = plane.get_pixel_range();
         let texts = plane.strip_coord_spec();
-        // Where the last label of each row ends.
+        // The end of the last label in each row.
         let mut ends = [i32::MIN; MARK_ROWS];
         let mut marks: Vec<_> = self
             .marks
@@ -247,7 +248,7 @@ impl Lines {
                 true => (at, HPos::Left, px(4)),
                 false => (at - width, HPos::Right, -px(4)),
             };
-            // Where all rows are taken, the line alone has to do.
+            // If all rows are taken, the mark has no label.
             let Some(row) = ends.iter().position(|end| *end <= start) else {
                 continue;
             };
@@ -276,8 +277,8 @@ fn draw_crosses(
         .try_for_each(|point| plane.draw(&Cross::new(*point, px(4), stroke)))
 }
 
-/// The points themselves, or of each of as many stretches as fit the lowest and
-/// the highest, in their order: a spike stays a spike.
+/// Returns the points, or if there are too many, the lowest and the highest
+/// point of each of a number of windows, in order. So a spike remains visible.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if points.len() <= POINTS_MAX {
         return points.to_vec();

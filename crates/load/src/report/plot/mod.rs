@@ -1,8 +1,7 @@
-//! Plots, as the text of SVG files.
+//! Plots as SVG text.
 //!
-//! [`Lines`] and [`Bars`] draw whatever is given to them; the functions here
-//! draw what runs measured. The same values make the same text, whatever they
-//! are: where there is nothing to draw, the axes stay empty.
+//! [`Lines`] and [`Bars`] draw any values; the functions here draw the results
+//! of runs. Equal values give equal texts. Without values the axes are empty.
 
 mod axis;
 mod bars;
@@ -16,7 +15,7 @@ pub use bars::{BarSeries, Bars};
 pub use grid::BoundLine;
 pub use lines::{Lines, Mark, Series, Style};
 pub use runs::{
-    achieved_against_asked, failures, percentiles, probe_latencies, probes, throughput, timeline,
+    achieved_over_requested, failures, percentiles, probe_latencies, probes, throughput, timeline,
 };
 
 #[cfg(test)]

@@ -7,16 +7,16 @@ use crate::report::units::{self, Unit};
 use crate::results::{BreakingPoint, LatencyDistribution, Probe, Second};
 use std::collections::BTreeSet;
 
-/// Where the greatest latency is so many times the median, equal steps would
-/// leave nothing of the median to see.
+/// If the greatest latency is more than this many times the median, a linear
+/// axis would hide the median.
 const RATIO_OF_EQUAL_STEPS_MAX: f64 = 30.0;
-/// The places of colours that mean something.
+/// The indexes of colours with a fixed meaning.
 const BLUE: usize = 0;
 const VERMILION: usize = 1;
 const GREEN: usize = 2;
 const GREY: usize = 6;
 
-/// How latency grows toward the last percentiles, a curve for each run.
+/// Latency by percentile, a curve for each run.
 pub fn percentiles(runs: &[&Run]) -> String {
     let points = runs
         .iter()
@@ -28,7 +28,7 @@ pub fn percentiles(runs: &[&Run]) -> String {
         .iter()
         .filter_map(|run| run.latency.percentile_ms(50.0));
     let y = latency_axis(runs.iter().map(|run| run.latency.max_ms), medians);
-    let x = Axis::percentile("of the requests took no longer");
+    let x = Axis::percentile("percentile");
     Lines {
         series,
         ..Lines::new("Latency by percentile", x, y)
@@ -36,8 +36,8 @@ pub fn percentiles(runs: &[&Run]) -> String {
     .draw()
 }
 
-/// The spectrum with the maximum where it can be drawn: beyond all others by
-/// the one request that it is.
+/// The spectrum, with the maximum at the percentile that one request lies
+/// beyond.
 fn spectrum(latency: &LatencyDistribution) -> Vec<(f64, f64)> {
     let mut points: Vec<_> = latency
         .spectrum
@@ -57,8 +57,8 @@ fn spectrum(latency: &LatencyDistribution) -> Vec<(f64, f64)> {
     points
 }
 
-/// Latency from second to second: the median, the 99th percentile and the
-/// maximum of one run; of several, the median and the 99th percentile of each.
+/// Latency per second. For one run: the median, the 99th percentile and the
+/// maximum. For several: the median and the 99th percentile of each.
 pub fn timeline(runs: &[&Run]) -> String {
     let medians = seconds(runs).map(|second| second.p50_ms);
     let x = Axis::linear("time since the warm-up", Unit::Seconds);
@@ -72,7 +72,7 @@ pub fn timeline(runs: &[&Run]) -> String {
         }
         _ => {
             let y = latency_axis(seconds(runs).map(|second| second.p99_ms), medians);
-            let title = "Latency over time: the 99th percentile, and dashed the median";
+            let title = "Latency over time: 99th percentile (solid) and median (dashed)";
             let mut lines = Lines::new(title, x, y);
             for (index, run) in runs.iter().enumerate() {
                 let median = over_time("", run, |second| second.p50_ms);
@@ -86,7 +86,8 @@ pub fn timeline(runs: &[&Run]) -> String {
     with_marks(lines, runs).draw()
 }
 
-/// Requests a second that succeeded, and of one run those that failed and the rate asked.
+/// Successful requests per second. For one run also the failed ones and the
+/// requested rate.
 pub fn throughput(runs: &[&Run]) -> String {
     let x = Axis::linear("time since the warm-up", Unit::Seconds);
     let y = Axis::linear("requests", Unit::PerSecond);
@@ -97,7 +98,7 @@ pub fn throughput(runs: &[&Run]) -> String {
             lines = lines.with(rates("failed", run, |second| second.failed).color(VERMILION));
         }
         if let Rate::PerSecond(rate) = run.plan.rate {
-            lines = lines.bound_line(rate, format!("asked: {}", units::rate(rate)));
+            lines = lines.bound_line(rate, format!("requested: {}", units::rate(rate)));
         }
     } else {
         for run in runs {
@@ -107,7 +108,7 @@ pub fn throughput(runs: &[&Run]) -> String {
     with_marks(lines, runs).draw()
 }
 
-/// Requests that failed, by kind, a bar for each run.
+/// Failed requests by cause, with a bar for each run.
 pub fn failures(runs: &[&Run]) -> String {
     let kinds: BTreeSet<&String> = runs.iter().flat_map(|run| run.failed.keys()).collect();
     let kinds: Vec<&String> = kinds.into_iter().collect();
@@ -128,14 +129,14 @@ pub fn failures(runs: &[&Run]) -> String {
         .draw()
 }
 
-/// Rates achieved against rates asked, a curve for each of `curves` with its
-/// name and its points, and where they would lie if all were achieved.
-pub fn achieved_against_asked(title: &str, curves: &[(String, Vec<(f64, f64)>)]) -> String {
-    let asked = curves
+/// Achieved rates over requested rates: a curve for each of `curves`, and the
+/// line where all requests succeed.
+pub fn achieved_over_requested(title: &str, curves: &[(String, Vec<(f64, f64)>)]) -> String {
+    let requested = curves
         .iter()
         .flat_map(|(_, points)| points.iter().map(|point| point.0));
     let lines = Lines {
-        series: vec![ideal(asked)],
+        series: vec![ideal(requested)],
         ..rates_plot(title)
     };
     let curve = |(name, points): &(String, Vec<(f64, f64)>)| {
@@ -150,16 +151,16 @@ pub fn achieved_against_asked(title: &str, curves: &[(String, Vec<(f64, f64)>)])
         .draw()
 }
 
-/// The rates that a search for a breaking point tried: what was achieved of each.
+/// The probes of a search: the achieved rate of each.
 pub fn probes(search: &BreakingPoint) -> String {
-    let lines = rates_plot(&format!("Rates tried: {}", search.label))
+    let lines = rates_plot(&format!("Achieved rate of each probe: {}", search.label))
         .with(ideal(search.probes.iter().map(|probe| probe.rate)));
     with_probes(lines, search, |probe| probe.achieved).draw()
 }
 
-/// The rates that a search for a breaking point tried: the 99th percentile at each.
+/// The probes of a search: the 99th percentile of each.
 pub fn probe_latencies(search: &BreakingPoint) -> String {
-    let asked = Axis::linear("asked", Unit::PerSecond);
+    let requested = Axis::linear("requested", Unit::PerSecond);
     let greatest = search.probes.iter().map(|probe| probe.p99_ms);
     let least = greatest.clone().fold(search.bound.p99_ms, f64::min);
     let y = latency_axis(greatest, [least].into_iter());
@@ -168,8 +169,8 @@ pub fn probe_latencies(search: &BreakingPoint) -> String {
         ..y
     };
     let lines = Lines::new(
-        format!("Latency at the rates tried: {}", search.label),
-        asked,
+        format!("Latency of each probe: {}", search.label),
+        requested,
         y,
     )
     .bound_line(
@@ -181,13 +182,13 @@ pub fn probe_latencies(search: &BreakingPoint) -> String {
 
 fn rates_plot(title: &str) -> Lines {
     let axis = |label| Axis::linear(label, Unit::PerSecond);
-    Lines::new(title, axis("asked"), axis("achieved"))
+    Lines::new(title, axis("requested"), axis("achieved"))
 }
 
-/// The line that a server keeps to which achieves all that it is asked.
-fn ideal(asked: impl Iterator<Item = f64>) -> Series {
-    let greatest = asked.fold(0.0, f64::max);
-    Series::new("all that is asked", [(0.0, 0.0), (greatest, greatest)])
+/// The line of a server that achieves each requested rate.
+fn ideal(requested: impl Iterator<Item = f64>) -> Series {
+    let greatest = requested.fold(0.0, f64::max);
+    Series::new("all requests succeed", [(0.0, 0.0), (greatest, greatest)])
         .style(Style::Dashed)
         .color(GREY)
 }
@@ -222,7 +223,7 @@ fn seconds<'a>(runs: &'a [&Run]) -> impl Iterator<Item = &'a Second> {
         .filter(|second| second.succeeded > 0)
 }
 
-/// A latency from second to second; a second without an answer is a gap.
+/// A latency per second. A second without a response is a gap.
 fn over_time(name: &str, run: &Run, value: impl Fn(&Second) -> f64) -> Series {
     let value = |second: &Second| {
         if second.succeeded > 0 {
@@ -239,7 +240,8 @@ fn over_time(name: &str, run: &Run, value: impl Fn(&Second) -> f64) -> Series {
     )
 }
 
-/// Requests a second: the timeline's last entry may cover less than a second.
+/// Requests per second. The last entry of the timeline may cover less than a
+/// second.
 fn rates(name: &str, run: &Run, value: impl Fn(&Second) -> u64) -> Series {
     let mut before = 0.0;
     let points = run.timeline.iter().map(|second| {
@@ -257,7 +259,7 @@ fn rates(name: &str, run: &Run, value: impl Fn(&Second) -> u64) -> Series {
     Series::new(name, points)
 }
 
-/// An axis for latencies of which the greatest and the typical are given.
+/// An axis for latencies with these greatest and typical values.
 fn latency_axis(greatest: impl Iterator<Item = f64>, typical: impl Iterator<Item = f64>) -> Axis {
     let typical = typical.filter(|ms| *ms > 0.0).fold(f64::INFINITY, f64::min);
     if greatest.fold(0.0, f64::max) > RATIO_OF_EQUAL_STEPS_MAX * typical {
@@ -266,7 +268,7 @@ fn latency_axis(greatest: impl Iterator<Item = f64>, typical: impl Iterator<Item
     Axis::linear("latency", Unit::Milliseconds)
 }
 
-/// The marks of the runs; each once where runs share them.
+/// Adds the marks of the runs. A mark that several runs share is added once.
 fn with_marks(mut lines: Lines, runs: &[&Run]) -> Lines {
     for mark in runs.iter().flat_map(|run| &run.marks) {
         let known = |known: &super::Mark| known.x == mark.at_seconds && known.label == mark.label;

@@ -5,7 +5,7 @@ use crate::results::BreakingPoint;
 use crate::{Plan, Run};
 use roxmltree::Document;
 
-/// Every plot of the given runs and search, by name.
+/// Draws every plot of the runs and the search, with its name.
 fn all(runs: &[&Run], search: &BreakingPoint) -> Vec<(&'static str, String)> {
     let curve = search
         .probes
@@ -17,13 +17,13 @@ fn all(runs: &[&Run], search: &BreakingPoint) -> Vec<(&'static str, String)> {
         ("timeline", timeline(runs)),
         ("throughput", throughput(runs)),
         ("failures", failures(runs)),
-        ("achieved", achieved_against_asked("Overload", &curves)),
+        ("achieved", achieved_over_requested("Overload", &curves)),
         ("probes", probes(search)),
         ("probe latencies", probe_latencies(search)),
     ]
 }
 
-/// The texts of an SVG, which has to be one whose figures are all numbers.
+/// The texts of an SVG, whose numbers must be finite.
 fn texts(name: &str, svg: &str) -> Vec<String> {
     let document = Document::parse(svg).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(document.root_element().tag_name().name(), "svg", "{name}");
@@ -64,7 +64,7 @@ fn plots_name_what_they_show() {
 }
 
 #[test]
-fn whatever_was_measured_can_be_drawn() {
+fn any_measurement_can_be_drawn() {
     let usual = samples::run("usual", 1.0);
     let one_second = Run {
         timeline: usual.timeline[..1].to_vec(),
@@ -118,7 +118,7 @@ fn bars_show_their_groups_and_their_values() {
 }
 
 #[test]
-fn axes_tell_their_ticks() {
+fn axes_show_their_ticks() {
     let latency = Axis::linear("latency", Unit::Milliseconds);
     let lines = Lines::new(
         "lines",
@@ -130,14 +130,14 @@ fn axes_tell_their_ticks() {
     for tick in ["5 s", "2 ms", "4 ms"] {
         assert!(shown.iter().any(|text| text == tick), "{tick}: {shown:?}");
     }
-    // Bars have an axis on the left alone: their groups have names.
+    // Bars have only a y axis; their groups have names.
     let bars = Bars::new("bars", ["a".to_owned(), "b".to_owned()], latency).with("", [1.0, 4.0]);
     let shown = texts("bars", &bars.draw());
     assert!(shown.iter().any(|text| text == "2 ms"), "{shown:?}");
     assert!(!shown.iter().any(|text| text == "1"), "{shown:?}");
 }
 
-/// Every plot, where the last label of the percentiles stands at the very end.
+/// Draws every plot of a run whose last percentile label is at the very edge.
 fn all_samples() -> Vec<(&'static str, String)> {
     let mut run = samples::run("put", 1.0);
     run.latency.count = 100_000;
@@ -177,7 +177,7 @@ fn no_label_is_cut_off_at_the_edge() {
         {
             let number = |name: &str| text.attribute(name).unwrap().parse::<f64>().unwrap();
             let shown = text.text().unwrap_or_default().trim();
-            // A letter is somewhat more than half as wide as it is high.
+            // The width of a letter is a little more than half of its height.
             let width = shown.chars().count() as f64 * number("font-size") * 0.55;
             let (left, right) = match text.attribute("text-anchor").unwrap() {
                 "start" => (0.0, 1.0),

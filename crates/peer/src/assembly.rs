@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// enough to bound the memory of a connection.
 pub(super) const LONG_VALUES_MAX: usize = 4;
 
-/// The incoming long values of a connection. `T` is what the replies keeps with each.
+/// The incoming long values of a connection. `T` is what the caller keeps with each.
 pub(super) struct Assembler<T> {
     budget: Arc<Budget>,
     value_bytes_max: usize,
@@ -44,7 +44,7 @@ struct PartialValue<T> {
 
 /// A long value that is complete.
 pub(super) struct Assembled<T> {
-    /// What the replies kept with it.
+    /// What the caller kept with it.
     pub(super) context: T,
     /// The entry and its share of the budget; `None` if there was no room.
     pub(super) entry: Option<(Entry, Share)>,

@@ -1,10 +1,10 @@
 //! The file `CLUSTER`: which node of which cluster a data folder belongs to.
 //!
-//! It is small, so every change writes it whole, by way of `CLUSTER.tmp`: a
-//! crash leaves the old or the new one, so any damage is corruption. Room for
-//! the next change is set aside with each, in `CLUSTER.tmp`: on a full disk a
-//! node must still be able to start, and to meet peers that have. Integers are
-//! in little endian:
+//! The file is small, so each change writes all of it to `CLUSTER.tmp` and renames
+//! that. A crash leaves either the old or the new file, so any damage is
+//! corruption. After each change, `CLUSTER.tmp` reserves room for the next one,
+//! because a node must be able to start and to meet restarted peers on a full
+//! disk. Integers are little-endian:
 //!
 //! ```text
 //! file       = magic [u8; 8] | version u32 | store id u64 | standing u8
@@ -15,12 +15,12 @@
 //! name       = bytes u16 | UTF-8
 //! ```
 //!
-//! The starts are the last ones of the store, the latest at the end; the
-//! standings are numbered as in hellos. The nodes are all of the cluster, this
-//! one too, ascending by name; those that are unaware have yet to hear that an
-//! operator has accepted this store. Magic, version and checksum keep their
-//! places in every version, so that a damaged file and one of a newer version
-//! can be told apart.
+//! The starts are the last ones of the store; the latest is the last. The standings
+//! have the same codes as in hellos. The nodes are all nodes of the cluster, with
+//! this one, in ascending order of their names. An unaware node has yet to learn
+//! that an operator has accepted this store. Magic, version and checksum keep
+//! their positions in every version, so that a newer file is not taken for a
+//! damaged one.
 
 use base::ByteReader;
 use cluster::{Remembered, STARTS_MAX, Standing};
@@ -36,12 +36,12 @@ const MAGIC: [u8; 8] = *b"kvorumcl";
 const VERSION: u32 = 3;
 const CHECKSUM_BYTES: usize = 4;
 
-/// The longest file that is read, in bytes: several times what the most nodes
-/// with the longest names take.
+/// The longest file that is read, in bytes: several times the size for the most
+/// nodes with the longest names.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The next file may be so much longer than this one, in bytes: by a start, and
-/// by what is remembered of every node.
+/// How much longer the next file can be than this one, in bytes: by a start, and by
+/// what is remembered of every node.
 const SPARE_BYTES: u64 = 8 << 10;
 
 const FLAG_OUTDATED: u8 = 1;
@@ -54,13 +54,13 @@ const FLAG_UNAWARE: u8 = 2;
 pub(crate) struct ClusterFile {
     /// The name of the node whose folder this is.
     pub(crate) own_name: String,
-    /// The id of the store that `standing` and `starts` are about.
+    /// The id of the store to which `standing` and `starts` belong.
     pub(crate) store_id: u64,
-    /// How that store stood with its peers.
+    /// How that store stands with its peers.
     pub(crate) standing: Standing,
-    /// Whether a peer took it for an older state of a store, or a copy.
+    /// Whether a peer takes it for an older state of a store, or a copy.
     pub(crate) is_outdated: bool,
-    /// The numbers of its starts, the latest at the end; [`STARTS_MAX`] at most.
+    /// The numbers of its last starts, at most [`STARTS_MAX`]; the latest is the last.
     pub(crate) starts: Vec<u64>,
     /// All nodes of the cluster by name.
     pub(crate) nodes: BTreeMap<String, StoredNode>,
@@ -71,7 +71,7 @@ pub(crate) struct ClusterFile {
 pub(crate) struct StoredNode {
     /// What is remembered of it.
     pub(crate) remembered: Option<Remembered>,
-    /// Whether it has yet to hear that this node's store was accepted.
+    /// Whether it has yet to learn that an operator has accepted this node's store.
     pub(crate) is_unaware: bool,
 }
 
@@ -85,7 +85,7 @@ impl ClusterFile {
         bytes.push(self.standing as u8);
         bytes.push(if self.is_outdated { FLAG_OUTDATED } else { 0 });
         encode_name(&self.own_name, &mut bytes);
-        // There are at most so many of both, and names are shorter than 64 KiB.
+        // The numbers of starts and nodes fit, and names are shorter than 64 KiB.
         bytes.extend_from_slice(&(self.starts.len() as u16).to_le_bytes());
         for start in &self.starts {
             bytes.extend_from_slice(&start.to_le_bytes());
@@ -108,7 +108,7 @@ impl ClusterFile {
         bytes
     }
 
-    /// Reads the file's bytes; `file` only names them in errors.
+    /// Decodes the file's bytes; errors name `file`.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for bytes that no node wrote, [`Error::Invalid`] for
@@ -124,12 +124,15 @@ impl ClusterFile {
         };
         let mut reader = ByteReader::new(content);
         if reader.array() != Some(MAGIC) {
-            return Err(corrupt(0, "no such file begins like this"));
+            return Err(corrupt(
+                0,
+                "the file begins with other bytes than a CLUSTER file",
+            ));
         }
         if u32::from_le_bytes(*checksum) != crc32c::crc32c(content) {
             return Err(corrupt(
                 content.len(),
-                "the checksum is not that of the bytes",
+                "the checksum does not match the bytes",
             ));
         }
         let version = reader.u32();
@@ -144,7 +147,7 @@ impl ClusterFile {
         let offset = content.len() - reader.rest().len();
         match decoded {
             Some(decoded) if reader.rest().is_empty() => Ok(decoded),
-            _ => Err(corrupt(offset, "no node writes this")),
+            _ => Err(corrupt(offset, "no node writes these bytes")),
         }
     }
 
@@ -195,7 +198,7 @@ impl ClusterFile {
         })
     }
 
-    /// The file in `folder`; `None` when there is none.
+    /// Loads the file in `folder`; `None` if there is none.
     ///
     /// # Errors
     /// As [`ClusterFile::decode`], and [`Error::Io`].
@@ -205,16 +208,17 @@ impl ClusterFile {
         bytes.map(|bytes| Self::decode(&path, &bytes)).transpose()
     }
 
-    /// Puts this file in the place of the one in `folder`, durably.
+    /// Replaces the file in `folder` by this one, durably.
     ///
     /// # Errors
-    /// [`Error::DiskFull`], [`Error::Io`] and [`Error::Sync`]: the one before
-    /// is in force, or this one, now or after a crash.
+    /// [`Error::DiskFull`], [`Error::Io`] and [`Error::Sync`]: the folder has either
+    /// the previous file or this one, now and after a crash.
     pub(crate) fn store(&self, disk: &dyn Disk, folder: &Path) -> Result<(), Error> {
         let (path, spare) = (folder.join(FILE), folder.join(temporary_name(FILE)));
         let bytes = self.encode();
         let file = open_or_create(disk, &spare)?;
-        // In place: what is written over needs no room. The rest is cut off.
+        // Written over the reserved bytes, which needs no further room; the rest is
+        // cut off.
         file.write_all_at(&bytes, 0)
             .and_then(|()| file.set_len(bytes.len() as u64))
             .map_err(|error| Error::io("write", &spare, error))?;
@@ -223,10 +227,10 @@ impl ClusterFile {
             .map_err(|error| Error::io("rename", &spare, error))?;
         disk.sync_folder(folder)
             .map_err(|error| Error::sync(folder, error))?;
-        // The file before leaves as much room. Where that was taken by others
-        // at once, the next change may find none, and is tried again.
+        // The previous file has just released its room. If something else takes that
+        // room first, the next change may fail, and is tried again.
         let room = bytes.len() as u64 + SPARE_BYTES;
-        let _is_set_aside =
+        let _is_reserved =
             open_or_create(disk, &spare).is_ok_and(|spare| spare.allocate(0, room).is_ok());
         Ok(())
     }

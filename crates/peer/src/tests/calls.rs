@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn every_request_and_answer_comes_as_it_was_sent() {
+async fn requests_and_answers_arrive_as_they_were_sent() {
     run(async {
         let (asker, replica, ..) = connected().await;
         let tombstone = Entry::tombstone(b"key", Timestamp::MAX, 1);
@@ -66,7 +66,7 @@ async fn answers_come_in_any_order() {
             assert_eq!(key_of(&request), ticket.to_string());
             replies.push((request, reply));
         }
-        // All even ones backwards, then the others.
+        // The even ones backwards, then the odd ones.
         let (even, odd): (Vec<_>, Vec<_>) = (0..100).zip(replies).partition(|(at, _)| at % 2 == 0);
         let mut expected = Vec::new();
         for (ticket, (request, reply)) in even.into_iter().rev().chain(odd) {
@@ -82,21 +82,21 @@ async fn answers_come_in_any_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_of_calls_is_written_at_once() {
+async fn calls_of_one_turn_are_written_together() {
     run(async {
         let (asker, replica, ..) = connected().await;
         for ticket in 0..500 {
             asker.read(ticket).unwrap();
         }
         replica.next().await.1.send(PeerAnswer::Found(None));
-        // No other turn was needed for the rest.
+        // The others arrived in the same turn.
         assert_eq!(replica.waiting(), 499);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_deadline_travels_and_ends_the_call() {
+async fn a_deadline_reaches_the_replica_and_ends_the_call() {
     run(async {
         let (asker, replica, ..) = connected().await;
         asker
@@ -119,7 +119,7 @@ async fn the_deadline_travels_and_ends_the_call() {
         asker.link.expire(asker.after(Duration::ZERO));
         let timeout = PeerAnswer::Missed(Miss::Timeout);
         assert_eq!(asker.answers.drain(), [(1, timeout)]);
-        // An answer that comes all the same finds nobody.
+        // A late answer is not delivered.
         soon.send(PeerAnswer::Found(None));
         later.send(PeerAnswer::Found(None));
         assert_eq!(asker.answers.next().await, (2, PeerAnswer::Found(None)));
@@ -140,7 +140,7 @@ async fn calls_in_flight_are_bounded_on_both_sides() {
         assert_eq!(asker.link.status().in_flight, CALLS_MAX);
         let (_, first) = replica.next().await;
         replica.until_waiting(CALLS_MAX - 1).await;
-        // The asker has given one up; the replica still works on all of them.
+        // The asker gives all of them up, and the replica still works on them.
         asker.link.expire(asker.after(ms(40_000)));
         assert_eq!(asker.answers.drain().len(), CALLS_MAX);
         asker.read(max).unwrap();
@@ -154,7 +154,7 @@ async fn calls_in_flight_are_bounded_on_both_sides() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reply_that_is_dropped_answers_that_the_replica_failed() {
+async fn a_dropped_reply_answers_that_the_replica_failed() {
     run(async {
         let (asker, replica, ..) = connected().await;
         asker.read(1).unwrap();
@@ -166,7 +166,7 @@ async fn a_reply_that_is_dropped_answers_that_the_replica_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn latency_is_that_of_answers() {
+async fn latency_counts_answers_but_not_refusals() {
     run(async {
         let (asker, replica, ..) = connected().await;
         assert_eq!(asker.link.hedge_delay(), ms(50));
@@ -193,7 +193,7 @@ async fn latency_is_that_of_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn heartbeats_tell_how_far_the_clocks_are_apart() {
+async fn heartbeats_measure_the_drift_of_the_clocks() {
     run(async {
         let (asker, ..) = connected().await;
         tokio::time::sleep(HEARTBEAT).await;

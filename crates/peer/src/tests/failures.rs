@@ -1,4 +1,4 @@
-//! Silent peers, lost connections and nonsense.
+//! Silent peers, lost connections and malformed bytes.
 
 use super::frame::{Decoder, PAYLOAD_BYTES_MAX, put_frame};
 use super::message::{put_absent, put_ping, put_stored};
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 const SUSPECTED: PeerAnswer = PeerAnswer::Missed(Miss::Suspected);
 const REFUSED: PeerAnswer = PeerAnswer::Missed(Miss::Refused);
 
-/// A connection to a replica that has shaken hands, to write anything to.
+/// A connection to a replica after the handshake, to which a test can write anything.
 async fn after_handshake() -> (DuplexStream, Serving) {
     let (mut ours, theirs) = tokio::io::duplex(1 << 20);
     let replica = Rc::<TestReplica>::default();
@@ -24,7 +24,7 @@ async fn after_handshake() -> (DuplexStream, Serving) {
     (ours, serving)
 }
 
-/// Bytes that a replica closes their connection for, at once.
+/// Sends bytes for which a replica must close the connection at once.
 pub(super) async fn expect_closed(case: &str, bytes: &[u8]) {
     let (mut stream, serving) = after_handshake().await;
     stream.write_all(bytes).await.unwrap();
@@ -33,7 +33,7 @@ pub(super) async fn expect_closed(case: &str, bytes: &[u8]) {
     assert!(before.elapsed() < ms(1), "{case}");
 }
 
-/// Bytes that a replica answers.
+/// Sends bytes that a replica must answer.
 pub(super) async fn expect_open(bytes: &[u8]) {
     let (mut stream, _serving) = after_handshake().await;
     stream.write_all(bytes).await.unwrap();
@@ -41,7 +41,7 @@ pub(super) async fn expect_open(bytes: &[u8]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nonsense_closes_its_connection() {
+async fn malformed_bytes_close_the_connection() {
     run(async {
         let frame = |kind, payload: &[u8]| {
             let mut bytes = Vec::new();
@@ -85,7 +85,7 @@ async fn nonsense_closes_its_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nonsense_on_one_connection_leaves_the_others() {
+async fn malformed_bytes_on_one_connection_leave_others_open() {
     run(async {
         let (asker, replica, ..) = connected().await;
         expect_closed("garbage", &[0xff; 100]).await;
@@ -97,7 +97,7 @@ async fn nonsense_on_one_connection_leaves_the_others() {
     .await;
 }
 
-/// A link that is up to a peer whose answers are the test's own bytes.
+/// A link that is up, to a peer whose bytes the test writes.
 async fn connected_to_bytes() -> (Asker, DuplexStream) {
     let mut asker = Asker::new(TestNode::named("asker").environment(50_000));
     asker.start();
@@ -112,7 +112,7 @@ async fn connected_to_bytes() -> (Asker, DuplexStream) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_to_something_else_closes_the_link_and_is_not_believed() {
+async fn an_answer_of_another_kind_than_its_call_closes_the_connection() {
     run(async {
         let (mut asker, mut theirs) = connected_to_bytes().await;
         asker.read(1).unwrap();
@@ -125,10 +125,10 @@ async fn an_answer_to_something_else_closes_the_link_and_is_not_believed() {
             }
         };
         let mut bytes = Vec::new();
-        // To a call that is not waited for any more: nobody minds.
+        // Answers to unknown calls are ignored.
         put_absent(&mut bytes, call ^ (1 << 40));
         put_stored(&mut bytes, call ^ (1 << 41), Verdict::Clean);
-        // A read is not stored.
+        // `Stored` is no answer to a read.
         put_stored(&mut bytes, call, Verdict::Clean);
         theirs.write_all(&bytes).await.unwrap();
         assert_eq!(asker.answers.next().await, (1, REFUSED));
@@ -138,7 +138,7 @@ async fn an_answer_to_something_else_closes_the_link_and_is_not_believed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_connection_ends_its_calls_at_once_and_is_made_anew() {
+async fn a_lost_connection_ends_its_calls_at_once_and_is_replaced() {
     run(async {
         let (mut asker, replica, freeze, serving) = connected().await;
         tokio::time::sleep(ms(2_000)).await;
@@ -148,7 +148,7 @@ async fn a_lost_connection_ends_its_calls_at_once_and_is_made_anew() {
         serving.abort();
         assert_eq!(asker.answers.next().await, (1, REFUSED));
         assert_eq!(before.elapsed(), Duration::ZERO);
-        // Nobody waits for the next connection.
+        // Calls do not wait for the next connection.
         assert_eq!(asker.read(2), Err(Miss::Refused));
         asker.accept(&replica, &freeze).await;
         asker.until(LinkState::Up).await;
@@ -160,14 +160,14 @@ async fn a_lost_connection_ends_its_calls_at_once_and_is_made_anew() {
         assert_eq!(asker.answers.next().await, (2, PeerAnswer::Found(None)));
         assert!(
             asker.answers.drain().is_empty(),
-            "the late reply goes nowhere"
+            "the late reply is not delivered"
         );
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_frozen_peer_is_suspected_then_not_waited_for_then_trusted_again() {
+async fn a_frozen_peer_is_suspected_until_it_answers_again() {
     run(async {
         let (asker, replica, freeze, _serving) = connected().await;
         tokio::time::sleep(ms(1_000)).await;
@@ -184,7 +184,7 @@ async fn a_frozen_peer_is_suspected_then_not_waited_for_then_trusted_again() {
         asker.until(LinkState::Up).await;
         assert!(!asker.link.is_down());
         asker.read(3).unwrap();
-        // The first one had been sent; nobody waits for its answer.
+        // The first request was sent before, and its answer is not delivered.
         for key in ["1", "3"] {
             let (request, reply) = replica.next().await;
             assert_eq!(key_of(&request), key);
@@ -201,7 +201,7 @@ async fn a_frozen_peer_is_suspected_then_not_waited_for_then_trusted_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_stays_silent_is_dialled_anew() {
+async fn a_peer_that_stays_silent_is_dialled_again() {
     run(async {
         let (mut asker, replica, freeze, _serving) = connected().await;
         freeze.set(true);
@@ -209,8 +209,8 @@ async fn a_peer_that_stays_silent_is_dialled_anew() {
         let _hanging = asker.arrivals.recv().await.unwrap();
         let took = before.elapsed();
         assert!((ms(4_900)..=ms(5_200)).contains(&took), "{took:?}");
-        assert!(asker.link.is_down(), "until hands are shaken");
-        // The next one hangs as well, and is given up; the one after works.
+        assert!(asker.link.is_down(), "until the next handshake");
+        // The next attempt hangs and is given up; the one after it succeeds.
         asker.accept(&replica, &FreezeSwitch::default()).await;
         asker.until(LinkState::Up).await;
     })
@@ -218,11 +218,11 @@ async fn a_peer_that_stays_silent_is_dialled_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stood_still_itself_does_not_suspect_its_peers() {
+async fn a_node_that_was_paused_does_not_suspect_its_peers() {
     run(async {
         let (asker, ..) = connected().await;
         tokio::time::sleep(ms(1_000)).await;
-        // Nobody gets a turn in between, as when a machine is paused.
+        // No task runs in the meantime, as when a machine is paused.
         tokio::time::advance(ms(60_000)).await;
         tokio::time::sleep(ms(1_000)).await;
         assert_eq!(asker.link.status().state, LinkState::Up);
@@ -233,7 +233,7 @@ async fn who_stood_still_itself_does_not_suspect_its_peers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_is_gone_for_long_is_closed() {
+async fn the_connection_of_a_dialler_that_stays_silent_is_closed() {
     run(async {
         let (stream, serving) = after_handshake().await;
         let before = Instant::now();

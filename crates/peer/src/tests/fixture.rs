@@ -1,4 +1,4 @@
-//! The bytes on the wire, as version 1 of the protocol has them.
+//! The bytes on the wire, as version 1 of the protocol defines them.
 
 use super::frame::{Decoder, PAYLOAD_BYTES_MAX};
 use super::message::*;
@@ -41,7 +41,7 @@ fn messages() -> Vec<u8> {
 }
 
 #[test]
-fn messages_are_those_of_the_fixture() {
+fn messages_have_the_bytes_of_the_fixture() {
     let mut decoder = Decoder::new(FIXTURE, PAYLOAD_BYTES_MAX);
     let mut kinds = Vec::new();
     while let Some(frame) = decoder.next().unwrap() {
@@ -54,6 +54,6 @@ fn messages_are_those_of_the_fixture() {
     assert_eq!(kinds, expected);
     assert!(
         messages() == FIXTURE,
-        "the protocol has changed: give it a version"
+        "the protocol has changed: it needs a new version"
     );
 }

@@ -1,5 +1,5 @@
-//! Links and servers, over streams in memory and under a clock that only moves
-//! when all are idle.
+//! Links and servers, over streams in memory. The clock moves only when all tasks
+//! are idle.
 
 mod calls;
 mod failures;
@@ -31,17 +31,17 @@ pub(super) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Runs a test on one thread. Time that passes is not real, so that a wait in
-/// vain ends the test.
+/// Runs a test on one thread. Time is simulated, so a wait without an end fails the
+/// test at once.
 pub(super) async fn run<F: Future>(test: F) -> F::Output {
     let bounded = tokio::time::timeout(Duration::from_secs(600), test);
     LocalSet::new()
         .run_until(bounded)
         .await
-        .expect("a wait in vain")
+        .expect("the test waits without an end")
 }
 
-/// Tokio's clock; the wall clock is ahead of it by an offset.
+/// Tokio's clock, with a wall clock that is ahead of it by an offset.
 pub(super) struct TokioClock {
     origin: Instant,
     unix_ms: u64,
@@ -62,12 +62,12 @@ impl Clock for TokioClock {
     }
 
     fn monotonic(&self) -> Duration {
-        // No node's monotonic time begins with another's.
+        // Each node's monotonic clock begins at another time.
         Duration::from_millis(self.unix_ms % 977) + self.origin.elapsed()
     }
 }
 
-/// A node, as the handshake sees it.
+/// A node, as handshakes see it.
 #[derive(Clone)]
 pub(super) struct TestNode {
     /// What it says of itself; the standing and the times are filled in.
@@ -179,7 +179,8 @@ impl HandshakePolicy for TestNode {
     }
 }
 
-/// A network of one address. Each dialled stream's other end comes out of a channel.
+/// A network with one address. The other end of each dialled stream comes out of a
+/// channel.
 pub(super) struct Network {
     arrivals: mpsc::UnboundedSender<DuplexStream>,
     refuses: AtomicBool,
@@ -203,7 +204,7 @@ impl Network {
         self.refuses.store(refuses, Ordering::Relaxed);
     }
 
-    /// The times between one dialling and the next.
+    /// The times between one attempt to dial and the next.
     pub(super) fn waits(&self) -> Vec<Duration> {
         let times = self.dialled_at.lock().unwrap();
         times.windows(2).map(|pair| pair[1] - pair[0]).collect()
@@ -232,7 +233,7 @@ impl Transport for Network {
     }
 }
 
-/// Whether a node stands still: it neither reads nor writes then.
+/// Freezes a node: while it is on, the node neither reads nor writes.
 #[derive(Clone, Default)]
 pub(super) struct FreezeSwitch(Arc<(AtomicBool, Mutex<Vec<Waker>>)>);
 
@@ -253,7 +254,7 @@ impl FreezeSwitch {
     }
 }
 
-/// A stream of a node that may be frozen.
+/// A stream of a node that can be frozen.
 pub(super) struct Freezable(pub(super) DuplexStream, pub(super) FreezeSwitch);
 
 impl AsyncRead for Freezable {
@@ -286,12 +287,12 @@ impl AsyncWrite for Freezable {
     }
 }
 
-/// A replica whose answers the test gives.
+/// A handler whose requests the test answers.
 #[derive(Default)]
 pub(super) struct TestReplica {
     asked: RefCell<VecDeque<(PeerRequest, Reply)>>,
     arrived: Notify,
-    /// Whether it answers at once: stored, or nothing found.
+    /// Whether it answers at once, with `Stored` or `Found(None)`.
     pub(super) is_prompt: Cell<bool>,
 }
 
@@ -306,7 +307,7 @@ impl TestReplica {
         }
     }
 
-    /// Waits until so many requests wait.
+    /// Waits until this many requests wait.
     pub(super) async fn until_waiting(&self, count: usize) {
         while self.waiting() < count {
             self.arrived.notified().await;
@@ -333,7 +334,7 @@ impl RequestHandler for TestReplica {
     }
 }
 
-/// The answers that came, in order.
+/// The answers that have arrived, in order.
 #[derive(Default)]
 pub(super) struct TestAnswers {
     came: RefCell<VecDeque<(u64, PeerAnswer)>>,
@@ -351,7 +352,7 @@ impl TestAnswers {
         }
     }
 
-    /// What has come and was not looked at.
+    /// The answers that the test has not taken yet.
     pub(super) fn drain(&self) -> Vec<(u64, PeerAnswer)> {
         self.came.borrow_mut().drain(..).collect()
     }
@@ -364,7 +365,7 @@ impl AnswerHandler for TestAnswers {
     }
 }
 
-/// A link whose task runs, and what is around it.
+/// A link, and what it works with.
 pub(super) struct Asker {
     pub(super) link: Rc<Link>,
     pub(super) answers: Rc<TestAnswers>,
@@ -397,7 +398,7 @@ impl Asker {
         tokio::task::spawn_local(Rc::clone(&self.link).run_forever());
     }
 
-    /// A moment that is so far away, on the asker's monotonic clock.
+    /// The time after this duration, on the asker's monotonic clock.
     pub(super) fn after(&self, duration: Duration) -> Duration {
         self.environment.clock.monotonic() + duration
     }
@@ -417,7 +418,7 @@ impl Asker {
         }
     }
 
-    /// Serves the next connection by `replica`.
+    /// Serves the next connection with `replica`.
     pub(super) async fn accept(
         &mut self,
         replica: &Rc<TestReplica>,
@@ -433,7 +434,7 @@ impl Asker {
 
 type Serving = tokio::task::JoinHandle<()>;
 
-/// A link that is up to a replica that answers when told.
+/// A link that is up, to a replica whose requests the test answers.
 pub(super) async fn connected() -> (Asker, Rc<TestReplica>, FreezeSwitch, Serving) {
     let mut asker = Asker::new(TestNode::named("asker").environment(50_000));
     asker.start();
@@ -460,7 +461,7 @@ pub(super) fn entry(key: &str, value: &[u8]) -> Entry {
     Entry::value(key.as_bytes(), Timestamp::from_u64(99), value, expiry, 3)
 }
 
-/// A value that is not the same anywhere.
+/// A value in which each part differs from the others.
 pub(super) fn long_value(bytes: usize) -> Vec<u8> {
     (0..bytes)
         .map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8)

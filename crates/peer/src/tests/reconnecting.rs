@@ -1,4 +1,4 @@
-//! Links that are being set up, and peers that cannot be reached.
+//! Links that connect, and peers that cannot be reached.
 
 use super::*;
 use crate::backoff::BACKOFF_MAX;
@@ -12,7 +12,7 @@ fn asker() -> Asker {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_wait_for_a_link_that_is_being_set_up() {
+async fn calls_wait_for_a_link_that_connects_for_the_first_time() {
     run(async {
         let mut asker = asker();
         assert!(!asker.link.is_down());
@@ -23,7 +23,7 @@ async fn calls_wait_for_a_link_that_is_being_set_up() {
             .unwrap();
         asker.start();
         tokio::time::sleep(ms(50)).await;
-        // Within their deadlines.
+        // They wait only until their deadlines.
         asker.link.expire(asker.after(Duration::ZERO));
         assert_eq!(
             asker.answers.drain(),
@@ -36,13 +36,16 @@ async fn calls_wait_for_a_link_that_is_being_set_up() {
         reply.send(PeerAnswer::Found(None));
         assert_eq!(asker.answers.next().await, (1, PeerAnswer::Found(None)));
         let latency = asker.link.status().read_latency.unwrap();
-        assert!(latency < ms(5), "{latency:?} holds the time without a link");
+        assert!(
+            latency < ms(5),
+            "{latency:?} includes the time without a connection"
+        );
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_connection_ends_what_waits_for_it_and_what_comes() {
+async fn a_refused_connection_ends_waiting_calls_and_refuses_new_ones() {
     run(async {
         let asker = asker();
         asker.network.refuse(true);
@@ -56,17 +59,17 @@ async fn a_refused_connection_ends_what_waits_for_it_and_what_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_was_never_there_is_told_of_only_when_it_has_had_time_to_start() {
+async fn a_peer_that_was_never_reached_is_logged_only_after_it_had_time_to_start() {
     run(async {
         let asker = asker();
         let log_limiter = Arc::clone(&asker.environment.log_limiter);
-        let is_told = || log_limiter.clear(Direction::Outgoing, "replica");
+        let was_logged = || log_limiter.clear(Direction::Outgoing, "replica");
         asker.network.refuse(true);
         asker.start();
         tokio::time::sleep(START_PATIENCE - ms(100)).await;
-        assert!(!is_told());
+        assert!(!was_logged());
         tokio::time::sleep(ms(100) + BACKOFF_MAX).await;
-        assert!(is_told());
+        assert!(was_logged());
     })
     .await;
 }
@@ -105,7 +108,7 @@ async fn a_peer_is_dialled_again_with_backoff() {
         let replica = Rc::<TestReplica>::default();
         let serving = asker.accept(&replica, &FreezeSwitch::default()).await;
         asker.until(LinkState::Up).await;
-        // It was up for long enough to begin with the shortest wait again.
+        // It was up long enough that the waits begin with the shortest one again.
         tokio::time::sleep(ms(1_500)).await;
         let before = Instant::now();
         serving.abort();
@@ -126,7 +129,7 @@ async fn a_peer_that_dials_is_dialled_at_once() {
         asker.network.refuse(false);
         let before = Instant::now();
         asker.link.peer_has_dialled();
-        // There is hope again: this one waits.
+        // The link has never been up, so this call waits.
         assert!(!asker.link.is_down());
         asker.read(2).unwrap();
         let replica = Rc::<TestReplica>::default();
@@ -138,10 +141,10 @@ async fn a_peer_that_dials_is_dialled_at_once() {
     .await;
 }
 
-/// Both nodes of a pair dial each other when they start, so a nudge comes while
-/// the link is being set up.
+/// Two nodes that start together dial each other, so the peer dials while the link
+/// still connects.
 #[tokio::test(start_paused = true)]
-async fn a_link_that_was_cut_is_not_waited_for() {
+async fn calls_do_not_wait_for_a_link_that_was_cut() {
     run(async {
         let mut asker = asker();
         asker.start();
@@ -150,7 +153,7 @@ async fn a_link_that_was_cut_is_not_waited_for() {
         asker.accept(&replica, &freeze).await;
         asker.until(LinkState::Up).await;
         tokio::time::sleep(ms(2_000)).await;
-        // Nothing comes through from now on, nor does a connection.
+        // From now on no bytes pass, and no connection can be made.
         freeze.set(true);
         asker.until(LinkState::Suspected).await;
         for ticket in 0..2_000 {
@@ -163,7 +166,7 @@ async fn a_link_that_was_cut_is_not_waited_for() {
             };
             assert_eq!(asker.read(ticket), Err(why));
             if ticket == 1_000 {
-                // What the peer has sent before the cut may come late.
+                // A handshake from before the cut may be reported late.
                 asker.link.peer_has_dialled();
             }
             tokio::time::sleep(ms(10)).await;
@@ -174,7 +177,7 @@ async fn a_link_that_was_cut_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_is_back_and_dials_is_not_suspected_for_its_old_connection() {
+async fn a_suspected_peer_that_dials_is_dialled_at_once() {
     run(async {
         let (mut asker, replica, freeze, _serving) = connected().await;
         freeze.set(true);
@@ -189,7 +192,7 @@ async fn a_peer_that_is_back_and_dials_is_not_suspected_for_its_old_connection()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_closes_every_connection_at_once_is_not_dialled_in_a_loop() {
+async fn a_peer_that_closes_every_connection_is_dialled_with_backoff() {
     run(async {
         let mut asker = asker();
         asker.start();
@@ -199,7 +202,7 @@ async fn a_peer_that_closes_every_connection_at_once_is_not_dialled_in_a_loop() 
             let serving = asker.accept(&replica, &FreezeSwitch::default()).await;
             asker.until(LinkState::Up).await;
             serving.abort();
-            // Nobody is to wait for such a peer.
+            // Calls must not wait for such a peer.
             asker.until(LinkState::Down).await;
         }
         let dialled = asker.network.dialled.load(Ordering::Relaxed);
@@ -209,15 +212,15 @@ async fn a_peer_that_closes_every_connection_at_once_is_not_dialled_in_a_loop() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_may_call_again() {
-    /// Reads once more for each read that was lost.
-    struct Again {
+async fn an_answer_handler_may_call_again() {
+    /// Makes another call for each call that was lost.
+    struct CallsAgain {
         link: RefCell<Option<Rc<Link>>>,
         lost: Cell<u64>,
         more: Notify,
         until: Duration,
     }
-    impl AnswerHandler for Again {
+    impl AnswerHandler for CallsAgain {
         fn answer(&self, ticket: u64, answer: PeerAnswer) {
             assert_eq!(answer, REFUSED);
             self.lost.set(self.lost.get() + 1);
@@ -229,7 +232,7 @@ async fn an_answer_may_call_again() {
     }
     run(async {
         let asker = asker();
-        let again = Rc::new(Again {
+        let again = Rc::new(CallsAgain {
             link: RefCell::new(None),
             lost: Cell::new(0),
             more: Notify::new(),
@@ -256,12 +259,12 @@ async fn an_answer_may_call_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_connection_sends_nothing_of_what_was_lost_with_the_old_one() {
+async fn a_new_connection_sends_nothing_that_was_lost_with_the_old_one() {
     run(async {
         let (mut asker, replica, freeze, serving) = connected().await;
         tokio::time::sleep(ms(1_500)).await;
         freeze.set(true);
-        // More than the stream holds, so that a frame is cut.
+        // More than the stream holds, so that one frame is sent in part.
         let value = long_value(60_000);
         for ticket in 0..20 {
             let write = PeerRequest::Write(entry("lost", &value));

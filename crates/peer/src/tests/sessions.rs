@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A link of `asker`, served by `replica`; both connect as the test says.
+/// A link of `asker` that `replica` serves; the test defines both nodes.
 struct Pair {
     asker: Asker,
     replica: Rc<TestReplica>,
@@ -28,7 +28,7 @@ impl Pair {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_serves_remembers_this_node() {
+async fn a_peer_that_serves_a_call_counts_as_remembering_this_node() {
     run(async {
         let asker = TestNode::named("asker");
         let (remembered_by, unreachable) = (
@@ -50,7 +50,7 @@ async fn a_peer_that_serves_remembers_this_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_has_yet_to_take_note_of_this_node_serves_nothing() {
+async fn a_peer_serves_nothing_before_it_has_recorded_this_node() {
     run(async {
         let asker = TestNode::named("asker");
         let remembered_by = Rc::clone(&asker.remembered_by);
@@ -69,7 +69,7 @@ async fn a_peer_that_has_yet_to_take_note_of_this_node_serves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_ends_with_the_start_of_its_other_side() {
+async fn a_connection_ends_when_its_peer_connects_with_a_later_start() {
     run(async {
         for at_the_dialler in [true, false] {
             let (asker, replica) = (TestNode::named("asker"), TestNode::named("replica"));
@@ -96,17 +96,13 @@ async fn a_connection_ends_with_the_start_of_its_other_side() {
                 assert_eq!(
                     ended.0,
                     (1, lost.clone()),
-                    "an answer of a start that is over"
+                    "an answer of a superseded start"
                 );
             }
             assert_eq!(ended.1, (2, lost));
             serving.await.unwrap();
-            assert_eq!(
-                pair.replica.waiting(),
-                0,
-                "a request of a start that is over"
-            );
-            // The next connection is with the new one.
+            assert_eq!(pair.replica.waiting(), 0, "a request of a superseded start");
+            // The next connection is with the later start.
             let _serving = pair.accept().await;
             pair.asker.until(LinkState::Up).await;
         }
@@ -115,7 +111,7 @@ async fn a_connection_ends_with_the_start_of_its_other_side() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_is_heard_while_a_link_to_it_is_up() {
+async fn a_start_is_live_while_a_link_to_it_is_up() {
     run(async {
         let asker = TestNode::named("asker");
         let start = Arc::clone(&asker.start.borrow());
@@ -128,19 +124,19 @@ async fn a_start_is_heard_while_a_link_to_it_is_up() {
         assert!(start.has_live_link());
         freeze.set(true);
         asker.until(LinkState::Suspected).await;
-        assert!(!start.has_live_link(), "it is silent");
+        assert!(!start.has_live_link(), "the peer is silent");
         freeze.set(false);
         asker.until(LinkState::Up).await;
         assert!(start.has_live_link());
         serving.abort();
         asker.until(LinkState::Down).await;
-        assert!(!start.has_live_link(), "it is closed");
+        assert!(!start.has_live_link(), "the connection is closed");
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_refused_for_now_waits_and_takes_nobody_for_away() {
+async fn a_node_that_is_refused_for_now_dials_again_soon_and_reports_no_peer_unreachable() {
     run(async {
         let (asker, replica) = (TestNode::named("asker"), TestNode::named("replica"));
         let (unreachable, is_previous_start_live) = (
@@ -154,7 +150,7 @@ async fn who_is_refused_for_now_waits_and_takes_nobody_for_away() {
             pair.accept().await.await.unwrap();
         }
         assert!(unreachable.borrow().is_empty());
-        pair.asker.read(1).expect("it waits for the link");
+        pair.asker.read(1).expect("the call waits for the link");
         assert!(
             pair.asker
                 .network
@@ -171,7 +167,7 @@ async fn who_is_refused_for_now_waits_and_takes_nobody_for_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_dialled_side_tells_how_its_store_stands() {
+async fn the_acceptor_reports_how_its_store_stands() {
     run(async {
         let replica = TestNode::named("replica");
         let standing = Rc::clone(&replica.standing);
@@ -180,22 +176,22 @@ async fn the_dialled_side_tells_how_its_store_stands() {
         pair.asker.start();
         let serving = pair.accept().await;
         pair.asker.until(LinkState::Up).await;
-        let told = |pair: &Pair| pair.asker.link.status().standing;
-        assert_eq!(told(&pair), Some(Standing::Witness));
+        let reported = |pair: &Pair| pair.asker.link.status().standing;
+        assert_eq!(reported(&pair), Some(Standing::Witness));
         for changed in [Standing::Unfilled, Standing::Accepted] {
             standing.set(changed);
             tokio::time::sleep(2 * HEARTBEAT).await;
-            assert_eq!(told(&pair), Some(changed));
+            assert_eq!(reported(&pair), Some(changed));
         }
         serving.abort();
         pair.asker.until(LinkState::Down).await;
-        assert_eq!(told(&pair), None);
+        assert_eq!(reported(&pair), None);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn frames_of_a_feature_are_sent_only_where_both_sides_have_it() {
+async fn frames_of_a_feature_are_sent_only_if_both_sides_have_it() {
     run(async {
         let without = |mut node: TestNode| {
             node.hello.protocol.features = 0;
@@ -224,7 +220,7 @@ async fn frames_of_a_feature_are_sent_only_where_both_sides_have_it() {
             assert_eq!(
                 status.standing,
                 Some(Standing::Witness),
-                "as the hello said"
+                "as the hello says"
             );
             assert_eq!(status.counts.connects, 1);
         }

@@ -1,4 +1,4 @@
-//! LongMessage values, between everything else.
+//! Long values, which travel in pieces between other frames.
 
 use super::frame::{PIECE_BYTES, put_frame};
 use super::*;
@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 const LONG_BYTES: usize = 16 << 20;
 
 #[tokio::test(start_paused = true)]
-async fn short_requests_and_heartbeats_pass_a_long_value() {
+async fn short_requests_and_heartbeats_overtake_a_long_value() {
     run(async {
         let (asker, replica, ..) = connected().await;
         let long = entry("long", &long_value(LONG_BYTES));
@@ -15,7 +15,7 @@ async fn short_requests_and_heartbeats_pass_a_long_value() {
         tokio::task::yield_now().await;
         asker.read(2).unwrap();
         let (request, reply) = replica.next().await;
-        assert_eq!(key_of(&request), "2", "the read has passed the write");
+        assert_eq!(key_of(&request), "2", "the read has overtaken the write");
         reply.send(PeerAnswer::Found(Some(long.clone())));
         asker.read(3).unwrap();
         let (request, reply) = replica.next().await;
@@ -43,7 +43,7 @@ async fn a_slow_reader_of_a_long_value_is_still_pinged() {
         let (asker, replica, freeze, _) = connected().await;
         let long = entry("long", &long_value(LONG_BYTES));
         asker.call(PeerRequest::Write(long), 1).unwrap();
-        // The replica takes something every 300 ms only: less than makes suspicious.
+        // The replica reads only every 300 ms, which is too short to be suspected.
         for _ in 0..20 {
             freeze.set(true);
             tokio::time::sleep(ms(300)).await;
@@ -57,12 +57,12 @@ async fn a_slow_reader_of_a_long_value_is_still_pinged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_long_values_than_lanes_all_arrive() {
+async fn more_long_values_than_are_sent_at_a_time_all_arrive() {
     run(async {
         let (asker, replica, ..) = connected().await;
         let count = 3 * assembly::LONG_VALUES_MAX;
         for at in 0..count {
-            // The later, the shorter, with odd last pieces.
+            // Later ones are shorter, and each last piece has another size.
             let value = long_value(PIECE_BYTES * (count - at) + at + 1);
             let write = PeerRequest::Write(entry(&at.to_string(), &value));
             asker.call(write, at as u64).unwrap();
@@ -85,7 +85,7 @@ async fn more_long_values_than_lanes_all_arrive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_value_that_there_is_no_memory_for_is_answered_as_overloaded() {
+async fn a_long_value_without_room_in_the_budget_is_answered_as_overloaded() {
     run(async {
         let mut asker = Asker::new(TestNode::named("asker").environment(50_000));
         asker.start();
@@ -110,7 +110,7 @@ async fn a_long_value_that_there_is_no_memory_for_is_answered_as_overloaded() {
         let (_, reply) = replica.next().await;
         assert!(
             budget.take(2 * PIECE_BYTES).is_err(),
-            "counts until it is answered"
+            "the value takes its share until the request is answered"
         );
         reply.send(PeerAnswer::Stored {
             verdict: Verdict::Clean,
@@ -147,7 +147,7 @@ async fn bytes_to_be_sent_are_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_read_answers_is_not_read() {
+async fn a_peer_that_does_not_read_answers_is_not_read_from() {
     run(async {
         let asker = TestNode::named("asker").environment(50_000);
         let (mut ours, theirs) = tokio::io::duplex(64 << 10);
@@ -164,7 +164,7 @@ async fn who_does_not_read_answers_is_not_read() {
         handshake::dial(&mut ours, &mut decoder, asker.handshake(), "replica")
             .await
             .unwrap();
-        // Each is answered at once, and no answer is read.
+        // Each request is answered at once, and no answer is read.
         let asked = Rc::clone(&replica);
         tokio::task::spawn_local(async move {
             let value = long_value(PIECE_BYTES / 2);
@@ -184,10 +184,10 @@ async fn who_does_not_read_answers_is_not_read() {
                 break;
             }
             written += 100;
-            assert!(written < 10_000, "they are read all the same");
+            assert!(written < 10_000, "the replica still reads");
         }
-        // Whoever reads again gets an answer to all of them: at first those
-        // that had room, then refusals, and values again once there is room.
+        // Once the peer reads again, it gets an answer to each request: first the
+        // values that had room, then refusals, and values again once there is room.
         decoder.allow(frame::PAYLOAD_BYTES_MAX);
         let mut found = Vec::new();
         while found.len() < written as usize {
@@ -207,13 +207,13 @@ async fn who_does_not_read_answers_is_not_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pieces_that_make_no_sense_close_the_connection() {
+async fn malformed_pieces_close_the_connection() {
     run(async {
         let begin = |out: &mut Vec<u8>, call, bytes| {
             message::put_write(out, call, ms(1_000), &entry("key", &long_value(bytes)));
         };
-        type Nonsense<'a> = (&'a str, Box<dyn Fn(&mut Vec<u8>) + 'a>);
-        let cases: [Nonsense<'_>; 6] = [
+        type Malformed<'a> = (&'a str, Box<dyn Fn(&mut Vec<u8>) + 'a>);
+        let cases: [Malformed<'_>; 6] = [
             (
                 "of no value",
                 Box::new(|out| message::put_piece(out, 1, b"piece")),
@@ -254,17 +254,17 @@ async fn pieces_that_make_no_sense_close_the_connection() {
                 Box::new(|out| begin(out, 1, LONG_BYTES + 1)),
             ),
         ];
-        for (case, nonsense) in cases {
+        for (case, write) in cases {
             let mut bytes = Vec::new();
-            nonsense(&mut bytes);
+            write(&mut bytes);
             failures::expect_closed(case, &bytes).await;
         }
-        let mut fine = Vec::new();
-        begin(&mut fine, 1, PIECE_BYTES + 1);
-        message::put_piece(&mut fine, 1, &[0; PIECE_BYTES]);
-        message::put_piece(&mut fine, 1, &[0; 1]);
-        put_frame(&mut fine, 7, 0, |_| {});
-        failures::expect_open(&fine).await;
+        let mut valid = Vec::new();
+        begin(&mut valid, 1, PIECE_BYTES + 1);
+        message::put_piece(&mut valid, 1, &[0; PIECE_BYTES]);
+        message::put_piece(&mut valid, 1, &[0; 1]);
+        put_frame(&mut valid, 7, 0, |_| {});
+        failures::expect_open(&valid).await;
     })
     .await;
 }

@@ -1,8 +1,8 @@
 //! The real side of the executor seam: one thread a lane.
 //!
-//! A job that panics ends the process, as does a runtime that commits a write
-//! in the lane's stead: every writer would wait for it in vain, and what is in
-//! memory could not be trusted. The log restores all that was acknowledged.
+//! A job that panics ends the process, and so does a runtime that panics while it
+//! commits a write itself. Otherwise every writer would wait for ever, and the state in
+//! memory could be wrong. The log restores all that was acknowledged.
 
 use base::Clock;
 use lsm::{Executor, Job, Lane, LaneQueue};
@@ -27,7 +27,7 @@ impl ThreadExecutor {
     /// Starts the threads.
     ///
     /// # Errors
-    /// Those of the system when it has no thread to give.
+    /// The system cannot start a thread.
     pub(crate) fn start(clock: &Arc<dyn Clock>) -> io::Result<Self> {
         let lane = || Arc::new(LaneQueue::new(Arc::clone(clock)));
         let executor = Self {
@@ -38,8 +38,8 @@ impl ThreadExecutor {
             owner: lane(),
             threads: Mutex::default(),
         };
-        // Every writer waits for the commit, which needs little time but needs
-        // it soon; for the flush they wait only once it falls behind.
+        // Every writer waits for the commit, which needs little processor time but
+        // needs it soon. Writers wait for the flush only when it falls behind.
         for (name, lane, niceness) in [
             ("commit", Lane::Commit, -10),
             ("log", Lane::Log, 0),
@@ -67,8 +67,8 @@ impl ThreadExecutor {
         Ok(executor)
     }
 
-    /// Drops the jobs that wait and waits for those that run. What is spawned
-    /// afterwards is dropped.
+    /// Drops the jobs that wait, and waits for those that run. Jobs that are spawned
+    /// afterwards are dropped.
     pub(crate) fn stop(&self) {
         for lane in Lane::ALL {
             self.queue(lane).stop();
@@ -104,15 +104,15 @@ impl Drop for ThreadExecutor {
     }
 }
 
-/// Lets the calling thread yield to others by so many steps of niceness, or go
-/// before them if it is negative. A system that refuses, as it does the latter
-/// to all but privileged processes, is no reason not to run.
+/// Sets the niceness of the calling thread: a positive one lets other threads run
+/// first, a negative one lets it run before them. The system allows negative ones only
+/// to privileged processes, and the thread runs without.
 fn set_priority(niceness: i32) {
     if niceness == 0 {
         return;
     }
     let thread = rustix::thread::gettid();
-    // On Linux priorities belong to threads, and a process id may be a thread's.
+    // On Linux each thread has a priority, and its id counts as a process id.
     if let Err(error) = rustix::process::setpriority_process(Some(thread), niceness) {
         tracing::debug!(%error, niceness, "cannot set the priority of a thread");
     }

@@ -1,16 +1,16 @@
 //! A server: a node on a machine, with its threads, its sockets and HTTP.
 //!
 //! From the socket to the node:
-//! - [`Server`] (`server`) starts and stops everything; [`ServerConfig`]
-//!   (`config`) says what can be set and divides the memory.
+//! - [`Server`] (`server`) starts and stops everything; [`ServerConfig`] (`config`) is
+//!   its configuration and divides the memory.
 //! - `runtime` is a thread with a scheduler of its own; an acceptor hands each
-//!   connection to the runtime that has the fewest. Each has a `door`, which
-//!   decides what to take on, and behind it a [`node::Worker`], which answers for
-//!   the store.
+//!   connection to the runtime that has the fewest. Each runtime has a `door`, which
+//!   admits requests and bounds what they take, and behind it a [`node::Worker`],
+//!   which answers for the store.
 //! - `http` turns requests into answers.
-//! - `executor` gives the store its threads.
-//! - `metrics` counts what the doors see, `metrics_page` shows all that is
-//!   counted; `waits` names where requests wait at the door.
+//! - `executor` runs the jobs of the store on threads.
+//! - `metrics` counts requests and has the gauges of the doors, `metrics_page` renders
+//!   all metrics; `wait_sites` names where requests wait at the door.
 
 mod config;
 mod door;

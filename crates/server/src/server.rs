@@ -1,10 +1,10 @@
 //! A server from start to stop.
 //!
-//! Start: addresses are taken, the store is opened, then the node listens.
-//! Until then the port is closed, so whoever reaches a node reaches its store.
+//! Start: the server binds its addresses, opens the store, then listens. The port is
+//! closed until then, so a client that reaches a node also reaches its store.
 //!
-//! Stop, in this order: no more connections are accepted; requests that were
-//! admitted end, then their connections, within the configured drain timeout;
+//! Stop, in this order: the server accepts no more connections; the requests that
+//! were admitted end, then their connections, within the configured drain timeout;
 //! the store is flushed and closed and its threads end, within [`CLOSE_MAX`].
 
 use crate::config::ServerConfig;
@@ -24,25 +24,25 @@ use std::time::Duration;
 use tokio::net::TcpSocket;
 use tokio::sync::watch;
 
-/// How long closing the store may take. One that is not closed by then loses
-/// nothing: its log is replayed at the next start.
+/// How long closing the store may take. A store that is not closed by then loses
+/// nothing: the next start replays its log.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
-/// How often ports are tried when one free port is wanted on several addresses.
+/// How many ports are tried when several addresses need the same free port.
 const PORT_ATTEMPTS: usize = 16;
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The configuration cannot be.
+    /// The configuration is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// An address cannot be listened on.
+    /// The node cannot listen on an address.
     #[error("cannot listen on {address}: {source}; {}", what_to_do(source))]
     Address {
         /// The address.
         address: SocketAddr,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
     /// The node cannot be opened.
@@ -53,6 +53,7 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
+/// What an operator does when the node cannot listen on an address.
 fn what_to_do(error: &io::Error) -> &'static str {
     if is_no_such_address(error) {
         "choose an address of this machine with --listen"
@@ -63,7 +64,7 @@ fn what_to_do(error: &io::Error) -> &'static str {
     }
 }
 
-/// A node that serves. It stops when told to, or when it is dropped.
+/// A node that serves. It stops on [`Server::shutdown`], or when it is dropped.
 pub struct Server {
     addresses: Vec<SocketAddr>,
     shared: Arc<DoorShared>,
@@ -122,7 +123,7 @@ impl Server {
         let (shared, threads) = match started {
             Ok(started) => started,
             Err(error) => {
-                // Runtimes that have started end as `stop` is dropped.
+                // Dropping `stop` ends the runtimes that have started.
                 executor.stop();
                 return Err(error);
             }
@@ -152,12 +153,12 @@ impl Server {
         self.shared.config().node.url()
     }
 
-    /// Stops the node: what was admitted ends, the store is closed. Blocks, for
-    /// the drain timeout and two seconds at most (ten seconds by default); a
-    /// second call waits for the first.
+    /// Stops the node: lets the requests that were admitted end, and closes the store.
+    /// Blocks for the drain timeout and two seconds at most (ten seconds by default).
+    /// A second call waits for the first.
     ///
     /// # Errors
-    /// Those of closing the store; the node has stopped all the same.
+    /// Closing the store failed. The node has stopped all the same.
     pub fn shutdown(&self) -> Result<(), lsm::Error> {
         {
             let mut state = lock(&self.state);
@@ -193,8 +194,8 @@ impl Server {
                 tracing::error!("a thread of the node ended in a panic");
             }
         }
-        // The read pool and the store may wait for a disk that hangs, so they
-        // are closed on a thread that need not be waited for.
+        // The read pool and the store may wait for a disk that hangs. So a thread
+        // closes them that this one can stop waiting for.
         let (sender, closed) = mpsc::channel();
         let (shared, executor) = (Arc::clone(&self.shared), Arc::clone(&self.executor));
         let closer = std::thread::Builder::new()
@@ -202,17 +203,20 @@ impl Server {
             .spawn(move || {
                 let result = shared.node.close();
                 executor.stop();
-                // Nobody listens any more when it took too long.
-                let _told = sender.send(result).is_ok();
+                // Fails when closing took too long and the receiver is gone.
+                let _sent = sender.send(result).is_ok();
             });
         if let Err(error) = closer {
-            tracing::error!(%error, "the store is not closed; its log will be replayed");
+            tracing::error!(%error, "cannot start a thread to close the store: the next start will replay its log");
             return Ok(());
         }
         let result = match closed.recv_timeout(CLOSE_MAX) {
             Ok(result) => result,
             Err(_) => {
-                tracing::warn!("closing the store takes too long; its log will be replayed");
+                tracing::warn!(
+                    close_max_ms = CLOSE_MAX.as_millis(),
+                    "the store was not closed in time: the next start will replay its log"
+                );
                 Ok(())
             }
         };
@@ -224,13 +228,13 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Err(error) = self.shutdown() {
-            tracing::error!(%error, "the store was not closed well");
+            tracing::error!(%error, "closing the store failed: the next start will replay its log");
         }
     }
 }
 
-/// Takes all addresses. Where the configuration wants any free port, all
-/// addresses get the same one.
+/// Binds all addresses. If the configuration asks for any free port, all addresses get
+/// the same one.
 fn bind_all(config: &ServerConfig) -> Result<Vec<TcpSocket>, StartError> {
     let addresses = config.addresses()?;
     let wants_one_port = addresses.len() > 1 && addresses.iter().all(|each| each.port() == 0);
@@ -245,8 +249,8 @@ fn bind_all(config: &ServerConfig) -> Result<Vec<TcpSocket>, StartError> {
     }
 }
 
-/// `is_derived`: the addresses are those of the URL's host, one of which
-/// suffices: `localhost` is also ::1, which not every machine has.
+/// Binds all addresses once. `is_derived`: they are the addresses of the URL's host, and
+/// one of them suffices, because `localhost` is also ::1, which not every machine has.
 fn bind_once(
     addresses: &[SocketAddr],
     wants_one_port: bool,
@@ -261,7 +265,7 @@ fn bind_once(
         match runtime::bind(address) {
             Ok(socket) => sockets.push(socket),
             Err(error) if is_derived && addresses.len() > 1 && is_no_such_address(&error) => {
-                tracing::warn!(%address, %error, "this machine lacks an address of the URL");
+                tracing::warn!(%address, %error, "this machine does not have an address of the URL's host: the node listens on the others");
             }
             Err(source) => return Err(StartError::Address { address, source }),
         }
@@ -289,6 +293,6 @@ fn raise_open_files() {
         },
     );
     if let Err(error) = raised {
-        tracing::warn!(%error, "cannot raise the number of open files");
+        tracing::warn!(%error, "cannot raise the limit of open files, one of which each connection and each table needs");
     }
 }

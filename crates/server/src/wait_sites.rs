@@ -1,6 +1,6 @@
-//! What a profile of the waits says of the door.
+//! The wait sites of the door, which a profile of the waits names.
 
 use profile::WaitSite;
 
-/// A request, for a place among those in flight.
+/// A request waits for a permit to run.
 pub(crate) static ADMISSION: WaitSite = WaitSite::new("queue;admission");

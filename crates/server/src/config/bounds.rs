@@ -1,5 +1,5 @@
-//! Between which bounds the numbers of a configuration lie: the server's own,
-//! and those of its node.
+//! The bounds of the numbers of a configuration: the server's own, and those of its
+//! node.
 
 pub use node::bounds::{
     CLOCK_DRIFT, COMPACTION_BYTES_PER_SECOND, COUNTS, DISK_RESERVE_BYTES, HINT_AGE, HINT_BYTES,
@@ -19,7 +19,7 @@ pub const THREADS: RangeInclusive<usize> = 1..=1024;
 pub const REQUESTS_QUEUED: RangeInclusive<usize> = 0..=1 << 20;
 /// [`ServerConfig::memtable_bytes`](super::ServerConfig::memtable_bytes).
 pub const MEMTABLE_BYTES: RangeInclusive<u64> = 64 << 10..=1 << 30;
-/// [`ServerConfig::drain_timeout`](super::ServerConfig::drain_timeout): with the
-/// two seconds of the store, a node stops within ten.
+/// [`ServerConfig::drain_timeout`](super::ServerConfig::drain_timeout). The
+/// store has two seconds more, so a node stops within ten.
 pub const DRAIN_TIMEOUT: RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(8);

@@ -3,45 +3,54 @@
 use super::ServerConfig;
 use node::{BATCH_BYTES_MAX, MemoryParts};
 
-/// How the one number [`ServerConfig::memory_bytes`] is divided. What is left
-/// of it, about half of a sixteenth, is for connections and stacks.
+/// How the one number [`ServerConfig::memory_bytes`] is divided. About half of a
+/// sixteenth remains for connections and stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemorySplit {
-    /// What the node behind the doors works with.
+    /// The parts of the node behind the doors.
     pub node: MemoryParts,
-    /// Bodies of requests being read that have brought up to 64 KiB.
+    /// Bodies of requests of which up to 64 KiB were received.
     pub uploads_short_bytes: usize,
-    /// Longer bodies of requests being read.
+    /// Longer bodies of requests that are being received.
     pub uploads_long_bytes: usize,
     /// Heads of requests, beyond 8 KiB of each.
     pub heads_bytes: usize,
-    /// Shorter answers whose clients do not take them.
+    /// Short answers whose clients do not read.
     pub unsent_bytes: usize,
-    /// Ranges that are streamed at a time.
+    /// How many ranges are streamed at a time.
     pub scans_max: usize,
 }
 
 impl MemorySplit {
-    /// What one range holds: a batch as read and the same as encoded.
+    /// What one range holds: a batch as it was read, and the same batch encoded.
     const SCAN_BYTES: usize = 2 * BATCH_BYTES_MAX;
 
-    /// What a request of a peer takes beside its value: the key and the frame.
+    /// What a request of a peer takes in addition to its value: the key and the frame.
     const PEER_REQUEST_BYTES: usize = 64 << 10;
 
-    /// Divides the memory of a node, in sixteenths: 3 for memtables (one
-    /// active, two frozen), 2 for writes that wait, one and a half for
-    /// requests on their way in, 1 each for long answers and for ranges, an
-    /// eighth for long heads, three for short answers that are not taken. Half
-    /// of one is left over. The cache gets the rest, at least 1.
+    /// Divides the memory of a node, in sixteenths:
     ///
-    /// Of what is on its way in, a lone node gives a third to short uploads and
-    /// the rest to long ones. With peers, their requests get one half: a write
-    /// comes from a peer more often than from a client. Each has a part of its
-    /// own, so that two busy nodes never wait for each other's clients.
+    /// | part | sixteenths |
+    /// |---|---|
+    /// | memtables: one active, two frozen | 3 |
+    /// | writes that wait for their commit | 2 |
+    /// | requests that are being received | 1 1/2 |
+    /// | long answers | 1 |
+    /// | ranges | 1 |
+    /// | long heads | 1/8 |
+    /// | short answers whose clients do not read | 3/8 |
+    /// | connections and stacks, not planned | 1/2 |
+    /// | cache | the rest, at least 1 |
     ///
-    /// Long uploads, requests of peers, long answers and the batch that a range
-    /// reads have room for the longest value each, at the cost of the cache;
-    /// so do memtables whose size was chosen.
+    /// Of the requests that are being received, a node that is alone gives a third to
+    /// short uploads and the rest to long ones. In a cluster the requests of peers get
+    /// one half, because a write arrives from a peer more often than from a client.
+    /// They have a part of their own, so that two busy nodes never wait for each
+    /// other's clients.
+    ///
+    /// Long uploads, requests of peers, long answers and the batch that a range reads
+    /// each have room for the longest value. The cache makes up for that, and for
+    /// memtables whose size was configured.
     pub(super) fn of(config: &ServerConfig) -> Self {
         let value_bytes_max = config.node.value_bytes_max;
         let sixteenth = usize::try_from(config.memory_bytes / 16).unwrap_or(usize::MAX / 16);
@@ -71,7 +80,7 @@ impl MemorySplit {
         split.node.cache_bytes = rest.max(sixteenth);
 
         if let Some(memtable_bytes) = config.memtable_bytes {
-            // The cache makes up for it, as far as it can.
+            // The cache makes up for larger memtables, down to its least size.
             let node = &mut split.node;
             let before_bytes = node.memtables_bytes();
             node.memtable_bytes = memtable_bytes;
@@ -85,7 +94,7 @@ impl MemorySplit {
         split
     }
 
-    /// All of it.
+    /// The sum of all parts.
     pub(super) fn planned_bytes(&self) -> usize {
         [
             self.node.planned_bytes(),

@@ -1,10 +1,10 @@
-//! What can be set of a server, and how its memory is divided.
+//! The configuration of a server, and how it divides the memory.
 //!
-//! [`ServerConfig`] is plain data, with that of the node in it. Who builds it
-//! (the command line) starts from [`ServerConfig::new`] and changes what it
-//! likes; [`ServerConfig::validate`] (`validation`, `bounds`) says in words what
-//! cannot be, and [`crate::Server::start`] calls it again. [`MemorySplit`]
-//! (`memory`) divides the one number for memory.
+//! [`ServerConfig`] is plain data and contains the configuration of the node. The
+//! command line starts from [`ServerConfig::new`] and changes fields.
+//! [`ServerConfig::validate`] (`validation`, `bounds`) says what is not valid and what
+//! to do about it; [`crate::Server::start`] calls it again. [`MemorySplit`] (`memory`)
+//! divides the one number for memory.
 
 pub mod bounds;
 mod memory;
@@ -18,64 +18,68 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The least memory that a server can be given, in bytes.
+/// The least memory of a server, in bytes.
 pub const MEMORY_BYTES_MIN: u64 = 128 << 20;
 
-/// What can be set of a server. All durations are real time; all sizes are bytes.
+/// The configuration of a server. All durations are real time; all sizes are bytes.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// The node that is served. Where it is alone, its port may be 0, which
-    /// takes any free one and is of use to tests.
+    /// The node that is served. If it is alone, its port may be 0, which stands for any
+    /// free port and is for tests.
     pub node: NodeConfig,
     /// The version that the status page shows.
     pub version: String,
     /// The addresses to listen on. Empty: those that the URL's host resolves
     /// to; `localhost` is 127.0.0.1 and ::1.
     pub listen: Vec<SocketAddr>,
-    /// Names by which clients reach the node, beside `localhost` and the hosts
-    /// of the URLs of all members; any IP address will do. Default: none.
+    /// Names by which clients may address the node, beside `localhost`, the hosts of the
+    /// URLs of all members and any IP address. Default: none.
     pub hosts: Vec<String>,
-    /// All the memory that the node may plan with; see [`MemorySplit`]. Default: 128 MiB.
+    /// The memory that the node plans with; see [`MemorySplit`]. Default: 128 MiB.
     pub memory_bytes: u64,
-    /// The size at which a memtable is flushed; `None`: as [`MemorySplit`] has it.
+    /// The size at which a memtable is flushed; `None`: that of [`MemorySplit`].
     pub memtable_bytes: Option<usize>,
     /// Runtimes that serve connections, each a thread. Default: one a core.
     pub threads: usize,
-    /// Requests that are worked on at a time, over all runtimes, each of which
-    /// has an even share. Default: 1024.
+    /// How many requests run at a time, over all runtimes, each of which has an even
+    /// share. Default: 1024.
     pub requests_in_flight_max: usize,
-    /// Requests that may wait to be worked on; more are refused. Default: 1024.
+    /// How many requests may wait for that, each until its deadline. All further
+    /// requests are refused at once. Default: 1024.
     pub requests_queued_max: usize,
-    /// Open connections of clients and peers; more wait in the listen queue. A
-    /// node with peers refuses some of those, to let peers in. Default: one for each
-    /// 64 KiB of memory, between 256 and 16,384.
+    /// How many connections of clients and peers may be open. More wait in the listen
+    /// queue of a node that is alone. A node with peers accepts them as unauthenticated
+    /// peer connections, and closes them if they are not a peer's. Default: one for
+    /// each 64 KiB of memory, between 256 and 16,384.
     pub connections_max: usize,
-    /// Ranges that are streamed at a time; more are refused. `None`: as
-    /// [`MemorySplit::scans_max`] has it.
+    /// How many ranges are streamed at a time; more are refused. `None`: that of
+    /// [`MemorySplit::scans_max`].
     pub scans_max: Option<usize>,
     /// How long a connection may be idle between requests. Default: 75 s.
     pub idle_timeout: Duration,
-    /// How long the head of a request may take, first byte to last. Default: 10 s.
+    /// How long the head of a request may take from its first byte to its last.
+    /// Default: 10 s.
     pub head_timeout: Duration,
-    /// The span over which a request's body must bring 64 KiB a second, or its end. Default: 10 s.
+    /// The span over which at least 64 KiB of a request's body must arrive a second, if
+    /// it does not end within the span. Default: 10 s.
     pub body_timeout: Duration,
-    /// How long an answer, ranges included, may keep waiting for a client that
-    /// takes nothing of it, or less than 8 KiB a second, before it is cut. Default: 30 s.
+    /// How long an answer (also a range) may wait for a client that reads nothing of
+    /// it, or less than 8 KiB a second, before the node cuts it. Default: 30 s.
     pub scan_stall_timeout: Duration,
-    /// How long admitted requests have to finish at shutdown. Default: 8 s,
-    /// which leaves 2 s of the 10 s that a shutdown may take to the store.
+    /// How long a shutdown waits for admitted requests. Default: 8 s, which leaves the
+    /// store 2 s of the 10 s that a shutdown may take.
     pub drain_timeout: Duration,
-    /// `ack` and `from` where a request gives neither; `None`: all nodes and their quorum.
+    /// `ack` and `from` of a request that names neither; `None`: all nodes and their
+    /// quorum.
     pub replicas_default: Option<Replicas>,
-    /// Whether `/debug/profile` is served, which tells whoever asks what goes
-    /// on inside the node. Default: no.
+    /// Whether the node serves `/debug/profile`, which shows every client what happens
+    /// inside the node. Default: no.
     pub debug_endpoints: bool,
 }
 
 impl ServerConfig {
-    /// A configuration with every default for one of `members` (a
-    /// [`NodeUrl`](cluster::NodeUrl) stands for a node that is alone) that keeps
-    /// its store in `data`.
+    /// The default configuration of one of `members` that keeps its store in `data`. A
+    /// [`NodeUrl`](cluster::NodeUrl) instead of members stands for a node that is alone.
     #[must_use]
     pub fn new(members: impl Into<Members>, data: impl Into<PathBuf>) -> Self {
         let mut config = Self {
@@ -102,7 +106,7 @@ impl ServerConfig {
         config
     }
 
-    /// Sets the memory, and the bound on connections that follows from it.
+    /// Sets the memory, and the bound on connections that depends on it.
     pub fn set_memory_bytes(&mut self, memory_bytes: u64) {
         self.memory_bytes = memory_bytes;
         self.connections_max = usize::try_from(memory_bytes >> 16)
@@ -116,7 +120,7 @@ impl ServerConfig {
         MemorySplit::of(self)
     }
 
-    /// What the node is given to work with.
+    /// The resources of the node.
     #[must_use]
     pub fn resources(&self) -> Resources {
         Resources {
@@ -126,16 +130,16 @@ impl ServerConfig {
         }
     }
 
-    /// Puts the port that the node really has into a URL whose port is 0, and
-    /// into a name that is that URL.
+    /// Replaces port 0 in the node's URL, and in a name that is that URL, by the port
+    /// that the node really has.
     pub(crate) fn give_port(&mut self, port: u16) {
         self.node.members.set_own_port(port);
     }
 
-    /// The addresses to listen on: those given, or those of the URL's host.
+    /// The addresses to listen on: the configured ones, or those of the URL's host.
     ///
     /// # Errors
-    /// A host that cannot be resolved.
+    /// The host cannot be resolved.
     pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, ConfigError> {
         if !self.listen.is_empty() {
             return Ok(self.listen.clone());

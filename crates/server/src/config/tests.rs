@@ -10,7 +10,7 @@ fn alone() -> ServerConfig {
     ServerConfig::new(url("http://localhost:8080"), "data")
 }
 
-/// The first of these nodes, with every default else.
+/// The first of these nodes, with defaults for all else.
 fn member(urls: &[&str]) -> ServerConfig {
     let nodes = urls.iter().map(|text| Member::unnamed(url(text))).collect();
     ServerConfig::new(Members::new(nodes, &url(urls[0])).unwrap(), "data")
@@ -19,7 +19,7 @@ fn member(urls: &[&str]) -> ServerConfig {
 const ONE_MACHINE: [&str; 3] = ["http://localhost:1", "http://127.0.0.1:2", "http://[::1]:3"];
 
 #[test]
-fn localhost_is_both_families() {
+fn localhost_is_an_ipv4_and_an_ipv6_address() {
     let config = ServerConfig::new(url("http://LOCALHOST:7"), "data");
     let addresses = config.addresses().unwrap();
     assert_eq!(
@@ -77,7 +77,7 @@ fn peers_share_with_uploads_and_have_room_for_the_longest_value() {
 }
 
 #[test]
-fn larger_memtables_are_at_the_cost_of_the_cache() {
+fn the_cache_makes_up_for_larger_memtables() {
     let mut config = alone();
     config.set_memory_bytes(1 << 30);
     let before = config.memory_split();
@@ -88,7 +88,7 @@ fn larger_memtables_are_at_the_cost_of_the_cache() {
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn an_invalid_field_is_named() {
     let valid = alone();
     assert_eq!(valid.validate(), Ok(()));
     let refused = |change: fn(&mut ServerConfig), word: &str| {

@@ -1,4 +1,4 @@
-//! What a configuration cannot be.
+//! Which configurations are valid.
 
 use super::{ServerConfig, bounds};
 use cluster::{NodeUrl, Replicas};
@@ -8,7 +8,7 @@ impl ServerConfig {
     /// Checks everything that can be checked without starting.
     ///
     /// # Errors
-    /// The first field that cannot be, and what to do about it.
+    /// The first field that is not valid, and what to do about it.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.node.validate()?;
         self.validate_memory()?;
@@ -21,7 +21,7 @@ impl ServerConfig {
         check(
             "value_bytes_max",
             self.node.value_bytes_max as u64 <= self.memory_bytes / 8,
-            "the longest value may be an eighth of the memory: lower it, or give more memory",
+            "the longest value may take an eighth of the memory: lower it, or give more memory",
         )?;
         if let Some(memtable_bytes) = self.memtable_bytes.map(|bytes| bytes as u64) {
             bounds::check("memtable_bytes", &memtable_bytes, &bounds::MEMTABLE_BYTES)?;
@@ -88,7 +88,7 @@ impl ServerConfig {
     }
 }
 
-/// Whether a text is a host as it stands in a URL.
+/// Whether a text is a host as URLs have it.
 fn is_host(text: &str) -> bool {
     let url: Result<NodeUrl, _> = format!("http://{text}:0").parse();
     url.is_ok()

@@ -1,19 +1,20 @@
-//! Web pages that reach for a node through the browser of somebody near it.
+//! Requests of web pages of other sites, which a browser on the node's machine or
+//! network sends.
 //!
-//! A node that only its machine or its network can reach is still in reach of
-//! every page that a browser there shows. A page has two ways:
+//! Only clients on a machine or a network may reach a node, but a browser there sends
+//! requests for every page that it shows. A page has two ways to attack the node:
 //!
-//! - *Rebinding*: the name of the page's own site resolves to the node's
-//!   address at the second look. For the browser the node is that site then, so
-//!   the page may read, put and delete. But `Host` still has the site's name,
-//!   which is none of this node's.
-//! - *Blind requests*: images, forms, and calls whose answers the page cannot
-//!   read. The browser says where they come from, in `Origin` or, for those
-//!   that have none, in `Sec-Fetch-Site`.
+//! - *Rebinding*: the name of the page's own site resolves to the node's address when
+//!   the browser resolves it again. The browser then takes the node for that site, so
+//!   the page may read, put and delete. But `Host` still has the site's name, which is
+//!   no name of this node.
+//! - *Blind requests*: images, forms, and calls whose answers the page cannot read. The
+//!   browser says in `Origin`, or else in `Sec-Fetch-Site`, which page sends them.
 //!
-//! A page can forge none of these fields, and clients that are no browsers send
-//! neither of the last two. An IP address in `Host` is no site's name, so it is
-//! let pass whatever it is: behind a proxy or a tunnel it need not be this node's.
+//! A page cannot forge these fields, and clients other than browsers do not send
+//! `Origin` and `Sec-Fetch-Site`. Every IP address is allowed in `Host`, because it is
+//! no name of a site. It need not be this node's, because a proxy or a tunnel may lie
+//! between.
 
 use crate::config::ServerConfig;
 use hyper::Uri;
@@ -21,45 +22,44 @@ use hyper::header::HeaderValue;
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What a head says of where it comes from and whom it is for.
+/// The fields of a head that say where it comes from and which host it is for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Provenance<'a> {
     /// `Host`.
     pub(crate) host: Option<&'a HeaderValue>,
-    /// `Origin`; the last one where there are several, which no browser sends.
+    /// `Origin`. If there are several, which no browser sends, the last one.
     pub(crate) origin: Option<&'a HeaderValue>,
-    /// `Sec-Fetch-Site`, likewise.
+    /// `Sec-Fetch-Site`. If there are several, the last one.
     pub(crate) fetch_site: Option<&'a HeaderValue>,
 }
 
-/// What a page of another site may have sent.
+/// Why a page of another site may have sent a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Foreign<'a> {
-    /// It is for this host, which is none of this node's.
+    /// The request is for this host, which is no name of this node.
     Host(&'a [u8]),
-    /// It comes from another origin.
+    /// The request comes from a page of another origin.
     Origin,
 }
 
-/// The longest host with its port that is remembered: longer ones are rare.
+/// The longest authority that is remembered. Longer ones are rare.
 const REMEMBERED_BYTES_MAX: usize = 300;
 
-/// The names by which a node is known, of one runtime.
+/// The names by which clients may address the node. Each runtime has its own copy.
 #[derive(Debug)]
 pub(crate) struct OwnHosts {
-    /// Host and port of the node's own URL: what most clients send.
+    /// Host and port of the node's own URL, which most clients send.
     authority: Box<str>,
-    /// The last one that was found to be its own: clients of a node mostly
-    /// write it alike, and to compare takes a tenth of the time that it takes
-    /// to read an address.
+    /// The authority of the last request that was for this node. Most clients of a
+    /// node send the same, and comparing takes a tenth of the time of parsing.
     last: RefCell<Vec<u8>>,
     /// All names, in lower case, sorted, each once.
     names: Vec<Box<str>>,
 }
 
 impl OwnHosts {
-    /// Those of the node's URL, of its cluster, those that the operator gave,
-    /// and `localhost`.
+    /// The hosts of the cluster's URLs, the names that the operator configured, and
+    /// `localhost`.
     pub(crate) fn new(config: &ServerConfig) -> Self {
         let members = &config.node.members;
         let of_members = members.numbers().map(|node| members.url(node).host());
@@ -79,11 +79,11 @@ impl OwnHosts {
         }
     }
 
-    /// Refuses what a page may have sent. Allocates nothing unless it refuses,
-    /// or finds a host that is longer than all before.
+    /// Refuses requests that a page of another site may have sent. Allocates nothing,
+    /// unless it refuses or remembers an authority that is longer than all before.
     ///
     /// # Errors
-    /// What is not this node's.
+    /// What shows that the request is foreign.
     pub(crate) fn check<'a>(
         &self,
         target: &'a Uri,
@@ -94,7 +94,7 @@ impl OwnHosts {
         {
             return Err(Foreign::Host(host.as_bytes()));
         }
-        // A target in absolute form stands above `Host`.
+        // The authority of a target in absolute form overrides `Host`.
         if let Some(authority) = target.authority()
             && !self.is_own(authority.as_str().as_bytes())
         {
@@ -109,7 +109,7 @@ impl OwnHosts {
         }
     }
 
-    /// Whether a request to this host, with a port or without, is for this node.
+    /// Whether a request to this host, with or without a port, is for this node.
     fn is_own(&self, authority: &[u8]) -> bool {
         if authority == *self.last.borrow() {
             return true;
@@ -132,9 +132,9 @@ impl OwnHosts {
         found.is_ok()
     }
 
-    /// Whether a page of this origin came from this node: it is of the very
-    /// host and port that the request is for, or of the node's URL. `https` is
-    /// what pages see behind a proxy that ends TLS.
+    /// Whether a page of this origin came from this node: the origin has the host and
+    /// port that the request is for, or those of the node's URL. It has `https` behind
+    /// a proxy that ends TLS.
     fn is_own_origin(&self, origin: &[u8], host: Option<&HeaderValue>) -> bool {
         let authority = match origin.split_at_checked(b"https://".len()) {
             Some((b"https://", authority)) => authority,
@@ -148,8 +148,8 @@ impl OwnHosts {
     }
 }
 
-/// The host of an authority, an IPv6 address with its brackets; `None` where
-/// what follows is no port.
+/// The host of an authority, an IPv6 address with its brackets. `None` if the rest is
+/// not a port.
 fn host_of(authority: &[u8]) -> Option<&[u8]> {
     let end = match authority.first() {
         Some(b'[') => authority.iter().position(|byte| *byte == b']')? + 1,
@@ -178,7 +178,7 @@ fn is_ip_address(host: &[u8]) -> bool {
     }
 }
 
-/// Whether a browser says that a page of another origin asks.
+/// Whether a browser says that a page of another site sent the request.
 fn is_other_site(site: &[u8]) -> bool {
     site.eq_ignore_ascii_case(b"cross-site") || site.eq_ignore_ascii_case(b"same-site")
 }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_an_address_or_a_name_of_the_node() {
+    fn a_host_is_an_ip_address_or_a_name_of_the_node() {
         for (host, status) in [
             ("kv-1.example:8080", 200),
             ("kv-1.example", 200),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_in_absolute_form_has_a_host_too() {
+    fn the_host_of_a_target_in_absolute_form_is_checked() {
         for (target, status) in [
             ("http://kv-2.example:8080/v0/status", 200),
             ("http://127.0.0.1/v0/status", 200),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_the_nodes_own_and_a_site_that_of_no_other_page() {
+    fn requests_of_pages_of_other_origins_or_sites_are_refused() {
         for (host, origin, site, status) in [
             ("127.0.0.1:8080", "", "", 200),
             (

@@ -104,14 +104,7 @@ pub(crate) fn value_hash(value: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn headers(name: &'static str, values: &[&'static str]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for value in values {
-            headers.append(name, HeaderValue::from_static(value));
-        }
-        headers
-    }
+    use crate::http::testing::headers;
 
     #[test]
     fn a_tag_is_timestamp_and_hash() {

@@ -39,6 +39,8 @@ mod query;
 mod request_body;
 mod resources;
 mod response_body;
+#[cfg(test)]
+mod testing;
 mod verb;
 
 use crate::door::Door;

@@ -16,16 +16,10 @@ pub(crate) enum RangeFormat {
 /// The format that `Accept` asks for: JSON lines if it names them with a greater
 /// weight than plain bytes, or with the same weight and more exactly.
 pub(crate) fn range_format(headers: &HeaderMap) -> RangeFormat {
-    let mut json = Preference::default();
-    let mut plain = Preference::default();
-    for value in headers.get_all(ACCEPT) {
-        let Ok(text) = value.to_str() else { continue };
-        for element in text.split(',') {
-            let (media, weight) = weighted(element);
-            json.consider(media, "application/x-ndjson", weight);
-            plain.consider(media, "application/octet-stream", weight);
-        }
-    }
+    let [json, plain] = preferences(
+        headers,
+        ["application/x-ndjson", "application/octet-stream"],
+    );
     // Plain is the default.
     if json.exactness == 3 && json.weight > 0 && json.rank() > plain.rank() {
         RangeFormat::JsonLines
@@ -48,16 +42,7 @@ fn weighted(element: &str) -> (&str, u16) {
 /// Whether `Accept` asks for OpenMetrics by name. The default is Prometheus' older
 /// text format, which every client reads.
 pub(crate) fn wants_open_metrics(headers: &HeaderMap) -> bool {
-    let mut open = Preference::default();
-    let mut plain = Preference::default();
-    for value in headers.get_all(ACCEPT) {
-        let Ok(text) = value.to_str() else { continue };
-        for element in text.split(',') {
-            let (media, weight) = weighted(element);
-            open.consider(media, "application/openmetrics-text", weight);
-            plain.consider(media, "text/plain", weight);
-        }
-    }
+    let [open, plain] = preferences(headers, ["application/openmetrics-text", "text/plain"]);
     open.exactness == 3 && open.weight > 0 && open.rank() >= plain.rank()
 }
 
@@ -73,21 +58,30 @@ pub(crate) enum ProfileFormat {
 /// The format that `Accept` asks for: text if it prefers that. The flame graph is the
 /// default.
 pub(crate) fn profile_format(headers: &HeaderMap) -> ProfileFormat {
-    let mut text = Preference::default();
-    let mut svg = Preference::default();
-    for value in headers.get_all(ACCEPT) {
-        let Ok(list) = value.to_str() else { continue };
-        for element in list.split(',') {
-            let (media, weight) = weighted(element);
-            text.consider(media, "text/plain", weight);
-            svg.consider(media, "image/svg+xml", weight);
-        }
-    }
+    let [text, svg] = preferences(headers, ["text/plain", "image/svg+xml"]);
     if text.weight > 0 && text.rank() > svg.rank() {
         ProfileFormat::Folded
     } else {
         ProfileFormat::FlameGraph
     }
+}
+
+/// What `Accept` says of each of these media types.
+fn preferences<const COUNT: usize>(
+    headers: &HeaderMap,
+    media: [&str; COUNT],
+) -> [Preference; COUNT] {
+    let mut preferences = std::array::from_fn(|_| Preference::default());
+    for value in headers.get_all(ACCEPT) {
+        let Ok(text) = value.to_str() else { continue };
+        for element in text.split(',') {
+            let (name, weight) = weighted(element);
+            for (preference, media) in preferences.iter_mut().zip(media) {
+                preference.consider(name, media, weight);
+            }
+        }
+    }
+    preferences
 }
 
 /// What `Accept` says of one media type. Its most exact element counts.
@@ -159,15 +153,7 @@ pub(crate) fn wants_trailers(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hyper::header::HeaderValue;
-
-    fn headers(name: &'static str, values: &[&'static str]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for value in values {
-            headers.append(name, HeaderValue::from_static(value));
-        }
-        headers
-    }
+    use crate::http::testing::headers;
 
     #[test]
     fn json_lines_are_for_clients_that_prefer_them() {

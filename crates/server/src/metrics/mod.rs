@@ -1,5 +1,5 @@
-//! What the doors of a server count: requests, and what they have taken on.
-//! Each runtime counts for itself, in cells like the node's.
+//! The metrics of the doors: requests, connections and queues. Each runtime counts in
+//! cells of its own, as the node does.
 
 mod requests;
 
@@ -9,23 +9,23 @@ use node::metrics::{Cell, Family};
 use requests::RequestMetrics;
 use std::sync::Arc;
 
-/// What the door of one runtime counts.
+/// The metrics of the door of one runtime.
 #[derive(Default)]
 pub(crate) struct DoorMetrics {
-    /// The requests that it answers.
+    /// Answers to requests.
     pub(crate) requests: RequestMetrics,
     /// Open connections.
     pub(crate) connections: Cell,
-    /// Requests that are worked on.
+    /// Requests that run.
     pub(crate) in_flight: Cell,
-    /// Bytes of short answers that their clients do not take.
+    /// Bytes of short answers whose clients do not read.
     pub(crate) unsent: Cell,
-    /// Requests that wait to be worked on.
+    /// Requests that wait for a permit to run.
     pub(crate) queued: Cell,
 }
 
 impl DoorMetrics {
-    /// Takes over what others count.
+    /// Sets the gauges to what others count.
     pub(crate) fn publish(
         &self,
         connections: usize,
@@ -40,30 +40,30 @@ impl DoorMetrics {
     }
 }
 
-/// What the doors of a server count.
+/// The metrics of all doors of a server.
 pub(crate) struct Metrics {
     doors: Vec<Arc<DoorMetrics>>,
 }
 
 impl Metrics {
-    /// Counters for the doors of so many runtimes.
+    /// Metrics for the doors of `runtimes` runtimes.
     pub(crate) fn new(runtimes: usize) -> Self {
         Self {
             doors: (0..runtimes).map(|_| Arc::default()).collect(),
         }
     }
 
-    /// The counters of one door.
+    /// The metrics of one door.
     pub(crate) fn of_door(&self, number: usize) -> Arc<DoorMetrics> {
         self.doors.get(number).map(Arc::clone).unwrap_or_default()
     }
 
-    /// What all doors have answered.
+    /// The answers of all doors.
     pub(crate) fn requests(&self) -> Vec<Family> {
         requests::families(self)
     }
 
-    /// A number, over all doors.
+    /// The sum of a number over all doors.
     pub(crate) fn sum(&self, of: impl Fn(&DoorMetrics) -> u64) -> u64 {
         self.doors.iter().map(|door| of(door)).sum()
     }

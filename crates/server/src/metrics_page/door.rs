@@ -1,10 +1,10 @@
-//! What a node has taken on, and how much it may: each bound stands beside
-//! what it bounds.
+//! What a node has taken on, and how much it may take on: each bound stands beside what
+//! it bounds.
 
 use crate::door::DoorShared;
 use node::metrics::Family;
 
-/// The numbers at the door.
+/// The gauges of the doors and of the node's load.
 pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
     let metrics = &shared.metrics;
     let config = shared.config();
@@ -16,28 +16,25 @@ pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
             metrics.sum(|door| door.connections.get()) as usize,
             (
                 "kvorum_connections_max",
-                "Connections that may be open; more wait to be accepted",
+                "Connections that may be open; more wait to be accepted, or may only be a peer's",
             ),
             config.connections_max,
         ),
         (
-            ("kvorum_requests_in_flight", "Requests that are worked on"),
+            ("kvorum_requests_in_flight", "Requests that run"),
             metrics.sum(|door| door.in_flight.get()) as usize,
             (
                 "kvorum_requests_in_flight_max",
-                "Requests that may be worked on at a time; more wait",
+                "Requests that may run at a time; more wait",
             ),
             config.requests_in_flight_max,
         ),
         (
-            (
-                "kvorum_requests_queued",
-                "Requests that wait to be worked on",
-            ),
+            ("kvorum_requests_queued", "Requests that wait to run"),
             metrics.sum(|door| door.queued.get()) as usize,
             (
                 "kvorum_requests_queued_max",
-                "Requests that may wait to be worked on; more are refused",
+                "Requests that may wait to run; more are refused at once",
             ),
             config.requests_queued_max,
         ),
@@ -51,11 +48,14 @@ pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
             config.node.read_queue,
         ),
         (
-            ("kvorum_upload_bytes", "Bytes of bodies on their way in"),
+            (
+                "kvorum_upload_bytes",
+                "Bytes of bodies that are being received",
+            ),
             shared.uploads.used(),
             (
                 "kvorum_upload_max_bytes",
-                "Bytes of bodies that may be on their way in",
+                "Bytes of bodies that may be being received at a time",
             ),
             split
                 .uploads_short_bytes
@@ -64,24 +64,24 @@ pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
         (
             (
                 "kvorum_peer_request_bytes",
-                "Bytes of other nodes' requests that are worked on",
+                "Bytes of other nodes' requests that run",
             ),
             load.peer_request_bytes,
             (
                 "kvorum_peer_request_max_bytes",
-                "Bytes of other nodes' requests that may be worked on at a time",
+                "Bytes of other nodes' requests that may run at a time",
             ),
             split.node.peer_bytes,
         ),
         (
             (
                 "kvorum_answer_bytes",
-                "Bytes of long values on their way out",
+                "Bytes of long values that are being sent",
             ),
             load.answer_bytes,
             (
                 "kvorum_answer_max_bytes",
-                "Bytes of long values that may be on their way out",
+                "Bytes of long values that may be sent at a time",
             ),
             split.node.answers_bytes,
         ),
@@ -100,24 +100,24 @@ pub(super) fn families(shared: &DoorShared) -> Vec<Family> {
         (
             (
                 "kvorum_unsent_bytes",
-                "Bytes of short answers that their clients do not take",
+                "Bytes of short answers whose clients do not read",
             ),
             metrics.sum(|door| door.unsent.get()) as usize,
             (
                 "kvorum_unsent_max_bytes",
-                "Bytes of short answers that may wait; past it the oldest is cut",
+                "Bytes of short answers that may wait; beyond it the oldest is cut",
             ),
             split.unsent_bytes,
         ),
         (
             (
                 "kvorum_range_bytes",
-                "Bytes of the batches of ranges on their way out",
+                "Bytes of the batches of ranges that are being sent",
             ),
             load.range_bytes,
             (
                 "kvorum_range_max_bytes",
-                "Bytes of the batches of ranges that may be on their way out",
+                "Bytes of the batches of ranges that may be sent at a time",
             ),
             split.node.ranges_bytes,
         ),

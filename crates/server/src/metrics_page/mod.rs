@@ -1,13 +1,13 @@
 //! The page of metrics, for Prometheus.
 //!
-//! A scrape adds up what was counted, as plain data, and encodes that (`text`).
-//! It tells of the requests, of what the doors have taken on (`door`), of the
-//! store and the cluster, as the node has them, and of the process (`process`).
+//! A scrape adds up the metrics of all threads as plain data, and encodes them
+//! (`text`). The page has the requests, what the doors hold (`door`), the store and the
+//! cluster, which the node provides, and the process (`process`).
 //!
-//! Names follow Prometheus' conventions: base units (seconds, bytes) at the
-//! end, counters with `_total`, a bound beside what it bounds (`kvorum_scans_max`,
-//! `kvorum_answer_max_bytes`). A series exists from the start, so that the first event of a kind is a rise
-//! and no new line.
+//! Names follow Prometheus' conventions: base units (seconds, bytes) at the end,
+//! counters with `_total`, a bound beside what it bounds (`kvorum_scans_max`,
+//! `kvorum_answer_max_bytes`). A series exists from the start, so that its first event
+//! shows as a rise and not as a new series.
 
 mod door;
 mod process;
@@ -18,7 +18,7 @@ use node::metrics::Family;
 
 pub(crate) use text::{open_metrics_text, prometheus_text};
 
-/// All that is told, as plain data.
+/// All metrics, as plain data.
 pub(crate) fn families(shared: &DoorShared) -> Vec<Family> {
     let mut families = vec![Family::gauges(
         "kvorum_build_info",

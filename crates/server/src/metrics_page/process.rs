@@ -1,10 +1,10 @@
-//! What the system tells of the process, under the names that all programs
-//! with Prometheus metrics share.
+//! What the system reports of the process, under the names that all programs with
+//! Prometheus metrics share.
 
 use node::metrics::Family;
 use rustix::process::{Resource, getrlimit};
 
-/// What the system tells; a number that it does not tell is left out.
+/// The metrics of the process. A number that the system does not report is left out.
 pub(super) fn families() -> Vec<Family> {
     let read = |file: &str| std::fs::read_to_string(file).ok();
     let stat = read("/proc/self/stat").and_then(|text| Stat::parse(&text));
@@ -50,7 +50,7 @@ pub(super) fn families() -> Vec<Family> {
             files as f64,
         )
     }));
-    // Without a limit there is nothing to tell.
+    // Without a limit there is no number to report.
     families.extend(getrlimit(Resource::Nofile).current.map(|max| {
         Family::gauge(
             "process_max_fds",
@@ -66,19 +66,19 @@ pub(super) fn families() -> Vec<Family> {
 struct Stat {
     cpu_ticks: u64,
     threads: u64,
-    /// Since the machine's start.
+    /// From the start of the machine to that of the process.
     start_ticks: u64,
     virtual_bytes: u64,
     resident_pages: u64,
 }
 
 impl Stat {
-    /// The second field is the program's name in brackets, which may hold
-    /// anything, brackets and spaces included; plain numbers follow it.
+    /// Reads the text. Its second field is the program's name in brackets, which may
+    /// contain anything, also brackets and spaces. Plain numbers follow it.
     fn parse(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
-        // As proc(5) numbers them: the first after the name is the third.
+        // By the numbers of proc(5), where the first field after the name is the third.
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         Some(Self {
             cpu_ticks: field(14)?.saturating_add(field(15)?),
@@ -90,19 +90,19 @@ impl Stat {
     }
 }
 
-/// When the machine began, from `/proc/stat`.
+/// When the machine started, from `/proc/stat`.
 fn boot_unix_seconds(text: &str) -> Option<u64> {
     let mut lines = text.lines();
     lines.find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
 }
 
-/// How many files the process has open. Systems before Linux 6.2 do not tell
-/// it as the size of the folder, so there it is counted.
+/// How many files the process has open. Linux before 6.2 does not report it as the size
+/// of the folder, so the entries are counted there.
 fn open_files() -> Option<u64> {
     const FOLDER: &str = "/proc/self/fd";
-    let told = std::fs::metadata(FOLDER).ok()?.len();
-    if told > 0 {
-        return Some(told);
+    let reported = std::fs::metadata(FOLDER).ok()?.len();
+    if reported > 0 {
+        return Some(reported);
     }
     #[expect(
         clippy::disallowed_methods,
@@ -118,7 +118,7 @@ mod tests {
     use crate::metrics_page::open_metrics_text;
 
     #[test]
-    fn the_account_of_a_process_is_read_whatever_its_name() {
+    fn the_numbers_of_a_process_are_read_whatever_its_name() {
         let text = "7 (a) b (c) S 1 7 7 0 -1 4194304 1 2 3 4 250 50 0 0 20 0 12 0 8642 1048576 77 \
                     18446744073709551615 0 0";
         let stat = Stat {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_told_of_in_full() {
+    fn all_metrics_of_this_process_are_reported() {
         let page = open_metrics_text(families());
         for name in [
             "process_cpu_seconds_total",

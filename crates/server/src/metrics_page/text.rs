@@ -1,8 +1,8 @@
-//! How Prometheus reads what is counted.
+//! Metrics in the text formats of Prometheus and OpenMetrics.
 //!
-//! A scrape gathers [`Family`] after family, each with all its series, and
-//! encodes them at the end. Names are written in full where families are made,
-//! without the `_total` that the format adds to counters.
+//! A scrape gathers each [`Family`] with all its series, and encodes them at the end.
+//! Families are made with their full names, without the `_total` that the format adds
+//! to counters.
 
 use node::metrics::{Family, Labels, Series};
 use prometheus_client::collector::Collector;
@@ -11,7 +11,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use std::fmt;
 
-/// Nothing where there are no series: a node alone has no peers to tell of.
+/// Encodes a family. One without series is left out: a node that is alone has no peers.
 fn encode(family: &Family, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     match &family.series {
         Series::Counters(series) | Series::Gauges(series) if series.is_empty() => Ok(()),
@@ -20,7 +20,7 @@ fn encode(family: &Family, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
             let metric =
                 encoder.encode_descriptor(family.name, family.help, None, MetricType::Counter)?;
             encode_all(metric, series, |encoder, number| {
-                // A count is written as one.
+                // Whole numbers are written without decimals.
                 if number.fract() == 0.0 && *number < MANTISSA_END {
                     encoder.encode_counter::<NoLabelSet, u64, f64>(&(*number as u64), None)
                 } else {
@@ -46,7 +46,7 @@ fn encode(family: &Family, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     }
 }
 
-/// Whole numbers below this are what they are as floats, too.
+/// Below this, a float represents every whole number exactly.
 const MANTISSA_END: f64 = (1_u64 << 53) as f64;
 
 fn encode_all<T>(
@@ -64,7 +64,7 @@ fn encode_all<T>(
     Ok(())
 }
 
-/// Families on their way to a page.
+/// Families that are to be encoded.
 #[derive(Debug)]
 struct Page(Vec<Family>);
 
@@ -82,14 +82,14 @@ pub(crate) fn open_metrics_text(families: Vec<Family>) -> String {
     registry.register_collector(Box::new(Page(families)));
     let mut text = String::new();
     if prometheus_client::encoding::text::encode(&mut text, &registry).is_err() {
-        // A string takes all that is written to it.
+        // Writing to a string never fails.
         debug_assert!(false, "plain numbers can always be encoded");
     }
     text
 }
 
-/// OpenMetrics as the older format has it: there the names of counters end in
-/// `_total` also where their help and type are told, and there is no end mark.
+/// Converts OpenMetrics to the older format: there the names of counters end in `_total`
+/// also in the lines of their help and type, and there is no end mark.
 pub(crate) fn prometheus_text(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut lines = open_metrics.lines().peekable();
@@ -97,10 +97,10 @@ pub(crate) fn prometheus_text(open_metrics: &str) -> String {
         if line == "# EOF" {
             break;
         }
-        let told = ["# HELP ", "# TYPE "]
+        let described = ["# HELP ", "# TYPE "]
             .iter()
             .find_map(|mark| Some((*mark, line.strip_prefix(mark)?.split_once(' ')?)));
-        let Some((mark, (name, rest))) = told else {
+        let Some((mark, (name, rest))) = described else {
             text.extend([line, "\n"]);
             continue;
         };

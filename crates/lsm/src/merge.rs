@@ -7,51 +7,51 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-/// The records of several sources in [`Record::order`]; of equal records,
-/// those of the earlier source come first. Nothing is read before it is asked for.
+/// The records of several sources in [`Record::order`]. Equal records come in the
+/// order of their sources. Nothing is read before the first call.
 ///
-/// A heap holds the next record of each source. Replacing its top where it
-/// stands costs few comparisons while one source keeps winning, as it does
-/// when sources hardly overlap.
+/// A heap holds the next record of each source. Replacing the top in place costs few
+/// comparisons while the same source stays on top, which is usual when sources
+/// hardly overlap.
 ///
 /// # Long values
 ///
-/// Records wait in the heap for long, and there may be many sources, so a long
-/// value that can be read again does not wait there: it is let go, and read
-/// again when its turn comes. What remains of such a head decides the order,
-/// unless another has the same key, timestamp, kind and expiry: those that tie
-/// so are kept whole.
+/// Records may wait in the heap for long, and there may be many sources. Therefore
+/// the heap drops a long value that its source can read again, and reads it again
+/// when the record is due. The rest of the record decides the order, unless another
+/// record has the same key, timestamp, kind and expiry. Records that tie in this way
+/// keep their values.
 pub(crate) struct Merge {
-    /// Sources of which no record was read yet; empty once the first was given.
+    /// The sources before their first record was read; empty afterwards.
     unread: Vec<Box<dyn RecordSource>>,
     heads: BinaryHeap<Head>,
-    /// Of how many heads the value is away.
+    /// The number of heads in the heap without their value.
     heads_without_value: usize,
 }
 
 /// A source and its next record.
 struct Head {
     record: Record,
-    /// The length of key and value, be it away or not.
+    /// The length of the key and the value, even if the value was dropped.
     bytes: usize,
     state: HeadRecord,
     number: usize,
     source: Box<dyn RecordSource>,
 }
 
-/// What a head has of its record.
+/// What a head holds of its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HeadRecord {
-    /// All of it.
+    /// The whole record.
     Whole,
-    /// All but the value, which is to be read again.
+    /// The record without its value, which has to be read again.
     WithoutValue,
-    /// Nothing: it was given, and the source was not asked for the next yet.
-    /// Only the top can be so, and comes before all others.
+    /// Nothing: the caller took the record, and the next one was not read yet. Only
+    /// the top can be in this state, and it is before all other heads.
     Taken,
 }
 
-/// Whether only the values, at most, could tell which comes first.
+/// Whether the order of two records may depend on their values.
 fn ties(left: &Record, right: &Record) -> bool {
     let (left, right) = (&left.entry, &right.entry);
     left.timestamp() == right.timestamp()
@@ -61,28 +61,28 @@ fn ties(left: &Record, right: &Record) -> bool {
 }
 
 impl Head {
-    /// Takes the next record of the source, whole.
+    /// Sets the next record of the source, with its value.
     fn set(&mut self, record: Record) {
         self.bytes = record.entry.data_bytes();
         self.record = record;
         self.state = HeadRecord::Whole;
     }
 
-    /// Lets the value go, which is read again when it is wanted.
+    /// Drops the value. [`Head::fetch`] reads it again.
     fn drop_value(&mut self) {
         self.record.entry = self.record.entry.without_value();
         self.state = HeadRecord::WithoutValue;
     }
 
-    /// Whether it holds a long value that it could let go.
+    /// Whether it holds a long value that its source can read again.
     fn can_drop_value(&self) -> bool {
         self.state == HeadRecord::Whole && self.source.is_rereadable()
     }
 
-    /// Reads the record again, of which the value is away.
+    /// Reads a record again whose value was dropped.
     fn fetch(&mut self) -> Result<(), Error> {
         let Some(record) = self.source.reread()? else {
-            let what = "a source of records does not keep its word to give one again";
+            let what = "a source of records cannot read a record again, although it said so";
             return Err(Error::Invalid(what.to_owned()));
         };
         self.record = record;
@@ -122,7 +122,7 @@ impl Merge {
         Ok(())
     }
 
-    /// Asks the source of the record that was given for its next one.
+    /// Replaces a record that the caller has taken by the next one of its source.
     fn advance(&mut self) -> Result<(), Error> {
         let Some(mut top) = self.heads.peek_mut() else {
             return Ok(());
@@ -144,8 +144,8 @@ impl Merge {
         self.push(head, is_top)
     }
 
-    /// Adds a whole head. It lets its value go if it can, unless it is the top,
-    /// and so is given next, or ties with another.
+    /// Adds a head with its value. The value is dropped if it can be read again, unless
+    /// the head is the top, and so is due next, or ties with another.
     fn push(&mut self, mut head: Head, is_top: bool) -> Result<(), Error> {
         let tied = |other: &Head| ties(&head.record, &other.record);
         if self.heads.iter().any(tied) {
@@ -165,7 +165,7 @@ impl Merge {
         Ok(())
     }
 
-    /// Lets the value of the top go, before another takes its place.
+    /// Drops the value of the top, before another head becomes the top.
     fn drop_top_value(&mut self) {
         let Some(top) = self.heads.peek() else { return };
         let tied = self
@@ -181,8 +181,8 @@ impl Merge {
         }
     }
 
-    /// The record that comes next, without its value where that is not in
-    /// memory, and the length of its key and value.
+    /// The next record and the length of its key and value. The record lacks its value
+    /// if the value was dropped.
     ///
     /// # Errors
     /// As [`RecordSource::next`].
@@ -194,14 +194,15 @@ impl Merge {
         Ok(self.heads.peek().map(|top| (&top.record, top.bytes)))
     }
 
-    /// What the other sources hold is no answer without one that has failed.
+    /// Ends the merge after an error: without the source that failed, the records of
+    /// the others could be wrong.
     fn end(&mut self) {
         self.unread.clear();
         self.heads.clear();
         self.heads_without_value = 0;
     }
 
-    /// Gives the top's record.
+    /// Takes the record of the top.
     fn take_top(&mut self) -> Result<Option<Record>, Error> {
         let Some(mut top) = self.heads.peek_mut() else {
             return Ok(None);
@@ -233,7 +234,8 @@ impl RecordSource for Merge {
 }
 
 impl Ord for Head {
-    /// The least record is the greatest head, since the heap gives its greatest.
+    /// The head with the least record is the greatest, because the heap's top is its
+    /// greatest element.
     fn cmp(&self, other: &Self) -> Ordering {
         let is_taken = |head: &Self| head.state == HeadRecord::Taken;
         is_taken(self)
@@ -302,7 +304,7 @@ mod tests {
         }
     }
 
-    /// Gives all its records again when asked to.
+    /// A source that can read its last record again.
     struct Stored {
         records: Vec<Record>,
         given: usize,
@@ -315,7 +317,7 @@ mod tests {
         }
 
         fn is_rereadable(&self) -> bool {
-            // Short values stay.
+            // Short values are not dropped.
             let last = self.records.get(self.given - 1);
             last.is_some_and(|record| record.entry.value_bytes().len() > 1)
         }
@@ -325,7 +327,7 @@ mod tests {
         }
     }
 
-    /// A value or a tombstone; few choices, so that ties are plenty.
+    /// A random value or tombstone. With few choices many records tie.
     fn drawn(random: &mut fastrand::Rng) -> Record {
         let timestamp = Timestamp::from_u64(random.u64(0..3));
         let key = [random.u8(0..4)];
@@ -362,7 +364,7 @@ mod tests {
                 assert_eq!(merge.next().unwrap().as_ref(), Some(record));
                 for head in &merge.heads {
                     let is_long = head.record.entry.value_bytes().len() > 1;
-                    // What tied with the record given comes right after it.
+                    // A record that ties with the one just taken is due right after it.
                     let tied = |other: &Record| ties(&head.record, other);
                     let others = merge.heads.iter().map(|other| &other.record);
                     let is_tied = tied(record) || others.filter(|other| tied(other)).count() > 1;

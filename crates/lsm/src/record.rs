@@ -4,20 +4,20 @@ use base::Entry;
 
 /// An entry with its sequence number: its position in this store's order of commits.
 ///
-/// Timestamps decide which version wins; the sequence number decides which versions a
-/// snapshot may see. Everywhere in the engine records are sorted by key
-/// (ascending), rank (descending: the winner first), sequence number (ascending).
+/// The timestamp decides which version wins. The sequence number decides which
+/// versions a snapshot sees. The engine always sorts records by key (ascending), rank
+/// (descending, so that the winner is first) and sequence number (ascending).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The sequence number: greater than that of every record committed before
-    /// this one, or 0 for "before every snapshot that lives".
+    /// The sequence number: greater than that of every record that was committed
+    /// before, or 0 if the record is older than every open snapshot.
     pub sequence: u64,
-    /// The version that came.
+    /// The version.
     pub entry: Entry,
 }
 
 impl Record {
-    /// The order in which memtables and tables hold records and merges give them.
+    /// The order of records in memtables, tables and merges.
     #[must_use]
     pub fn order(&self, other: &Self) -> std::cmp::Ordering {
         self.entry
@@ -35,21 +35,21 @@ impl Record {
 
 /// A sorted stream of records: a memtable, a table or a merge of them.
 pub trait RecordSource: Send {
-    /// The next record by [`Record::order`], or `None` after the last. An
-    /// error is final: the source gives nothing of use after it.
+    /// The next record in [`Record::order`], or `None` after the last. What a source
+    /// returns after an error is undefined.
     ///
     /// # Errors
-    /// Those of reading: corruption or a failed disk.
+    /// Those of reading: [`Error::Corrupt`](crate::Error::Corrupt) and
+    /// [`Error::Io`](crate::Error::Io).
     fn next(&mut self) -> Result<Option<Record>, crate::Error>;
 
-    /// Whether the record that was given last has a long value that
-    /// [`RecordSource::reread`] can give once more, so that who merely holds it
-    /// may let it go meanwhile.
+    /// Whether the last record has a long value that [`RecordSource::reread`] can read
+    /// again. A caller that needs the record later may drop it in the meantime.
     fn is_rereadable(&self) -> bool {
         false
     }
 
-    /// The record that was given last, once more, if the source can tell.
+    /// The last record again; `None` if the source cannot read it again.
     ///
     /// # Errors
     /// As [`RecordSource::next`].

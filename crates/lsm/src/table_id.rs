@@ -1,6 +1,6 @@
 //! The identity of a table, and the name of its file.
 
-/// What tells the tables of a store apart; never used twice.
+/// The number of a table. A store never uses a number twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TableId(pub(crate) u64);
 
@@ -9,11 +9,11 @@ pub(crate) fn table_file_name(id: TableId) -> String {
     format!("table-{:016x}.sst", id.0)
 }
 
-/// The table whose file has this name; `None` for any other file.
+/// The table whose file has this name; `None` if the name is not a table's.
 pub(crate) fn parse_table_file_name(name: &str) -> Option<TableId> {
     let digits = name.strip_prefix("table-")?.strip_suffix(".sst")?;
     let id = TableId(u64::from_str_radix(digits, 16).ok()?);
-    // Only the spelling that is written: no sign, no capitals, all sixteen digits.
+    // The parser also accepts a sign, capitals and fewer digits: refuse them.
     (table_file_name(id) == name).then_some(id)
 }
 

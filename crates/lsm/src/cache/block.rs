@@ -4,14 +4,14 @@ use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A block of at least this many bytes holds little but one long value.
+/// A block of at least so many bytes holds one long value and little else.
 pub(crate) const LONG_BLOCK_BYTES: usize = 64 << 10;
 
 /// The unpacked payload of a frame, shared by the cache and its readers.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
-    /// The payload; of a frame that is not compressed the trailer too, since
-    /// it is the memory that the frame was read into.
+    /// The payload. If the frame was not compressed, this is the memory that the
+    /// frame was read into, so the trailer follows the payload.
     bytes: Arc<[u8]>,
     payload_bytes: usize,
 }
@@ -32,19 +32,19 @@ impl Block {
         &self.bytes[..self.payload_bytes]
     }
 
-    /// Whether it is so long that it is worth some care not to copy it.
+    /// Whether the block is so long that it should not be copied.
     pub(crate) fn is_long(&self) -> bool {
         self.payload_bytes >= LONG_BLOCK_BYTES
     }
 
-    /// The memory that it takes, in bytes.
+    /// The memory of the block, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Two ranges of the payload, the first of which ends before the second
-    /// begins, as one run of bytes. A block that is shared is copied from; one
-    /// that is not is taken over, which copies only the first range.
+    /// Joins two ranges of the payload; the first must end before the second begins.
+    /// If nobody else holds the block, the result takes its memory over and only the
+    /// first range is copied. Otherwise both ranges are copied.
     pub(crate) fn join(mut self, first: Range<usize>, second: Range<usize>) -> Bytes {
         debug_assert!(first.start <= first.end && first.end <= second.start);
         match Arc::get_mut(&mut self.bytes) {

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of what reads of tables found, since the store was opened.
+/// What reads of tables have found since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadCounts {
     /// Lookups of the cache that found the block.
     pub(crate) cache_hits: u64,
-    /// Lookups of the cache after which the disk was read.
+    /// Lookups of the cache that did not find the block, so the disk was read.
     pub(crate) cache_misses: u64,
     /// Filter checks that ruled a table out.
     pub(crate) filter_negatives: u64,
@@ -22,20 +22,21 @@ pub(crate) struct ReadCounts {
 /// The number of stripes, a power of two.
 const STRIPES: usize = 16;
 
-/// Counters in stripes. A get counts in the stripe of its key, in all tables:
-/// so its many counts meet at most once with another core's.
+/// Counters in stripes. A get counts in the stripe of its key, whatever the table,
+/// so that cores seldom write to the same stripe at the same time.
 #[derive(Default)]
 pub(crate) struct ReadCounters {
     stripes: [CountsStripe; STRIPES],
 }
 
 impl ReadCounters {
-    /// The stripe for whoever has this number; its low bits tell.
+    /// The stripe that the low bits of `number` choose.
     pub(crate) fn stripe(&self, number: u64) -> &CountsStripe {
         &self.stripes[number as usize % STRIPES]
     }
 
-    /// The sums, each exact for what had ended before.
+    /// The sums over all stripes. Each sum includes all reads that ended before the
+    /// call.
     pub(crate) fn sum(&self) -> ReadCounts {
         let total = |count: fn(&CountsStripe) -> &AtomicU64| {
             let stripes = self.stripes.iter();
@@ -67,7 +68,7 @@ pub(crate) struct CountsStripe {
 }
 
 impl CountsStripe {
-    /// A block was found in the cache, or not and so is read.
+    /// Counts a fetch: a block was found in the cache, or has to be read.
     pub(crate) fn count_fetch(&self, is_hit: bool, is_data: bool) {
         increment(if is_hit {
             &self.cache_hits
@@ -79,17 +80,17 @@ impl CountsStripe {
         }
     }
 
-    /// A filter ruled its table out.
+    /// Counts a filter that ruled its table out.
     pub(crate) fn count_filter_negative(&self) {
         increment(&self.filter_negatives);
     }
 
-    /// A filter admitted a key, and the table has it.
+    /// Counts a filter that admitted a key which the table has.
     pub(crate) fn count_filter_true_positive(&self) {
         increment(&self.filter_true_positives);
     }
 
-    /// A filter admitted a key that the table does not have.
+    /// Counts a filter that admitted a key which the table does not have.
     pub(crate) fn count_filter_false_positive(&self) {
         increment(&self.filter_false_positives);
     }

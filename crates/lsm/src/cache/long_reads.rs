@@ -1,21 +1,21 @@
-//! How many long blocks are read at a time.
+//! Bounds the memory of long blocks that are being read.
 //!
-//! A usual block is nothing beside the memory of a store, however many threads
-//! read one. A long one, with the value of megabytes that has it to itself, is
-//! there twice while it is unpacked. So the reads of long blocks have some
-//! memory together: who finds it taken waits for its turn, in the order of
-//! arrival. A read that needs more than all of it goes alone. Nobody waits for
-//! anything else while it has its turn, so each wait ends with the reads before.
+//! A usual block takes little memory, however many threads read one at a time. A
+//! long block holds a value of megabytes, and is in memory twice while it is
+//! unpacked. Therefore all reads of long blocks share a fixed amount of memory. A
+//! read that finds too little left waits for its turn, first come, first served. A
+//! read that needs more than the whole amount runs alone. No read waits for
+//! anything else during its turn, so every wait ends with the reads before it.
 
 use crate::sync::lock;
 use crate::wait_sites;
 use profile::Stopwatch;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// The memory of all reads of long blocks together, in bytes.
+/// The memory that all reads of long blocks share, in bytes.
 const BYTES_MAX: usize = 8 << 20;
 
-/// Hands out turns to read long blocks.
+/// Issues turns to read long blocks.
 #[derive(Default)]
 pub(crate) struct LongReads {
     queue: Mutex<TurnQueue>,
@@ -24,22 +24,22 @@ pub(crate) struct LongReads {
 
 #[derive(Default)]
 struct TurnQueue {
-    /// The memory of those that have a turn, in bytes.
+    /// The memory of the current turns, in bytes.
     bytes: usize,
-    /// The number that the next to come gets.
+    /// The number of the next read that asks for a turn.
     last: u64,
-    /// The number whose turn is next.
+    /// The number of the read that gets the next turn.
     next: u64,
 }
 
-/// A turn to read; ends when it is dropped.
+/// A turn to read a long block. Dropping it ends the turn.
 pub(crate) struct LongReadTurn<'a> {
     reads: &'a LongReads,
     bytes: usize,
 }
 
 impl LongReads {
-    /// Waits for a turn to read a block that takes so many bytes of memory.
+    /// Waits for a turn to read a block that takes `bytes` bytes of memory.
     pub(crate) fn wait(&self, bytes: usize) -> LongReadTurn<'_> {
         let mut queue = lock(&self.queue);
         let number = queue.last;
@@ -55,7 +55,7 @@ impl LongReads {
         queue.next += 1;
         queue.bytes += bytes;
         drop(queue);
-        // There may be room for the one behind as well.
+        // The next read may have room at the same time.
         self.changed.notify_all();
         LongReadTurn { reads: self, bytes }
     }
@@ -74,7 +74,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
     #[test]
-    fn what_is_read_at_a_time_stays_within_the_bound_and_all_get_their_turn() {
+    fn concurrent_reads_stay_within_the_bound_and_all_get_their_turn() {
         let reads = LongReads::default();
         let (held, most, done) = (
             AtomicUsize::new(0),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_more_than_there_is_goes_alone() {
+    fn a_read_that_needs_more_than_the_bound_runs_alone() {
         let reads = LongReads::default();
         let small = reads.wait(1);
         std::thread::scope(|scope| {
@@ -112,7 +112,7 @@ mod tests {
                 std::thread::yield_now();
             }
             assert!(!huge.is_finished());
-            // One that would fit comes behind it all the same.
+            // A later read waits behind it, although it would fit.
             let behind = scope.spawn(|| drop(reads.wait(1)));
             while lock(&reads.queue).last < 3 {
                 std::thread::yield_now();

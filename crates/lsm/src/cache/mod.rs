@@ -1,18 +1,18 @@
 //! The block cache: the blocks, index blocks and filter pages of all tables.
 //!
-//! One bound on memory for all of them, so that whatever is read most stays,
-//! be it data or filters. Blocks are held as they are used: unpacked, and
-//! verified once, when they were read. The blocks of a table that is gone are
-//! never asked for again and age out.
+//! One bound on memory applies to all of them, so the blocks that are read most
+//! stay, whether they are data or filters. The cache holds blocks as readers use
+//! them: unpacked, and verified when they were read. Nobody asks for the blocks of
+//! a removed table again, so they age out.
 //!
-//! A part of that bound is for filters that tables hold whole for as long as
-//! they live (see [`Table::pin_filter`](crate::table::Table::pin_filter)):
-//! what they take, the blocks do not have. The blocks give it in large steps,
-//! and have it back only when the store is opened anew: each change of its
-//! capacity costs the cache a little of its memory of what it lately let go.
+//! Tables reserve a part of the bound for filters that they pin as long as they
+//! live (see [`Table::pin_filter`](crate::table::Table::pin_filter)). A reservation
+//! lowers the capacity for blocks, in large steps, and the capacity rises again
+//! only when the store is opened anew. Each change of the capacity makes the cache
+//! forget some of the blocks that it recently evicted.
 //!
-//! The cache also counts reads, and hands out turns for the long ones, since
-//! every read of a table goes through it.
+//! Every read of a table goes through the cache, so it also counts reads and
+//! issues turns for long ones.
 
 mod block;
 mod counters;
@@ -31,34 +31,35 @@ use quick_cache::{OptionsBuilder, Weighter};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex};
 
-/// What the cache takes for a block besides its payload, in bytes: the key, two
+/// The memory of a cached block besides its payload, in bytes: the key, two
 /// pointers, the links of the eviction queue, the slot of the hash table, the
 /// counts of the shared allocation and its rounding.
 const BLOCK_OVERHEAD_BYTES: usize = 112;
 
-/// Blocks past this share of the capacity are not kept: one would push out
-/// much that is read more often.
+/// A block larger than the capacity divided by this is not kept, because it would
+/// push out many blocks that are read more often.
 const CAPACITY_SHARE: usize = 8;
 
-/// The blocks give memory to tables by so many parts of the capacity.
+/// Reservations lower the capacity for blocks in steps of the whole capacity
+/// divided by this.
 const RESERVATION_STEPS: usize = 16;
 
-/// A lock guards about this much memory each, in bytes: many shards keep
-/// readers apart, large shards have room for large blocks.
+/// The memory of a shard, which has its own lock, in bytes. With more shards readers
+/// meet less often; larger shards have room for larger blocks.
 const SHARD_BYTES: usize = 4 << 20;
 
-/// More shards than this bring nothing for the cores that a node has.
+/// More shards than this gain nothing with the number of cores of a node.
 const SHARDS_MAX: usize = 64;
 
-/// The size of a usual block, in bytes; sizes the cache's memory of what it
-/// lately let go.
+/// The size of a usual block, in bytes. The cache remembers so many recently
+/// evicted blocks as its capacity has room for blocks of this size.
 const BLOCK_BYTES_USUAL: usize = 4 << 10;
 
 /// A bounded store of blocks, shared by all tables.
 pub(crate) struct BlockCache {
     blocks: Cache<BlockId, Block, BlockWeight, BuildHasherDefault<BlockHasher>>,
     block_bytes_max: usize,
-    /// What blocks and tables have together, in bytes.
+    /// The memory of blocks and reservations together, in bytes.
     capacity_bytes: usize,
     reserved: Mutex<Reserved>,
     counters: ReadCounters,
@@ -69,9 +70,9 @@ pub(crate) struct BlockCache {
 type BlockId = (TableId, u64);
 
 impl BlockCache {
-    /// A cache that takes at most `capacity_bytes` of memory. With 0 it keeps nothing.
+    /// A cache of at most `capacity_bytes` bytes of memory. With 0 it keeps nothing.
     pub(crate) fn new(capacity_bytes: usize) -> Self {
-        // A power of two, as the cache would make of it anyway.
+        // The cache would round the number to a power of two anyway.
         let shards = 1 << (capacity_bytes / SHARD_BYTES).clamp(1, SHARDS_MAX).ilog2();
         let options = OptionsBuilder::new()
             .shards(shards)
@@ -96,7 +97,7 @@ impl BlockCache {
         }
     }
 
-    /// The block that was kept for this place.
+    /// The block at `offset` in the table's file, if it was kept.
     pub(crate) fn get(&self, table: TableId, offset: u64) -> Option<Block> {
         self.blocks.get(&(table, offset))
     }
@@ -108,13 +109,13 @@ impl BlockCache {
         }
     }
 
-    /// The memory that the cached blocks and the tables take, in bytes.
+    /// The memory of the cached blocks and the reservations, in bytes.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.blocks.weight() + lock(&self.reserved).bytes as u64
     }
 
-    /// Takes memory from the blocks, for a table to hold, unless the tables
-    /// would then have more than one `share`-th of the cache.
+    /// Reserves memory for a table; `None` if all reservations together would exceed
+    /// the capacity divided by `share`.
     pub(crate) fn reserve(
         self: &Arc<Self>,
         bytes: usize,
@@ -139,7 +140,7 @@ impl BlockCache {
         })
     }
 
-    /// The turns to read long blocks.
+    /// Issues the turns to read long blocks.
     pub(crate) fn long_reads(&self) -> &LongReads {
         &self.long_reads
     }
@@ -180,7 +181,7 @@ impl Weighter<BlockId, Block> for BlockWeight {
     }
 }
 
-/// Hashes the two numbers of a block's place, the same in every run.
+/// Hashes a block's table and offset, in every run to the same hash.
 #[derive(Default)]
 struct BlockHasher(u64);
 
@@ -192,8 +193,8 @@ impl Hasher for BlockHasher {
     }
 
     fn write_u64(&mut self, number: u64) {
-        // Folding the halves of the product brings the high bits, which
-        // depend on all of the input, down to the low ones.
+        // Only the high bits of the product depend on all of the input. Folding the
+        // halves brings them down to the low bits.
         let product = u128::from(self.0 ^ number ^ 0x2d35_8dcc_aa6c_78a5) * 0x9e37_79b9_7f4a_7c15;
         self.0 = product as u64 ^ (product >> 64) as u64;
     }
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_found_by_its_table_and_its_offset() {
+    fn a_block_is_found_by_table_and_offset() {
         let cache = BlockCache::new(1 << 20);
         cache.insert(TableId(1), 0, &Block::from(&b"one"[..]));
         cache.insert(TableId(2), 0, &Block::from(&b"two"[..]));
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_would_push_out_much_is_not_kept() {
+    fn a_block_that_would_push_many_others_out_is_not_kept() {
         let cache = BlockCache::new(1 << 20);
         cache.insert(TableId(1), 0, &block(1 << 17));
         cache.insert(TableId(1), 1, &block((1 << 17) + 1));
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tables_hold_the_blocks_do_not_have() {
+    fn reservations_lower_the_capacity_for_blocks_in_steps() {
         let capacity = 8 << 20;
         let cache = Arc::new(BlockCache::new(capacity));
         let fill = || {
@@ -294,7 +295,7 @@ mod tests {
             fill();
         }
         drop((held, more));
-        // However often tables come and go: the capacity does not change again.
+        // The capacity does not change again, however often tables come and go.
         for _ in 0..100 {
             assert!(cache.reserve(2 << 20, 4).is_some());
         }

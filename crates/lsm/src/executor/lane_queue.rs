@@ -8,10 +8,10 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The jobs of a lane that wait, for the one thread that runs them.
+/// The waiting jobs of a lane, for the one thread that runs them.
 ///
-/// The queue needs no bound of its own, because few jobs of a lane wait at a
-/// time (see [`Lane`](super::Lane)).
+/// The queue has no bound, because few jobs of a lane wait at the same time (see
+/// [`Lane`](super::Lane)).
 pub struct LaneQueue {
     clock: Arc<dyn Clock>,
     jobs: Mutex<Jobs>,
@@ -21,7 +21,8 @@ pub struct LaneQueue {
 #[derive(Default)]
 struct Jobs {
     ready: VecDeque<Job>,
-    /// The earliest first; among equals the one that was spawned first.
+    /// The job that is due first is on top; of two due at the same time, the one that
+    /// was spawned first.
     delayed: BinaryHeap<Reverse<DelayedJob>>,
     spawned: u64,
     /// Whether the thread runs a job.
@@ -46,8 +47,7 @@ impl LaneQueue {
         }
     }
 
-    /// Lets a job wait for its turn, once `delay` has passed. A queue that was
-    /// stopped drops it.
+    /// Adds a job that becomes ready after `delay`. A stopped queue drops it.
     pub fn push(&self, delay: Duration, job: Job) {
         let mut jobs = lock(&self.jobs);
         if jobs.is_stopped {
@@ -68,8 +68,8 @@ impl LaneQueue {
         self.changed.notify_one();
     }
 
-    /// Waits for the next job that is due; `None` once the queue was stopped.
-    /// The job before it has ended when this is called.
+    /// Waits for the next job that is due; `None` when the queue is stopped. The caller
+    /// has run the previous job to its end.
     pub fn take(&self) -> Option<Job> {
         let mut jobs = lock(&self.jobs);
         jobs.is_running = false;
@@ -113,7 +113,7 @@ impl LaneQueue {
             && first.is_none_or(|Reverse(delayed)| delayed.due > end)
     }
 
-    /// Drops the jobs that wait and those that come.
+    /// Drops the waiting jobs, and from now on every new one.
     pub fn stop(&self) {
         let waiting = {
             let mut jobs = lock(&self.jobs);

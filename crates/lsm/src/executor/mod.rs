@@ -1,4 +1,4 @@
-//! The executor seam: the engine starts no thread, it hands out jobs.
+//! The executor seam: the engine starts no threads, but spawns jobs.
 
 mod lane_queue;
 mod step;
@@ -8,26 +8,26 @@ pub use step::StepExecutor;
 
 use std::time::Duration;
 
-/// A piece of background work. It runs once, may block on the disk, and
-/// schedules its own continuation.
+/// A piece of background work. It runs once, may block on the disk, and spawns the
+/// job that continues it.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// What a job is for, so that an executor can give each its own thread and
-/// priority. An executor runs the jobs of a lane one after another. Few wait at
-/// a time: the engine schedules each kind of job once, and one for each memtable
-/// that is frozen.
+/// The kind of work that a job does. An executor can run each lane on a thread of its
+/// own, with a priority of its own. It runs the jobs of a lane one after another. Few
+/// jobs of a lane wait at the same time: one of each kind, and one for each frozen
+/// memtable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
     /// Group commit: writers wait for it.
     Commit,
-    /// Upkeep of the log: interval syncs, the next segment, the reserve.
+    /// Maintenance of the log: interval syncs, the next segment, the reserve.
     Log,
     /// Flush of memtables: writers wait for it when it falls behind.
     Flush,
-    /// Compaction: nobody waits for it.
+    /// Compaction: no writer waits for it as long as it keeps up.
     Compaction,
-    /// Work of the engine's owner that blocks on the disk, such as logs of its
-    /// own. The engine itself gives no job to it; who does bounds how many wait.
+    /// Work of the engine's owner that blocks on the disk, for example on the owner's
+    /// own logs. The engine spawns no job here. The owner bounds how many jobs wait.
     Owner,
 }
 
@@ -44,7 +44,7 @@ impl Lane {
 
 /// Runs the engine's jobs: threads in a node, a seeded order in a simulation.
 pub trait Executor: Send + Sync {
-    /// Runs `job` on `lane` once `delay` has passed. Jobs that still wait when
-    /// the executor stops are dropped.
+    /// Runs `job` on `lane` after `delay`. The executor drops jobs that still wait when
+    /// it stops.
     fn spawn(&self, lane: Lane, delay: Duration, job: Job);
 }

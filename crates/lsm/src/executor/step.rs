@@ -1,4 +1,4 @@
-//! An executor without threads: jobs wait until they are told to run.
+//! An executor without threads: jobs wait until a test runs them.
 
 use super::{Executor, Job, Lane};
 use crate::sync::lock;
@@ -7,11 +7,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Runs jobs one at a time, on the caller's thread, when told to: for tests
-/// and simulations. A job is due by a [`ManualClock`]; of the due jobs each
-/// lane offers its first, and the caller picks the lane.
+/// Runs one job at a time on the caller's thread, for tests and simulations. A
+/// [`ManualClock`] decides which jobs are due. Each lane offers its first due job, and
+/// the caller chooses the lane.
 ///
-/// No lock is held while a job runs, so that it may spawn others.
+/// No lock is held while a job runs, so a job may spawn others.
 pub struct StepExecutor {
     clock: Arc<ManualClock>,
     queue: Mutex<Queue>,
@@ -27,7 +27,7 @@ struct Queue {
 struct Waiting {
     lane: Lane,
     due: Duration,
-    /// Orders jobs that are due at the same time: first come, first run.
+    /// Orders jobs that are due at the same time: first spawned, first run.
     number: u64,
     job: Job,
 }
@@ -52,9 +52,9 @@ impl StepExecutor {
         }
     }
 
-    /// Runs one due job. `pick` is told how many lanes have one (at least 1)
-    /// and says which is to run, modulo their number; the lanes are in the
-    /// order of [`Lane`]. Gives false, without asking, when no job is due.
+    /// Runs one due job. `pick` gets the number of lanes that have one, at least 1, and
+    /// returns the index of the lane to run, modulo that number. The lanes are in the
+    /// order of [`Lane`]. Returns `false` without calling `pick` if no job is due.
     pub fn run_one(&self, pick: impl FnOnce(usize) -> usize) -> bool {
         let now = self.clock.monotonic();
         let job = {
@@ -73,8 +73,8 @@ impl StepExecutor {
         true
     }
 
-    /// Runs due jobs, in the order of lanes, until none is; gives their number.
-    /// Time stands still: jobs with a delay stay.
+    /// Runs due jobs in the order of lanes until none is due. Returns how many ran. The
+    /// clock does not advance, so delayed jobs keep waiting.
     pub fn run_all_due(&self) -> u64 {
         let mut run = 0;
         while self.run_one(|_| 0) {
@@ -83,8 +83,8 @@ impl StepExecutor {
         run
     }
 
-    /// Runs jobs until none waits, moving the clock on to the next due one
-    /// whenever nothing else is left. Never ends with a job that renews itself for ever.
+    /// Runs jobs until none waits. Whenever no job is due, it advances the clock to the
+    /// next one. It never returns if a job spawns itself again for ever.
     pub fn run_until_idle(&self) {
         loop {
             self.run_all_due();
@@ -94,7 +94,7 @@ impl StepExecutor {
         }
     }
 
-    /// Runs the due jobs of one lane until none is; gives their number.
+    /// Runs the due jobs of one lane until none is due. Returns how many ran.
     pub fn run_lane(&self, lane: Lane) -> u64 {
         let mut run = 0;
         loop {
@@ -111,7 +111,7 @@ impl StepExecutor {
         }
     }
 
-    /// Lets `span` pass and runs the jobs that are due meanwhile, each at its time.
+    /// Advances the clock by `span`, and runs each job that becomes due at its time.
     pub fn run_for(&self, span: Duration) {
         let end = self.clock.monotonic().saturating_add(span);
         loop {
@@ -126,20 +126,21 @@ impl StepExecutor {
         }
     }
 
-    /// When the first of the waiting jobs is or was due, by the clock's monotonic time.
+    /// When the first waiting job is or was due, in the clock's monotonic time.
     #[must_use]
     pub fn next_due(&self) -> Option<Duration> {
         lock(&self.queue).jobs.iter().map(|job| job.due).min()
     }
 
-    /// Drops the jobs that wait and those that will be spawned: the end of a process.
+    /// Drops the waiting jobs, and from now on every new one, as the end of a process
+    /// does.
     pub fn stop(&self) {
         let jobs = {
             let mut queue = lock(&self.queue);
             queue.stopped = true;
             std::mem::take(&mut queue.jobs)
         };
-        // Dropped without the lock, since what a job owns may spawn as it ends.
+        // Dropped without the lock, because what a job owns may spawn as it ends.
         drop(jobs);
     }
 }

@@ -1,6 +1,6 @@
-//! The newest version of each key, by the key's hash. A point read looks here
-//! rather than into a B-tree, most of whose steps are cache misses, and a write
-//! learns here whether there is an older version than its own, or a newer one.
+//! The newest version of each key, by the key's hash. Point reads use this index
+//! instead of a B-tree, where most steps are cache misses. Writes find in it whether
+//! their key has an older or a newer version.
 
 use crate::record::Record;
 use crate::table::KeyHash;
@@ -10,45 +10,46 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 
-/// How many places are made at a time: a page of memory, so that a fresh
-/// memtable holds up nobody.
+/// The number of slots that are allocated at a time: a page of memory, so that a new
+/// memtable delays no write.
 const CHUNK_SLOTS: usize = 512;
 
-/// So many of a memtable's bytes to a place. Records take more, so that most
-/// often a half of the places is free and few have to be looked at.
+/// The bytes of a memtable for each slot. Most records take more, so about half of the
+/// slots stay empty and a search visits few of them.
 const BYTES_PER_SLOT: usize = 128;
 
-/// How many places a key may be at. Where others have all of them, be it by
-/// chance or by somebody's choice of keys, the B-tree has to be searched.
+/// The number of slots in which a key may be. Other keys may occupy all of them, by
+/// chance or because a client chose its keys so. Then the B-tree has to be searched.
 const PROBES_MAX: usize = 32;
 
-/// A place is 0 where it is empty; else these low bits are the number of a
-/// record and 1, and the others are of its key's hash.
+/// An empty slot is 0. In any other slot so many low bits are the number of a record
+/// plus 1, and the remaining bits are from the hash of its key.
 const NUMBER_BITS: u32 = 40;
 
 type Chunk = [AtomicU64; CHUNK_SLOTS];
 
-/// A hash table of fixed size with linear probing, without locks: a place goes
-/// from empty to a version of a key, and from there to newer ones of it.
+/// A hash table of fixed size with linear probing and without locks. A slot changes
+/// from empty to a version of a key, and from there only to newer versions of it.
 pub(super) struct HashIndex {
     chunks: Box<[OnceLock<Box<Chunk>>]>,
-    /// All records that were ever the newest of their keys, or all but that.
+    /// All records that were the newest of their key at some time, and perhaps some
+    /// that another thread outran.
     records: boxcar::Vec<Arc<Record>>,
 }
 
-/// What is known of a key.
+/// What the index knows about a key.
 #[derive(Clone, Copy)]
 pub(super) enum NewestVersion<'a> {
-    /// It has no version.
+    /// The key has no version.
     Absent,
-    /// Its newest version.
+    /// The key's newest version.
     Found(&'a Record),
-    /// Whether it has one is not known here.
+    /// The key may have versions; the B-tree knows.
     Unknown,
 }
 
 impl HashIndex {
-    /// A table for a memtable of `bytes`. It may hold more, and is slower then.
+    /// An index for a memtable of `bytes` bytes. It may hold more, and is slower then.
     pub(super) fn new(bytes: usize) -> Self {
         let chunks = (bytes / BYTES_PER_SLOT / CHUNK_SLOTS).next_power_of_two();
         Self {
@@ -76,7 +77,7 @@ impl HashIndex {
         NewestVersion::Unknown
     }
 
-    /// Adds a version, unless a newer one is there.
+    /// Adds a version, unless the index holds a newer one.
     pub(super) fn add(&self, record: &Arc<Record>, hash: KeyHash) {
         let (key, hash) = (record.entry.key(), hash.as_u64());
         let chunk = self
@@ -94,7 +95,7 @@ impl HashIndex {
                     }
                 }
                 let own = *own.get_or_insert_with(|| {
-                    // More than fit into the bits would take more memory than there is.
+                    // The number fits: more records would not fit into memory.
                     let number = self.records.push(Arc::clone(record)) as u64 + 1;
                     tag(hash) << NUMBER_BITS | number
                 });
@@ -106,7 +107,7 @@ impl HashIndex {
         }
     }
 
-    /// The record of a place that is not empty, if it is of this key.
+    /// The record in a slot that is not empty, if it is a version of this key.
     fn version(&self, held: u64, hash: u64, key: &[u8]) -> Option<&Record> {
         if held >> NUMBER_BITS != tag(hash) {
             return None;
@@ -122,12 +123,13 @@ impl HashIndex {
     }
 }
 
-/// The bits of a hash that a place holds: none of those that choose the place.
+/// The bits of a hash that a slot holds. They are not among those that choose the
+/// slot.
 fn tag(hash: u64) -> u64 {
     hash >> NUMBER_BITS
 }
 
-/// The places where a key with this hash may be, in the order of preference.
+/// The slots in which a key with this hash may be, in the order of the search.
 fn slots(chunk: &Chunk, hash: u64) -> impl Iterator<Item = &AtomicU64> {
     let first = hash as usize % CHUNK_SLOTS;
     let (before, from) = chunk.split_at(first);
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_place_is_unknown_and_nothing_else_is_wrong() {
+    fn a_key_without_a_free_slot_is_unknown_and_all_others_are_right() {
         let index = HashIndex::new(0);
         let keys: Vec<String> = (0..2 * CHUNK_SLOTS).map(|n| n.to_string()).collect();
         let mut found = 0;
@@ -194,7 +196,7 @@ mod tests {
                 NewestVersion::Absent => panic!("{key} was added"),
             }
         }
-        assert_eq!(found, CHUNK_SLOTS, "all places are taken");
+        assert_eq!(found, CHUNK_SLOTS, "all slots are taken");
         assert!(matches!(
             find(&index, "none of them"),
             NewestVersion::Unknown
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn of_versions_that_come_at_once_the_newest_stays() {
+    fn the_newest_of_concurrent_versions_stays() {
         const THREADS: u64 = 3;
         const KEYS: u64 = 2_000;
         let index = HashIndex::new(4 * KEYS as usize * BYTES_PER_SLOT);

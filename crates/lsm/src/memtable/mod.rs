@@ -1,17 +1,18 @@
 //! Memtables: the newest records, sorted, in memory.
 //!
-//! A memtable has its records twice. B-trees have them in [`Record::order`],
-//! for scans and for the flush: a few of them, each with a lock that is held
-//! for one insertion or for a handful of records, with the keys spread over
-//! them by hash. A hash table without locks has the winner of each key, for
-//! point reads and for writes, which learn there what they overwrite.
+//! A memtable indexes its records twice:
+//! - A few B-trees hold all records in [`Record::order`], for scans and for the
+//!   flush. The hash of a key chooses its B-tree. Each B-tree has a lock, which is
+//!   held for one insertion or to copy a few records.
+//! - A hash table without locks holds the winner of each key. Point reads use it,
+//!   and so do writes, which find in it what they overwrite.
 //!
-//! One skip list would serve them all, but each step of a search in it is a
-//! cache miss: with 100,000 records a point read took three times as long, and
-//! an insertion twice.
+//! One skip list could replace both, but each step of a search in it is a cache
+//! miss. With 100,000 records a point read took three times as long, and an
+//! insertion twice as long.
 //!
-//! Records are only added; a memtable goes as a whole, after its flush. Any
-//! number of threads may read and write at a time.
+//! Records are only added. A memtable is dropped as a whole, after its flush. Any
+//! number of threads may read and write at the same time.
 
 mod hash_index;
 mod order;
@@ -28,15 +29,15 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// Memory that a record takes beside the bytes of its key and value: itself, its
-/// share of a B-tree's nodes and of the hash table, and the allocator's.
+/// The memory of a record without the bytes of its key and value: the record, its
+/// share of the B-tree's nodes and of the hash table, and the allocator's overhead.
 const RECORD_OVERHEAD_BYTES: usize = 208;
 
-/// How many B-trees there are. Enough that writers and scans seldom meet, few
-/// enough to look into all of them for a short scan.
+/// The number of B-trees. With more, writers and scans meet less often; with fewer,
+/// a short scan has fewer B-trees to read.
 const SHARDS: usize = 4;
 
-/// The newest records of a store. See the module.
+/// The newest records of a store; see the module.
 pub(crate) struct Memtable {
     shards: [Mutex<BTreeSet<OrderedRecord>>; SHARDS],
     by_hash: HashIndex,
@@ -65,10 +66,10 @@ impl Memtable {
         }
     }
 
-    /// Adds a record and tells what was here of its key. A version that is here
-    /// already is not added again. What another thread adds of the same key at
-    /// the same moment may be missed; the engine adds one record at a time, in
-    /// the order of their sequence numbers.
+    /// Adds a record, and returns the other versions of its key. A version that the
+    /// memtable already holds is not added again. The result may miss a version that
+    /// another thread adds at the same moment; the engine adds one record at a time,
+    /// in the order of the sequence numbers.
     pub(crate) fn insert(&self, record: &Arc<Record>) -> Rivals {
         let entry = &record.entry;
         let hash = KeyHash::of(entry.key());
@@ -85,21 +86,22 @@ impl Memtable {
         if entry.kind() == Kind::Tombstone {
             self.has_tombstones.store(true, Relaxed);
         }
-        // First into the B-tree: whoever finds it by its hash and looks for its
-        // rivals must not miss it there.
+        // The B-tree comes first: a thread that finds the record by its hash may
+        // search the B-tree for its rivals, and must find it there.
         let ordered = OrderedRecord::new(Arc::clone(record));
         lock(self.shard(hash)).insert(ordered);
         self.by_hash.add(record, hash);
         rivals
     }
 
-    /// What is here of the key of a record that is not here, or came later.
+    /// The other versions of a record's key. The memtable need not hold the record.
     pub(crate) fn rivals(&self, record: &Record) -> Rivals {
         let hash = KeyHash::of(record.entry.key());
         self.find_rivals(record, hash).0
     }
 
-    /// What is here of a record's key, and whether its very version is.
+    /// The other versions of a record's key, and whether the memtable already holds
+    /// this version.
     fn find_rivals(&self, record: &Record, hash: KeyHash) -> (Rivals, bool) {
         let entry = &record.entry;
         match self.by_hash.find(entry.key(), hash) {
@@ -111,8 +113,9 @@ impl Memtable {
         }
     }
 
-    /// The same by the B-tree. It looks at the winner and at where the record
-    /// itself would be: a hot key may have any number of versions between them.
+    /// [`Memtable::find_rivals`] by the B-tree. It visits only the winner and the
+    /// record's own position, because a hot key may have any number of versions
+    /// between them.
     fn search_rivals(&self, record: &Record, hash: KeyHash) -> (Rivals, bool) {
         let entry = &record.entry;
         let shard = lock(self.shard(hash));
@@ -128,7 +131,7 @@ impl Memtable {
         (rivals, is_here)
     }
 
-    /// The winning version of a key here.
+    /// The winning version of a key in this memtable.
     pub(crate) fn newest(&self, key: &[u8]) -> Option<Entry> {
         let hash = KeyHash::of(key);
         match self.by_hash.find(key, hash) {
@@ -146,7 +149,7 @@ impl Memtable {
         &self.shards[hash.as_u64() as usize % SHARDS]
     }
 
-    /// Its memory, in bytes: an estimate.
+    /// The memory of the memtable, in bytes; an estimate.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
@@ -161,7 +164,7 @@ impl Memtable {
         self.shards.iter().all(|shard| lock(shard).is_empty())
     }
 
-    /// Whether there is a tombstone among its records.
+    /// Whether one of its records is a tombstone.
     pub(crate) fn has_tombstones(&self) -> bool {
         self.has_tombstones.load(Relaxed)
     }
@@ -187,17 +190,17 @@ impl Memtable {
     }
 }
 
-/// What memtables hold of a record's key, beside the record.
+/// The versions of a record's key that memtables hold besides the record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rivals {
     /// The greatest timestamp above the record's.
     pub(crate) newer: Option<Timestamp>,
-    /// When a version with the record's own timestamp first arrived.
+    /// The least sequence number of a version with the record's own timestamp.
     pub(crate) same: Option<u64>,
 }
 
 impl Rivals {
-    /// What two memtables hold.
+    /// The rivals in two memtables together.
     pub(crate) fn and(self, other: Self) -> Self {
         let sequences = self.same.into_iter().chain(other.same);
         Self {

@@ -1,5 +1,5 @@
-//! The order of a memtable's records, so that most comparisons of a search
-//! stay within a B-tree's nodes.
+//! The order of a memtable's records in its B-trees. Most comparisons of a search
+//! need nothing but the B-tree's nodes.
 
 use crate::record::Record;
 use std::borrow::Borrow;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// A record as the B-trees order it.
 #[derive(Clone)]
 pub(super) struct OrderedRecord {
-    /// The key's first bytes: most comparisons of a search are decided by them,
-    /// without following the record's pointer.
+    /// The first bytes of the key. They decide most comparisons of a search, without
+    /// a look at the record behind its pointer.
     prefix: Prefix,
     pub(super) record: Arc<Record>,
 }
@@ -35,8 +35,8 @@ pub(super) fn versions<'a>(
     between(records, Position::Before(key), Position::After(key))
 }
 
-/// The last version of a record's key that wins over it, or is the very same and
-/// came before it.
+/// The last version of a record's key that wins over the record, or is the same
+/// version with a lower sequence number.
 pub(super) fn last_not_after<'a>(
     records: &'a BTreeSet<OrderedRecord>,
     record: &Record,
@@ -55,9 +55,9 @@ fn between<'a>(
     records.range::<dyn HasPosition, _>((Bound::Excluded(after), Bound::Excluded(before)))
 }
 
-/// The first sixteen bytes of a key, filled up with zeros, as the halves of a
-/// number: whole it would make a slot a third larger. Where two differ they
-/// are ordered as the keys are.
+/// The first sixteen bytes of a key, padded with zeros, as two halves: a `u128` would
+/// make a record in a B-tree a third larger, because of its alignment. If two
+/// prefixes differ, they are in the order of their keys.
 type Prefix = (u64, u64);
 
 /// How many bytes of a key its prefix holds.
@@ -71,8 +71,8 @@ fn prefix(key: &[u8]) -> Prefix {
     ((number >> 64) as u64, number as u64)
 }
 
-/// The order of two keys with the same prefix. Where that holds both whole,
-/// one is the other with zeros behind it, and nothing has to be looked up.
+/// The order of two keys with the same prefix. If both keys fit the prefix, one is
+/// the other with zeros appended, so their lengths decide.
 fn order_of_keys(left: &[u8], right: &[u8]) -> Ordering {
     if left.len() <= PREFIX_BYTES && right.len() <= PREFIX_BYTES {
         left.len().cmp(&right.len())
@@ -81,7 +81,7 @@ fn order_of_keys(left: &[u8], right: &[u8]) -> Ordering {
     }
 }
 
-/// A place to seek in a B-tree.
+/// A position to seek in a B-tree.
 pub(super) struct SearchKey<'a> {
     prefix: Prefix,
     position: Position<'a>,
@@ -96,7 +96,7 @@ impl<'a> SearchKey<'a> {
     }
 }
 
-/// A place in the order of records.
+/// A position in the order of records.
 #[derive(Clone, Copy)]
 pub(super) enum Position<'a> {
     /// Before every record of the key.
@@ -115,7 +115,7 @@ impl<'a> Position<'a> {
         }
     }
 
-    /// On which side of its key's records it is.
+    /// Whether the position is before, at or after the records of its key.
     fn side(self) -> i8 {
         match self {
             Self::Before(_) => -1,
@@ -124,7 +124,7 @@ impl<'a> Position<'a> {
         }
     }
 
-    /// The order of two places whose keys have the same prefix.
+    /// The order of two positions whose keys have the same prefix.
     fn order(self, other: Self) -> Ordering {
         order_of_keys(self.key(), other.key()).then_with(|| match (self, other) {
             (Self::At(left), Self::At(right)) => left.order_of_versions(right),
@@ -133,8 +133,8 @@ impl<'a> Position<'a> {
     }
 }
 
-/// What has a place: lets a B-tree be searched by a borrowed key, without
-/// making a record for it.
+/// A record or a search key. It allows searching a B-tree by a borrowed key, without
+/// creating a record for the search.
 pub(super) trait HasPosition {
     fn prefix(&self) -> Prefix;
     fn position(&self) -> Position<'_>;

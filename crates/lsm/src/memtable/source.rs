@@ -9,28 +9,28 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
-/// How many records a source takes out of a B-tree at a time. Few enough that
-/// its lock is held for a moment and that a short scan takes little in vain,
-/// enough that seeking is rare.
+/// The number of records that a source copies from a B-tree at a time. With fewer,
+/// the lock is held shorter and a short scan copies fewer records that it does not
+/// need; with more, seeks are rarer.
 const BATCH: usize = 16;
 
-/// The records of a memtable in order. Those that come while it is read may be
-/// among them.
+/// The records of a memtable in order. It may include records that are added while
+/// it is read.
 pub(crate) struct MemtableSource {
     memtable: Arc<Memtable>,
     cursors: [ShardCursor; SHARDS],
 }
 
-/// What a source has of one B-tree.
+/// The records of one B-tree.
 struct ShardCursor {
-    /// Where it goes on after the batch.
+    /// Where it continues after the batch.
     next: Start,
     batch: VecDeque<OrderedRecord>,
-    /// Whether nothing came after the batch.
+    /// Whether nothing followed the batch.
     is_ended: bool,
 }
 
-/// Where a cursor goes on.
+/// Where a cursor continues.
 #[derive(Clone)]
 enum Start {
     Key(Arc<[u8]>),
@@ -76,7 +76,7 @@ impl RecordSource for MemtableSource {
 }
 
 impl ShardCursor {
-    /// Takes what comes next.
+    /// Copies the next batch.
     fn refill(&mut self, shard: &Mutex<BTreeSet<OrderedRecord>>) {
         let seek = match &self.next {
             Start::Key(key) => SearchKey::at(Position::Before(key)),

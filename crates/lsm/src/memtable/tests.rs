@@ -19,7 +19,8 @@ fn insert(memtable: &Memtable, sequence: u64, entry: Entry) -> Option<u64> {
     rivals.newer.map(Timestamp::as_u64)
 }
 
-/// When the version first arrived, if it has, and that it is not stored again.
+/// The sequence number of the version's first arrival; checks that it is not stored
+/// again.
 fn same(memtable: &Memtable, sequence: u64, entry: Entry) -> Option<u64> {
     memtable.insert(&Arc::new(Record { sequence, entry })).same
 }
@@ -36,7 +37,7 @@ fn drain(mut source: MemtableSource) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn the_highest_timestamp_wins_in_any_order_of_arrival() {
+fn the_highest_timestamp_wins_in_any_order() {
     let memtable = Memtable::new(1, 1 << 20);
     assert_eq!(insert(&memtable, 1, put("b", 20, "new")), None);
     assert_eq!(insert(&memtable, 2, put("b", 10, "old")), Some(20));
@@ -50,7 +51,7 @@ fn the_highest_timestamp_wins_in_any_order_of_arrival() {
 }
 
 #[test]
-fn the_same_version_again_is_known_by_its_first_arrival() {
+fn a_repeated_version_has_the_sequence_number_of_its_first_insertion() {
     let memtable = Memtable::new(1, 1 << 20);
     assert_eq!(same(&memtable, 1, put("k", 10, "v")), None);
     let bytes = memtable.bytes();
@@ -73,8 +74,8 @@ fn the_same_version_again_is_known_by_its_first_arrival() {
     assert_eq!(rivals, Rivals::default());
 }
 
-/// No two writes have the same timestamp; in a damaged history it is no word
-/// against either.
+/// No two writes have the same timestamp. If a damaged history has two such versions,
+/// neither counts as newer.
 #[test]
 fn another_version_of_the_same_timestamp_is_not_newer() {
     let memtable = Memtable::new(1, 1 << 20);
@@ -86,7 +87,7 @@ fn another_version_of_the_same_timestamp_is_not_newer() {
 }
 
 #[test]
-fn an_old_version_is_known_among_all_that_are_newer() {
+fn an_old_version_is_found_among_newer_ones() {
     let memtable = Memtable::new(1, 1 << 20);
     for version in 1..=100 {
         insert(&memtable, version, put("k", 2 * version, "v"));
@@ -102,7 +103,7 @@ fn an_old_version_is_known_among_all_that_are_newer() {
 }
 
 #[test]
-fn more_keys_than_were_expected_are_found_and_told_of_all_the_same() {
+fn more_keys_than_expected_are_found_and_have_their_rivals() {
     let memtable = Memtable::new(1, 1024);
     let keys = || (0..2_000_u64).map(|number| (number, number.to_string()));
     for (number, key) in keys() {
@@ -122,7 +123,7 @@ fn more_keys_than_were_expected_are_found_and_told_of_all_the_same() {
 }
 
 #[test]
-fn keys_are_in_the_order_of_their_bytes_also_where_their_prefixes_are_equal() {
+fn keys_with_equal_prefixes_are_in_the_order_of_their_bytes() {
     let memtable = Arc::new(Memtable::new(1, 1 << 20));
     let keys = ["a", "a\0", "a\0\0", "a\0b", "ab"]
         .into_iter()
@@ -152,7 +153,7 @@ fn keys_are_in_the_order_of_their_bytes_also_where_their_prefixes_are_equal() {
 }
 
 #[test]
-fn a_source_gives_every_record_in_order_from_its_start() {
+fn a_source_returns_every_record_in_order_from_its_start() {
     let memtable = Arc::new(Memtable::new(1, 1 << 20));
     for number in 0..1000_u64 {
         insert(
@@ -172,9 +173,9 @@ fn a_source_gives_every_record_in_order_from_its_start() {
     assert_eq!(excluded, [("499".into(), 999), ("499".into(), 499)]);
 }
 
-/// Each writer's versions, the i-th with a timestamp that no other has.
+/// Every version of every writer has its own timestamp.
 #[test]
-fn threads_that_write_and_read_at_once_miss_nothing() {
+fn concurrent_writers_and_readers_miss_no_record() {
     const WRITERS: u64 = 3;
     const VERSIONS: u64 = 1_500;
     const KEYS: u64 = 50;

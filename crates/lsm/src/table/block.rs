@@ -5,14 +5,14 @@
 //! entry:  shared varint | unshared varint | the key's last `unshared` bytes | body
 //! ```
 //!
-//! `shared` is how many bytes the key has in common with the key before it.
-//! Every sixteenth entry is a restart: it shares nothing, and its offset is
-//! listed, so that a search halves the restarts and then walks at most
+//! `shared` is the length of the prefix that the key has in common with the
+//! previous key. Every sixteenth entry is a restart: it shares nothing, and the
+//! block lists its offset. A search bisects the restarts and then walks at most
 //! sixteen entries. Keys ascend and may repeat.
 //!
-//! A search builds no key: from the length of the prefix that the entry before
-//! has in common with the target, and the length that it has in common with
-//! its successor, it follows which bytes remain to be compared.
+//! A search assembles no key. It knows how long a prefix the previous entry
+//! shares with the target and with the next entry. From these two lengths it
+//! knows which bytes it still has to compare.
 
 use super::BUFFER_BYTES_KEPT;
 use super::malformed::Malformed;
@@ -21,8 +21,8 @@ use base::{ByteReader, KEY_BYTES_MAX, put_varint};
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// A restart is set every so many entries: the price of a key in full against
-/// the entries that a search must walk.
+/// The number of entries from one restart to the next. Fewer would store more
+/// keys in full; more would let a search walk more entries.
 const RESTART_INTERVAL: usize = 16;
 
 const U32_BYTES: usize = size_of::<u32>();
@@ -33,7 +33,7 @@ pub(super) trait Body<'a>: Sized {
     fn decode(input: &mut ByteReader<'a>) -> Option<Self>;
 }
 
-/// Collects the payload of a sorted block.
+/// Builds the payload of a sorted block.
 #[derive(Default)]
 pub(super) struct BlockBuilder {
     buffer: Vec<u8>,
@@ -43,12 +43,13 @@ pub(super) struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// Adds an entry whose key is not below the one before; `body` appends its body.
+    /// Adds an entry whose key is at or above the previous key; `body` appends the
+    /// entry's body.
     pub(super) fn add(&mut self, key: &[u8], body: impl FnOnce(&mut Vec<u8>)) {
         debug_assert!(self.is_empty() || *self.last_key <= *key);
         let shared = if self.is_empty() || self.entries_since_restart == RESTART_INTERVAL {
-            // A block is finished long before it reaches 4 GiB: the writer
-            // bounds both its target and what one entry adds.
+            // The offset fits: the writer bounds both the target size of a block
+            // and the size of one entry, far below 4 GiB.
             self.restarts.push(self.buffer.len() as u32);
             self.entries_since_restart = 0;
             0
@@ -64,7 +65,7 @@ impl BlockBuilder {
         self.last_key.extend_from_slice(&key[shared..]);
     }
 
-    /// Whether nothing was added.
+    /// Whether the block has no entry yet.
     pub(super) fn is_empty(&self) -> bool {
         self.restarts.is_empty()
     }
@@ -79,7 +80,7 @@ impl BlockBuilder {
         &self.last_key
     }
 
-    /// Completes the payload. [`BlockBuilder::clear`] makes ready for the next.
+    /// Completes the payload. Call [`BlockBuilder::clear`] before the next block.
     pub(super) fn finish(&mut self) -> &[u8] {
         for restart in &self.restarts {
             self.buffer.extend_from_slice(&restart.to_le_bytes());
@@ -89,7 +90,7 @@ impl BlockBuilder {
         &self.buffer
     }
 
-    /// Empties the builder, and gives back the memory of a huge block.
+    /// Empties the builder, and frees the memory of a huge block.
     pub(super) fn clear(&mut self) {
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER_BYTES_KEPT);
@@ -106,20 +107,20 @@ pub(super) struct SortedBlock<'a> {
     restarts: &'a [[u8; U32_BYTES]],
 }
 
-/// The first entry of a block whose key is not below a target.
+/// The first entry of a block whose key is at or above a target.
 pub(super) struct FoundEntry<B> {
-    /// Whether its key is the target.
+    /// Whether the entry's key is the target.
     pub(super) is_target: bool,
     /// What follows the key.
     pub(super) body: B,
     /// Where the entry begins in the block.
     at: usize,
-    /// How many bytes its key shares with the key before, and so with the target.
+    /// How many bytes the key shares with the previous key, and so with the target.
     shared: usize,
 }
 
 impl<'a> SortedBlock<'a> {
-    /// The parts of a payload.
+    /// Splits a payload into its parts.
     pub(super) fn parse(payload: &'a [u8]) -> Result<Self, Malformed> {
         let parts = || {
             let (rest, count) = payload.split_last_chunk()?;
@@ -134,8 +135,8 @@ impl<'a> SortedBlock<'a> {
         }
     }
 
-    /// The only entry of the block: where its key lies in the payload, and its
-    /// body; `None` when there are more.
+    /// The entry of a block that has only one: where its key lies in the payload,
+    /// and its body. `None` if there are more.
     pub(super) fn single_entry<B: Body<'a>>(&self) -> Result<Option<(Range<usize>, B)>, Malformed> {
         let mut input = ByteReader::new(self.entries);
         let (shared, key) = key_parts(&mut input)?;
@@ -150,21 +151,21 @@ impl<'a> SortedBlock<'a> {
         self.entries.len()
     }
 
-    /// The first entry whose key is not below `target`.
+    /// The first entry whose key is at or above `target`.
     pub(super) fn seek<B: Body<'a>>(
         &self,
         target: &[u8],
     ) -> Result<Option<FoundEntry<B>>, Malformed> {
         let mut at = self.restart_before(target)?;
-        // How many bytes the entry before has in common with the target. It
-        // is below the target, either by its next byte or by its end.
+        // The length of the prefix that the previous key shares with the target.
+        // The previous key is below the target, by its next byte or by its end.
         let mut matched = 0;
         while at < self.entries.len() {
             let mut input = ByteReader::new(&self.entries[at..]);
             let (shared, suffix) = key_parts(&mut input)?;
             let body = B::decode(&mut input).ok_or(MALFORMED_ENTRY)?;
-            // A key that shares more than `matched` with the one before has the
-            // byte that put that one below the target.
+            // A key that shares more than `matched` bytes with the previous one also
+            // has the byte that makes the previous one less than the target.
             if shared <= matched {
                 let rest = &target[shared..];
                 let order = suffix.cmp(rest);
@@ -183,9 +184,9 @@ impl<'a> SortedBlock<'a> {
         Ok(None)
     }
 
-    /// Where the last restart whose key is below `target` begins, else the
-    /// first. Below, not at: the versions of a key may span a restart, and the
-    /// first of them is wanted.
+    /// Where the last restart whose key is below `target` begins; if there is none,
+    /// the first restart. A restart whose key equals the target is too late, because
+    /// the versions of a key may begin before a restart.
     fn restart_before(&self, target: &[u8]) -> Result<usize, Malformed> {
         let (mut low, mut high) = (0, self.restarts.len());
         while high - low > 1 {
@@ -214,7 +215,7 @@ impl<'a> SortedBlock<'a> {
 
 const MALFORMED_ENTRY: Malformed = Malformed("an entry of the block is malformed");
 
-/// The two lengths and the suffix of an entry's key.
+/// The length of the shared prefix of an entry's key, and the rest of the key.
 #[inline]
 fn key_parts<'a>(input: &mut ByteReader<'a>) -> Result<(usize, &'a [u8]), Malformed> {
     let parts = |input: &mut ByteReader<'a>| {
@@ -230,19 +231,19 @@ fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
     std::iter::zip(a, b).take_while(|(a, b)| a == b).count()
 }
 
-/// A walk over the entries of a block, in order. Keeps the block alive.
+/// Walks over the entries of a block, in order. Keeps the block in memory.
 pub(super) struct BlockCursor {
     block: Block,
     /// Where the restarts begin.
     end: usize,
     /// Where the next entry begins.
     at: usize,
-    /// The key of the entry before, as far as the next may need it.
+    /// The previous key, or the prefix of it that the next key may share.
     key: Vec<u8>,
 }
 
 impl BlockCursor {
-    /// A walk from the first entry whose key is not below `from`.
+    /// A walk from the first entry whose key is at or above `from`.
     pub(super) fn new<'a, B: Body<'a>>(block: &'a Block, from: &[u8]) -> Result<Self, Malformed> {
         let sorted = SortedBlock::parse(block.payload())?;
         let end = sorted.entries.len();
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn seeks_find_the_first_key_not_below() {
+    fn a_seek_finds_the_first_key_at_or_above_the_target() {
         let keys: [&[u8]; 8] = [b"", b"a", b"aa", b"ab", b"ab", b"abc", b"b", b"\xff\xff"];
         let targets: [&[u8]; 12] = [
             b"",
@@ -352,7 +353,7 @@ mod tests {
     fn seeks_agree_with_a_plain_search() {
         let mut random = fastrand::Rng::with_seed(7);
         for round in 0..300 {
-            // Few letters, so that prefixes and repeats are plenty.
+            // With few letters many keys share prefixes or repeat.
             let mut word = |longest: usize| -> Vec<u8> {
                 let length = random.usize(0..=longest);
                 (0..length).map(|_| random.u8(b'a'..=b'c')).collect()
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_span_restarts_are_found_from_the_first() {
+    fn a_seek_finds_the_first_version_of_a_key_that_spans_restarts() {
         let keys = [vec![&b"a"[..]; 3], vec![b"k"; 100], vec![b"z"; 2]].concat();
         check(&keys, &[b"a", b"b", b"k", b"l", b"z"]);
     }

@@ -8,11 +8,11 @@ use crate::wait_sites;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Blocks are gathered into writes of about this size, in bytes.
+/// The size of a write, in bytes. Blocks wait until so many bytes are together.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// A sync follows this many bytes of writes: one sync of a whole table at the
-/// end would hold up the log's syncs behind it for as long.
+/// The file is synced after so many bytes of writes. One sync of a whole table at
+/// the end would delay the log's syncs behind it for too long.
 const SYNC_BYTES: usize = 1 << 20;
 
 /// The blocks of the file, one after another.
@@ -21,14 +21,14 @@ pub(super) struct BlockWriter {
     end: FileEnd,
 }
 
-/// The file's end: bytes go in, large writes and regular syncs come out.
+/// The end of the file. It gathers bytes into large writes and syncs regularly.
 struct FileEnd {
     file: Arc<dyn DiskFile>,
     path: Arc<Path>,
     buffer: Vec<u8>,
-    /// Bytes that were written to the file.
+    /// The bytes that were written to the file.
     written: u64,
-    /// Those of them that were written since the last sync.
+    /// How many of these bytes were written after the last sync.
     unsynced: usize,
 }
 
@@ -86,7 +86,7 @@ impl FileEnd {
         self.written + self.buffer.len() as u64
     }
 
-    /// Adds bytes; long ones are written from where they are.
+    /// Adds bytes. Long ones are written without being copied to the buffer.
     fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if bytes.len() < WRITE_BYTES {
             self.buffer.extend_from_slice(bytes);

@@ -1,30 +1,31 @@
-//! When the records of a table expire, in a bounded summary.
+//! A bounded summary of when the records of a table expire.
 //!
-//! Bytes are added up by expiry, which is rounded up to a small part of the
-//! time that the record had to live, so that nothing counts as expired too
-//! early. Where there are too many expiries still, they are rounded to twice as
-//! long a time, and so on. The lengths are powers of two: who is rounded twice
-//! comes no later than by the longer of the two.
+//! The summary adds up bytes by expiry. It rounds each expiry up to a multiple of
+//! a small part of the record's time to live, so no byte counts as expired too
+//! early. If there are still too many different expiries, it rounds all of them to
+//! multiples twice as long, and again until they are few enough. The multiples are
+//! powers of two, so an expiry that is rounded twice is late by less than the
+//! longer of the two.
 
 use base::{Entry, Expiry};
 use std::collections::BTreeMap;
 
-/// An expiry is late by less than one such part of the time to live.
+/// An expiry is rounded up by less than the time to live divided by this.
 const PART_OF_TTL: u64 = 128;
 
-/// With more expiries than this they are rounded more.
+/// The number of different expiries above which all are rounded further.
 const EXPIRIES_MAX: usize = 2048;
 
-/// The bytes that expire, by their rounded expiry.
+/// The bytes that expire, by rounded expiry.
 #[derive(Debug)]
 pub(super) struct Expiries {
     bytes: BTreeMap<u64, u64>,
-    /// What all expiries are multiples of, in milliseconds.
+    /// All expiries are multiples of this, in milliseconds.
     grain_ms: u64,
 }
 
 impl Expiries {
-    /// Nothing expires yet.
+    /// The summary of no records.
     pub(super) fn new() -> Self {
         Self {
             bytes: BTreeMap::new(),
@@ -50,7 +51,8 @@ impl Expiries {
         }
     }
 
-    /// When so many bytes have expired, or a little later; never where fewer expire.
+    /// When `bytes` bytes have expired, or a little later; [`Expiry::NEVER`] if fewer
+    /// bytes expire at all.
     pub(super) fn when_expired(&self, bytes: u64) -> Expiry {
         let mut expired = 0;
         let mut by_expiry = self.bytes.iter();
@@ -70,7 +72,7 @@ impl Expiries {
     }
 }
 
-/// The end of time, which is never, where there is no such multiple.
+/// The next multiple; the greatest number, which means "never", if there is none.
 fn rounded_up(unix_ms: u64, grain_ms: u64) -> u64 {
     unix_ms
         .checked_next_multiple_of(grain_ms)
@@ -84,7 +86,7 @@ mod tests {
 
     const WRITTEN_UNIX_MS: u64 = 1_800_000_000_000;
 
-    /// An entry that has so long to live, of so many bytes.
+    /// An entry of `bytes` bytes that lives for `ttl_ms`.
     fn entry(written_ms: u64, ttl_ms: u64, bytes: usize) -> Entry {
         let unix_ms = WRITTEN_UNIX_MS + written_ms;
         let expiry = Expiry::at_unix_ms(unix_ms.saturating_add(ttl_ms));
@@ -100,7 +102,7 @@ mod tests {
         summary
     }
 
-    /// When so many bytes have expired, from all the entries.
+    /// When `bytes` bytes have expired, computed from all entries.
     fn exactly(sorted: &[Entry], bytes: u64) -> u64 {
         let mut expired = 0;
         let mut entries = sorted.iter();
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn short_lives_are_told_exactly() {
+    fn short_times_to_live_are_summed_exactly() {
         let entries = [entry(0, 30, 5), entry(0, 10, 2), entry(0, 20, 2)];
         let endless = entry(0, u64::MAX, 100);
         let summary = summary(entries.iter().chain([&endless]));
@@ -125,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lives_are_told_a_part_of_them_late_at_most() {
+    fn long_times_to_live_are_late_by_a_small_part_at_most() {
         let mut random = fastrand::Rng::with_seed(3);
         let ttls_ms = [1_000, 3_600_000, 30 * 86_400_000];
         for ttl_ms in ttls_ms {
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn any_lives_are_told_in_bounded_memory_and_never_early() {
+    fn a_summary_is_bounded_and_never_early() {
         let mut random = fastrand::Rng::with_seed(5);
         const YEAR_MS: u64 = 365 * 86_400_000;
         let mut entries: Vec<Entry> = (0..20_000)

@@ -1,30 +1,30 @@
 //! The Bloom filter of a table, cut into pages.
 //!
-//! A key's hash picks one page and then all its bits within that page, so that
-//! a probe touches one block of the cache however large the table is, and a
-//! filter need not be in memory whole. The pages of a filter are of equal
-//! size, at most [`PAGE_BYTES_MAX`], and lie in the file one after another: a
-//! page's offset follows from its number, and no index of pages is needed.
+//! A key's hash picks one page, and all bits of the key are in that page. So a
+//! probe reads one block of the cache, however large the table is, and a filter
+//! need not be in memory as a whole. All pages of a filter have the same size, at
+//! most [`PAGE_BYTES_MAX`], and follow one another in the file. A page's offset
+//! follows from its number, so no index of pages is needed.
 //!
-//! Within a page the bits come from enhanced double hashing (Dillinger and
-//! Manolios, "Bloom Filters in Probabilistic Verification", 2004): plain
-//! double hashing repeats patterns and misses the configured rate in a page of
-//! this size.
+//! Within a page, enhanced double hashing chooses the bits (Dillinger and
+//! Manolios, "Bloom Filters in Probabilistic Verification", 2004). Plain double
+//! hashing repeats patterns and misses the configured rate in a page of this size.
 
 use super::malformed::Malformed;
 
-/// The size of a page of a large filter, in bytes: some thousands of keys, so
-/// that pages fill evenly, and a size that the cache handles well.
+/// The size of a page of a large filter, in bytes. A page serves some thousands of
+/// keys, so pages fill evenly, and the cache handles blocks of this size well.
 const PAGE_BYTES_MAX: u64 = 16 << 10;
 
-/// Pages are whole words, so that a tiny table's filter is no odd size.
+/// Pages consist of whole words, in small filters too.
 const PAGE_BYTES_STEP: u64 = 8;
 
-/// No filter probes more often; the rate is then below one in a billion.
+/// The largest number of bits that a key sets. With so many the rate is below one
+/// in a billion.
 const PROBES_MAX: u32 = 30;
 
-/// The lowest rate a filter is built for. Lower ones cost memory that could
-/// not be told from waste.
+/// The lowest rate that a filter is built for. A lower one would cost memory
+/// without an effect that anybody could measure.
 const RATE_MIN: f64 = 1e-9;
 
 /// The hash of a key; one hash serves the filters of all tables.
@@ -37,13 +37,13 @@ impl KeyHash {
         Self(xxhash_rust::xxh3::xxh3_64(key))
     }
 
-    /// The hash's bits, to spread by.
+    /// The hash as a number, to spread keys by.
     pub(crate) fn as_u64(self) -> u64 {
         self.0
     }
 }
 
-/// The size of a filter; the properties of a table hold it.
+/// The size of a filter. A table's properties hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FilterShape {
     /// The number of pages, at least 1.
@@ -55,15 +55,15 @@ pub(super) struct FilterShape {
 }
 
 impl FilterShape {
-    /// The shape that admits about `rate` of the keys that are not among
-    /// `keys`; `None` when that is no filter at all.
+    /// The shape of a filter for `keys` keys that admits about `rate` of all other
+    /// keys; `None` if no filter is needed for that.
     pub(super) fn new(keys: usize, rate: f64) -> Option<Self> {
         if keys == 0 || rate.is_nan() || rate >= 1.0 {
             return None;
         }
         let rate = rate.max(RATE_MIN);
-        // The best number of probes is log2(1/rate), but whole; for that
-        // number the bits that meet the rate follow from
+        // The best number of probes is log2(1/rate), rounded. With it, the number of
+        // bits that meets the rate follows from
         // rate = (1 - exp(-probes * keys / bits)) ^ probes.
         let probes = (-rate.log2()).round().clamp(1.0, f64::from(PROBES_MAX));
         let bits_per_key = -probes / (1.0 - rate.powf(1.0 / probes)).ln();
@@ -77,7 +77,7 @@ impl FilterShape {
         })
     }
 
-    /// Checks a shape that was read.
+    /// Refuses a shape that no writer writes.
     pub(super) fn check(self) -> Result<Self, Malformed> {
         let sizes = 1..=PAGE_BYTES_MAX;
         if self.pages == 0
@@ -89,14 +89,14 @@ impl FilterShape {
         Ok(self)
     }
 
-    /// The page that knows of a key.
+    /// The page that holds the bits of a key.
     pub(super) fn page(self, hash: KeyHash) -> u32 {
         ((u128::from(hash.0) * u128::from(self.pages)) >> 64) as u32
     }
 
     /// The bits that a key has in its page.
     fn bits(self, page_bits: u64, hash: KeyHash) -> impl Iterator<Item = usize> {
-        // The page took the hash's high bits; the multiplication makes all
+        // The high bits of the hash chose the page. The multiplication makes all
         // bits depend on the low ones.
         let mixed = hash.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let (mut position, mut step) = (mixed as u32, (mixed >> 32) as u32);
@@ -108,7 +108,8 @@ impl FilterShape {
         })
     }
 
-    /// Whether `page`, the key's own, may hold the key; never wrongly no.
+    /// Whether `page`, which is the key's page, may hold the key. `false` is always
+    /// right; `true` may be wrong.
     pub(super) fn admits(self, page: &[u8], hash: KeyHash) -> bool {
         self.bits(page.len() as u64 * 8, hash).all(|bit| {
             page.get(bit / 8)
@@ -116,7 +117,7 @@ impl FilterShape {
         })
     }
 
-    /// The pages of a filter that admits `hashes`, one after another.
+    /// The pages of a filter that admits `hashes`, in one buffer.
     pub(super) fn build(self, hashes: &[KeyHash]) -> Vec<u8> {
         let page_bytes = self.page_bytes as usize;
         let mut pages = vec![0; self.pages as usize * page_bytes];
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_that_ask_for_no_filter_or_too_much_of_one() {
+    fn rates_at_the_limits_give_no_filter_or_the_strongest() {
         assert_eq!(FilterShape::new(0, 0.01), None);
         for rate in [1.0, 7.0, f64::NAN, f64::INFINITY] {
             assert_eq!(FilterShape::new(100, rate), None, "{rate}");

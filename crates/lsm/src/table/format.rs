@@ -13,9 +13,9 @@
 //! 52  u32  version of the format
 //! 56       magic
 //! ```
-//! In every version the footer has this length, its checksum, version and
-//! magic lie there, and the checksum covers the rest. So a damaged table can
-//! be told from one of a later version.
+//! In every version the footer has this length, checksum, version and magic have
+//! these offsets, and the checksum covers the rest. So a reader can distinguish a
+//! damaged table from one of a later version.
 //!
 //! The payload of the properties' frame:
 //! ```text
@@ -35,7 +35,7 @@ use base::{ByteReader, Expiry, KEY_BYTES_MAX, Kind, Timestamp, put_varint};
 /// The length of the footer.
 pub(super) const FOOTER_BYTES: usize = 64;
 
-/// The version of the format that is written, and the only one that is read.
+/// The version of the format: the only one that is written and read.
 pub(super) const VERSION: u32 = 3;
 
 /// Sequence numbers are counted from 1, and no store lives long enough to reach this
@@ -45,7 +45,7 @@ const SEQUENCE_MAX: u64 = u64::MAX / 2;
 const MAGIC: [u8; 8] = *b"kvrm-sst";
 pub(super) const CHECKSUM_AT: usize = 48;
 
-/// Where a table's parts lie.
+/// Where the parts of a table lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Footer {
     pub(super) properties: Handle,
@@ -57,12 +57,12 @@ pub(super) struct Footer {
     pub(super) file_bytes: u64,
 }
 
-/// Why a footer was not read.
+/// Why a footer was refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FooterError {
-    /// It is not what was written.
+    /// Its bytes are not those that a writer wrote.
     Malformed(Malformed),
-    /// It is sound, and of a version that this code does not know.
+    /// It is intact, but this code does not know its version.
     UnknownVersion(u32),
 }
 
@@ -106,7 +106,7 @@ impl Footer {
         Ok(footer)
     }
 
-    /// The footer with its checksum and version, neither of them checked.
+    /// The footer, its checksum and its version. The caller checks the latter two.
     fn decode_fields(input: &mut ByteReader<'_>) -> Option<(Self, u32, u32)> {
         let properties_offset = input.u64()?;
         let properties_bytes = input.u32()?;
@@ -128,7 +128,7 @@ impl Footer {
         Some((footer, input.u32()?, input.u32()?))
     }
 
-    /// Where page `page` of the filter lies; `None` when it would lie past its end.
+    /// Where page `page` of the filter lies; `None` if that is past the filter's end.
     pub(super) fn filter_page(&self, shape: FilterShape, page: u32) -> Option<Handle> {
         let bytes = shape.page_bytes.checked_add(TRAILER_BYTES as u32)?;
         let before = u64::from(bytes).checked_mul(u64::from(page))?;
@@ -146,14 +146,14 @@ pub(super) fn footer_checksum(bytes: &[u8; FOOTER_BYTES]) -> u32 {
     crc32c::crc32c_append(before, &bytes[CHECKSUM_AT + 4..])
 }
 
-/// What a table holds, for those that decide whether to read it.
+/// What a table holds, so that a reader can decide whether to read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TableProperties {
     /// The number of records: versions, not keys.
     pub(crate) entries: u64,
     /// The tombstones among them.
     pub(crate) tombstones: u64,
-    /// The bytes of all keys and values, before compression, each version's counted.
+    /// The bytes of the keys and values of all versions, before compression.
     pub(crate) entry_bytes: u64,
     /// The least timestamp of a record.
     pub(crate) timestamp_least: Timestamp,
@@ -161,7 +161,7 @@ pub(crate) struct TableProperties {
     pub(crate) timestamp_greatest: Timestamp,
     /// The greatest sequence number of a record.
     pub(crate) sequence_greatest: u64,
-    /// When half of those bytes have expired, or a little later; never where
+    /// When half of these bytes have expired, or a little later; [`Expiry::NEVER`] if
     /// fewer expire at all.
     pub(crate) half_expired: Expiry,
     /// The least key.
@@ -189,8 +189,8 @@ impl TableProperties {
         }
     }
 
-    /// Takes note of the next record; its key is the greatest so far. When it
-    /// expires is not noted here.
+    /// Counts the next record, whose key is at or above all before. Its expiry is
+    /// counted elsewhere.
     pub(super) fn add(&mut self, record: &Record) {
         let entry = &record.entry;
         if self.entries == 0 {
@@ -246,7 +246,8 @@ impl TableProperties {
         Ok(properties)
     }
 
-    /// Refuses what no writer writes, and what the engine could not go on from.
+    /// Refuses properties that no writer writes, and those after which the engine
+    /// could not continue.
     fn check(&self) -> Result<(), Malformed> {
         let is_sound = self.tombstones <= self.entries
             && self.timestamp_least <= self.timestamp_greatest
@@ -255,7 +256,7 @@ impl TableProperties {
             return Err(Malformed("the properties contradict one another"));
         }
         if self.sequence_greatest > SEQUENCE_MAX {
-            return Err(Malformed("no record came as late as the properties say"));
+            return Err(Malformed("the greatest sequence number is impossible"));
         }
         Ok(())
     }
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn footers_come_back_and_know_their_length() {
+    fn a_footer_comes_back_and_checks_the_length_of_the_file() {
         let bytes = footer().encode();
         assert_eq!(Footer::decode(&bytes, 6 << 40), Ok(footer()));
         assert!(matches!(
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_a_footer_is_damage_and_no_other_version() {
+    fn every_flipped_bit_of_a_footer_is_damage_and_not_another_version() {
         for bit in 0..FOOTER_BYTES * 8 {
             let mut bytes = footer().encode();
             bytes[bit / 8] ^= 1 << (bit % 8);

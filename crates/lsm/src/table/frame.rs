@@ -1,17 +1,16 @@
-//! Frames: how every block of a table lies in the file.
+//! Frames: the form in which every block of a table lies in the file.
 //!
 //! ```text
 //! +----------------+---------+----------------+--------------+------------+
 //! | payload,       | role u8 | compression u8 | payload bytes| crc32c u32 |
-//! | maybe packed   |         | 0 none, 1 LZ4  | unpacked u32 |            |
+//! | perhaps packed |         | 0 none, 1 LZ4  | unpacked u32 |            |
 //! +----------------+---------+----------------+--------------+------------+
 //! ```
 //!
 //! The checksum covers everything before it and then the frame's offset in the
-//! file. So a block that is intact but not the one that was asked for (a read
-//! or a write that went astray) is found like a flipped bit. The role says
-//! what the payload is, so that a handle of one structure cannot be followed
-//! into another.
+//! file. So it also detects an intact block at the wrong place, which a misdirected
+//! read or write leaves. The role says what the payload is, so that no handle can
+//! lead from one structure into another.
 
 use super::BUFFER_BYTES_KEPT;
 use super::malformed::Malformed;
@@ -24,11 +23,12 @@ use std::sync::Arc;
 /// What a frame adds to its payload, in bytes.
 pub(super) const TRAILER_BYTES: usize = 10;
 
-/// How much of a long payload is compressed to see whether that is of use, in bytes.
+/// How much of a long payload is compressed first, to learn whether the payload
+/// shrinks, in bytes.
 const SAMPLE_BYTES: usize = 32 << 10;
 
-/// LZ4 turns one byte into at most this many, so that a length beyond it is
-/// damage, and is found before memory is taken for it.
+/// LZ4 expands one byte to at most this many. A greater length is damage, and is
+/// refused before memory is allocated for it.
 const LZ4_RATIO_MAX: usize = 255;
 
 /// What the payload of a frame is.
@@ -55,7 +55,7 @@ impl Role {
         Self::Properties,
     ];
 
-    /// The byte that stands for it in the file.
+    /// The byte of the role in the file.
     fn byte(self) -> u8 {
         match self {
             Self::Data => 1,
@@ -74,9 +74,9 @@ impl Role {
 /// Where a frame lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Handle {
-    /// Where it begins in the file.
+    /// Where the frame begins in the file.
     pub(super) offset: u64,
-    /// Its length with the trailer, in bytes.
+    /// The frame's length with its trailer, in bytes.
     pub(super) bytes: u32,
 }
 
@@ -102,7 +102,8 @@ pub(super) struct Frame<'a> {
     pub(super) trailer: [u8; TRAILER_BYTES],
 }
 
-/// Packs payloads into frames. Keeps the compressor's memory between blocks.
+/// Packs payloads into frames. It keeps the compressor's memory from one block to
+/// the next.
 pub(super) struct FramePacker {
     compression: Compression,
     table: CompressTable,
@@ -110,7 +111,7 @@ pub(super) struct FramePacker {
 }
 
 impl FramePacker {
-    /// A packer that tries `compression` where it may.
+    /// A packer that compresses with `compression` where that saves enough.
     pub(super) fn new(compression: Compression) -> Self {
         Self {
             compression,
@@ -119,8 +120,8 @@ impl FramePacker {
         }
     }
 
-    /// The frame of `payload` for a place `offset` bytes into the file; `None`
-    /// when it is too long for the format.
+    /// The frame of `payload` that will lie at `offset` in the file; `None` if it is
+    /// too long for the format.
     pub(super) fn pack<'a>(
         &'a mut self,
         role: Role,
@@ -145,22 +146,21 @@ impl FramePacker {
         Some(Frame { body, trailer })
     }
 
-    /// Gives back the memory of a huge block, which must not be held for the
-    /// rest of the table.
+    /// Frees the memory of a huge block, which the rest of the table does not need.
     pub(super) fn shrink(&mut self) {
         self.packed.clear();
         self.packed.shrink_to(BUFFER_BYTES_KEPT);
     }
 
-    /// Compresses into `self.packed`, if that saves at least an eighth: less
-    /// is not worth the unpacking at each read. Tells whether it has.
+    /// Compresses into `self.packed` and returns `true`, if that saves at least an
+    /// eighth. Less is not worth the unpacking at each read.
     fn compress(&mut self, payload: &[u8]) -> bool {
         if self.compression == Compression::None {
             return false;
         }
         if payload.len() >= 2 * LONG_BLOCK_BYTES {
-            // What does not shrink in its middle is not worth the memory to try
-            // all of it: pictures, archives, what is encrypted.
+            // A value whose middle does not shrink is a picture, an archive or
+            // encrypted: to try all of it would only take memory.
             let middle = payload.len() / 2;
             if !self.shrinks(&payload[middle..][..SAMPLE_BYTES]) {
                 return false;
@@ -169,12 +169,12 @@ impl FramePacker {
         self.shrinks(payload)
     }
 
-    /// Compresses into `self.packed`; whether that saves enough.
+    /// Compresses into `self.packed`, and returns whether that saves enough.
     fn shrinks(&mut self, payload: &[u8]) -> bool {
         let bytes_max = get_maximum_output_size(payload.len());
         if bytes_max > self.packed.capacity() {
-            // Zeroed by the system where it is large, page by page as it is
-            // written to: what is not filled takes no memory.
+            // The system provides large memory as zeros, page by page on the first
+            // write, so what stays empty takes no memory.
             self.packed = vec![0; bytes_max];
         }
         self.packed.resize(bytes_max, 0);
@@ -188,8 +188,8 @@ impl FramePacker {
     }
 }
 
-/// The payload of the frame that lies `offset` bytes into the file, if its
-/// bytes are the ones that were written there as a `role`.
+/// The payload of the frame at `offset` in the file, if its bytes are those that
+/// were written there as a `role`.
 pub(super) fn unpack(role: Role, frame: Arc<[u8]>, offset: u64) -> Result<Block, Malformed> {
     let Some((covered, crc)) = frame.split_last_chunk() else {
         return Err(Malformed("the block is too short"));
@@ -201,8 +201,8 @@ pub(super) fn unpack(role: Role, frame: Arc<[u8]>, offset: u64) -> Result<Block,
     unpack_covered(role, frame, covered_bytes)
 }
 
-/// [`unpack`] for a frame whose checksum was seen to: what lies under it are
-/// the first `covered_bytes`.
+/// [`unpack`] without the check of the checksum, which covers the first
+/// `covered_bytes` bytes.
 pub(super) fn unpack_covered(
     role: Role,
     frame: Arc<[u8]>,
@@ -232,8 +232,8 @@ pub(super) fn unpack_covered(
     }
 }
 
-/// Gives the frame at `handle` of a file's bytes the checksum that fits it;
-/// tells whether there is room for one.
+/// Writes the right checksum into the frame at `handle` of a file's bytes; returns
+/// `false` if the bytes have no room for it.
 pub(super) fn fix_checksum(file: &mut [u8], handle: Handle) -> bool {
     let frame = usize::try_from(handle.offset)
         .ok()
@@ -245,13 +245,13 @@ pub(super) fn fix_checksum(file: &mut [u8], handle: Handle) -> bool {
     true
 }
 
-/// The checksum of a frame at `offset`, from that of the bytes it covers.
+/// The checksum of a frame at `offset`, from the checksum of its bytes.
 fn checksum_at(covered: u32, offset: u64) -> u32 {
     crc32c::crc32c_append(covered, &offset.to_le_bytes())
 }
 
-/// How much memory [`unpack`] takes beside the frame, in bytes, as far as a
-/// trailer can tell that nobody has verified yet.
+/// How much memory [`unpack`] takes beside the frame, in bytes, according to a
+/// trailer that is not verified yet.
 pub(super) fn unpacked_bytes(trailer: [u8; TRAILER_BYTES]) -> usize {
     let [_, compression, payload_bytes @ .., _, _, _, _] = trailer;
     match compression {
@@ -260,7 +260,7 @@ pub(super) fn unpacked_bytes(trailer: [u8; TRAILER_BYTES]) -> usize {
     }
 }
 
-/// Memory to read or unpack a block into.
+/// Zeroed memory to read or unpack a block into.
 pub(super) fn zeros(bytes: usize) -> Arc<[u8]> {
     std::iter::repeat_n(0, bytes).collect()
 }

@@ -1,5 +1,5 @@
-//! Entry points for fuzzing the decoders: arbitrary bytes must neither panic
-//! nor loop nor take memory beyond a multiple of their own length.
+//! Entry points for fuzzing the decoders: for arbitrary bytes they must neither
+//! panic nor loop, nor take more memory than a multiple of the bytes' length.
 
 use super::block::BlockCursor;
 use super::filter::{FilterShape, KeyHash};
@@ -16,8 +16,8 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Takes `bytes` for a frame of every role, with and without its checksum,
-/// and for the payload of a block; walks and searches whatever opens.
+/// Decodes `bytes` as a frame of every role, with and without its checksum, and as
+/// the payload of a block; walks and searches the blocks that open.
 pub fn fuzz_block(bytes: &[u8]) {
     let roles = [
         Role::Data,
@@ -41,8 +41,8 @@ pub fn fuzz_block(bytes: &[u8]) {
     }
 }
 
-/// Takes `bytes` for a footer, as it is and with a checksum and a length that
-/// fit, and for the payload of the properties.
+/// Decodes `bytes` as a footer, unchanged and with the right checksum and length,
+/// and as the payload of the properties.
 pub fn fuzz_footer(bytes: &[u8]) {
     if let Some(last) = bytes.last_chunk::<FOOTER_BYTES>() {
         let mut fixed = *last;
@@ -61,8 +61,8 @@ pub fn fuzz_footer(bytes: &[u8]) {
     }
 }
 
-/// Takes `bytes` for the file of a table, as they are and with checksums that
-/// fit: opens it, walks it and looks for the keys that it has.
+/// Opens `bytes` as the file of a table, unchanged and with the right checksums,
+/// walks the table and gets the keys that it has.
 pub fn fuzz_table(bytes: &[u8]) {
     let mut fixed = bytes.to_vec();
     fix_checksums(&mut fixed);
@@ -106,14 +106,14 @@ pub fn fuzz_table(bytes: &[u8]) {
     }
 }
 
-/// Of so many keys that a walk finds, the gets are tried.
+/// The gets are tried with so many of the keys that a walk finds.
 const WALKED_KEYS_MAX: usize = 50;
 
-/// So many frames of a table are fixed: one for each handle, of which a file
-/// can have as many as it has bytes.
+/// The checksums of so many frames are fixed at most. A file could hold as many
+/// handles as it has bytes.
 const FIXED_FRAMES_MAX: usize = 1000;
 
-/// Gives the footer, and the frames that it leads to, the checksums that fit.
+/// Writes the right checksums into the footer and the frames that it leads to.
 fn fix_checksums(bytes: &mut [u8]) {
     let file_bytes = bytes.len() as u64;
     let Some(last) = bytes.last_chunk_mut::<FOOTER_BYTES>() else {
@@ -141,7 +141,7 @@ fn fix_checksums(bytes: &mut [u8]) {
     }
 }
 
-/// The handles in an index block, as far as it can be read.
+/// The handles in an index block, up to the first that cannot be read.
 fn handles_in(file: &[u8], handle: Handle, role: Role) -> Vec<Handle> {
     let mut handles = Vec::new();
     let frame = usize::try_from(handle.offset)
@@ -188,9 +188,9 @@ fn fuzz_payload(block: &Block, bytes: &[u8]) {
 mod tests {
     use super::*;
 
-    /// Else the fuzzer would see nothing of what lies behind a checksum.
+    /// Without this the fuzzer would never get past a checksum.
     #[test]
-    fn a_table_with_fixed_checksums_opens_and_is_walked_past_its_damage() {
+    fn a_table_with_fixed_checksums_opens_and_is_walked() {
         let mut bytes = include_bytes!("../../tests/fixtures/table-v3.sst").to_vec();
         let footer = bytes.last_chunk::<FOOTER_BYTES>().unwrap();
         let footer = Footer::decode(footer, bytes.len() as u64).unwrap();

@@ -1,23 +1,23 @@
-//! What an index says of each block that it names, after the block's last key.
+//! What an index holds for each block, after the block's last key.
 //!
 //! ```text
 //! handle: offset varint, length varint | greatest timestamp u64
 //! ```
 //!
-//! An index block names data blocks, the top index block names index blocks;
-//! the greatest timestamp is that of all records in or below the block.
+//! An index block lists data blocks, and the top index block lists index blocks.
+//! The greatest timestamp is the greatest of all records in or below the block.
 
 use super::block::Body;
 use super::frame::Handle;
 use super::malformed::Malformed;
 use base::{ByteReader, Timestamp};
 
-/// A block as an index names it.
+/// A block as an index lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IndexEntry {
-    /// Where it lies.
+    /// Where the block lies.
     pub(super) handle: Handle,
-    /// The greatest timestamp of a record in it.
+    /// The greatest timestamp of a record in or below the block.
     pub(super) timestamp_greatest: Timestamp,
 }
 
@@ -28,8 +28,8 @@ impl IndexEntry {
         buffer.extend_from_slice(&self.timestamp_greatest.as_u64().to_le_bytes());
     }
 
-    /// Holds a timestamp found in or below the block against what the index
-    /// says: who passes blocks over by it must be able to rely on it.
+    /// Refuses a timestamp in or below the block that is greater than the index
+    /// says. Readers skip blocks by the greatest timestamp, so it has to be right.
     #[inline]
     pub(super) fn check(self, timestamp: Timestamp) -> Result<(), Malformed> {
         if timestamp <= self.timestamp_greatest {

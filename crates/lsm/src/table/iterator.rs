@@ -13,40 +13,43 @@ use crate::record::{Record, RecordSource};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// So many data blocks a walk keeps in the cache at most.
+/// The cache keeps at most so many data blocks of one walk.
 const DATA_BLOCKS_KEPT: u32 = 16;
 
-/// The records of a table from some key on. Holds the table, and at most one
-/// block of each level; none of a record that has its block to itself.
+/// The records of a table from some key on. It holds the table and at most one
+/// block of each level. It holds no data block for a record that was alone in its
+/// block.
 pub(crate) struct TableIterator {
     table: Arc<Table>,
     purpose: Purpose,
-    /// The data blocks that were asked for.
+    /// The number of data blocks fetched so far.
     data_blocks: u32,
-    /// Keys below this one are passed over; emptied once that is done.
+    /// Keys below this one are skipped; empty once that is done.
     from: Vec<u8>,
     state: IteratorState,
-    /// The block of the record that was given last, if that was alone in it and long.
+    /// The block of the last record, if the record was alone in it and is long.
     single_record: Option<Handle>,
 }
 
 #[expect(
     clippy::large_enum_variant,
-    reason = "nearly all of its life an iterator walks"
+    reason = "an iterator is in its large variant nearly all the time"
 )]
 enum IteratorState {
     Fresh,
     Walking {
         top: Walk,
-        /// With what the top index says of the block; so for `data`.
+        /// The block, and what the top index says about it.
         index: Option<(Walk, IndexEntry)>,
+        /// The block, and what the index says about it.
         data: Option<(Walk, IndexEntry)>,
     },
     Ended,
 }
 
 impl Table {
-    /// The records from `start` on. Reads nothing before the first is asked for.
+    /// The records from `start` on. Nothing is read before the first call of
+    /// [`RecordSource::next`].
     pub(crate) fn iter(self: &Arc<Self>, start: Bound<&[u8]>, purpose: Purpose) -> TableIterator {
         TableIterator::new(Arc::clone(self), start, purpose)
     }
@@ -57,7 +60,7 @@ impl TableIterator {
         let from = match start {
             Bound::Unbounded => Vec::new(),
             Bound::Included(key) => key.to_vec(),
-            // No key lies between a key and the same key with a zero byte.
+            // No key lies between a key and the same key with a zero byte appended.
             Bound::Excluded(key) => [key, &[0]].concat(),
         };
         Self {
@@ -109,7 +112,7 @@ impl TableIterator {
                     DataBlock::Sorted(block) => block,
                     DataBlock::SingleRecord(record) => {
                         table.check(entry, record.entry.timestamp())?;
-                        // The index says that no key of the block is below `from`.
+                        // According to the index no key of the block is below `from`.
                         self.from.clear();
                         self.single_record = Some(handle);
                         return Ok(Some(record));
@@ -156,14 +159,14 @@ impl RecordSource for TableIterator {
     }
 }
 
-/// A cursor that knows where its block lies, to name it in errors.
+/// A cursor with the offset of its block, which errors name.
 struct Walk {
     cursor: BlockCursor,
     offset: u64,
 }
 
 impl Walk {
-    /// A walk over the block at `handle`, from the first key not below `from`.
+    /// A walk over the block at `handle`, from the first key at or above `from`.
     fn open(
         table: &Table,
         purpose: Purpose,

@@ -1,14 +1,15 @@
-//! Tables: immutable files of sorted records, and the reading of them.
+//! Tables: immutable files of sorted records.
 //!
-//! A table holds records by [`Record::order`](crate::record::Record::order): by
-//! key, and of one key the winner first. Several versions of a key may be in
-//! one table, kept for snapshots, and may span blocks.
+//! A table holds its records in [`Record::order`](crate::record::Record::order):
+//! by key, and the versions of one key from the winner on. One table may hold
+//! several versions of a key, because snapshots still see them. They may span
+//! blocks.
 //!
 //! ```text
 //! +--------------------------------+
 //! | data block *                   |  records, about `block_bytes` before compression
 //! | index block                    |  last key -> handle and greatest timestamp of each data block
-//! |                                |  since the index block before
+//! |                                |  since the previous index block
 //! | data block *                   |
 //! | index block ...                |
 //! +--------------------------------+
@@ -22,16 +23,16 @@
 //! +--------------------------------+
 //! ```
 //!
-//! Every part but the footer is a frame (see [`frame`]) with a checksum of its
-//! own. Every byte of a file lies under a checksum, so that damage is an
-//! error that names the file and the offset of the part, never an answer.
+//! Every part except the footer is a frame (see [`frame`]) with its own checksum.
+//! A checksum covers every byte of the file, so damage is always an error that
+//! names the file and the part's offset, and never a wrong answer.
 //!
-//! The index has two levels so that a lookup needs a few kilobytes of it; all
+//! The index has two levels, so a lookup reads only a few kilobytes of it. All
 //! blocks and filter pages are read through the [cache](crate::cache). Only the
-//! properties stay in memory, and the filter where the cache has room for it
-//! ([`pinned_filter`]). Since an index names the *last* key of each
-//! block, the first block whose last key is not below the one looked for holds
-//! its first record, if the table has it: a get reads exactly one data block.
+//! properties stay in memory, and the filter if the cache has room for it
+//! ([`pinned_filter`]). An index holds the *last* key of each block. Therefore
+//! the first block whose last key is at or above the wanted key holds the key's
+//! first record, if the table has one, and a get reads exactly one data block.
 
 mod block;
 mod block_writer;
@@ -68,9 +69,9 @@ const BUFFER_BYTES_KEPT: usize = 512 << 10;
 pub(crate) struct TableSettings {
     /// The size at which a data or index block is complete, before compression, in bytes.
     pub(crate) block_bytes: usize,
-    /// How blocks are compressed, where that helps.
+    /// How blocks are compressed, if that makes them smaller.
     pub(crate) compression: Compression,
-    /// The share of absent keys that the filter admits; `None` for no filter.
+    /// The share of absent keys that the filter wrongly admits; `None` for no filter.
     pub(crate) filter_false_positive_rate: Option<f64>,
 }
 
@@ -89,32 +90,31 @@ impl From<&Options> for TableSettings {
 pub(crate) enum Access {
     /// Only what the cache holds.
     Cached,
-    /// The disk too; the call may block.
+    /// The cache and the disk; the call may block.
     MayRead,
-    /// The same for compaction: nothing is kept in the cache and nothing
-    /// counts as read.
+    /// The cache and the disk, for compaction: the cache keeps nothing of what is
+    /// read, and no counter counts it.
     Compaction,
 }
 
-/// What a table is walked for.
+/// Why a table is walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// For a reader. Index blocks are kept in the cache. Of data blocks a walk
-    /// keeps its first few if it is to: short scans may come again, but one
-    /// long scan would push out what gets have gathered.
+    /// A reader scans. The cache keeps the index blocks.
     Scan {
-        /// Whether it keeps those.
+        /// Whether the cache also keeps the first few data blocks: a short scan may
+        /// be repeated, but a long one would push out the blocks of gets.
         keep_data: bool,
     },
-    /// For a merge into other tables: this one will soon be gone, so that
-    /// nothing is kept and nothing counts as read.
+    /// A compaction merges this table into others. The table will soon be gone, so
+    /// the cache keeps nothing of it, and no counter counts the reads.
     Compaction,
 }
 
-/// Why a get has no answer.
+/// Why a get returned no answer.
 #[derive(Debug)]
 pub(crate) enum Interrupt {
-    /// The answer is not in memory, and the disk was not to be read.
+    /// The answer is not in memory, and the caller did not allow reading the disk.
     WouldBlock,
     /// Reading failed.
     Failed(Error),

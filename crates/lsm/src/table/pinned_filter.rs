@@ -1,25 +1,25 @@
-//! A filter that its table holds in memory.
+//! A filter that stays in memory with its table.
 //!
-//! A get asks the filters of many tables for one data block. To look each page
-//! up in the cache, which is shared and therefore locks and counts, costs
-//! several times what the probe itself does; RocksDB pins the filters of level 0
+//! A get probes the filters of many tables before it reads one data block. The
+//! cache is shared, so each lookup of a page there locks and counts, which costs
+//! several times as much as the probe itself. RocksDB pins the filters of level 0
 //! for the same reason.
 
 use super::filter::{FilterShape, KeyHash};
 use crate::cache::CacheReservation;
 
-/// The part of the cache that held filters may take together, as a divisor,
-/// as seen by a table of level 0. There a get may have to ask each table.
+/// A filter of level 0 is pinned while all pinned filters together take at most
+/// the cache's capacity divided by this. A get may probe every table of level 0.
 const SHARE_LEVEL_0: usize = 4;
 
-/// The same for a table of another level, of which a get asks one a level: so
-/// large tables leave room for those of level 0.
+/// The same for the other levels, where a get probes one table a level. The share
+/// is smaller, so that large tables leave room for the filters of level 0.
 const SHARE_BELOW: usize = 8;
 
 /// All pages of a table's filter.
 pub(super) struct PinnedFilter {
     pages: Box<[u8]>,
-    /// Gives the memory back with the table.
+    /// Ends when the table is dropped.
     _reservation: CacheReservation,
 }
 
@@ -32,8 +32,8 @@ impl PinnedFilter {
         }
     }
 
-    /// Which part of the cache the filters may take, as a divisor, so that one
-    /// of this level is held.
+    /// The divisor of the cache's capacity up to which a filter of this level is
+    /// pinned.
     pub(super) fn share(level: usize) -> usize {
         match level {
             0 => SHARE_LEVEL_0,
@@ -45,7 +45,7 @@ impl PinnedFilter {
     pub(super) fn admits(&self, shape: FilterShape, hash: KeyHash) -> bool {
         let page_bytes = shape.page_bytes as usize;
         let start = shape.page(hash) as usize * page_bytes;
-        // The pages were read by this shape, so they are all there.
+        // The pages were read according to this shape, so the page is there.
         let page = self.pages.get(start..start + page_bytes);
         page.is_none_or(|page| shape.admits(page, hash))
     }

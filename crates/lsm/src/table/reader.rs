@@ -1,4 +1,4 @@
-//! Reads a table: opening it, and finding the winner of a key.
+//! Reading a table: opens it and finds the winning version of a key.
 
 use super::block::{BlockCursor, Body, FoundEntry, SortedBlock};
 use super::filter::{FilterShape, KeyHash};
@@ -19,8 +19,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// An open table. Of the file only the properties are in memory, and maybe the
-/// filter; all else comes through the cache.
+/// An open table. Only its properties are in memory, and the filter if it is
+/// pinned. Everything else comes through the cache.
 pub(crate) struct Table {
     id: TableId,
     file: Arc<dyn DiskFile>,
@@ -29,29 +29,30 @@ pub(crate) struct Table {
     properties: TableProperties,
     pinned_filter: Option<PinnedFilter>,
     cache: Arc<BlockCache>,
-    /// Whether a part of it was found to be something else than was written.
+    /// Whether a part of it was found not to be what was written.
     is_corrupt: AtomicBool,
-    /// How many compactions have failed because the system could not read it.
+    /// How many compactions have failed because the system could not read the table.
     failed_reads: AtomicU32,
 }
 
-/// After so many failures to read a table it counts as damaged for a while: a
-/// failure may pass, but a bad sector does not.
+/// A table counts as damaged for a while after so many failed reads. One failure
+/// may be temporary, but a bad sector stays bad.
 const FAILED_READS_MAX: u32 = 3;
 
-/// Frames from this length on may take much memory when they are unpacked, in bytes.
+/// A frame of at least so many bytes may take much memory when it is unpacked.
 const LONG_FRAME_BYTES: usize = 16 << 10;
 
-/// How a block may be fetched, and what is remembered of it.
+/// How to fetch a block, and what to remember of it.
 #[derive(Clone, Copy)]
 struct Fetch<'a> {
     access: Access,
-    /// Whether the cache keeps a block that was read.
+    /// Whether the cache keeps the block if it was read.
     keep: bool,
-    /// Whether a long block waits for its turn. Compaction, of which there is
-    /// one, does not: its thread has little priority and would hold others up.
+    /// Whether a long block waits for its turn. Compaction does not wait: only one
+    /// runs at a time, and its thread has a low priority, so it would block others
+    /// for long during its turn.
     takes_turns: bool,
-    /// Where the fetch counts, if it does.
+    /// The counters for the fetch, if it is counted.
     counts: Option<&'a CountsStripe>,
 }
 
@@ -59,8 +60,7 @@ impl Table {
     /// Opens a table; reads its footer, its properties and its top index.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a version that is not known, [`Error::Corrupt`],
-    /// [`Error::Io`].
+    /// [`Error::Invalid`] for an unknown version, [`Error::Corrupt`], [`Error::Io`].
     pub(crate) fn open(
         file: Arc<dyn DiskFile>,
         path: &Path,
@@ -100,8 +100,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Checks that the greatest timestamp is that of the blocks, as the top
-    /// index tells it.
+    /// Checks the greatest timestamp of the properties against the top index.
     fn check_greatest(&self) -> Result<(), Error> {
         let handle = self.footer.top_index;
         let top = self.read_block(handle, Role::TopIndex)?;
@@ -121,7 +120,7 @@ impl Table {
         Ok(())
     }
 
-    /// Holds a timestamp found in or below a block against what its index says.
+    /// Checks a timestamp in or below a block against the block's index entry.
     #[inline]
     pub(super) fn check(&self, entry: IndexEntry, timestamp: Timestamp) -> Result<(), Error> {
         entry
@@ -129,9 +128,9 @@ impl Table {
             .map_err(|malformed| self.corrupt(entry.handle.offset, malformed))
     }
 
-    /// Reads the filter, to have it in memory from now on, if the cache has
-    /// room for it as one of a table of this level. Where it cannot be read,
-    /// the gets will tell.
+    /// Reads the filter and keeps it in memory, if the cache has room for the filter
+    /// of a table of this level. An error is not reported here: the gets that need
+    /// the filter meet and report it.
     pub(crate) fn pin_filter(&mut self, level: usize) {
         let Some(shape) = self.properties.filter else {
             return;
@@ -145,18 +144,18 @@ impl Table {
                 let page = self.read_block(handle, Role::Filter).ok()?;
                 pages.extend_from_slice(page.payload());
             }
-            // A page of another length than the shape says would shift the rest.
+            // A page with a wrong length would shift all pages after it.
             (pages.len() == bytes).then(|| PinnedFilter::new(pages.into_boxed_slice(), reservation))
         });
     }
 
-    /// What tells it apart from other tables.
+    /// The table's number.
     pub(crate) fn id(&self) -> TableId {
         self.id
     }
 
-    /// Whether a part of it was found to be damaged since it was opened, or
-    /// cannot be read. What else it holds is served.
+    /// Whether a part of the table was found to be damaged since it was opened, or
+    /// cannot be read. The other parts are served.
     pub(crate) fn is_damaged(&self) -> bool {
         self.is_corrupt.load(Relaxed) || self.is_unreadable()
     }
@@ -165,8 +164,8 @@ impl Table {
         self.failed_reads.load(Relaxed) >= FAILED_READS_MAX
     }
 
-    /// Takes note of an error that has ended a compaction. Returns whether the
-    /// table counts as damaged since, until [`Table::try_again`].
+    /// Notes an error that ended a compaction. Returns whether the table counts as
+    /// damaged because of this error, until [`Table::try_again`].
     pub(crate) fn note_failure(&self, error: &Error) -> bool {
         let is_read = matches!(error, Error::Io { file, action, .. }
             if **file == *self.path && *action == "read");
@@ -175,7 +174,10 @@ impl Table {
         }
         self.failed_reads.fetch_add(1, Relaxed);
         if self.is_unreadable() {
-            tracing::error!(%error, "a table cannot be read: compaction leaves it out for a while");
+            tracing::error!(
+                %error,
+                "a table cannot be read: compaction skips it for a while; check the disk"
+            );
         }
         self.is_unreadable()
     }
@@ -191,17 +193,17 @@ impl Table {
         if !self.is_corrupt.swap(true, Relaxed) {
             tracing::error!(
                 %error,
-                "a table is damaged: what is whole of it is served, and compaction leaves it out"
+                "a table is damaged: its intact parts are served, and compaction skips it"
             );
         }
     }
 
-    /// What it holds.
+    /// What the table holds.
     pub(crate) fn properties(&self) -> &TableProperties {
         &self.properties
     }
 
-    /// The length of its file.
+    /// The length of the table's file.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.footer.file_bytes
     }
@@ -213,12 +215,12 @@ impl Table {
 
     /// The winner among the table's versions of `key`, whose hash is `hash`.
     ///
-    /// A get that ended in [`Interrupt::WouldBlock`] and is repeated counts
-    /// its filter checks again.
+    /// A get that returned [`Interrupt::WouldBlock`] counts its filter checks again
+    /// when it is repeated.
     ///
     /// # Errors
-    /// [`Interrupt::WouldBlock`] with [`Access::Cached`] only;
-    /// [`Error::Corrupt`], [`Error::Io`].
+    /// [`Interrupt::WouldBlock`], only with [`Access::Cached`]; [`Error::Corrupt`],
+    /// [`Error::Io`].
     pub(crate) fn get(
         &self,
         key: &[u8],
@@ -258,7 +260,7 @@ impl Table {
         Ok(found)
     }
 
-    /// Whether the filter admits a key, by its page in the cache.
+    /// Whether the filter admits a key, according to the key's page in the cache.
     fn filter_admits(
         &self,
         shape: FilterShape,
@@ -274,7 +276,7 @@ impl Table {
         Ok(shape.admits(page.payload(), hash))
     }
 
-    /// [`Table::get`] by index alone.
+    /// [`Table::get`] without the filter.
     fn find(&self, key: &[u8], fetch: Fetch<'_>) -> Result<Option<Entry>, Interrupt> {
         let top = self.block(self.footer.top_index, Role::TopIndex, fetch)?;
         let Some(index) = self.seek::<IndexEntry>(&top, self.footer.top_index, key)? else {
@@ -313,7 +315,8 @@ impl Table {
             .map_err(|malformed| self.corrupt(handle.offset, malformed))
     }
 
-    /// What is alone in a long block is taken out of it without a copy.
+    /// Opens a data block. A record that is alone in a long block is taken out of it
+    /// without a copy.
     fn data_block(&self, block: Block, handle: Handle) -> Result<DataBlock, Error> {
         if !block.is_long() {
             return Ok(DataBlock::Sorted(block));
@@ -321,7 +324,7 @@ impl Table {
         DataBlock::open(block).map_err(|malformed| self.corrupt(handle.offset, malformed))
     }
 
-    /// Where the index begins.
+    /// The handle of the top index block.
     pub(super) fn top_index(&self) -> Handle {
         self.footer.top_index
     }
@@ -336,7 +339,7 @@ impl Table {
         let fetch = match purpose {
             Purpose::Scan { keep_data } => Fetch {
                 access: Access::MayRead,
-                // A long block would push out as much as a long scan.
+                // A long block would push as much out of the cache as a long scan.
                 keep: role != Role::Data || keep_data && (handle.bytes as usize) < LONG_FRAME_BYTES,
                 takes_turns: true,
                 counts: Some(self.cache.counters().stripe(self.id.0)),
@@ -355,8 +358,7 @@ impl Table {
         }
     }
 
-    /// A data block for a walk over the table, or the record that is all there
-    /// is in a long one.
+    /// A data block for a walk over the table, or the single record of a long one.
     pub(super) fn data_block_for(
         &self,
         purpose: Purpose,
@@ -365,7 +367,7 @@ impl Table {
         self.data_block(self.block_for(purpose, handle, Role::Data)?, handle)
     }
 
-    /// A block from the cache or, if it may be read, from the disk.
+    /// A block from the cache or, if the fetch may read, from the disk.
     fn block(&self, handle: Handle, role: Role, fetch: Fetch<'_>) -> Result<Block, Interrupt> {
         let cached = self.cache.get(self.id, handle.offset);
         if cached.is_none() && fetch.access == Access::Cached {
@@ -390,8 +392,8 @@ impl Table {
         Ok(block)
     }
 
-    /// A block from the disk. Takes no memory before the handle is known to
-    /// lie within the file.
+    /// A block from the disk. Allocates no memory for a handle that does not lie
+    /// within the file.
     fn read_block(&self, handle: Handle, role: Role) -> Result<Block, Error> {
         self.check_bounds(handle)?;
         let mut frame = frame::zeros(handle.bytes as usize);
@@ -405,8 +407,8 @@ impl Table {
             .map_err(|malformed| self.corrupt(handle.offset, malformed))
     }
 
-    /// Waits until a block may be read that might take much memory. The
-    /// trailer is read ahead for it: a frame may unpack to many times its length.
+    /// Waits for a turn to read a block that may take much memory. It reads the
+    /// frame's trailer first, because a frame may unpack to many times its length.
     fn turn(&self, handle: Handle) -> Result<Option<LongReadTurn<'_>>, Error> {
         let bytes = handle.bytes as usize;
         if bytes < LONG_FRAME_BYTES {

@@ -16,7 +16,7 @@ const TOMBSTONE: u8 = 1 << 0;
 const EXPIRES: u8 = 1 << 1;
 const HAS_SEQUENCE: u8 = 1 << 2;
 
-/// The restarts of a block that holds one record, and a little more.
+/// Room for the restarts of a block that holds one record, and a little more.
 const BLOCK_END_BYTES: usize = 16;
 
 /// A record without its key, whose value lies in a block.
@@ -64,19 +64,19 @@ impl<'a> RecordBody<'a> {
         }
         if self.kind == Kind::Value {
             put_varint(buffer, self.value.len() as u64);
-            // With room for what ends a block: to grow once more would cost
-            // a long value a second copy.
+            // Reserves room for the end of the block too, because growing once more
+            // would copy a long value a second time.
             buffer.reserve(self.value.len() + BLOCK_END_BYTES);
             buffer.extend_from_slice(self.value);
         }
     }
 
-    /// When the version was written.
+    /// The version's timestamp.
     pub(super) fn timestamp(self) -> Timestamp {
         self.timestamp
     }
 
-    /// The entry that has this body at `key`.
+    /// The entry of `key` that has this body.
     pub(super) fn to_entry(self, key: &[u8]) -> Entry {
         Entry::new(
             key,
@@ -88,7 +88,7 @@ impl<'a> RecordBody<'a> {
         )
     }
 
-    /// The record that has this body at `key`.
+    /// The record of `key` that has this body.
     pub(super) fn to_record(self, key: &[u8]) -> Record {
         Record {
             sequence: self.sequence,

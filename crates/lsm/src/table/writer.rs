@@ -1,8 +1,8 @@
-//! Writes a table: records in, one file out.
+//! Writes the records of a table to one file.
 //!
-//! Memory stays bounded by a block of each kind, the top index, two thousand
-//! expiries, and eight bytes a key for the filter, whose size is known only at
-//! the end.
+//! The writer's memory holds a block of each kind, the top index, two thousand
+//! expiries, and eight bytes a key for the filter, whose size is known only at the
+//! end.
 
 use super::TableSettings;
 use super::block::BlockBuilder;
@@ -20,12 +20,12 @@ use base::{KEY_BYTES_MAX, Timestamp, VALUE_BYTES_MAX};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The largest target for a block. With the largest value on top, lengths and
-/// restarts fit the format's 32 bits and the compressor's bounds.
+/// The largest target size of a block. Even with the largest value added, lengths
+/// and restarts fit the format's 32 bits and the compressor's bounds.
 const BLOCK_BYTES_MAX: usize = 64 << 20;
 
-/// A table under way. Dropped before [`TableWriter::finish`] it leaves a file
-/// that no reader takes for a table.
+/// Writes a table. A writer that is dropped before [`TableWriter::finish`] leaves a
+/// file that no reader accepts as a table.
 pub(crate) struct TableWriter {
     blocks: BlockWriter,
     block_bytes: usize,
@@ -33,11 +33,11 @@ pub(crate) struct TableWriter {
     data: BlockBuilder,
     index: BlockBuilder,
     top_index: BlockBuilder,
-    /// The greatest timestamp of the data block under way.
+    /// The greatest timestamp of the current data block.
     data_greatest: Timestamp,
-    /// That of all data blocks that the index block under way names.
+    /// The greatest timestamp of the data blocks in the current index block.
     index_greatest: Timestamp,
-    /// The hash of each key, once.
+    /// The hash of each key, once for all its versions.
     hashes: Vec<KeyHash>,
     properties: TableProperties,
     expiries: Expiries,
@@ -46,7 +46,7 @@ pub(crate) struct TableWriter {
 }
 
 impl TableWriter {
-    /// Starts a table in an empty file; `path` names it in errors.
+    /// Starts a table in an empty file; `path` names the file in errors.
     pub(crate) fn create(file: Arc<dyn DiskFile>, path: &Path, settings: &TableSettings) -> Self {
         Self {
             blocks: BlockWriter::new(file, path, settings.compression),
@@ -65,23 +65,24 @@ impl TableWriter {
         }
     }
 
-    /// Lets the index know nothing of the records so far of the block under way.
+    /// Lets the index miss the timestamps so far of the current block.
     #[cfg(test)]
     pub(super) fn forget_timestamps(&mut self) {
         self.data_greatest = Timestamp::ZERO;
     }
 
-    /// Leaves a hole before the first block, as if that much had been written.
+    /// Leaves a hole before the first block, as if `bytes` bytes had been written.
     #[cfg(test)]
     pub(super) fn skip(&mut self, bytes: u64) {
         self.blocks.skip(bytes);
     }
 
-    /// Adds a record, which must come after the one before by [`Record::order`].
+    /// Adds a record, which must follow the previous one in [`Record::order`].
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a key or a value past the format's limits,
-    /// [`Error::Io`], [`Error::Sync`], [`Error::DiskFull`]. After one the table is lost.
+    /// [`Error::Invalid`] for a key or a value that exceeds the format's limits,
+    /// [`Error::Io`], [`Error::Sync`], [`Error::DiskFull`]. The table cannot be
+    /// finished after an error.
     pub(crate) fn add(&mut self, record: &Record) -> Result<(), Error> {
         let (key, value) = (record.entry.key(), record.entry.value_bytes());
         if key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
@@ -98,8 +99,8 @@ impl TableWriter {
             }
             self.last = Some(record.clone());
         }
-        // A value that fills a block has it to itself: its small neighbours
-        // must not cost their readers as much as it does.
+        // A value that fills a block is alone in its block, because readers of a
+        // small neighbour would have to read the large value too.
         if key.len() + value.len() >= self.block_bytes {
             self.finish_data_block()?;
         }
@@ -118,8 +119,8 @@ impl TableWriter {
         Ok(())
     }
 
-    /// The bytes written so far; the block under way, the rest of the index
-    /// and the filter come on top.
+    /// The bytes written so far, without the current block, the rest of the index
+    /// and the filter.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.blocks.offset()
     }
@@ -127,8 +128,8 @@ impl TableWriter {
     /// Writes the rest and syncs the file; the caller syncs the folder.
     ///
     /// # Errors
-    /// [`Error::Sync`], [`Error::Io`], [`Error::DiskFull`]; [`Error::Invalid`] for a table
-    /// without records, since it would have no least and no greatest key.
+    /// [`Error::Sync`], [`Error::Io`], [`Error::DiskFull`]; [`Error::Invalid`] for a
+    /// table without records, because it has no least and no greatest key.
     pub(crate) fn finish(mut self) -> Result<TableProperties, Error> {
         if self.properties.entries == 0 {
             return Err(Error::Invalid("a table needs a record".to_owned()));
@@ -189,7 +190,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Writes the pages of the filter; gives where they begin and their length.
+    /// Writes the pages of the filter. Returns where they begin, and their length.
     fn write_filter(&mut self) -> Result<(u64, u64), Error> {
         let shape = self
             .filter_rate

@@ -1,5 +1,5 @@
-//! The entry point for fuzzing the log: arbitrary bytes must neither panic nor
-//! loop nor take memory beyond a multiple of their own length.
+//! The entry point for fuzzing the log: for arbitrary bytes it must neither panic
+//! nor loop, nor take more memory than a multiple of the bytes' length.
 
 use super::{
     GROUP_HEADER_BYTES, GROUP_MAGIC, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, read_segment,
@@ -8,8 +8,8 @@ use super::{
 use base::ByteReader;
 use std::path::Path;
 
-/// Takes `bytes` for a segment, as they are and with tags and checksums that
-/// fit: hardly any arbitrary bytes would come past the first of them.
+/// Decodes `bytes` as a segment, unchanged and with the right tags and checksums,
+/// because hardly any arbitrary bytes get past the first checksum.
 pub fn fuzz_segment(bytes: &[u8]) {
     let (secret, segment) = (1, 1);
     let mut fixed = bytes.to_vec();
@@ -21,8 +21,8 @@ pub fn fuzz_segment(bytes: &[u8]) {
     }
 }
 
-/// Gives the header, and whatever begins as a group does, the right tag and
-/// checksums.
+/// Writes the right tag and checksums into the header and everything that begins
+/// like a group.
 fn fix_checksums(bytes: &mut [u8], tag: u64) {
     if let Some(header) = bytes.get_mut(..SEGMENT_HEADER_BYTES) {
         header[16..24].copy_from_slice(&tag.to_le_bytes());
@@ -43,7 +43,7 @@ fn fix_checksums(bytes: &mut [u8], tag: u64) {
     }
 }
 
-/// Gives each record of a group the right checksum.
+/// Writes the right checksum into each record of a group.
 fn fix_record_checksums(mut records: &mut [u8]) {
     while records.len() >= RECORD_HEADER_BYTES {
         let end = RECORD_HEADER_BYTES.saturating_add(u32_at(records, 4));
@@ -56,7 +56,7 @@ fn fix_record_checksums(mut records: &mut [u8]) {
     }
 }
 
-/// The length that lies at `at`; 0 where the bytes end before.
+/// The number at `at`; 0 if the bytes end before.
 fn u32_at(bytes: &[u8], at: usize) -> usize {
     let field = bytes
         .get(at..)
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_with_fixed_checksums_come_past_every_tag_and_checksum() {
+    fn bytes_with_fixed_checksums_pass_every_check() {
         let fixture = include_bytes!("../../tests/fixtures/log-v1.wal");
         let sound = read_segment(fixture, 0x5ec2e7, 1, Path::new("sound")).unwrap();
         let mut bytes = fixture.to_vec();

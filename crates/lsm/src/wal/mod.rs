@@ -1,8 +1,8 @@
-//! The write-ahead log: every write is in it before it is acknowledged.
+//! The write-ahead log: every write is in the log before it is acknowledged.
 //!
-//! The log is a row of segments, numbered without gaps; a segment holds the
-//! records of one memtable and goes when that is flushed. Writes that wait
-//! together are written together, as one *group*, and share one sync.
+//! The log is a sequence of segments, numbered without gaps. A segment holds the
+//! records of one memtable, and is removed after the memtable's flush. Writes that
+//! wait at the same time are written as one *group* and share one sync.
 //!
 //! # A segment file
 //!
@@ -17,28 +17,28 @@
 //!          | expiry u64, if flags has EXPIRES | key | value
 //! ```
 //!
-//! All numbers are little-endian. Space is allocated ahead as zeros, so a
-//! group's magic is not zero. The tag is a hash of the segment's number and a
-//! secret of the store: bytes of another file never pass for a group, nor does
-//! a value that a client made to look like one.
+//! All numbers are little-endian. Space is allocated ahead as zeros, so the magic
+//! of a group is not zero. The tag is a hash of the segment's number and of a secret
+//! of the store. Therefore a reader accepts neither the bytes of another file nor a
+//! client's value as a group, even if they look like one.
 //!
 //! # Torn or damaged?
 //!
-//! Each group says in `synced` how many bytes of its segment were known to be
-//! synced before it was written. So when a reader meets bytes that are no whole
-//! group, it looks for a later group that says they had been synced. If there
-//! is one, synced bytes were damaged: corruption. If there is none, this is
-//! the tail that a crash tore: nobody was promised it, and it is dropped.
+//! Each group holds in `synced` how many bytes of its segment were synced before
+//! the group was written. A reader that meets bytes which are not a whole group
+//! searches for a later group that says these bytes were synced. If it finds one,
+//! synced bytes are damaged, which is corruption. If not, these bytes are the tail
+//! that a crash tore off. No write in it was acknowledged as durable, so the reader
+//! drops it.
 //!
-//! A group without records is a *seal*: the segment ends with it. A segment is
-//! sealed and synced before the next one takes its first group, so only the
-//! last segment that has groups may lack a seal. The next one's file is there
-//! and durable before the seal is written: where it is missing behind a seal,
-//! it was lost.
+//! A group without records is a *seal*, which ends the segment. A segment is sealed
+//! and synced before the next one gets its first group, so only the last segment
+//! with groups may lack a seal. The file of the next segment is durable before the
+//! seal is written. If it is missing although the seal is there, it was lost.
 //!
-//! What no later group and no seal tells of, the manifest does: whenever the
-//! store has been idle for a moment, and at its orderly close, it takes note of
-//! how much of which segment is durable, in a [`LogClaim`](crate::manifest::LogClaim).
+//! No later group and no seal covers the end of the log. There the manifest helps:
+//! when the store has been idle for a moment, and when it closes, it records in a
+//! [`LogClaim`](crate::manifest::LogClaim) how much of which segment is durable.
 
 mod fuzz;
 mod pending_sync;
@@ -73,14 +73,14 @@ pub(crate) fn segment_file_name(segment: u64) -> String {
     format!("log-{segment:016}.wal")
 }
 
-/// The segment that a file name stands for, if any.
+/// The segment whose file has this name; `None` if the name is not a segment's.
 pub(crate) fn segment_of_file_name(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("log-")?.strip_suffix(".wal")?;
     let segment = digits.parse().ok()?;
     (segment_file_name(segment) == name).then_some(segment)
 }
 
-/// Removes the file of a segment whose records are in tables.
+/// Removes the file of a segment.
 pub(crate) fn remove_segment(disk: &dyn Disk, folder: &Path, segment: u64) -> Result<(), Error> {
     let path = folder.join(segment_file_name(segment));
     disk.remove(&path)

@@ -1,4 +1,4 @@
-//! A sync of a segment that holds up no append.
+//! A sync of a segment that delays no append.
 
 use crate::disk::DiskFile;
 use crate::error::Error;
@@ -6,7 +6,7 @@ use crate::wait_sites;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A sync of a segment that the holder of the segment's writer has yet to run.
+/// A sync of a segment that is still to be run, without the segment's writer.
 pub struct PendingSync {
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) path: PathBuf,

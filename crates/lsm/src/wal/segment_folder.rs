@@ -1,14 +1,14 @@
-//! Segments for logs that the engine's owner keeps beside the store.
+//! Segments of logs that the engine's owner keeps beside the store.
 //!
-//! An owner may have entries to keep that are none of its store's: a node keeps
-//! those that another node missed. They go into segments of the same format as
-//! the write-ahead log's, with the same checksums and the same care for torn
-//! tails, but each segment stands for itself: numbers may have gaps, and
-//! segments go in any order.
+//! An owner may keep entries that do not belong to its store: a node keeps the
+//! writes that another node missed. Their segments have the format of the
+//! write-ahead log, with its checksums and its handling of torn tails. But each
+//! segment stands alone: numbers may have gaps, and segments may be removed in any
+//! order.
 //!
-//! A folder may hold the segments of several logs. Each log has a secret, and
-//! the tag in a segment's header tells whose it is ([`SegmentFile::owner`]), so
-//! that no other file has to say so and be kept in step.
+//! A folder may hold the segments of several logs. Each log has a secret, and the
+//! tag in a segment's header says which log it belongs to
+//! ([`SegmentFile::owner`]). So no other file has to list the segments of a log.
 
 use super::segment_reader::{read_segment, read_segment_header};
 use super::{SegmentWriter, remove_segment, segment_file_name, segment_of_file_name, segment_tag};
@@ -25,7 +25,7 @@ pub struct SegmentFolder {
 }
 
 impl SegmentFolder {
-    /// The folder at `path`, which is made durably if it is not there.
+    /// The folder at `path`, which is created durably if it does not exist.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::DiskFull`].
@@ -41,8 +41,7 @@ impl SegmentFolder {
         &self.path
     }
 
-    /// The numbers of the segments that are there, ascending. Other files are
-    /// passed over.
+    /// The numbers of the folder's segments, ascending. Other files are ignored.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -59,12 +58,12 @@ impl SegmentFolder {
         Ok(segments)
     }
 
-    /// Makes a segment for the log with this secret, durably. Its space grows
-    /// as it is written.
+    /// Creates a segment of the log with this secret, durably. Its space grows with
+    /// each write.
     ///
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`]; the file is removed
-    /// again if that is possible.
+    /// again if possible.
     pub fn create(&self, segment: u64, secret: u64) -> Result<SegmentWriter, Error> {
         SegmentWriter::create(&*self.disk, &self.path, secret, segment, 0)
     }
@@ -83,7 +82,7 @@ impl SegmentFolder {
         })
     }
 
-    /// Removes a segment. A crash may bring it back.
+    /// Removes a segment. It may come back after a crash.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -91,25 +90,26 @@ impl SegmentFolder {
         remove_segment(&*self.disk, &self.path, segment)
     }
 
-    /// How many bytes the file system can still take; an estimate.
+    /// How many bytes can still be written to the file system; an estimate.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn available_bytes(&self) -> Result<u64, Error> {
         self.disk
             .available_bytes(&self.path)
-            .map_err(|error| Error::io("ask for the room in", &self.path, error))
+            .map_err(|error| Error::io("read the free space of", &self.path, error))
     }
 }
 
-/// Whose log a segment belongs to.
+/// The log that a segment belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentOwner {
-    /// The log whose secret is at this place among those asked about.
+    /// The log whose secret has this index among the given ones.
     Log(usize),
-    /// None of those asked about.
+    /// None of the logs with the given secrets.
     Other,
-    /// The file's header is not whole: its making was cut short, or it is damaged.
+    /// Unknown, because the file's header is not whole: creating the file was
+    /// interrupted, or it is damaged.
     Unknown,
 }
 
@@ -132,10 +132,10 @@ impl SegmentFile {
     /// # Errors
     /// [`Error::Invalid`] for a format of another version.
     pub fn owner(&self, secrets: &[u64]) -> Result<SegmentOwner, Error> {
-        for (place, secret) in secrets.iter().enumerate() {
+        for (index, secret) in secrets.iter().enumerate() {
             let tag = segment_tag(*secret, self.segment);
             match read_segment_header(&self.bytes, tag, &self.path) {
-                Ok(true) => return Ok(SegmentOwner::Log(place)),
+                Ok(true) => return Ok(SegmentOwner::Log(index)),
                 Ok(false) => return Ok(SegmentOwner::Unknown),
                 Err(Error::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
@@ -144,12 +144,12 @@ impl SegmentFile {
         Ok(SegmentOwner::Other)
     }
 
-    /// The entries of the segment's whole groups, in the order in which they
-    /// were written; what a crash tore off is not among them.
+    /// The entries of the segment's whole groups, in the order in which they were
+    /// written, without a torn tail.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when bytes that had been synced are damaged, or the
-    /// segment is of another log; [`Error::Invalid`] for a format of another version.
+    /// [`Error::Corrupt`] if bytes that were synced are damaged, or if the segment
+    /// belongs to another log; [`Error::Invalid`] for a format of another version.
     pub fn entries(&self, secret: u64) -> Result<Vec<Entry>, Error> {
         read_segment(&self.bytes, secret, self.segment, &self.path).map(|segment| segment.entries)
     }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_of_several_logs_are_told_apart_and_read_back() {
+    fn segments_of_several_logs_are_distinguished_and_read_back() {
         let disk = Arc::new(MemoryDisk::new());
         let folder = SegmentFolder::open(disk, "/logs".into()).unwrap();
         let mut first = folder.create(1, 10).unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_read_back_as_something_else_is_refused() {
+    fn an_entry_past_the_limits_is_refused_and_the_next_is_written() {
         let folder = SegmentFolder::open(Arc::new(MemoryDisk::new()), "/logs".into()).unwrap();
         let mut writer = folder.create(1, 10).unwrap();
         // The length of this key would wrap to 1.
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_whose_making_was_cut_short_is_nobodys() {
+    fn a_segment_without_a_whole_header_has_an_unknown_owner() {
         let disk = Arc::new(MemoryDisk::new());
         let folder =
             SegmentFolder::open(Arc::clone(&disk) as Arc<dyn Disk>, "/logs".into()).unwrap();

@@ -1,4 +1,4 @@
-//! Reads segments, and tells a torn tail from damage.
+//! Reads segments, and distinguishes a torn tail from damage.
 
 use super::{
     FLAG_EXPIRES, FLAG_TOMBSTONE, GROUP_HEADER_BYTES, GROUP_MAGIC, RECORD_HEADER_BYTES,
@@ -11,27 +11,28 @@ use std::path::Path;
 /// What a segment file holds.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SegmentContents {
-    /// The entries of its whole groups, in order of arrival.
+    /// The entries of its whole groups, in the order in which they were written.
     pub(crate) entries: Vec<Entry>,
-    /// Where its whole groups end, a seal included; 0 when not even the file's header is whole.
+    /// Where its last whole group ends, which may be a seal; 0 if not even the file's
+    /// header is whole.
     pub(crate) end: u64,
-    /// Whether a seal ends it.
+    /// Whether it ends with a seal.
     pub(crate) sealed: bool,
-    /// How many bytes of torn groups lie behind the end.
+    /// How many bytes of torn groups follow the end.
     pub(crate) torn_bytes: u64,
 }
 
 impl SegmentContents {
-    /// Whether no group was ever known to be in it: it was made ahead, or torn at once.
+    /// Whether it has no whole group: it was created ahead, or its first group is torn.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty() && !self.sealed
     }
 }
 
-/// Reads the bytes of a whole segment file. Pure: any bytes give a segment or an error.
+/// Decodes the bytes of a whole segment file. Any bytes give contents or an error.
 ///
 /// # Errors
-/// [`Error::Corrupt`] when bytes that had been synced are damaged,
+/// [`Error::Corrupt`] if bytes that were synced are damaged,
 /// [`Error::Invalid`] for a format of another version.
 pub(crate) fn read_segment(
     bytes: &[u8],
@@ -62,7 +63,8 @@ pub(crate) fn read_segment(
                 path,
                 end as u64,
                 format!(
-                    "this group of the log was synced, as that at offset {claim} tells, but is damaged"
+                    "this group of the log is damaged, although the group at offset {claim} says \
+                     that it was synced"
                 ),
             ));
         }
@@ -135,7 +137,7 @@ fn read_group_header(bytes: &[u8], at: usize, tag: u64) -> Option<GroupHeader> {
     is_whole.then_some(header)
 }
 
-/// The group at `at`, if it is whole: all of its records or none.
+/// The group at `at`, if all of its records are whole.
 fn read_group(bytes: &[u8], at: usize, tag: u64) -> Option<Group> {
     let header = read_group_header(bytes, at, tag)?;
     let start = at + GROUP_HEADER_BYTES;
@@ -186,8 +188,8 @@ fn read_body(body: &[u8]) -> Option<Entry> {
     Some(Entry::new(key, timestamp, kind, value, expiry, copies))
 }
 
-/// Where in `tail`, which begins at offset `start` of its segment, a group's
-/// header says that bytes past `start` had been synced before it was written.
+/// The offset of a group in `tail` whose header says that bytes behind `start` were
+/// synced before it was written. `tail` begins at offset `start` of its segment.
 fn find_claim(tail: &[u8], start: usize, tag: u64) -> Option<usize> {
     memchr::memmem::find_iter(tail, &GROUP_MAGIC.to_le_bytes())
         .find(|at| {

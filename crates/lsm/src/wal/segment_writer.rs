@@ -13,34 +13,32 @@ use base::{Entry, Expiry, KEY_BYTES_MAX, Kind, VALUE_BYTES_MAX};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// By how much a segment grows past what is needed when what was allocated at
-/// its creation is used up.
+/// How much more than needed is allocated when a segment grows, in bytes.
 const GROWTH_BYTES: u64 = 256 << 10;
 
-/// How many zeros are written at once, in bytes.
+/// The number of zeros in one write, in bytes.
 const FILL_BYTES: u64 = 256 << 10;
 
-/// A buffer that a rare, huge group has grown past this is given back after it.
+/// A buffer that a rare, huge group has grown past so many bytes is freed after it.
 const BUFFER_BYTES_KEPT: usize = 1 << 20;
 
 /// Appends groups to one segment.
 pub struct SegmentWriter {
     file: Arc<dyn DiskFile>,
-    /// The same file, opened once more, for syncs aside from the commits. The
-    /// system tells of a failed writeback once for each time that the file was
-    /// opened: a sync aside through `file` would be told in a commit's stead,
-    /// whose own sync would then succeed.
+    /// The same file, opened once more, for background syncs. The system reports a
+    /// failed writeback once to each open handle. A background sync through `file`
+    /// would take the report away from the next commit, whose sync would succeed.
     background_file: Arc<dyn DiskFile>,
     path: PathBuf,
     segment: u64,
     tag: u64,
-    /// Where the next group goes.
+    /// Where the next group begins.
     position: u64,
-    /// All bytes before this are known to be synced.
+    /// All bytes before this are synced.
     synced: u64,
-    /// All bytes before this have their space.
+    /// The disk has allocated space for all bytes before this.
     allocated: u64,
-    /// All bytes before this were written, if only with zeros.
+    /// All bytes before this were written, at least with zeros.
     filled: u64,
     buffer: Vec<u8>,
 }
@@ -50,7 +48,7 @@ impl SegmentWriter {
     ///
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`]. The file is removed
-    /// again if that is possible.
+    /// again if possible.
     pub(crate) fn create(
         disk: &dyn Disk,
         folder: &Path,
@@ -59,14 +57,13 @@ impl SegmentWriter {
         bytes: u64,
     ) -> Result<Self, Error> {
         Self::create_in_place(disk, folder, secret, segment, bytes).inspect_err(|_| {
-            // What is left is an empty segment, which recovery makes anew.
+            // If it stays, it is an empty segment, which recovery creates again.
             let _ = disk.remove(&folder.join(segment_file_name(segment)));
         })
     }
 
-    /// As [`SegmentWriter::create`], but in place of an empty segment that may be
-    /// there, and that stays there, whole or not, when this fails: the log has
-    /// no gap at any time.
+    /// As [`SegmentWriter::create`], but replaces an empty segment if there is one.
+    /// If this fails, the file stays, whole or not, so that the log never has a gap.
     ///
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`].
@@ -107,16 +104,16 @@ impl SegmentWriter {
         })
     }
 
-    /// Makes a segment durable that was read from `bytes`, which end with its
-    /// last whole group, and seals it unless it `is_sealed`.
+    /// Makes a segment durable that was read from `bytes`, which end with its last
+    /// whole group, and seals it unless it `is_sealed`.
     ///
-    /// What was read may be in the system's memory only. Where an earlier sync
-    /// failed, the system may even take it for written, so that another sync
-    /// would write nothing: all of it is written anew.
+    /// The bytes that were read may be in the system's memory only. If an earlier
+    /// sync failed, the system may even consider them written, and another sync
+    /// would write nothing. Therefore all of them are written again.
     ///
     /// # Errors
-    /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`]. The segment reads
-    /// as before then, or as sealed.
+    /// [`Error::DiskFull`], [`Error::Sync`], [`Error::Io`]. A reader finds the same
+    /// groups as before, and perhaps the seal.
     pub(crate) fn restore(
         disk: &dyn Disk,
         folder: &Path,
@@ -129,15 +126,15 @@ impl SegmentWriter {
         let file = disk
             .open(&path)
             .map_err(|error| Error::io("open", &path, error))?;
-        // The seal goes where a torn group or allocated zeros are, so that a
-        // full disk has room for it.
+        // The seal replaces a torn group or allocated zeros, so it has room even on a
+        // full disk.
         let allocated = file
             .len()
             .map_err(|error| Error::io("read the length of", &path, error))?;
         file.write_all_at(bytes, 0)
             .map_err(|error| Error::io("write", &path, error))?;
         let mut writer = Self {
-            // Nobody else has it.
+            // There are no commits whose errors a background sync could take.
             background_file: Arc::clone(&file),
             file,
             path,
@@ -154,7 +151,7 @@ impl SegmentWriter {
         } else {
             writer.seal()?;
         }
-        // Nobody reads on behind the seal: this only gives the room back.
+        // A reader stops at the seal, so this only frees space.
         let Self { file, path, .. } = &writer;
         file.set_len(writer.position)
             .map_err(|error| Error::io("truncate", path, error))
@@ -212,7 +209,7 @@ impl SegmentWriter {
                     .map_err(|error| Error::io("allocate", &self.path, error))
                     .map(|()| to)
             };
-            // On a nearly full disk just what is needed may still be there.
+            // A nearly full disk may still have room for the group alone.
             self.allocated = allocate(end + GROWTH_BYTES).or_else(|error| match error {
                 Error::DiskFull => allocate(end),
                 error => Err(error),
@@ -231,7 +228,7 @@ impl SegmentWriter {
     /// Makes all groups durable.
     ///
     /// # Errors
-    /// [`Error::Sync`]: nothing is known of the unsynced groups any more.
+    /// [`Error::Sync`]: the unsynced groups may or may not be durable.
     pub(crate) fn sync(&mut self) -> Result<(), Error> {
         wait_sites::LOG_SYNC
             .time(|| self.file.sync())
@@ -251,10 +248,10 @@ impl SegmentWriter {
         self.sync()
     }
 
-    /// Writes zeros over the next piece of the space that is allocated and was
-    /// never written; `false` when there is none. To sync the first write to
-    /// such space is to change the file system's own records, and that waits
-    /// for everybody else's; over zeros it only writes data.
+    /// Writes zeros to the next part of the allocated space that was never written;
+    /// returns `false` if there is none. The sync after a first write to allocated
+    /// space also changes the file system's metadata, and waits for the metadata of
+    /// all other files. The sync after a write over zeros only writes data.
     ///
     /// # Errors
     /// As [`SegmentWriter::append`].
@@ -271,8 +268,8 @@ impl SegmentWriter {
         Ok(true)
     }
 
-    /// A sync of everything that is written now. It holds up no append and
-    /// takes no error away from the writer's own syncs.
+    /// A sync of everything that is written now. It delays no append, and takes no
+    /// error away from the writer's own syncs.
     pub(crate) fn background_sync(&self) -> PendingSync {
         PendingSync {
             file: Arc::clone(&self.background_file),
@@ -282,23 +279,23 @@ impl SegmentWriter {
         }
     }
 
-    /// The sync that makes all groups durable that are written now; [`None`] if
-    /// they are durable. Run it where it holds up no append, and pass it to
-    /// [`SegmentWriter::synced`] when it has succeeded.
+    /// The sync that makes all groups durable that are written now; [`None`] if they
+    /// are durable. Run it where it delays no append, and pass it to
+    /// [`SegmentWriter::synced`] after it has succeeded.
     #[must_use]
     pub fn pending_sync(&self) -> Option<PendingSync> {
         (self.synced < self.position).then(|| self.background_sync())
     }
 
-    /// Takes note of a sync that has succeeded. A sync of another segment, which
-    /// this one has replaced meanwhile, changes nothing.
+    /// Notes a sync that has succeeded. The sync of a segment that this one has
+    /// replaced in the meantime changes nothing.
     pub fn synced(&mut self, sync: &PendingSync) {
         if sync.segment == self.segment {
             self.synced = self.synced.max(sync.position);
         }
     }
 
-    /// What is known to be durable of the segment.
+    /// How much of the segment is durable.
     pub(crate) fn claim(&self) -> LogClaim {
         let has_groups = self.synced > SEGMENT_HEADER_BYTES as u64;
         LogClaim {
@@ -312,13 +309,12 @@ impl SegmentWriter {
         self.position
     }
 
-    /// How many bytes of groups are written and not known to be synced.
+    /// How many bytes of groups are written and not synced.
     pub(crate) fn unsynced_bytes(&self) -> u64 {
         self.position - self.synced
     }
 
-    /// Whether a group with records of so many bytes can be appended without
-    /// more space being allocated.
+    /// Whether a group with `record_bytes` bytes of records fits the allocated space.
     pub(crate) fn has_room(&self, record_bytes: usize) -> bool {
         let room = self.allocated.saturating_sub(self.position);
         room >= (GROUP_HEADER_BYTES + record_bytes) as u64
@@ -335,7 +331,7 @@ impl SegmentWriter {
         self.position - SEGMENT_HEADER_BYTES as u64
     }
 
-    /// The space that the segment takes on disk, in bytes.
+    /// The space of the segment on disk, in bytes.
     #[must_use]
     pub fn allocated_bytes(&self) -> u64 {
         self.allocated
@@ -352,7 +348,7 @@ fn segment_header(tag: u64) -> [u8; SEGMENT_HEADER_BYTES] {
     header
 }
 
-/// Refuses what would be read back as another entry, or not at all.
+/// Refuses an entry that a reader would not accept or would read as another one.
 fn check(entry: &Entry) -> Result<(), Error> {
     let (key_bytes, value_bytes) = (entry.key().len(), entry.value_bytes().len());
     if (1..=KEY_BYTES_MAX).contains(&key_bytes) && value_bytes <= VALUE_BYTES_MAX {

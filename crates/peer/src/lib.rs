@@ -17,6 +17,10 @@
 //!   `assembly` puts long values together again.
 //! - `log_limiter` keeps repeated warnings out of the log; `fuzz` is for fuzzers.
 //!
+//! The crate does not know the storage engine, files, threads, or HTTP beyond the
+//! upgrade. The node stands behind three traits: [`HandshakePolicy`],
+//! [`RequestHandler`] and [`AnswerHandler`].
+//!
 //! Everything is local to a runtime, and no request takes a lock here. Invariants:
 //! - A call that was accepted gets exactly one answer. It gets it at once when
 //!   the peer cannot answer any more.

@@ -220,7 +220,7 @@ impl Membership {
         lock(&self.inner.state).durably_remembered(peer)
     }
 
-    /// Records the hello of a peer that has proved itself. `told` is what this
+    /// Records the hello of a peer that has proved itself. `sent` is what this
     /// node's own hello said that it remembers of the peer.
     ///
     /// The connection may carry calls once `on_durable` is called with `true`. If
@@ -230,7 +230,7 @@ impl Membership {
         &self,
         peer: NodeNumber,
         hello: &Hello,
-        told: Option<Remembered>,
+        sent: Option<Remembered>,
         on_durable: impl FnOnce(bool) + Send + 'static,
     ) -> Option<StartWatch> {
         let inner = &self.inner;
@@ -241,8 +241,8 @@ impl Membership {
             inner.change_confirmation(&mut state, peer, |confirmation, peers| {
                 confirmation.hear(peer, judgement, peers);
             });
-            let is_durable = match state.record(&inner.own, peer, hello, told) {
-                None | Some(Recorded::ToldOutdated) => Some(false),
+            let is_durable = match state.record(&inner.own, peer, hello, sent) {
+                None | Some(Recorded::HelloOutOfDate) => Some(false),
                 Some(Recorded::InVersion(version)) if state.versions.is_durable(version) => {
                     Some(true)
                 }

@@ -52,9 +52,9 @@ struct PeerRecord {
 pub(super) enum Recorded {
     /// It is in the file, in this version.
     InVersion(u64),
-    /// This node's own hello told the peer something else than what is
-    /// remembered by now, so the two sides may judge differently.
-    ToldOutdated,
+    /// This node's own hello is out of date: it does not say what is remembered by
+    /// now, so the two sides may judge differently.
+    HelloOutOfDate,
 }
 
 impl MembershipState {
@@ -148,21 +148,21 @@ impl MembershipState {
     }
 
     /// Remembers the start in a peer's hello, if it is a later start of the same
-    /// store, or an accepted one. `told` is what this node's own hello said that
+    /// store, or an accepted one. `sent` is what this node's own hello said that
     /// it remembers of the peer. `None` if the hello is of no peer.
     pub(super) fn record(
         &mut self,
         own: &OwnStore,
         peer: NodeNumber,
         hello: &Hello,
-        told: Option<Remembered>,
+        sent: Option<Remembered>,
     ) -> Option<Recorded> {
         let known = self.peers.get_mut(peer.index())?;
         let present = present_start(hello)?;
         let judgement = judge(known.remembered, hello.store_id, &hello.starts);
         if judgement.is_against() && !hello.is_accepted {
-            if judge(told, hello.store_id, &hello.starts) != judgement {
-                return Some(Recorded::ToldOutdated);
+            if judge(sent, hello.store_id, &hello.starts) != judgement {
+                return Some(Recorded::HelloOutOfDate);
             }
             if known.warned_about.replace(present.start) != Some(present.start) {
                 tracing::warn!(

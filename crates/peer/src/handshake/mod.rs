@@ -31,8 +31,8 @@
 //!    `tests/mod.rs`, the one in `node/src/membership/tests/mod.rs`; and the
 //!    fixture of a new version of the protocol.
 //!
-//! The compiler names each of these places but the drawing, because all of
-//! them list the fields.
+//! The compiler names each of these places, because each of them lists the fields.
+//! It names neither the drawing nor `record_peer`.
 
 mod hello;
 mod policy;

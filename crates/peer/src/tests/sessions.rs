@@ -83,7 +83,7 @@ async fn a_connection_ends_when_its_peer_connects_with_a_later_start() {
             pair.asker.until(LinkState::Up).await;
             pair.asker.read(1).unwrap();
             let (_, reply) = pair.replica.next().await;
-            // The other side comes with another start, over another connection.
+            // The other side connects with a later start, on another connection.
             latest.take().supersede();
             reply.send(PeerAnswer::Found(None));
             pair.asker.read(2).unwrap();

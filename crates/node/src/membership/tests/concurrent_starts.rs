@@ -75,11 +75,11 @@ fn a_connection_is_not_used_if_a_hello_of_its_handshake_is_out_of_date() {
     let original = start("a", &a, 1);
     // `b` has told the original that it remembers an earlier start …
     let hello = original.hello_to(&node_b);
-    let told = node_b.remembered("a");
+    let sent = node_b.remembered("a");
     let folder = a.copy();
     // … and meets a copy before the handshake with the original ends.
     assert!(shake_hands(&start("a", &folder, 1), &node_b));
-    let is_used = b.record(&node_b.membership, "a", &hello, told);
+    let is_used = b.record(&node_b.membership, "a", &hello, sent);
     assert_eq!(is_used, Some(false));
     assert!(
         shake_hands(&original, &node_b),

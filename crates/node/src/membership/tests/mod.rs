@@ -95,9 +95,9 @@ impl Folder {
         membership: &Membership,
         peer: &str,
         hello: &Hello,
-        told: Option<Remembered>,
+        sent: Option<Remembered>,
     ) -> Option<bool> {
-        let is_durable = record(membership, peer, hello, told);
+        let is_durable = record(membership, peer, hello, sent);
         self.executor.run_all_due();
         *is_durable.lock().unwrap()
     }
@@ -109,11 +109,11 @@ fn record(
     membership: &Membership,
     peer: &str,
     hello: &Hello,
-    told: Option<Remembered>,
+    sent: Option<Remembered>,
 ) -> Arc<Mutex<Option<bool>>> {
     let result = Arc::new(Mutex::new(None));
     let cell = Arc::clone(&result);
-    membership.record_peer(number(peer), hello, told, move |is_durable| {
+    membership.record_peer(number(peer), hello, sent, move |is_durable| {
         *cell.lock().unwrap() = Some(is_durable);
     });
     result
@@ -187,10 +187,10 @@ impl Started<'_> {
 
     /// The watch of a new connection with another node.
     fn connect(&self, other: &Started<'_>) -> StartWatch {
-        let told = self.remembered(other.name);
+        let sent = self.remembered(other.name);
         let (peer, theirs) = (number(other.name), other.hello_to(self));
         self.membership
-            .record_peer(peer, &theirs, told, |_| {})
+            .record_peer(peer, &theirs, sent, |_| {})
             .unwrap()
     }
 

@@ -33,6 +33,6 @@ pub use members::{Member, MemberError, Members, MembersError};
 pub use node_number::{NODES_MAX, NodeNumber};
 pub use node_url::{NodeUrl, NodeUrlError};
 pub use placement::{Placement, Ranking};
-pub use replicas::{Fate, Miss, Replicas};
+pub use replicas::{Fate, Miss, ReplicaIndex, Replicas};
 pub use standing::{Confirmation, Judgement, Remembered, STARTS_MAX, Standing, judge};
 pub use timestamp_reservation::TimestampReservation;

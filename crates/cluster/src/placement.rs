@@ -31,10 +31,10 @@ pub struct Placement {
     name_hashes: Box<[u64]>,
 }
 
-/// A node's claim to a key. The derived order decides who comes first: the
-/// weight, and between names of the same hash the node's place in the list.
+/// A node's score for a key. The derived order decides which node comes first: by
+/// the weight, and between names of the same hash by the node's number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Claim {
+struct Score {
     weight: u64,
     node: NodeNumber,
 }
@@ -61,24 +61,24 @@ impl Placement {
     #[must_use]
     pub fn ranking(&self, key: &[u8], from: u8) -> Ranking {
         let key_hash = xxh3_64(key);
-        let places = usize::from(from).min(self.nodes());
-        let mut leaders: SmallVec<[Claim; REPLICAS_INLINE]> = SmallVec::with_capacity(places);
+        let length = usize::from(from).min(self.nodes());
+        let mut leaders: SmallVec<[Score; REPLICAS_INLINE]> = SmallVec::with_capacity(length);
         for (number, name_hash) in (0..=u8::MAX).zip(&self.name_hashes) {
-            let claim = Claim {
+            let score = Score {
                 weight: mix(key_hash ^ name_hash),
                 node: NodeNumber::new(number),
             };
-            if leaders.len() == places {
-                if leaders.last().is_none_or(|last| claim <= *last) {
+            if leaders.len() == length {
+                if leaders.last().is_none_or(|last| score <= *last) {
                     continue;
                 }
                 leaders.pop();
             }
             // Few are replaced, and most of them near the end.
-            let place = leaders.iter().rposition(|leader| claim < *leader);
-            leaders.insert(place.map_or(0, |place| place + 1), claim);
+            let better = leaders.iter().rposition(|leader| score < *leader);
+            leaders.insert(better.map_or(0, |position| position + 1), score);
         }
-        leaders.iter().map(|claim| claim.node).collect()
+        leaders.iter().map(|score| score.node).collect()
     }
 }
 

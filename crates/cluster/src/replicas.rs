@@ -30,10 +30,39 @@ impl Replicas {
         }
     }
 
+    /// The replicas of the key, in the order of its ranking.
+    pub fn indexes(self) -> impl Iterator<Item = ReplicaIndex> + use<> {
+        (0..self.from).map(ReplicaIndex)
+    }
+
     /// Whether any two requests of this pair have a replica in common.
     #[must_use]
     pub const fn overlap(self) -> bool {
         2 * self.ack as u16 > self.from as u16
+    }
+}
+
+/// Which of a key's replicas: its index in the key's ranking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReplicaIndex(u8);
+
+impl ReplicaIndex {
+    /// The replica with this index.
+    #[must_use]
+    pub const fn new(index: u8) -> Self {
+        Self(index)
+    }
+
+    /// The index.
+    #[must_use]
+    pub const fn as_u8(self) -> u8 {
+        self.0
+    }
+
+    /// The index, for a list of what belongs to each replica.
+    #[must_use]
+    pub const fn as_usize(self) -> usize {
+        self.0 as usize
     }
 }
 

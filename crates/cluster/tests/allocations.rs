@@ -1,7 +1,7 @@
 //! Proof that coordination allocates nothing for up to eight replicas.
 
 use base::{Entry, Expiry, Timestamp, Verdict};
-use cluster::{Miss, Placement, Replicas};
+use cluster::{Miss, Placement, ReplicaIndex, Replicas};
 use cluster::{Read, ReadActions, ReadEvent, Round, Write, WriteActions, WriteEvent};
 
 /// Runs `work`, and asserts that it allocates nothing.
@@ -21,19 +21,19 @@ fn the_ranking_of_a_key_allocates_nothing() {
 #[test]
 fn a_write_with_two_rounds_and_hints_allocates_nothing() {
     let stamp = Timestamp::from_u64;
-    let stored = |round, place, verdict| WriteEvent::Stored {
+    let stored = |round, replica, verdict| WriteEvent::Stored {
         round,
-        place,
+        replica,
         verdict,
     };
     allocates_nothing(|| {
         let mut actions = WriteActions::new();
         let replicas = Replicas::quorum(8);
         let mut write = Write::start(replicas, stamp(1), |_| None, &mut actions);
-        for place in 0..5 {
+        for replica in replicas.indexes().take(5) {
             actions.clear();
             write.step(
-                stored(Round::First, place, Verdict::Newer(stamp(9))),
+                stored(Round::First, replica, Verdict::Newer(stamp(9))),
                 &mut actions,
             );
         }
@@ -41,11 +41,11 @@ fn a_write_with_two_rounds_and_hints_allocates_nothing() {
         actions.clear();
         write.restamped(
             stamp(10),
-            |place| (place > 5).then_some(Miss::Refused),
+            |replica| (replica.as_u8() > 5).then_some(Miss::Refused),
             &mut actions,
         );
-        for place in 0..5 {
-            write.step(stored(Round::Second, place, Verdict::Clean), &mut actions);
+        for replica in replicas.indexes().take(5) {
+            write.step(stored(Round::Second, replica, Verdict::Clean), &mut actions);
         }
         actions.clear();
         write.step(WriteEvent::Deadline, &mut actions);
@@ -62,19 +62,19 @@ fn a_read_with_repairs_allocates_nothing() {
     allocates_nothing(|| {
         let mut actions = ReadActions::new();
         let replicas = Replicas::quorum(8);
-        let mut read = Read::start(replicas, 0..8, &mut actions);
-        let why = Miss::Refused;
-        read.step(ReadEvent::Missed { place: 0, why }, &mut actions);
-        for place in 1..6 {
+        let mut read = Read::start(replicas, replicas.indexes(), &mut actions);
+        let (replica, why) = (ReplicaIndex::new(0), Miss::Refused);
+        read.step(ReadEvent::Missed { replica, why }, &mut actions);
+        for replica in replicas.indexes().skip(1).take(5) {
             actions.clear();
-            let entry = (place == 5).then(|| entry.clone());
-            read.step(ReadEvent::Answered { place, entry }, &mut actions);
+            let entry = (replica.as_u8() == 5).then(|| entry.clone());
+            read.step(ReadEvent::Answered { replica, entry }, &mut actions);
         }
         assert_eq!(actions.len(), 4, "{actions:?}");
-        for place in 1..5 {
+        for replica in replicas.indexes().skip(1).take(4) {
             actions.clear();
             let verdict = Verdict::Clean;
-            read.step(ReadEvent::Repaired { place, verdict }, &mut actions);
+            read.step(ReadEvent::Repaired { replica, verdict }, &mut actions);
         }
         assert_eq!(actions.len(), 2, "{actions:?}");
     });

@@ -28,8 +28,9 @@ pub mod metrics;
 mod node;
 mod or_abort;
 mod peers;
+mod pending;
 mod read_pool;
-mod replica;
+mod replicas;
 mod seams;
 #[doc(hidden)]
 pub mod simulation;
@@ -37,7 +38,6 @@ mod stamping;
 mod submissions;
 mod turn_budget;
 mod wait_sites;
-mod waiters;
 mod worker;
 
 pub use config::{

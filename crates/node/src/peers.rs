@@ -1,12 +1,8 @@
 //! The nodes of the cluster, as one runtime sees and reaches them.
 
-use crate::hints::HintReceiver;
 use crate::node::Node;
-use crate::replica::{answer_of, stored};
-use crate::waiters::Waiters;
-use base::{Clock, Entry};
-use cluster::{Miss, NodeNumber, NodeUrl, Ranking};
-use peer::{Link, LinkStatus, PeerRequest};
+use cluster::{NodeNumber, NodeUrl, Ranking};
+use peer::{Link, LinkStatus};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +10,7 @@ use std::time::Duration;
 
 /// The links of one runtime, and who is behind them.
 pub(crate) struct Peers {
-    shared: Arc<Node>,
+    node: Arc<Node>,
     /// By node; none for this one.
     links: Vec<Option<Rc<Link>>>,
     /// By node, as of the last sweep.
@@ -23,62 +19,37 @@ pub(crate) struct Peers {
 
 impl Peers {
     /// The nodes, reached over the links that `link` makes.
-    pub(crate) fn new(shared: &Arc<Node>, link: impl Fn(NodeNumber) -> Rc<Link>) -> Rc<Self> {
-        let members = &shared.config.members;
+    pub(crate) fn new(node: &Arc<Node>, link: impl Fn(NodeNumber) -> Rc<Link>) -> Rc<Self> {
+        let members = &node.config.members;
         let links = members
             .numbers()
             .map(|node| (node != members.own()).then(|| link(node)))
             .collect();
         Rc::new(Self {
             were_down: RefCell::new(vec![true; members.names().len()]),
-            shared: Arc::clone(shared),
+            node: Arc::clone(node),
             links,
         })
     }
 
     /// Whether there are no other nodes.
     pub(crate) fn is_single_node(&self) -> bool {
-        self.shared.config.members.is_single_node()
+        self.node.config.members.is_single_node()
     }
 
     /// Whether it is this node.
     pub(crate) fn is_own(&self, node: NodeNumber) -> bool {
-        node == self.shared.config.members.own()
+        node == self.node.config.members.own()
     }
 
     /// The first `from` nodes of a key's ranking.
     pub(crate) fn ranking(&self, key: &[u8], from: u8) -> Ranking {
-        self.shared.placement.ranking(key, from)
+        self.node.placement.ranking(key, from)
     }
 
     /// Whether a node is known not to answer.
     pub(crate) fn is_down(&self, node: NodeNumber) -> bool {
         self.link(node).is_some_and(|link| link.is_down())
-    }
-
-    /// Why a node is known not to answer, if it is.
-    pub(crate) fn why_down(&self, node: NodeNumber) -> Option<Miss> {
-        self.link(node).and_then(|link| link.why_down())
-    }
-
-    /// Asks another node; its answer comes under `ticket`.
-    ///
-    /// # Errors
-    /// Why it is not asked.
-    pub(crate) fn call(
-        &self,
-        node: NodeNumber,
-        request: PeerRequest,
-        deadline: Duration,
-        ticket: u64,
-    ) -> Result<(), Miss> {
-        let link = self.link(node).ok_or(Miss::Failed)?;
-        link.call(request, deadline, ticket)
-    }
-
-    /// After how long a read is slow at another node.
-    pub(crate) fn hedge_delay(&self, node: NodeNumber) -> Option<Duration> {
-        self.link(node).map(|link| link.hedge_delay())
     }
 
     /// What is known of the link to another node.
@@ -88,7 +59,7 @@ impl Peers {
 
     /// The URL of a node.
     pub(crate) fn url_of(&self, node: NodeNumber) -> &NodeUrl {
-        self.shared.config.members.url(node)
+        self.node.config.members.url(node)
     }
 
     /// Ends the calls that have lasted too long, looks at the clocks, and
@@ -99,7 +70,7 @@ impl Peers {
         }
         self.look_at_clocks();
         let mut were_down = self.were_down.borrow_mut();
-        let peers = self.shared.config.members.peers();
+        let peers = self.node.config.members.peers();
         peers
             .filter(|node| {
                 let is_down = self.is_down(*node);
@@ -110,8 +81,8 @@ impl Peers {
 
     /// Tells what the links have heard of the other nodes' clocks.
     fn look_at_clocks(&self) {
-        let stamping = &self.shared.stamping;
-        for node in self.shared.config.members.peers() {
+        let stamping = &self.node.stamping;
+        for node in self.node.config.members.peers() {
             let link = self.link(node);
             if let Some(ahead_ms) = link.and_then(|link| link.ahead_of_monotonic_ms()) {
                 stamping.record_clock(node, ahead_ms);
@@ -128,34 +99,5 @@ impl Peers {
     /// The link to another node.
     pub(crate) fn link(&self, node: NodeNumber) -> Option<&Rc<Link>> {
         self.links.get(node.index())?.as_ref()
-    }
-}
-
-/// A link as the delivery of hints uses it.
-pub(crate) struct HintLink {
-    /// The receiver.
-    pub(crate) node: NodeNumber,
-    /// The way to it.
-    pub(crate) peers: Rc<Peers>,
-    /// Those who wait for an answer.
-    pub(crate) waiters: Rc<Waiters>,
-    /// The time.
-    pub(crate) clock: Arc<dyn Clock>,
-    /// How long a hint may take.
-    pub(crate) timeout: Duration,
-}
-
-impl HintReceiver for HintLink {
-    fn is_up(&self) -> bool {
-        !self.peers.is_down(self.node)
-    }
-
-    async fn store(&self, hint: Entry) -> Result<(), Miss> {
-        let deadline = self.clock.monotonic().saturating_add(self.timeout);
-        let wait = self.waiters.register(deadline);
-        let request = PeerRequest::Write(hint);
-        self.peers
-            .call(self.node, request, deadline, wait.ticket())?;
-        stored(&answer_of(wait.only().await))
     }
 }

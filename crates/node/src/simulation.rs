@@ -58,7 +58,7 @@ pub enum Refusal {
 
 /// A node.
 pub struct SimulatedNode {
-    shared: Arc<Node>,
+    node: Arc<Node>,
     /// By runtime.
     workers: Vec<Rc<Worker>>,
     /// The runtime whose turn it is.
@@ -80,12 +80,12 @@ impl SimulatedNode {
     ) -> Result<Self, OpenError> {
         config.read_threads = 0;
         let runtimes = resources.runtimes;
-        let shared = Arc::new(Node::open(config, resources, seams, executor)?);
+        let node = Arc::new(Node::open(config, resources, seams, executor)?);
         let workers = (0..runtimes)
-            .map(|number| Worker::new(Arc::clone(&shared), number, transport))
+            .map(|number| Worker::new(Arc::clone(&node), number, transport))
             .collect();
         Ok(Self {
-            shared,
+            node,
             workers,
             turn: Cell::new(0),
         })
@@ -103,7 +103,7 @@ impl SimulatedNode {
     /// # Errors
     /// Those of closing the store.
     pub fn close(&self) -> Result<(), lsm::Error> {
-        self.shared.close()
+        self.node.close()
     }
 
     /// Serves a connection that another node has dialled, until it ends.
@@ -154,10 +154,8 @@ impl SimulatedNode {
     /// How many hints wait for others, and for this node's own store.
     #[must_use]
     pub fn hints_waiting(&self) -> u64 {
-        let nodes = self.shared.config.members.numbers();
-        nodes
-            .map(|node| self.shared.hints.waiting(node).hints)
-            .sum()
+        let nodes = self.node.config.members.numbers();
+        nodes.map(|node| self.node.hints.waiting(node).hints).sum()
     }
 
     /// How many hints were lost since the start: not kept, or dropped before
@@ -172,7 +170,7 @@ impl SimulatedNode {
             dropped_for_room,
             dropped_for_age,
             dropped_damaged,
-        } = self.shared.hints.statistics();
+        } = self.node.hints.statistics();
         dropped_from_queue
             + dropped_unwritten
             + dropped_for_room
@@ -183,19 +181,19 @@ impl SimulatedNode {
     /// The hints that wait on the disk.
     #[must_use]
     pub fn hints(&self) -> Vec<Entry> {
-        self.shared.hints.all()
+        self.node.hints.all()
     }
 
     /// Whether the store is a witness: its reads and acks count.
     #[must_use]
     pub fn is_witness(&self) -> bool {
-        self.shared.membership.is_witness()
+        self.node.membership.is_witness()
     }
 
     /// The store.
     #[must_use]
     pub fn engine(&self) -> &Engine {
-        &self.shared.engine
+        &self.node.engine
     }
 
     fn next_worker(&self) -> &Worker {

@@ -1,75 +1,74 @@
 //! What answers for the store on one runtime.
 
-use crate::coordinator::{Coordinator, HedgeBudget};
-use crate::hints::{Delivery, HintReceiver};
+use crate::coordinator::{Coordinator, HedgeBudget, RunningRequests};
+use crate::hints::Delivery;
 use crate::membership::NodeHandshakes;
 use crate::metrics::WorkerMetrics;
 use crate::node::Node;
-use crate::peers::{HintLink, Peers};
-use crate::replica::{LocalReplica, OwnHints};
+use crate::peers::Peers;
+use crate::pending::PendingRequests;
+use crate::replicas::{LocalReplica, ReplicaHints, ReplicaSet};
 use crate::submissions::Submissions;
-use crate::waiters::Waiters;
 use base::Clock;
 use bytes::Bytes;
 use cluster::{NodeNumber, Ranking};
 use peer::{AnswerHandler, HandshakePolicy, Link, LinkStatus, PeerEnvironment, Stream, Transport};
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::MissedTickBehavior;
 
-/// For each request in flight, so many that were answered may still have
-/// something to do: a write whose last replica is slow, or a repair.
-const STRAGGLERS_A_REQUEST: usize = 4;
+/// For each request in flight, this many may go on after their answer: writes
+/// whose last replica is slow, and repairs.
+const BACKGROUND_A_REQUEST: usize = 4;
 
 /// What answers for the store on one runtime: the coordinator of requests, the
 /// links to the other nodes, this node's own replica, and their upkeep. Nothing
 /// in it is shared with other threads, the handles of [`Node`] aside.
 pub struct Worker {
-    shared: Arc<Node>,
+    node: Arc<Node>,
     /// Which runtime it is.
     number: usize,
     coordinator: Rc<Coordinator>,
     peers: Rc<Peers>,
     peer_environment: PeerEnvironment,
-    /// This node's own copy.
-    replica: Rc<LocalReplica>,
+    /// The replicas of keys, this node's own store among them.
+    replicas: Rc<ReplicaSet>,
     metrics: Arc<WorkerMetrics>,
 }
 
 impl Worker {
     /// The worker of runtime `number`, which reaches its peers over `transport`.
     #[must_use]
-    pub fn new(shared: Arc<Node>, number: usize, transport: &Arc<dyn Transport>) -> Rc<Self> {
-        let config = &shared.config;
-        let waiters = Waiters::new();
+    pub fn new(node: Arc<Node>, number: usize, transport: &Arc<dyn Transport>) -> Rc<Self> {
+        let config = &node.config;
+        let pending = PendingRequests::new();
         let submissions = Rc::new(Submissions::new(
-            shared.engine.clone(),
-            Arc::clone(waiters.writes()),
+            node.engine.clone(),
+            Arc::clone(pending.outbox()),
         ));
         let handshakes = NodeHandshakes::new(
-            shared.membership.clone(),
-            Arc::clone(&shared.stamping),
+            node.membership.clone(),
+            Arc::clone(&node.stamping),
             config.protocol,
             config.cluster_secret.clone(),
         );
         let peer_environment = PeerEnvironment {
-            clock: Arc::clone(&shared.clock),
-            random: Arc::clone(&shared.random),
+            clock: Arc::clone(&node.clock),
+            random: Arc::clone(&node.random),
             policy: Rc::clone(&handshakes) as Rc<dyn HandshakePolicy>,
-            log_limiter: Arc::clone(&shared.log_limiter),
-            incoming: Arc::clone(&shared.peer_bytes),
+            log_limiter: Arc::clone(&node.log_limiter),
+            incoming: Arc::clone(&node.peer_bytes),
             value_bytes_max: config.value_bytes_max,
         };
-        let peers = Peers::new(&shared, |node| {
+        let peers = Peers::new(&node, |node| {
             Link::new(
                 config.members.name(node).to_owned(),
                 config.members.url(node).clone(),
                 Arc::clone(transport),
                 peer_environment.clone(),
-                Rc::clone(&waiters) as Rc<dyn AnswerHandler>,
+                Rc::clone(&pending) as Rc<dyn AnswerHandler>,
             )
         });
         let weak_peers = Rc::downgrade(&peers);
@@ -80,50 +79,51 @@ impl Worker {
             }
         });
         let replica = Rc::new(LocalReplica {
-            engine: shared.engine.clone(),
-            stamping: Arc::clone(&shared.stamping),
-            membership: shared.membership.clone(),
-            read_pool: Arc::clone(&shared.read_pool),
-            answers: Arc::clone(&shared.answers),
+            engine: node.engine.clone(),
+            stamping: Arc::clone(&node.stamping),
+            membership: node.membership.clone(),
+            read_pool: Arc::clone(&node.read_pool),
+            answers: Arc::clone(&node.answers),
             submissions,
-            waiters: Rc::clone(&waiters),
-            clock: Arc::clone(&shared.clock),
+            pending: Rc::clone(&pending),
+            clock: Arc::clone(&node.clock),
         });
-        let metrics = shared.metrics.of_worker(number);
-        let resources = &shared.resources;
+        let replicas = Rc::new(ReplicaSet::new(replica, Rc::clone(&peers)));
+        let metrics = node.metrics.of_worker(number);
+        let resources = &node.resources;
         let requests_max = resources.requests_max.div_ceil(resources.runtimes);
         let coordinator = Rc::new(Coordinator {
-            clock: Arc::clone(&shared.clock),
-            stamping: Arc::clone(&shared.stamping),
-            replica: Rc::clone(&replica),
+            clock: Arc::clone(&node.clock),
+            stamping: Arc::clone(&node.stamping),
+            replicas: Rc::clone(&replicas),
             peers: Rc::clone(&peers),
-            hints: shared.hints.clone(),
-            waiters,
-            ranges: Arc::clone(&shared.ranges),
+            hints: node.hints.clone(),
+            pending,
+            requests: RunningRequests::new(requests_max.saturating_mul(BACKGROUND_A_REQUEST)),
+            answers: Arc::clone(&node.answers),
+            ranges: Arc::clone(&node.ranges),
             range_batch_bytes: config.range_batch_bytes(),
             metrics: Arc::clone(&metrics),
-            stragglers: Cell::new(0),
-            stragglers_max: requests_max.saturating_mul(STRAGGLERS_A_REQUEST),
             hedging: HedgeBudget::default(),
         });
         Rc::new(Self {
-            shared,
+            node,
             number,
             coordinator,
             peers,
             peer_environment,
-            replica,
+            replicas,
             metrics,
         })
     }
 
     /// Starts what a worker does beside answering, until its runtime ends.
     pub fn spawn_upkeep(self: &Rc<Self>) {
-        let waiters = Rc::clone(&self.coordinator.waiters);
-        let replica = Rc::clone(&self.replica);
-        let look = move |ticket, completion| replica.look(ticket, completion);
-        tokio::task::spawn_local(waiters.deliver_forever(look));
-        let submissions = Rc::clone(&self.replica.submissions);
+        let pending = Rc::clone(&self.coordinator.pending);
+        let own = Rc::clone(self.replicas.own());
+        let finish_verdict = move |address, completion| own.finish_verdict(address, completion);
+        tokio::task::spawn_local(pending.deliver_forever(finish_verdict));
+        let submissions = Rc::clone(&self.replicas.own().submissions);
         tokio::task::spawn_local(submissions.submit_forever());
         tokio::task::spawn_local(Rc::clone(self).sweep_forever());
         for link in self.peers.links() {
@@ -134,56 +134,40 @@ impl Worker {
         }
     }
 
-    /// The first runtime hands over the hints of all.
+    /// The first runtime delivers the hints of the whole node.
     fn spawn_hint_deliveries(&self) {
         let reading = Arc::new(Semaphore::new(1));
-        let members = &self.shared.config.members;
-        for node in members.peers() {
-            let receiver = HintLink {
+        for node in self.node.config.members.numbers() {
+            let receiver = ReplicaHints {
                 node,
-                peers: Rc::clone(&self.peers),
-                waiters: Rc::clone(&self.coordinator.waiters),
-                clock: Arc::clone(&self.shared.clock),
-                timeout: self.shared.config.timeout,
+                replicas: Rc::clone(&self.replicas),
+                pending: Rc::clone(&self.coordinator.pending),
+                clock: Arc::clone(&self.node.clock),
+                timeout: self.node.config.timeout,
             };
-            self.spawn_hint_delivery(node, receiver, &reading);
+            let delivery = Delivery::new(
+                self.node.hints.clone(),
+                node,
+                Rc::new(receiver),
+                Arc::clone(&reading),
+                Arc::clone(&self.node.random),
+            );
+            tokio::task::spawn_local(delivery.run());
         }
-        let own = OwnHints {
-            replica: Rc::clone(&self.replica),
-            clock: Arc::clone(&self.shared.clock),
-            timeout: self.shared.config.timeout,
-        };
-        self.spawn_hint_delivery(members.own(), own, &reading);
-    }
-
-    fn spawn_hint_delivery(
-        &self,
-        node: NodeNumber,
-        receiver: impl HintReceiver,
-        reading: &Arc<Semaphore>,
-    ) {
-        let delivery = Delivery::new(
-            self.shared.hints.clone(),
-            node,
-            Rc::new(receiver),
-            Arc::clone(reading),
-            Arc::clone(&self.shared.random),
-        );
-        tokio::task::spawn_local(delivery.run());
     }
 
     /// Serves a peer's connection until it ends; `received` came behind the
     /// upgrade, and `known` is told once it has proved to be a peer's.
     pub async fn welcome(&self, stream: Box<dyn Stream>, received: Bytes, known: impl FnOnce()) {
         let environment = self.peer_environment.clone();
-        let replica = Rc::clone(&self.replica);
-        peer::serve(stream, received, environment, replica, known).await;
+        let own = Rc::clone(self.replicas.own());
+        peer::serve(stream, received, environment, own, known).await;
     }
 
     /// The node that it works for.
     #[must_use]
     pub fn node(&self) -> &Node {
-        &self.shared
+        &self.node
     }
 
     /// Asks replicas.
@@ -195,13 +179,13 @@ impl Worker {
     /// The time.
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {
-        &self.shared.clock
+        &self.node.clock
     }
 
     /// The deadline of what began at `began`.
     #[must_use]
     pub fn deadline_after(&self, began: Duration) -> Duration {
-        began.saturating_add(self.shared.config.timeout)
+        began.saturating_add(self.node.config.timeout)
     }
 
     /// The first `from` nodes of a key's ranking.
@@ -219,12 +203,12 @@ impl Worker {
     /// Ends the waits and calls that have lasted too long, and publishes what
     /// the links count.
     fn sweep(&self) {
-        let now = self.shared.clock.monotonic();
-        self.coordinator.waiters.expire(now);
+        let now = self.node.clock.monotonic();
+        self.coordinator.pending.expire(now);
         for node in self.peers.sweep(now) {
-            self.shared.hints.wake(node);
+            self.node.hints.wake(node);
         }
-        for node in self.shared.config.members.peers() {
+        for node in self.node.config.members.peers() {
             if let (Some(status), Some(metrics)) = (
                 self.peers.status(node),
                 self.metrics.links.get(node.index()),
@@ -235,7 +219,7 @@ impl Worker {
     }
 
     async fn sweep_forever(self: Rc<Self>) {
-        let mut ticks = tokio::time::interval(sweep_period(self.shared.config.timeout));
+        let mut ticks = tokio::time::interval(sweep_period(self.node.config.timeout));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;

@@ -3,8 +3,8 @@
 //!
 //! [`Write`] and [`Read`] are state machines. Whoever carries them out feeds
 //! them with events and does the actions that they give, in order. They know
-//! replicas by their *place* in the key's ranking, `0..from`; the addresses,
-//! the time and the connections are the carrier's.
+//! a replica by its index in the key's ranking ([`ReplicaIndex`](crate::ReplicaIndex));
+//! the addresses, the time and the connections are the carrier's.
 //!
 //! Of each replica they remember one state, and all that is decided follows
 //! from those states and the stage of the request: nothing is counted twice,
@@ -16,7 +16,7 @@
 //! - every action that asks for something (`Send`, `Hint`, `Ask`, `Repair`) is
 //!   to be followed by one event that tells how it went. After the `Deadline`
 //!   answers no longer count, only `HintKept`;
-//! - events for places that wait for nothing of the kind are ignored;
+//! - events of replicas from which nothing of the kind is awaited are ignored;
 //! - for up to eight replicas nothing is allocated.
 //!
 //! What a client may rely on rests on two rules. A **write** is acknowledged by

@@ -19,55 +19,55 @@
 //! version of which fewer than `ack` replicas are clean is never returned by a
 //! read of its pair, and its write is free to take a second stamp.
 //!
-//! **Copies.** A version that was written for `c` copies belongs on the places
-//! `0..c`. Answers from other places count as they are, and those replicas are
-//! left alone. But a version must lie on `from - from / 2` of the replicas for
-//! every read of more than half of them to meet it. While fewer are known to
-//! have it, such reads repair replicas beyond its places too, the lowest
-//! first: not to go back outranks the number of copies.
+//! **Copies.** A version that was written for `c` copies belongs on the first `c`
+//! replicas of the ranking. Answers of the other replicas count as they are, and
+//! those replicas are not repaired. But a version must lie on `from - from / 2` of
+//! the replicas for every read of more than half of them to meet it. While fewer
+//! are known to have it, such reads also repair replicas beyond the first `c`, in
+//! the order of the ranking, because not going back outranks the number of copies.
 
 use super::Decision;
 use crate::placement::REPLICAS_INLINE;
-use crate::replicas::{Fate, Miss, Replicas};
+use crate::replicas::{Fate, Miss, ReplicaIndex, Replicas};
 use base::{Entry, Kind, Verdict};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 
-/// What has happened to a read. `place` is a replica's place in the key's ranking.
+/// What has happened to a read. `replica` says which replica of the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadEvent {
     /// A replica has answered.
     Answered {
         /// Which replica.
-        place: u8,
+        replica: ReplicaIndex,
         /// Its version of the key, be it a tombstone or expired.
         entry: Option<Entry>,
     },
     /// A replica has not answered, or its answer was lost.
     Missed {
         /// Which replica.
-        place: u8,
+        replica: ReplicaIndex,
         /// Why.
         why: Miss,
     },
     /// A replica has stored the version that it was to be repaired with.
     Repaired {
         /// Which replica.
-        place: u8,
+        replica: ReplicaIndex,
         /// What newer it held when that version first arrived there.
         verdict: Verdict,
     },
     /// A replica was not repaired, or its answer was lost.
     RepairMissed {
         /// Which replica.
-        place: u8,
+        replica: ReplicaIndex,
         /// Why.
         why: Miss,
     },
     /// A replica takes long, and there is the means to ask another one.
     Slow {
         /// Which replica.
-        place: u8,
+        replica: ReplicaIndex,
     },
     /// The request's time is over.
     Deadline,
@@ -79,13 +79,13 @@ pub enum ReadAction {
     /// Ask a replica, perhaps once more; `Answered` or `Missed` is to follow.
     Ask {
         /// Which replica.
-        place: u8,
+        replica: ReplicaIndex,
     },
     /// Write [`Read::freshest`], as it is now, to a replica; `Repaired` or
     /// `RepairMissed` is to follow.
     Repair {
         /// Which replica.
-        place: u8,
+        replica: ReplicaIndex,
     },
     /// Answer the client, with [`Read::freshest`] as it is now.
     Reply(Decision),
@@ -103,11 +103,11 @@ pub struct Read {
     stage: Stage,
     /// How many replicas should be in hand: one more for each that was slow.
     wanted: u8,
-    /// The places to ask when one is needed.
-    untried: smallvec::IntoIter<[u8; REPLICAS_INLINE]>,
+    /// The replicas to ask when one is needed.
+    untried: smallvec::IntoIter<[ReplicaIndex; REPLICAS_INLINE]>,
     freshest: Option<Entry>,
-    /// What is known of each replica, by place.
-    places: SmallVec<[Replica; REPLICAS_INLINE]>,
+    /// What is known of each replica.
+    progress: SmallVec<[ReadProgress; REPLICAS_INLINE]>,
 }
 
 /// How far the read is.
@@ -123,7 +123,7 @@ enum Stage {
 
 /// What is known of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Replica {
+enum ReadProgress {
     /// It was not asked.
     Untried,
     /// It was asked and has not answered.
@@ -148,22 +148,22 @@ enum Version {
 }
 
 impl Read {
-    /// Begins a read. `preference` holds the places `0..from`, the first
+    /// Begins a read. `preference` holds the replicas of the key, the first
     /// choice first and those known to be down last.
     #[must_use]
     pub fn start(
         replicas: Replicas,
-        preference: impl IntoIterator<Item = u8>,
+        preference: impl IntoIterator<Item = ReplicaIndex>,
         actions: &mut ReadActions,
     ) -> Self {
-        let untried: SmallVec<[u8; REPLICAS_INLINE]> = preference.into_iter().collect();
+        let untried: SmallVec<[ReplicaIndex; REPLICAS_INLINE]> = preference.into_iter().collect();
         let mut read = Self {
             replicas,
             stage: Stage::Gathering,
             wanted: replicas.ack,
             untried: untried.into_iter(),
             freshest: None,
-            places: SmallVec::from_elem(Replica::Untried, usize::from(replicas.from)),
+            progress: SmallVec::from_elem(ReadProgress::Untried, usize::from(replicas.from)),
         };
         read.advance(actions);
         read
@@ -172,20 +172,22 @@ impl Read {
     /// Takes note of an event, and says what to do.
     pub fn step(&mut self, event: ReadEvent, actions: &mut ReadActions) {
         match event {
-            ReadEvent::Answered { place, entry } => self.answered(place, entry),
-            ReadEvent::Missed { place, why } => {
-                if let Some(replica @ Replica::Asked) = self.place(place) {
-                    *replica = Replica::Missed(why);
+            ReadEvent::Answered { replica, entry } => self.answered(replica, entry),
+            ReadEvent::Missed { replica, why } => {
+                if let Some(progress @ ReadProgress::Asked) = self.progress_of(replica) {
+                    *progress = ReadProgress::Missed(why);
                 }
             }
-            ReadEvent::Repaired { place, verdict } => self.repaired(place, verdict, actions),
-            ReadEvent::RepairMissed { place, why } => {
-                if let Some(replica @ Replica::Repairing { .. }) = self.place(place) {
-                    *replica = Replica::Unrepaired(why);
+            ReadEvent::Repaired { replica, verdict } => self.repaired(replica, verdict, actions),
+            ReadEvent::RepairMissed { replica, why } => {
+                if let Some(progress @ ReadProgress::Repairing { .. }) = self.progress_of(replica) {
+                    *progress = ReadProgress::Unrepaired(why);
                 }
             }
-            ReadEvent::Slow { place } => {
-                if let Some(Replica::Asked | Replica::Repairing { .. }) = self.place(place) {
+            ReadEvent::Slow { replica } => {
+                if let Some(ReadProgress::Asked | ReadProgress::Repairing { .. }) =
+                    self.progress_of(replica)
+                {
                     self.wanted = self.wanted.saturating_add(1);
                 }
             }
@@ -202,20 +204,20 @@ impl Read {
 
     /// What became of it at each replica, in the order of the ranking.
     pub fn fates(&self) -> impl Iterator<Item = Fate> {
-        self.places.iter().map(|replica| match replica {
-            Replica::Untried | Replica::Asked => Fate::Unanswered,
-            Replica::Answered { said, .. } | Replica::Repairing { said, .. } => *said,
-            Replica::Unrepaired(why) | Replica::Missed(why) => Fate::Missed(*why),
+        self.progress.iter().map(|progress| match progress {
+            ReadProgress::Untried | ReadProgress::Asked => Fate::Unanswered,
+            ReadProgress::Answered { said, .. } | ReadProgress::Repairing { said, .. } => *said,
+            ReadProgress::Unrepaired(why) | ReadProgress::Missed(why) => Fate::Missed(*why),
         })
     }
 
-    fn place(&mut self, place: u8) -> Option<&mut Replica> {
-        self.places.get_mut(usize::from(place))
+    fn progress_of(&mut self, replica: ReplicaIndex) -> Option<&mut ReadProgress> {
+        self.progress.get_mut(replica.as_usize())
     }
 
     /// Notes an answer, if one is awaited.
-    fn answered(&mut self, place: u8, entry: Option<Entry>) {
-        if self.place(place) != Some(&mut Replica::Asked) {
+    fn answered(&mut self, replica: ReplicaIndex, entry: Option<Entry>) {
+        if self.progress_of(replica) != Some(&mut ReadProgress::Asked) {
             return;
         }
         let said = match &entry {
@@ -232,42 +234,42 @@ impl Read {
                 Version::Freshest
             }
         };
-        if let Some(replica) = self.place(place) {
-            *replica = Replica::Answered { holds, said };
+        if let Some(progress) = self.progress_of(replica) {
+            *progress = ReadProgress::Answered { holds, said };
         }
     }
 
     /// Notes that a replica was repaired. One that held something newer than
     /// all that was seen so far is asked for it, unless nobody waits any more.
-    fn repaired(&mut self, place: u8, verdict: Verdict, actions: &mut ReadActions) {
+    fn repaired(&mut self, replica: ReplicaIndex, verdict: Verdict, actions: &mut ReadActions) {
         let freshest = self.freshest.as_ref().map(Entry::timestamp);
         let is_gathering = self.stage == Stage::Gathering;
-        let Some(replica) = self.place(place) else {
+        let Some(progress) = self.progress_of(replica) else {
             return;
         };
-        let Replica::Repairing { with, said } = *replica else {
+        let ReadProgress::Repairing { with, said } = *progress else {
             return;
         };
-        *replica = match verdict {
+        *progress = match verdict {
             Verdict::Newer(newest) | Verdict::Unknown(newest)
                 if is_gathering && Some(newest) > freshest =>
             {
-                actions.push(ReadAction::Ask { place });
-                Replica::Asked
+                actions.push(ReadAction::Ask { replica });
+                ReadProgress::Asked
             }
             Verdict::Newer(_) | Verdict::Unknown(_) if is_gathering => {
                 let holds = Version::Older;
-                Replica::Answered { holds, said }
+                ReadProgress::Answered { holds, said }
             }
-            _ => Replica::Answered { holds: with, said },
+            _ => ReadProgress::Answered { holds: with, said },
         };
     }
 
     /// What was the freshest version until now is an older one.
     fn age(&mut self) {
-        for replica in &mut self.places {
-            if let Replica::Answered { holds: version, .. }
-            | Replica::Repairing { with: version, .. } = replica
+        for progress in &mut self.progress {
+            if let ReadProgress::Answered { holds: version, .. }
+            | ReadProgress::Repairing { with: version, .. } = progress
             {
                 *version = Version::Older;
             }
@@ -276,10 +278,12 @@ impl Read {
 
     /// Ends the wait for answers and repairs.
     fn end(&mut self, actions: &mut ReadActions) {
-        for replica in &mut self.places {
-            match replica {
-                Replica::Asked => *replica = Replica::Missed(Miss::Timeout),
-                Replica::Repairing { .. } => *replica = Replica::Unrepaired(Miss::Timeout),
+        for progress in &mut self.progress {
+            match progress {
+                ReadProgress::Asked => *progress = ReadProgress::Missed(Miss::Timeout),
+                ReadProgress::Repairing { .. } => {
+                    *progress = ReadProgress::Unrepaired(Miss::Timeout);
+                }
                 _ => {}
             }
         }
@@ -336,11 +340,11 @@ impl Read {
     /// not be repaired is of no help to those that must hold the version.
     fn ask(&mut self, actions: &mut ReadActions) {
         while self.answers() - self.unrepaired() + self.asked() < self.wanted
-            && let Some(place) = self.untried.next()
+            && let Some(replica) = self.untried.next()
         {
-            if let Some(replica @ Replica::Untried) = self.place(place) {
-                *replica = Replica::Asked;
-                actions.push(ReadAction::Ask { place });
+            if let Some(progress @ ReadProgress::Untried) = self.progress_of(replica) {
+                *progress = ReadProgress::Asked;
+                actions.push(ReadAction::Ask { replica });
             }
         }
     }
@@ -349,8 +353,8 @@ impl Read {
     /// repaired; and as many replicas hold the freshest version as must. Once a
     /// majority holds it, one that cannot be repaired is an answer like others.
     fn is_mended(&self) -> bool {
-        let beyond = self.places.iter().skip(self.copies());
-        let left_alone = beyond.filter(|replica| replica.is_stale()).count() as u8;
+        let beyond = self.progress.iter().skip(self.copies());
+        let left_alone = beyond.filter(|progress| progress.is_stale()).count() as u8;
         let fresh = self.fresh();
         let spared = if fresh > self.replicas.from / 2 {
             self.unrepaired()
@@ -360,39 +364,39 @@ impl Read {
         fresh >= self.holders_min() && fresh + left_alone + spared >= self.replicas.ack
     }
 
-    /// Repairs what is stale on the places that the freshest version belongs on.
+    /// Repairs the stale ones of the replicas that the freshest version is written for.
     fn repair_own(&mut self, actions: &mut ReadActions) {
-        for place in 0..self.copies() {
-            self.repair(place, actions);
+        for replica in self.replicas.indexes().take(self.copies()) {
+            self.repair(replica, actions);
         }
     }
 
-    /// Repairs beyond those places as long as too few would hold the freshest version.
+    /// Repairs beyond those replicas as long as too few would hold the freshest version.
     fn repair_beyond(&mut self, actions: &mut ReadActions) {
-        for place in self.copies()..self.places.len() {
-            // One that is being written an older version is looked at again after that.
+        for replica in self.replicas.indexes().skip(self.copies()) {
+            // A replica that is being repaired with an older version is checked again
+            // after that repair.
             if self.fresh() + self.repairing() >= self.holders_min() {
                 return;
             }
-            self.repair(place, actions);
+            self.repair(replica, actions);
         }
     }
 
-    fn repair(&mut self, place: usize, actions: &mut ReadActions) {
-        if let Some(replica) = self.places.get_mut(place)
-            && let Replica::Answered {
+    fn repair(&mut self, replica: ReplicaIndex, actions: &mut ReadActions) {
+        if let Some(progress) = self.progress.get_mut(replica.as_usize())
+            && let ReadProgress::Answered {
                 holds: Version::Older,
                 said,
-            } = *replica
+            } = *progress
         {
             let with = Version::Freshest;
-            *replica = Replica::Repairing { with, said };
-            let place = place as u8;
-            actions.push(ReadAction::Repair { place });
+            *progress = ReadProgress::Repairing { with, said };
+            actions.push(ReadAction::Repair { replica });
         }
     }
 
-    /// The number of places that the freshest version belongs on.
+    /// How many replicas, by the order of the ranking, the freshest version is written for.
     fn copies(&self) -> usize {
         let copies = self.freshest.as_ref().map_or(0, Entry::copies);
         usize::from(copies.min(self.replicas.from))
@@ -409,31 +413,33 @@ impl Read {
     }
 
     fn asked(&self) -> u8 {
-        self.count(|replica| matches!(replica, Replica::Asked))
+        self.count(|progress| matches!(progress, ReadProgress::Asked))
     }
 
     fn answers(&self) -> u8 {
-        self.count(|replica| {
+        self.count(|progress| {
             matches!(
-                replica,
-                Replica::Answered { .. } | Replica::Repairing { .. } | Replica::Unrepaired(_)
+                progress,
+                ReadProgress::Answered { .. }
+                    | ReadProgress::Repairing { .. }
+                    | ReadProgress::Unrepaired(_)
             )
         })
     }
 
     fn unrepaired(&self) -> u8 {
-        self.count(|replica| matches!(replica, Replica::Unrepaired(_)))
+        self.count(|progress| matches!(progress, ReadProgress::Unrepaired(_)))
     }
 
     fn repairing(&self) -> u8 {
-        self.count(|replica| matches!(replica, Replica::Repairing { .. }))
+        self.count(|progress| matches!(progress, ReadProgress::Repairing { .. }))
     }
 
     fn fresh(&self) -> u8 {
-        self.count(|replica| {
+        self.count(|progress| {
             matches!(
-                replica,
-                Replica::Answered {
+                progress,
+                ReadProgress::Answered {
                     holds: Version::Freshest,
                     ..
                 }
@@ -441,13 +447,13 @@ impl Read {
         })
     }
 
-    fn count(&self, is: impl Fn(&Replica) -> bool) -> u8 {
-        // There are as many places as `from`, a u8, says.
-        self.places.iter().filter(|replica| is(replica)).count() as u8
+    fn count(&self, is: impl Fn(&ReadProgress) -> bool) -> u8 {
+        // There are `from` replicas, which is a u8.
+        self.progress.iter().filter(|progress| is(progress)).count() as u8
     }
 }
 
-impl Replica {
+impl ReadProgress {
     /// Whether it holds an older version and is not being repaired.
     fn is_stale(&self) -> bool {
         matches!(

@@ -33,7 +33,7 @@
 //! As long as a replica has not told this is not known, so one that is not
 //! clean makes the write wait for the others rather than give up its stamp, for
 //! as long as they may still answer and half of the time is left. Whoever is
-//! silent after that may cost a running write its one place in the order of
+//! silent after that may cost a running write its one position in the order of
 //! those that run with it; once it is acknowledged its version stands.
 //!
 //! **Hints** are owed to the replicas that missed the write. Those that are
@@ -44,7 +44,7 @@
 
 use super::Decision;
 use crate::placement::REPLICAS_INLINE;
-use crate::replicas::{Fate, Miss, Replicas};
+use crate::replicas::{Fate, Miss, ReplicaIndex, Replicas};
 use base::{Timestamp, Verdict};
 use smallvec::SmallVec;
 
@@ -57,7 +57,7 @@ pub enum Round {
     Second,
 }
 
-/// What has happened to a write. `place` is a replica's place in the key's ranking.
+/// What has happened to a write. `replica` says which replica of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteEvent {
     /// A replica has stored it.
@@ -65,7 +65,7 @@ pub enum WriteEvent {
         /// Of which stamp.
         round: Round,
         /// Which replica.
-        place: u8,
+        replica: ReplicaIndex,
         /// What newer it held when this stamp first arrived there.
         verdict: Verdict,
     },
@@ -74,7 +74,7 @@ pub enum WriteEvent {
         /// Of which stamp.
         round: Round,
         /// Which replica.
-        place: u8,
+        replica: ReplicaIndex,
         /// Why.
         why: Miss,
     },
@@ -83,7 +83,7 @@ pub enum WriteEvent {
         /// Of which stamp.
         round: Round,
         /// For which replica.
-        place: u8,
+        replica: ReplicaIndex,
     },
     /// The clock gives no stamp above what the replicas hold.
     NoStamp,
@@ -101,14 +101,14 @@ pub enum WriteAction {
         /// Of which stamp.
         round: Round,
         /// Which replica.
-        place: u8,
+        replica: ReplicaIndex,
     },
     /// Keep a hint for a replica; `HintKept` is to follow.
     Hint {
         /// Of which stamp.
         round: Round,
         /// For which replica.
-        place: u8,
+        replica: ReplicaIndex,
     },
     /// Stamp it once more, and call [`Write::restamped`].
     Restamp {
@@ -133,8 +133,8 @@ pub struct Write {
     stage: Stage,
     /// Whether others may still make up for a replica that is not clean.
     is_patient: bool,
-    /// What is known of this round at each replica, by place.
-    places: SmallVec<[Replica; REPLICAS_INLINE]>,
+    /// What is known of this round at each replica.
+    progress: SmallVec<[WriteProgress; REPLICAS_INLINE]>,
 }
 
 /// How far the write is.
@@ -154,7 +154,7 @@ enum Stage {
 
 /// What is known of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Replica {
+enum WriteProgress {
     /// It was sent the write and has not answered.
     Awaited,
     /// It has the write; before, it held this.
@@ -175,13 +175,13 @@ enum Hint {
 }
 
 impl Write {
-    /// Begins a write with this stamp. `why_down` says which places are known
-    /// not to answer, and why.
+    /// Begins a write with this stamp. `why_down` says which replicas are
+    /// known not to answer, and why.
     #[must_use]
     pub fn start(
         replicas: Replicas,
         stamp: Timestamp,
-        why_down: impl Fn(u8) -> Option<Miss>,
+        why_down: impl Fn(ReplicaIndex) -> Option<Miss>,
         actions: &mut WriteActions,
     ) -> Self {
         let mut write = Self {
@@ -190,7 +190,7 @@ impl Write {
             stamp,
             stage: Stage::Gathering,
             is_patient: true,
-            places: SmallVec::new(),
+            progress: SmallVec::new(),
         };
         write.send(why_down, actions);
         write
@@ -200,7 +200,7 @@ impl Write {
     pub fn restamped(
         &mut self,
         stamp: Timestamp,
-        why_down: impl Fn(u8) -> Option<Miss>,
+        why_down: impl Fn(ReplicaIndex) -> Option<Miss>,
         actions: &mut WriteActions,
     ) {
         if self.stage != Stage::Restamping {
@@ -218,19 +218,23 @@ impl Write {
         match event {
             WriteEvent::Stored {
                 round,
-                place,
+                replica,
                 verdict,
             } => {
-                self.settle(round, place, Replica::Stored(verdict));
+                self.settle(round, replica, WriteProgress::Stored(verdict));
             }
-            WriteEvent::Missed { round, place, why } => {
+            WriteEvent::Missed {
+                round,
+                replica,
+                why,
+            } => {
                 let hint = match why {
                     Miss::Unfilled => Hint::Kept,
                     _ => Hint::Owed,
                 };
-                self.settle(round, place, Replica::Missed { why, hint });
+                self.settle(round, replica, WriteProgress::Missed { why, hint });
             }
-            WriteEvent::HintKept { round, place } => self.hint_kept(round, place),
+            WriteEvent::HintKept { round, replica } => self.hint_kept(round, replica),
             WriteEvent::NoStamp => {
                 if self.stage == Stage::Restamping {
                     self.reply(Decision::NotEnough { acks: 0 }, actions);
@@ -260,43 +264,47 @@ impl Write {
 
     /// What became of it at each replica, in the order of the ranking.
     pub fn fates(&self) -> impl Iterator<Item = Fate> {
-        self.places.iter().map(|replica| match replica {
-            Replica::Awaited => Fate::Unanswered,
-            Replica::Stored(_) => Fate::Stored,
-            Replica::Missed { why, .. } => Fate::Missed(*why),
+        self.progress.iter().map(|progress| match progress {
+            WriteProgress::Awaited => Fate::Unanswered,
+            WriteProgress::Stored(_) => Fate::Stored,
+            WriteProgress::Missed { why, .. } => Fate::Missed(*why),
         })
     }
 
     /// Begins a round.
-    fn send(&mut self, why_down: impl Fn(u8) -> Option<Miss>, actions: &mut WriteActions) {
+    fn send(
+        &mut self,
+        why_down: impl Fn(ReplicaIndex) -> Option<Miss>,
+        actions: &mut WriteActions,
+    ) {
         let round = self.round;
-        self.places.clear();
-        for place in 0..self.replicas.from {
-            let (replica, action) = match why_down(place) {
+        self.progress.clear();
+        for replica in self.replicas.indexes() {
+            let (progress, action) = match why_down(replica) {
                 Some(why) => {
                     let hint = Hint::Underway;
-                    let replica = Replica::Missed { why, hint };
-                    (replica, WriteAction::Hint { round, place })
+                    let progress = WriteProgress::Missed { why, hint };
+                    (progress, WriteAction::Hint { round, replica })
                 }
-                None => (Replica::Awaited, WriteAction::Send { round, place }),
+                None => (WriteProgress::Awaited, WriteAction::Send { round, replica }),
             };
-            self.places.push(replica);
+            self.progress.push(progress);
             actions.push(action);
         }
         self.advance(actions);
     }
 
     /// Notes the answer of a replica, if one is awaited from it.
-    fn settle(&mut self, round: Round, place: u8, answer: Replica) {
-        if let Some(replica @ Replica::Awaited) = self.places.get_mut(usize::from(place))
+    fn settle(&mut self, round: Round, replica: ReplicaIndex, answer: WriteProgress) {
+        if let Some(progress @ WriteProgress::Awaited) = self.progress.get_mut(replica.as_usize())
             && round == self.round
         {
-            *replica = answer;
+            *progress = answer;
         }
     }
 
-    fn hint_kept(&mut self, round: Round, place: u8) {
-        if let Some(Replica::Missed { hint, .. }) = self.places.get_mut(usize::from(place))
+    fn hint_kept(&mut self, round: Round, replica: ReplicaIndex) {
+        if let Some(WriteProgress::Missed { hint, .. }) = self.progress.get_mut(replica.as_usize())
             && round == self.round
             && *hint == Hint::Underway
         {
@@ -306,11 +314,11 @@ impl Write {
 
     /// Ends the wait for answers, and for hints before the reply.
     fn end(&mut self, actions: &mut WriteActions) {
-        for replica in &mut self.places {
-            if *replica == Replica::Awaited {
+        for progress in &mut self.progress {
+            if *progress == WriteProgress::Awaited {
                 let why = Miss::Timeout;
                 let hint = Hint::Owed;
-                *replica = Replica::Missed { why, hint };
+                *progress = WriteProgress::Missed { why, hint };
             }
         }
         match self.stage {
@@ -363,12 +371,12 @@ impl Write {
 
     fn keep_hints(&mut self, actions: &mut WriteActions) {
         let round = self.round;
-        for (place, replica) in (0..=u8::MAX).zip(&mut self.places) {
-            if let Replica::Missed { hint, .. } = replica
+        for (replica, progress) in self.replicas.indexes().zip(&mut self.progress) {
+            if let WriteProgress::Missed { hint, .. } = progress
                 && *hint == Hint::Owed
             {
                 *hint = Hint::Underway;
-                actions.push(WriteAction::Hint { round, place });
+                actions.push(WriteAction::Hint { round, replica });
             }
         }
     }
@@ -376,13 +384,15 @@ impl Write {
     /// How many replicas have acknowledged the write.
     fn acks(&self) -> u8 {
         match self.round {
-            Round::First => self.count(|replica| *replica == Replica::Stored(Verdict::Clean)),
+            Round::First => {
+                self.count(|progress| *progress == WriteProgress::Stored(Verdict::Clean))
+            }
             Round::Second => self.stored(),
         }
     }
 
     fn stored(&self) -> u8 {
-        self.count(|replica| matches!(replica, Replica::Stored(_)))
+        self.count(|progress| matches!(progress, WriteProgress::Stored(_)))
     }
 
     /// What the second stamp must be above: the newest version that replicas
@@ -392,27 +402,30 @@ impl Write {
     /// where that many can tell, the bounds of those that cannot are left out:
     /// they may be far too high, and a stamp above them nothing that peers take.
     fn newest_named(&self) -> Option<Timestamp> {
-        let is_certain = |replica: &Replica| {
-            matches!(replica, Replica::Stored(Verdict::Clean | Verdict::Newer(_)))
+        let is_certain = |progress: &WriteProgress| {
+            matches!(
+                progress,
+                WriteProgress::Stored(Verdict::Clean | Verdict::Newer(_))
+            )
         };
         let suffices = self.count(is_certain) >= self.replicas.ack;
-        let named = self.places.iter().filter_map(|replica| match replica {
-            Replica::Stored(Verdict::Newer(newest)) => Some(*newest),
-            Replica::Stored(Verdict::Unknown(bound)) if !suffices => Some(*bound),
+        let named = self.progress.iter().filter_map(|progress| match progress {
+            WriteProgress::Stored(Verdict::Newer(newest)) => Some(*newest),
+            WriteProgress::Stored(Verdict::Unknown(bound)) if !suffices => Some(*bound),
             _ => None,
         });
         named.max()
     }
 
     fn awaited(&self) -> u8 {
-        self.count(|replica| *replica == Replica::Awaited)
+        self.count(|progress| *progress == WriteProgress::Awaited)
     }
 
     fn keeps_hints(&self) -> bool {
-        self.places.iter().any(|replica| {
+        self.progress.iter().any(|progress| {
             matches!(
-                replica,
-                Replica::Missed {
+                progress,
+                WriteProgress::Missed {
                     hint: Hint::Underway,
                     ..
                 }
@@ -420,8 +433,8 @@ impl Write {
         })
     }
 
-    fn count(&self, is: impl Fn(&Replica) -> bool) -> u8 {
-        // There are at most as many places as `from`, a u8, says.
-        self.places.iter().filter(|replica| is(replica)).count() as u8
+    fn count(&self, is: impl Fn(&WriteProgress) -> bool) -> u8 {
+        // There are at most `from` replicas, which is a u8.
+        self.progress.iter().filter(|progress| is(progress)).count() as u8
     }
 }

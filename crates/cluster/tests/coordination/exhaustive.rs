@@ -1,7 +1,7 @@
 //! Every order in which the messages of a few requests can arrive.
 
 use crate::world::{Asked, Message, World};
-use cluster::Replicas;
+use cluster::{ReplicaIndex, Replicas};
 
 /// Walks all rows of choices, one row a run, as an odometer counts.
 #[derive(Default)]
@@ -61,15 +61,15 @@ fn orders_of(plan: &Plan) -> usize {
 fn run(plan: &Plan, choices: &mut Choices) -> World {
     let mut world = World::new(3);
     world.merges_clocks = false;
-    for (node, place) in world.nodes.iter_mut().zip(0..) {
-        // The later a node's place, the further is its clock behind.
-        node.skew_ms = -300_000 * place;
+    for (node, number) in world.nodes.iter_mut().zip(0..) {
+        // The greater a node's number, the further is its clock behind.
+        node.skew_ms = -300_000 * number;
     }
     let mut losses = plan.losses;
     for (coordinator, asked, replicas) in plan.requests {
         let replicas: Replicas = crate::script::replicas(replicas);
         // Each read prefers others than the one before.
-        let mut preference: Vec<u8> = (0..replicas.from).collect();
+        let mut preference: Vec<ReplicaIndex> = replicas.indexes().collect();
         preference.rotate_right(world.operations.len() % usize::from(replicas.from));
         let operation = world.invoke(*coordinator, *asked, replicas, &preference);
         while world.operations[operation].answer.is_none() {

@@ -8,7 +8,7 @@
 
 use crate::world::{Answer, Asked, Bug, Operation, World};
 use checker::Promise;
-use cluster::Replicas;
+use cluster::{ReplicaIndex, Replicas};
 use fastrand::Rng;
 
 const OPERATIONS: usize = 9;
@@ -52,7 +52,7 @@ fn run_with(seed: u64, change: impl FnOnce(&mut World, &mut Rng)) -> World {
         };
         let is_due = rng.u8(0..due) == 0 || world.messages.is_empty();
         if is_due && unanswered(&world) < RUNNING_MAX && !asked.is_empty() {
-            let mut preference: Vec<u8> = (0..nodes).collect();
+            let mut preference: Vec<ReplicaIndex> = (0..nodes).map(ReplicaIndex::new).collect();
             rng.shuffle(&mut preference);
             if let Some(asked) = asked.pop() {
                 world.invoke(rng.u8(0..nodes), asked, replicas, &preference);

@@ -3,7 +3,7 @@
 
 use crate::world::{Answer, Asked, Message, Request, World};
 use checker::Promise;
-use cluster::Replicas;
+use cluster::{ReplicaIndex, Replicas};
 use fastrand::Rng;
 
 const OPERATIONS: usize = 12;
@@ -108,7 +108,7 @@ fn begin(world: &mut World, rng: &mut Rng, faults: Faults, frozen: u8, requests:
         replicas = Replicas::quorum(nodes);
         coordinator = (frozen + rng.u8(1..nodes)) % nodes;
     }
-    let mut preference: Vec<u8> = (0..replicas.from).collect();
+    let mut preference: Vec<ReplicaIndex> = replicas.indexes().collect();
     rng.shuffle(&mut preference);
     world.invoke(coordinator, asked, replicas, &preference);
 }
@@ -136,11 +136,11 @@ fn go_on(world: &mut World, rng: &mut Rng, faults: Faults, frozen: u8) {
             5 => {
                 if let Message::Request {
                     operation,
-                    place,
+                    replica,
                     request: Request::Read | Request::Repair { .. },
                 } = world.messages[message]
                 {
-                    world.slow(operation, place);
+                    world.slow(operation, replica);
                 }
             }
             _ => world.deliver(message),
@@ -150,10 +150,10 @@ fn go_on(world: &mut World, rng: &mut Rng, faults: Faults, frozen: u8) {
 
 fn is_for(message: &Message, node: u8) -> bool {
     match message {
-        Message::Request { place, request, .. } => {
-            *place == node && !matches!(request, Request::KeepHint { .. })
-        }
-        Message::Hint { place, .. } => *place == node,
+        Message::Request {
+            replica, request, ..
+        } => replica.as_u8() == node && !matches!(request, Request::KeepHint { .. }),
+        Message::Hint { replica, .. } => replica.as_u8() == node,
         Message::Answer { .. } => false,
     }
 }
@@ -163,10 +163,10 @@ fn stall(world: &mut World, message: usize) {
     let stalled = world.messages[message].clone();
     world.messages.swap_remove(message);
     if let Message::Request {
-        operation, place, ..
+        operation, replica, ..
     } = stalled
     {
-        world.slow(operation, place);
+        world.slow(operation, replica);
     }
 }
 
@@ -231,10 +231,10 @@ fn hints_bring_acknowledged_writes_to_all_their_replicas() {
             let Some(Answer::Written { entry, .. }) = &operation.answer else {
                 continue;
             };
-            for place in 0..operation.replicas.from {
+            for replica in operation.replicas.indexes() {
                 assert!(
-                    world.has(place, entry),
-                    "seed {seed}: place {place} lacks operation {number}\n{}",
+                    world.has(replica, entry),
+                    "seed {seed}: {replica:?} lacks operation {number}\n{}",
                     world.describe()
                 );
             }
@@ -243,7 +243,7 @@ fn hints_bring_acknowledged_writes_to_all_their_replicas() {
 }
 
 #[test]
-fn copies_stay_on_the_places_that_they_were_written_for() {
+fn copies_stay_on_the_replicas_that_they_were_written_for() {
     for seed in 0..2_000 {
         let world = run(seed, Faults::Many);
         let may_copy = |asked, replicas: Replicas| asked == Asked::Get && replicas.overlap();
@@ -256,9 +256,9 @@ fn copies_stay_on_the_places_that_they_were_written_for() {
             .iter()
             .flat_map(|operation| &operation.written)
         {
-            for place in entry.copies()..world.nodes.len() as u8 {
+            for replica in (entry.copies()..world.nodes.len() as u8).map(ReplicaIndex::new) {
                 assert!(
-                    !world.has(place, entry),
+                    !world.has(replica, entry),
                     "seed {seed}:\n{}",
                     world.describe()
                 );

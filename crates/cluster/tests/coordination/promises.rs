@@ -10,6 +10,7 @@
 use crate::script;
 use crate::world::{Answer, Asked, Message, Request, World};
 use base::{Entry, Kind};
+use cluster::ReplicaIndex;
 
 #[test]
 fn promises_are_kept_as_told() {
@@ -47,8 +48,8 @@ fn step(world: &mut Option<World>, event: &str) -> String {
             format!("{hints} delivered")
         }
         ["held"] => {
-            let nodes = 0..world.nodes.len() as u8;
-            let held: Vec<String> = nodes.map(|place| told(world.held(place))).collect();
+            let nodes = (0..world.nodes.len() as u8).map(ReplicaIndex::new);
+            let held: Vec<String> = nodes.map(|replica| told(world.held(replica))).collect();
             held.join(" ")
         }
         ["put", letter, replicas, "at", node, ref rest @ ..] => {
@@ -67,15 +68,17 @@ fn step(world: &mut Option<World>, event: &str) -> String {
 
 fn request(world: &mut World, asked: Asked, replicas: &str, node: &str, rest: &[&str]) -> String {
     let replicas = script::replicas(replicas);
-    let mut preference: Vec<u8> = (0..replicas.from).collect();
+    let mut preference: Vec<ReplicaIndex> = replicas.indexes().collect();
     let mut reaching = preference.clone();
     let mut words = rest.iter().peekable();
     while let Some(word) = words.next() {
-        let places = std::iter::from_fn(|| words.next_if(|word| word.parse::<u8>().is_ok()));
-        let places: Vec<u8> = places.map(|place| place.parse().unwrap()).collect();
+        let named = std::iter::from_fn(|| words.next_if(|word| word.parse::<u8>().is_ok()));
+        let named = named
+            .map(|word| ReplicaIndex::new(word.parse().unwrap()))
+            .collect();
         match *word {
-            "asking" => preference = places,
-            "reaching" => reaching = places,
+            "asking" => preference = named,
+            "reaching" => reaching = named,
             _ => panic!("unknown: {word}"),
         }
     }
@@ -93,9 +96,9 @@ fn request(world: &mut World, asked: Asked, replicas: &str, node: &str, rest: &[
             continue;
         };
         match &world.messages[next] {
-            Message::Request { place, request, .. }
-                if !reaching.contains(place) && !matches!(request, Request::KeepHint { .. }) =>
-            {
+            Message::Request {
+                replica, request, ..
+            } if !reaching.contains(replica) && !matches!(request, Request::KeepHint { .. }) => {
                 world.lose(next, false);
             }
             _ => world.deliver(next),

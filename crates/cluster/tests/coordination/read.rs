@@ -1,7 +1,7 @@
 //! Golden cases of the coordination of reads.
 //!
-//! Events: `read A/F [prefer P..]` begins; `P has VERSION`, `P missed WHY`, `P
-//! repaired [newer T|unknown T]`, `P repair missed WHY`, `P slow` and `deadline` go on; `receipt`
+//! Events: `read A/F [prefer R..]` begins; `R has VERSION`, `R missed WHY`, `R
+//! repaired [newer T|unknown T]`, `R repair missed WHY`, `R slow` and `deadline` go on; `receipt`
 //! tells what became of it, `freshest` the merged answer.
 //!
 //! A version is `nothing`, or a timestamp and what is not as usual: `deleted`,
@@ -9,7 +9,7 @@
 
 use crate::script;
 use base::{Entry, Expiry, Kind, Timestamp};
-use cluster::{Read, ReadAction, ReadActions, ReadEvent};
+use cluster::{Read, ReadAction, ReadActions, ReadEvent, ReplicaIndex};
 
 struct Machine {
     read: Read,
@@ -27,9 +27,12 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
     if let ["read", replicas, ref prefer @ ..] = words[..] {
         let replicas = script::replicas(replicas);
         let from = replicas.from;
-        let mut preference: Vec<u8> = prefer.iter().filter_map(|word| word.parse().ok()).collect();
+        let mut preference: Vec<ReplicaIndex> = prefer
+            .iter()
+            .filter_map(|word| word.parse().ok().map(ReplicaIndex::new))
+            .collect();
         if preference.is_empty() {
-            preference.extend(0..from);
+            preference.extend(replicas.indexes());
         }
         let read = Read::start(replicas, preference, &mut actions);
         return tell(&actions, &machine.insert(Machine { read, from }).read, from);
@@ -45,26 +48,29 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
 }
 
 fn read_event(words: &[&str], from: u8) -> ReadEvent {
-    let place = words[0].parse().unwrap();
+    let replica = ReplicaIndex::new(words[0].parse().unwrap());
     match words[1..] {
-        ["has", "nothing"] => ReadEvent::Answered { place, entry: None },
+        ["has", "nothing"] => ReadEvent::Answered {
+            replica,
+            entry: None,
+        },
         ["has", timestamp, ref traits @ ..] => ReadEvent::Answered {
-            place,
+            replica,
             entry: Some(entry(timestamp, traits, from)),
         },
         ["missed", why] => {
             let why = script::miss(why);
-            ReadEvent::Missed { place, why }
+            ReadEvent::Missed { replica, why }
         }
         ["repaired", ref verdict @ ..] => ReadEvent::Repaired {
-            place,
+            replica,
             verdict: script::verdict(verdict),
         },
         ["repair", "missed", why] => {
             let why = script::miss(why);
-            ReadEvent::RepairMissed { place, why }
+            ReadEvent::RepairMissed { replica, why }
         }
-        ["slow"] => ReadEvent::Slow { place },
+        ["slow"] => ReadEvent::Slow { replica },
         _ => panic!("unknown event: {words:?}"),
     }
 }
@@ -112,8 +118,8 @@ fn version(entry: Option<&Entry>, from: u8) -> String {
 
 fn tell(actions: &ReadActions, read: &Read, from: u8) -> String {
     script::tell(actions.iter().map(|action| match *action {
-        ReadAction::Ask { place } => ("ask", place.to_string()),
-        ReadAction::Repair { place } => ("repair", place.to_string()),
+        ReadAction::Ask { replica } => ("ask", replica.as_u8().to_string()),
+        ReadAction::Repair { replica } => ("repair", replica.as_u8().to_string()),
         ReadAction::Reply(decision @ cluster::Decision::Enough { .. }) => (
             "reply",
             format!(

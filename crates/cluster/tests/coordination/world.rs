@@ -1,13 +1,13 @@
 //! A cluster in memory: replicas of one key, the messages between them, and
 //! the machines under test. Whoever drives it decides what comes next.
 //!
-//! Node `n` is the replica at place `n`. Nothing happens by itself: every
+//! Node `n` is the replica with index `n`. Nothing happens by itself: every
 //! message waits until it is delivered or lost, and a request's deadline comes
 //! when the driver says so.
 
 use base::{Entry, Expiry, Kind, Timestamp, Verdict};
 use checker::{Action, Content, History, OperationId, Outcome};
-use cluster::{Decision, HybridClock, Miss, Replicas};
+use cluster::{Decision, HybridClock, Miss, ReplicaIndex, Replicas};
 use cluster::{Read, ReadAction, ReadActions, ReadEvent};
 use cluster::{Round, Write, WriteAction, WriteActions, WriteEvent};
 
@@ -104,13 +104,13 @@ pub(crate) enum Message {
     /// To a replica.
     Request {
         operation: usize,
-        place: u8,
+        replica: ReplicaIndex,
         request: Request,
     },
     /// Back to the machine.
     Answer { operation: usize, event: Event },
     /// From a coordinator's hints to the replica that they are for.
-    Hint { place: u8, entry: Entry },
+    Hint { replica: ReplicaIndex, entry: Entry },
 }
 
 #[derive(Clone, Debug)]
@@ -169,7 +169,7 @@ impl World {
         coordinator: u8,
         asked: Asked,
         replicas: Replicas,
-        preference: &[u8],
+        preference: &[ReplicaIndex],
     ) -> usize {
         let operation = self.operations.len();
         self.moment += 1;
@@ -199,7 +199,8 @@ impl World {
             let mut actions = WriteActions::new();
             let entry = self.stamped(operation);
             let down = self.known_down();
-            let why_down = |place| down[usize::from(place)].then_some(Miss::Refused);
+            let why_down =
+                |replica: ReplicaIndex| down[replica.as_usize()].then_some(Miss::Refused);
             let write = Write::start(replicas, entry.timestamp(), why_down, &mut actions);
             self.machines.push(Machine::Write { write, entry });
             self.carry_out_write(operation, &actions);
@@ -213,12 +214,12 @@ impl World {
         match self.messages.swap_remove(message) {
             Message::Request {
                 operation,
-                place,
+                replica,
                 request,
-            } => self.serve(operation, place, request),
+            } => self.serve(operation, replica, request),
             Message::Answer { operation, event } => self.step(operation, event),
-            Message::Hint { place, entry } => {
-                self.node(place).store(&entry, None);
+            Message::Hint { replica, entry } => {
+                self.node(replica).store(&entry, None);
             }
         }
     }
@@ -229,9 +230,9 @@ impl World {
         let lost = match &self.messages[message] {
             Message::Request {
                 operation,
-                place,
+                replica,
                 request,
-            } => missed(*place, request, Miss::Refused).map(|event| (*operation, event)),
+            } => missed(*replica, request, Miss::Refused).map(|event| (*operation, event)),
             Message::Answer { operation, event } => {
                 missed_instead(event).map(|event| (*operation, event))
             }
@@ -266,27 +267,27 @@ impl World {
     }
 
     /// A replica takes long to answer a read.
-    pub(crate) fn slow(&mut self, operation: usize, place: u8) {
+    pub(crate) fn slow(&mut self, operation: usize, replica: ReplicaIndex) {
         if matches!(self.machines[operation], Machine::Read(_)) {
-            self.step(operation, Event::Read(ReadEvent::Slow { place }));
+            self.step(operation, Event::Read(ReadEvent::Slow { replica }));
         }
     }
 
     /// The version that a node would answer with.
-    pub(crate) fn held(&self, place: u8) -> Option<&Entry> {
-        let versions = &self.nodes[usize::from(place)].versions;
+    pub(crate) fn held(&self, replica: ReplicaIndex) -> Option<&Entry> {
+        let versions = &self.nodes[replica.as_usize()].versions;
         let entries = versions.iter().map(|(entry, _)| entry);
         entries.max_by_key(|entry| entry.rank())
     }
 
     /// Whether a node has this version.
-    pub(crate) fn has(&self, place: u8, entry: &Entry) -> bool {
-        let mut versions = self.nodes[usize::from(place)].versions.iter();
+    pub(crate) fn has(&self, replica: ReplicaIndex, entry: &Entry) -> bool {
+        let mut versions = self.nodes[replica.as_usize()].versions.iter();
         versions.any(|(held, _)| held == entry)
     }
 
-    fn node(&mut self, place: u8) -> &mut Node {
-        &mut self.nodes[usize::from(place)]
+    fn node(&mut self, replica: ReplicaIndex) -> &mut Node {
+        &mut self.nodes[replica.as_usize()]
     }
 
     fn known_down(&self) -> Vec<bool> {
@@ -303,7 +304,11 @@ impl World {
             ..
         } = self.operations[operation];
         let now_unix_ms = self.unix_ms(coordinator);
-        let stamp = self.node(coordinator).clock.stamp(now_unix_ms).unwrap();
+        let stamp = self
+            .node(ReplicaIndex::new(coordinator))
+            .clock
+            .stamp(now_unix_ms)
+            .unwrap();
         let entry = match asked {
             Asked::Put(letter) => Entry::value(
                 KEY,
@@ -319,13 +324,13 @@ impl World {
     }
 
     /// A replica does what it is asked.
-    fn serve(&mut self, operation: usize, place: u8, request: Request) {
+    fn serve(&mut self, operation: usize, replica: ReplicaIndex, request: Request) {
         let (merges_clocks, bug) = (self.merges_clocks, self.bug);
         let coordinator = self.operations[operation].coordinator;
         let is_local_work = matches!(request, Request::KeepHint { .. });
-        let node = self.node(place);
-        if node.is_down && place != coordinator && !is_local_work {
-            let event = missed(place, &request, Miss::Refused).unwrap();
+        let node = self.node(replica);
+        if node.is_down && replica.as_u8() != coordinator && !is_local_work {
+            let event = missed(replica, &request, Miss::Refused).unwrap();
             self.messages.push(Message::Answer { operation, event });
             return;
         }
@@ -337,7 +342,7 @@ impl World {
                 let verdict = node.store(&entry, bug);
                 Event::Write(WriteEvent::Stored {
                     round,
-                    place,
+                    replica,
                     verdict,
                 })
             }
@@ -348,15 +353,15 @@ impl World {
                     }
                     verdict => verdict,
                 };
-                Event::Read(ReadEvent::Repaired { place, verdict })
+                Event::Read(ReadEvent::Repaired { replica, verdict })
             }
             Request::Read => {
-                let entry = self.held(place).cloned();
-                Event::Read(ReadEvent::Answered { place, entry })
+                let entry = self.held(replica).cloned();
+                Event::Read(ReadEvent::Answered { replica, entry })
             }
             Request::KeepHint { round, entry } => {
-                self.messages.push(Message::Hint { place, entry });
-                Event::Write(WriteEvent::HintKept { round, place })
+                self.messages.push(Message::Hint { replica, entry });
+                Event::Write(WriteEvent::HintKept { round, replica })
             }
         };
         self.messages.push(Message::Answer { operation, event });
@@ -388,11 +393,11 @@ impl World {
             };
             let entry = entry.clone();
             match *action {
-                WriteAction::Send { round, place } => {
-                    self.send(operation, place, Request::Write { round, entry });
+                WriteAction::Send { round, replica } => {
+                    self.send(operation, replica, Request::Write { round, entry });
                 }
-                WriteAction::Hint { round, place } => {
-                    self.send(operation, place, Request::KeepHint { round, entry });
+                WriteAction::Hint { round, replica } => {
+                    self.send(operation, replica, Request::KeepHint { round, entry });
                 }
                 WriteAction::Restamp { above } => self.restamp(operation, above),
                 WriteAction::Reply(Decision::Enough { acks }) => {
@@ -408,12 +413,15 @@ impl World {
 
     fn restamp(&mut self, operation: usize, above: Timestamp) {
         let coordinator = self.operations[operation].coordinator;
-        self.node(coordinator).clock.observe(above);
+        self.node(ReplicaIndex::new(coordinator))
+            .clock
+            .observe(above);
         let stamped = self.stamped(operation);
         let down = self.known_down();
         let mut actions = WriteActions::new();
         if let Machine::Write { write, entry } = &mut self.machines[operation] {
-            let why_down = |place| down[usize::from(place)].then_some(Miss::Refused);
+            let why_down =
+                |replica: ReplicaIndex| down[replica.as_usize()].then_some(Miss::Refused);
             write.restamped(stamped.timestamp(), why_down, &mut actions);
             *entry = stamped;
         }
@@ -427,10 +435,10 @@ impl World {
             };
             let freshest = read.freshest().cloned();
             match *action {
-                ReadAction::Ask { place } => self.send(operation, place, Request::Read),
-                ReadAction::Repair { place } => {
+                ReadAction::Ask { replica } => self.send(operation, replica, Request::Read),
+                ReadAction::Repair { replica } => {
                     let entry = freshest.unwrap();
-                    self.send(operation, place, Request::Repair { entry });
+                    self.send(operation, replica, Request::Repair { entry });
                 }
                 ReadAction::Reply(Decision::Enough { acks }) => {
                     self.reply(
@@ -449,20 +457,23 @@ impl World {
         }
     }
 
-    fn send(&mut self, operation: usize, place: u8, request: Request) {
+    fn send(&mut self, operation: usize, replica: ReplicaIndex, request: Request) {
         self.messages.push(Message::Request {
             operation,
-            place,
+            replica,
             request,
         });
     }
 
     fn reply(&mut self, operation: usize, answer: Answer) {
-        let Replicas { ack, from } = self.operations[operation].replicas;
+        let replicas = self.operations[operation].replicas;
         if let Answer::Written { entry, .. } = &answer {
-            let copies = (0..from).filter(|place| self.has(*place, entry)).count();
+            let copies = replicas
+                .indexes()
+                .filter(|replica| self.has(*replica, entry))
+                .count();
             assert!(
-                copies >= usize::from(ack),
+                copies >= usize::from(replicas.ack),
                 "{copies} copies at the acknowledgement of operation {operation}"
             );
         }
@@ -548,32 +559,36 @@ impl Node {
     }
 }
 
-/// What a coordinator is told in place of the answer to a request.
-fn missed(place: u8, request: &Request, why: Miss) -> Option<Event> {
+/// What a coordinator is told instead of the answer to a request.
+fn missed(replica: ReplicaIndex, request: &Request, why: Miss) -> Option<Event> {
     Some(match request {
         Request::Write { round, .. } => Event::Write(WriteEvent::Missed {
             round: *round,
-            place,
+            replica,
             why,
         }),
-        Request::Read => Event::Read(ReadEvent::Missed { place, why }),
-        Request::Repair { .. } => Event::Read(ReadEvent::RepairMissed { place, why }),
+        Request::Read => Event::Read(ReadEvent::Missed { replica, why }),
+        Request::Repair { .. } => Event::Read(ReadEvent::RepairMissed { replica, why }),
         Request::KeepHint { .. } => return None,
     })
 }
 
-/// What a coordinator is told in place of an answer that is lost.
+/// What a coordinator is told instead of an answer that is lost.
 fn missed_instead(event: &Event) -> Option<Event> {
     let why = Miss::Timeout;
     Some(match *event {
-        Event::Write(WriteEvent::Stored { round, place, .. }) => {
-            Event::Write(WriteEvent::Missed { round, place, why })
+        Event::Write(WriteEvent::Stored { round, replica, .. }) => {
+            Event::Write(WriteEvent::Missed {
+                round,
+                replica,
+                why,
+            })
         }
-        Event::Read(ReadEvent::Answered { place, .. }) => {
-            Event::Read(ReadEvent::Missed { place, why })
+        Event::Read(ReadEvent::Answered { replica, .. }) => {
+            Event::Read(ReadEvent::Missed { replica, why })
         }
-        Event::Read(ReadEvent::Repaired { place, .. }) => {
-            Event::Read(ReadEvent::RepairMissed { place, why })
+        Event::Read(ReadEvent::Repaired { replica, .. }) => {
+            Event::Read(ReadEvent::RepairMissed { replica, why })
         }
         Event::Write(_) | Event::Read(_) => return None,
     })

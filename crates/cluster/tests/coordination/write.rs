@@ -1,14 +1,14 @@
 //! Golden cases of the coordination of writes.
 //!
-//! Events: `write A/F stamp T [down P..]` begins; `P stored [newer T|unknown T]`,
-//! `P missed WHY`, `P hint kept`, `restamped T [down P..]`, `no stamp`, `half
+//! Events: `write A/F stamp T [down R..]` begins; `R stored [newer T|unknown T]`,
+//! `R missed WHY`, `R hint kept`, `restamped T [down R..]`, `no stamp`, `half
 //! time` and `deadline` go on; `first: EVENT` is one of the first round that
 //! comes in the second; `receipt` tells what became of it. `half time?` asks
 //! whether half time would change anything.
 
 use crate::script;
 use base::Timestamp;
-use cluster::{Miss, Round, Write, WriteAction, WriteActions, WriteEvent};
+use cluster::{Miss, ReplicaIndex, Round, Write, WriteAction, WriteActions, WriteEvent};
 
 struct Machine {
     write: Write,
@@ -57,19 +57,19 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
 }
 
 fn read_event(words: &[&str], round: Round) -> WriteEvent {
-    let place = words[0].parse().unwrap_or(0);
+    let replica = ReplicaIndex::new(words[0].parse().unwrap_or(0));
     match words[1..] {
         ["stored", ref verdict @ ..] => WriteEvent::Stored {
             round,
-            place,
+            replica,
             verdict: script::verdict(verdict),
         },
         ["missed", why] => WriteEvent::Missed {
             round,
-            place,
+            replica,
             why: script::miss(why),
         },
-        ["hint", "kept"] => WriteEvent::HintKept { round, place },
+        ["hint", "kept"] => WriteEvent::HintKept { round, replica },
         ["stamp"] => WriteEvent::NoStamp,
         ["time"] => WriteEvent::HalfTime,
         [] if words == ["deadline"] => WriteEvent::Deadline,
@@ -81,24 +81,24 @@ fn timestamp(text: &str) -> Timestamp {
     Timestamp::from_u64(text.parse().unwrap())
 }
 
-/// `down P..`, `silent P..`, or nothing.
-fn why_down(words: &[&str]) -> impl Fn(u8) -> Option<Miss> {
+/// `down R..`, `silent R..`, or nothing.
+fn why_down(words: &[&str]) -> impl Fn(ReplicaIndex) -> Option<Miss> {
     let down: Vec<u8> = words.iter().filter_map(|word| word.parse().ok()).collect();
     let why = match words.first() {
         Some(&"silent") => Miss::Suspected,
         _ => Miss::Refused,
     };
-    move |place| down.contains(&place).then_some(why)
+    move |replica| down.contains(&replica.as_u8()).then_some(why)
 }
 
 fn tell(actions: &WriteActions, current: Round) -> String {
-    let of_round = |round: Round, place: u8| {
+    let of_round = |round: Round, replica: ReplicaIndex| {
         assert_eq!(round, current, "an action of another round");
-        place.to_string()
+        replica.as_u8().to_string()
     };
     script::tell(actions.iter().map(|action| match *action {
-        WriteAction::Send { round, place } => ("send", of_round(round, place)),
-        WriteAction::Hint { round, place } => ("hint", of_round(round, place)),
+        WriteAction::Send { round, replica } => ("send", of_round(round, replica)),
+        WriteAction::Hint { round, replica } => ("hint", of_round(round, replica)),
         WriteAction::Restamp { above } => ("restamp above", above.to_string()),
         WriteAction::Reply(decision) => ("reply", script::decision(decision)),
         WriteAction::Done => ("done", String::new()),

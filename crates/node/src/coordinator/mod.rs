@@ -1,34 +1,37 @@
-//! Coordinates a request: asks the replicas of a key, counts their answers,
-//! says what it came to.
+//! Coordinates a request: asks the replicas of a key, counts their answers, and
+//! answers the client.
 //!
-//! What to do after which answer is decided by the state machines of
-//! [`cluster::coordinator`]; this is the shell that does it. It sends to the
-//! local replica directly and to others over the runtime's links, keeps hints,
-//! stamps, and watches the deadline. `write` and `read` are the two requests;
-//! `ranges` reads this node's own keys.
+//! The state machines of [`cluster::coordinator`] decide what to do after each
+//! answer; the code here does it: it asks the replicas (`crate::replicas`), keeps hints,
+//! issues stamps, and watches the deadline. `write` and `read` are the two requests,
+//! `request` is the life that both share, `hedging` says when a read asks one replica
+//! more; `ranges` reads this node's own keys.
 
+mod hedging;
 mod ranges;
 mod read;
+mod request;
 mod write;
 
+pub(crate) use hedging::HedgeBudget;
 pub use ranges::{Batch, BatchFailure};
-pub(crate) use read::HedgeBudget;
 
 use crate::hints::HintStore;
 use crate::metrics::WorkerMetrics;
 use crate::peers::Peers;
-use crate::replica::LocalReplica;
+use crate::pending::PendingRequests;
+use crate::replicas::ReplicaSet;
 use crate::stamping::{NoStamp, Stamping};
 use crate::turn_budget::TurnBudget;
-use crate::waiters::Waiters;
-use base::Share;
-use base::{Clock, Entry, Timestamp};
+use base::{Budget, Clock, Entry, Share, Timestamp};
 use bytes::Bytes;
 use cluster::{Fate, Miss, NodeNumber, Ranking};
-use std::cell::Cell;
+use read::Reading;
+use request::{BackgroundLimit, Requests};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use write::Writing;
 
 /// What a write makes of a key.
 pub enum Change {
@@ -101,36 +104,53 @@ pub struct Coordinator {
     pub(crate) clock: Arc<dyn Clock>,
     /// Stamps writes.
     pub(crate) stamping: Arc<Stamping>,
-    /// This node's own copy.
-    pub(crate) replica: Rc<LocalReplica>,
+    /// The replicas to ask.
+    pub(crate) replicas: Rc<ReplicaSet>,
     /// The nodes of the cluster.
     pub(crate) peers: Rc<Peers>,
     /// Where writes are kept that peers missed.
     pub(crate) hints: HintStore,
-    /// Those who wait for answers.
-    pub(crate) waiters: Rc<Waiters>,
+    /// The requests that wait for answers.
+    pub(crate) pending: Rc<PendingRequests>,
+    /// The writes and the reads among them.
+    pub(crate) requests: RunningRequests,
+    /// Long values on their way out.
+    pub(crate) answers: Arc<Budget>,
     /// Batches of ranges on their way out.
     pub(crate) ranges: Arc<TurnBudget>,
     /// What a batch may take while it is read, when nobody knows what it will hold.
     pub(crate) range_batch_bytes: usize,
     /// What is counted.
     pub(crate) metrics: Arc<WorkerMetrics>,
-    /// Requests that were answered and still have something to do.
-    pub(crate) stragglers: Cell<usize>,
-    /// The most of them.
-    pub(crate) stragglers_max: usize,
     /// Which reads may ask one replica more.
     pub(crate) hedging: HedgeBudget,
+}
+
+/// The writes and the reads of one runtime that have asked their replicas.
+pub(crate) struct RunningRequests {
+    writes: Requests<Writing>,
+    reads: Requests<Reading>,
+}
+
+impl RunningRequests {
+    /// No requests yet; up to `background_max` may go on after their answer.
+    pub(crate) fn new(background_max: usize) -> Self {
+        let background = BackgroundLimit::new(background_max);
+        Self {
+            writes: Requests::new(&background),
+            reads: Requests::new(&background),
+        }
+    }
 }
 
 impl Coordinator {
     /// Waits, where this node is one of the replicas of a request, until its
     /// store's standing is settled. That is so but for a moment after a start.
     async fn settled(&self, key: &[u8], from: u8, deadline: Duration) {
-        let is_settled = self.replica.membership.is_settled();
-        let is_replica = |node: &NodeNumber| self.peers.is_own(*node);
-        if !is_settled && self.peers.ranking(key, from).iter().any(is_replica) {
-            self.replica.settled(deadline).await;
+        let own = self.replicas.own();
+        let is_own = |node: &NodeNumber| self.peers.is_own(*node);
+        if !own.is_settled() && self.peers.ranking(key, from).iter().any(is_own) {
+            own.settled(deadline).await;
         }
     }
 

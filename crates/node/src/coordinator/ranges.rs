@@ -35,7 +35,7 @@ impl Coordinator {
     /// Starts a scan of this node's keys, as of now.
     #[must_use]
     pub fn scan(&self, start: &[u8], end: Option<&[u8]>) -> Box<Scan> {
-        Box::new(self.replica.engine.scan(start, end))
+        Box::new(self.replicas.own().engine.scan(start, end))
     }
 
     /// Reads the next batch of a scan, once there is memory for whatever it
@@ -48,7 +48,7 @@ impl Coordinator {
         scan: Box<Scan>,
         deadline: Duration,
     ) -> Result<Batch, BatchFailure> {
-        let mut wait = self.waiters.register(deadline);
+        let mut wait = self.pending.wait(deadline);
         let allotment = tokio::select! {
             biased;
             taken = self.ranges.take(self.range_batch_bytes) => taken.ok(),
@@ -56,12 +56,12 @@ impl Coordinator {
             _ = wait.next() => None,
         };
         let allotment = allotment.ok_or(BatchFailure::Overloaded)?;
-        self.replica
-            .read_pool
+        let own = self.replicas.own();
+        own.read_pool
             .submit(ReadJob {
                 read: Read::Batch(scan, BATCH_BYTES_MAX, allotment),
-                completions: Arc::clone(self.waiters.completions()),
-                ticket: wait.ticket(),
+                completions: Arc::clone(self.pending.completions()),
+                ticket: wait.address(),
             })
             .map_err(|PoolFull| BatchFailure::Overloaded)?;
         match wait.only().await {

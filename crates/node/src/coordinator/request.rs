@@ -1,0 +1,349 @@
+//! The life of a request, from its first call to its last answer.
+//!
+//! A write or a read ([`Request`]) begins in its client's future and asks its
+//! replicas. Where that decides it, it is over. Otherwise it moves into a cell
+//! that its slot among the pending requests and the client's future share:
+//!
+//! ```text
+//! start --> asked --answers, timers--> decided --answers--> done
+//!             |                           |
+//!             +-- client gone: dropped    +-- client answered, once
+//! ```
+//!
+//! 1. Every answer goes to the request as it comes, in the task that brought it.
+//! 2. The answer that decides the request leaves the client's answer in the cell,
+//!    and wakes the client. Only then it counts against [`BackgroundLimit`].
+//! 3. A decided request goes on in its slot until nothing is left to do, or until
+//!    the deadline: hints, and the repairs of stale replicas.
+//!
+//! The client's future only watches the clock for the request ([`Trigger`]), and
+//! takes the answer. When it is dropped before the decision, the request is too.
+//! Cells are used again, so a request allocates nothing for them.
+
+use crate::completion_queue::Completion;
+use crate::pending::{AnswerReceiver, AnswerTag, Awaits, Registration};
+use crate::stamping::Stamping;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::{Rc, Weak};
+use std::task::{Poll, Waker};
+use tokio::time::Instant;
+
+/// How many cells of ended requests are kept, by runtime and kind of request.
+const SPARE_CELLS_MAX: usize = 256;
+
+/// What a write and a read have in common.
+pub(super) trait Request: Sized + 'static {
+    /// What its client gets.
+    type Reply;
+
+    /// Acts on an answer of a replica, or on the deadline, which is `None`.
+    fn receive(&mut self, answer: Option<(AnswerTag, Completion)>) -> Option<Self::Reply>;
+
+    /// What it waits for beside answers, until it is decided.
+    fn trigger(&self) -> Option<Trigger>;
+
+    /// Acts on its trigger.
+    fn fire(&mut self) -> Option<Self::Reply>;
+
+    /// Whether nothing is left to do.
+    fn is_done(&self) -> bool;
+
+    /// Prepares to go on without a client; `has_room` says whether few enough
+    /// requests already do. Returns whether there is anything to wait for.
+    fn go_on(&mut self, has_room: bool) -> bool;
+}
+
+/// What a request waits for beside answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trigger {
+    /// A time.
+    At(Instant),
+    /// A change of the clock's state that may let it issue a timestamp.
+    Stamping,
+}
+
+/// How many requests may go on in the background, after their answer.
+pub(super) struct BackgroundLimit {
+    running: Cell<usize>,
+    max: usize,
+}
+
+/// A request in the background, until it is dropped.
+struct BackgroundPermit(Rc<BackgroundLimit>);
+
+impl BackgroundLimit {
+    /// A limit of `max` requests.
+    pub(super) fn new(max: usize) -> Rc<Self> {
+        Rc::new(Self {
+            running: Cell::new(0),
+            max,
+        })
+    }
+
+    fn take(self: &Rc<Self>) -> Option<BackgroundPermit> {
+        let running = self.running.get();
+        (running < self.max).then(|| {
+            self.running.set(running + 1);
+            BackgroundPermit(Rc::clone(self))
+        })
+    }
+}
+
+impl Drop for BackgroundPermit {
+    fn drop(&mut self) {
+        self.0.running.set(self.0.running.get() - 1);
+    }
+}
+
+/// The requests of one kind.
+pub(super) struct Requests<R: Request> {
+    background: Rc<BackgroundLimit>,
+    spare: Rc<SpareCells<R>>,
+}
+
+struct SpareCells<R: Request>(RefCell<Vec<Rc<RequestCell<R>>>>);
+
+/// A request that waits for answers.
+struct RequestCell<R: Request> {
+    running: RefCell<Option<Running<R>>>,
+    /// For the client.
+    reply: RefCell<Option<R::Reply>>,
+    client: RefCell<Option<Waker>>,
+    background: Rc<BackgroundLimit>,
+    spare: Weak<SpareCells<R>>,
+}
+
+struct Running<R> {
+    request: R,
+    /// Once it is decided.
+    background: Option<BackgroundPermit>,
+}
+
+impl<R: Request> Requests<R> {
+    /// No requests, which share the limit with those of other kinds.
+    pub(super) fn new(background: &Rc<BackgroundLimit>) -> Self {
+        Self {
+            background: Rc::clone(background),
+            spare: Rc::new(SpareCells(RefCell::default())),
+        }
+    }
+
+    /// Has a request that has asked its replicas live on, where something is left
+    /// to wait for. `reply` is its decision, if that is made.
+    ///
+    /// # Errors
+    /// It is not decided yet: what the client waits for.
+    pub(super) fn enter(
+        &self,
+        mut request: R,
+        reply: Option<R::Reply>,
+        mut registration: Registration,
+    ) -> Result<R::Reply, PendingReply<R>> {
+        let Some(reply) = reply else {
+            let cell = self.cell();
+            *cell.running.borrow_mut() = Some(Running {
+                request,
+                background: None,
+            });
+            registration.listen(Rc::clone(&cell) as Rc<dyn AnswerReceiver>);
+            return Err(PendingReply { cell, registration });
+        };
+        if !request.is_done()
+            && let Some(background) = go_on(&mut request, &self.background)
+        {
+            let cell = self.cell();
+            *cell.running.borrow_mut() = Some(Running {
+                request,
+                background: Some(background),
+            });
+            registration.listen(cell);
+            registration.leave_to_receiver();
+        }
+        Ok(reply)
+    }
+
+    fn cell(&self) -> Rc<RequestCell<R>> {
+        let spare = self.spare.0.borrow_mut().pop();
+        spare.unwrap_or_else(|| {
+            Rc::new(RequestCell {
+                running: RefCell::default(),
+                reply: RefCell::new(None),
+                client: RefCell::default(),
+                background: Rc::clone(&self.background),
+                spare: Rc::downgrade(&self.spare),
+            })
+        })
+    }
+}
+
+/// Lets a decided request go on, if there is room and anything to wait for.
+fn go_on<R: Request>(request: &mut R, limit: &Rc<BackgroundLimit>) -> Option<BackgroundPermit> {
+    let permit = limit.take();
+    let goes_on = request.go_on(permit.is_some());
+    permit.filter(|_| goes_on)
+}
+
+impl<R: Request> RequestCell<R> {
+    /// Has the request act, and sees to what follows from that.
+    fn act(&self, act: impl FnOnce(&mut R) -> Option<R::Reply>) -> Awaits {
+        let mut running = self.running.borrow_mut();
+        let Some(Running {
+            request,
+            background,
+        }) = running.as_mut()
+        else {
+            return Awaits::Nothing;
+        };
+        let before = request.trigger();
+        let reply = act(request);
+        let mut wakes_client = false;
+        if let Some(reply) = reply {
+            *self.reply.borrow_mut() = Some(reply);
+            if !request.is_done() {
+                *background = go_on(request, &self.background);
+            }
+            wakes_client = true;
+        } else if background.is_none() {
+            wakes_client = request.trigger() != before;
+        }
+        let is_decided = background.is_some() || self.reply.borrow().is_some();
+        let is_over = is_decided && (request.is_done() || background.is_none());
+        let ended = is_over.then(|| running.take());
+        drop(running);
+        // Outside the borrow: a request owns a timestamp, and shares of memory.
+        drop(ended);
+        if wakes_client && let Some(client) = self.client.take() {
+            client.wake();
+        }
+        match is_over {
+            true => Awaits::Nothing,
+            false => Awaits::More,
+        }
+    }
+
+    fn trigger(&self) -> Option<Trigger> {
+        let running = self.running.borrow();
+        running
+            .as_ref()
+            .and_then(|running| running.request.trigger())
+    }
+
+    fn fire(&self) {
+        self.act(R::fire);
+    }
+
+    /// Waits for the reply; gives none once the trigger is another one.
+    async fn changed(&self, trigger: Option<Trigger>) -> Option<R::Reply> {
+        poll_fn(|cx| {
+            if let Some(reply) = self.reply.take() {
+                return Poll::Ready(Some(reply));
+            }
+            if self.trigger() != trigger {
+                return Poll::Ready(None);
+            }
+            let mut client = self.client.borrow_mut();
+            match &*client {
+                Some(waker) if waker.will_wake(cx.waker()) => {}
+                _ => *client = Some(cx.waker().clone()),
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    fn is_in_background(&self) -> bool {
+        let running = self.running.borrow();
+        running
+            .as_ref()
+            .is_some_and(|running| running.background.is_some())
+    }
+
+    /// Keeps the memory of the cell for another request, if this is the last
+    /// handle to it.
+    fn spare_if_last(self: &Rc<Self>) {
+        if Rc::strong_count(self) > 1 {
+            return;
+        }
+        // It ends here if its client has gone, and its client's reply is not taken.
+        drop((self.running.take(), self.reply.take(), self.client.take()));
+        if let Some(spare) = self.spare.upgrade() {
+            let mut cells = spare.0.borrow_mut();
+            if cells.len() < SPARE_CELLS_MAX {
+                cells.push(Rc::clone(self));
+            }
+        }
+    }
+}
+
+impl<R: Request> AnswerReceiver for RequestCell<R> {
+    fn receive(&self, answer: Option<(AnswerTag, Completion)>) -> Awaits {
+        let is_over = answer.is_none();
+        let awaits = self.act(|request| request.receive(answer));
+        if is_over {
+            // What the deadline asks for is hints, which nobody has to hear of.
+            let ended = self.running.take();
+            drop(ended);
+            return Awaits::Nothing;
+        }
+        awaits
+    }
+
+    fn release(self: Rc<Self>) {
+        self.spare_if_last();
+    }
+}
+
+/// A client's wait for the decision of its request. Dropped before the decision,
+/// it ends the request.
+pub(super) struct PendingReply<R: Request> {
+    cell: Rc<RequestCell<R>>,
+    registration: Registration,
+}
+
+impl<R: Request> PendingReply<R> {
+    /// Watches the clock for the request until it is decided.
+    pub(super) async fn decided(self, stamping: &Stamping) -> R::Reply {
+        let cell = &*self.cell;
+        loop {
+            let trigger = cell.trigger();
+            let decided = cell.changed(trigger);
+            match trigger {
+                None => {
+                    if let Some(reply) = decided.await {
+                        return reply;
+                    }
+                }
+                Some(Trigger::At(at)) => tokio::select! {
+                    biased;
+                    reply = decided => if let Some(reply) = reply {
+                        return reply;
+                    },
+                    () = tokio::time::sleep_until(at) => cell.fire(),
+                },
+                Some(Trigger::Stamping) => {
+                    // Before the attempt, so that no change between the two is missed.
+                    let changed = stamping.changed();
+                    cell.fire();
+                    tokio::select! {
+                        biased;
+                        reply = decided => if let Some(reply) = reply {
+                            return reply;
+                        },
+                        () = changed => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<R: Request> Drop for PendingReply<R> {
+    fn drop(&mut self) {
+        if self.cell.is_in_background() {
+            self.registration.leave_to_receiver();
+        }
+        self.registration.end();
+        self.cell.spare_if_last();
+    }
+}

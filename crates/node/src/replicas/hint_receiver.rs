@@ -1,0 +1,54 @@
+//! A replica as the delivery of hints uses it. The own store is one, too: it
+//! misses writes for which it has too much to do.
+
+use super::{Asked, ReplicaRequest, ReplicaSet};
+use crate::hints::HintReceiver;
+use crate::pending::PendingRequests;
+use base::{Clock, Entry};
+use cluster::{Miss, NodeNumber};
+use peer::PeerAnswer;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The replica that a node's hints are for.
+pub(crate) struct ReplicaHints {
+    /// The node.
+    pub(crate) node: NodeNumber,
+    /// The way to it.
+    pub(crate) replicas: Rc<ReplicaSet>,
+    /// Where its answers come to.
+    pub(crate) pending: Rc<PendingRequests>,
+    /// The time.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// How long a hint may take.
+    pub(crate) timeout: Duration,
+}
+
+impl HintReceiver for ReplicaHints {
+    fn is_up(&self) -> bool {
+        self.replicas.takes_hints(self.node)
+    }
+
+    async fn store(&self, hint: Entry) -> Result<(), Miss> {
+        let deadline = self.clock.monotonic().saturating_add(self.timeout);
+        let wait = self.pending.wait(deadline);
+        let request = ReplicaRequest::Write {
+            entry: &hint,
+            stamp: &mut None,
+        };
+        let asked = self
+            .replicas
+            .ask(self.node, request, deadline, wait.address());
+        let answer = match asked {
+            Asked::Now(answer) => answer,
+            Asked::Later => self.replicas.answer_of(wait.only().await).0,
+        };
+        match answer {
+            // A store that is no witness has stored it nevertheless.
+            PeerAnswer::Stored { .. } | PeerAnswer::Missed(Miss::Unfilled) => Ok(()),
+            PeerAnswer::Missed(why) => Err(why),
+            PeerAnswer::Found(_) => Err(Miss::Failed),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! This node's own store, as one runtime asks it.
+
+use super::{Asked, ReplicaRequest};
+use crate::completion_queue::Completion;
+use crate::membership::Membership;
+use crate::pending::PendingRequests;
+use crate::read_pool::{PoolFull, Read, ReadJob, ReadPool};
+use crate::stamping::{Stamp, Stamping};
+use crate::submissions::Submissions;
+use base::{Budget, Clock, Entry, Share};
+use cluster::Miss;
+use lsm::{Applied, Engine, Lookup};
+use peer::PeerAnswer;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The own store, for one runtime.
+pub(crate) struct LocalReplica {
+    /// The store.
+    pub(crate) engine: Engine,
+    /// Checks the timestamps of other nodes against the clock bound.
+    pub(crate) stamping: Arc<Stamping>,
+    /// Whether the store is a witness.
+    pub(crate) membership: Membership,
+    /// For reads that may block.
+    pub(crate) read_pool: Arc<ReadPool>,
+    /// Long values on their way out.
+    pub(crate) answers: Arc<Budget>,
+    /// Writes on their way to the store.
+    pub(crate) submissions: Rc<Submissions>,
+    /// The requests that wait for the store.
+    pub(crate) pending: Rc<PendingRequests>,
+    /// The time.
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl LocalReplica {
+    /// Asks the store. An answer that is not here at once comes to `address`.
+    pub(super) fn ask(&self, request: ReplicaRequest<'_>, address: u64) -> Asked {
+        let asked = match request {
+            ReplicaRequest::Write { entry, stamp } => {
+                self.write(entry.clone(), stamp.take(), address)
+            }
+            ReplicaRequest::Read(key) => match self.read_cached(key) {
+                Some(answer) => return Asked::Now(answer),
+                None => self.read(key, address),
+            },
+        };
+        match asked {
+            Ok(()) => Asked::Later,
+            Err(why) => Asked::Now(PeerAnswer::Missed(why)),
+        }
+    }
+
+    /// Writes an entry; the outcome comes to `address`, as [`Completion::Written`].
+    /// The entry of any write, repair or hint comes this way. An entry that this
+    /// node stamped comes with its stamp; the clock observes the timestamp of any other.
+    ///
+    /// # Errors
+    /// [`Miss::Refused`] for a timestamp beyond the clock bound: nothing is written
+    /// then, because the version of a broken clock must not reach the store.
+    pub(super) fn write(
+        &self,
+        entry: Entry,
+        stamp: Option<Stamp>,
+        address: u64,
+    ) -> Result<(), Miss> {
+        if stamp.is_none() && !self.stamping.observe(entry.timestamp()) {
+            tracing::warn!(
+                timestamp = %entry.timestamp(),
+                "refused a version: its timestamp is too far ahead of this node's clock"
+            );
+            return Err(Miss::Refused);
+        }
+        self.submissions.push(entry, stamp, address);
+        Ok(())
+    }
+
+    /// The newest version of a key, if no disk has to be read for it: a tombstone
+    /// and an expired value are versions, too.
+    pub(super) fn read_cached(&self, key: &[u8]) -> Option<PeerAnswer> {
+        if let Err(why) = self.check_standing() {
+            return Some(PeerAnswer::Missed(why));
+        }
+        match self.engine.get_cached(key) {
+            Ok(Lookup::Found(entry)) => Some(PeerAnswer::Found(entry)),
+            Ok(Lookup::MayBlock) => None,
+            Err(error) => Some(PeerAnswer::Missed(miss_of(&error))),
+        }
+    }
+
+    /// Reads a key where blocking is allowed; the outcome comes to `address`, as
+    /// [`Completion::Read`].
+    ///
+    /// # Errors
+    /// Too many reads wait; then nothing comes.
+    pub(super) fn read(&self, key: &[u8], address: u64) -> Result<(), Miss> {
+        let read = Read::Key(Box::from(key), Arc::clone(&self.answers));
+        self.submit(read, address)
+            .map_err(|PoolFull| Miss::Overloaded)
+    }
+
+    /// Whether the store takes writes: its disk is not full, and no sync has failed.
+    pub(super) fn takes_puts(&self) -> bool {
+        self.engine.takes_puts()
+    }
+
+    /// Whether the peers have said if the store is a witness.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.membership.is_settled()
+    }
+
+    /// Waits until the peers have said whether the store is a witness: at a first
+    /// start, and for a moment at each start. An eighth of the time until the
+    /// deadline is left, to answer without them.
+    pub(crate) async fn settled(&self, deadline: Duration) {
+        let left = deadline.saturating_sub(self.clock.monotonic());
+        let patience = left / 8 * 7;
+        let _in_time = tokio::time::timeout(patience, self.membership.settled()).await;
+    }
+
+    /// Has the read pool finish a verdict that needs reads; the write's outcome then
+    /// comes again, complete. Any other completion is returned.
+    pub(crate) fn finish_verdict(
+        &self,
+        address: u64,
+        completion: Completion,
+    ) -> Option<Completion> {
+        let Completion::Written(Ok(Applied::Pending(pending))) = completion else {
+            return Some(completion);
+        };
+        match self.submit(Read::Newer(pending.clone()), address) {
+            Ok(()) => None,
+            Err(PoolFull) => Some(Completion::Written(Ok(Applied::Known(pending.give_up())))),
+        }
+    }
+
+    /// What a completion is to the request that asked, and the share of memory that
+    /// a long value came with; `None` is the deadline. Where the store is no witness
+    /// its acks and its reads are misses, because it may have lost what it once
+    /// acknowledged.
+    pub(super) fn answer_of(&self, completion: Option<Completion>) -> (PeerAnswer, Option<Share>) {
+        let answer = match completion {
+            Some(Completion::Peer(answer)) => return (answer, None),
+            Some(Completion::Written(Ok(applied))) => {
+                let verdict = match applied {
+                    Applied::Known(verdict) => verdict,
+                    // `finish_verdict` leaves none of these.
+                    Applied::Pending(pending) => pending.give_up(),
+                };
+                self.check_standing()
+                    .map(|()| (PeerAnswer::Stored { verdict }, None))
+            }
+            Some(Completion::Read(Ok((entry, share)))) => self
+                .check_standing()
+                .map(|()| (PeerAnswer::Found(entry), share)),
+            Some(Completion::Written(Err(error)) | Completion::Read(Err(error))) => {
+                Err(miss_of(&error))
+            }
+            Some(Completion::Scanned(..) | Completion::HintKept) => Err(Miss::Failed),
+            None => Err(Miss::Timeout),
+        };
+        answer.unwrap_or_else(|why| (PeerAnswer::Missed(why), None))
+    }
+
+    /// Whether what the store says counts: only that of a witness does.
+    fn check_standing(&self) -> Result<(), Miss> {
+        match self.membership.is_witness() {
+            true => Ok(()),
+            false => Err(Miss::Unfilled),
+        }
+    }
+
+    fn submit(&self, read: Read, address: u64) -> Result<(), PoolFull> {
+        self.read_pool.submit(ReadJob {
+            read,
+            completions: Arc::clone(self.pending.completions()),
+            ticket: address,
+        })
+    }
+}
+
+/// What an error of the store is to a request that may ask other replicas.
+pub(super) fn miss_of(error: &lsm::Error) -> Miss {
+    match error {
+        lsm::Error::Overloaded => Miss::Overloaded,
+        lsm::Error::DiskFull => Miss::Full,
+        lsm::Error::Closed => Miss::Refused,
+        // The engine logs such an error once for the store or the file. A line for
+        // each request that meets it would fill the log.
+        lsm::Error::Poisoned { .. } | lsm::Error::Corrupt { .. } => {
+            tracing::debug!(%error, "the store failed a request");
+            Miss::Failed
+        }
+        lsm::Error::Io { .. }
+        | lsm::Error::Sync { .. }
+        | lsm::Error::Locked { .. }
+        | lsm::Error::Invalid(_) => {
+            tracing::error!(%error, "the store failed a request");
+            Miss::Failed
+        }
+    }
+}

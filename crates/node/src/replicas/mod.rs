@@ -1,0 +1,156 @@
+//! The replicas of keys, as one runtime asks them.
+//!
+//! [`ReplicaSet`] hides whether a replica is this node's own store (`local`) or a
+//! peer's behind a link. Coordinators, read repair and the delivery of hints
+//! (`hint_receiver`) ask through it; peers' requests (`peer_requests`) come to the own
+//! store only. Two checks protect what is acknowledged, each in one place of `local`:
+//! the own store takes no version from beyond the clock bound, by whatever way it
+//! comes, and neither its acks nor its reads count while it is no witness.
+
+mod hint_receiver;
+mod local;
+mod peer_requests;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use hint_receiver::ReplicaHints;
+pub(crate) use local::LocalReplica;
+
+use crate::completion_queue::Completion;
+use crate::peers::Peers;
+use crate::stamping::Stamp;
+use base::{Entry, Share};
+use bytes::Bytes;
+use cluster::{Miss, NodeNumber};
+use peer::{Link, PeerAnswer, PeerRequest};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// What a replica is asked.
+pub(crate) enum ReplicaRequest<'a> {
+    /// To store a version.
+    Write {
+        /// The version.
+        entry: &'a Entry,
+        /// Its stamp, if this node stamped it: the own store takes it.
+        stamp: &'a mut Option<Stamp>,
+    },
+    /// For its newest version of a key.
+    Read(&'a Bytes),
+}
+
+/// How a replica took a request.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// The answer is here; nothing comes later.
+    Now(PeerAnswer),
+    /// The answer comes to the address that was named.
+    Later,
+}
+
+/// Every node of the cluster, as a replica.
+pub(crate) struct ReplicaSet {
+    own: Rc<LocalReplica>,
+    peers: Rc<Peers>,
+}
+
+/// Where a replica is.
+enum Location<'a> {
+    OwnStore(&'a LocalReplica),
+    Peer(&'a Link),
+}
+
+impl ReplicaSet {
+    /// The own store, and those of the peers.
+    pub(crate) fn new(own: Rc<LocalReplica>, peers: Rc<Peers>) -> Self {
+        Self { own, peers }
+    }
+
+    /// The own store.
+    pub(crate) fn own(&self) -> &Rc<LocalReplica> {
+        &self.own
+    }
+
+    /// Asks a node. An answer that is not here at once comes to `address`.
+    pub(crate) fn ask(
+        &self,
+        node: NodeNumber,
+        request: ReplicaRequest<'_>,
+        deadline: Duration,
+        address: u64,
+    ) -> Asked {
+        let link = match self.locate(node) {
+            Some(Location::OwnStore(own)) => return own.ask(request, address),
+            Some(Location::Peer(link)) => link,
+            None => return Asked::Now(PeerAnswer::Missed(Miss::Failed)),
+        };
+        let request = match request {
+            ReplicaRequest::Write { entry, .. } => PeerRequest::Write(entry.clone()),
+            ReplicaRequest::Read(key) => PeerRequest::Read(key.clone()),
+        };
+        match link.call(request, deadline, address) {
+            Ok(()) => Asked::Later,
+            Err(why) => Asked::Now(PeerAnswer::Missed(why)),
+        }
+    }
+
+    /// What a completion is as the answer of the replica that was asked, and the
+    /// share of memory that a long value came with; `None` is the deadline.
+    pub(crate) fn answer_of(&self, completion: Option<Completion>) -> (PeerAnswer, Option<Share>) {
+        self.own.answer_of(completion)
+    }
+
+    /// Why a node is known not to answer, if it is.
+    pub(crate) fn why_down(&self, node: NodeNumber) -> Option<Miss> {
+        match self.locate(node)? {
+            Location::OwnStore(_) => None,
+            Location::Peer(link) => link.why_down(),
+        }
+    }
+
+    /// After how long a read of a node is slow; `None` for the own store, whose
+    /// reads wait only for its disk.
+    pub(crate) fn slow_after(&self, node: NodeNumber) -> Option<Duration> {
+        match self.locate(node)? {
+            Location::OwnStore(_) => None,
+            Location::Peer(link) => Some(link.hedge_delay()),
+        }
+    }
+
+    /// Whether a hint for a node may be delivered now.
+    pub(crate) fn takes_hints(&self, node: NodeNumber) -> bool {
+        match self.locate(node) {
+            Some(Location::OwnStore(own)) => own.takes_puts(),
+            Some(Location::Peer(link)) => !link.is_down(),
+            None => false,
+        }
+    }
+
+    /// Whether a hint for a node may be kept. On a full disk a hint for the own
+    /// store would take the room that the store needs, and a store whose sync has
+    /// failed keeps nothing.
+    pub(crate) fn may_keep_hint_for(&self, node: NodeNumber) -> bool {
+        match self.locate(node) {
+            Some(Location::OwnStore(own)) => own.takes_puts(),
+            Some(Location::Peer(_)) | None => true,
+        }
+    }
+
+    /// The order in which to ask replicas: those that are up first, and the own
+    /// store first among them.
+    pub(crate) fn preference(&self, node: NodeNumber) -> impl Ord + use<> {
+        match self.locate(node) {
+            Some(Location::OwnStore(_)) => (false, false),
+            Some(Location::Peer(link)) => (link.is_down(), true),
+            None => (true, true),
+        }
+    }
+
+    fn locate(&self, node: NodeNumber) -> Option<Location<'_>> {
+        if self.peers.is_own(node) {
+            return Some(Location::OwnStore(&self.own));
+        }
+        self.peers.link(node).map(|link| Location::Peer(link))
+    }
+}

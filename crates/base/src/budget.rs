@@ -1,24 +1,24 @@
-//! Bounds on what is taken of the memory.
+//! Budgets: bounds on what requests take, of memory above all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Values longer than this count against the budgets for long ones while they
-/// are on their way.
+/// Values longer than this count against the budgets for long values while they are
+/// sent or received.
 pub const LONG_VALUE_BYTES: usize = 64 << 10;
 
-/// The node has taken on as much as it may.
+/// The budget has too little left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
-/// A bound on a sum over all runtimes: bytes, or ranges.
+/// A bound on a sum over all runtimes, of bytes or of ranges.
 #[derive(Debug)]
 pub struct Budget {
     used: AtomicUsize,
     max: usize,
 }
 
-/// A part of a budget, until it is dropped.
+/// A part of a budget. Dropping it frees the part.
 #[derive(Debug)]
 pub struct Share {
     budget: Arc<Budget>,
@@ -34,13 +34,13 @@ impl Budget {
         })
     }
 
-    /// How much there is to take.
+    /// The size of the budget.
     #[must_use]
     pub fn max(&self) -> usize {
         self.max
     }
 
-    /// How much is taken.
+    /// How much of it is taken.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
@@ -50,10 +50,10 @@ impl Budget {
         self.used() >= self.max / 2
     }
 
-    /// Takes a part.
+    /// Takes a share.
     ///
     /// # Errors
-    /// [`Refused`] when there is not as much left.
+    /// [`Refused`] if less is left.
     pub fn take(self: &Arc<Self>, amount: usize) -> Result<Share, Refused> {
         let mut share = Share {
             budget: Arc::clone(self),
@@ -63,11 +63,10 @@ impl Budget {
         Ok(share)
     }
 
-    /// Takes the part of a value that is to be answered; a short one counts
-    /// for nothing.
+    /// Takes the share for a value that will be sent to a client. Short values take none.
     ///
     /// # Errors
-    /// [`Refused`] when there is not as much left.
+    /// [`Refused`] if less is left.
     pub fn take_for_value(self: &Arc<Self>, value_bytes: usize) -> Result<Option<Share>, Refused> {
         if value_bytes <= LONG_VALUE_BYTES {
             return Ok(None);
@@ -77,13 +76,13 @@ impl Budget {
 }
 
 impl Share {
-    /// Whether this is a part of that budget.
+    /// Whether this is a share of `budget`.
     #[must_use]
     pub fn is_of(&self, budget: &Arc<Budget>) -> bool {
         Arc::ptr_eq(&self.budget, budget)
     }
 
-    /// How much this part is.
+    /// The size of this share.
     pub fn amount(&self) -> usize {
         self.amount
     }
@@ -116,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_budget_is_never_exceeded_and_comes_back() {
+    fn a_budget_is_never_exceeded_and_dropped_shares_free_it() {
         let budget = Budget::new(10);
         let mut share = budget.take(6).unwrap();
         assert!(budget.take(5).is_err());

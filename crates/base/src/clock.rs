@@ -3,12 +3,12 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Where the engine and those above it take the time from.
+/// The source of time for the engine and all layers above it.
 pub trait Clock: Send + Sync {
-    /// Milliseconds since the Unix epoch, by the wall clock: it may jump.
+    /// The wall clock, in milliseconds since the Unix epoch. It may jump.
     fn unix_ms(&self) -> u64;
 
-    /// Time since some fixed moment; never goes back.
+    /// The monotonic clock: the time since some fixed moment. It never goes back.
     fn monotonic(&self) -> Duration;
 }
 
@@ -19,7 +19,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock whose monotonic time starts now.
+    /// A clock whose monotonic time starts at zero now.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "reading the time is no default")]
     #[expect(clippy::disallowed_methods, reason = "the real side of the clock seam")]
@@ -44,7 +44,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told: for tests and simulations.
+/// A clock that moves only when a test or a simulation moves it.
 #[derive(Debug)]
 pub struct ManualClock {
     now: Mutex<ManualTime>,
@@ -57,8 +57,8 @@ struct ManualTime {
 }
 
 impl ManualClock {
-    /// A clock that stands at `unix_ms` milliseconds since the Unix epoch,
-    /// with its monotonic time at zero.
+    /// A clock that shows `unix_ms` milliseconds since the Unix epoch and a monotonic
+    /// time of zero.
     #[must_use]
     pub fn new(unix_ms: u64) -> Self {
         Self {
@@ -69,14 +69,14 @@ impl ManualClock {
         }
     }
 
-    /// Lets time pass, by the wall clock and the monotonic one.
+    /// Advances the wall clock and the monotonic clock.
     pub fn advance(&self, by: Duration) {
         let mut now = self.lock();
         now.since_epoch = now.since_epoch.saturating_add(by);
         now.monotonic = now.monotonic.saturating_add(by);
     }
 
-    /// Makes the wall clock jump; the monotonic one goes on from where it is.
+    /// Sets the wall clock; the monotonic clock does not jump.
     pub fn set_unix_ms(&self, unix_ms: u64) {
         self.lock().since_epoch = Duration::from_millis(unix_ms);
     }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_jump_of_the_wall_clock_leaves_monotonic_time() {
+    fn a_jump_of_the_wall_clock_does_not_change_monotonic_time() {
         let clock = ManualClock::new(1_000);
         clock.advance(Duration::from_micros(2_500));
         clock.advance(Duration::from_micros(500));

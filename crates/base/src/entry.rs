@@ -1,4 +1,4 @@
-//! Entries: one version of one key, and the order by which versions win.
+//! Entries: the versions of keys, and the order that decides which version wins.
 
 use crate::timestamp::Timestamp;
 use bytes::Bytes;
@@ -6,13 +6,13 @@ use bytes::Bytes;
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 4096;
 
-/// The longest value that the formats can hold, in bytes. Callers usually allow less.
+/// The longest value that the formats can hold, in bytes. Nodes usually accept less.
 pub const VALUE_BYTES_MAX: usize = 1 << 30;
 
 /// When a version expires, in milliseconds since the Unix epoch.
 ///
-/// The order is the one that ties are broken by: later is greater, and
-/// [`Expiry::NEVER`] is the greatest.
+/// The order decides between versions with equal timestamps: a later expiry is
+/// greater, and [`Expiry::NEVER`] is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Expiry(u64);
 
@@ -32,14 +32,14 @@ impl Expiry {
         self.0
     }
 
-    /// Whether a version with this expiry is dead at `now_unix_ms`.
+    /// Whether a version with this expiry has expired at `now_unix_ms`.
     #[must_use]
     pub fn has_passed(self, now_unix_ms: u64) -> bool {
         self != Self::NEVER && self.0 <= now_unix_ms
     }
 }
 
-/// What a version says of its key.
+/// What a version says about its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The key has a value.
@@ -48,18 +48,18 @@ pub enum Kind {
     Tombstone,
 }
 
-/// One version of a key: what a put or a delete writes and a get finds.
+/// One version of a key: a put or a delete writes it, a get returns it.
 ///
-/// Key and value share one allocation, made when the entry is made, so that an
-/// entry never keeps a network buffer or a table's block alive. Only a value
-/// that had a block to itself may keep that, which is nothing but the value.
+/// Key and value share one allocation of the entry's own, so an entry does not keep
+/// a network buffer or a table's block alive. The exception is a value that fills a
+/// block alone: its entry may keep the block, which has hardly any other bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The key's bytes, then the value's.
     data: Bytes,
     key_bytes: u32,
     kind: Kind,
-    /// The number of copies that the version was written for. Carried, not interpreted.
+    /// The number of copies that the version was written for. The engine only stores it.
     copies: u8,
     timestamp: Timestamp,
     expiry: Expiry,
@@ -78,9 +78,9 @@ impl Entry {
         Self::new(key, timestamp, Kind::Value, value, expiry, copies)
     }
 
-    /// A version that holds a value, from its key and its value one behind the
-    /// other in `data`, which is kept: for long values, which should not be
-    /// copied once more. The key has `key_bytes` bytes, all there are at most.
+    /// A version that holds a value. `data` has the key, of `key_bytes` bytes, and behind
+    /// it the value. The entry keeps `data`, so that a long value is not copied again.
+    /// A `key_bytes` beyond the end of `data` stands for all of it.
     #[must_use]
     pub fn value_in(
         data: Vec<u8>,
@@ -105,7 +105,7 @@ impl Entry {
         Self::new(key, timestamp, Kind::Tombstone, &[], Expiry::NEVER, copies)
     }
 
-    /// A version from its parts, as codecs read them.
+    /// A version from its parts, for decoders.
     pub fn new(
         key: &[u8],
         timestamp: Timestamp,
@@ -120,8 +120,8 @@ impl Entry {
         Self::from_data(data.into(), key.len(), timestamp, kind, expiry, copies)
     }
 
-    /// A version whose key, of `key_bytes` bytes, and value are one run of
-    /// bytes, which should hold little else in memory.
+    /// A version whose key, of `key_bytes` bytes, and value are contiguous in `data`. The
+    /// allocation behind `data` should hold little else, because the entry keeps it.
     pub fn from_data(
         data: Bytes,
         key_bytes: usize,
@@ -147,7 +147,7 @@ impl Entry {
         &self.data[..self.key_bytes as usize]
     }
 
-    /// The value's bytes; none for a tombstone. An expired value is still one.
+    /// The value's bytes; none for a tombstone. An expired value still has its bytes.
     #[must_use]
     pub fn value_bytes(&self) -> &[u8] {
         &self.data[self.key_bytes as usize..]
@@ -159,7 +159,7 @@ impl Entry {
         self.data.slice(self.key_bytes as usize..)
     }
 
-    /// Whether it is a value or a tombstone.
+    /// Whether the version is a value or a tombstone.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
@@ -171,13 +171,13 @@ impl Entry {
         self.copies
     }
 
-    /// When it was written.
+    /// The timestamp of the write.
     #[must_use]
     pub fn timestamp(&self) -> Timestamp {
         self.timestamp
     }
 
-    /// When it expires; [`Expiry::NEVER`] for a tombstone.
+    /// When the version expires; [`Expiry::NEVER`] for a tombstone.
     #[must_use]
     pub fn expiry(&self) -> Expiry {
         self.expiry
@@ -189,7 +189,7 @@ impl Entry {
         self.kind == Kind::Value && !self.expiry.has_passed(now_unix_ms)
     }
 
-    /// The same without its value, which it says nothing of any more.
+    /// The same version with an empty value, for callers that need only the rest of it.
     pub fn without_value(&self) -> Self {
         Self::new(
             self.key(),
@@ -201,12 +201,12 @@ impl Entry {
         )
     }
 
-    /// The same version as a tombstone: what is left of one that has expired.
+    /// The same version as a tombstone, which replaces a version that has expired.
     pub fn buried(&self) -> Self {
         Self::tombstone(self.key(), self.timestamp, self.copies)
     }
 
-    /// What decides between two versions of one key.
+    /// What decides which of two versions of a key wins.
     #[must_use]
     pub fn rank(&self) -> Rank<'_> {
         Rank {
@@ -218,18 +218,18 @@ impl Entry {
         }
     }
 
-    /// The bytes of key and value.
+    /// The length of key and value together, in bytes.
     #[must_use]
     pub fn data_bytes(&self) -> usize {
         self.data.len()
     }
 }
 
-/// The order of the versions of one key; the greatest wins wherever the
-/// versions lie and in whatever order they came.
+/// The order of the versions of one key. The greatest version wins, wherever the
+/// versions are stored and in whatever order they arrived.
 ///
-/// The derived order is the rule: the highest timestamp; at equal timestamps a
-/// tombstone, then the later expiry, the larger value (bytewise), the larger
+/// The derived order is the rule: the higher timestamp; at equal timestamps a
+/// tombstone, then the later expiry, then the larger value (bytewise), then the larger
 /// number of copies. Versions of equal rank are the same version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank<'a> {

@@ -1,5 +1,5 @@
-//! What all layers of the store share: the version of a key and what orders
-//! versions, the seams for time and chance, and bounds on memory.
+//! What all layers of the store share: versions of keys and their order, the seams for
+//! time and chance, and bounds on memory.
 //!
 //! - [`Entry`] is one version of one key, [`Timestamp`] what orders versions;
 //!   [`Rank`] is the whole rule of which version wins.

@@ -4,7 +4,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where random numbers come from.
+/// A source of random numbers.
 pub trait Random: Send + Sync {
     /// The next random number; all values are equally likely.
     fn next_u64(&self) -> u64;
@@ -15,11 +15,11 @@ pub trait Random: Send + Sync {
 pub struct OsRandom(());
 
 impl OsRandom {
-    /// Makes sure that the system gives random numbers, waiting early in a
-    /// machine's start until it does.
+    /// Draws a first random number. Shortly after the start of a machine this waits
+    /// until the system has gathered enough entropy.
     ///
     /// # Errors
-    /// Those of the system, for one that knows no `getrandom` or forbids it.
+    /// The system does not have `getrandom`, or forbids it.
     pub fn new() -> io::Result<Self> {
         os_random()?;
         Ok(Self(()))
@@ -30,8 +30,8 @@ impl Random for OsRandom {
     fn next_u64(&self) -> u64 {
         match os_random() {
             Ok(number) => number,
-            // A request this small fails only where the call itself is missing.
-            Err(error) => unreachable!("the system has stopped giving random numbers: {error}"),
+            // A request this small fails only if the call itself is missing.
+            Err(error) => unreachable!("the system no longer returns random numbers: {error}"),
         }
     }
 }
@@ -51,8 +51,8 @@ fn os_random() -> io::Result<u64> {
     }
 }
 
-/// Numbers that a seed determines (SplitMix64: Steele, Lea and Flood, "Fast
-/// Splittable Pseudorandom Number Generators", 2014): for tests and simulations.
+/// Random numbers from a seed, for tests and simulations (SplitMix64: Steele, Lea and
+/// Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
 #[derive(Debug)]
 pub struct SeededRandom {
     state: AtomicU64,
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_gives_the_published_sequence() {
+    fn a_seed_yields_the_published_sequence() {
         let random = SeededRandom::new(1_234_567);
         let numbers: [u64; 3] = std::array::from_fn(|_| random.next_u64());
         assert_eq!(
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_system_gives_different_numbers() {
+    fn random_numbers_of_the_system_differ() {
         let random = OsRandom::new().unwrap();
         assert_ne!(random.next_u64(), random.next_u64());
     }

@@ -1,4 +1,4 @@
-//! Timestamps: what orders the versions of a key.
+//! Timestamps, which order the versions of a key.
 //!
 //! ```text
 //!  63                              20 19          8 7        0
@@ -7,17 +7,16 @@
 //! +----------------------------------+-------------+----------+
 //! ```
 //!
-//! The milliseconds last until the year 2577. A node gives no stamp twice, and
-//! puts its own number into each, so no two writes of a cluster have the same.
-//! This module alone knows where the fields are.
+//! The milliseconds last until the year 2577. A node issues no timestamp twice and puts
+//! its own number into each, so all writes of a cluster have different timestamps. Only
+//! this module knows where the fields are.
 
 use std::fmt;
 
-/// The time of a write: milliseconds, a counter, and the number of the node
-/// that gave it, as a hybrid logical clock gives it (Kulkarni et al., "Logical
-/// Physical Clocks", 2014).
+/// The time of a write from a hybrid logical clock (Kulkarni et al., "Logical Physical
+/// Clocks", 2014): milliseconds, a counter, and the number of the node that issued it.
 ///
-/// The engine only compares timestamps; it never makes one.
+/// The engine compares timestamps but never issues one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
@@ -27,7 +26,7 @@ const MS_SHIFT: u32 = NODE_BITS + COUNTER_BITS;
 const MS_MAX: u64 = u64::MAX >> MS_SHIFT;
 
 impl Timestamp {
-    /// Below every timestamp that a clock gives. As a bound it means "never".
+    /// Below every timestamp that a clock issues. As a bound it means "never".
     pub const ZERO: Self = Self(0);
     /// At or above every timestamp.
     pub const MAX: Self = Self(u64::MAX);
@@ -37,23 +36,21 @@ impl Timestamp {
     /// The greatest counter.
     pub const COUNTER_MAX: u16 = (1 << COUNTER_BITS) - 1;
 
-    /// The timestamp with this number.
+    /// The timestamp with this number: see [`Timestamp::as_u64`].
     #[must_use]
     pub const fn from_u64(number: u64) -> Self {
         Self(number)
     }
 
-    /// The first timestamp of a millisecond since the Unix epoch: no
-    /// timestamp of any node in it is lower. Before
-    /// [`Timestamp::EPOCH_UNIX_MS`] that is [`Timestamp::ZERO`].
+    /// The lowest timestamp of any node in a millisecond since the Unix epoch.
+    /// [`Timestamp::ZERO`] for milliseconds before [`Timestamp::EPOCH_UNIX_MS`].
     #[must_use]
     pub const fn from_unix_ms(unix_ms: u64) -> Self {
         Self::new(unix_ms, 0, 0)
     }
 
-    /// The timestamp with these fields. Milliseconds since the Unix epoch that
-    /// no timestamp has become the nearest that one has; so does a counter
-    /// past [`Timestamp::COUNTER_MAX`].
+    /// The timestamp with these fields. Milliseconds and counters out of range become
+    /// the nearest ones in range.
     #[must_use]
     pub const fn new(unix_ms: u64, counter: u16, node: u8) -> Self {
         let ms = unix_ms.saturating_sub(Self::EPOCH_UNIX_MS);
@@ -66,8 +63,8 @@ impl Timestamp {
         Self((ms << MS_SHIFT) | ((counter as u64) << NODE_BITS) | node as u64)
     }
 
-    /// The least timestamp of a node that is above this one; [`None`] when
-    /// there is none. A counter that overflows carries into the milliseconds.
+    /// The least timestamp of a node that is above this one; [`None`] if there is none.
+    /// A counter that overflows carries into the milliseconds.
     #[must_use]
     pub const fn next_of(self, node: u8) -> Option<Self> {
         let node = node as u64;
@@ -101,7 +98,7 @@ impl Timestamp {
         (self.0 >> NODE_BITS) as u16 & Self::COUNTER_MAX
     }
 
-    /// The number of the node that gave it: 0 for a node alone, from 1 in a
+    /// The number of the node that issued the timestamp: 0 for a node alone, from 1 in a
     /// cluster.
     #[must_use]
     pub const fn node(self) -> u8 {
@@ -138,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_timestamp_can_be_becomes_the_nearest_that_one_can() {
+    fn fields_out_of_range_become_the_nearest_in_range() {
         for unix_ms in [0, 1, EPOCH - 1, EPOCH] {
             assert_eq!(Timestamp::from_unix_ms(unix_ms), Timestamp::ZERO);
         }
@@ -150,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_of_a_node_is_the_least_of_it_that_is_above() {
+    fn the_next_timestamp_of_a_node_is_its_least_above() {
         let at = |ms, counter, node| Timestamp::new(EPOCH + ms, counter, node);
         let cases = [
             (Timestamp::ZERO, 0, Some(at(0, 1, 0))),

@@ -1,7 +1,7 @@
 //! What answers for the store on one runtime.
 
 use crate::coordinator::{Coordinator, HedgeBudget, RunningRequests};
-use crate::hints::Delivery;
+use crate::hints::HintDelivery;
 use crate::membership::NodeHandshakes;
 use crate::metrics::WorkerMetrics;
 use crate::node::Node;
@@ -145,7 +145,7 @@ impl Worker {
                 clock: Arc::clone(&self.node.clock),
                 timeout: self.node.config.timeout,
             };
-            let delivery = Delivery::new(
+            let delivery = HintDelivery::new(
                 self.node.hints.clone(),
                 node,
                 Rc::new(receiver),

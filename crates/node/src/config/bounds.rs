@@ -1,5 +1,5 @@
-//! Between which bounds the numbers of a configuration lie. They keep out what
-//! can only be a mistake, and what a node could not keep its promises with.
+//! The bounds of the numbers in a configuration. They exclude numbers that can only be
+//! mistakes, and numbers with which a node could not keep its promises.
 
 use super::ConfigError;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// [`NodeConfig::read_threads`](super::NodeConfig::read_threads).
 pub const READ_THREADS: RangeInclusive<usize> = 1..=4096;
-/// Numbers of what waits, is worked on or is open.
+/// Numbers of requests that wait or run, and of connections.
 pub const COUNTS: RangeInclusive<usize> = 1..=1 << 20;
 /// [`NodeConfig::value_bytes_max`](super::NodeConfig::value_bytes_max).
 pub const VALUE_BYTES: RangeInclusive<u64> = 1..=base::VALUE_BYTES_MAX as u64;
@@ -16,11 +16,11 @@ pub const VALUE_BYTES: RangeInclusive<u64> = 1..=base::VALUE_BYTES_MAX as u64;
 pub const COMPACTION_BYTES_PER_SECOND: RangeInclusive<u64> = 64 << 10..=1 << 40;
 /// [`NodeConfig::disk_reserve_bytes`](super::NodeConfig::disk_reserve_bytes).
 pub const DISK_RESERVE_BYTES: RangeInclusive<u64> = 0..=1 << 40;
-/// How long something may take.
+/// Timeouts and other durations.
 pub const TIMES: RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(24 * 3600);
-/// [`NodeConfig::clock_drift_max`](super::NodeConfig::clock_drift_max): clocks
-/// that a network sets are closer than the least of it.
+/// [`NodeConfig::clock_drift_max`](super::NodeConfig::clock_drift_max). Clocks that are
+/// synchronised over a network are closer than the least bound.
 pub const CLOCK_DRIFT: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(24 * 3600);
 /// [`NodeConfig::hint_bytes_max`](super::NodeConfig::hint_bytes_max).
@@ -29,7 +29,7 @@ pub const HINT_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 40;
 pub const HINT_AGE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
 
-/// Checks that the number in a field lies between its bounds.
+/// Checks that the number in a field is within its bounds.
 ///
 /// # Errors
 /// The field and its bounds.

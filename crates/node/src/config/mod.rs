@@ -1,8 +1,8 @@
-//! What can be set of a node, and what it is given to work with.
+//! The configuration of a node, and the resources that it works with.
 //!
-//! [`NodeConfig`] is plain data; [`NodeConfig::validate`] (`validation`,
-//! `bounds`) says in words what cannot be. [`Resources`] (`resources`) is what
-//! the process shares out: memory and runtimes.
+//! [`NodeConfig`] is plain data; [`NodeConfig::validate`] (`validation`, `bounds`) says
+//! what is wrong with it. [`Resources`] (`resources`) is the node's share of the
+//! process: memory and runtimes.
 
 pub mod bounds;
 mod resources;
@@ -18,14 +18,14 @@ use peer::Protocol;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The most bytes of keys and values that a range asks the store for at a time.
+/// How many bytes of keys and values a range reads from the store at a time.
 pub const BATCH_BYTES_MAX: usize = 64 << 10;
 
-/// What can be set of a node. All durations are real time; all sizes are bytes.
+/// The configuration of a node. All sizes are in bytes.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// All nodes of the cluster, this one among them. Where it is alone, its
-    /// port may be 0, which takes any free one and is of use to tests.
+    /// All nodes of the cluster, including this one. A node alone may have port 0, for
+    /// any free port, which tests use.
     pub members: Members,
     /// The folder that holds the store and nothing else.
     pub data: PathBuf,
@@ -39,8 +39,8 @@ pub struct NodeConfig {
     pub value_bytes_max: usize,
     /// How long the replicas have to answer before a request ends in `504`. Default: 1 s.
     pub timeout: Duration,
-    /// The share of absent keys for which a table is read in vain; `None` for
-    /// no filters. Default: 0.01.
+    /// The share of absent keys for which the filter of a table wrongly says that the
+    /// table may have them; `None` for no filters. Default: 0.01.
     pub filter_false_positive_rate: Option<f64>,
     /// How data blocks are compressed. Default: LZ4.
     pub compression: Compression,
@@ -50,32 +50,31 @@ pub struct NodeConfig {
     pub compaction_bytes_per_second: u64,
     /// Space kept free for deletes and compaction when the disk is full. Default: 64 MiB.
     pub disk_reserve_bytes: u64,
-    /// The secret by which the nodes of the cluster know each other. Only where
-    /// all of them are on this machine, or this one is alone, can it be `None`.
+    /// The secret by which the nodes of the cluster recognise each other. It may be `None`
+    /// only if all nodes are on this machine, or this node is alone.
     pub cluster_secret: Option<Secret>,
-    /// Whether this store's reads and acks count although it is not the one
-    /// that the peers knew, or an older state of it, so that what it had
-    /// acknowledged may be missing. Default: no.
+    /// Whether the reads and acks of this store count although it is not the store that
+    /// the peers knew, or an older state of it, so that acknowledged writes may be
+    /// missing in it. Default: no.
     pub accept_empty: bool,
-    /// Whether this start drops, for good, the versions and hints that are
-    /// stamped further ahead of the clock than [`NodeConfig::clock_drift_max`].
-    /// Default: no.
+    /// Whether this start permanently drops versions and hints that are stamped further
+    /// ahead of the clock than [`NodeConfig::clock_drift_max`]. Default: no.
     pub drop_future_versions: bool,
-    /// How far the clock may be from those of most peers; beyond it the node
-    /// stamps no writes. Default: 1 h.
+    /// How far the clock may be from the clocks of most peers. Beyond that the node stamps
+    /// no writes. Default: 1 h.
     pub clock_drift_max: Duration,
-    /// How much room the hints for all peers may take on the disk, in bytes;
-    /// the oldest go first. Default: 1 GiB.
+    /// How many bytes the hints for all peers may take on the disk. The oldest are
+    /// dropped first. Default: 1 GiB.
     pub hint_bytes_max: u64,
     /// How long a hint is kept. Default: 3 h.
     pub hint_age_max: Duration,
-    /// What the node speaks with its peers: another build's, for tests of two
-    /// releases side by side. Default: [`Protocol::OWN`].
+    /// The protocol that the node speaks with its peers. Tests of two releases side by
+    /// side set that of another release. Default: [`Protocol::OWN`].
     #[doc(hidden)]
     pub protocol: Protocol,
 }
 
-/// Why a configuration cannot be.
+/// Why a configuration is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct ConfigError {
@@ -96,8 +95,8 @@ impl ConfigError {
 }
 
 impl NodeConfig {
-    /// A configuration with every default for one of `members` (a
-    /// [`NodeUrl`] stands for a node that is alone) that keeps its store in `data`.
+    /// A configuration with all defaults for a node of `members`, with its store in
+    /// `data`. A [`NodeUrl`] stands for a node alone.
     #[must_use]
     pub fn new(members: impl Into<Members>, data: impl Into<PathBuf>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -130,20 +129,20 @@ impl NodeConfig {
         self.members.own_url()
     }
 
-    /// The node's name, by which keys are placed.
+    /// The node's name, which determines the keys that it replicates.
     #[must_use]
     pub fn name(&self) -> &str {
         self.members.own_name()
     }
 
-    /// What a batch of a range may take while it is read, in bytes: a value may
-    /// come on top of a batch that is nearly full, before it is left for the next one.
+    /// How many bytes a batch of a range may take while it is read. A value may be read
+    /// on top of a batch that is nearly full, and is then left for the next batch.
     #[must_use]
     pub fn range_batch_bytes(&self) -> usize {
         self.value_bytes_max.saturating_add(2 * BATCH_BYTES_MAX)
     }
 
-    /// The options of the store, which has these parts of the memory.
+    /// The options of the store with these parts of the memory.
     #[must_use]
     pub fn store_options(&self, memory: &MemoryParts) -> lsm::Options {
         lsm::Options {
@@ -157,8 +156,8 @@ impl NodeConfig {
             compaction: self.compaction,
             compaction_bytes_per_second: self.compaction_bytes_per_second,
             disk_reserve_bytes: self.disk_reserve_bytes,
-            // A request is told of for as long as it takes, also one that came
-            // late; the nodes of a cluster have the same timeout.
+            // A write may arrive again as long as its request runs, and the request
+            // may have started late. All nodes of a cluster have the same timeout.
             verdicts_kept: self.timeout.saturating_mul(2),
             ..lsm::Options::default()
         }

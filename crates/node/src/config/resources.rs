@@ -1,19 +1,19 @@
-//! What a node is given to work with.
+//! The resources that a node works with.
 
-/// What the process gives a node to work with. Whoever runs several things in
-/// one process divides what it has between them.
+/// The resources of the process that a node may use. A process with several nodes
+/// divides its resources between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resources {
-    /// The runtimes, each of which has a worker.
+    /// How many runtimes there are; each has a worker.
     pub runtimes: usize,
-    /// The most requests that are coordinated at a time, over all runtimes,
-    /// each of which has an even share. Whoever lets them in sees to it.
+    /// How many requests may run at a time on all runtimes, each of which has an even
+    /// share. The server enforces this before it starts a request.
     pub requests_max: usize,
     /// The memory.
     pub memory: MemoryParts,
 }
 
-/// The parts of the memory that a node works with, in bytes.
+/// The parts of the memory of a node, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryParts {
     /// The size at which a memtable is flushed. One is filled while up to
@@ -23,25 +23,25 @@ pub struct MemoryParts {
     pub write_queue_bytes: usize,
     /// The cache for data blocks, filters and index blocks.
     pub cache_bytes: usize,
-    /// Requests of peers being worked on; 0 for a node without peers.
+    /// Requests of peers that are running; 0 for a node without peers.
     pub peer_bytes: usize,
-    /// Values of more than 64 KiB being answered.
+    /// Values of more than 64 KiB that are sent to clients.
     pub answers_bytes: usize,
-    /// Batches of ranges being read and answered.
+    /// Batches of ranges that are read and sent to clients.
     pub ranges_bytes: usize,
 }
 
 impl MemoryParts {
-    /// Frozen memtables that may wait for their flush.
+    /// How many frozen memtables may wait for their flush.
     pub const MEMTABLES_FROZEN_MAX: usize = 2;
 
-    /// What all memtables may take.
+    /// The memory of all memtables.
     #[must_use]
     pub const fn memtables_bytes(&self) -> usize {
         self.memtable_bytes * (1 + Self::MEMTABLES_FROZEN_MAX)
     }
 
-    /// All of it.
+    /// The sum of all parts.
     #[must_use]
     pub fn planned_bytes(&self) -> usize {
         [

@@ -1,24 +1,24 @@
-//! What the nodes of a cluster know and nobody else.
+//! The secret that only the nodes of a cluster know.
 
 use super::ConfigError;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// The secret by which the nodes of a cluster know each other. It is never
-/// shown: not in logs, not by `Debug`.
+/// The secret by which the nodes of a cluster recognise each other. Logs and `Debug`
+/// never show it.
 #[derive(Clone)]
 pub struct Secret(Arc<[u8]>);
 
 impl Secret {
-    /// How long it can be, in bytes: too long to be guessed, and no file that
-    /// was named by mistake.
+    /// How long a secret may be, in bytes: too long to be guessed, and short enough to
+    /// exclude most files that were named by mistake.
     pub const BYTES: RangeInclusive<usize> = 16..=4096;
 
     /// These bytes as a secret.
     ///
     /// # Errors
-    /// Too few bytes or too many.
+    /// Too few or too many bytes.
     pub fn new(bytes: &[u8]) -> Result<Self, ConfigError> {
         if Self::BYTES.contains(&bytes.len()) {
             return Ok(Self(bytes.into()));

@@ -5,7 +5,7 @@ fn url(text: &str) -> NodeUrl {
     text.parse().unwrap()
 }
 
-/// The first of these nodes, with every default else.
+/// The first of these nodes, with all defaults.
 fn member(urls: &[&str]) -> NodeConfig {
     let nodes = urls.iter().map(|text| Member::unnamed(url(text))).collect();
     NodeConfig::new(Members::new(nodes, &url(urls[0])).unwrap(), "data")

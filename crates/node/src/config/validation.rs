@@ -1,4 +1,4 @@
-//! What a configuration cannot be.
+//! Checking a configuration.
 
 use super::{ConfigError, NodeConfig, bounds};
 
@@ -6,7 +6,7 @@ impl NodeConfig {
     /// Checks everything that can be checked without starting.
     ///
     /// # Errors
-    /// The first field that cannot be, and what to do about it.
+    /// The first invalid field, and what to do about it.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let value_bytes_max = self.value_bytes_max as u64;
         bounds::check("value_bytes_max", &value_bytes_max, &bounds::VALUE_BYTES)?;
@@ -46,7 +46,7 @@ impl NodeConfig {
         bounds::check("hint_bytes_max", &self.hint_bytes_max, &bounds::HINT_BYTES)?;
         bounds::check("hint_age_max", &self.hint_age_max, &bounds::HINT_AGE)?;
 
-        // A lone node has nobody to know, and on one machine nobody else is near.
+        // A node alone has no peers, and on one machine no other machine can connect.
         if self.members.is_single_node() || self.cluster_secret.is_some() {
             return Ok(());
         }

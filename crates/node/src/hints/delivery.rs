@@ -1,22 +1,22 @@
-//! Hands the hints of a peer over to it, at its own pace.
+//! Delivers the hints of a peer at the pace of the peer.
 //!
-//! One [`Delivery`] a peer runs on one of the node's runtimes. It rests while
-//! there is nothing to do: no hint, or a peer that is down. Otherwise it reads
-//! one segment after another, sends its hints with at most [`WINDOW`] on their
-//! way, and gives the segment up when all were taken. Hints may reach the peer
-//! in any order and more than once: the engine decides by timestamps.
+//! One [`HintDelivery`] for each peer runs on one of the node's runtimes. It sleeps
+//! while there is no hint or the peer is down. Otherwise it reads one segment after
+//! another, sends the hints with at most [`WINDOW`] in flight, and removes the segment
+//! when the peer has stored all of them. Hints may reach the peer in any order and
+//! more than once, because the engine orders them by timestamps.
 //!
-//! A hint that the peer does not take goes to the end of its segment, and the
-//! delivery slows down: it waits, from [`DELAY_MIN`], doubled each time that
-//! nothing got through, up to [`DELAY_MAX`]. Where nothing gets through several
-//! times, what is left of the segment is put back, which frees its memory, and
-//! the next one has its turn: one hint that a peer can never take neither holds
-//! up the others nor has them sent again and again.
+//! A hint that the peer does not store goes to the end of its segment, and the
+//! delivery slows down: it pauses for [`DELAY_MIN`], and doubles the pause after
+//! each failure in a row, up to [`DELAY_MAX`]. After [`FAILURES_MAX`] failures in a
+//! row it puts the remaining hints back, which frees their memory, and continues with
+//! the next segment. So a hint that a peer can never store does not delay the others,
+//! and does not cause them to be sent again and again.
 //!
-//! Memory: one segment for each peer. Of segments with long values, which may be
-//! several times as long, one for all peers of the node.
+//! Memory: one segment for each peer. Segments with long values may be several times
+//! as long, so only one of them is in memory for all peers of the node.
 
-use super::{Batch, HintStore};
+use super::{HintBatch, HintStore};
 use base::{Entry, Random};
 use cluster::{Miss, NodeNumber};
 use lsm::Error;
@@ -29,60 +29,61 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// Hints on their way to a peer at a time.
+/// How many hints to a peer are in flight at a time.
 const WINDOW: usize = 32;
 
-/// The pause after the first time that a peer did not take a hint.
+/// The pause after the first failure.
 const DELAY_MIN: Duration = Duration::from_millis(50);
 
-/// The longest such pause, and how often a delivery that rests looks around.
+/// The longest pause after a failure, and how often a sleeping delivery drops hints
+/// that are too old.
 const DELAY_MAX: Duration = Duration::from_secs(5);
 
-/// How often nothing may get through before a segment is put back.
+/// After this many failures in a row the remaining hints of a segment are put back.
 const FAILURES_MAX: u32 = 5;
 
-/// How long hints are let gather before a segment with few of them is read:
-/// each segment costs the disk two syncs.
+/// How long a delivery waits for more hints before it reads a segment that has few,
+/// because each segment costs two syncs.
 const GATHER_DELAY: Duration = Duration::from_millis(200);
 
-/// The way to a peer.
+/// Stores hints at a peer.
 pub(crate) trait HintReceiver: 'static {
-    /// Whether there is any use in sending.
+    /// Whether the peer is up, so that sending makes sense.
     fn is_up(&self) -> bool;
 
-    /// Has the peer store a hint. Ends in bounded time.
+    /// Has the peer store a hint. Ends within a bounded time.
     fn store(&self, hint: Entry) -> impl Future<Output = Result<(), Miss>>;
 }
 
 /// Delivers the hints of one peer.
-pub(crate) struct Delivery<R> {
+pub(crate) struct HintDelivery<R> {
     store: HintStore,
     peer: NodeNumber,
     receiver: Rc<R>,
     reading: Arc<Semaphore>,
     random: Arc<dyn Random>,
-    /// How often in a row nothing got through.
+    /// How often in a row the peer did not store a hint.
     failures: u32,
 }
 
 /// A segment in memory.
-struct Held {
-    batch: Batch,
-    /// That to hold it, if it is long: there is one for the node.
+struct SegmentInMemory {
+    batch: HintBatch,
+    /// The permit to hold a long segment; the node has one.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What became of a segment.
+/// How the delivery of a segment ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+enum DeliveryOutcome {
     Delivered,
     PutBack,
 }
 
-impl<R: HintReceiver> Delivery<R> {
-    /// The delivery to `peer`. All deliveries of a node share `reading`, a
-    /// semaphore of one permit, which is taken to read a segment, and kept for
-    /// as long as that is held if it is a long one.
+impl<R: HintReceiver> HintDelivery<R> {
+    /// The delivery to `peer`. All deliveries of a node share the semaphore `reading`,
+    /// which has one permit. A delivery takes the permit to read a segment, and keeps
+    /// it with a long segment until that is dropped.
     pub(crate) fn new(
         store: HintStore,
         peer: NodeNumber,
@@ -100,14 +101,14 @@ impl<R: HintReceiver> Delivery<R> {
         }
     }
 
-    /// Delivers until the store is closed or the future is dropped. Runs on a
-    /// single-threaded runtime, since it spawns local tasks.
+    /// Delivers until the store is closed or the future is dropped. Needs a
+    /// single-threaded runtime, because it spawns local tasks.
     pub(crate) async fn run(mut self) {
         let mut after = 0;
         let mut let_gather = true;
         loop {
             if !self.receiver.is_up() || self.store.waiting(self.peer).hints == 0 {
-                self.rest().await;
+                self.sleep_until_woken().await;
                 let_gather = true;
                 continue;
             }
@@ -119,53 +120,54 @@ impl<R: HintReceiver> Delivery<R> {
             };
             let outcome = match read {
                 Ok(None) => continue,
-                Ok(Some(held)) => {
-                    after = held.batch.segment;
-                    let_gather = held.batch.is_short();
-                    self.deliver(held).await
+                Ok(Some(segment)) => {
+                    after = segment.batch.segment;
+                    let_gather = segment.batch.is_short();
+                    self.deliver(segment).await
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot read hints");
                     self.failures = self.failures.saturating_add(1);
-                    Outcome::PutBack
+                    DeliveryOutcome::PutBack
                 }
             };
-            if outcome == Outcome::PutBack && self.receiver.is_up() {
+            if outcome == DeliveryOutcome::PutBack && self.receiver.is_up() {
                 self.back_off().await;
             }
         }
     }
 
-    /// Waits until a hint has come or the peer is back, or for a while.
-    async fn rest(&self) {
+    /// Waits until a hint was written or the peer is back, at most about [`DELAY_MAX`].
+    async fn sleep_until_woken(&self) {
         let woken = timeout(self.jittered(DELAY_MAX), self.store.woken(self.peer)).await;
         if woken.is_err() && self.store.waiting(self.peer).hints > 0 {
             self.store.drop_expired();
         }
     }
 
-    /// The next segment. [`None`] when the store is closed.
-    async fn read(&self, after: u64) -> Option<Result<Option<Held>, Error>> {
+    /// Reads the next segment. [`None`] if the store is closed.
+    async fn read(&self, after: u64) -> Option<Result<Option<SegmentInMemory>, Error>> {
         let permit = Arc::clone(&self.reading).acquire_owned().await.ok()?;
         let (sender, answer) = oneshot::channel();
         let reply = Box::new(move |batch| {
-            // Who asked may have gone.
+            // The delivery may have been dropped meanwhile.
             let _ = sender.send(batch);
         });
         self.store.next_batch(self.peer, after, reply);
-        let held = |batch: Batch| Held {
+        let segment = |batch: HintBatch| SegmentInMemory {
             _permit: batch.is_long().then_some(permit),
             batch,
         };
         let answer = answer.await.ok()?;
-        Some(answer.map(|batch| batch.map(held)))
+        Some(answer.map(|batch| batch.map(segment)))
     }
 
-    /// Sends the hints of a segment until all are taken, or none is for long.
-    async fn deliver(&mut self, held: Held) -> Outcome {
-        let Batch {
+    /// Sends the hints of a segment until the peer has stored all of them, or until it
+    /// has stored none several times in a row.
+    async fn deliver(&mut self, segment: SegmentInMemory) -> DeliveryOutcome {
+        let HintBatch {
             segment, entries, ..
-        } = held.batch;
+        } = segment.batch;
         let count = entries.len();
         let mut left = VecDeque::from(entries);
         loop {
@@ -174,7 +176,7 @@ impl<R: HintReceiver> Delivery<R> {
             if left.is_empty() {
                 self.failures = 0;
                 self.store.delivered(segment);
-                return Outcome::Delivered;
+                return DeliveryOutcome::Delivered;
             }
             if left.len() < before {
                 self.failures = 0;
@@ -184,32 +186,32 @@ impl<R: HintReceiver> Delivery<R> {
                 if left.len() < count {
                     self.store.put_back(segment, left.into());
                 }
-                return Outcome::PutBack;
+                return DeliveryOutcome::PutBack;
             }
             self.back_off().await;
         }
     }
 
-    /// Sends hints off the front of `left` until none is left or one is not
-    /// taken. Those that are not taken are at the end of `left` then.
+    /// Sends hints from the front of `left` until none is left or the peer does not
+    /// store one. Hints that the peer did not store are at the end of `left` afterwards.
     async fn send_until_missed(&self, left: &mut VecDeque<Entry>) {
-        let mut on_their_way = JoinSet::new();
+        let mut in_flight = JoinSet::new();
         let mut missed = VecDeque::new();
         loop {
             while missed.is_empty()
-                && on_their_way.len() < WINDOW
+                && in_flight.len() < WINDOW
                 && let Some(hint) = left.pop_front()
             {
                 let receiver = Rc::clone(&self.receiver);
-                on_their_way.spawn_local(async move {
+                in_flight.spawn_local(async move {
                     let result = receiver.store(hint.clone()).await;
                     (hint, result)
                 });
             }
-            match on_their_way.join_next().await {
+            match in_flight.join_next().await {
                 Some(Ok((_, Ok(())))) => {}
                 Some(Ok((hint, Err(_)))) => missed.push_back(hint),
-                // Nobody aborts these tasks, so this is a panic, which is a bug.
+                // These tasks are never aborted, so the task has panicked, which is a bug.
                 Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
                 None => break,
             }
@@ -223,7 +225,7 @@ impl<R: HintReceiver> Delivery<R> {
         sleep(self.jittered(delay)).await;
     }
 
-    /// Between a half and all of `delay`, so that many nodes do not come at once.
+    /// Between a half of `delay` and all of it, so that many nodes do not send at once.
     fn jittered(&self, delay: Duration) -> Duration {
         let half_us = (delay / 2).as_micros() as u64;
         Duration::from_micros(half_us + self.random.next_u64() % (half_us + 1))

@@ -1,30 +1,29 @@
-//! Hints: writes that a peer missed, kept for it until it can take them.
+//! Hints: writes that a peer missed, kept until the peer can store them.
 //!
-//! A coordinator keeps a hint for each replica that missed a write, its own
-//! included, and hands it over when that replica is back. Hints are best
-//! effort: none is an acknowledgement, none is ever served, and one that is
-//! lost costs a read repair, no data. So what cannot be kept is dropped and counted, and never
-//! fails the write.
+//! A coordinator keeps a hint for each replica that missed a write, for its own
+//! replica too, and delivers the hint when that replica is back. Hints are best
+//! effort: a hint does not count as an acknowledgement, reads never return it, and a
+//! lost hint costs a read repair but no data. A hint that cannot be kept is dropped
+//! and counted; it never fails the write.
 //!
-//! - [`HintStore`] (here) takes hints from all runtimes into one bounded queue
-//!   and does what touches the disk in jobs of [`Lane::Owner`], syncs in those
-//!   of [`Lane::Log`];
-//! - `log` is the disk side: the segments of each peer, their bounds and age;
-//! - `delivery` hands them over, at the peer's pace.
+//! - [`HintStore`] (here) takes hints from all runtimes into one bounded queue. Jobs
+//!   of [`Lane::Owner`] read and write the disk, jobs of [`Lane::Log`] sync it.
+//! - `log` holds the segments of each peer on disk, with their bounds and ages.
+//! - `delivery` delivers hints at the pace of the peer.
 //!
 //! # How durable a hint is
 //!
-//! A group of hints is written to the system, and the replies that wait for it
-//! go out: it outlives the process at once and a power cut after
-//! [`SYNC_DELAY`] or so. A sync for each group would make a write wait for a
-//! disk on behalf of a copy that counts for nothing.
+//! A group of hints is written without a sync, then the requests that wait for it
+//! go on. The group survives the end of the process at once and a power cut after
+//! about [`SYNC_DELAY`]. A sync for each group would make writes wait for the disk
+//! because of a copy that does not count.
 //!
 //! # Bounds
 //!
-//! In memory: the queue ([`HintOptions::queue_bytes_max`], and one hint past it),
-//! and one segment for each peer that is being served. On disk:
-//! [`HintOptions::bytes_max`] over all peers, and [`HintOptions::age_max`]; the
-//! oldest segment goes first ([`cluster::HintLimits`]).
+//! In memory: the queue ([`HintOptions::queue_bytes_max`], or one longer hint), and
+//! one segment for each peer that hints are delivered to. On disk:
+//! [`HintOptions::bytes_max`] for all peers together, and [`HintOptions::age_max`].
+//! The oldest segment is dropped first ([`cluster::HintLimits`]).
 
 mod delivery;
 mod log;
@@ -34,87 +33,87 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use delivery::{Delivery, HintReceiver};
-pub(crate) use log::Batch;
+pub(crate) use delivery::{HintDelivery, HintReceiver};
+pub(crate) use log::HintBatch;
 pub(crate) use options::{HintEnvironment, HintOptions};
 pub(crate) use statistics::HintStatistics;
 pub use statistics::HintsWaiting;
 
 use base::Entry;
 use cluster::NodeNumber;
-use log::Logs;
+use log::HintLogs;
 use lsm::{Error, Executor, Lane};
 use profile::lock;
-use statistics::{Counters, Waiting};
+use statistics::{HintCounters, WaitingCounts};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How long hints may be in the system's memory only.
+/// How long written hints may stay unsynced.
 const SYNC_DELAY: Duration = Duration::from_millis(100);
 
-/// Told whether a hint was kept, once, from any thread.
-pub(crate) type Kept = Box<dyn FnOnce(bool) + Send>;
+/// Called once, on any thread, with whether a hint was kept.
+pub(crate) type KeepReply = Box<dyn FnOnce(bool) + Send>;
 
-/// What [`HintStore::next_batch`] answers: [`None`] when nothing waits.
-pub(crate) type BatchReply = Box<dyn FnOnce(Result<Option<Batch>, Error>) + Send>;
+/// Called with the batch that [`HintStore::next_batch`] read; [`None`] if no hint waits.
+pub(crate) type BatchReply = Box<dyn FnOnce(Result<Option<HintBatch>, Error>) + Send>;
 
-/// The hints of a node, for all of its peers. Cheap to clone; the clones are one.
+/// The hints of a node for all its peers. Clones share one store.
 #[derive(Clone)]
 pub(crate) struct HintStore {
-    shared: Arc<Shared>,
+    inner: Arc<HintStoreInner>,
 }
 
-struct Shared {
+struct HintStoreInner {
     options: HintOptions,
     executor: Arc<dyn Executor>,
-    queue: Mutex<Queue>,
-    /// Held by jobs while they use the disk, never by a runtime.
-    logs: Mutex<Logs>,
-    /// Held while upkeep is done, before `logs`.
+    queue: Mutex<HintQueue>,
+    /// Jobs hold this lock while they use the disk. Runtimes never take it.
+    logs: Mutex<HintLogs>,
+    /// Held during upkeep. Taken before `logs`.
     upkeep: Mutex<()>,
-    waiting: Arc<Waiting>,
-    counters: Arc<Counters>,
-    /// By peer: told that there may be something to deliver.
+    waiting: Arc<WaitingCounts>,
+    counters: Arc<HintCounters>,
+    /// By peer: notified when there may be a hint to deliver.
     wakes: Vec<Notify>,
 }
 
 #[derive(Default)]
-struct Queue {
-    hints: Vec<Hint>,
-    /// Of the hints here and of those being written.
+struct HintQueue {
+    hints: Vec<QueuedHint>,
+    /// The bytes of the hints in the queue and of those being written.
     bytes: usize,
     is_write_scheduled: bool,
     is_closed: bool,
 }
 
-/// A hint on its way to the disk.
-struct Hint {
+/// A hint that is not written yet.
+struct QueuedHint {
     peer: NodeNumber,
     entry: Entry,
-    done: Kept,
+    reply: KeepReply,
 }
 
 impl HintStore {
-    /// Opens what an earlier run left, reading all of it once. `names` are the
-    /// nodes' names in the order of their numbers; hints for others are dropped.
-    /// Blocks.
+    /// Opens the hints of an earlier run and reads all of them once. `names` are the
+    /// names of the nodes in the order of their numbers; hints for other nodes are
+    /// dropped. Blocks.
     ///
     /// # Errors
-    /// [`Error::Io`] and [`Error::DiskFull`] when the folder cannot be made or
-    /// listed. A segment that cannot be used is no error: it is reported and passed over.
+    /// [`Error::Io`] and [`Error::DiskFull`] if the folder cannot be created or
+    /// listed. A segment that cannot be read is logged and skipped.
     pub(crate) fn open<'a>(
         environment: HintEnvironment,
         options: HintOptions,
         names: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, Error> {
         let executor = Arc::clone(&environment.executor);
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(HintCounters::default());
         let names: Vec<&str> = names.into_iter().collect();
-        let waiting = Arc::new(Waiting::new(names.len()));
-        let logs = Logs::open(environment, options, &names, &waiting, &counters)?;
+        let waiting = Arc::new(WaitingCounts::new(names.len()));
+        let logs = HintLogs::open(environment, options, &names, &waiting, &counters)?;
         Ok(Self {
-            shared: Arc::new(Shared {
+            inner: Arc::new(HintStoreInner {
                 options,
                 executor,
                 queue: Mutex::default(),
@@ -127,119 +126,116 @@ impl HintStore {
         })
     }
 
-    /// Keeps a hint; does not block. `done` is told whether that was done, or
-    /// at once that it cannot be: from a job, or from within this call.
-    pub(crate) fn keep(&self, peer: NodeNumber, entry: Entry, done: Kept) {
-        let Err(done) = self.shared.enqueue(Hint { peer, entry, done }) else {
+    /// Keeps a hint, without blocking. A job calls `reply` with whether the hint was
+    /// kept; if the queue does not take the hint, this function does.
+    pub(crate) fn keep(&self, peer: NodeNumber, entry: Entry, reply: KeepReply) {
+        let Err(reply) = self.inner.enqueue(QueuedHint { peer, entry, reply }) else {
             return;
         };
-        self.shared.counters.dropped_from_queue(1);
-        done(false);
+        self.inner.counters.dropped_from_queue(1);
+        reply(false);
     }
 
-    /// Keeps no hint: there would be no use in it now.
-    pub(crate) fn refuse(&self, done: Kept) {
-        self.shared.counters.dropped_unwritten(1);
-        done(false);
+    /// Counts a hint as dropped that would be of no use now.
+    pub(crate) fn refuse(&self, reply: KeepReply) {
+        self.inner.counters.dropped_unwritten(1);
+        reply(false);
     }
 
-    /// What waits for a peer on disk.
+    /// The hints for a peer on disk.
     pub(crate) fn waiting(&self, peer: NodeNumber) -> HintsWaiting {
-        self.shared.waiting.of(peer)
+        self.inner.waiting.of(peer)
     }
 
-    /// What was kept, delivered and dropped since the start.
+    /// How many hints were kept, delivered and dropped since the start.
     pub(crate) fn statistics(&self) -> HintStatistics {
-        self.shared.counters.read()
+        self.inner.counters.read()
     }
 
-    /// Reads the first segment of a peer that is numbered above `after`, or the
-    /// oldest when there is none, and answers by `reply` from a job. The
-    /// segment takes no more hints then. `reply` is dropped when the store is closed.
+    /// Reads the first segment of a peer with a number above `after`, or the oldest
+    /// segment if there is none. A job calls `reply`. The segment takes no more hints
+    /// afterwards. `reply` is dropped without a call if the store is closed.
     pub(crate) fn next_batch(&self, peer: NodeNumber, after: u64, reply: BatchReply) {
-        self.shared
-            .spawn(Lane::Owner, Duration::ZERO, move |shared| {
-                let (batch, schedule_upkeep) = {
-                    let mut logs = lock(&shared.logs);
-                    if logs.is_closed() {
-                        return;
-                    }
-                    (logs.next_batch(peer, after), logs.wants_upkeep())
-                };
-                reply(batch);
-                shared.schedule_upkeep(schedule_upkeep);
-            });
-    }
-
-    /// Gives up a segment all of whose hints were delivered.
-    pub(crate) fn delivered(&self, segment: u64) {
-        self.shared
-            .spawn(Lane::Owner, Duration::ZERO, move |shared| {
-                lock(&shared.logs).delivered(segment);
-            });
-    }
-
-    /// Gives up a segment whose hints were delivered but for those that are
-    /// `left`: they go to the end of the log.
-    pub(crate) fn put_back(&self, segment: u64, left: Vec<Entry>) {
-        self.shared
-            .spawn(Lane::Owner, Duration::ZERO, move |shared| {
-                let schedule_upkeep = {
-                    let mut logs = lock(&shared.logs);
-                    logs.put_back(segment, &left);
-                    logs.wants_upkeep()
-                };
-                shared.schedule_upkeep(schedule_upkeep);
-            });
-    }
-
-    /// Drops what has become too old while nobody was there to take it.
-    pub(crate) fn drop_expired(&self) {
-        self.shared.spawn(Lane::Owner, Duration::ZERO, |shared| {
-            lock(&shared.logs).drop_expired();
+        self.inner.spawn(Lane::Owner, Duration::ZERO, move |inner| {
+            let (batch, schedule_upkeep) = {
+                let mut logs = lock(&inner.logs);
+                if logs.is_closed() {
+                    return;
+                }
+                (logs.next_batch(peer, after), logs.wants_upkeep())
+            };
+            reply(batch);
+            inner.schedule_upkeep(schedule_upkeep);
         });
     }
 
-    /// What waits on disk, for all peers: for simulations. A segment that cannot
-    /// be read is left out. Blocks.
-    pub(crate) fn all(&self) -> Vec<Entry> {
-        lock(&self.shared.logs).all()
+    /// Removes a segment after all of its hints were delivered.
+    pub(crate) fn delivered(&self, segment: u64) {
+        self.inner.spawn(Lane::Owner, Duration::ZERO, move |inner| {
+            lock(&inner.logs).delivered(segment);
+        });
     }
 
-    /// Lets the delivery to a peer look whether there is something to do: the
-    /// peer is back.
+    /// Removes a segment after all of its hints were delivered except `left`, which go
+    /// to the end of the log.
+    pub(crate) fn put_back(&self, segment: u64, left: Vec<Entry>) {
+        self.inner.spawn(Lane::Owner, Duration::ZERO, move |inner| {
+            let schedule_upkeep = {
+                let mut logs = lock(&inner.logs);
+                logs.put_back(segment, &left);
+                logs.wants_upkeep()
+            };
+            inner.schedule_upkeep(schedule_upkeep);
+        });
+    }
+
+    /// Drops hints that have become too old. A delivery drops them, too, but only while
+    /// its peer is up.
+    pub(crate) fn drop_expired(&self) {
+        self.inner.spawn(Lane::Owner, Duration::ZERO, |inner| {
+            lock(&inner.logs).drop_expired();
+        });
+    }
+
+    /// The hints on disk for all peers, for simulations. Segments that cannot be read
+    /// are left out. Blocks.
+    pub(crate) fn all(&self) -> Vec<Entry> {
+        lock(&self.inner.logs).all()
+    }
+
+    /// Wakes the delivery to a peer, because the peer is back.
     pub(crate) fn wake(&self, peer: NodeNumber) {
-        self.shared.wake(peer);
+        self.inner.wake(peer);
     }
 
     /// Waits until a hint for the peer was written or [`HintStore::wake`] was called.
     async fn woken(&self, peer: NodeNumber) {
-        match self.shared.wakes.get(peer.index()) {
+        match self.inner.wakes.get(peer.index()) {
             Some(wake) => wake.notified().await,
             None => std::future::pending().await,
         }
     }
 
-    /// Writes what waits, makes it durable and takes no more. Blocks.
+    /// Writes and syncs the queued hints, and takes no more. Blocks.
     pub(crate) fn close(&self) {
-        lock(&self.shared.queue).is_closed = true;
-        self.shared.write_queue();
-        let _upkeep = lock(&self.shared.upkeep);
-        let last = lock(&self.shared.logs).close();
-        // Nobody is there to take note of it.
+        lock(&self.inner.queue).is_closed = true;
+        self.inner.write_queue();
+        let _upkeep = lock(&self.inner.upkeep);
+        let last = lock(&self.inner.logs).close();
+        // The store is closed, so its results need not be recorded.
         let _ = last.run();
     }
 }
 
-impl Shared {
-    /// Queues a hint, or hands back whom to tell that it cannot be kept.
-    fn enqueue(self: &Arc<Self>, hint: Hint) -> Result<(), Kept> {
+impl HintStoreInner {
+    /// Queues a hint. Returns its callback if the queue does not take it.
+    fn enqueue(self: &Arc<Self>, hint: QueuedHint) -> Result<(), KeepReply> {
         let bytes = hint.entry.data_bytes();
         let schedule = {
             let mut queue = lock(&self.queue);
             let is_full = queue.bytes > 0 && queue.bytes + bytes > self.options.queue_bytes_max;
             if queue.is_closed || is_full || hint.peer.index() >= self.wakes.len() {
-                return Err(hint.done);
+                return Err(hint.reply);
             }
             queue.bytes += bytes;
             queue.hints.push(hint);
@@ -251,14 +247,14 @@ impl Shared {
         Ok(())
     }
 
-    /// The write job: all that waits goes to the logs, a group for each peer.
+    /// The job that writes all queued hints to the logs, a group for each peer.
     fn write_queue(self: &Arc<Self>) {
         let mut hints = {
             let mut queue = lock(&self.queue);
             queue.is_write_scheduled = false;
             std::mem::take(&mut queue.hints)
         };
-        // Stable: the hints of a peer stay in the order in which they came.
+        // A stable sort keeps the hints of a peer in their order.
         hints.sort_by_key(|hint| hint.peer);
         let mut kept = Vec::with_capacity(hints.len());
         let schedule_upkeep = {
@@ -273,7 +269,7 @@ impl Shared {
         let mut bytes = 0;
         for (hint, is_kept) in hints.into_iter().zip(kept) {
             bytes += hint.entry.data_bytes();
-            (hint.done)(is_kept);
+            (hint.reply)(is_kept);
             if is_kept {
                 self.wake(hint.peer);
             }
@@ -282,15 +278,15 @@ impl Shared {
         self.schedule_upkeep(schedule_upkeep);
     }
 
-    /// Has what was written made durable soon. Not in the owner's lane: replies
-    /// wait for what that writes, and a sync may take long.
+    /// Has a job sync the written hints soon. The job does not run in the owner's lane,
+    /// because requests wait for the writes in that lane and a sync may take long.
     fn schedule_upkeep(self: &Arc<Self>, is_wanted: bool) {
         if is_wanted {
-            self.spawn(Lane::Log, SYNC_DELAY, |shared| {
-                let _upkeep = lock(&shared.upkeep);
-                let upkeep = lock(&shared.logs).take_upkeep();
+            self.spawn(Lane::Log, SYNC_DELAY, |inner| {
+                let _upkeep = lock(&inner.upkeep);
+                let upkeep = lock(&inner.logs).take_upkeep();
                 let outcomes = upkeep.run();
-                lock(&shared.logs).note_upkeep(outcomes);
+                lock(&inner.logs).record_upkeep(outcomes);
             });
         }
     }
@@ -301,17 +297,17 @@ impl Shared {
         }
     }
 
-    /// Gives a job to the executor. It does nothing when the store is gone by then.
+    /// Has the executor run a job, which does nothing if the store was dropped meanwhile.
     fn spawn(
         self: &Arc<Self>,
         lane: Lane,
         delay: Duration,
         job: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) {
-        let shared = Arc::downgrade(self);
+        let inner = Arc::downgrade(self);
         let job = Box::new(move || {
-            if let Some(shared) = shared.upgrade() {
-                job(&shared);
+            if let Some(inner) = inner.upgrade() {
+                job(&inner);
             }
         });
         self.executor.spawn(lane, delay, job);

@@ -1,4 +1,4 @@
-//! What hints are kept with: how many, and where.
+//! What a store of hints needs: limits, a folder, and the seams.
 
 use base::{Clock, Timestamp};
 use lsm::{Disk, Executor};
@@ -6,33 +6,33 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How much may be kept.
+/// The limits of hints.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HintOptions {
-    /// The most bytes on disk, over all peers.
+    /// How many bytes hints may take on disk, for all peers together.
     pub(crate) bytes_max: u64,
-    /// How old a hint may become.
+    /// How old a hint may be.
     pub(crate) age_max: Duration,
-    /// The most bytes of keys and values that wait to be written. A longer
-    /// hint is taken when no other waits.
+    /// How many bytes of keys and values may wait to be written. A longer hint may
+    /// wait alone.
     pub(crate) queue_bytes_max: usize,
-    /// No segment is begun with fewer bytes than these left on the disk: its
-    /// last room is the store's.
+    /// No segment is begun while fewer bytes than this are free on the disk, because
+    /// the store needs the rest.
     pub(crate) disk_spare_bytes: u64,
     /// Hints for versions above this are dropped at the start.
     pub(crate) drop_above: Option<Timestamp>,
 }
 
-/// What the store of hints works with.
+/// The surroundings of a store of hints.
 pub(crate) struct HintEnvironment {
-    /// Where the segments lie. Nothing else may be kept there.
+    /// The folder of the segments. Nothing else may be in it.
     pub(crate) folder: PathBuf,
     /// The disk.
     pub(crate) disk: Arc<dyn Disk>,
-    /// The time.
+    /// The clock.
     pub(crate) clock: Arc<dyn Clock>,
     /// Runs the jobs.
     pub(crate) executor: Arc<dyn Executor>,
-    /// Known to this node only; the same at every start.
+    /// A number that only this node knows and that is the same at every start.
     pub(crate) secret: u64,
 }

@@ -1,21 +1,22 @@
-//! What is counted of hints, for the status page and the metrics.
+//! Counts of hints, for the status page and the metrics.
 
 use cluster::NodeNumber;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What waits for a peer on disk.
+/// The hints for a peer on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HintsWaiting {
-    /// Hints.
+    /// How many hints there are.
     pub hints: u64,
     /// The space that they take on disk.
     pub bytes: u64,
 }
 
-/// What waits, by peer. Written under the lock of the logs, read by anybody.
-pub(super) struct Waiting(Vec<[AtomicU64; 2]>);
+/// The hints on disk, by peer. They change under the lock of the logs; reading them
+/// takes no lock.
+pub(super) struct WaitingCounts(Vec<[AtomicU64; 2]>);
 
-impl Waiting {
+impl WaitingCounts {
     pub(super) fn new(nodes: usize) -> Self {
         Self((0..nodes).map(|_| <[AtomicU64; 2]>::default()).collect())
     }
@@ -45,29 +46,29 @@ impl Waiting {
     }
 }
 
-/// Hints since the start of the node. Each ends as delivered or in one of the
-/// `dropped`, those that wait and those of an earlier run aside.
+/// What happened to hints since the start of the node. Each hint is counted as
+/// delivered or as dropped in the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HintStatistics {
-    /// Written to the log.
+    /// Hints that were written to the log.
     pub(crate) kept: u64,
-    /// Taken by their peer.
+    /// Hints that their peer stored.
     pub(crate) delivered: u64,
-    /// Dropped since too many waited to be written, or the store was closed.
+    /// Dropped because too many hints waited to be written, or the store was closed.
     pub(crate) dropped_from_queue: u64,
-    /// Dropped since the disk, or what may be used of it, had no room, or failed.
+    /// Dropped because the disk was full or failed, or the limit of hints was too low.
     pub(crate) dropped_unwritten: u64,
-    /// Dropped to make room for newer ones.
+    /// Dropped to make room for newer hints.
     pub(crate) dropped_for_room: u64,
-    /// Dropped since they were too old.
+    /// Dropped because they were too old.
     pub(crate) dropped_for_age: u64,
-    /// Dropped since what the disk gave back was not what was written.
+    /// Dropped because their segment was damaged on disk.
     pub(crate) dropped_damaged: u64,
 }
 
-/// Why the hints of a segment end.
+/// Why a segment is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum SegmentEnd {
     Delivered,
     ForRoom,
     ForAge,
@@ -75,7 +76,7 @@ pub(super) enum End {
 }
 
 #[derive(Default)]
-pub(super) struct Counters {
+pub(super) struct HintCounters {
     kept: AtomicU64,
     delivered: AtomicU64,
     dropped_from_queue: AtomicU64,
@@ -85,7 +86,7 @@ pub(super) struct Counters {
     dropped_damaged: AtomicU64,
 }
 
-impl Counters {
+impl HintCounters {
     pub(super) fn kept(&self, hints: u64) {
         self.kept.fetch_add(hints, Relaxed);
     }
@@ -98,12 +99,12 @@ impl Counters {
         self.dropped_unwritten.fetch_add(hints, Relaxed);
     }
 
-    pub(super) fn ended(&self, end: End, hints: u64) {
+    pub(super) fn ended(&self, end: SegmentEnd, hints: u64) {
         let counter = match end {
-            End::Delivered => &self.delivered,
-            End::ForRoom => &self.dropped_for_room,
-            End::ForAge => &self.dropped_for_age,
-            End::Damaged => &self.dropped_damaged,
+            SegmentEnd::Delivered => &self.delivered,
+            SegmentEnd::ForRoom => &self.dropped_for_room,
+            SegmentEnd::ForAge => &self.dropped_for_age,
+            SegmentEnd::Damaged => &self.dropped_damaged,
         };
         counter.fetch_add(hints, Relaxed);
     }

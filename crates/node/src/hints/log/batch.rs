@@ -1,15 +1,15 @@
-//! Reading hints back, and giving them up.
+//! Reading segments for delivery, and removing them afterwards.
 
-use super::{GROUP_BYTES, Logs, SEGMENT_BYTES, SEGMENT_SLACK_BYTES, Segment, newest_unix_ms};
-use crate::hints::statistics::{End, HintsWaiting};
+use super::{GROUP_BYTES, HintLogs, SEGMENT_BYTES, SEGMENT_SLACK_BYTES, Segment, newest_unix_ms};
+use crate::hints::statistics::{HintsWaiting, SegmentEnd};
 use base::{Entry, Timestamp};
 use cluster::NodeNumber;
 use lsm::Error;
 
-/// The hints of one segment, read.
+/// The hints of one segment in memory.
 #[derive(Debug)]
-pub(crate) struct Batch {
-    /// The segment's number, by which it is given up.
+pub(crate) struct HintBatch {
+    /// The number of the segment.
     pub(crate) segment: u64,
     /// The size of its file.
     pub(crate) bytes: u64,
@@ -17,8 +17,8 @@ pub(crate) struct Batch {
     pub(crate) entries: Vec<Entry>,
 }
 
-impl Batch {
-    /// Whether the segment is longer than any that holds short values only.
+impl HintBatch {
+    /// Whether the segment is longer than a segment of short values can be.
     pub(crate) fn is_long(&self) -> bool {
         self.bytes > SEGMENT_BYTES + SEGMENT_SLACK_BYTES + GROUP_BYTES as u64
     }
@@ -29,13 +29,13 @@ impl Batch {
     }
 }
 
-impl Logs {
+impl HintLogs {
     /// Reads a segment; see [`crate::hints::HintStore::next_batch`].
     pub(in crate::hints) fn next_batch(
         &mut self,
         peer: NodeNumber,
         after: u64,
-    ) -> Result<Option<Batch>, Error> {
+    ) -> Result<Option<HintBatch>, Error> {
         self.make_room(0);
         let mut unread = None;
         for segment in self.in_turn(peer, after) {
@@ -45,17 +45,17 @@ impl Logs {
                 Err(error @ (Error::Corrupt { .. } | Error::Invalid(_))) => {
                     let peer = &*self.peers[peer.index()].name;
                     tracing::error!(%error, peer, "dropping a damaged segment of hints");
-                    self.end(segment, End::Damaged);
+                    self.end(segment, SegmentEnd::Damaged);
                 }
-                // It may be read another time.
+                // A later attempt may succeed.
                 Err(error) => unread = Some(error),
             }
         }
         unread.map_or(Ok(None), Err)
     }
 
-    /// The segments of a peer that have hints: those numbered above `after`,
-    /// then the others, oldest first.
+    /// The segments of a peer that have hints, in ascending order: first those with
+    /// numbers above `after`, then the others.
     fn in_turn(&self, peer: NodeNumber, after: u64) -> Vec<u64> {
         let of_peer = |(number, segment): (&u64, &Segment)| {
             (segment.peer == peer && segment.hints > 0).then_some(*number)
@@ -66,7 +66,7 @@ impl Logs {
         segments
     }
 
-    fn read_segment(&mut self, peer: NodeNumber, number: u64) -> Result<Batch, Error> {
+    fn read_segment(&mut self, peer: NodeNumber, number: u64) -> Result<HintBatch, Error> {
         let file = self.folder.read(number)?;
         let entries = file.entries(self.peers[peer.index()].secret)?;
         if let Some(segment) = self.segments.get_mut(&number) {
@@ -76,7 +76,7 @@ impl Logs {
                 tracing::error!(
                     segment = number,
                     lost,
-                    "a segment of hints has lost its end"
+                    "the end of a segment of hints is missing: its last hints are lost"
                 );
                 segment.hints = read;
                 let lost = HintsWaiting {
@@ -84,25 +84,25 @@ impl Logs {
                     bytes: 0,
                 };
                 self.waiting.subtract(peer, lost);
-                self.counters.ended(End::Damaged, lost.hints);
+                self.counters.ended(SegmentEnd::Damaged, lost.hints);
             }
         }
-        Ok(Batch {
+        Ok(HintBatch {
             segment: number,
             bytes: file.bytes(),
             entries,
         })
     }
 
-    /// Gives up a segment whose hints were all delivered.
+    /// Removes a segment after all of its hints were delivered.
     pub(in crate::hints) fn delivered(&mut self, segment: u64) {
         if !self.is_closed {
-            self.end(segment, End::Delivered);
+            self.end(segment, SegmentEnd::Delivered);
         }
     }
 
-    /// Drops the hints for versions above `limit`. The others of their segments
-    /// are written anew, as old as they are.
+    /// Drops the hints for versions above `limit`. The other hints of their segments
+    /// are rewritten and keep their age.
     pub(super) fn drop_above(&mut self, limit: Timestamp) {
         let listed: Vec<(u64, NodeNumber)> = self
             .segments
@@ -110,8 +110,8 @@ impl Logs {
             .map(|(number, segment)| (*number, segment.peer))
             .collect();
         for (number, peer) in listed {
-            // What cannot be read is dealt with when it is to be delivered.
-            let Ok(Batch { entries, .. }) = self.read_segment(peer, number) else {
+            // The delivery handles segments that cannot be read.
+            let Ok(HintBatch { entries, .. }) = self.read_segment(peer, number) else {
                 continue;
             };
             let kept: Vec<&Entry> = entries
@@ -129,19 +129,19 @@ impl Logs {
             };
             let peer = &*self.peers[peer.index()].name;
             if is_written {
-                tracing::warn!(peer, dropped, "hints from the future are dropped");
+                tracing::warn!(peer, dropped, "dropped hints for versions from the future");
                 self.unlist(number);
             } else {
                 tracing::error!(
                     peer,
-                    "there is no room to write hints without those from the future"
+                    "hints for versions from the future stay, because there is no room to rewrite their segment"
                 );
             }
         }
     }
 
-    /// Gives up a segment whose hints were delivered but for those `left`,
-    /// which go to the end of the log as what they are: they do not get younger.
+    /// Removes a segment after all of its hints were delivered except `left`, which go
+    /// to the end of the log and keep their age.
     pub(in crate::hints) fn put_back(&mut self, segment: u64, left: &[Entry]) {
         let Some(listed) = self.segments.get(&segment).filter(|_| !self.is_closed) else {
             return;
@@ -158,12 +158,13 @@ impl Logs {
             Some(newest) => !self.write(peer, &young, newest).contains(&false),
             None => true,
         };
-        // Else all of them are delivered once more.
+        // If the hints could not be written, the segment stays and all of its hints are
+        // delivered again.
         if is_written && self.unlist(segment).is_some() {
             let aged = (left.len() - young.len()) as u64;
             let delivered = hints.saturating_sub(left.len() as u64);
-            self.counters.ended(End::Delivered, delivered);
-            self.counters.ended(End::ForAge, aged);
+            self.counters.ended(SegmentEnd::Delivered, delivered);
+            self.counters.ended(SegmentEnd::ForAge, aged);
         }
     }
 }

@@ -1,28 +1,27 @@
-//! The disk side of hints: the segments of all peers.
+//! Hints on disk: the segments of all peers.
 //!
-//! All segments lie in one folder and are numbered in the order in which they
-//! were begun. Each belongs to one peer, and its tag tells to which: the
-//! secret of a peer's log is made of the peer's name, so names of any length
-//! and spelling need no place in the file system, and no list beside the
-//! segments can fall out of step with them.
+//! All segments are in one folder and are numbered in the order in which they were
+//! begun. Each segment belongs to one peer. Its tag says to which one, because the
+//! secret of a peer's log is derived from the peer's name. So names of any length and
+//! spelling need no file names, and no separate list can disagree with the segments.
 //!
 //! Invariants:
-//! - a peer has at most one segment that takes hints, its last;
-//! - an earlier run's segments take none: how they end is for their reader to see;
-//! - what is listed here is on disk; a file that could not be read at the start
-//!   is not listed, and is left alone until the next start.
+//! - A peer has at most one segment that takes hints, the last one.
+//! - Segments of an earlier run take no hints, because they may end in a torn group.
+//! - Every listed segment is on disk. A file that could not be read at the start is
+//!   not listed, and stays untouched until the next start.
 //!
-//! Removals are not made durable: a segment that a crash brings back is
-//! delivered once more, which changes nothing at its receiver.
+//! Removals are not synced. A segment that reappears after a crash is delivered once
+//! more, which changes nothing at the peer.
 
 mod batch;
 mod recovery;
 mod upkeep;
 
-pub(crate) use batch::Batch;
+pub(crate) use batch::HintBatch;
 
 use super::options::{HintEnvironment, HintOptions};
-use super::statistics::{Counters, End, HintsWaiting, Waiting};
+use super::statistics::{HintCounters, HintsWaiting, SegmentEnd, WaitingCounts};
 use base::{Clock, Entry};
 use cluster::{HintLimits, HintSegment, NodeNumber};
 use lsm::{Error, SegmentFolder, SegmentWriter};
@@ -30,41 +29,41 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// A segment with as many bytes takes no more hints.
+/// A segment of this length takes no more hints.
 const SEGMENT_BYTES: u64 = 4 << 20;
 
-/// All of the room may be divided into at least so many segments, so that to
-/// make room is not to drop everything.
+/// The room for hints is divided into at least this many segments, so that making
+/// room does not drop all hints.
 const SEGMENTS_MIN: u64 = 8;
 
-/// A group is ended by the hint that brings it to as many bytes.
+/// A group of this length takes no more hints.
 const GROUP_BYTES: usize = 1 << 20;
 
-/// What a hint takes on disk besides key and value, at most, in bytes.
+/// The most bytes that a hint takes on disk besides its key and value.
 const HINT_OVERHEAD_BYTES: usize = 64;
 
-/// By how much the file of a segment may be longer than what is in it, in bytes.
+/// How many bytes longer than its content the file of a segment may be.
 const SEGMENT_SLACK_BYTES: u64 = 264 << 10;
 
 /// The segments of all peers.
-pub(super) struct Logs {
+pub(super) struct HintLogs {
     folder: SegmentFolder,
     clock: Arc<dyn Clock>,
     limits: HintLimits,
     segment_bytes: u64,
     disk_spare_bytes: u64,
-    /// Ascending, so that the first of a peer is its oldest.
+    /// By number, so that the first segment of a peer is its oldest.
     segments: BTreeMap<u64, Segment>,
     peers: Vec<PeerLog>,
-    /// Segments that take no more hints and are to be sealed.
+    /// Segments that take no more hints and still have to be sealed.
     retired: Vec<SegmentWriter>,
     next_segment: u64,
     is_upkeep_scheduled: bool,
     is_closed: bool,
-    /// The last append failed, and that was reported.
+    /// Whether the last append failed; that was logged then.
     is_failing: bool,
-    waiting: Arc<Waiting>,
-    counters: Arc<Counters>,
+    waiting: Arc<WaitingCounts>,
+    counters: Arc<HintCounters>,
 }
 
 struct Segment {
@@ -78,23 +77,23 @@ struct Segment {
 struct PeerLog {
     name: Arc<str>,
     secret: u64,
-    active: Option<Active>,
+    active: Option<ActiveSegment>,
 }
 
 /// The segment that takes a peer's hints.
-struct Active {
+struct ActiveSegment {
     segment: u64,
     writer: SegmentWriter,
 }
 
-impl Logs {
-    /// Lists and reads what an earlier run left; see [`super::HintStore::open`].
+impl HintLogs {
+    /// Lists and reads the segments of an earlier run; see [`super::HintStore::open`].
     pub(super) fn open(
         environment: HintEnvironment,
         options: HintOptions,
         names: &[&str],
-        waiting: &Arc<Waiting>,
-        counters: &Arc<Counters>,
+        waiting: &Arc<WaitingCounts>,
+        counters: &Arc<HintCounters>,
     ) -> Result<Self, Error> {
         let folder = SegmentFolder::open(environment.disk, environment.folder)?;
         let found = folder.segments()?;
@@ -132,7 +131,7 @@ impl Logs {
         Ok(logs)
     }
 
-    /// Writes hints for a peer, in groups, and tells of each whether it was kept.
+    /// Writes hints for a peer, in groups. Returns for each hint whether it was kept.
     pub(super) fn keep(&mut self, peer: NodeNumber, hints: &[&Entry]) -> Vec<bool> {
         let kept = self.write(peer, hints, self.clock.unix_ms());
         let count = kept.iter().filter(|is_kept| **is_kept).count();
@@ -141,29 +140,29 @@ impl Logs {
         kept
     }
 
-    /// Writes hints that were kept at `append_unix_ms`, or before, in groups;
-    /// tells of each whether it was written.
+    /// Writes hints, in groups, that were kept at `append_unix_ms` or before. Returns
+    /// for each hint whether it was written.
     fn write(&mut self, peer: NodeNumber, hints: &[&Entry], append_unix_ms: u64) -> Vec<bool> {
         let mut written = Vec::with_capacity(hints.len());
         let mut bytes = 0;
         let mut start = 0;
-        for (place, hint) in hints.iter().enumerate() {
+        for (index, hint) in hints.iter().enumerate() {
             bytes += hint.data_bytes() + HINT_OVERHEAD_BYTES;
-            if bytes < GROUP_BYTES && place + 1 < hints.len() {
+            if bytes < GROUP_BYTES && index + 1 < hints.len() {
                 continue;
             }
-            let group = &hints[start..=place];
+            let group = &hints[start..=index];
             let result = self.write_group(peer, group, bytes as u64, append_unix_ms);
-            written.resize(place + 1, result.is_ok());
+            written.resize(index + 1, result.is_ok());
             match result {
                 Ok(()) => self.is_failing = false,
                 Err(error) if !self.is_failing => {
                     self.is_failing = true;
-                    tracing::warn!(%error, "cannot keep hints: dropping them until it works");
+                    tracing::warn!(%error, "hints cannot be written: they are dropped until writing works again");
                 }
                 Err(_) => {}
             }
-            (start, bytes) = (place + 1, 0);
+            (start, bytes) = (index + 1, 0);
         }
         written
     }
@@ -208,7 +207,7 @@ impl Logs {
         result
     }
 
-    fn begin_segment(&mut self, peer: NodeNumber) -> Result<Active, Error> {
+    fn begin_segment(&mut self, peer: NodeNumber) -> Result<ActiveSegment, Error> {
         if self.folder.available_bytes()? < self.disk_spare_bytes {
             return Err(Error::DiskFull);
         }
@@ -224,13 +223,13 @@ impl Logs {
         };
         self.waiting.add(peer, begun.waiting());
         self.segments.insert(number, begun);
-        Ok(Active {
+        Ok(ActiveSegment {
             segment: number,
             writer,
         })
     }
 
-    /// Every hint that can be read.
+    /// All hints that can be read.
     pub(super) fn all(&self) -> Vec<Entry> {
         let mut hints = Vec::new();
         for (number, segment) in &self.segments {
@@ -248,22 +247,23 @@ impl Logs {
         self.is_closed
     }
 
-    /// Lets segments take no more hints.
-    fn retire_where(&mut self, is_to_end: impl Fn(&Active) -> bool) {
+    /// Ends the active segments that `is_to_end` chooses: they take no more hints.
+    fn retire_where(&mut self, is_to_end: impl Fn(&ActiveSegment) -> bool) {
         for peer in &mut self.peers {
             let ended = peer.active.take_if(|active| is_to_end(active));
             self.retired.extend(ended.map(|active| active.writer));
         }
     }
 
-    /// Drops what is too old.
+    /// Drops segments that are too old.
     pub(super) fn drop_expired(&mut self) {
         if !self.is_closed {
             self.make_room(0);
         }
     }
 
-    /// Drops what is too old, and the oldest until `wanted` more bytes may be taken.
+    /// Drops segments that are too old, and the oldest ones until there is room for
+    /// `wanted` more bytes.
     fn make_room(&mut self, wanted: u64) {
         let now_unix_ms = self.clock.unix_ms();
         let limits = HintLimits {
@@ -275,31 +275,31 @@ impl Logs {
             .iter()
             .map(|(number, segment)| (*number, segment.as_listed()))
             .unzip();
-        for place in limits.to_drop(&segments, now_unix_ms) {
-            let age_ms = now_unix_ms.saturating_sub(segments[place].newest_append_unix_ms);
+        for index in limits.to_drop(&segments, now_unix_ms) {
+            let age_ms = now_unix_ms.saturating_sub(segments[index].newest_append_unix_ms);
             let end = if age_ms > limits.age_ms_max {
-                End::ForAge
+                SegmentEnd::ForAge
             } else {
-                End::ForRoom
+                SegmentEnd::ForRoom
             };
-            self.end(numbers[place], end);
+            self.end(numbers[index], end);
         }
     }
 
     /// Removes a segment and counts its hints.
-    fn end(&mut self, number: u64, end: End) {
+    fn end(&mut self, number: u64, end: SegmentEnd) {
         let Some(segment) = self.unlist(number) else {
             return;
         };
         self.counters.ended(end, segment.hints);
-        if end == End::ForRoom || end == End::ForAge {
+        if end == SegmentEnd::ForRoom || end == SegmentEnd::ForAge {
             let peer = &*self.peers[segment.peer.index()].name;
             let hints = segment.hints;
             tracing::warn!(peer, hints, reason = ?end, "dropping the oldest hints");
         }
     }
 
-    /// Removes a segment if it is there, whether or not it takes hints.
+    /// Removes a segment if it is listed, also an active one.
     fn unlist(&mut self, number: u64) -> Option<Segment> {
         let segment = self.segments.remove(&number)?;
         self.peers[segment.peer.index()]
@@ -312,7 +312,7 @@ impl Logs {
 
     fn remove(&self, segment: u64) {
         if let Err(error) = self.folder.remove(segment) {
-            tracing::warn!(%error, "a segment of hints is left over until the next start");
+            tracing::warn!(%error, "a segment of hints could not be removed: the next start delivers it again");
         }
     }
 }
@@ -333,9 +333,9 @@ impl Segment {
     }
 }
 
-/// When the newest of some hints was kept, in milliseconds since the Unix
-/// epoch, as far as they tell: a hint is kept as its write is stamped, give or
-/// take what clocks differ. A stamp from the future must not keep it longer.
+/// When the newest of some hints was kept, in milliseconds since the Unix epoch. The
+/// timestamp of its write stands for that, because a hint is kept when its write is
+/// stamped. A timestamp from the future does not make the hint newer than now.
 fn newest_unix_ms<'a>(hints: impl IntoIterator<Item = &'a Entry>, now_unix_ms: u64) -> Option<u64> {
     let stamps = hints.into_iter().map(|hint| hint.timestamp().unix_ms());
     stamps.max().map(|newest| newest.min(now_unix_ms))

@@ -1,45 +1,45 @@
-//! What an earlier run left.
+//! Opening the segments of an earlier run.
 
-use super::{Logs, Segment, newest_unix_ms};
+use super::{HintLogs, Segment, newest_unix_ms};
 use cluster::NodeNumber;
 use lsm::SegmentOwner;
 
-impl Logs {
-    /// Takes over a segment of an earlier run, or removes it.
+impl HintLogs {
+    /// Lists a segment of an earlier run, or removes it.
     pub(super) fn recover(&mut self, segment: u64) {
         let secrets: Vec<u64> = self.peers.iter().map(|peer| peer.secret).collect();
         let file = match self.folder.read(segment) {
             Ok(file) => file,
             Err(error) => {
-                tracing::error!(%error, "cannot read hints; they are left for the next start");
+                tracing::error!(%error, "hints cannot be read: they are left for the next start");
                 return;
             }
         };
-        let place = match file.owner(&secrets) {
-            Ok(SegmentOwner::Log(place)) => place,
+        let index = match file.owner(&secrets) {
+            Ok(SegmentOwner::Log(index)) => index,
             Ok(SegmentOwner::Other) => {
                 tracing::warn!(
                     segment,
-                    "dropping hints for a node that is no member any more"
+                    "dropping hints for a node that is no longer a member"
                 );
                 return self.remove(segment);
             }
             Ok(SegmentOwner::Unknown) => {
                 tracing::warn!(
                     segment,
-                    "dropping a segment of hints that has no whole header"
+                    "dropping a segment of hints without a complete header"
                 );
                 return self.remove(segment);
             }
             Err(error) => {
-                tracing::error!(%error, "cannot read hints; they are left for the next start");
+                tracing::error!(%error, "hints cannot be read: they are left for the next start");
                 return;
             }
         };
-        let entries = match file.entries(secrets[place]) {
+        let entries = match file.entries(secrets[index]) {
             Ok(entries) => entries,
             Err(error) => {
-                let peer = &*self.peers[place].name;
+                let peer = &*self.peers[index].name;
                 tracing::error!(%error, peer, "dropping a damaged segment of hints");
                 return self.remove(segment);
             }
@@ -47,7 +47,7 @@ impl Logs {
         let Some(newest) = newest_unix_ms(&entries, self.clock.unix_ms()) else {
             return self.remove(segment);
         };
-        let peer = NodeNumber::new(place as u8);
+        let peer = NodeNumber::new(index as u8);
         let recovered = Segment {
             peer,
             bytes: file.bytes(),

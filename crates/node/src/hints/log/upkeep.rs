@@ -1,11 +1,11 @@
-//! Making hints durable, beside what writes them.
+//! Upkeep: sealing and syncing segments while others are written.
 
-use super::{Logs, PeerLog};
+use super::{HintLogs, PeerLog};
 use cluster::NodeNumber;
 use lsm::{Error, PendingSync, SegmentWriter};
 
-/// What is to be made durable. It is done without the lock of the logs, since
-/// replies wait for what is written meanwhile.
+/// The segments to seal and to sync. The job does that without the lock of the logs,
+/// because requests wait for hints that are written meanwhile.
 pub(in crate::hints) struct Upkeep {
     retired: Vec<SegmentWriter>,
     syncs: Vec<SegmentSync>,
@@ -18,13 +18,13 @@ struct SegmentSync {
 }
 
 impl Upkeep {
-    /// Seals and syncs; gives the syncs with how they ended. Blocks.
+    /// Seals and syncs segments. Blocks.
     pub(in crate::hints) fn run(self) -> SyncOutcomes {
         for mut segment in self.retired {
             if let Err(error) = segment.seal() {
-                // It reads the same without a seal, and hints are not missed
-                // so badly that they would have to be written again.
-                tracing::warn!(%error, "cannot end a segment of hints");
+                // The segment can be read without a seal, too. If its end is lost,
+                // read repairs replace the lost hints.
+                tracing::warn!(%error, "a segment of hints could not be sealed: a power cut may take its last hints");
             }
         }
         let run = |sync: SegmentSync| {
@@ -35,24 +35,25 @@ impl Upkeep {
     }
 }
 
-/// How syncs ended.
+/// The results of syncs.
 pub(in crate::hints) struct SyncOutcomes(Vec<(SegmentSync, Result<(), Error>)>);
 
-impl Logs {
-    /// Whether upkeep is to come soon that nobody has been told of yet.
+impl HintLogs {
+    /// Whether the caller has to schedule upkeep. Returns `true` once until
+    /// [`HintLogs::take_upkeep`].
     pub(in crate::hints) fn wants_upkeep(&mut self) -> bool {
         let has_active = self.peers.iter().any(|peer| peer.active.is_some());
         let has_work = has_active || !self.retired.is_empty();
         has_work && !self.is_closed && !std::mem::replace(&mut self.is_upkeep_scheduled, true)
     }
 
-    /// What is to be made durable now.
+    /// The segments to seal and to sync now.
     pub(in crate::hints) fn take_upkeep(&mut self) -> Upkeep {
         self.is_upkeep_scheduled = false;
-        let sync_of = |(place, peer): (usize, &PeerLog)| {
+        let sync_of = |(index, peer): (usize, &PeerLog)| {
             let active = peer.active.as_ref()?;
             Some(SegmentSync {
-                peer: NodeNumber::new(place as u8),
+                peer: NodeNumber::new(index as u8),
                 segment: active.segment,
                 sync: active.writer.pending_sync()?,
             })
@@ -63,9 +64,9 @@ impl Logs {
         }
     }
 
-    /// Takes note of what was made durable, and lets a segment alone whose
-    /// sync has failed: no later one could tell anything.
-    pub(in crate::hints) fn note_upkeep(&mut self, SyncOutcomes(outcomes): SyncOutcomes) {
+    /// Records which segments were synced. A segment whose sync failed takes no more
+    /// hints, because a later sync of it may succeed although data is lost.
+    pub(in crate::hints) fn record_upkeep(&mut self, SyncOutcomes(outcomes): SyncOutcomes) {
         for (sync, result) in outcomes {
             let active = &mut self.peers[sync.peer.index()].active;
             let Some(synced) = active.as_mut().filter(|one| one.segment == sync.segment) else {
@@ -74,14 +75,14 @@ impl Logs {
             match result {
                 Ok(()) => synced.writer.synced(&sync.sync),
                 Err(error) => {
-                    tracing::warn!(%error, "hints may be lost; others go to a new segment");
+                    tracing::warn!(%error, "a segment of hints could not be synced: a power cut may take its hints; new ones go to another segment");
                     *active = None;
                 }
             }
         }
     }
 
-    /// Takes no more hints; what is to be made durable is left to do.
+    /// Takes no more hints, and returns the last upkeep for the caller to run.
     pub(in crate::hints) fn close(&mut self) -> Upkeep {
         self.is_closed = true;
         self.retire_where(|_| true);

@@ -1,4 +1,4 @@
-//! How hints reach a peer.
+//! How hints are delivered to a peer.
 
 use super::*;
 use base::SeededRandom;
@@ -9,13 +9,13 @@ use std::rc::Rc;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
-/// A peer as a test wants it.
+/// A peer that a test controls.
 #[derive(Default)]
 struct Peer {
     is_down: Cell<bool>,
-    /// What to answer instead of storing.
+    /// The miss to return instead of storing a hint.
     miss: Cell<Option<Miss>>,
-    /// A key that it never takes.
+    /// A key whose hints it never stores.
     refused: RefCell<Option<Vec<u8>>>,
     stored: RefCell<Vec<Entry>>,
     asked: Cell<usize>,
@@ -53,7 +53,7 @@ impl Peer {
     }
 }
 
-/// A store of hints whose jobs run by themselves, and its deliveries.
+/// A store of hints whose jobs run while time passes, and its deliveries.
 struct World {
     machine: Rc<Machine>,
     store: HintStore,
@@ -85,7 +85,7 @@ impl World {
 
     fn deliver_to(&self, number: NodeNumber) -> Rc<Peer> {
         let peer = Rc::new(Peer::default());
-        let delivery = Delivery::new(
+        let delivery = HintDelivery::new(
             self.store.clone(),
             number,
             Rc::clone(&peer),
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// Waits until nothing waits for a peer; gives how long that took.
+    /// Waits until no hint waits for a peer, and returns how long that took.
     async fn drained(&self, peer: NodeNumber) -> Duration {
         let began = Instant::now();
         let drained = async {
@@ -118,7 +118,7 @@ impl World {
 }
 
 #[test]
-fn hints_reach_their_peer_soon_and_go() {
+fn hints_reach_their_peer_soon_and_are_removed() {
     World::run(async |world| {
         let peer = world.deliver_to(A);
         let other = world.deliver_to(B);
@@ -129,7 +129,7 @@ fn hints_reach_their_peer_soon_and_go() {
         assert_eq!(peer.in_flight_max.get(), 32);
         assert_eq!(other.asked.get(), 0);
         assert_eq!(world.store.statistics().delivered, 500);
-        // One more wakes it again.
+        // One more hint wakes the delivery again.
         world.keep(A, 500..501, b"v");
         world.drained(A).await;
         assert_eq!(peer.keys().len(), 501);
@@ -137,7 +137,7 @@ fn hints_reach_their_peer_soon_and_go() {
 }
 
 #[test]
-fn a_peer_that_is_down_is_left_alone_until_it_is_back() {
+fn a_peer_that_is_down_gets_no_hint_until_it_is_back() {
     World::run(async |world| {
         let peer = world.deliver_to(A);
         peer.is_down.set(true);
@@ -152,7 +152,7 @@ fn a_peer_that_is_down_is_left_alone_until_it_is_back() {
 }
 
 #[test]
-fn hints_of_a_peer_that_stays_away_are_dropped_in_time() {
+fn hints_of_a_peer_that_stays_down_are_dropped_when_they_are_too_old() {
     World::run(async |world| {
         let peer = world.deliver_to(A);
         peer.is_down.set(true);
@@ -167,14 +167,14 @@ fn hints_of_a_peer_that_stays_away_are_dropped_in_time() {
 }
 
 #[test]
-fn a_peer_that_has_too_much_to_do_is_asked_less_and_less() {
+fn an_overloaded_peer_is_sent_fewer_and_fewer_hints() {
     World::run(async |world| {
         let peer = world.deliver_to(A);
         peer.miss.set(Some(Miss::Overloaded));
         world.keep(A, 0..1000, b"v");
         sleep(Duration::from_secs(60)).await;
         let asked = peer.asked.get();
-        // At most a window every few seconds, once it is slow.
+        // At most one window every few seconds, once the delivery has slowed down.
         assert!((32..=32 * 40).contains(&asked), "{asked}");
         sleep(Duration::from_secs(60)).await;
         let later = peer.asked.get() - asked;
@@ -186,7 +186,7 @@ fn a_peer_that_has_too_much_to_do_is_asked_less_and_less() {
 }
 
 #[test]
-fn one_hint_that_is_never_taken_holds_up_no_other() {
+fn one_hint_that_is_never_stored_delays_no_other() {
     World::run(async |world| {
         let peer = world.deliver_to(A);
         *peer.refused.borrow_mut() = Some(b"3".to_vec());
@@ -196,7 +196,7 @@ fn one_hint_that_is_never_taken_holds_up_no_other() {
         world.keep(A, 100..200, b"v");
         sleep(Duration::from_secs(20)).await;
         assert_eq!(peer.keys().len(), 199);
-        assert_eq!(peer.stored.borrow().len(), 199, "none of them twice");
+        assert_eq!(peer.stored.borrow().len(), 199, "no hint twice");
         assert_eq!(world.store.waiting(A).hints, 1);
         *peer.refused.borrow_mut() = None;
         world.drained(A).await;
@@ -233,7 +233,7 @@ fn long_segments_are_in_memory_one_at_a_time() {
             world.keep(number, 0..1, &vec![0; 7 << 20]);
             sleep(Duration::from_millis(100)).await;
         }
-        // Both try, and neither waits for the other for ever.
+        // Both deliveries go on, and neither waits for the other forever.
         sleep(Duration::from_secs(30)).await;
         assert!(peers.iter().all(|peer| peer.asked.get() > 2));
         peers[1].miss.set(None);
@@ -252,7 +252,7 @@ fn a_delivery_ends_with_its_store() {
         world.store.close();
         let random = Arc::new(SeededRandom::new(7));
         let reading = Arc::clone(&world.reading);
-        let delivery = Delivery::new(world.store.clone(), A, peer, reading, random);
+        let delivery = HintDelivery::new(world.store.clone(), A, peer, reading, random);
         let ended = timeout(Duration::from_secs(10), delivery.run()).await;
         assert!(ended.is_ok());
     });

@@ -1,4 +1,5 @@
-//! Hints on a disk in memory, by a clock and an executor that are told what to do.
+//! Hints with a disk in memory and with a clock and an executor that the tests
+//! control. This module has the [`Machine`] that they run on.
 
 mod deliveries;
 mod store;
@@ -9,7 +10,7 @@ use lsm::{Disk, FaultyDisk, MemoryDisk, StepExecutor};
 
 const MIB: u64 = 1 << 20;
 
-/// The wall clock's first moment, in milliseconds since the Unix epoch.
+/// The time on the wall clock at the start, in milliseconds since the Unix epoch.
 const START_MS: u64 = 1_700_000_000_000;
 
 const A: NodeNumber = NodeNumber::new(0);
@@ -26,7 +27,7 @@ fn options() -> HintOptions {
     }
 }
 
-/// A machine, over the starts of its node.
+/// A machine on which a node starts again and again.
 struct Machine {
     memory: Arc<MemoryDisk>,
     disk: Arc<FaultyDisk>,
@@ -54,7 +55,7 @@ impl Machine {
         Self::on(self.memory.clone_synced(), Arc::clone(&self.clock))
     }
 
-    /// The machine after the process was killed: the system keeps what it was given.
+    /// The machine after the process was killed: the disk keeps everything written.
     fn after_kill(&self) -> Self {
         let memory = self.memory.crash_clone(&mut |_| true);
         Self::on(memory, Arc::clone(&self.clock))
@@ -83,19 +84,19 @@ impl Machine {
         Entry::value(key.as_bytes(), timestamp, value, Expiry::NEVER, 3)
     }
 
-    /// Hands hints over and runs the jobs that are due; tells which were kept.
+    /// Keeps hints and runs the jobs that are due. Returns for each hint whether it was kept.
     fn keep(&self, store: &HintStore, peer: NodeNumber, hints: &[Entry]) -> Vec<bool> {
-        let told = hand_over(store, peer, hints);
+        let replies = enqueue(store, peer, hints);
         self.executor.run_all_due();
-        told.take()
+        replies.take()
     }
 
-    /// Keeps one hint by name, of which it has to be told that it was kept.
+    /// Keeps one hint with this key, which must succeed.
     fn keep_one(&self, store: &HintStore, peer: NodeNumber, key: &str) {
         assert_eq!(self.keep(store, peer, &[self.hint(key, b"v")]), [true]);
     }
 
-    fn next_batch(&self, store: &HintStore, peer: NodeNumber, after: u64) -> Option<Batch> {
+    fn next_batch(&self, store: &HintStore, peer: NodeNumber, after: u64) -> Option<HintBatch> {
         let cell = Arc::new(Mutex::new(None));
         let reply = Arc::clone(&cell);
         let reply = Box::new(move |batch| *reply.lock().unwrap() = Some(batch));
@@ -120,28 +121,28 @@ impl Machine {
     }
 }
 
-/// What the `done`s of some hints were told.
+/// The replies to some hints; `None` for a hint without a reply yet.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<Option<bool>>>>);
+struct KeepReplies(Arc<Mutex<Vec<Option<bool>>>>);
 
-impl Told {
-    /// All of them, each of which has to have been told.
+impl KeepReplies {
+    /// All replies; each hint must have one.
     fn take(&self) -> Vec<bool> {
-        let told = self.0.lock().unwrap();
-        told.iter().map(|told| told.unwrap()).collect()
+        let replies = self.0.lock().unwrap();
+        replies.iter().map(|reply| reply.unwrap()).collect()
     }
 }
 
-fn hand_over(store: &HintStore, peer: NodeNumber, hints: &[Entry]) -> Told {
-    let told = Told::default();
-    told.0.lock().unwrap().resize(hints.len(), None);
-    for (place, hint) in hints.iter().enumerate() {
-        let told = told.clone();
-        let done = Box::new(move |kept| {
-            let before = told.0.lock().unwrap()[place].replace(kept);
-            assert_eq!(before, None, "told once");
+fn enqueue(store: &HintStore, peer: NodeNumber, hints: &[Entry]) -> KeepReplies {
+    let replies = KeepReplies::default();
+    replies.0.lock().unwrap().resize(hints.len(), None);
+    for (index, hint) in hints.iter().enumerate() {
+        let replies = replies.clone();
+        let reply = Box::new(move |kept| {
+            let before = replies.0.lock().unwrap()[index].replace(kept);
+            assert_eq!(before, None, "a second reply");
         });
-        store.keep(peer, hint.clone(), done);
+        store.keep(peer, hint.clone(), reply);
     }
-    told
+    replies
 }

@@ -1,4 +1,4 @@
-//! What is kept, what survives, and what is dropped.
+//! Which hints are kept, which survive, and which are dropped.
 
 use super::*;
 use lsm::disk::{Call, Fault, Unsynced};
@@ -9,12 +9,12 @@ fn files(machine: &Machine) -> Vec<String> {
     machine.memory.list(Path::new("/data/hints")).unwrap()
 }
 
-fn file_path(machine: &Machine, place: usize) -> PathBuf {
-    Path::new("/data/hints").join(&files(machine)[place])
+fn file_path(machine: &Machine, index: usize) -> PathBuf {
+    Path::new("/data/hints").join(&files(machine)[index])
 }
 
 #[test]
-fn hints_come_back_in_their_order_each_to_its_peer() {
+fn hints_are_read_in_their_order_each_for_its_peer() {
     let machine = Machine::new();
     let store = machine.open();
     let hints = [machine.hint("one", b"1"), machine.hint("two", b"")];
@@ -30,15 +30,15 @@ fn hints_come_back_in_their_order_each_to_its_peer() {
 }
 
 #[test]
-fn a_hint_counts_as_kept_only_once_it_is_written() {
+fn a_hint_is_kept_only_once_it_is_written() {
     let machine = Machine::new();
     let store = machine.open();
-    let told = hand_over(&store, A, &[machine.hint("k", b"v")]);
-    assert_eq!(*told.0.lock().unwrap(), [None]);
+    let replies = enqueue(&store, A, &[machine.hint("k", b"v")]);
+    assert_eq!(*replies.0.lock().unwrap(), [None]);
     let reopened = machine.after_kill();
     assert_eq!(reopened.open().waiting(A).hints, 0);
     machine.executor.run_all_due();
-    assert_eq!(told.take(), [true]);
+    assert_eq!(replies.take(), [true]);
     let reopened = machine.after_kill();
     assert_eq!(reopened.open().waiting(A).hints, 1);
 }
@@ -66,7 +66,7 @@ fn a_power_cut_takes_only_what_was_not_synced() {
     let after = machine.after_crash();
     let store = after.open();
     assert_eq!(after.keys(&store, A), ["synced"]);
-    // The next hints go into a segment of their own, behind it.
+    // The next hints go into a new segment behind it.
     after.keep_one(&store, A, "later");
     assert_eq!(after.keys(&store, A), ["synced", "later"]);
 }
@@ -98,12 +98,12 @@ fn every_power_cut_leaves_whole_groups_in_their_order() {
 }
 
 #[test]
-fn what_was_delivered_is_gone_and_what_was_not_comes_again() {
+fn delivered_segments_are_removed_and_others_read_again() {
     let machine = Machine::new();
     let store = machine.open();
     machine.keep_one(&store, A, "delivered");
     let first = machine.next_batch(&store, A, 0).unwrap();
-    // The segment is taken: this goes to the next.
+    // The segment was read, so this hint goes to the next one.
     machine.keep_one(&store, A, "not delivered");
     store.delivered(first.segment);
     machine.executor.run_all_due();
@@ -113,14 +113,14 @@ fn what_was_delivered_is_gone_and_what_was_not_comes_again() {
     store.close();
     let after = machine.after_kill();
     assert_eq!(after.keys(&after.open(), A), ["not delivered"]);
-    // A removal may be lost with the power, which only delivers once more.
+    // A power cut may undo the removal. Then the hint is delivered once more.
     let after = machine.after_crash();
     let keys = after.keys(&after.open(), A);
     assert_eq!(keys, ["delivered", "not delivered"]);
 }
 
 #[test]
-fn segments_are_handed_out_in_turn() {
+fn segments_are_read_in_turn() {
     let machine = Machine::new();
     let store = machine.open();
     let mut segments = Vec::new();
@@ -132,7 +132,11 @@ fn segments_are_handed_out_in_turn() {
     assert!(segments.is_sorted());
     let after = |number| machine.next_batch(&store, A, number).unwrap().segment;
     assert_eq!(after(segments[0]), segments[1]);
-    assert_eq!(after(segments[2]), segments[0], "after the last the first");
+    assert_eq!(
+        after(segments[2]),
+        segments[0],
+        "the first follows the last"
+    );
 }
 
 #[test]
@@ -156,7 +160,7 @@ fn a_full_segment_is_followed_by_another() {
 }
 
 #[test]
-fn the_bytes_of_all_peers_are_bounded_and_the_oldest_go() {
+fn the_bytes_of_all_peers_are_bounded_and_the_oldest_are_dropped() {
     let machine = Machine::new();
     let bytes_max = 4 * MIB;
     let store = machine.open_with(HintOptions {
@@ -202,7 +206,7 @@ fn a_hint_that_is_longer_than_the_bound_is_dropped_alone() {
 }
 
 #[test]
-fn hints_go_when_they_are_too_old_also_over_a_restart() {
+fn hints_that_are_too_old_are_dropped_also_after_a_restart() {
     let machine = Machine::new();
     let store = machine.open();
     let age_max = options().age_max;
@@ -226,7 +230,7 @@ fn hints_go_when_they_are_too_old_also_over_a_restart() {
 }
 
 #[test]
-fn a_stamp_from_the_future_keeps_no_hint_longer() {
+fn a_timestamp_from_the_future_does_not_keep_a_hint_longer() {
     let machine = Machine::new();
     let store = machine.open();
     let ahead = Timestamp::from_unix_ms(START_MS + 1_000_000_000);
@@ -266,7 +270,7 @@ fn a_start_drops_hints_from_the_future() {
     assert_eq!(after.keys(&store, A), ["now", "limit"]);
     assert_eq!(store.waiting(B).hints, 0);
     store.close();
-    // For good.
+    // The next start does not bring them back.
     let after = after.after_kill();
     let store = after.open();
     assert_eq!(after.keys(&store, A), ["now", "limit"]);
@@ -274,7 +278,7 @@ fn a_start_drops_hints_from_the_future() {
 }
 
 #[test]
-fn a_damaged_segment_is_passed_over() {
+fn a_damaged_segment_is_skipped() {
     for reopen in [false, true] {
         let machine = Machine::new();
         for key in ["one", "damaged", "three"] {
@@ -297,14 +301,14 @@ fn a_damaged_segment_is_passed_over() {
         assert_eq!(keys, ["one", "one", "three", "three"], "{reopen}");
         assert_eq!(files(&machine).len(), 2);
         assert_eq!(store.waiting(A).hints, 4);
-        // Nobody knows how many there were before the start.
+        // After a restart the number of its hints is unknown.
         let damaged = store.statistics().dropped_damaged;
         assert_eq!(damaged, if reopen { 0 } else { 2 });
     }
 }
 
 #[test]
-fn leftovers_are_removed_and_hints_for_strangers_too() {
+fn leftovers_and_hints_for_former_members_are_removed() {
     let machine = Machine::new();
     let store = machine.open();
     machine.keep_one(&store, A, "for a");
@@ -316,7 +320,7 @@ fn leftovers_are_removed_and_hints_for_strangers_too() {
         .memory
         .create(Path::new("/data/hints/notes"))
         .unwrap();
-    // `a` has left the list, and `b` has another number now.
+    // `a` is no longer a member, and `b` has another number now.
     let names = ["http://b:80", "http://c:80"];
     let store = HintStore::open(machine.environment(), options(), names).unwrap();
     assert_eq!(machine.keys(&store, NodeNumber::new(0)), ["for b"]);
@@ -324,7 +328,7 @@ fn leftovers_are_removed_and_hints_for_strangers_too() {
     assert_eq!(
         files(&machine).len(),
         2,
-        "that of `b`, and one that is none of ours"
+        "the segment of `b`, and a file that no node wrote"
     );
 }
 
@@ -336,20 +340,20 @@ fn the_queue_is_bounded_in_bytes() {
         ..options()
     });
     let hint = machine.hint("k", &[0; 299]);
-    let told = hand_over(
+    let replies = enqueue(
         &store,
         A,
         &[hint.clone(), hint.clone(), hint.clone(), hint.clone()],
     );
-    assert_eq!(*told.0.lock().unwrap(), [None, None, None, Some(false)]);
+    assert_eq!(*replies.0.lock().unwrap(), [None, None, None, Some(false)]);
     machine.executor.run_all_due();
-    assert_eq!(told.take(), [true, true, true, false]);
+    assert_eq!(replies.take(), [true, true, true, false]);
     assert_eq!(store.statistics().dropped_from_queue, 1);
-    // There is room again, and one long hint may always go alone.
+    // There is room again, and one long hint may always wait alone.
     let long = machine.hint("long", &[0; 5000]);
-    let told = hand_over(&store, A, &[long, hint]);
+    let replies = enqueue(&store, A, &[long, hint]);
     machine.executor.run_all_due();
-    assert_eq!(told.take(), [true, false]);
+    assert_eq!(replies.take(), [true, false]);
 }
 
 #[test]
@@ -373,7 +377,7 @@ fn a_full_disk_drops_hints_until_it_has_room() {
 }
 
 #[test]
-fn the_last_room_of_the_disk_is_left_alone() {
+fn hints_leave_the_last_room_of_the_disk_free() {
     let machine = Machine::new();
     let store = machine.open_with(HintOptions {
         disk_spare_bytes: 10 * MIB,
@@ -401,7 +405,7 @@ fn after_a_failed_sync_hints_go_to_another_segment() {
 }
 
 #[test]
-fn whatever_call_fails_each_hint_is_told_once_and_the_rest_goes_on() {
+fn whatever_disk_call_fails_each_hint_has_one_reply_and_the_others_are_kept() {
     for kind in [ErrorKind::Other, ErrorKind::StorageFull] {
         for at in 0.. {
             let machine = Machine::new();
@@ -424,7 +428,7 @@ fn whatever_call_fails_each_hint_is_told_once_and_the_rest_goes_on() {
             let after = machine.after_crash();
             let found = after.keys(&after.open(), A);
             assert!(found.iter().all(|key| kept.contains(key)), "{kind} at {at}");
-            // A failed sync leaves one in doubt.
+            // A failed sync leaves one hint in doubt.
             assert!(found.len() + 1 >= kept.len(), "{kind} at {at}: {found:?}");
             if !was_met {
                 assert!(at > 8, "these rounds make more calls");
@@ -444,7 +448,7 @@ fn a_read_that_fails_drops_nothing() {
     machine.disk.arm(fault.only(|call, _| call == Call::Read));
     let failed = Arc::new(Mutex::new(false));
     let cell = Arc::clone(&failed);
-    let reply = Box::new(move |batch: Result<Option<Batch>, Error>| {
+    let reply = Box::new(move |batch: Result<Option<HintBatch>, Error>| {
         *cell.lock().unwrap() = batch.is_err();
     });
     store.next_batch(A, 0, reply);
@@ -454,12 +458,12 @@ fn a_read_that_fails_drops_nothing() {
 }
 
 #[test]
-fn a_closed_store_has_written_what_waited_and_takes_no_more() {
+fn close_writes_the_queued_hints_and_takes_no_more() {
     let machine = Machine::new();
     let store = machine.open();
-    let told = hand_over(&store, A, &[machine.hint("k", b"v")]);
+    let replies = enqueue(&store, A, &[machine.hint("k", b"v")]);
     store.close();
-    assert_eq!(told.take(), [true]);
+    assert_eq!(replies.take(), [true]);
     let after = machine.after_crash();
     assert_eq!(after.keys(&after.open(), A), ["k"]);
     machine.disk.heal();
@@ -468,11 +472,15 @@ fn a_closed_store_has_written_what_waited_and_takes_no_more() {
     store.delivered(1);
     store.drop_expired();
     machine.executor.run_until_idle();
-    assert_eq!(machine.disk.calls(), 0, "the folder may be another's now");
+    assert_eq!(
+        machine.disk.calls(),
+        0,
+        "another process may use the folder now"
+    );
 }
 
 #[test]
-fn what_is_put_back_goes_to_the_end_and_gets_no_younger() {
+fn hints_that_are_put_back_go_to_the_end_and_keep_their_age() {
     let machine = Machine::new();
     let store = machine.open();
     for key in ["taken", "left", "taken too"] {

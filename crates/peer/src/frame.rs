@@ -46,7 +46,7 @@ const READ_BYTES_MIN: usize = 16 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FrameError {
     /// The payload is longer than allowed.
-    #[error("a frame of {0} bytes")]
+    #[error("a frame of {0} bytes, which is too long")]
     TooLong(usize),
     /// The bytes are not those that were sent.
     #[error("a frame with a wrong checksum")]

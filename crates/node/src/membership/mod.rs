@@ -40,6 +40,13 @@
 //! a store that an operator has accepted. Otherwise a store that was rolled back
 //! would count as sound once it is started a second time.
 //!
+//! # To remember more of a peer
+//!
+//! 1. `state.rs`: add it to `PeerRecord`, and set it in `MembershipState::record`.
+//! 2. `cluster_file.rs`: add it to the drawing, to `StoredNode` and to the codec.
+//! 3. If it is something that the peer says, or that the peer must be told, it is
+//!    a field of the hello too: see `peer/src/handshake/mod.rs`.
+//!
 //! # Locks
 //!
 //! The state has a lock, which is held for moments and never while the disk is

@@ -26,7 +26,7 @@ pub(super) struct DiallerSide<'a> {
     /// What the two sides have negotiated.
     negotiated: NegotiatedProtocol,
     /// Whether the peer has answered anything yet.
-    is_served: bool,
+    has_answered: bool,
     /// Answers whose long values arrive in pieces.
     answers: Assembler<()>,
 }
@@ -45,7 +45,7 @@ impl<'a> DiallerSide<'a> {
             start,
             heartbeat,
             negotiated,
-            is_served: false,
+            has_answered: false,
             answers: Assembler::new(budget, environment.value_bytes_max),
         }
     }
@@ -74,7 +74,11 @@ impl<'a> DiallerSide<'a> {
         answer: PeerAnswer,
         now: Duration,
     ) -> Result<(), FrameError> {
-        if self.link.kind_of(frame.call).is_some_and(|was| was != kind) {
+        if self
+            .link
+            .kind_of(frame.call)
+            .is_some_and(|asked| asked != kind)
+        {
             return Err(frame.malformed("an answer of another kind than its call"));
         }
         self.link.answer(frame.call, answer, now);
@@ -101,7 +105,7 @@ impl Side for DiallerSide<'_> {
     }
 
     fn take(&mut self, frame: Frame<'_>, now: Duration) -> Result<(), FrameError> {
-        if !std::mem::replace(&mut self.is_served, true) {
+        if !std::mem::replace(&mut self.has_answered, true) {
             // The acceptor serves only nodes that it durably remembers.
             self.link.report_remembered();
         }

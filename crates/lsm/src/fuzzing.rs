@@ -1,9 +1,9 @@
-//! What fuzzers call: each decoder as a function of arbitrary bytes.
+//! The functions that fuzzers call: each decodes arbitrary bytes.
 //!
-//! Each function returns, whatever the bytes; a panic, a loop or an allocation
-//! out of proportion to them is a bug. Where a checksum stands in front of a
-//! decoder, the function also tries the bytes with one that fits: nothing but
-//! chance would lead past it.
+//! Each function has to return, whatever the bytes are. A panic, an endless loop or an
+//! allocation out of proportion to the bytes is a bug. If a decoder checks a checksum
+//! first, the function also tries the bytes with the right checksum, because arbitrary
+//! bytes would hardly ever have it.
 
 mod operations;
 
@@ -16,11 +16,11 @@ pub use operations::fuzz_operations;
 mod tests {
     use super::*;
 
-    /// Bytes that stand at the edges of the numbers that formats are made of.
+    /// Bytes at the limits of the numbers in the formats.
     const EDGES: [u8; 5] = [0, 1, 0x7f, 0x80, 0xff];
 
-    /// A few bytes wrong, a piece gone, a piece there twice: what is left of
-    /// `sound` by bad memory, bad software or a lost page.
+    /// `sound` with wrong bytes and with missing or repeated pieces, as bad memory, bad
+    /// software or a lost page may leave it.
     fn mutated(sound: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
         let mut bytes = sound.to_vec();
         for _ in 0..random.usize(1..6) {
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn every_decoder_survives_mutations_of_what_is_sound() {
+    fn every_decoder_survives_mutations_of_its_fixture() {
         let log = include_bytes!("../tests/fixtures/log-v1.wal");
         let manifest = include_bytes!("../tests/fixtures/manifest-v2");
         let table = include_bytes!("../tests/fixtures/table-v3.sst");

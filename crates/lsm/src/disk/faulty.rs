@@ -1,8 +1,8 @@
 //! A disk on which chosen calls fail.
 //!
-//! A test arms one fault, runs its work, and asks whether the fault was met;
-//! with `at` = 0, 1, 2 … until it is not, the work has failed at every call
-//! that it makes.
+//! A test arms one fault, runs its work, and asks whether the fault occurred. If it
+//! repeats this with `at` = 0, 1, 2 … until the fault no longer occurs, each call of
+//! the work has failed once.
 
 use super::{Disk, DiskFile};
 use crate::sync::lock;
@@ -34,7 +34,7 @@ pub enum Call {
 
 type Filter = Box<dyn Fn(Call, &Path) -> bool + Send>;
 
-/// Which call fails, and how.
+/// The call that fails, and how.
 pub struct Fault {
     at: u64,
     kind: io::ErrorKind,
@@ -57,15 +57,15 @@ impl Fault {
         }
     }
 
-    /// Counts and fails only calls that `filter` admits by what they are and
-    /// the path of their file (the old one of a rename; that at which a handle was opened).
+    /// Counts and fails only calls that `filter` admits. It gets the call and the path
+    /// of its file: the old path of a rename, the path at which a handle was opened.
     #[must_use]
     pub fn only(mut self, filter: impl Fn(Call, &Path) -> bool + Send + 'static) -> Self {
         self.filter = Some(Box::new(filter));
         self
     }
 
-    /// Fails that call and all counted ones after it.
+    /// Fails that call and all counted calls after it.
     #[must_use]
     pub fn lasting(mut self) -> Self {
         self.lasting = true;
@@ -80,7 +80,8 @@ impl Fault {
     }
 }
 
-/// A disk that passes calls on to another, except those that a [`Fault`] names.
+/// A disk that passes calls on to another, except for those that a [`Fault`] lets
+/// fail.
 pub struct FaultyDisk {
     inner: Arc<dyn Disk>,
     plan: Arc<Mutex<Plan>>,
@@ -89,7 +90,7 @@ pub struct FaultyDisk {
 #[derive(Default)]
 struct Plan {
     fault: Option<Fault>,
-    /// Calls since the fault was armed, those that its filter does not admit aside.
+    /// The calls since the fault was armed that its filter admits.
     calls: u64,
     failed: u64,
 }
@@ -112,13 +113,13 @@ impl FaultyDisk {
         };
     }
 
-    /// Lets all calls through again, and counts from 0.
+    /// Passes all calls on again, and counts from 0.
     pub fn heal(&self) {
         *lock(&self.plan) = Plan::default();
     }
 
-    /// How many calls were made since a fault was last armed or healed; with a
-    /// filter, those that it admits.
+    /// The number of calls since a fault was last armed or healed. With a filter, only
+    /// the calls that it admits count.
     #[must_use]
     pub fn calls(&self) -> u64 {
         lock(&self.plan).calls
@@ -148,7 +149,7 @@ struct Failure {
     short_write: bool,
 }
 
-/// Counts a call; an error when it is one that fails.
+/// Counts a call; returns an error if it has to fail.
 fn check(plan: &Mutex<Plan>, call: Call, path: &Path) -> Result<(), Failure> {
     let mut plan = lock(plan);
     let Some(fault) = &plan.fault else {

@@ -1,4 +1,4 @@
-//! A disk on which a test stands between a file and its sync.
+//! A disk on which a test controls the syncs of files.
 
 use super::{Disk, DiskFile};
 use crate::sync::lock;
@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 /// Runs in place of a file's sync: gets the file's path and the sync itself.
 pub type SyncHook = dyn Fn(&Path, &dyn Fn() -> io::Result<()>) -> io::Result<()> + Send + Sync;
 
-/// A disk that passes all calls on to another, syncs of files by way of a hook.
+/// A disk that passes all calls on to another. A hook runs in place of the syncs of
+/// files.
 pub struct HookedDisk {
     inner: Arc<dyn Disk>,
     hook: Arc<Mutex<Option<Arc<SyncHook>>>>,

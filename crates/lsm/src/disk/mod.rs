@@ -1,13 +1,14 @@
 //! The disk seam: the file operations that the engine needs, and no more.
 //!
-//! What the engine assumes of a disk, and the simulated disk breaks at will:
-//! - bytes written to a file survive a crash only once [`DiskFile::sync`] returned;
-//! - a file that was created, renamed or removed has surely done so after a
-//!   crash only once [`Disk::sync_folder`] returned for its folder;
-//! - after a crash each page (4 KiB) written since the last sync is either as
-//!   it was before or as it was written;
-//! - what the system fails to write back by itself it tells the next sync of
-//!   each handle that was open then, and each only once.
+//! The engine assumes no more of a disk than this, and the simulated disks provide
+//! no more:
+//! - Written bytes survive a crash for certain only after [`DiskFile::sync`] returned.
+//! - The creation, renaming or removal of a file survives a crash for certain only
+//!   after [`Disk::sync_folder`] returned for its folder.
+//! - Each page of 4 KiB that was written after the last sync is, after a crash, either
+//!   as before or as written.
+//! - If the system fails to write back a page by itself, the next sync of each handle
+//!   that is open then fails, but no later one.
 
 mod faulty;
 mod hooked;
@@ -32,12 +33,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A file system, or something that acts as one.
+/// A file system, or a simulation of one.
 pub trait Disk: Send + Sync {
-    /// Creates a folder and its parents, durably; one that exists is no error.
+    /// Creates a folder and its parents, durably. It is no error if the folder exists.
     ///
     /// # Errors
-    /// Those of the system; so for every call below.
+    /// Those of the system, as for every call below.
     fn create_folder(&self, folder: &Path) -> io::Result<()>;
 
     /// The names of the files in a folder, sorted.
@@ -46,7 +47,7 @@ pub trait Disk: Send + Sync {
     /// As [`Disk::create_folder`].
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
 
-    /// Creates an empty file for reading and writing; an existing one is emptied.
+    /// Creates an empty file for reading and writing. An existing file is emptied.
     ///
     /// # Errors
     /// As [`Disk::create_folder`].
@@ -58,13 +59,14 @@ pub trait Disk: Send + Sync {
     /// As [`Disk::create_folder`].
     fn open(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// Removes a file. Open handles of it stay readable.
+    /// Removes a file. Its open handles stay readable.
     ///
     /// # Errors
     /// As [`Disk::create_folder`].
     fn remove(&self, file: &Path) -> io::Result<()>;
 
-    /// Renames a file within its folder; one that has the name `to` is replaced atomically.
+    /// Renames a file within its folder. A file with the name `to` is replaced
+    /// atomically.
     ///
     /// # Errors
     /// As [`Disk::create_folder`].
@@ -76,16 +78,15 @@ pub trait Disk: Send + Sync {
     /// As [`Disk::create_folder`].
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
 
-    /// How many bytes can still be written to the file system that holds
-    /// `folder`. An estimate: others write too, and a quota may say less.
+    /// How many bytes can still be written to the file system of `folder`. This is an
+    /// estimate, because others write too and a quota may allow less.
     ///
     /// # Errors
     /// As [`Disk::create_folder`].
     fn available_bytes(&self, folder: &Path) -> io::Result<u64>;
 
-    /// Takes the lock that `file` stands for, without waiting, and holds it
-    /// until the result is dropped or the process ends; `None` when another
-    /// holder has it.
+    /// Takes the lock of `file` without waiting, and holds it until the result is
+    /// dropped or the process ends. `None` if another holder has the lock.
     ///
     /// # Errors
     /// As [`Disk::create_folder`].
@@ -95,30 +96,30 @@ pub trait Disk: Send + Sync {
 /// An open file.
 #[expect(
     clippy::len_without_is_empty,
-    reason = "nobody asks whether a file is empty"
+    reason = "no caller asks whether a file is empty"
 )]
 pub trait DiskFile: Send + Sync {
     /// Fills `buffer` from `offset`.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the file ends before, and those of the system; so
-    /// for every call below.
+    /// `UnexpectedEof` if the file ends before the buffer is full, and those of the
+    /// system, as for every call below.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
     /// Writes all of `bytes` at `offset`; the file grows as needed.
     ///
     /// # Errors
-    /// `StorageFull` when there is no room.
+    /// `StorageFull` if there is no room.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Makes room for `bytes` bytes from `offset`, so that writing them later
-    /// cannot fail for want of space. The file grows to the end of them; new bytes are zero.
+    /// Allocates room for `bytes` bytes from `offset`, so that writing them later cannot
+    /// fail because the disk is full. The file grows to their end; new bytes are zero.
     ///
     /// # Errors
-    /// `StorageFull` when there is no room.
+    /// `StorageFull` if there is no room.
     fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()>;
 
-    /// Cuts the file off, or extends it with zeros.
+    /// Truncates the file, or extends it with zeros.
     ///
     /// # Errors
     /// Those of the system.
@@ -133,6 +134,6 @@ pub trait DiskFile: Send + Sync {
     /// Makes everything written so far durable (`fdatasync`).
     ///
     /// # Errors
-    /// Those of the system; after one nothing is known of what was written.
+    /// Those of the system. After one, unsynced bytes may or may not be durable.
     fn sync(&self) -> io::Result<()>;
 }

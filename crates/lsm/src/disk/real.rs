@@ -13,39 +13,40 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// How many zeros are written at once where the file system cannot allocate, in bytes.
+/// The size of a write of zeros on a file system that cannot allocate, in bytes.
 const ZEROS_BYTES: usize = 64 << 10;
 
-/// How much is allocated by one call, in bytes. On tmpfs, Linux 5 undoes all of
-/// a call that a signal interrupts: where signals come steadily, as those of a
-/// profiler do, a call that takes longer than their period would be begun again
-/// for ever. So the step is bounded, and shorter after each interruption.
+/// How much one call allocates at most, in bytes. If a signal interrupts an allocation
+/// on tmpfs, Linux 5 undoes all of it. Signals may come at a steady rate, for example
+/// from a profiler, and a call that takes longer than their period would never end.
+/// So the step is bounded, and becomes shorter after each interruption.
 const ALLOCATION_BYTES_MAX: u64 = 16 << 20;
 
-/// The least of these steps, in bytes.
+/// The smallest step of an allocation, in bytes.
 const ALLOCATION_BYTES_MIN: u64 = 64 << 10;
 
-/// Who may do what with a new folder: its owner all, others nothing. What a
-/// store holds is for nobody else on the machine.
+/// The permissions of a new folder: all for its owner and none for others, because
+/// no other user of the machine may read a store.
 const FOLDER_MODE: u32 = 0o700;
 
-/// The same of a new file.
+/// The permissions of a new file.
 const FILE_MODE: u32 = 0o600;
 
 /// The machine's file system.
 #[derive(Debug, Default)]
 pub struct RealDisk {
-    /// The folders that were synced once. A store has one folder, so there are few.
+    /// The folders that were synced at least once. A store has one folder, so these are
+    /// few.
     folders: Mutex<BTreeMap<PathBuf, Arc<Mutex<RealFolder>>>>,
 }
 
-/// A folder that stays open: a sync must not fail for want of a file
-/// descriptor, since a failed sync costs a store its writes.
+/// A folder that stays open, because a sync must not fail when the process has no free
+/// file descriptor: a store accepts no writes after a failed sync.
 #[derive(Debug)]
 struct RealFolder {
     file: File,
-    /// The first failure of a sync. The system tells of it once, to whoever
-    /// syncs next: the others, whose changes are as lost, get it from here.
+    /// The first failure of a sync. The system reports it only to one sync, but the
+    /// changes of later ones may be lost too, so they fail with this.
     failure: Option<io::ErrorKind>,
 }
 
@@ -80,18 +81,19 @@ impl Disk for RealDisk {
         if folder.is_dir() {
             return Ok(());
         }
-        // A new folder is durable once its parent is synced, so each of the
-        // missing ones is made on its own, from the top.
+        // A new folder is durable after the sync of its parent, so each missing folder
+        // is created separately, from the top.
         if let Some(parent) = parent_of(folder) {
             self.create_folder(parent)?;
         }
         let made = DirBuilder::new().mode(FOLDER_MODE).create(folder);
         match made {
             Err(error) if !folder.is_dir() => return Err(error),
-            // Whoever made it at the same moment has not synced it either.
+            // Another thread may have created it at the same moment, and may not have
+            // synced it yet.
             _ => {}
         }
-        // Not by `sync_folder`: the parent is needed this once.
+        // Not by `sync_folder`, which would keep the parent open.
         let parent = parent_of(folder).unwrap_or(Path::new("."));
         File::open(parent)?.sync_all()
     }
@@ -104,7 +106,7 @@ impl Disk for RealDisk {
             if !item.file_type()?.is_file() {
                 continue;
             }
-            // The engine names its files in ASCII; a name that is not UTF-8 is none of them.
+            // The engine names its files in ASCII, so another name is not one of its.
             if let Ok(name) = item.file_name().into_string() {
                 names.push(name);
             }
@@ -141,8 +143,8 @@ impl Disk for RealDisk {
         std::fs::rename(from, to)
     }
 
-    /// The folder stays open from its first sync on, so it must not be
-    /// replaced by another of the same name.
+    /// The folder stays open after its first sync, so it must not be replaced by
+    /// another folder of the same name.
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
         let folder = self.folder(folder)?;
         lock(&folder).sync(File::sync_all)
@@ -153,9 +155,9 @@ impl Disk for RealDisk {
         Ok(system.f_bavail.saturating_mul(system.f_frsize))
     }
 
-    /// The lock is the system's on the open file, so it ends with the process
-    /// however that ends. The file itself stays: removing it would let two
-    /// holders lock two files of one name.
+    /// The system holds the lock on the open file, and frees it however the process
+    /// ends. The file itself is never removed, because then two holders could lock two
+    /// files of the same name.
     #[expect(clippy::disallowed_methods, reason = "the real side of the disk seam")]
     fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
         let file = OpenOptions::new()
@@ -173,7 +175,7 @@ impl Disk for RealDisk {
     }
 }
 
-/// The parent of a path, without the empty one that a bare name has.
+/// The parent of a path; `None` for a bare name, whose parent is empty.
 fn parent_of(path: &Path) -> Option<&Path> {
     path.parent()
         .filter(|parent| !parent.as_os_str().is_empty())
@@ -214,8 +216,8 @@ impl DiskFile for RealFile {
     }
 }
 
-/// Calls `allocate` with consecutive offsets and lengths that cover `bytes`
-/// bytes from `offset`, and again with shorter ones where a signal interrupts it.
+/// Calls `allocate` with consecutive offsets and lengths that cover `bytes` bytes from
+/// `offset`. A call that a signal interrupts is repeated with a shorter length.
 fn in_steps(
     offset: u64,
     bytes: u64,
@@ -234,8 +236,8 @@ fn in_steps(
     Ok(())
 }
 
-/// Allocation for file systems that know none: zeros from the file's end up to
-/// `offset + bytes`. What the file holds already stays; holes in it stay too.
+/// Allocates on a file system without allocation, by writing zeros from the file's end
+/// up to `offset + bytes`. The file's content stays, and so do its holes.
 fn write_zeros_from_end(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     let end = offset
         .checked_add(bytes)
@@ -260,7 +262,7 @@ mod tests {
         let disk = RealDisk::default();
         disk.sync_folder(temporary.path()).unwrap();
         let opened = disk.folder(temporary.path()).unwrap();
-        // Opening it again could only fail now.
+        // Opening it again would fail now.
         std::fs::remove_dir(temporary.path()).unwrap();
         disk.sync_folder(temporary.path()).unwrap();
         assert!(Arc::ptr_eq(
@@ -270,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_sync_of_a_folder_is_told_to_all_who_come_after() {
+    fn every_sync_of_a_folder_fails_after_a_failed_one() {
         let temporary = tempfile::tempdir().unwrap();
         let disk = RealDisk::default();
         let folder = disk.folder(temporary.path()).unwrap();
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_on_the_machine_may_look_into_what_is_made() {
+    fn no_other_user_may_read_new_files_and_folders() {
         use std::os::unix::fs::PermissionsExt;
         let temporary = tempfile::tempdir().unwrap();
         let disk = RealDisk::default();
@@ -299,7 +301,7 @@ mod tests {
             let metadata = std::fs::metadata(temporary.path().join(path)).unwrap();
             assert_eq!(metadata.permissions().mode() & 0o777, mode, "{path}");
         }
-        // One that is there keeps what its owner has given it.
+        // An existing folder keeps its permissions.
         let open = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(&folder, open).unwrap();
         disk.create_folder(&folder).unwrap();
@@ -308,8 +310,8 @@ mod tests {
     }
 
     #[test]
-    fn space_is_allocated_however_often_that_is_interrupted() {
-        // Interrupted whenever it takes longer than the period of the signals.
+    fn an_allocation_succeeds_however_often_it_is_interrupted() {
+        // A signal interrupts every call that takes longer than the signals' period.
         let mut allocated = 3;
         let mut calls = 0;
         in_steps(3, 100 << 20, |offset, bytes| {
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_written_after_what_the_file_holds() {
+    fn zeros_are_written_after_the_content_of_a_file() {
         let mut file = tempfile::tempfile().unwrap();
         io::Write::write_all(&mut file, b"held").unwrap();
         write_zeros_from_end(&file, 2, 70_000).unwrap();

@@ -1,30 +1,30 @@
-//! Replacing a small file as a whole.
+//! Replacing the content of a small file atomically.
 
 use super::Disk;
 use crate::Error;
 use std::path::Path;
 
-/// What the name of the new file has behind it until it takes the old one's place.
+/// The suffix of the new file's name until it replaces the old file.
 const TEMPORARY_SUFFIX: &str = ".tmp";
 
-/// The name that the file `name` has while [`replace_file`] writes it. A crash
-/// may leave such a file; nothing reads it.
+/// The name of the file `name` while [`replace_file`] writes it. A crash may leave
+/// such a file, which nothing reads.
 #[must_use]
 pub fn temporary_name(name: &str) -> String {
     format!("{name}{TEMPORARY_SUFFIX}")
 }
 
-/// Makes `bytes` the content of the file `name` in `folder`, durably: after a
-/// crash the file has all of the old content or all of the new one.
+/// Makes `bytes` the content of the file `name` in `folder`, durably. After a crash
+/// the file has all of the old content or all of the new one.
 ///
 /// # Errors
 /// [`Error::DiskFull`] and [`Error::Io`]: the old content stays.
-/// [`Error::Sync`]: which of the two is there after a crash is unknown.
+/// [`Error::Sync`]: after a crash the file may have either content.
 pub fn replace_file(disk: &dyn Disk, folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Error> {
     let temporary = folder.join(temporary_name(name));
     if let Err(error) = write(disk, &temporary, bytes) {
-        // A full disk is no place for half a file. It is in nobody's way
-        // otherwise, so a failure to remove it is no failure.
+        // Half a file takes room on a full disk, but does no other harm. So it is no
+        // error if it cannot be removed.
         let _ = disk.remove(&temporary);
         return Err(error);
     }

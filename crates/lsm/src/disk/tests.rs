@@ -1,10 +1,10 @@
-//! What the engine assumes of a disk, checked on the real one and the one in
-//! memory alike, and what only the simulated ones can do.
+//! What the engine assumes of a disk, checked on the real disk and on the disk in
+//! memory, and what only simulated disks can do.
 
 use super::*;
 use std::path::PathBuf;
 
-/// Runs a check on every kind of disk, in a folder of its own.
+/// Runs a check in a new folder of every kind of disk.
 fn on_each_disk(check: impl Fn(&dyn Disk, &Path)) {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().join("deep").join("store");
@@ -56,7 +56,7 @@ fn bytes_are_read_as_they_were_written() {
 }
 
 #[test]
-fn a_disk_tells_what_room_it_has() {
+fn a_disk_reports_its_free_space() {
     on_each_disk(|disk, folder| assert!(disk.available_bytes(folder).unwrap() > 0));
     let disk = MemoryDisk::new();
     disk.create_folder(Path::new("/store")).unwrap();
@@ -183,16 +183,16 @@ fn a_crash_keeps_synced_bytes_and_a_choice_of_the_others() {
         [[1; 8192].as_slice(), &[2; 4096]].concat()
     );
 
-    // The pages without the length: what lies past the old end is gone,
+    // The pages survive without the length: the bytes behind the old end are gone,
     let cut = disk.crash_clone(&mut |unsynced| matches!(unsynced, Unsynced::Page { .. }));
     assert_eq!(content(&cut, "a"), [[1; 4096], [2; 4096]].concat());
 
-    // and does not come back when the file grows.
+    // and do not come back when the file grows.
     let handle = cut.open(&path("a")).unwrap();
     handle.set_len(8193).unwrap();
     assert_eq!(content(&cut, "a")[8192], 0);
 
-    // The length without the pages: zeros.
+    // The length survives without the pages: zeros.
     let hollow = disk.crash_clone(&mut |unsynced| matches!(unsynced, Unsynced::Length { .. }));
     assert_eq!(
         content(&hollow, "a"),
@@ -292,7 +292,7 @@ fn a_failed_sync_leaves_its_pages_in_doubt() {
 }
 
 #[test]
-fn a_failed_writeback_is_told_once_to_each_handle() {
+fn a_failed_writeback_fails_one_sync_of_each_handle() {
     let (disk, file) = disk_with_a();
     let other = disk.open(&path("a")).unwrap();
     file.write_all_at(b"unsynced", 0).unwrap();
@@ -305,7 +305,7 @@ fn a_failed_writeback_is_told_once_to_each_handle() {
     disk.open(&path("a")).unwrap().sync().unwrap();
     assert_ne!(content(&disk.clone_synced(), "a")[..8], *b"unsynced");
 
-    // A sync that fails is such a failure.
+    // A failed sync is such a failure too.
     file.write_all_at(b"again", 0).unwrap();
     disk.fail_syncs(true);
     assert!(file.sync().is_err());
@@ -316,7 +316,7 @@ fn a_failed_writeback_is_told_once_to_each_handle() {
 }
 
 #[test]
-fn a_full_disk_takes_what_fits_and_gets_room_by_removals() {
+fn a_full_disk_takes_bytes_that_fit_and_removals_free_space() {
     let (disk, file) = disk_with_a();
     disk.set_capacity(8192 + 10);
     assert_eq!(

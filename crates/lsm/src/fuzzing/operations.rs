@@ -1,5 +1,5 @@
-//! The store as a whole, driven by bytes: what it answers is what a map of
-//! newest versions says.
+//! Operations on a whole store, chosen by bytes. A model, a map of the newest versions,
+//! says what the store has to answer.
 
 use crate::testing::{BlockingWrite, environment};
 use crate::{Disk, Engine, Error, MemoryDisk, Options, StepExecutor};
@@ -7,16 +7,16 @@ use base::{Entry, Expiry, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// So many operations at most: each may be a compaction.
+/// The largest number of operations, because each may be a compaction.
 const OPERATIONS_MAX: usize = 500;
 
-/// Few, so that versions meet.
+/// The number of keys. They are few, so that a key gets many versions.
 const KEYS: u8 = 16;
 
 /// The newest version of each key.
 type Model = BTreeMap<Vec<u8>, Entry>;
 
-/// A store and what it must hold.
+/// A store and what it has to hold.
 struct Run {
     memory: Arc<MemoryDisk>,
     executor: Arc<StepExecutor>,
@@ -24,9 +24,9 @@ struct Run {
     model: Model,
 }
 
-/// Takes `bytes` for operations, four bytes each: writes of any timestamp, reads,
-/// jobs, flushes, compactions, orderly and sudden ends. Whatever the order, a
-/// key reads as the winner of what was written to it.
+/// Decodes `bytes` to operations of four bytes each: writes with any timestamp, reads,
+/// jobs, flushes, compactions, orderly and sudden ends. Whatever their order, a read
+/// has to return the winner of the key's versions.
 pub fn fuzz_operations(bytes: &[u8]) {
     let mut run = Run::new();
     for operation in bytes.as_chunks::<4>().0.iter().take(OPERATIONS_MAX) {
@@ -52,7 +52,7 @@ impl Run {
 
     fn on(memory: Arc<MemoryDisk>, model: Model) -> Self {
         let (environment, executor) = environment(Arc::clone(&memory) as Arc<dyn Disk>);
-        // So small that a few writes reach every part.
+        // The store is so small that a few writes reach every part of it.
         let options = Options {
             memtable_bytes: 2 << 10,
             cache_bytes: 8 << 10,
@@ -111,7 +111,7 @@ impl Run {
         assert!(found.iter().eq(self.model.values()), "{found:?}");
     }
 
-    /// The store after an orderly close, a kill or a power cut, or a pause.
+    /// The store after an orderly close, a kill, a power cut or a pause.
     fn begin_anew(self, how: u8) -> Self {
         let Self {
             memory,
@@ -138,7 +138,7 @@ impl Run {
     }
 }
 
-/// Nothing that the operations ask for can fail on this disk.
+/// The result of an operation; none can fail on this disk.
 fn done<T>(result: Result<T, Error>) -> T {
     match result {
         Ok(done) => done,

@@ -1,11 +1,11 @@
-//! The entry point for fuzzing the manifest: arbitrary bytes must neither
-//! panic nor loop nor take memory beyond a multiple of their own length.
+//! The entry point for fuzzing the manifest: for arbitrary bytes it must neither panic
+//! nor loop, nor take more memory than a multiple of the bytes' length.
 
 use super::{CHECKSUM_BYTES, Manifest};
 use std::path::Path;
 
-/// Takes `bytes` for a manifest, as they are and with a checksum that fits:
-/// what passes is what is written again.
+/// Decodes `bytes` as a manifest, unchanged and with the right checksum. A manifest that
+/// is accepted has to encode to the same bytes.
 pub fn fuzz_manifest(bytes: &[u8]) {
     let mut fixed = bytes.to_vec();
     if let Some((content, checksum)) = fixed.split_last_chunk_mut::<CHECKSUM_BYTES>() {

@@ -1,10 +1,10 @@
 //! The manifest: which tables are live, and what else must survive a restart.
 //!
-//! It is small, so every change writes it whole, by way of `MANIFEST.tmp`
-//! ([`replace_file`]): a crash leaves the old manifest or the new one, never a
-//! torn one, so any damage is corruption.
+//! It is small, so every change writes it as a whole, by way of `MANIFEST.tmp`
+//! ([`replace_file`]). A crash leaves the old manifest or the new one, but never a torn
+//! one, so any damage is corruption.
 //!
-//! The file, integers in little endian:
+//! The format of the file, with integers in little endian:
 //!
 //! ```text
 //! | magic | version | store id | next table | log least | log claim | greatest timestamp | tables |
@@ -14,9 +14,9 @@
 //!                |  u8   |   u64    |    u64     |                  |  u32   |
 //! ```
 //!
-//! The checksum covers everything before it. Magic, version and checksum keep
-//! their places in every version, so that a damaged file and one of a newer
-//! version can be told apart.
+//! The checksum covers everything before it. In every version the magic, the version
+//! and the checksum have the same offsets, so that a reader can distinguish a damaged
+//! file from one of a newer version.
 
 use crate::disk::{Disk, read_small_file, replace_file};
 use crate::error::Error;
@@ -44,45 +44,45 @@ const HEADER_BYTES: usize = 8 + 4 + 16 + 8 + 8 + 16 + 8 + 4;
 const TABLE_BYTES: usize = 1 + 8 + 8;
 const CHECKSUM_BYTES: usize = 4;
 
-/// The longest manifest that is read, in bytes: almost four million tables. A
-/// longer file is not one of ours, and memory is not spent on it.
+/// The longest manifest that is read, in bytes: it has room for almost four million
+/// tables. A longer file is not a manifest, and would only take memory.
 const MANIFEST_BYTES_MAX: u64 = 64 << 20;
 
 /// Segments are numbered from 1, and no store lives long enough to reach this
 /// number: the next one always exists.
 const LOG_SEGMENT_MAX: u64 = u64::MAX / 2;
 
-/// The same of tables.
+/// The same for tables.
 const TABLE_MAX: TableId = TableId(u64::MAX / 2);
 
-/// What the log must hold, however the last run ended: what it does not say it
-/// tells of itself (see [`crate::wal`]).
+/// What the log holds for certain, however the last run ended. It covers the end of the
+/// log, which the log's own groups do not cover (see [`crate::wal`]).
 ///
-/// Of two claims of one store the greater is the later.
+/// Of two claims of a store, the later one is the greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LogClaim {
-    /// The file of this segment is there, and all live segments before it are
-    /// sealed. 0 for a store that was not given its log yet.
+    /// The file of this segment exists, and all live segments before it are sealed. 0
+    /// before the store has its first segment.
     pub(crate) segment: u64,
-    /// The first bytes of the segment, the header and whole groups, are
-    /// durable; 0 where nothing is known of them.
+    /// So many bytes of the segment, its header and whole groups, are durable; 0 if
+    /// that is unknown.
     pub(crate) bytes: u64,
 }
 
-/// What a store consists of, its log aside.
+/// What a store consists of, besides its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
-    /// Random number made when the store was created.
+    /// A random number that was drawn when the store was created.
     pub(crate) store_id: u128,
-    /// No table has this number or a greater one; the next gets it.
+    /// The number of the next table. All tables have lower numbers.
     pub(crate) next_table: TableId,
-    /// Log segments below this number are in tables and no longer needed.
+    /// The records of all log segments below this number are in tables.
     pub(crate) log_segment_least: u64,
     /// What the log holds for certain.
     pub(crate) log_claim: LogClaim,
-    /// The greatest timestamp that is in the tables or ever was.
+    /// The greatest timestamp that any table has or had.
     pub(crate) greatest_timestamp: Timestamp,
-    /// The live tables; any other table file is left over.
+    /// The live tables. The file of any other table is obsolete.
     pub(crate) tables: Vec<LiveTable>,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct LiveTable {
 }
 
 impl Manifest {
-    /// The file's bytes.
+    /// Encodes the file's bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let tables_bytes = self.tables.len() * TABLE_BYTES;
         let mut bytes = Vec::with_capacity(HEADER_BYTES + tables_bytes + CHECKSUM_BYTES);
@@ -121,11 +121,11 @@ impl Manifest {
         bytes
     }
 
-    /// Reads the file's bytes; `file` only names them in errors.
+    /// Decodes the file's bytes; `file` names the file in errors.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for bytes that no store wrote, [`Error::Invalid`]
-    /// for a format version that this code does not know.
+    /// [`Error::Corrupt`] for bytes that no store wrote, [`Error::Invalid`] for an
+    /// unknown version of the format.
     pub(crate) fn decode(file: &Path, bytes: &[u8]) -> Result<Self, Error> {
         let corrupt = |offset: usize, what: String| Error::corrupt(file, offset as u64, what);
 
@@ -134,13 +134,16 @@ impl Manifest {
         };
         let mut reader = ByteReader::new(content);
         if reader.array() != Some(MAGIC) {
-            return Err(corrupt(0, "no manifest begins like this".to_owned()));
+            return Err(corrupt(
+                0,
+                "the file does not begin as a manifest does".to_owned(),
+            ));
         }
         let (found, computed) = (u32::from_le_bytes(*checksum), crc32c::crc32c(content));
         if found != computed {
             return Err(corrupt(
                 content.len(),
-                format!("the checksum is {found:08x}, that of the bytes {computed:08x}"),
+                format!("the checksum is {found:08x}, but that of the bytes is {computed:08x}"),
             ));
         }
         let truncated = || corrupt(content.len(), "the manifest is too short".to_owned());
@@ -212,8 +215,8 @@ impl Manifest {
         })
     }
 
-    /// The manifest of the store in `folder`; `None` when there is none. What
-    /// that means while other files of a store are there is the caller's to say.
+    /// The manifest of the store in `folder`; `None` if there is none. The caller decides
+    /// what that means if the folder has other files of a store.
     ///
     /// # Errors
     /// As [`Manifest::decode`], and [`Error::Io`].
@@ -223,12 +226,12 @@ impl Manifest {
         bytes.map(|bytes| Self::decode(&path, &bytes)).transpose()
     }
 
-    /// Puts this manifest in force, durably. The caller sees to it that the
-    /// tables named are durable already, their folder entries too.
+    /// Makes this the store's manifest, durably. Its tables have to be durable before,
+    /// and so have their names in the folder.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] and [`Error::Io`]: the manifest before stays in
-    /// force. [`Error::Sync`]: which of the two is in force after a crash is unknown.
+    /// [`Error::DiskFull`] and [`Error::Io`]: the previous manifest stays in force.
+    /// [`Error::Sync`]: after a crash either of the two may be in force.
     pub(crate) fn store(&self, disk: &dyn Disk, folder: &Path) -> Result<(), Error> {
         wait_sites::MANIFEST.time(|| replace_file(disk, folder, MANIFEST_FILE, &self.encode()))
     }

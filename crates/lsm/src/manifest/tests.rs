@@ -35,7 +35,7 @@ fn decode(bytes: &[u8]) -> Result<Manifest, Error> {
     Manifest::decode(Path::new("/store/MANIFEST"), bytes)
 }
 
-/// Gives bytes the checksum that they ought to have, to reach the checks behind it.
+/// Writes the right checksum, to reach the checks behind it.
 fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
     let content = bytes.len() - CHECKSUM_BYTES;
     let checksum = crc32c::crc32c(&bytes[..content]);
@@ -85,7 +85,7 @@ fn any_damage_is_found() {
             decode(&bytes[..length]),
             Err(Error::Corrupt { .. })
         ));
-        // Even where whoever cut it mended the checksum.
+        // Even with the right checksum.
         if length >= CHECKSUM_BYTES {
             let cut = with_checksum(bytes[..length].to_vec());
             assert!(
@@ -97,7 +97,7 @@ fn any_damage_is_found() {
 }
 
 #[test]
-fn what_no_store_writes_is_refused_behind_a_sound_checksum() {
+fn a_manifest_that_no_store_writes_is_refused_despite_its_checksum() {
     let table = |level, id| LiveTable {
         level,
         id: TableId(id),
@@ -149,7 +149,7 @@ fn what_no_store_writes_is_refused_behind_a_sound_checksum() {
 }
 
 #[test]
-fn a_newer_version_is_named_as_such() {
+fn a_newer_version_is_named() {
     let mut bytes = example().encode();
     bytes[8] = 3;
     match decode(&with_checksum(bytes)) {
@@ -162,7 +162,7 @@ fn a_newer_version_is_named_as_such() {
 }
 
 #[test]
-fn arbitrary_bytes_neither_panic_nor_pass() {
+fn arbitrary_bytes_are_refused_without_a_panic() {
     fastrand::seed(1);
     let sound = example().encode();
     for _ in 0..20_000 {
@@ -208,9 +208,9 @@ fn a_file_that_is_no_manifest_is_not_read_into_memory() {
     assert_eq!(error.to_string(), expected);
 }
 
-/// Every call of a change fails in turn, and after each the power is cut in
-/// every way: the store has the old manifest or the new one, the new one if
-/// the change succeeded, and the old one if it failed other than by a sync.
+/// Each call of a change fails in turn, and after each the power is cut in every way.
+/// The store has the old manifest or the new one: the new one if the change succeeded,
+/// and the old one if it failed other than by a sync.
 #[test]
 fn a_change_happens_wholly_or_not_at_all() {
     let old = example();
@@ -231,7 +231,7 @@ fn a_change_happens_wholly_or_not_at_all() {
         );
         let result = new.store(&disk, Path::new(FOLDER));
 
-        // Few enough things are in doubt to try all combinations.
+        // Few enough changes are unsynced to try all combinations.
         for choice in 0..256_u32 {
             let mut asked = 0;
             let crashed = memory.crash_clone(&mut |_: Unsynced<'_>| {
@@ -245,7 +245,7 @@ fn a_change_happens_wholly_or_not_at_all() {
                 Err(Error::Sync { .. }) => assert!(found == new || found == old),
                 Err(_) => assert_eq!(found, old),
             }
-            // The next change must not stumble over what this one left behind.
+            // The next change must succeed despite the files that this one left.
             old.store(&crashed, Path::new(FOLDER)).unwrap();
             assert_eq!(load(&crashed.clone_synced()).unwrap(), old);
         }

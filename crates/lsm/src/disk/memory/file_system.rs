@@ -1,5 +1,5 @@
-//! What the disk in memory consists of: names, files and pages, each as it is
-//! and as a crash may leave it.
+//! The names, files and pages of the disk in memory, each as it is now and as a crash
+//! may leave it.
 
 use super::unsynced::Unsynced;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,13 +7,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a crash keeps or loses as one, in bytes.
+/// The size of a page, which a crash keeps or loses as a whole, in bytes.
 pub(super) const PAGE_BYTES: usize = 4096;
 
 #[derive(Default)]
 pub(super) struct FileSystem {
     pub(super) folders: BTreeMap<PathBuf, Folder>,
-    /// Every file that has a name now, has a handle, or may have a name after a crash.
+    /// Every file that has a name or a handle now, or may have a name after a crash.
     pub(super) inodes: BTreeMap<u64, Inode>,
     pub(super) next_inode: u64,
     pub(super) locks: BTreeSet<PathBuf>,
@@ -59,7 +59,7 @@ impl FileSystem {
     }
 
     pub(super) fn inode(&self, number: u64) -> io::Result<&Inode> {
-        // A handle keeps its inode, so this is there; an error is kinder than a panic.
+        // A handle keeps its inode, so the inode exists.
         self.inodes
             .get(&number)
             .ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -106,7 +106,7 @@ impl FileSystem {
         }
     }
 
-    /// Forgets the files that neither a handle nor a crash can bring back.
+    /// Drops the files that have no handle and that no crash can bring back.
     pub(super) fn collect_garbage(&mut self) {
         let mut reachable = BTreeSet::new();
         for folder in self.folders.values() {
@@ -129,7 +129,7 @@ pub(super) type Names = BTreeMap<String, u64>;
 pub(super) struct Folder {
     pub(super) current: Names,
     pub(super) synced: Names,
-    /// What leads from `synced` to `current`, in order.
+    /// The changes from `synced` to `current`, in order.
     pub(super) changes: Vec<Change>,
 }
 
@@ -161,15 +161,15 @@ impl Change {
 pub(super) struct Inode {
     pub(super) current: Content,
     pub(super) synced: Content,
-    /// Pages that differ between the two and that the next sync makes durable.
+    /// Pages that differ between the two, and that the next sync makes durable.
     pub(super) dirty: BTreeSet<u64>,
-    /// Pages whose sync failed: a later one does not write them again.
+    /// Pages whose sync failed. A later sync does not write them again.
     pub(super) doubtful: BTreeSet<u64>,
     pub(super) named: bool,
     pub(super) handles: usize,
-    /// How often pages could not be written back.
+    /// How many writebacks of the file have failed.
     pub(super) failures: u64,
-    /// How many of these failures some handle was told of.
+    /// How many of these failures the sync of some handle has reported.
     pub(super) failures_reported: u64,
 }
 
@@ -179,8 +179,7 @@ impl Inode {
         self.dirty.insert(page);
     }
 
-    /// Gives up the pages that are to be written back, as the system does when
-    /// the disk does not take them.
+    /// Gives up writing the dirty pages back, as the system does when the disk fails.
     pub(super) fn fail_writeback(&mut self) {
         self.doubtful.append(&mut self.dirty);
         self.failures += 1;
@@ -191,7 +190,8 @@ impl Inode {
         for page in std::mem::take(&mut self.dirty) {
             self.synced.copy_page(page, &self.current);
         }
-        // A page that is cut here but whose sync failed must not show old bytes past the end.
+        // The sync of a page may have failed after a truncation of it: without this, old
+        // bytes could reappear behind the end.
         self.synced.cut(self.synced.length);
     }
 
@@ -214,7 +214,7 @@ impl Inode {
     }
 }
 
-/// A file's bytes; a page that is missing is all zeros.
+/// A file's bytes. A missing page is all zeros.
 #[derive(Clone, Default)]
 pub(super) struct Content {
     pub(super) length: u64,
@@ -237,7 +237,7 @@ impl Content {
         };
     }
 
-    /// Zeroes everything from `length` on; gives the pages that this changed.
+    /// Zeroes everything from `length` on, and returns the pages that this changed.
     pub(super) fn cut(&mut self, length: u64) -> Vec<u64> {
         let whole = length.div_ceil(PAGE_BYTES as u64);
         let mut changed: Vec<u64> = self.pages.split_off(&whole).into_keys().collect();
@@ -256,7 +256,7 @@ impl Content {
     }
 }
 
-/// A path as the folder and the name in it.
+/// The folder of a path, and the name in it.
 pub(super) fn split(file: &Path) -> io::Result<(&Path, String)> {
     match (
         file.parent(),

@@ -1,14 +1,14 @@
-//! A file system in memory that knows what a power cut would leave of it.
+//! A file system in memory that can simulate a power cut.
 //!
-//! Each file has its content as readers see it and as the last sync left it,
-//! page by page; unchanged pages are shared. Each folder has its names as
-//! lookups see them, as the last folder sync left them, and the list of
-//! changes between the two. A crash keeps any choice of the unsynced pages, any
-//! choice of the unsynced lengths, and any prefix of each folder's changes:
-//! journaling file systems keep their order.
+//! It holds each file's content twice, page by page: as readers see it, and as the
+//! last sync left it. The two share unchanged pages. It holds each folder's names as
+//! lookups see them and as the last sync of the folder left them, and the list of
+//! changes between the two. A crash keeps any subset of the unsynced pages, any subset
+//! of the unsynced lengths, and any prefix of each folder's changes, because
+//! journaling file systems keep the order of changes.
 //!
 //! Invariants:
-//! - bytes of a page past the file's length are zero, in memory as on "disk";
+//! - The bytes of a page behind the file's end are zero, in both contents.
 //! - `used` is the sum of the lengths of all files that have a name or a handle.
 
 mod file_system;
@@ -26,10 +26,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// A file system in memory, deterministic, with a capacity and a crash model.
+/// A deterministic file system in memory with a capacity and a model of crashes.
 ///
-/// Creating folders is durable at once; files, their names and their contents
-/// are as durable as the module says.
+/// A new folder is durable at once. The module says when files, their names and their
+/// contents are durable.
 #[derive(Default)]
 pub struct MemoryDisk {
     files: Arc<Mutex<FileSystem>>,
@@ -42,31 +42,30 @@ impl MemoryDisk {
         Self::default()
     }
 
-    /// Limits the lengths of all files together to `bytes`. A limit below what
-    /// is used removes nothing; it only keeps files from growing.
+    /// Limits the sum of all files' lengths to `bytes`. A limit below the current sum
+    /// removes nothing, but keeps files from growing.
     pub fn set_capacity(&self, bytes: u64) {
         lock(&self.files).capacity = Some(bytes);
     }
 
-    /// The lengths of all files together, in bytes. A removed file counts
-    /// until its last handle is dropped.
+    /// The sum of all files' lengths, in bytes. A removed file counts until its last
+    /// handle is dropped.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         lock(&self.files).used
     }
 
-    /// Makes all syncs fail from now on, or work again. What a failed sync
-    /// was to make durable stays in doubt until it is written once more: a
-    /// later sync does not help it, as on Linux. Each other handle of the file
-    /// is told of the failure once, as by [`MemoryDisk::fail_writeback`].
+    /// Makes all syncs fail from now on, or work again. As on Linux, a later sync does
+    /// not make the pages of a failed sync durable: a crash may lose them until they
+    /// are written again. One sync of each other handle of the file fails too, as after
+    /// [`MemoryDisk::fail_writeback`].
     pub fn fail_syncs(&self, fail: bool) {
         lock(&self.files).fail_syncs = fail;
     }
 
-    /// Lets the system fail to write back by itself what was written to a file
-    /// and not synced. As on Linux, the next sync of each handle that is open
-    /// tells of it, and no further one; so does that of a handle that is opened
-    /// before anybody was told.
+    /// Lets the system fail to write the unsynced pages of a file back by itself. As on
+    /// Linux, the next sync of each open handle fails because of it, and no later one.
+    /// The same applies to a handle that is opened before any sync has failed.
     ///
     /// # Errors
     /// `NotFound` without such a file.
@@ -77,7 +76,7 @@ impl MemoryDisk {
         Ok(())
     }
 
-    /// Changes the byte at `offset` of a file by exclusive or, durably: bit rot.
+    /// Damages the byte at `offset` of a file durably, by exclusive or with `xor`.
     ///
     /// # Errors
     /// `NotFound` without such a file, `UnexpectedEof` past its end.
@@ -99,9 +98,9 @@ impl MemoryDisk {
         Ok(())
     }
 
-    /// The disk as a power cut would leave it, where `survives` decides what
-    /// happens to each thing that was not durable. Locks and handles are gone,
-    /// the capacity stays, syncs work. This disk is left as it is.
+    /// A copy of the disk after a power cut; `survives` decides about everything that was
+    /// not durable. The copy has no locks and no handles, the same capacity, and its
+    /// syncs work. This disk does not change.
     #[must_use]
     pub fn crash_clone(&self, survives: &mut dyn FnMut(Unsynced<'_>) -> bool) -> Self {
         let files = lock(&self.files);
@@ -148,7 +147,7 @@ impl MemoryDisk {
         }
     }
 
-    /// The disk as the worst power cut would leave it: only what was synced.
+    /// A copy of the disk after the worst power cut: only synced data survives.
     #[must_use]
     pub fn clone_synced(&self) -> Self {
         self.crash_clone(&mut |_| false)
@@ -285,7 +284,7 @@ impl Drop for MemoryLock {
 struct MemoryFile {
     files: Arc<Mutex<FileSystem>>,
     number: u64,
-    /// How many of the file's failed writebacks this handle was told of.
+    /// How many of the file's failed writebacks this handle's syncs have reported.
     failures_reported: AtomicU64,
 }
 
@@ -307,8 +306,8 @@ impl DiskFile for MemoryFile {
         Ok(())
     }
 
-    /// Where the disk is too small for all of `bytes`, those that fit are
-    /// written before the error, as a real disk does.
+    /// If the disk is too small for all of `bytes`, those that fit are written before
+    /// the error, as on a real disk.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let mut files = lock(&self.files);
         let end = end_of(offset, bytes.len() as u64)?;
@@ -385,8 +384,8 @@ impl Drop for MemoryFile {
     }
 }
 
-/// The parts of `bytes` bytes at `offset`, page by page: the page's number,
-/// where in the page the part begins, and its place among the bytes.
+/// Splits `bytes` bytes at `offset` at the boundaries of pages. Each part has the page's
+/// number, the offset in the page, and the range among the bytes.
 fn pieces(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -401,7 +400,7 @@ fn pieces(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, std::o
     })
 }
 
-/// The end of `bytes` bytes at `offset`, which files longer than `i64::MAX` have not.
+/// The end of `bytes` bytes at `offset`. No file may be longer than `i64::MAX`.
 fn end_of(offset: u64, bytes: u64) -> io::Result<u64> {
     offset
         .checked_add(bytes)
@@ -410,5 +409,5 @@ fn end_of(offset: u64, bytes: u64) -> io::Result<u64> {
 }
 
 fn sync_failure() -> io::Error {
-    io::Error::other("the disk was told to fail")
+    io::Error::other("a simulated failure of a sync")
 }

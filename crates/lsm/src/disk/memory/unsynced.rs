@@ -1,13 +1,12 @@
-//! What a power cut may take.
+//! Changes that a power cut may undo.
 
 use std::path::Path;
 
-/// Something that was not yet durable when the power went.
+/// A change that was not durable at the power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsynced<'a> {
-    /// The next change of a folder's names (a creation, renaming or removal).
-    /// Asked in the order of the changes until the first that is lost: those
-    /// after it are lost too.
+    /// The next change of a folder's names: a creation, a renaming or a removal. Changes
+    /// are decided in their order; after the first that is lost, the rest is lost too.
     Change {
         /// The folder.
         folder: &'a Path,
@@ -21,7 +20,7 @@ pub enum Unsynced<'a> {
     Page {
         /// The file, by its name after the crash.
         file: &'a Path,
-        /// The page's number in the file; pages have 4 KiB.
+        /// The page's number in the file. A page has 4 KiB.
         page: u64,
     },
 }

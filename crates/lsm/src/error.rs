@@ -4,24 +4,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why an operation of the engine failed. Cheap to clone: every write of a group gets it.
+/// Why an operation of the engine failed. Cheap to clone, because every write of a
+/// group gets the error.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// Flush or compaction is behind, or too many writes wait. Try again later.
     #[error("the store is overloaded: too many writes wait for the disk")]
     Overloaded,
-    /// The disk has no room for more data. Reads and deletes go on; puts will
-    /// be taken again by themselves once there is room.
+    /// The disk has no room for more data. Reads and deletes go on. The store
+    /// accepts puts again by itself once there is room.
     #[error("the disk is full: free space on it, or delete data")]
     DiskFull,
-    /// An earlier sync failed, so that what is on disk is unknown. Reads go
-    /// on; restart the store to write again.
+    /// An earlier sync failed, so what is on disk is unknown. Reads go on. Restart
+    /// the store to write again.
     #[error("the store is read-only since a failed sync: {cause}")]
     Poisoned {
         /// The failure that poisoned the store.
         cause: Arc<str>,
     },
-    /// Stored bytes are not what was written. Another replica may have them.
+    /// Stored bytes differ from what was written. Another replica may have them.
     #[error("corruption in {} at offset {offset}: {what}", .file.display())]
     Corrupt {
         /// The damaged file.
@@ -41,8 +42,8 @@ pub enum Error {
         /// The system's answer.
         source: Arc<io::Error>,
     },
-    /// A sync failed: nothing is known of what was written, and a later sync
-    /// that succeeds tells nothing either.
+    /// A sync failed. Which of the written bytes are durable is unknown, and a later
+    /// sync that succeeds does not change that.
     #[error("cannot sync {}: {source}", .file.display())]
     Sync {
         /// The file or folder.
@@ -50,7 +51,7 @@ pub enum Error {
         /// The system's answer.
         source: Arc<io::Error>,
     },
-    /// Another process has the folder open.
+    /// Another process uses the folder.
     #[error("{} is in use by another process", .folder.display())]
     Locked {
         /// The data folder.
@@ -59,13 +60,13 @@ pub enum Error {
     /// The store is being closed.
     #[error("the store is closed")]
     Closed,
-    /// The caller asked for something impossible: a key that is too long, a bad option.
+    /// The caller asked for something impossible, such as a key that is too long.
     #[error("{0}")]
     Invalid(String),
 }
 
 impl Error {
-    /// An I/O error with its context; a full disk becomes [`Error::DiskFull`].
+    /// An I/O error with its context. A full disk becomes [`Error::DiskFull`].
     #[must_use]
     pub fn io(action: &'static str, file: &Path, source: io::Error) -> Self {
         match source.kind() {
@@ -78,8 +79,9 @@ impl Error {
         }
     }
 
-    /// A failed sync of a file or folder. Never [`Error::DiskFull`], whatever
-    /// the system says: what is on disk is unknown, and room does not mend that.
+    /// A failed sync of a file or folder. Never [`Error::DiskFull`], even if the
+    /// system reports a full disk: what is on disk is unknown, and more room does
+    /// not change that.
     #[must_use]
     pub fn sync(file: &Path, source: io::Error) -> Self {
         Self::Sync {
@@ -88,7 +90,7 @@ impl Error {
         }
     }
 
-    /// Whether a sync failed, so that nothing is known of what was written.
+    /// Whether a sync failed, so that what is on disk is unknown.
     pub(crate) fn is_sync(&self) -> bool {
         matches!(self, Self::Sync { .. })
     }

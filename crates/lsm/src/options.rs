@@ -13,8 +13,8 @@ use std::time::Duration;
 pub enum Durability {
     /// Once it is synced: it survives a power cut.
     Sync,
-    /// Once it is written; synced at most this long after. It survives the
-    /// process, and a power cut loses at most the last interval.
+    /// Once it is written. It is synced at most this long afterwards. It survives
+    /// the end of the process, and a power cut loses at most the last interval.
     Interval(Duration),
     /// Once it is written; the operating system decides when it reaches the disk.
     Os,
@@ -39,17 +39,18 @@ pub enum Compression {
     Lz4,
 }
 
-/// What can be set of a store. [`Options::default`] suits tests and small stores.
+/// The settings of a store. [`Options::default`] suits tests and small stores.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// When a write counts as stored.
     pub durability: Durability,
-    /// A memtable that takes this many bytes of memory is frozen and flushed.
+    /// A memtable that takes so many bytes of memory is frozen and flushed.
     pub memtable_bytes: usize,
-    /// How many frozen memtables may wait for their flush. When so many do,
-    /// writers are slowed as the active one fills, and wait when it is full.
+    /// How many frozen memtables may wait for their flush. When so many wait,
+    /// writers are slowed as the active memtable fills, and wait when it is full.
     pub memtables_frozen_max: usize,
-    /// How many bytes of writes may wait for their commit before more are refused.
+    /// How much memory the writes that wait for their commit may take, in bytes,
+    /// before more are refused.
     pub write_queue_bytes_max: usize,
     /// Memory of the cache for data blocks, filters and index blocks, in bytes.
     pub cache_bytes: usize,
@@ -57,22 +58,23 @@ pub struct Options {
     pub block_bytes: usize,
     /// How data blocks are compressed.
     pub compression: Compression,
-    /// The share of keys that a table's Bloom filter admits wrongly, between 0
-    /// and 1; `None` for no filter.
+    /// The share of absent keys that a table's Bloom filter admits, between 0 and 1;
+    /// `None` for no filter.
     pub filter_false_positive_rate: Option<f64>,
     /// Whether tables are compacted in the background.
     pub compaction: bool,
-    /// How fast compaction may write, in bytes a second. Ignored when it falls behind.
+    /// How fast compaction may write, in bytes a second. Ignored when compaction
+    /// falls behind.
     pub compaction_bytes_per_second: u64,
     /// The size at which compaction starts the next table, in bytes.
     pub table_bytes: u64,
     /// Space kept free for deletes, flush and compaction when the disk is full, in bytes.
     pub disk_reserve_bytes: u64,
-    /// For how long what a write found can be told again when the same version
-    /// comes once more: as long as anybody may wait for an answer.
+    /// How long verdicts are kept, so that a version that arrives again gets its
+    /// first verdict again. At least as long as a request may wait for its answer.
     pub verdicts_kept: Duration,
-    /// Versions above this timestamp are dropped as the store is opened, for
-    /// good: an operator's way to be rid of what a wrong clock has stamped.
+    /// Versions above this timestamp are dropped for good when the store is opened.
+    /// An operator sets it to get rid of versions that a wrong clock has stamped.
     pub drop_versions_above: Option<Timestamp>,
 }
 
@@ -98,10 +100,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Checks what would make a store that cannot work.
+    /// Checks that a store can work with these options.
     ///
     /// # Errors
-    /// [`Error::Invalid`]: the first option that cannot be.
+    /// [`Error::Invalid`]: the first option with which it cannot.
     pub(crate) fn validate(&self) -> Result<(), Error> {
         let invalid = |what: &str| Err(Error::Invalid(what.to_owned()));
         if self.memtable_bytes < 1024 {
@@ -125,14 +127,14 @@ impl Options {
     }
 }
 
-/// Gives the bound below which tombstones may go: no write with a lower timestamp will come any more, except those already
-/// handed to the engine. [`Timestamp::ZERO`] for "never".
+/// Returns the bound below which tombstones may be dropped: no write with a lower
+/// timestamp will be submitted any more. [`Timestamp::ZERO`] for "never".
 pub type DropBound = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Gives the time, in milliseconds since the Unix epoch, such that what expired
-/// before it has expired for everyone who may ask: compaction keeps a tombstone
-/// of it, and no more. 0 where that cannot be told, as while the clock may be
-/// wrong: what is gone does not come back.
+/// Returns a time in milliseconds since the Unix epoch: a value that expired before
+/// it has expired by every clock in the cluster, so compaction keeps only a
+/// tombstone of it. 0 while that is unknown, for example because the clock may be
+/// wrong: a value that is gone does not come back.
 pub type ExpiredBefore = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The outside world of a store: everything that is a source of chance.
@@ -148,8 +150,8 @@ pub struct Environment {
     pub random: Arc<dyn Random>,
     /// Runs the engine's jobs.
     pub executor: Arc<dyn Executor>,
-    /// The bound for dropping tombstones, asked at each compaction.
+    /// The bound for dropping tombstones. Each compaction calls it.
     pub drop_bound: DropBound,
-    /// The bound for freeing expired values, asked at each compaction.
+    /// The bound for freeing expired values. Each compaction calls it.
     pub expired_before_unix_ms: ExpiredBefore,
 }

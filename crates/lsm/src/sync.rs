@@ -1,13 +1,12 @@
-//! Locking without a second meaning.
+//! Locks that ignore poisoning.
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-/// Takes a lock. A panic elsewhere is a bug and ends a node as a whole, so a
-/// lock that a panicking thread held is not treated apart. A profile of the
-/// waits shows who waited here.
+/// Takes a lock, whether or not a thread panicked while it held it: a panic is a
+/// bug that ends the whole node. A profile of the waits shows the wait for it.
 pub(crate) use profile::lock;
 
-/// Takes a lock that nobody has.
+/// Takes a lock if it is free.
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),

@@ -1,11 +1,11 @@
-//! Back-pressure: when flush or compaction falls behind, writers are slowed
-//! smoothly, then wait, and, once the queue is full, are refused.
+//! Back-pressure: when flush or compaction falls behind, writers are slowed more
+//! and more, then wait, and are refused once the queue is full.
 
 use super::Inner;
 use super::table_set::ReadState;
 use std::time::Duration;
 
-/// So many level-0 tables are no debt yet.
+/// Up to so many level-0 tables, writers are not slowed.
 const LEVEL_0_TABLES_SLOW: usize = 12;
 
 /// With so many level-0 tables, no memtable is frozen until compaction has caught up.
@@ -24,8 +24,8 @@ pub(super) enum Stall {
 }
 
 impl Inner {
-    /// How long the next group is held back so that flush and compaction keep
-    /// up: nothing while they do, more the nearer the writers are to a stall.
+    /// How long the next group is held back so that flush and compaction keep up.
+    /// Zero while they do; the nearer the writers are to a stall, the longer.
     pub(super) fn slowdown(&self) -> Duration {
         let state = self.core.tables.load();
         let mut severity = 0.0_f64;
@@ -52,15 +52,15 @@ impl Inner {
         }
     }
 
-    /// Whether writers may be held back until compaction has caught up. On a
-    /// full disk it may have no room, and deletes go on; so do all writes while
-    /// it cannot work.
+    /// Whether writers may be held back until compaction has caught up. They are not
+    /// on a full disk, where compaction may have no room and deletes must go on, nor
+    /// while compaction cannot work.
     fn is_compaction_awaited(&self) -> bool {
         self.core.options.compaction && !self.core.health.is_full() && !self.compactor.is_stuck()
     }
 
-    /// Whether as many memtables wait for their flush as may; a few with long
-    /// values count as many.
+    /// Whether as many memtables wait for their flush as may. Memtables that have
+    /// grown large because of long values count by their bytes.
     fn is_flush_behind(&self, state: &ReadState) -> bool {
         let frozen_max = self.core.options.memtables_frozen_max;
         let bytes: usize = state.frozen.iter().map(|memtable| memtable.bytes()).sum();

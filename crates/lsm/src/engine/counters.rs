@@ -36,9 +36,8 @@ impl Counters {
     }
 }
 
-/// How much is hidden by what compactions move down to the last level, as they
-/// have found it.
-/// Only they write it, one at a time.
+/// How much the bytes that compactions move down to the last level hide there.
+/// Only compactions write it, one at a time.
 #[derive(Default)]
 pub(super) struct HiddenShare {
     moved_bytes: AtomicU64,
@@ -46,9 +45,10 @@ pub(super) struct HiddenShare {
 }
 
 impl HiddenShare {
-    /// A compaction has moved so many bytes down to the last level, and dropped
-    /// so many of all that it read, in a store of `store_bytes`. What lies as
-    /// many bytes back counts half, so that the share follows the load.
+    /// Notes that a compaction has moved so many bytes down to the last level, and
+    /// has dropped so many of the bytes that it read, in a store of `store_bytes`.
+    /// Once as many bytes as the store holds have moved, what was noted before
+    /// counts half, so that the share follows the load.
     pub(super) fn note(&self, moved_bytes: u64, dropped_bytes: u64, store_bytes: u64) {
         let mut moved = self.moved_bytes.load(Relaxed).saturating_add(moved_bytes);
         let mut dropped = self.dropped_bytes.load(Relaxed);

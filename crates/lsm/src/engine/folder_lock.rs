@@ -1,23 +1,23 @@
 //! The folder lock: how long the folder is this engine's.
 //!
 //! Every job, and every call that may write, holds the folder lock while it runs.
-//! Its release waits for those that do, lets go of the disk's lock, and turns
-//! away whoever comes later: a job that an executor kept for long, or a call
-//! on a clone of the engine. So nothing is written beside a later engine's
-//! work on the same folder, which may begin as soon as the lock is free.
+//! The release waits for all of them, frees the disk's lock, and refuses every
+//! later holder: a job that an executor kept for long, or a call on a clone of the
+//! engine. So this engine writes nothing once another engine has the folder, which
+//! may begin its work as soon as the disk's lock is free.
 
 use crate::error::Error;
 use std::any::Any;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-/// What the disk gave when the folder was locked; dropped, it frees the folder.
+/// The disk's lock of the folder. Dropping it frees the folder.
 pub(super) type DiskLock = Box<dyn Any + Send + Sync>;
 
 /// The right to write to the folder.
 pub(super) struct FolderLock(RwLock<Option<DiskLock>>);
 
-/// Keeps the folder this engine's for as long as it lives. Not to be taken
-/// twice by one thread: between the two, the end may begin to wait.
+/// Keeps the folder locked while it lives. A thread must not take two: a release
+/// that begins to wait between them would block the second for ever.
 pub(super) type FolderLockGuard<'a> = RwLockReadGuard<'a, Option<DiskLock>>;
 
 impl FolderLock {
@@ -26,10 +26,10 @@ impl FolderLock {
         Self(RwLock::new(Some(folder_lock)))
     }
 
-    /// Holds off the end.
+    /// Holds off the release.
     ///
     /// # Errors
-    /// [`Error::Closed`] once it has come.
+    /// [`Error::Closed`] after the release.
     pub(super) fn hold(&self) -> Result<FolderLockGuard<'_>, Error> {
         let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
         match *guard {
@@ -38,7 +38,7 @@ impl FolderLock {
         }
     }
 
-    /// Waits for those that hold it, and gives the folder back.
+    /// Waits for the holders, and frees the folder.
     pub(super) fn release(&self) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -56,37 +56,40 @@ mod tests {
     use std::thread::ScopedJoinHandle;
     use std::time::Duration;
 
-    /// Waits until the end waits for those that hold the folder lock; false where it
-    /// has not waited.
-    fn wait_for_release<T>(folder_lock: &FolderLock, ender: &ScopedJoinHandle<'_, T>) -> bool {
-        // Who waits to write keeps new readers out.
+    /// Waits until the release waits for the holders. Returns false if it ended
+    /// without waiting.
+    fn wait_for_release<T>(folder_lock: &FolderLock, releaser: &ScopedJoinHandle<'_, T>) -> bool {
+        // A waiting writer excludes new readers.
         while folder_lock.0.try_read().is_ok() {
-            if ender.is_finished() {
+            if releaser.is_finished() {
                 return false;
             }
             std::thread::yield_now();
         }
-        !ender.is_finished()
+        !releaser.is_finished()
     }
 
     #[test]
-    fn the_end_waits_for_who_holds_it_and_turns_away_who_comes_later() {
+    fn a_release_waits_for_the_holders_and_refuses_later_ones() {
         let folder_lock = FolderLock::new(Box::new(()));
         let wrote = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let held = folder_lock.hold().unwrap();
-            let ender = scope.spawn(|| {
+            let releaser = scope.spawn(|| {
                 folder_lock.release();
-                assert!(wrote.load(SeqCst), "the end has overtaken a writer");
+                assert!(
+                    wrote.load(SeqCst),
+                    "the release did not wait for the holder"
+                );
             });
-            assert!(wait_for_release(&folder_lock, &ender));
+            assert!(wait_for_release(&folder_lock, &releaser));
             wrote.store(true, SeqCst);
             drop(held);
         });
         assert!(matches!(folder_lock.hold(), Err(Error::Closed)));
     }
 
-    /// A clock that stops whoever asks it first once it was armed.
+    /// A clock that, once it is armed, stops the next caller that asks for the time.
     struct StoppingClock {
         clock: ManualClock,
         armed: AtomicBool,
@@ -101,7 +104,7 @@ mod tests {
 
         fn monotonic(&self) -> Duration {
             if self.armed.swap(false, SeqCst) {
-                let _told = self.stopped.lock().unwrap().send(());
+                let _sent = self.stopped.lock().unwrap().send(());
                 let _released = self.release.lock().unwrap().recv();
             }
             self.clock.monotonic()
@@ -131,7 +134,7 @@ mod tests {
         engine.write(entry).unwrap();
         clock.armed.store(true, SeqCst);
         std::thread::scope(|scope| {
-            // Dropped when this panics, so that the job goes on and is joined.
+            // Dropped if this panics, so that the job goes on and can be joined.
             let release = release;
             scope.spawn(|| executor.run_lane(Lane::Compaction));
             stops.recv().unwrap();

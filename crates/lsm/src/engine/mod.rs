@@ -1,4 +1,53 @@
-//! The engine.
+//! The engine: what ties the log, memtables, tables and compaction together.
+//!
+//! # The life of a write
+//!
+//! 1. The writer submits an entry with an outbox. The entry waits in the `queue`,
+//!    which is bounded in bytes.
+//! 2. The commit job takes the waiting writes as one group (`commit`). If the
+//!    active memtable is full, it is frozen first, and the log goes on in a new
+//!    segment. If flush or compaction is behind, the group is held back
+//!    (`backpressure`).
+//! 3. The group is appended to the `log` and, with
+//!    [`Durability::Sync`](crate::Durability::Sync), synced.
+//! 4. Only then is the group inserted into the memtable, so no reader sees a
+//!    write that is less durable than its acknowledgement.
+//! 5. For each write, `verdicts` says which newer version the store held when it
+//!    first arrived.
+//! 6. Each `outbox` gets the outcomes of its writes in one call.
+//! 7. Later the `flush` job writes the frozen memtable to a level-0 table, and its
+//!    log segment is removed. `compaction` merges tables down the levels.
+//!
+//! # The life of a read
+//!
+//! 1. A read loads the read state, an immutable value: the active memtable, the
+//!    frozen ones and the live tables (`table_set`). It takes no lock of the engine.
+//! 2. It looks the key up in the memtables, and then in those tables whose key
+//!    range and filter admit it, in descending order of their greatest timestamp.
+//!    It ends once no table can hold anything newer than what was found.
+//! 3. A read that must not block ends where a block is not in the cache.
+//! 4. A `scan` takes one of the `snapshots`, a sequence number, and merges all
+//!    memtables and tables, a batch at a time. Flush and compaction keep the
+//!    versions that a living snapshot sees.
+//!
+//! # The modules, in the order in which to read them
+//!
+//! - `core`: the owners that every job uses, each with its own fields and locks:
+//!   `background` (jobs that wait, and the `folder_lock`), `health` (poisoned,
+//!   full, closing) with `full_disk`, `queue`, `log`, `table_set`, `snapshots` and
+//!   `counters`;
+//! - `queue`, `commit`, `backpressure`, `outbox`, `verdicts`, `log`: writes;
+//! - `table_set`, `scan`, `snapshots`: reads, and how the live tables change;
+//! - `flush`, `compaction`: jobs above the core that move records down;
+//! - `recovery`, `recovered_log`: opening a store;
+//! - `statistics`, `counters`, `sync_times`: what the store holds and has done.
+//!
+//! # Locks, in the order in which they are taken
+//!
+//! The folder lock, for as long as a job or a call may write; the flusher's or the
+//! compactor's; the commit lock, then the spare segment's, both of the log; the
+//! table set's manifest, then its sealed segments; the queue's; a memtable's.
+//! Readers take only the last: they load the read state.
 
 mod background;
 mod backpressure;
@@ -42,9 +91,11 @@ use std::sync::Arc;
 /// The answer of a read that must not block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// The newest version, be it a tombstone or expired; `None` when there is none.
+    /// The newest version, even if it is a tombstone or has expired; `None` when
+    /// there is none.
     Found(Option<Entry>),
-    /// Only a read of the disk can tell: call [`Engine::get`] where blocking is allowed.
+    /// The answer needs a read of the disk: call [`Engine::get`] where blocking is
+    /// allowed.
     MayBlock,
 }
 
@@ -69,10 +120,10 @@ impl Engine {
     /// Opens the store in a folder, or makes one there.
     ///
     /// # Errors
-    /// [`Error::Locked`] when another process has it, [`Error::Corrupt`] when
-    /// something is missing or damaged that was synced, [`Error::Invalid`] for
-    /// a format of another version, [`Error::DiskFull`] when there is not even
-    /// room for an empty log, [`Error::Io`].
+    /// [`Error::Locked`] when another process uses the folder, [`Error::Corrupt`]
+    /// when something that was synced is missing or damaged, [`Error::Invalid`] for
+    /// a format of another version, [`Error::DiskFull`] when there is no room even
+    /// for an empty log, [`Error::Io`].
     pub fn open(
         environment: Environment,
         options: Options,
@@ -82,21 +133,22 @@ impl Engine {
         Ok((Self { inner }, report))
     }
 
-    /// Hands a write to the next group commit, without waiting; its end comes
-    /// to `outbox` under `ticket`. Unless each commit is synced, a small one may
-    /// be done here, so that the end has come when this returns.
+    /// Submits a write to the next group commit, without waiting. Its outcome is
+    /// delivered to `outbox` under `ticket`. Unless each commit is synced, a small
+    /// one may be committed here, so that the outcome is delivered before this
+    /// returns.
     ///
     /// # Errors
-    /// [`Error::Overloaded`], [`Error::DiskFull`] (puts only),
-    /// [`Error::Poisoned`], [`Error::Closed`], [`Error::Invalid`]: then nothing comes to `outbox`.
+    /// [`Error::Overloaded`], [`Error::DiskFull`] (puts only), [`Error::Poisoned`],
+    /// [`Error::Closed`], [`Error::Invalid`]: nothing is delivered to `outbox` then.
     pub fn submit(&self, entry: Entry, outbox: &Arc<dyn Outbox>, ticket: u64) -> Result<(), Error> {
         self.inner.submit(entry, outbox, ticket)
     }
 
-    /// Hands many writes to the next group commit, as [`Engine::submit`] does
-    /// one: under one lock, and with one wake of the commit lane. Each is an
-    /// entry and its ticket; the end of each comes to `outbox`, that of a
-    /// refused one before this returns.
+    /// Submits many writes as [`Engine::submit`] does one, but under one lock and
+    /// with one wake of the commit lane. Each write is an entry with its ticket.
+    /// The outcome of each is delivered to `outbox`; that of a refused one before
+    /// this returns.
     pub fn submit_batch(
         &self,
         batch: impl IntoIterator<Item = (Entry, u64)>,
@@ -110,7 +162,7 @@ impl Engine {
         self.inner.commit_waiting();
     }
 
-    /// The newest version of a key, if that can be told without reading the disk.
+    /// The newest version of a key, if memory is enough to find it.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
@@ -122,7 +174,8 @@ impl Engine {
         }
     }
 
-    /// The newest version of a key, be it a tombstone or expired. May read the disk.
+    /// The newest version of a key, even if it is a tombstone or has expired. May
+    /// read the disk.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`].
@@ -132,12 +185,14 @@ impl Engine {
             .newest(key, Access::MayRead)
             .map_err(|interrupt| match interrupt {
                 Interrupt::Failed(error) => error,
-                Interrupt::WouldBlock => unreachable!("a read that may block never would"),
+                Interrupt::WouldBlock => {
+                    unreachable!("a get that may read the disk does not end for want of a block")
+                }
             })
     }
 
-    /// Starts a scan of the keys from `start` up to, but without, `end` (to the
-    /// last key for `None`), as of now.
+    /// Starts a scan, as of now, of the keys from `start` up to, but without, `end`.
+    /// With `None` it goes on to the last key.
     #[must_use]
     pub fn scan(&self, start: &[u8], end: Option<&[u8]>) -> Scan {
         Scan::new(Arc::clone(&self.inner), start, end)
@@ -168,8 +223,8 @@ impl Engine {
         self.inner.core.statistics()
     }
 
-    /// Whether puts are taken now: the disk has room, and no sync has failed.
-    /// Looks at nothing but memory.
+    /// Whether puts are accepted now: the disk has room, and no sync has failed.
+    /// Reads nothing but memory.
     #[must_use]
     pub fn takes_puts(&self) -> bool {
         let health = &self.inner.core.health;
@@ -188,22 +243,22 @@ impl Engine {
         self.inner.core.tables.store_id()
     }
 
-    /// A number that only this store knows, for what its owner keeps beside it
-    /// and names by `purpose`: the secret of a log of the owner's, for one.
+    /// A number that only this store knows, derived for one `purpose` of its
+    /// owner: for example as the secret of a log that the owner keeps beside it.
     #[must_use]
     pub fn derive_secret(&self, purpose: &str) -> u64 {
         xxhash_rust::xxh3::xxh3_64_with_seed(purpose.as_bytes(), self.inner.core.log.secret())
     }
 
     /// Commits what was submitted, refuses what comes after, flushes the
-    /// memtables, claims the log and gives the folder back, also when one of
-    /// these fails. Blocks until no job or call of this engine can write any
-    /// more, so that the folder can be opened anew at once. Reads go on, from
-    /// what this engine holds. A second call does nothing.
+    /// memtables, claims the log and unlocks the folder, even if one of these
+    /// fails. Blocks until no job or call of this engine can write any more, so
+    /// the folder can be opened again at once. Reads go on, from what this engine
+    /// holds. A second call does nothing.
     ///
     /// # Errors
-    /// As [`Engine::flush`]; what was acknowledged is in the log then, and the
-    /// next start replays it.
+    /// As [`Engine::flush`]. What was acknowledged is in the log then, and the next
+    /// start replays it.
     pub fn close(&self) -> Result<(), Error> {
         self.inner.close()
     }

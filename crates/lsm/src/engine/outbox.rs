@@ -1,22 +1,22 @@
-//! The ends of writes, and how they get back to the writers.
+//! The outcomes of writes, and how they are delivered to the writers.
 
 use super::verdicts::PendingVerdict;
 use crate::error::Error;
 use base::Verdict;
 use std::sync::Arc;
 
-/// What a stored write found.
+/// The verdict on a write that is stored.
 #[derive(Clone, Debug)]
 pub enum Applied {
-    /// This.
+    /// Memory was enough to reach it.
     Known(Verdict),
-    /// Blocks have to be read to tell. With sound clocks, never: no table is
-    /// newer than a fresh write.
+    /// It needs blocks from the disk. With sound clocks that does not happen,
+    /// because no table is newer than a fresh write.
     Pending(PendingVerdict),
 }
 
 impl Applied {
-    /// What was held, after reading whatever it takes. May block.
+    /// The verdict, after reading what it needs. May block.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self {
@@ -26,27 +26,28 @@ impl Applied {
     }
 }
 
-/// The end of a submitted write.
+/// The outcome of a submitted write.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The number that the writer gave to [`super::Engine::submit`].
+    /// The number with which the write was submitted; see [`super::Engine::submit`].
     pub ticket: u64,
-    /// Stored as durably as the options say, or why not.
+    /// The write is stored as durably as the options say, or was refused.
     pub result: Result<Applied, Error>,
 }
 
-/// Where the outcomes of submitted writes go. A writer thread has one of its
-/// own, so that a group commit wakes each of them once.
+/// Where the engine delivers the outcomes of submitted writes. Each thread that
+/// writes has an outbox of its own, so that a group commit wakes it once.
 pub trait Outbox: Send + Sync {
-    /// Takes the outcomes of this outbox's writes in one group commit. Called
-    /// by whoever commits: the commit lane, a thread that submits, before that
-    /// returns, or one that closes the store. Must not block, nor submit itself.
+    /// Takes the outcomes of this outbox's writes in one group commit. The thread
+    /// that commits calls it: the commit lane, a thread that submits, before its
+    /// call returns, or a thread that closes the store. Must not block, and must
+    /// not submit.
     fn deliver(&self, outcomes: Vec<Outcome>);
 }
 
 /// The outcomes of a group, by outbox.
 pub(super) struct Deliveries {
-    /// A group comes from as many outboxes as a node has runtimes: a short list.
+    /// A short list: a group has at most as many outboxes as a node has runtimes.
     outboxes: Vec<(Arc<dyn Outbox>, Vec<Outcome>)>,
     expected: usize,
 }
@@ -82,7 +83,7 @@ impl Deliveries {
         }
     }
 
-    /// Gives each outbox its outcomes, in one call.
+    /// Delivers to each outbox its outcomes, in one call.
     pub(super) fn send(self) {
         for (outbox, outcomes) in self.outboxes {
             outbox.deliver(outcomes);

@@ -1,4 +1,4 @@
-//! The log as opening a store finds it, held against what the manifest says.
+//! The log as it is when a store is opened, compared with what the manifest says.
 
 use super::recovery::RecoveryReport;
 use crate::disk::read_file;
@@ -9,21 +9,22 @@ use crate::wal::{SegmentContents, read_segment, segment_file_name, segment_of_fi
 use std::ops::Range;
 use std::path::Path;
 
-/// The log as a start finds it.
-pub(super) struct Log {
+/// The log of a store that is being opened.
+pub(super) struct RecoveredLog {
     /// The segments that have groups.
     pub(super) segments: Vec<(u64, SegmentContents)>,
-    /// The last of them.
-    pub(super) last: Option<Last>,
-    /// The segment to go on with. A file without groups may be there already.
+    /// The last of these segments.
+    pub(super) last: Option<LastSegment>,
+    /// The segment in which the log goes on. Its file may exist, without groups.
     pub(super) next: u64,
-    /// The segments after it, which were made ahead and have no groups.
+    /// The segments after that one, which were made ahead and have no groups.
     pub(super) made_ahead: Range<u64>,
 }
 
-/// The last segment that has groups. It is to be sealed and made durable: what
-/// was read from memory that no disk holds yet must not be served.
-pub(super) struct Last {
+/// The last segment that has groups. It is to be sealed and made durable, because
+/// a start must not serve what it has read from the system's memory and what the
+/// disk may still lose.
+pub(super) struct LastSegment {
     pub(super) number: u64,
     /// Its header and its whole groups.
     pub(super) bytes: Vec<u8>,
@@ -37,7 +38,7 @@ pub(super) fn read_log(
     manifest: &Manifest,
     secret: u64,
     report: &mut RecoveryReport,
-) -> Result<Log, Error> {
+) -> Result<RecoveredLog, Error> {
     let Environment { folder, disk, .. } = environment;
     let least = manifest.log_segment_least;
     let mut segments = Vec::new();
@@ -88,13 +89,13 @@ pub(super) fn read_log(
         }
         report.torn_bytes += segment.torn_bytes;
     }
-    let last = segments.last().map(|(number, segment)| Last {
+    let last = segments.last().map(|(number, segment)| LastSegment {
         number: *number,
         bytes: last_bytes,
         sealed: segment.sealed,
     });
     let next = least + segments.len() as u64;
-    Ok(Log {
+    Ok(RecoveredLog {
         segments,
         last,
         next,
@@ -102,8 +103,8 @@ pub(super) fn read_log(
     })
 }
 
-/// Holds the segments, whose numbers end before `end`, against what the
-/// manifest says of them.
+/// Compares the segments, whose numbers are below `end`, with what the manifest
+/// claims.
 fn check_claim(
     folder: &Path,
     claim: LogClaim,
@@ -115,10 +116,10 @@ fn check_claim(
     }
     for (number, segment) in segments {
         let what = if *number < claim.segment && !segment.sealed {
-            "the log breaks off here, but the manifest tells of a later segment".to_owned()
+            "the log breaks off here, but the manifest claims a later segment".to_owned()
         } else if *number == claim.segment && segment.end < claim.bytes {
             format!(
-                "the log breaks off here, but the manifest tells of {} synced bytes",
+                "the log breaks off here, but the manifest claims {} synced bytes",
                 claim.bytes
             )
         } else {

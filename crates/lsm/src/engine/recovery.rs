@@ -1,5 +1,5 @@
-//! Opening a store: manifest, tables, log, in this order; then nothing is left
-//! that a crash began and did not finish.
+//! Opening a store: the manifest, the tables, the log, in this order. Afterwards
+//! nothing is left that a crash interrupted.
 
 use super::Inner;
 use super::background::{Background, EngineJob};
@@ -12,7 +12,7 @@ use super::full_disk::{FullDisk, RoomWatch};
 use super::health::Health;
 use super::log::Log;
 use super::queue::WriteQueue;
-use super::recovered_log::{Last, read_log};
+use super::recovered_log::{LastSegment, read_log};
 use super::snapshots::Snapshots;
 use super::table_set::{Flushed, ReadState, TableFiles, TableSet, Tables};
 use crate::cache::BlockCache;
@@ -32,7 +32,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// The file whose lock keeps a second process out.
+/// The file whose lock excludes a second process.
 const LOCK_FILE: &str = "LOCK";
 
 /// What opening a store found.
@@ -40,9 +40,9 @@ const LOCK_FILE: &str = "LOCK";
 pub struct RecoveryReport {
     /// Entries replayed from the log.
     pub entries_replayed: u64,
-    /// Bytes of a torn, never synced tail of the log that were dropped.
+    /// Bytes of a torn tail of the log that were dropped. They were never synced.
     pub torn_bytes: u64,
-    /// Files left over from an interrupted write that were removed.
+    /// Files that an interrupted write had left, and that were removed.
     pub orphans_removed: u64,
     /// Versions above [`Options::drop_versions_above`] that were dropped.
     pub versions_dropped: u64,
@@ -65,7 +65,7 @@ impl Inner {
             })?;
         let mut report = RecoveryReport::default();
         let mut manifest = load_manifest(&environment)?;
-        // What follows may need its room.
+        // This gives the reserve back, whose room the next steps may need.
         let full_disk = FullDisk::open(&environment, &options)?;
         let names = list(&**disk, folder)?;
         let log_secret = manifest.store_id as u64;
@@ -73,8 +73,8 @@ impl Inner {
         let cache = Arc::new(BlockCache::new(options.cache_bytes));
         report.orphans_removed = remove_orphans(&**disk, folder, &names, &manifest)?;
         let tables = open_tables(&**disk, folder, &manifest, &cache)?;
-        // Snapshots of an earlier run are gone, but their sequence numbers may be in tables.
-        // No table has so great a sequence number that there is none after it.
+        // The snapshots of an earlier run are gone, but their sequence numbers may be
+        // in tables. A table's greatest sequence number always has a next one.
         let mut next_sequence = 1 + tables
             .iter()
             .map(|(_, table)| table.properties().sequence_greatest)
@@ -119,7 +119,7 @@ impl Inner {
         };
         manifest.greatest_timestamp = greatest_timestamp;
         let begin = |segment_bytes| {
-            // In this order: behind a seal there is a next segment.
+            // In this order, because a next segment exists before a seal is written.
             let writer = SegmentWriter::create_in_place(
                 &**disk,
                 folder,
@@ -128,14 +128,14 @@ impl Inner {
                 segment_bytes,
             )?;
             if let Some(last) = &log.last {
-                let Last { number, sealed, .. } = *last;
+                let LastSegment { number, sealed, .. } = *last;
                 SegmentWriter::restore(&**disk, folder, log_secret, number, &last.bytes, sealed)?;
             }
             manifest.store(&**disk, folder)?;
             Ok(writer)
         };
         let log_writer = match begin(options.memtable_bytes as u64) {
-            // The segment grows as it must, then.
+            // On a full disk the segment starts empty and grows as it must.
             Err(Error::DiskFull) => begin(0)?,
             begun => begun?,
         };
@@ -208,7 +208,7 @@ impl Inner {
     }
 }
 
-/// The manifest in force; a new one for a folder that holds no store yet.
+/// Loads the manifest in force, or makes one in a folder that holds no store yet.
 fn load_manifest(environment: &Environment) -> Result<Manifest, Error> {
     let Environment {
         folder,
@@ -217,8 +217,8 @@ fn load_manifest(environment: &Environment) -> Result<Manifest, Error> {
         ..
     } = environment;
     if let Some(manifest) = Manifest::load(&**disk, folder)? {
-        // It may have got its name just before a crash of the process, or a
-        // failed sync: only what is durable says which files may go.
+        // The manifest may have got its name just before a crash of the process or a
+        // failed sync. Only a durable manifest decides which files may be removed.
         disk.sync_folder(folder)
             .map_err(|error| Error::sync(folder, error))?;
         return Ok(manifest);
@@ -246,8 +246,8 @@ fn load_manifest(environment: &Environment) -> Result<Manifest, Error> {
     Ok(manifest)
 }
 
-/// Removes files that the manifest does not name: tables whose writing or
-/// removal was cut short, and segments whose records are in tables.
+/// Removes files that the manifest does not name: tables whose writing or removal
+/// was interrupted, and segments whose records are in tables.
 fn remove_orphans(
     disk: &dyn Disk,
     folder: &Path,
@@ -304,7 +304,7 @@ fn open_tables(
     Ok(tables)
 }
 
-/// Checks what lookups rely on: no two tables of a sorted level overlap.
+/// Checks that no two tables of a sorted level overlap. Lookups rely on that.
 fn check_overlaps(folder: &Path, tables: &Tables) -> Result<(), Error> {
     for (level, tables) in tables.levels().iter().enumerate().skip(1) {
         for pair in tables.windows(2) {
@@ -337,8 +337,8 @@ mod tests {
     use crate::{Engine, MemoryDisk};
     use base::{Entry, Expiry};
 
-    /// A manifest that no store writes, behind a sound checksum: two flushed
-    /// tables with these keys, on a sorted level.
+    /// Opens a store with a manifest that no engine writes, although its checksum is
+    /// right: two flushed tables with these keys, on a sorted level.
     fn open_sorted(keys: [[&str; 2]; 2]) -> Result<(), Error> {
         let disk = Arc::new(MemoryDisk::new());
         let options = Options {

@@ -11,20 +11,20 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A scan over a snapshot: it sees each key's newest version among those that
-/// had come when it began.
+/// A scan over a snapshot: of each key it sees the newest version that was
+/// committed when the scan began.
 ///
-/// Between batches it holds a number and its next key, no memtable, table or
-/// block: each batch seeks anew in what is live then. So a scan that stalls
-/// costs no memory; all it keeps is the disk space of the versions that it
-/// sees and that were overwritten since.
+/// Between batches it holds only its sequence number and its next key, but no
+/// memtable, table or block: each batch seeks in what is live then. So a scan that
+/// stalls costs no memory. It only keeps the disk space of versions that it sees
+/// and that were overwritten meanwhile.
 pub struct Scan {
     inner: Arc<Inner>,
     /// The greatest sequence number that it sees.
     snapshot: u64,
     start: Bound<Vec<u8>>,
     end: Option<Vec<u8>>,
-    /// Whether it has given nothing yet.
+    /// Whether it has returned no batch yet.
     is_fresh: bool,
 }
 
@@ -40,9 +40,9 @@ impl Scan {
         }
     }
 
-    /// The next entries by key, tombstones and expired versions among them: as
-    /// many as fit `bytes_max` bytes of keys and values, but at least one; none
-    /// at the end. May read the disk.
+    /// The next entries by key, including tombstones and expired versions: as many
+    /// as fit `bytes_max` bytes of keys and values, but at least one. Empty at the
+    /// end. May read the disk.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`]. The scan stays where it was.
@@ -73,7 +73,7 @@ impl Scan {
         Ok(batch)
     }
 
-    /// All records from the scan's place on.
+    /// All records from the scan's next key on.
     fn merge(&self) -> Merge {
         let state = self.inner.core.tables.load();
         let start = self.start.as_ref().map(Vec::as_slice);
@@ -100,7 +100,7 @@ impl Scan {
         Merge::new(sources)
     }
 
-    /// Whether a table has keys that are still to come.
+    /// Whether a table may have keys that the scan has not returned yet.
     fn reaches(&self, table: &Table) -> bool {
         let properties = table.properties();
         let starts = match &self.start {
@@ -118,7 +118,7 @@ impl Scan {
 
 impl Drop for Scan {
     fn drop(&mut self) {
-        if self.inner.core.snapshots.give_back(self.snapshot) {
+        if self.inner.core.snapshots.release(self.snapshot) {
             self.inner.core.schedule_compaction(Duration::ZERO);
         }
     }

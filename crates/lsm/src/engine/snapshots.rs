@@ -1,28 +1,30 @@
-//! Snapshots: which sequence numbers the living scans may see.
+//! Snapshots: which sequence numbers the living scans see.
 
 use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The living snapshots of a store, and the sequence numbers that new ones see.
+/// The owner of the living snapshots, and of the sequence number that new ones see.
 ///
-/// Flush and compaction keep every version that a living snapshot sees. A
-/// snapshot that is taken after one of them has read [`Snapshots::living`] sees
-/// at least everything that was in its inputs, so it needs no more than their winners.
+/// Flush and compaction keep every version that a living snapshot sees. A snapshot
+/// that is taken after one of them has read [`Snapshots::living`] sees at least
+/// everything in its inputs, so it needs only the winners among them.
+///
+/// Its lock is held briefly, and no other lock is taken meanwhile.
 #[derive(Default)]
 pub(super) struct Snapshots {
     /// The greatest sequence number that readers may see.
     visible: AtomicU64,
-    /// Those that scans hold.
+    /// The snapshots that scans hold.
     living: Mutex<Living>,
 }
 
 #[derive(Default)]
 struct Living {
-    /// The scans that hold each sequence number, by their number.
+    /// For each sequence number how many scans hold it.
     sequences: BTreeMap<u64, u64>,
-    /// Whether compaction has let something be because of them.
+    /// Whether compaction has left something undone because of them.
     hold_back: bool,
 }
 
@@ -33,19 +35,19 @@ impl Snapshots {
     }
 
     /// Takes a snapshot of now: the greatest sequence number that it sees. It lives
-    /// until it is given back.
+    /// until [`Snapshots::release`].
     pub(super) fn take(&self) -> u64 {
         let mut living = lock(&self.living);
-        // Read under the lock: a flush that does not find this snapshot living
-        // began before all that this one sees was published.
+        // Read under the lock: a flush that did not see this snapshot as living
+        // began earlier, so this snapshot sees everything in that flush's memtable.
         let sequence = self.visible.load(Ordering::Acquire);
         *living.sequences.entry(sequence).or_default() += 1;
         sequence
     }
 
-    /// Gives back a snapshot that was taken. Returns whether it was the last
-    /// and compaction has waited for that.
-    pub(super) fn give_back(&self, sequence: u64) -> bool {
+    /// Releases a snapshot that was taken. Returns whether it was the last one and
+    /// compaction has waited for its end.
+    pub(super) fn release(&self, sequence: u64) -> bool {
         let mut living = lock(&self.living);
         if let Some(count) = living.sequences.get_mut(&sequence) {
             *count -= 1;
@@ -56,7 +58,8 @@ impl Snapshots {
         living.sequences.is_empty() && std::mem::take(&mut living.hold_back)
     }
 
-    /// Whether any lives; then the last is told that compaction waits for it.
+    /// Whether any snapshot lives. If so, the release of the last one says that
+    /// compaction waits.
     pub(super) fn hold_compaction_back(&self) -> bool {
         let mut living = lock(&self.living);
         living.hold_back = !living.sequences.is_empty();
@@ -68,7 +71,7 @@ impl Snapshots {
         lock(&self.living).sequences.keys().copied().collect()
     }
 
-    /// How many live.
+    /// How many snapshots live.
     pub(super) fn count(&self) -> u64 {
         lock(&self.living).sequences.values().sum()
     }

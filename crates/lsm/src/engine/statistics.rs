@@ -25,8 +25,8 @@ pub struct Statistics {
     pub table_tombstones: u64,
     /// Entries in the active and the frozen memtables: versions, not keys.
     pub memtable_entries: u64,
-    /// Tables of which a part was found to be damaged or unreadable since the
-    /// store was opened. What else they hold is served; compaction leaves them out.
+    /// Tables of which some part was damaged or unreadable since the store was
+    /// opened. Their other parts are served, and compaction leaves them out.
     pub tables_damaged: u64,
     /// Memory of the active and the frozen memtables, in bytes.
     pub memtable_bytes: u64,
@@ -40,7 +40,7 @@ pub struct Statistics {
     pub cache_hits: u64,
     /// Lookups of the block cache that had to read the disk.
     pub cache_misses: u64,
-    /// Filter checks that ruled a table out.
+    /// Filter checks that excluded a table.
     pub filter_negatives: u64,
     /// Filter checks that admitted a key which the table has.
     pub filter_true_positives: u64,
@@ -70,8 +70,8 @@ pub struct Statistics {
     pub compaction_read_bytes: u64,
     /// Bytes that compactions wrote.
     pub compaction_written_bytes: u64,
-    /// For a byte that compactions moved down to the last level, how much they
-    /// found hidden: 1 where all is overwritten, 0 where nothing is.
+    /// The share of the bytes that compactions moved down to the last level which
+    /// hid as many bytes below: 1 if all were overwrites, 0 if none was.
     pub hidden_share: f64,
     /// Group commits that were slowed because flush or compaction was behind.
     pub slowdowns: u64,
@@ -79,7 +79,7 @@ pub struct Statistics {
     pub stalls: u64,
     /// Memory of the writes that wait for their commit, in bytes.
     pub write_queue_bytes: u64,
-    /// With so many tables on level 0, damaged ones aside, writers wait.
+    /// With so many tables on level 0, not counting damaged ones, writers wait.
     pub level_zero_tables_max: u64,
     /// Writes refused because too many waited.
     pub refused_overloaded: u64,
@@ -91,7 +91,7 @@ pub struct Statistics {
     pub poisoned: Option<String>,
     /// Scans whose snapshot lives.
     pub snapshots: u64,
-    /// Versions of flushed memtables that are known to have come: see
+    /// Versions of flushed memtables that are remembered; see
     /// [`Options::verdicts_kept`](crate::Options::verdicts_kept).
     pub flushed_versions: u64,
 }
@@ -107,10 +107,10 @@ impl Statistics {
             / self.written_bytes as f64
     }
 
-    /// Bytes of tables for every byte of them that is not hidden by newer
-    /// versions: an estimate. What lies above the last level with tables is
-    /// taken to hide as much below it as compactions have found so far, so a
-    /// store that has compacted nothing yet reads as 1; 0 without tables.
+    /// An estimate: bytes of tables for every byte of them that is not hidden by
+    /// newer versions; 0 without tables. It assumes that the tables above the last
+    /// level hide as large a share as compactions have found so far, so a store that
+    /// has compacted nothing yet counts as 1.
     #[must_use]
     pub fn space_amplification(&self) -> f64 {
         let all: u64 = self.levels.iter().map(|level| level.bytes).sum();

@@ -1,4 +1,4 @@
-//! How long syncs of the log take: the first thing to look at where writes are slow.
+//! How long syncs of the log take: the first thing to check when writes are slow.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,10 +10,10 @@ const BOUNDS_US: [u64; 15] = [
     1_000_000, 2_500_000,
 ];
 
-/// A distribution that any thread adds to.
+/// A distribution to which any thread adds.
 #[derive(Default)]
 pub(super) struct SyncTimes {
-    /// The last is for all that took longer.
+    /// The last bucket is for syncs that took longer than every bound.
     buckets: [AtomicU64; BOUNDS_US.len() + 1],
     sum_ns: AtomicU64,
 }
@@ -21,10 +21,10 @@ pub(super) struct SyncTimes {
 /// How long syncs of the log took.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SyncTimeStatistics {
-    /// Upper bounds, and how many syncs took at most that and more than the
-    /// bound before; the last bound is the longest time there is.
+    /// Upper bounds, each with the number of syncs that took at most that and more
+    /// than the bound before. The last bound is [`Duration::MAX`].
     pub buckets: Vec<(Duration, u64)>,
-    /// All of them together.
+    /// The time of all syncs together.
     pub sum: Duration,
 }
 

@@ -1,27 +1,30 @@
-//! What a store held of a key when a version of it first arrived: the verdict
-//! that makes a replica's answer to a write an acknowledgement, or not.
+//! Verdicts: what newer versions of a key the store held when a version of it
+//! first arrived. The verdict makes a replica's answer to a write an
+//! acknowledgement, or not.
 //!
-//! A version may come several times, from its coordinator, as a mend or as a
-//! hint, and newer ones in between. All who ask within a request's time must be
-//! told the same: as of the first arrival. So:
+//! A version may arrive several times, from its coordinator, as a repair or as a
+//! hint, and newer versions may arrive in between. Everyone who asks within a
+//! request's time must get the verdict of the first arrival. So:
 //!
 //! - *Nothing newer now* means nothing newer then, and needs no memory at all.
-//!   With sound clocks that is nearly every write.
-//! - A version that is still in a memtable came before, and was clean unless it
-//!   is noted here as not clean. So clean ones, however many, take no room.
-//! - So was one that came with a memtable that was flushed a moment ago
-//!   ([`Flushed`](super::table_set::Flushed)).
-//! - Any other arrives now, unless more came with such a memtable than is
-//!   remembered, or the store was opened a moment ago: then it may have come
-//!   before, and cannot be told.
-//! - What came longer ago than the longest request takes cannot be told. Nobody
-//!   waits for it.
+//!   With sound clocks nearly every write is such a case.
+//! - A version that is still in a memtable arrived before. Its verdict was clean,
+//!   unless it is noted here as not clean. So clean verdicts take no memory,
+//!   however many there are.
+//! - The same holds for a version that came with a memtable that was flushed a
+//!   moment ago ([`Flushed`](super::table_set::Flushed)).
+//! - Any other version arrives now for the first time. There are two exceptions:
+//!   more versions came with such a memtable than are remembered, or the store was
+//!   opened a moment ago. Then the version may have arrived before, and the verdict
+//!   is unknown.
+//! - The verdict on a version that arrived longer ago than the longest request
+//!   takes is unknown, too. No request waits for it.
 //!
-//! What is newer may lie in a table whose blocks are not in memory. The commit
-//! path reads no disk: such a verdict is a [`PendingVerdict`] at the tables as they are
-//! now, which whoever asked finishes where blocking is allowed.
+//! A newer version may lie in a table whose blocks are not in memory, and the
+//! commit path does not read the disk. Such a verdict is a [`PendingVerdict`] on
+//! the tables as they are now. The caller finishes it where blocking is allowed.
 //!
-//! All of it is under the commit lock, and bounded.
+//! All of this is under the commit lock, and bounded.
 
 use super::outbox::Applied;
 use super::table_set::{Beside, Came, ReadState, Tables, Version};
@@ -35,43 +38,47 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// So many verdicts that are not clean are kept: some two mebibytes. Those that
-/// came before the oldest of them cannot be told then.
+/// The most verdicts that are kept because they are not clean: about two
+/// mebibytes. Verdicts on versions that arrived before the oldest of them are
+/// unknown then.
 const NOTED_MAX: usize = 16 << 10;
 
-/// The time of sequence numbers is known to this part of the time that verdicts are kept.
+/// How many marks there are in the time that verdicts are kept. Each relates a
+/// time to a sequence number.
 const MARKS: u32 = 8;
 
-/// The verdicts that can be told.
+/// The verdicts on recent writes.
 pub(super) struct Verdicts {
     /// How long a verdict may be asked for.
     kept: Duration,
-    /// Those of versions that first arrived before this cannot be told.
-    told_from: u64,
-    /// Nobody asks for those of versions that arrived before this.
+    /// Verdicts on versions with a lower sequence number are unknown.
+    known_from: u64,
+    /// No request asks for versions with a lower sequence number.
     asked_from: u64,
-    /// When all sequence numbers before some had come.
+    /// Times, each with the sequence number that was next at that time.
     marks: VecDeque<(Duration, u64)>,
-    /// Those that are not clean, and when their versions arrived last.
+    /// The verdicts that are not clean, with the last sequence number of the version.
     noted: BTreeMap<Version, (Applied, u64)>,
-    /// The same, by sequence number; and when their versions arrived before.
-    sequences: VecDeque<(u64, Version)>,
+    /// The noted versions in the order of their sequence numbers. A version that
+    /// was noted twice is here twice.
+    order: VecDeque<(u64, Version)>,
 }
 
 impl Verdicts {
-    /// None yet; the first record arrives as `next_sequence`.
+    /// No verdicts yet; the next record gets `next_sequence`.
     pub(super) fn new(kept: Duration, next_sequence: u64) -> Self {
         Self {
             kept,
-            told_from: next_sequence,
+            known_from: next_sequence,
             asked_from: 0,
             marks: VecDeque::with_capacity(MARKS as usize + 2),
             noted: BTreeMap::new(),
-            sequences: VecDeque::new(),
+            order: VecDeque::new(),
         }
     }
 
-    /// It is `now`, and `next_sequence` is next: forgets what nobody asks for any more.
+    /// Forgets the verdicts that no request asks for any more, given the time and
+    /// the next sequence number.
     pub(super) fn age(&mut self, now: Duration, next_sequence: u64) {
         let last = self.marks.back().map(|(at, _)| *at);
         if last.is_some_and(|last| now.saturating_sub(last) < self.kept / MARKS) {
@@ -81,50 +88,51 @@ impl Verdicts {
             && now.saturating_sub(*at) >= self.kept
         {
             self.asked_from = *sequence;
-            self.told_from = self.told_from.max(*sequence);
+            self.known_from = self.known_from.max(*sequence);
             self.marks.pop_front();
         }
         self.marks.push_back((now, next_sequence));
-        while let Some((sequence, _)) = self.sequences.front()
-            && *sequence < self.told_from
+        while let Some((sequence, _)) = self.order.front()
+            && *sequence < self.known_from
         {
             self.forget_first();
         }
     }
 
-    /// What was told of a version, if it was not clean.
-    pub(super) fn noted(&self, version: Version) -> Option<&Applied> {
-        self.noted.get(&version).map(|(told, _)| told)
+    /// The verdict on a version, if it is known and not clean.
+    fn noted(&self, version: Version) -> Option<&Applied> {
+        self.noted.get(&version).map(|(applied, _)| applied)
     }
 
-    /// Whether what arrived then was clean unless it is noted.
-    pub(super) fn can_tell(&self, sequence: u64) -> bool {
-        sequence >= self.told_from
+    /// Whether the verdict on a version with this sequence number is known: it is
+    /// clean unless it is noted.
+    fn is_known(&self, sequence: u64) -> bool {
+        sequence >= self.known_from
     }
 
-    /// Notes what is told of a version that arrives.
-    pub(super) fn note(&mut self, version: Version, sequence: u64, told: &Applied) {
-        if self.sequences.len() == NOTED_MAX {
+    /// Notes a verdict that is not clean.
+    fn note(&mut self, version: Version, sequence: u64, applied: &Applied) {
+        if self.order.len() == NOTED_MAX {
             self.forget_first();
         }
-        self.noted.insert(version, (told.clone(), sequence));
-        self.sequences.push_back((sequence, version));
+        self.noted.insert(version, (applied.clone(), sequence));
+        self.order.push_back((sequence, version));
     }
 
     fn forget_first(&mut self) {
-        if let Some((sequence, version)) = self.sequences.pop_front() {
+        if let Some((sequence, version)) = self.order.pop_front() {
             let last = self.noted.get(&version).map(|(_, last)| *last);
             if last == Some(sequence) {
                 self.noted.remove(&version);
             }
-            self.told_from = self.told_from.max(sequence + 1);
+            self.known_from = self.known_from.max(sequence + 1);
         }
     }
 }
 
-/// What was held when the version of a record first arrived. The record is in
-/// the active memtable; `rivals` is what that held of its key before. Called
-/// under the commit lock, so it reads no disk.
+/// The verdict on the version of a record, as of its first arrival. The record is
+/// in the active memtable, and `rivals` is what that memtable held of the key
+/// before. Called under the commit lock, so it does not read the disk.
 pub(super) fn judge(
     verdicts: &mut Verdicts,
     state: &ReadState,
@@ -142,24 +150,24 @@ pub(super) fn judge(
     }
     let may_be_in_tables = state.tables.greatest_timestamp() > stamp;
     if rivals.newer.is_none() && !may_be_in_tables {
-        // Also where it came before: what is newer never goes before it could
-        // no longer come.
+        // If the version arrived before, nothing newer was here then either: a
+        // newer version stays for as long as an older one may still arrive.
         return Applied::Known(Verdict::Clean);
     }
     let key = record.entry.key();
     let version = Version::new(KeyHash::of(key), stamp);
     if let Some(noted) = verdicts.noted(version) {
-        let told = noted.clone();
+        let applied = noted.clone();
         if is_added {
-            // As long as it can be told that the record came, so can this: else
-            // the record would pass for a clean one.
-            verdicts.note(version, record.sequence, &told);
+            // The record is in a memtable once more, so the verdict has to be noted
+            // for as long as the record is known: otherwise it would count as clean.
+            verdicts.note(version, record.sequence, &applied);
         }
-        return told;
+        return applied;
     }
     if rivals
         .same
-        .is_some_and(|sequence| verdicts.can_tell(sequence))
+        .is_some_and(|sequence| verdicts.is_known(sequence))
     {
         return Applied::Known(Verdict::Clean);
     }
@@ -170,8 +178,8 @@ pub(super) fn judge(
             continue;
         }
         match flushed.came(version, verdicts.asked_from) {
-            Came::Not => {}
-            Came::As(sequence) if verdicts.can_tell(sequence) => {
+            Came::No => {}
+            Came::As(sequence) if verdicts.is_known(sequence) => {
                 return Applied::Known(Verdict::Clean);
             }
             Came::As(_) | Came::Perhaps => is_doubtful = true,
@@ -181,10 +189,10 @@ pub(super) fn judge(
         true => state.tables.beside(key, stamp, Access::Cached),
         false => Ok(Beside::default()),
     };
-    let told = match beside {
+    let applied = match beside {
         Ok(beside) => Applied::Known(beside.verdict(rivals.newer, is_doubtful)),
-        // What is damaged is found to be so when it is read.
-        Err(_) => Applied::Pending(PendingVerdict::new(Due {
+        // Damage shows again when the verdict is finished.
+        Err(_) => Applied::Pending(PendingVerdict::new(NeededReads {
             tables: Arc::clone(&state.tables),
             key: Box::from(key),
             stamp,
@@ -192,63 +200,64 @@ pub(super) fn judge(
             is_doubtful,
         })),
     };
-    if !matches!(told, Applied::Known(Verdict::Clean)) {
-        verdicts.note(version, record.sequence, &told);
+    if !matches!(applied, Applied::Known(Verdict::Clean)) {
+        verdicts.note(version, record.sequence, &applied);
     }
-    told
+    applied
 }
 
-/// A verdict for which blocks of tables have to be read that are not in memory.
-/// It is as of the commit of its write, whenever it is finished.
+/// A verdict that needs reads of the disk. It is the verdict as of the commit of
+/// its write, whenever it is finished.
 #[derive(Clone)]
-pub struct PendingVerdict(Arc<Mutex<Looking>>);
+pub struct PendingVerdict(Arc<Mutex<VerdictState>>);
 
-enum Looking {
-    /// Nobody has looked yet.
-    Due(Due),
-    /// What was found.
-    Told(Verdict),
+enum VerdictState {
+    /// The reads were not made yet.
+    Pending(NeededReads),
+    /// The verdict is known.
+    Known(Verdict),
 }
 
-/// What to look at.
-pub(super) struct Due {
+/// What a verdict needs to be finished.
+struct NeededReads {
     /// The tables as of the commit.
-    pub(super) tables: Arc<Tables>,
+    tables: Arc<Tables>,
     /// The key.
-    pub(super) key: Box<[u8]>,
+    key: Box<[u8]>,
     /// The stamp of the write.
-    pub(super) stamp: Timestamp,
+    stamp: Timestamp,
     /// The greatest newer stamp of the key in the memtables.
-    pub(super) newer: Option<Timestamp>,
-    /// Whether the version may have come before.
-    pub(super) is_doubtful: bool,
+    newer: Option<Timestamp>,
+    /// Whether the version may have arrived before.
+    is_doubtful: bool,
 }
 
 impl PendingVerdict {
-    pub(super) fn new(due: Due) -> Self {
-        Self(Arc::new(Mutex::new(Looking::Due(due))))
+    fn new(reads: NeededReads) -> Self {
+        Self(Arc::new(Mutex::new(VerdictState::Pending(reads))))
     }
 
-    /// Reads what has to be read, once, and tells what was held. May block.
+    /// Reads what the verdict needs, once, and returns the verdict. May block.
     #[must_use]
     pub fn finish(&self) -> Verdict {
-        self.settle(Due::look)
+        self.settle(NeededReads::read)
     }
 
-    /// Tells what can be told without reading: what is told once stays.
+    /// Settles the verdict as unknown, without reading. It stays so, also for
+    /// others who ask.
     #[must_use]
     pub fn give_up(&self) -> Verdict {
-        self.settle(|due| Verdict::Unknown(due.bound()))
+        self.settle(|reads| Verdict::Unknown(reads.bound()))
     }
 
-    fn settle(&self, how: impl FnOnce(&Due) -> Verdict) -> Verdict {
-        let mut looking = lock(&self.0);
-        let verdict = match &*looking {
-            Looking::Due(due) => how(due),
-            Looking::Told(verdict) => return *verdict,
+    fn settle(&self, how: impl FnOnce(&NeededReads) -> Verdict) -> Verdict {
+        let mut state = lock(&self.0);
+        let verdict = match &*state {
+            VerdictState::Pending(reads) => how(reads),
+            VerdictState::Known(verdict) => return *verdict,
         };
-        // The tables may be removed meanwhile: they are held no longer than needed.
-        *looking = Looking::Told(verdict);
+        // This frees the handle on the tables, which compaction may have removed.
+        *state = VerdictState::Known(verdict);
         verdict
     }
 }
@@ -261,15 +270,16 @@ impl fmt::Debug for PendingVerdict {
     }
 }
 
-impl Due {
-    fn look(&self) -> Verdict {
+impl NeededReads {
+    fn read(&self) -> Verdict {
         match self.tables.beside(&self.key, self.stamp, Access::MayRead) {
             Ok(beside) => beside.verdict(self.newer, self.is_doubtful),
-            // What is damaged may hide anything up to the greatest stamp.
+            // A damaged block may hide anything up to the greatest stamp.
             Err(_) => Verdict::Unknown(self.bound()),
         }
     }
 
+    /// No version of the key in the memtables and tables is above this.
     fn bound(&self) -> Timestamp {
         let tables = self.tables.greatest_timestamp();
         self.newer.map_or(tables, |newer| newer.max(tables))

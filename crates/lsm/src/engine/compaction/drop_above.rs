@@ -1,14 +1,14 @@
-//! Dropping versions from the future, as an operator asks of a start.
+//! Dropping versions above a timestamp when a store is opened.
 //!
-//! A clock that was wrong stamps versions that nobody can overwrite until their
-//! time has come. Here every version above a limit goes: out of the memtables
-//! that the log has filled, which are flushed without them, and out of the
-//! tables that have any, which are written anew without them. What such a
-//! version replaced may be gone; where it is still there it is seen again.
+//! A clock that was wrong stamps versions that no write can replace until their
+//! time has come. An operator can have every version above a limit dropped: the
+//! memtables that the log has filled are flushed without such versions, and the
+//! tables that hold any are rewritten without them. A version that such a version
+//! replaced may be gone already; if it is still there, readers see it again.
 //!
-//! It happens before any job runs and before anybody reads. Each table is
-//! replaced by a change of the manifest, so a crash leaves some of it done, and
-//! the next start that asks for it does the rest.
+//! This happens before any job runs and before anyone reads. Each table is replaced
+//! by one edit of the table set. So a crash leaves part of the work done, and the
+//! next start with the same limit does the rest.
 
 use super::retention::{Retained, Retention};
 use crate::engine::core::Core;
@@ -20,7 +20,7 @@ use base::Timestamp;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The records of a source but for those above a limit.
+/// The records of a source, except those above a limit.
 struct NotAbove<'a, S> {
     source: S,
     limit: Timestamp,

@@ -18,7 +18,7 @@
 //! 4. The last step replaces the inputs by the outputs, with one edit of the
 //!    table set.
 //!
-//! [`drop_above`] is apart: it rewrites tables when a store is opened, to drop
+//! `drop_above` is apart: it rewrites tables when a store is opened, to drop
 //! versions that a wrong clock has stamped.
 
 mod drop_above;

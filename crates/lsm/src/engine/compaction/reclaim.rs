@@ -1,18 +1,17 @@
-//! Room on a full disk: what deletes hide is taken out of the tables.
+//! Room on a full disk: tables are rewritten without what deletes hide.
 //!
-//! A compaction down the levels may write as much as it reads before it can
-//! remove anything, and a full disk seldom has room for that. So there
-//! compaction does something else first, for which the rest of one table has to
-//! fit:
-//! - it **surveys** each table once: looks up which other tables hold what the
-//!   tombstones of this one hide, and adds up how much that is;
-//! - it rewrites, where they are, the tables of which enough is hidden; see
-//!   [`pick_hidden`].
+//! A compaction down the levels may write as much as it reads before it can remove
+//! anything, and a full disk rarely has room for that. So on a full disk compaction
+//! first does something that needs room only for what is left of one table:
+//! - it **surveys** each table once: it looks up which other tables hold versions
+//!   that the tombstones of this table hide, and adds up their bytes;
+//! - it rewrites, on the level where they are, the tables of which enough is
+//!   hidden; see [`pick_hidden`].
 //!
-//! The last level is not surveyed: most of what its tombstones hide has gone
-//! into them. What memtables hold is not looked at: a power cut could take a
-//! delete that is not synced yet, and would have left what it hides. So a full
-//! store flushes its deletes once in a while.
+//! The last level is not surveyed, because most of what its tombstones hid is
+//! already gone. Memtables are not searched: a power cut could take an unsynced
+//! delete after the version that it hides is gone. So a full store flushes its
+//! deletes from time to time.
 //!
 //! All of this is forgotten once the disk is no longer full.
 
@@ -31,13 +30,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// How many tombstones a step of a survey looks up: each may read the disk.
+/// How many tombstones a step of a survey looks up. Each may read the disk.
 const STEP_TOMBSTONES: usize = 64;
 
 /// How many bytes a step of a survey reads before it gives the lane back.
 const STEP_BYTES: usize = 128 << 10;
 
-/// What is known of the versions in tables that nobody can see.
+/// What is known about the versions in tables that are hidden from every reader.
 #[derive(Default)]
 pub(super) struct Reclaim {
     /// For each table the bytes of keys and values that surveys found hidden.
@@ -53,14 +52,14 @@ struct Survey {
     records: TableIterator,
     /// The key of the last record.
     key: Vec<u8>,
-    /// The tables of when it began.
+    /// The tables that were live when it began.
     tables: Arc<Tables>,
     /// What it has found so far, for each table.
     hidden_bytes: BTreeMap<TableId, u64>,
 }
 
 impl Reclaim {
-    /// Takes note of what a compaction has replaced.
+    /// Notes what a compaction has replaced.
     pub(super) fn note_replaced(&mut self, replaced: &Replaced) {
         let Replaced { pick, outputs, .. } = replaced;
         let mut hidden = 0;
@@ -75,7 +74,7 @@ impl Reclaim {
         if pick.reason == Reason::Hidden {
             return;
         }
-        // What was not dropped is taken to be spread evenly.
+        // The hidden bytes that were not dropped count as spread evenly.
         let kept: u64 = outputs.iter().map(|(_, bytes)| bytes).sum();
         let hidden = hidden.saturating_sub(replaced.input_entry_bytes.saturating_sub(kept));
         if hidden > 0 {
@@ -87,8 +86,7 @@ impl Reclaim {
         }
     }
 
-    /// Takes note that a table could not be rewritten, so that it does not
-    /// keep others from their turn.
+    /// Notes that a table could not be rewritten, so that others get their turn.
     pub(super) fn give_up(&mut self, inputs: &[(usize, TableId)]) {
         for (_, input) in inputs {
             self.hidden_bytes.remove(input);
@@ -107,7 +105,7 @@ impl Reclaim {
             Some(survey) => survey,
             None => self.begin(&core.tables.load().tables)?,
         };
-        match survey.look_some_up(&self.surveyed) {
+        match survey.step(&self.surveyed) {
             Ok((bytes, true)) => {
                 self.survey = Some(survey);
                 return Some(bytes);
@@ -120,7 +118,7 @@ impl Reclaim {
                 return Some(bytes);
             }
             Err(error) => {
-                tracing::warn!(%error, "what a table's deletes hide could not be told");
+                tracing::warn!(%error, "could not survey what the deletes of a table hide");
                 self.surveyed.insert(survey.table.id());
             }
         }
@@ -140,8 +138,8 @@ impl Reclaim {
         (!core.snapshots.hold_compaction_back()).then_some(pick)
     }
 
-    /// Begins with the first table that was not surveyed: those that flushes
-    /// have written come first.
+    /// Begins with the first table that was not surveyed. Tables that flushes have
+    /// written come first.
     fn begin(&mut self, tables: &Arc<Tables>) -> Option<Survey> {
         for (level, table) in tables.iter() {
             if self.surveyed.contains(&table.id()) {
@@ -164,9 +162,9 @@ impl Reclaim {
 }
 
 impl Survey {
-    /// Goes on for a step, with what was `surveyed` before. Returns about how
-    /// many bytes that read, and whether there is more.
-    fn look_some_up(&mut self, surveyed: &BTreeSet<TableId>) -> Result<(u64, bool), Error> {
+    /// Takes a step; `surveyed` are the tables whose surveys are complete. Returns
+    /// about how many bytes that read, and whether there is more.
+    fn step(&mut self, surveyed: &BTreeSet<TableId>) -> Result<(u64, bool), Error> {
         let mut bytes = 0;
         let mut tombstones = 0;
         while tombstones < STEP_TOMBSTONES && bytes < STEP_BYTES {
@@ -176,7 +174,7 @@ impl Survey {
             let entry = &record.entry;
             bytes += entry.data_bytes();
             if entry.key() == self.key {
-                // A flush has kept it for a scan that has ended, or will.
+                // A flush has kept this version for a scan, which ends sooner or later.
                 self.count(self.table.id(), entry.data_bytes());
                 continue;
             }
@@ -190,15 +188,15 @@ impl Survey {
         Ok((bytes as u64, true))
     }
 
-    /// Counts what `tombstone` hides in other tables, unless another survey
-    /// has counted it. Returns how many bytes that read. A table that cannot be
-    /// read counts as one that holds nothing.
+    /// Counts what `tombstone` hides in other tables, unless another survey has
+    /// counted it. Returns how many bytes that read. A table that cannot be read
+    /// counts as empty.
     fn look_up(&mut self, tombstone: &Entry, surveyed: &BTreeSet<TableId>) -> usize {
         let hash = KeyHash::of(tombstone.key());
         let mut read_bytes = 0;
-        // Of the versions only what is asked below: their values may be long.
+        // Only what is needed below, because the values may be long.
         let mut older: SmallVec<[(TableId, Timestamp, usize); LEVELS]> = SmallVec::new();
-        // Below the newest tombstone whose survey is over all is counted.
+        // Below the newest tombstone of a surveyed table everything is counted.
         let mut counted_below = Timestamp::ZERO;
         for table in self.tables.candidates(tombstone.key()) {
             if table.id() == self.table.id() {
@@ -329,7 +327,7 @@ mod tests {
         let left = [(id(3), 7), (id(4), 150), (id(5), 50)];
         assert_eq!(moved.hidden_bytes, left.into());
         assert_eq!(moved.surveyed, [id(3), id(4), id(5)].into());
-        // Whatever was thought, a table is not rewritten for it again.
+        // A table is not rewritten again for an estimate that was wrong.
         let mut rewritten = reclaim();
         rewritten.note_replaced(&replaced(Reason::Hidden, &[(id(4), 900)]));
         assert_eq!(rewritten.hidden_bytes, [(id(3), 7)].into());

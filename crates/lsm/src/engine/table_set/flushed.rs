@@ -1,19 +1,19 @@
-//! What is remembered of memtables that were flushed a moment ago: which
-//! versions came with them, and when.
+//! What is remembered of memtables that were flushed a moment ago: which versions
+//! came with them, and with which sequence numbers.
 //!
-//! The tables cannot tell. A flush writes only the newest version of each key,
-//! a compaction drops what another table outranks, and neither says when a
-//! version came. So a flush also gathers the versions that it reads with their
-//! sequence numbers: one that comes again is then told what it was told at first, as it
-//! would be if the memtable were still there.
+//! The tables do not know. A flush writes only the newest version of each key, a
+//! compaction drops what another table outranks, and neither keeps sequence
+//! numbers. So a flush also gathers the versions that it reads. When one of them
+//! arrives again, its writer gets the first verdict again, as if the memtable
+//! were still there.
 //!
-//! A version is known by its stamp, whole, and by the hash of its key. No two
-//! writes are ever given the same stamp, so none is taken for another: keys
-//! that somebody has chosen to have the same hash still have stamps of their own.
+//! A version is identified by its whole stamp and the hash of its key. Two writes
+//! never get the same stamp, so two versions are never confused: keys that were
+//! chosen to have the same hash still have different stamps.
 //!
-//! It costs a flush a search tree of the versions, and a commit nothing until
-//! something newer than its write is held. It is bounded: what is not remembered
-//! cannot be told.
+//! This costs a flush a search tree of the versions. It costs a commit nothing
+//! unless the store holds a newer version of its key. The memory is bounded, and
+//! the verdict on a version that is not remembered is unknown.
 
 use crate::error::Error;
 use crate::memtable::Memtable;
@@ -24,12 +24,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So many flushes are remembered apart.
+/// The most flushes that are remembered separately.
 const FLUSHED_MAX: usize = 32;
 
-/// The versions of so many sequence numbers are remembered, of all flushes together, and
-/// at times up to twice as many: three mebibytes. Those are the writes of two
-/// seconds, for which a node keeps verdicts by default, at 32,000 a second.
+/// How many sequence numbers are remembered with their versions, of all flushes
+/// together; at times up to twice as many, which take three mebibytes. That is
+/// two seconds of 32,000 writes a second, and two seconds is for how long a node
+/// keeps verdicts by default.
 const SEQUENCES_MAX: u64 = 64 << 10;
 
 /// A version, by its timestamp and the hash of its key.
@@ -61,23 +62,23 @@ pub(crate) struct Flushed {
     least: Timestamp,
     /// The greatest.
     greatest: Timestamp,
-    /// What came with it.
+    /// The versions that came with it.
     sequences: Arc<VersionSequences>,
 }
 
-/// What is known of a version's sequence number with what was flushed.
+/// Whether a version came with what was flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Came {
-    /// It did not come with it, or so long ago that nobody asks.
-    Not,
-    /// It came as this sequence number.
+    /// It did not, or so long ago that no request asks for it.
+    No,
+    /// It did, with this sequence number.
     As(u64),
-    /// It may have come.
+    /// It may have.
     Perhaps,
 }
 
 impl Flushed {
-    /// This memtable, whose versions came so.
+    /// What is remembered of a memtable, with the versions that it held.
     pub(crate) fn new(at: Duration, memtable: &Memtable, sequences: VersionSequences) -> Self {
         Self {
             at,
@@ -97,19 +98,20 @@ impl Flushed {
         }
     }
 
-    /// What is known of a version. Nobody asks for what arrived before `asked_from`.
+    /// Whether a version came with it. No request asks for versions with sequence
+    /// numbers below `asked_from`.
     pub(crate) fn came(&self, version: Version, asked_from: u64) -> Came {
         if !(self.least..=self.greatest).contains(&version.stamp()) {
-            return Came::Not;
+            return Came::No;
         }
         match self.sequences.of(version) {
             Some(sequence) => Came::As(sequence),
-            None if self.sequences.from <= asked_from => Came::Not,
+            None if self.sequences.from <= asked_from => Came::No,
             None => Came::Perhaps,
         }
     }
 
-    /// Whether somebody may still ask for what came with it.
+    /// Whether a request may still ask for a version that came with it.
     pub(crate) fn is_recent(&self, now: Duration, kept: Duration) -> bool {
         now.saturating_sub(self.at) < kept
     }
@@ -124,7 +126,8 @@ impl Flushed {
         self.sequences = Arc::default();
     }
 
-    /// Takes what was flushed before this as one with it, which may claim too much.
+    /// Merges an earlier flush into this one. The merged range of stamps may
+    /// include versions that came with neither.
     fn absorb(&mut self, earlier: &Self) {
         self.least = self.least.min(earlier.least);
         self.greatest = self.greatest.max(earlier.greatest);
@@ -132,12 +135,12 @@ impl Flushed {
     }
 }
 
-/// Adds what was flushed last to what is remembered, and forgets what is of long
-/// ago or too much.
+/// Adds the last flush to those that are remembered, and forgets flushes that are
+/// old and versions that are too many.
 pub(crate) fn remember(flushed: &mut Vec<Flushed>, last: Flushed, kept: Duration) {
     flushed.retain(|flushed| flushed.is_recent(last.at, kept));
-    // The sequence numbers of memtables follow each other: those within the bound are
-    // together no more than it is, and one may lie across it.
+    // The sequence numbers of memtables follow each other, so the flushes above the
+    // bound hold no more versions than are allowed, beside one that lies across it.
     let bound = last.sequences.last.saturating_sub(SEQUENCES_MAX);
     for flushed in flushed.iter_mut() {
         if flushed.sequences.last <= bound {
@@ -156,16 +159,16 @@ pub(crate) fn remember(flushed: &mut Vec<Flushed>, last: Flushed, kept: Duration
 /// The last sequence numbers of a memtable.
 #[derive(Debug)]
 pub(crate) struct VersionSequences {
-    /// All that arrived from here on are among them.
+    /// All versions with this sequence number or a greater one are among them.
     from: u64,
-    /// The last of them.
+    /// The last sequence number.
     last: u64,
-    /// The versions and their sequence numbers, sorted; in one piece, so that whoever
-    /// happens to have the last handle frees it at once.
+    /// The versions and their sequence numbers, sorted. They are one allocation, so
+    /// that the thread with the last handle frees them at once.
     versions: Box<[(Version, u64)]>,
 }
 
-/// None: any version may have come.
+/// Nothing is remembered: any version may have come.
 impl Default for VersionSequences {
     fn default() -> Self {
         Self {
@@ -179,8 +182,8 @@ impl Default for VersionSequences {
 impl VersionSequences {
     fn of(&self, version: Version) -> Option<u64> {
         let versions = &self.versions;
-        let place = versions.binary_search_by_key(&version, |(version, _)| *version);
-        let (_, sequence) = versions.get(place.ok()?)?;
+        let index = versions.binary_search_by_key(&version, |(version, _)| *version);
+        let (_, sequence) = versions.get(index.ok()?)?;
         Some(*sequence)
     }
 }
@@ -190,7 +193,7 @@ pub(crate) struct Gathering<S> {
     source: S,
     from: u64,
     last: u64,
-    /// Whether some arrived before `from`.
+    /// Whether some records have a sequence number below `from`.
     has_earlier: bool,
     versions: BTreeMap<Version, u64>,
 }
@@ -207,7 +210,7 @@ impl<S> Gathering<S> {
         }
     }
 
-    /// What was gathered, once all have passed.
+    /// The versions that were gathered, once all records have passed.
     pub(crate) fn sequences(self) -> VersionSequences {
         VersionSequences {
             from: if self.has_earlier { self.from } else { 0 },
@@ -266,12 +269,12 @@ mod tests {
     #[test]
     fn what_came_is_known_and_that_nothing_else_did() {
         let flushed = flushed(0, 10..=20);
-        assert_eq!(flushed.came(version(9), 0), Came::Not);
+        assert_eq!(flushed.came(version(9), 0), Came::No);
         assert_eq!(flushed.came(version(10), 0), Came::As(10));
         assert_eq!(flushed.came(version(20), 0), Came::As(20));
-        assert_eq!(flushed.came(version(21), 0), Came::Not);
+        assert_eq!(flushed.came(version(21), 0), Came::No);
         let other = Version::new(KeyHash::of(b"j"), Timestamp::from_u64(15));
-        assert_eq!(flushed.came(other, 0), Came::Not);
+        assert_eq!(flushed.came(other, 0), Came::No);
     }
 
     #[test]
@@ -280,7 +283,7 @@ mod tests {
         assert_eq!(flushed.versions() as u64, SEQUENCES_MAX);
         assert_eq!(flushed.came(version(6), 0), Came::As(6));
         assert_eq!(flushed.came(version(5), 5), Came::Perhaps);
-        assert_eq!(flushed.came(version(5), 6), Came::Not, "nobody asks");
+        assert_eq!(flushed.came(version(5), 6), Came::No, "no request asks");
     }
 
     #[test]
@@ -311,7 +314,7 @@ mod tests {
         for stamp in [0, 5, 10, 11] {
             assert_eq!(all[0].came(version(stamp), 0), Came::Perhaps, "{stamp}");
         }
-        assert_eq!(all[0].came(version(13), 0), Came::Not);
+        assert_eq!(all[0].came(version(13), 0), Came::No);
         assert_eq!(all[1].came(version(20), 0), Came::As(20));
         remember(&mut all, flushed(11, 900..=900), KEPT);
         assert_eq!(all.len(), 1, "the others are of long ago");

@@ -6,8 +6,8 @@ use crate::table::{Purpose, Table, TableIterator};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The records of a level's tables one after another; only one table at a time
-/// holds a block.
+/// The records of a level's tables, one table after another. Only one table at a
+/// time holds a block.
 pub(crate) struct LevelSource {
     tables: std::vec::IntoIter<Arc<Table>>,
     current: Option<TableIterator>,

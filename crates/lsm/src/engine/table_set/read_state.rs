@@ -13,11 +13,12 @@ use std::sync::Arc;
 pub(crate) struct ReadState {
     /// The memtable that takes the writes.
     pub(crate) active: Arc<Memtable>,
-    /// Those that wait for their flush, the oldest first.
+    /// The memtables that wait for their flush, the oldest first.
     pub(crate) frozen: Vec<Arc<Memtable>>,
     /// The live tables.
     pub(crate) tables: Arc<Tables>,
-    /// What was flushed a moment ago, and may still be asked for.
+    /// The memtables that were flushed a moment ago, because versions that came with
+    /// them may arrive again.
     pub(crate) flushed: Vec<Flushed>,
 }
 
@@ -36,7 +37,7 @@ impl ReadState {
         self.frozen.iter().chain([&self.active])
     }
 
-    /// The least log segment that holds records which no table has.
+    /// The least log segment that holds records which are in no table.
     pub(crate) fn least_segment(&self) -> u64 {
         self.frozen.first().unwrap_or(&self.active).segment()
     }

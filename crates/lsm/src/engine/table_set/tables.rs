@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 /// The live tables by level.
 pub(crate) struct Tables {
-    /// Level 0, where tables overlap, by descending greatest timestamp; the
-    /// levels below by key, without overlap within a level.
+    /// The tables of level 0 may overlap, and are in descending order of their
+    /// greatest timestamp. Those of a level below do not, and are ordered by key.
     levels: [Vec<Arc<Table>>; LEVELS],
     greatest_timestamp: Timestamp,
 }
@@ -51,7 +51,7 @@ impl Tables {
 
     /// Whether level 0 has at least so many tables that compaction can merge.
     pub(crate) fn are_level_zero(&self, tables: usize) -> bool {
-        // Of few it is not worth asking each.
+        // Each table is inspected only if there are enough of them.
         self.levels[0].len() >= tables && self.level_zero_tables() >= tables
     }
 
@@ -76,8 +76,8 @@ impl Tables {
 
     /// The winner among `newest` and the versions of a key in the tables.
     ///
-    /// Tables are asked in descending order of their greatest timestamp, and
-    /// no further once none can hold anything newer than what was found.
+    /// Reads the tables in descending order of their greatest timestamp, and ends
+    /// once no table can hold anything newer than what was found.
     pub(crate) fn newest(
         &self,
         key: &[u8],
@@ -88,7 +88,7 @@ impl Tables {
         for table in self.candidates(key) {
             let greatest = table.properties().timestamp_greatest;
             let found = newest.as_ref().map_or(Timestamp::ZERO, Entry::timestamp);
-            // At equal timestamps the rank decides, so the table must be asked.
+            // At equal timestamps the rank decides, so the table must be read.
             if greatest < found {
                 break;
             }
@@ -98,8 +98,8 @@ impl Tables {
         Ok(newest)
     }
 
-    /// What the tables hold of a key at this timestamp and above. Asks only
-    /// tables that may hold such.
+    /// What the tables hold of a key at this timestamp and above. Reads only tables
+    /// that may hold such versions.
     pub(crate) fn beside(
         &self,
         key: &[u8],
@@ -156,13 +156,14 @@ impl Tables {
 pub(crate) struct Beside {
     /// The greatest timestamp that is above.
     pub(crate) newer: Option<Timestamp>,
-    /// Whether a version has the very timestamp.
+    /// Whether a version has exactly this timestamp.
     pub(crate) has_same: bool,
 }
 
 impl Beside {
-    /// What was held when a version of this timestamp first arrived, which is
-    /// now, unless that is in doubt. `newer` is what the memtables hold above it.
+    /// The verdict on a version with this timestamp that arrives now for the first
+    /// time, unless that is doubtful. `newer` is the greatest timestamp above it in
+    /// the memtables.
     pub(crate) fn verdict(self, newer: Option<Timestamp>, is_doubtful: bool) -> Verdict {
         match newer.max(self.newer) {
             None => Verdict::Clean,

@@ -1,47 +1,50 @@
 //! Choosing the next compaction: a pure function of what the levels hold.
 //!
-//! The levels are sized from the last one up (as RocksDB's dynamic level
-//! sizes): the last level's target is the bytes of all sorted levels, and each
-//! level above may hold a tenth of the one below. The **base level**, into
-//! which level 0 is merged, is the highest whose target still reaches
-//! `base_bytes`; the levels between 0 and it stay empty. So nine tenths of the
-//! data lie on the last level whatever the size of the store, and what is
-//! stored twice is bounded by the tenth above it and level 0.
+//! The levels are sized from the last one up, as RocksDB's dynamic level sizes: the
+//! last level's target is the bytes of all sorted levels, and each level above may
+//! hold a tenth of the one below. The **base level**, into which level 0 is merged,
+//! is the highest level whose target is at least `base_bytes`. The levels between 0
+//! and the base level stay empty. So nine tenths of the data lie on the last level,
+//! however large the store is, and only the tenth above it and level 0 store
+//! anything twice.
 //!
-//! Every level has a score, and the highest at or above 1 is compacted:
-//! - level 0, by its number of tables, since reads ask all of them; and by its
-//!   bytes against those below, since in a small store what level 0 holds
-//!   twice would outweigh the rest;
-//! - a level from the base down, by its bytes against its target;
-//! - a level above the base, which a shrinking store has left behind, is
-//!   emptied when nothing else is to do.
+//! Every level has a score, and the level with the highest score is compacted, if
+//! that is at least 1:
+//! - level 0 by its number of tables, because reads ask all of them, and by its
+//!   bytes against those below, because in a small store level 0 would otherwise
+//!   store more twice than all other levels hold;
+//! - a level from the base down by its bytes against its target;
+//! - a level above the base, which a store that shrinks leaves behind, is emptied
+//!   when nothing else is due.
 //!
-//! What a compaction reads it may write before it can remove anything. Where
-//! the room for that is short, a smaller compaction takes the turn of a larger:
-//! with fewer tables of level 0, of another table, of another level, be it due
-//! or not: the fewer the upper levels hold, the less a compaction into them needs.
-//! Where not even that fits, small tables of level 0 are merged where they are,
-//! so that they do not become ever more.
+//! Level 0 is taken as a whole, with all tables that it overlaps on the base level.
+//! Of other levels one table is taken, in turn by key, with the tables that it
+//! overlaps below. If no level is due, a table is rewritten on its own level if it
+//! is mostly tombstones that may be dropped, or if half of it has expired. This
+//! holds on level 0 too, because a store that gets no more writes must not keep
+//! what has expired.
 //!
-//! Level 0 is taken as a whole with all that it overlaps on the base level; of
-//! other levels one table, in turn by key, with what it overlaps below. Where
-//! no level is due, a table that is mostly tombstones which may go, or half of
-//! which has expired, is rewritten where it is, on level 0 as on others:
-//! a store that nobody writes to any more must not keep what has expired.
+//! A compaction may write as much as it reads before it can remove anything. If the
+//! room for that is short, a smaller compaction takes the turn of a larger one: one
+//! with fewer tables of level 0, of another table, or of another level. The other
+//! level need not be due: the less the upper levels hold, the less room a compaction
+//! into them needs. If not even that fits, small tables of level 0 are merged with
+//! each other, so that they do not become ever more.
 //!
-//! A damaged table cannot be merged, and must not end the compaction of the
-//! others. It lies on level 0, where tables may overlap, and is left out there:
-//! it counts for nothing, but for what its tombstones may hide and what
-//! tombstones elsewhere may hide in it.
+//! A damaged table cannot be merged, and must not stop the compaction of others. It
+//! lies on level 0, where tables may overlap, and is left out of scores and inputs.
+//! It only matters to tombstones: what those in it hide, and what it may hold that
+//! others hide, must still be assumed.
 //!
 //! On a full disk none of this may fit. There [`pick_hidden`] comes first: it
-//! rewrites a table where it is, without what versions in other tables hide.
+//! rewrites a table on its own level, without what versions in other tables hide.
 
 use crate::manifest::LEVELS;
 use crate::table_id::TableId;
 use base::{Expiry, Timestamp};
 use bytes::Bytes;
 use std::collections::BTreeMap;
+
 pub(crate) use summary::{Levels, TableSummary, summarize};
 
 mod summary;
@@ -54,8 +57,8 @@ mod tests;
 /// How many times larger each level may be than the one above.
 const FANOUT: u64 = 10;
 
-/// A table is rewritten for what is hidden in it once that is one part in so
-/// many: no more bytes are written for each that is freed.
+/// A table is rewritten for what is hidden in it once that is one part in so many.
+/// So at most so many bytes are written for each byte that is freed.
 const HIDDEN_PART_LEAST: u64 = 16;
 
 /// What sizes the levels.
@@ -79,13 +82,13 @@ pub(crate) struct Pick {
     pub(crate) inputs: Vec<(usize, TableId)>,
     /// The level that the result goes to.
     pub(crate) output_level: usize,
-    /// What it is for.
+    /// Why it is done.
     pub(crate) reason: Reason,
     /// The level whose cursor moves, and the key it moves to, once the compaction is done.
     pub(crate) cursor: Option<(usize, Bytes)>,
 }
 
-/// What a compaction is for.
+/// Why a compaction is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// Level 0 has many tables, or many bytes for the store's size.
@@ -98,24 +101,24 @@ pub(crate) enum Reason {
     Droppable,
     /// Half of a table has expired.
     Expired,
-    /// What is due does not fit the room, and this makes it smaller.
+    /// What is due does not fit the room, and this compaction makes it smaller.
     Room,
     /// The disk is full, and newer versions elsewhere hide a part of the table.
     Hidden,
-    /// Somebody asked for it.
+    /// A call asked for it.
     Manual,
 }
 
-/// The compaction that is due, or `None`. One that may not fit the room is
-/// given only where there is none that does: it may turn out smaller.
+/// The compaction that is due, or `None`. A compaction that may not fit the room is
+/// returned only if none fits, because it may turn out smaller.
 ///
 /// `cursors` has for each level the key up to which its tables had their turn.
 ///
-/// Only what is below `drop_bound` may be dropped, and values be freed that
-/// expired before `expired_before_unix_ms`. The caller lowers the bounds to what
-/// its retention would do: the one to the least timestamp in the memtables, and
-/// both to zero while snapshots live. Otherwise a table whose tombstones then
-/// stay would be picked again and again.
+/// Only tombstones below `drop_bound` may be dropped, and only values that expired
+/// before `expired_before_unix_ms` may be freed. The caller lowers both bounds to
+/// what its retention allows: the drop bound to the least timestamp in the
+/// memtables, and both to zero while snapshots live. Otherwise a table whose
+/// tombstones stay would be picked again and again.
 pub(crate) fn pick(
     levels: &Levels,
     settings: &PickSettings,
@@ -159,7 +162,7 @@ pub(crate) fn pick(
     let Some(too_large) = too_large else {
         return droppable;
     };
-    // Something else that fits makes room for it, or makes it smaller.
+    // A compaction that fits makes room for the large one, or makes that smaller.
     let smaller = || {
         let by_level = (1..LEVELS - 1).rev();
         by_level.filter_map(|level| {
@@ -186,8 +189,8 @@ fn without_damaged(levels: &Levels) -> Levels {
     levels
 }
 
-/// Merges all tables into the last level, but for damaged ones of level 0;
-/// `None` where there are no others.
+/// Merges all tables into the last level, except damaged ones on level 0; `None` if
+/// there are no others.
 pub(crate) fn pick_all(levels: &Levels) -> Option<Pick> {
     let inputs: Vec<_> = levels
         .iter()
@@ -204,12 +207,12 @@ pub(crate) fn pick_all(levels: &Levels) -> Option<Pick> {
     })
 }
 
-/// A table to rewrite where it is, without what newer versions in other tables
-/// hide, and the bytes that will be left of it: the one of which the greatest
-/// part is hidden, among those whose rest fits the room.
+/// A table to rewrite on its own level, without what newer versions in other tables
+/// hide, and the bytes that will be left of it. Among the tables of which the rest
+/// fits the room, it is the one of which the greatest part is hidden.
 ///
-/// `hidden_bytes` has for each table the bytes of the keys and values in it
-/// that are hidden, as far as known.
+/// `hidden_bytes` has for each table the bytes of its keys and values that are
+/// known to be hidden.
 pub(crate) fn pick_hidden(
     levels: &Levels,
     hidden_bytes: &BTreeMap<TableId, u64>,
@@ -253,8 +256,8 @@ struct Targets {
 
 impl Targets {
     fn new(sorted: &[Vec<TableSummary>], settings: &PickSettings) -> Self {
-        // The total does not change when a table moves down, so neither does
-        // the base level: the targets cannot chase their own effect.
+        // The total does not change when a table moves down, so neither does the base
+        // level: the targets do not depend on the compactions that they cause.
         let total = sorted.iter().map(|tables| bytes_of(tables)).sum();
         let mut targets = Self {
             base: LEVELS - 1,
@@ -272,7 +275,7 @@ impl Targets {
 
     fn score(&self, level: usize, bytes: u64) -> f64 {
         if level < self.base {
-            // Due, but after everything that is over its size.
+            // It is due, but after every level that exceeds its target.
             return if bytes > 0 { 1.0 } else { 0.0 };
         }
         // A level at its target is as large as it should be, not too large.
@@ -294,7 +297,7 @@ fn level_zero_score(
     if nothing_to_merge {
         return by_count;
     }
-    // Half of what lies below, so that all in all at most half is there twice.
+    // Due at half of the bytes below, so that at most half of them are stored twice.
     by_count.max(bytes_of(level_zero) as f64 * 2.0 / below.max(1) as f64)
 }
 
@@ -303,7 +306,7 @@ fn pick_level_zero(levels: &Levels, base: usize, room_bytes: u64) -> Pick {
     loop {
         let mut inputs: Vec<_> = tables.iter().map(|table| (0, table.id)).collect();
         inputs.extend(overlapped(&tables, levels, base));
-        // Any of them may go down alone, since levels say nothing of age.
+        // Each of them may go down alone, because a level says nothing about age.
         if tables.len() > 1 && input_bytes(levels, &inputs) > room_bytes {
             tables.pop();
             continue;
@@ -317,9 +320,9 @@ fn pick_level_zero(levels: &Levels, base: usize, room_bytes: u64) -> Pick {
     }
 }
 
-/// As many of the smallest tables of level 0 as make one table, if those are
-/// so many as would be due. One that is half as large as a table may be counts
-/// as done: it is not written again and again for a few small ones.
+/// As many of the smallest tables of level 0 as make one table, if they are as many
+/// as would be due. A table that has reached half of the size of a table is left
+/// out, so that it is not rewritten again and again for a few small ones.
 fn pick_within_level_zero(levels: &Levels, settings: &PickSettings) -> Option<Pick> {
     let mut tables: Vec<&TableSummary> = levels[0]
         .iter()
@@ -342,8 +345,8 @@ fn pick_within_level_zero(levels: &Levels, settings: &PickSettings) -> Option<Pi
     })
 }
 
-/// The next table of a level by key whose compaction fits the room; the next
-/// of all where none does.
+/// The next table of a level by key whose compaction fits the room; if none fits,
+/// the next table.
 fn pick_sorted(
     levels: &Levels,
     level: usize,
@@ -387,8 +390,9 @@ fn input_bytes(levels: &Levels, inputs: &[(usize, TableId)]) -> u64 {
         .sum()
 }
 
-/// The tables of `level` that lie, even in part, between the least and the
-/// greatest key of `tables`. Those in a gap count: an output table may span it.
+/// The tables of `level` that lie, even in part, between the least and the greatest
+/// key of `tables`. Tables in a gap between them count, because an output table may
+/// span the gap.
 fn overlapped<'a>(
     tables: &[&TableSummary],
     levels: &'a Levels,
@@ -407,16 +411,16 @@ fn overlapped<'a>(
         .map(move |table| (level, table.id))
 }
 
-/// A table half of which is dead, to be rewritten where it is.
+/// A table half of which is dead, to be rewritten on its own level.
 ///
-/// Of what has expired tombstones are left at most, which do not expire: what
-/// is left of the table is picked once half of that has expired. So no more is
-/// written than twice the bytes that expire, however far apart the expiries lie.
-/// Tombstones are all below the bound, and no other table can hold what they
-/// hide, so that the rewriting drops every one. Either way no table is picked
-/// twice for the same.
+/// No table is picked twice for the same dead entries:
+/// - Expired entries leave at most tombstones, which do not expire. What is left of
+///   the table is picked once half of that has expired. So at most twice the bytes
+///   that expire are written, however far apart the expiries lie.
+/// - Tombstones count only if all of them are below the bound and no other table can
+///   hold what they hide, so the rewriting drops every one.
 ///
-/// `all` has also the tables that are not to be picked.
+/// `all` includes the tables that must not be picked.
 fn pick_dead(
     levels: &Levels,
     all: &Levels,
@@ -447,8 +451,8 @@ fn pick_dead(
     None
 }
 
-/// Whether time alone may make a compaction due: a table could be rewritten
-/// for what may be dropped of it, once it has expired or the drop bound has advanced.
+/// Whether time alone may make a compaction due: one of the tables could be
+/// rewritten once more of it has expired or the drop bound has advanced.
 pub(crate) fn may_become_due(levels: &Levels) -> bool {
     let mut tables = levels.iter().flatten().filter(|table| !table.is_damaged);
     tables.any(|table| is_mostly_tombstones(table) || table.half_expired != Expiry::NEVER)

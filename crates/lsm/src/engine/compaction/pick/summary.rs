@@ -1,4 +1,4 @@
-//! What a choice needs to know of the tables.
+//! What a choice needs to know about the tables.
 
 use crate::engine::table_set::Tables;
 use crate::manifest::LEVELS;
@@ -8,7 +8,7 @@ use base::{Expiry, Timestamp};
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// What a choice needs to know of a table.
+/// What a choice needs to know about a table.
 #[derive(Clone, Debug)]
 pub(crate) struct TableSummary {
     /// Its number.
@@ -29,9 +29,10 @@ pub(crate) struct TableSummary {
     pub(crate) entries: u64,
     /// Its tombstones.
     pub(crate) tombstones: u64,
-    /// When half of those bytes have expired; never where fewer expire at all.
+    /// When half of the bytes of its keys and values have expired; never if fewer of
+    /// them expire at all.
     pub(crate) half_expired: Expiry,
-    /// Whether it cannot be read whole.
+    /// Whether some part of it cannot be read.
     pub(crate) is_damaged: bool,
 }
 

@@ -1,43 +1,43 @@
-//! What of the merged records a flush or a compaction writes.
+//! Retention: which of the merged records a flush or a compaction writes.
 //!
-//! Three questions, in this order.
+//! Three questions decide, in this order.
 //!
-//! **Which versions can still be seen?** A snapshot with number `s` sees, of
-//! each key, the highest-ranked version among those with `sequence <= s`; a
-//! reader without one sees the highest-ranked of all. Walking the versions of a
-//! key from the highest rank down, with `m` the least sequence number kept so far: the
-//! first is kept, and a later one is kept exactly if some living snapshot has
-//! `sequence <= s < m`. (A version in between that was not kept hides nothing
-//! more: no `s` lies between its sequence number and `m`.) Identical versions that
-//! came twice come here with the least sequence number first, so that the rule drops
-//! the later ones.
+//! **Which versions can still be seen?** A snapshot with the number `s` sees, of
+//! each key, the highest-ranked version among those with `sequence <= s`. A reader
+//! without a snapshot sees the highest-ranked of all. Retention walks the versions
+//! of a key from the highest rank down, where `m` is the least sequence number that
+//! it has kept so far. It keeps the first version, and a later one exactly if some
+//! living snapshot has `sequence <= s < m`. (A version in between that was not kept
+//! hides nothing more, because no `s` lies between its sequence number and `m`.)
+//! Identical versions that came twice come here with the least sequence number
+//! first, so the rule drops the later ones.
 //!
-//! A kept version that came before every living snapshot gets the sequence number 0: all
-//! of them see it, as do all later ones, and `m` is at or below the least
-//! snapshot from it on, so nothing of lower rank is kept beside it.
+//! A kept version that came before every living snapshot gets the sequence number
+//! 0: all of these snapshots and all later ones see it. From it on, `m` is at or
+//! below the least snapshot, so nothing of lower rank is kept beside it.
 //!
-//! **Has it expired?** The winner of a key that expired before the bound which
-//! the caller gives is written as a tombstone of its timestamp: it hides what it
-//! hid, and its value is gone. As a tombstone it outranks all that it outranked,
-//! so it stays where it is in the order; what it outranks is kept for snapshots
-//! only, and goes with them. Nothing else says that a version has expired: the
-//! clock may be wrong, and what is gone does not come back.
+//! **Has it expired?** If the winner of a key expired before the bound that the
+//! caller gives, it is written as a tombstone of its timestamp: it hides what it
+//! hid before, and its value is gone. As a tombstone it outranks all that it
+//! outranked, so it keeps its position in the order. What it outranks is kept only
+//! for snapshots, and goes with them. No other rule treats a version as expired,
+//! because the clock may be wrong, and a value that is gone does not come back.
 //!
-//! **Is a tombstone still needed?** It hides older versions, so it may go once
-//! there is nothing left to hide and nothing to hide can come:
-//! - its timestamp is below the drop bound: no older write will come;
+//! **Is a tombstone still needed?** It hides older versions, so it may be dropped
+//! once nothing is left to hide and nothing to hide can arrive:
+//! - its timestamp is below the drop bound, so no older write will arrive;
 //! - no version of its key at or below its timestamp lies outside the inputs;
-//! - no other version of its key was kept. One is kept only for a snapshot, and
-//!   would come to life for everyone else.
+//! - no other version of its key was kept. Such a version would be kept only for a
+//!   snapshot, and without the tombstone every other reader would see it.
 //!
-//! Where all three hold, whoever saw the tombstone finds nothing in its place,
-//! and whoever saw nothing, being older than it, still does. Only the winner of
-//! its key is dropped so; a lower tombstone is kept for a snapshot, and goes
+//! If all three hold, a reader that saw the tombstone finds nothing in its place,
+//! and an older snapshot, which saw nothing, still sees nothing. Only the winner of
+//! its key is dropped this way. A lower tombstone is kept for a snapshot, and goes
 //! with it.
 //!
-//! A compaction for room asks another question first: **does a newer version
-//! elsewhere hide the key?** Where no snapshot lives, nobody sees what does not
-//! win its key, and whatever is taken later sees the winner.
+//! A compaction that makes room on a full disk asks another question first: **does
+//! a newer version elsewhere hide the key?** If no snapshot lives, no reader sees a
+//! version that does not win its key, and every later snapshot sees the winner.
 
 use crate::error::Error;
 use crate::record::{Record, RecordSource};
@@ -46,28 +46,28 @@ use base::{Entry, Expiry, Kind, Timestamp};
 #[cfg(test)]
 mod tests;
 
-/// Tells whether a version of this key with this timestamp or a lower one lies
-/// outside the inputs: in a memtable, in another table, or in a write that
-/// waits for its commit. May say yes wrongly, never no.
+/// Whether a version of this key with this timestamp or a lower one lies outside
+/// the inputs: in a memtable, in another table, or in a write that waits for its
+/// commit. It may wrongly say yes, but never wrongly no.
 pub(crate) type OlderElsewhere = Box<dyn Fn(&[u8], Timestamp) -> bool + Send>;
 
-/// Tells whether a version that outranks this one lies in a table outside the
-/// inputs. May say no wrongly, never yes.
+/// Whether a version that outranks this one lies in a table outside the inputs. It
+/// may wrongly say no, but never wrongly yes.
 pub(crate) type NewerElsewhere = Box<dyn Fn(&Entry) -> bool + Send>;
 
 /// What decides which records are kept.
 pub(crate) struct Retention {
-    /// The sequence numbers up to which the living snapshots see, ascending. Snapshots
-    /// that are taken later must see all records of the inputs.
+    /// The sequence numbers of the living snapshots, ascending. Snapshots that are
+    /// taken later must see all records of the inputs.
     pub(crate) snapshots: Vec<u64>,
-    /// What expired before it has expired for everyone, in milliseconds since
-    /// the Unix epoch; 0 where nothing is known to have.
+    /// A version that expired before this, in milliseconds since the Unix epoch, has
+    /// expired by every clock; 0 if that is certain of none.
     pub(crate) expired_before_unix_ms: u64,
-    /// Tombstones at or above it stay.
+    /// Tombstones at or above this timestamp stay.
     pub(crate) drop_bound: Timestamp,
     /// Whether what a tombstone hides may lie elsewhere.
     pub(crate) older_elsewhere: OlderElsewhere,
-    /// Whether a key is hidden from elsewhere; `None` where nobody looks.
+    /// Whether a version elsewhere hides a key; `None` to skip that question.
     pub(crate) newer_elsewhere: Option<NewerElsewhere>,
 }
 
@@ -85,8 +85,8 @@ impl Retention {
         }
     }
 
-    /// Whether a snapshot sees past all versions with sequence numbers from `above`
-    /// on, and down to the one that came at `sequence`.
+    /// Whether a snapshot sees the version with this `sequence`, but none with a
+    /// sequence number of `above` or more.
     fn is_seen(&self, sequence: u64, above: u64) -> bool {
         let first = self
             .snapshots
@@ -96,7 +96,7 @@ impl Retention {
             .is_some_and(|&snapshot| snapshot < above)
     }
 
-    /// Forgets when a record came, if no living snapshot came before it.
+    /// Sets the sequence number of a record to 0 if every living snapshot sees it.
     fn settle(&self, record: &mut Record) {
         if self
             .snapshots
@@ -107,12 +107,12 @@ impl Retention {
         }
     }
 
-    /// Whether the winner of a key may go, as far as it alone tells.
+    /// Whether the winner of a key may be dropped, judging by it alone.
     fn may_drop(&self, entry: &Entry) -> bool {
         entry.timestamp() < self.drop_bound && entry.kind() == Kind::Tombstone
     }
 
-    /// Leaves a tombstone of a value that has expired.
+    /// Replaces a value that has expired by a tombstone.
     fn bury(&self, entry: &mut Entry) {
         let has_expired = entry.expiry().unix_ms() < self.expired_before_unix_ms;
         if entry.kind() == Kind::Value && entry.expiry() != Expiry::NEVER && has_expired {
@@ -121,9 +121,9 @@ impl Retention {
     }
 }
 
-/// What came of asking for a record.
+/// What reading one record of the source has led to.
 pub(crate) enum Advance {
-    /// This one is to be written.
+    /// This record is to be written.
     Kept(Record),
     /// A record was read and is not to be written, or not yet.
     Passed,
@@ -131,10 +131,10 @@ pub(crate) enum Advance {
     Ended,
 }
 
-/// What a record costs to read on top of its key and value, in bytes.
+/// The cost of reading a record on top of its key and value, in bytes.
 const RECORD_BYTES: u64 = 16;
 
-/// What it costs to look elsewhere for a newer version, in bytes.
+/// The cost of looking elsewhere for a newer version, in bytes.
 const LOOKUP_BYTES: u64 = 512;
 
 /// The records of a source that are worth writing, in their order.
@@ -144,7 +144,8 @@ pub(crate) struct Retained<S> {
     read_bytes: u64,
     retention: Retention,
     key: Option<Key>,
-    /// The winner of the key, if it may go and nothing else of the key was kept yet.
+    /// The winner of the key, if it may be dropped and nothing else of the key was
+    /// kept yet.
     held: Option<Record>,
     /// A kept record that comes after the held one.
     ready: Option<Record>,
@@ -184,12 +185,12 @@ impl<S: RecordSource> Retained<S> {
         self.source
     }
 
-    /// What was read of the source so far, in bytes, and what cost as much.
+    /// The cost of what was read of the source so far, in bytes.
     pub(crate) fn read_bytes(&self) -> u64 {
         self.read_bytes
     }
 
-    /// Reads one record of the source at most, however many are dropped.
+    /// Reads at most one record of the source, however many are dropped.
     ///
     /// # Errors
     /// Those of the source.
@@ -211,7 +212,7 @@ impl<S: RecordSource> Retained<S> {
         !self.retention.snapshots.is_empty()
     }
 
-    /// Whether nobody can see the winner of a key, because of what lies elsewhere.
+    /// Whether a version elsewhere hides the winner of a key from every reader.
     fn is_hidden(&mut self, entry: &Entry) -> bool {
         match &self.retention.newer_elsewhere {
             Some(newer_elsewhere) if self.retention.snapshots.is_empty() => {
@@ -222,19 +223,19 @@ impl<S: RecordSource> Retained<S> {
         }
     }
 
-    /// How many versions went because nobody can see them.
+    /// How many versions were dropped because no reader can see them.
     pub(crate) fn dropped_versions(&self) -> u64 {
         self.dropped_versions
     }
 
-    /// How many tombstones went because nothing is left to hide, those of
-    /// expired versions among them.
+    /// How many tombstones were dropped because nothing is left to hide, including
+    /// those of expired versions.
     pub(crate) fn dropped_tombstones(&self) -> u64 {
         self.dropped_tombstones
     }
 
-    /// Decides about the held record once all of its key was seen and nothing
-    /// else was kept; gives it if it stays.
+    /// Decides about the held record once all versions of its key were read and no
+    /// other was kept. Returns it if it stays.
     fn decide_held(&mut self) -> Option<Record> {
         let held = self.held.take()?;
         let entry = &held.entry;
@@ -245,7 +246,7 @@ impl<S: RecordSource> Retained<S> {
         None
     }
 
-    /// Takes the next record of the source; gives a record that can be written now.
+    /// Takes the next record of the source. Returns a record that can be written now.
     fn take(&mut self, mut record: Record) -> Option<Record> {
         match &mut self.key {
             Some(key) if *key.bytes == *record.entry.key() => {
@@ -273,7 +274,7 @@ impl<S: RecordSource> Retained<S> {
                     sequence_least: record.sequence,
                 });
                 if self.is_hidden(&record.entry) {
-                    // So are the versions of the key that it outranks.
+                    // The versions of the key that it outranks are hidden as well.
                     self.dropped_versions += 1;
                     return previous;
                 }

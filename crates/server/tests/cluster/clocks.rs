@@ -2,7 +2,7 @@
 
 use crate::support::{Cluster, until};
 
-/// The states of clocks to try: seconds before or after the right time.
+/// How many seconds the clocks are ahead of the right time in each round.
 const SKEWS: [[i64; 3]; 3] = [[300, -300, 0], [-1200, 1200, 0], [600, 0, -600]];
 
 #[test]
@@ -49,7 +49,10 @@ fn a_later_write_wins_whatever_the_clocks_say() {
     let restamps: f64 = (0..3)
         .map(|node| cluster.metric(node, "kvorum_restamps_total "))
         .sum();
-    assert!(restamps > 0.0, "the clocks were apart");
+    assert!(
+        restamps > 0.0,
+        "no write was restamped although the clocks were apart"
+    );
 }
 
 #[test]
@@ -59,7 +62,7 @@ fn a_write_with_a_ttl_wins_over_the_past_of_a_fast_clock() {
     let target = "/v0/entity?id=k&replicas=2/3";
     cluster.client(0).put(target, b"fast");
     let put = cluster.client(1).put(&format!("{target}&ttl=60"), b"slow");
-    // Its stamp is ahead of its clock, and its expiry is not.
+    // The write's timestamp is ahead of the node's clock, and its expiry is not.
     for node in [1, 2] {
         let reply = cluster.client(node).get(target);
         assert_eq!((reply.text(), reply.version()), ("slow", put.version()));
@@ -75,7 +78,7 @@ fn a_node_whose_clock_is_out_of_bounds_stamps_no_writes() {
     let put = cluster.client(0).put(target, b"v");
     assert_eq!(put.status, 201);
     cluster.clock(1).set_ahead_seconds(-7_200);
-    until("the node sees that its clock is wrong", || {
+    until("the node notices that its clock is wrong", || {
         cluster.client(1).put("/v0/entity?id=probe", b"").status == 503
     });
     let mut client = cluster.client(1);
@@ -89,7 +92,7 @@ fn a_node_whose_clock_is_out_of_bounds_stamps_no_writes() {
         );
         assert_eq!(reply.header("retry-after"), Some("1"));
     }
-    // It goes on to read and to store what others stamp.
+    // The node still reads, and stores writes that others stamp.
     assert_eq!(client.get(target).version(), put.version());
     for node in [0, 2] {
         let reply = cluster
@@ -103,13 +106,15 @@ fn a_node_whose_clock_is_out_of_bounds_stamps_no_writes() {
     }
     let ahead_ms = cluster.member_at(1, 0)["clock_ahead_ms"].as_i64().unwrap();
     assert!((7_000_000..7_400_000).contains(&ahead_ms), "{ahead_ms}");
-    // The others hear of it with a heartbeat.
-    until("another node sees that this clock is wrong", || {
+    // The others learn of it with a heartbeat.
+    until("another node notices that this clock is wrong", || {
         let ahead_ms = cluster.member_at(0, 1)["clock_ahead_ms"].as_i64().unwrap();
         (-7_400_000..-7_000_000).contains(&ahead_ms)
     });
     cluster.clock(1).set_ahead_seconds(0);
-    until("it stamps again", || client.put(target, b"x").status == 201);
+    until("the node stamps again", || {
+        client.put(target, b"x").status == 201
+    });
 }
 
 /// How far the clocks below are wrong: well beyond twice the bound.
@@ -119,9 +124,9 @@ fn refused_for_the_clock(reply: &crate::wire::Reply) -> bool {
     reply.status == 503 && reply.json()["type"].as_str().unwrap().ends_with(":clock")
 }
 
-/// What it stamped could not be overwritten for hours, by nobody.
+/// No node could overwrite for hours what such a node would stamp.
 #[test]
-fn a_node_that_boots_with_a_wrong_clock_poisons_no_key() {
+fn a_node_that_starts_with_a_wrong_clock_stamps_nothing() {
     let mut cluster = Cluster::start(3);
     let target = "/v0/entity?id=k";
     cluster.stop_node(1);
@@ -138,7 +143,7 @@ fn a_node_that_boots_with_a_wrong_clock_poisons_no_key() {
     assert!(why.as_str().unwrap().contains("clock"), "{why}");
     assert_eq!(cluster.client(0).put(target, b"v").status, 201);
     cluster.clock(1).set_ahead_seconds(0);
-    until("it stamps", || client.put(target, b"w").status == 201);
+    until("the node stamps", || client.put(target, b"w").status == 201);
     let status = cluster.status(1)["clock"].clone();
     assert!(status["refuses_writes"].is_null(), "{status}");
     assert!(
@@ -166,7 +171,7 @@ fn a_start_alone_among_peers_that_are_down_stamps_nothing_until_one_is_up() {
     let reply = cluster.client(0).put(target, b"v");
     assert!(refused_for_the_clock(&reply), "{}", reply.status);
     cluster.start_node(2);
-    until("a peer vouches for its clock", || {
+    until("a peer vouches for the node's clock", || {
         cluster
             .client(0)
             .put("/v0/entity?id=k&replicas=2/3", b"v")
@@ -175,9 +180,9 @@ fn a_start_alone_among_peers_that_are_down_stamps_nothing_until_one_is_up() {
     });
 }
 
-/// The clocks of all nodes were wrong, and are set right.
+/// The clocks of all nodes were wrong, and were corrected.
 #[test]
-fn a_start_can_drop_what_is_from_the_future() {
+fn a_start_can_drop_versions_from_the_future() {
     let mut cluster = Cluster::start(3);
     let target = |key: &str| format!("/v0/entity?id={key}&replicas=3/3");
     assert_eq!(cluster.client(0).put(&target("past"), b"kept").status, 201);
@@ -193,7 +198,7 @@ fn a_start_can_drop_what_is_from_the_future() {
     for node in [0, 1, 2] {
         cluster.clock(node).set_ahead_seconds(0);
     }
-    until("nobody stamps", || {
+    until("no node stamps", || {
         let refused = |node| refused_for_the_clock(&cluster.client(node).put(&target("k"), b"v"));
         (0..3).all(refused)
     });

@@ -1,13 +1,13 @@
-//! Nodes that are down or slow: what still works, and the receipts of what
-//! does not.
+//! Nodes that are down or slow: which requests still succeed, and the receipts of those
+//! that do not.
 
-use crate::support::{Cluster, OpensAtLast, timed, until};
+use crate::support::{Cluster, OpenOnDrop, timed, until};
 use crate::wire::{Reply, gated_disk};
 use lsm::{Disk, MemoryDisk};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a receipt says became of each replica.
+/// The URL and outcome of each replica in a receipt.
 fn outcomes(reply: &Reply) -> Vec<(String, String)> {
     assert_eq!(reply.status, 504);
     assert_eq!(
@@ -30,9 +30,8 @@ fn is_good(outcome: &str) -> bool {
     matches!(outcome, "stored" | "value" | "absent")
 }
 
-/// Checks the lines of a receipt, in the order of the key's ranking. Where it
-/// was clear early that too few would do, those that were not waited for are
-/// `unanswered`.
+/// Checks the lines of a receipt, in the order of the key's ranking. If the outcome was
+/// clear early, replicas that would have answered may be `unanswered`.
 fn assert_receipt(cluster: &Cluster, reply: &Reply, expected: &[(usize, &str)]) {
     let outcomes = outcomes(reply);
     assert_eq!(outcomes.len(), expected.len());
@@ -47,7 +46,7 @@ fn assert_receipt(cluster: &Cluster, reply: &Reply, expected: &[(usize, &str)]) 
 }
 
 #[test]
-fn two_nodes_of_three_serve_a_quorum_and_one_serves_what_one_can() {
+fn two_nodes_of_three_serve_quorums_and_one_serves_requests_of_one_ack() {
     let mut cluster = Cluster::start(3);
     let key = cluster.key_on(&[2, 0, 1]);
     let target = |pair: &str| format!("/v0/entity?id={key}&replicas={pair}");
@@ -64,13 +63,15 @@ fn two_nodes_of_three_serve_a_quorum_and_one_serves_what_one_can() {
             (200, "second", put.version())
         );
         assert_eq!(get.header("kvorum-acks"), Some("2/3"));
-        // The version that `PUT 2/2` acknowledged is seen by `GET 1/2`, and a
-        // `GET 2/2` is no answer.
+        // `GET 1/2` sees what `PUT 2/3` acknowledged, and `GET 2/2` cannot be answered.
         assert_eq!(client.get(&target("1/2")).status, 200);
         let reply = client.get(&target("2/2"));
         assert_receipt(&cluster, &reply, &[(2, "refused"), (0, "value")]);
-        assert!(reply.json().get("timestamp").is_none(), "a read has none");
-        // Only the node that is down has it.
+        assert!(
+            reply.json().get("timestamp").is_none(),
+            "a read's receipt has no timestamp"
+        );
+        // The only replica is the node that is down.
         assert_eq!(client.get(&target("1/1")).status, 504);
         let reply = client.put(&target("1/1"), b"lost");
         assert_receipt(&cluster, &reply, &[(2, "refused")]);
@@ -87,8 +88,8 @@ fn two_nodes_of_three_serve_a_quorum_and_one_serves_what_one_can() {
         &[(2, "refused"), (0, "stored"), (1, "stored")],
     );
     let stamp: u64 = reply.json()["timestamp"].as_str().unwrap().parse().unwrap();
-    // It counts as still running, and here it comes true.
-    until("the deletion is seen", || {
+    // The write counts as still running, and here it becomes visible.
+    until("reads see the deletion", || {
         let reply = client.get(&target("2/3"));
         reply.status == 404 && reply.version() == stamp
     });
@@ -96,7 +97,7 @@ fn two_nodes_of_three_serve_a_quorum_and_one_serves_what_one_can() {
     cluster.stop_node(1);
     let mut client = cluster.client(0);
     for method in ["PUT", "GET", "DELETE", "HEAD"] {
-        // It is clear at once, and is said at once.
+        // The outcome is clear at once, so the answer does not wait for the timeout.
         let (reply, took) = timed(|| client.request(method, &target("2/3"), "", b""));
         assert_eq!(reply.status, 504, "{method}");
         assert!(
@@ -109,7 +110,7 @@ fn two_nodes_of_three_serve_a_quorum_and_one_serves_what_one_can() {
             "DELETE" => 202,
             _ => 200,
         };
-        // The last one reads what DELETE has left.
+        // HEAD comes last and finds the deletion.
         let status = if method == "HEAD" { 404 } else { status };
         assert_eq!(
             (reply.status, reply.header("kvorum-acks")),
@@ -121,7 +122,7 @@ fn two_nodes_of_three_serve_a_quorum_and_one_serves_what_one_can() {
     assert!(cluster.metric(0, metric) >= 4.0);
 }
 
-/// A cluster whose disks with these numbers wait while their gates are closed.
+/// A cluster whose disks wait while their gates are closed.
 fn gated(timeout: Duration) -> (Cluster, Vec<Arc<crate::wire::Gate>>) {
     let (disks, gates): (Vec<_>, Vec<_>) = (0..3).map(|_| gated_disk()).unzip();
     let cluster = Cluster::start_on(
@@ -137,7 +138,7 @@ fn a_replica_that_does_not_sync_is_a_timeout_and_no_ack() {
     let (cluster, gates) = gated(Duration::from_millis(500));
     let key = cluster.key_on(&[0, 1, 2]);
     let target = |pair: &str| format!("/v0/entity?id={key}&replicas={pair}");
-    let _opens = OpensAtLast(Arc::clone(&gates[1]));
+    let _opens = OpenOnDrop(Arc::clone(&gates[1]));
     gates[1].close();
     let (reply, took) = timed(|| cluster.client(2).put(&target("3/3"), b"v"));
     assert_receipt(
@@ -148,7 +149,7 @@ fn a_replica_that_does_not_sync_is_a_timeout_and_no_ack() {
     assert_eq!(reply.header("kvorum-acks"), Some("2/3"));
     assert!(took >= Duration::from_millis(500), "{took:?}");
     assert!(took < Duration::from_secs(10), "{took:?}");
-    // The two others are enough, and no read shows what is not synced.
+    // The other two suffice, and no read returns a write that is not synced.
     assert_eq!(cluster.client(2).put(&target("2/3"), b"w").status, 201);
     assert_eq!(cluster.client(2).get(&target("2/3")).text(), "w");
     assert!(cluster.held_by(1, &key).is_none());
@@ -161,7 +162,7 @@ fn a_replica_that_does_not_sync_is_a_timeout_and_no_ack() {
 }
 
 #[test]
-fn a_full_disk_of_a_replica_is_a_line_of_the_receipt() {
+fn a_full_disk_of_a_replica_is_a_line_in_the_receipt() {
     let disks: Vec<_> = (0..3).map(|_| Arc::new(MemoryDisk::new())).collect();
     let cluster = Cluster::start_on(
         3,
@@ -174,18 +175,18 @@ fn a_full_disk_of_a_replica_is_a_line_of_the_receipt() {
     let value = vec![b'v'; 1 << 20];
     let puts = (0..256).map(|_| cluster.client(0).put(&target("3/3"), &value));
     let refused = puts.into_iter().find(|put| put.status != 201);
-    let refused = refused.expect("the disk is full at last");
+    let refused = refused.expect("the disk should become full");
     assert_receipt(
         &cluster,
         &refused,
         &[(0, "stored"), (1, "full"), (2, "stored")],
     );
-    // With enough others it does not matter, also where it is the coordinator itself.
+    // Enough other replicas make up for it, also for that of the coordinator.
     for node in 0..3 {
         assert_eq!(cluster.client(node).put(&target("2/3"), b"v").status, 201);
         assert_eq!(cluster.client(node).get(&target("2/3")).status, 200);
     }
-    // Alone it is no 507 either: others coordinate, the receipt tells who.
+    // If it is the only replica, the answer is still no 507: the receipt names it.
     let key = cluster.key_on(&[1, 0, 2]);
     let reply = cluster
         .client(1)

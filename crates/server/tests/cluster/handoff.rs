@@ -1,6 +1,6 @@
-//! Nodes that come back: hints, and reads that mend what is stale.
+//! Nodes that come back: hints, and reads that repair stale replicas.
 
-use crate::support::{Cluster, OpensAtLast, until};
+use crate::support::{Cluster, OpenOnDrop, until};
 use crate::wire::{Gate, gated_disk};
 use lsm::Disk;
 use std::sync::Arc;
@@ -28,17 +28,17 @@ fn a_node_that_comes_back_gets_what_it_missed_without_a_read() {
     }
     let replaced = client.put(&target("replaced", "2/3"), b"newer").version();
     assert_eq!(client.delete(&target("deleted", "2/3")).status, 202);
-    // A hint is no copy: nobody serves it and nobody counts it.
+    // A hint is no copy: no node serves it, and it is no ack.
     assert_eq!(client.put(&target(&gone, "1/1"), b"hinted").status, 504);
     for node in [0, 1] {
         assert!(cluster.held_by(node, &gone).is_none());
         assert_eq!(cluster.client(node).get(&target(&gone, "2/3")).status, 404);
     }
-    // Replies waited for the hints of a node known to be down.
+    // Replies wait until the hints for a node that is down are kept.
     assert_eq!(cluster.hints_at(0, 2), 53);
     assert_eq!(cluster.hints_at(1, 2), 0);
     assert!(cluster.member_at(0, 2)["hint_bytes"].as_u64().unwrap() > 0);
-    // They survive the coordinator.
+    // Hints survive a restart of the coordinator.
     cluster.stop_node(0);
     cluster.start_node(0);
     assert_eq!(cluster.hints_at(0, 2), 53);
@@ -58,7 +58,7 @@ fn a_node_that_comes_back_gets_what_it_missed_without_a_read() {
     assert_eq!(cluster.metric(0, "kvorum_repairs_total "), 0.0);
 }
 
-/// A cluster one of whose nodes syncs nothing until the gate opens.
+/// A cluster with one node whose disk syncs nothing until the gate opens.
 fn with_a_slow_disk(slow: usize) -> (Cluster, Arc<Gate>) {
     let (disk, gate) = gated_disk();
     let cluster = Cluster::start_on(
@@ -76,14 +76,14 @@ fn with_a_slow_disk(slow: usize) -> (Cluster, Arc<Gate>) {
 #[test]
 fn a_write_that_a_slow_replica_missed_is_handed_over() {
     let (cluster, gate) = with_a_slow_disk(1);
-    let _opens = OpensAtLast(Arc::clone(&gate));
+    let _opens = OpenOnDrop(Arc::clone(&gate));
     let put = cluster.client(0).put(&target("k", "2/3"), b"v");
     assert_eq!(put.status, 201);
-    until("its deadline has passed", || {
+    until("a hint is kept because the deadline has passed", || {
         cluster.metric(0, "kvorum_hints_kept_total ") == 1.0
     });
     gate.open();
-    until("the hint is taken", || cluster.hints_at(0, 1) == 0);
+    until("the hint is delivered", || cluster.hints_at(0, 1) == 0);
     assert_eq!(
         cluster.held_by(1, "k"),
         Some(("v".to_owned(), put.version()))
@@ -91,16 +91,16 @@ fn a_write_that_a_slow_replica_missed_is_handed_over() {
 }
 
 #[test]
-fn what_the_coordinator_itself_missed_is_handed_over() {
+fn a_write_that_the_coordinators_own_store_missed_is_handed_over() {
     let (cluster, gate) = with_a_slow_disk(0);
-    let _opens = OpensAtLast(Arc::clone(&gate));
+    let _opens = OpenOnDrop(Arc::clone(&gate));
     let mut client = cluster.client(0);
     let put = client.put(&target("k", "2/3"), b"v");
     assert_eq!(put.status, 201);
-    // Its deadline has passed when that of a later write has.
+    // The deadline of this write has passed when that of a later one has.
     assert_eq!(client.put(&target("later", "3/3"), b"v").status, 504);
     gate.open();
-    until("the hints are taken", || {
+    until("both hints are delivered", || {
         cluster.metric(0, "kvorum_hints_delivered_total ") == 2.0
     });
     assert_eq!(cluster.hints_at(0, 0), 0);
@@ -110,7 +110,7 @@ fn what_the_coordinator_itself_missed_is_handed_over() {
     );
 }
 
-/// A hint for a store without room would take the room itself.
+/// A hint for the node's own store would take the space that the store lacks.
 #[test]
 fn a_full_node_keeps_no_hints_for_itself() {
     let disks: Vec<_> = (0..3).map(|_| Arc::new(lsm::MemoryDisk::new())).collect();
@@ -126,14 +126,14 @@ fn a_full_node_keeps_no_hints_for_itself() {
         let put = client.put(&target(&number.to_string(), "3/3"), &value);
         put.status == 504
     });
-    assert!(full, "the disk is full at last");
+    assert!(full, "the disk should become full");
     let dropped = || cluster.metric(0, "kvorum_hints_dropped_total{reason=\"unwritten\"}");
-    until("its hint is given up", || dropped() >= 1.0);
-    // Room for hints, and none for puts.
+    until("the hint is dropped", || dropped() >= 1.0);
+    // Now there is room for hints and none for puts.
     disks[0].set_capacity(disks[0].used_bytes() + (8 << 20));
     let before = dropped();
     assert_eq!(client.put(&target("more", "2/3"), b"v").status, 201);
-    until("its hint is given up", || dropped() > before);
+    until("the hint is dropped", || dropped() > before);
     assert_eq!(cluster.metric(0, "kvorum_hints_kept_total "), 0.0);
 }
 
@@ -147,7 +147,7 @@ fn hints_keep_the_number_of_copies() {
     cluster.start_node(2);
     until("the hint is delivered", || cluster.holders(&key) == [0, 2]);
     assert_eq!(cluster.held_by(2, &key).unwrap().1, put.version());
-    // Reads of all three find it, and leave the third as it is.
+    // Reads of all three find it, and write no copy to the third.
     for node in 0..3 {
         let reply = cluster.client(node).get(&target(&key, "3/3"));
         assert_eq!((reply.status, reply.version()), (200, put.version()));
@@ -155,7 +155,7 @@ fn hints_keep_the_number_of_copies() {
     assert_eq!(cluster.holders(&key), [0, 2]);
 }
 
-/// A cluster whose third node has missed a write for good.
+/// A cluster whose third node has missed writes, and whose hints for it are lost.
 fn with_a_stale_node(keys: &[&str]) -> Cluster {
     let mut cluster = Cluster::start(3);
     for key in keys {
@@ -183,24 +183,24 @@ fn with_a_stale_node(keys: &[&str]) -> Cluster {
 }
 
 #[test]
-fn a_read_mends_a_stale_replica_before_it_answers() {
+fn a_read_repairs_a_stale_replica_before_it_answers() {
     let keys = ["k1", "k2", "k3", "k4"];
     let mut cluster = with_a_stale_node(&keys);
-    // A read of two asks its own node first: the stale one.
+    // A read of two asks the coordinator's own store first, which is stale here.
     let reply = cluster.client(2).get(&target("k1", "2/3"));
     assert_eq!((reply.status, reply.text()), (200, "new"));
     let held = cluster.held_by(2, "k1");
     assert_eq!(held, Some(("new".to_owned(), reply.version())));
     assert!(cluster.metric(2, "kvorum_repairs_total ") >= 1.0);
-    // So does HEAD, and a read of all three from elsewhere.
+    // HEAD repairs as well, and so does a read of all three by another coordinator.
     let reply = cluster
         .client(2)
         .request("HEAD", &target("k2", "2/3"), "", b"");
     assert_eq!(cluster.held_by(2, "k2").unwrap().1, reply.version());
     let reply = cluster.client(1).get(&target("k3", "3/3"));
     assert_eq!(cluster.held_by(2, "k3").unwrap().1, reply.version());
-    // What was not read is stale still; a read never goes back, also when the
-    // others are gone that knew the newest.
+    // A key that was not read is still stale. Reads of the others never go back, also
+    // when a node that had the newest version is gone.
     assert_eq!(cluster.held_by(2, "k4").unwrap().0, "old");
     cluster.stop_node(0);
     for key in ["k1", "k2", "k3"] {
@@ -210,7 +210,7 @@ fn a_read_mends_a_stale_replica_before_it_answers() {
 }
 
 #[test]
-fn a_read_mends_a_deletion_too() {
+fn a_read_repairs_a_missed_deletion() {
     let mut cluster = Cluster::start(3);
     cluster.client(0).put(&target("k", "3/3"), b"old");
     cluster.stop_node(2);
@@ -222,7 +222,7 @@ fn a_read_mends_a_deletion_too() {
     cluster.start_node(2);
     cluster.wait_until_joined();
     assert!(cluster.held_by(2, "k").is_some());
-    // `GET 1/3` at the stale node is allowed to see it.
+    // `GET 1/3` at the stale node may still see the value.
     assert_eq!(cluster.client(2).get(&target("k", "1/3")).status, 200);
     let reply = cluster.client(2).get(&target("k", "2/3"));
     assert_eq!((reply.status, reply.version()), (404, delete.version()));

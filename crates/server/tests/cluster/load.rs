@@ -1,6 +1,6 @@
-//! Long values, long keys, many clients, and more than a node can take.
+//! Long values, long keys, many clients, and more requests than a node takes on.
 
-use crate::support::{Cluster, OpensAtLast, metric_of, until};
+use crate::support::{Cluster, OpenOnDrop, metric_of, until};
 use crate::wire::{Client, Reply, gated_disk};
 use fastrand::Rng;
 use lsm::{Disk, MemoryDisk};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 #[test]
 fn long_values_pass_through_a_node_that_keeps_no_copy() {
-    // Room for several answers: one that was read to its end may still be held.
+    // Room for several answers, because one that was read completely may still be held.
     let cluster = Cluster::start_with(3, |config| config.set_memory_bytes(1 << 30));
     let key = cluster.key_on(&[0, 1, 2]);
     let mut random = Rng::with_seed(1);
@@ -40,7 +40,7 @@ fn long_values_pass_through_a_node_that_keeps_no_copy() {
 }
 
 #[test]
-fn keys_are_any_bytes_on_every_way() {
+fn keys_may_be_any_bytes_whichever_node_coordinates() {
     let cluster = Cluster::start(3);
     let mut random = Rng::with_seed(2);
     for number in 0..12 {
@@ -73,7 +73,7 @@ fn keys_are_any_bytes_on_every_way() {
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_their_order() {
+fn pipelined_requests_are_answered_in_order() {
     let cluster = Cluster::start(3);
     let mut client = cluster.client(1);
     let mut requests = String::new();
@@ -106,7 +106,7 @@ fn pipelined_requests_are_answered_in_their_order() {
     }
 }
 
-/// What a write left behind: its version, and the value unless it deleted.
+/// The result of a write: its version, and the value unless it was a deletion.
 type Left = (u64, Option<String>);
 
 fn left_by(reply: &Reply) -> Left {
@@ -118,13 +118,13 @@ fn left_by(reply: &Reply) -> Left {
 }
 
 #[test]
-fn many_clients_on_all_nodes_agree_in_the_end() {
+fn all_nodes_agree_after_writes_of_many_clients() {
     const CLIENTS: u64 = 64;
     const KEYS: usize = 16;
     const STEPS: usize = 30;
     let cluster = Cluster::start_with(3, |config| config.threads = 2);
     cluster.clock(1).set_ahead_seconds(120);
-    // The newest version of each key of which anybody has heard.
+    // The newest version of each key that any client has seen.
     let newest: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     let run = |client: u64| -> Vec<(usize, Left)> {
         let mut random = Rng::with_seed(client);
@@ -134,7 +134,7 @@ fn many_clients_on_all_nodes_agree_in_the_end() {
             let key = random.usize(..KEYS);
             let target = format!("/v0/entity?id=k{key}&replicas=2/3");
             let connection = &mut connections[random.usize(..3)];
-            // What was heard of before the request begins, it must not go behind.
+            // The request must not return a version older than this one.
             let known = newest[key].load(Ordering::SeqCst);
             let version = match random.u8(..4) {
                 0 | 1 => {
@@ -191,7 +191,7 @@ fn many_clients_on_all_nodes_agree_in_the_end() {
 }
 
 #[test]
-fn only_the_node_that_is_asked_refuses() {
+fn only_the_coordinator_of_a_request_refuses_it() {
     let (disk, gate) = gated_disk();
     let cluster = Cluster::start_on(
         3,
@@ -204,12 +204,12 @@ fn only_the_node_that_is_asked_refuses() {
             _ => Arc::new(MemoryDisk::new()),
         },
     );
-    // The first node coordinates one write, which waits for its disk.
+    // The first node coordinates a write, which waits for that node's disk.
     let own = cluster.key_on(&[0]);
-    // The others read this one without it, and write it with it.
+    // The others read this key without the first node, and write it with that node.
     let key = cluster.key_on(&[1, 2, 0]);
     let target = |pair: &str| format!("/v0/entity?id={key}&replicas={pair}");
-    let _opens = OpensAtLast(Arc::clone(&gate));
+    let _opens = OpenOnDrop(Arc::clone(&gate));
     gate.close();
     let mut busy = cluster.client(0);
     let head = "HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1";
@@ -217,7 +217,7 @@ fn only_the_node_that_is_asked_refuses() {
         "PUT /v0/entity?id={own}&replicas=1/1 {head}\r\n\r\nv"
     ));
     let mut pages = cluster.client(0);
-    until("the write is under way", || {
+    until("the write runs", || {
         metric_of(pages.get("/metrics").text(), "kvorum_requests_in_flight ") == 1.0
     });
     for method in ["PUT", "GET", "DELETE"] {
@@ -227,7 +227,8 @@ fn only_the_node_that_is_asked_refuses() {
             (503, Some("1")),
             "{method}"
         );
-        // The others go on, with it as a replica too: peers have their own share.
+        // The others serve requests, also with that node as a replica, because requests
+        // of peers have a bound of their own.
         let reply = cluster.client(1).request(method, &target("2/3"), "", b"");
         assert!(
             matches!(reply.status, 200..=202),

@@ -1,4 +1,4 @@
-//! What the page of metrics promises to whoever watches it.
+//! What dashboards and alerts may expect of the page of metrics.
 
 use crate::support::{Cluster, until};
 use lsm::MemoryDisk;
@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 /// The lines of a page, read as Prometheus reads them.
 struct Page {
-    /// Of each family its type.
+    /// The type of each family.
     types: BTreeMap<String, String>,
     helps: BTreeMap<String, String>,
-    /// Each series as it stands there, with its number.
+    /// Each series as it stands in the page, with its value.
     series: BTreeMap<String, f64>,
 }
 
 impl Page {
-    /// Reads a page and finds fault with what Prometheus would not take.
+    /// Reads a page, and fails on what Prometheus would refuse.
     fn read(text: &str) -> Self {
         assert!(text.ends_with('\n'));
         let mut page = Self {
@@ -26,16 +26,16 @@ impl Page {
         for line in text.lines() {
             if let Some((name, help)) = line.strip_prefix("# HELP ").map(split) {
                 let earlier = page.helps.insert(name.clone(), help);
-                assert_eq!(earlier, None, "{name} is told of twice");
+                assert_eq!(earlier, None, "{name} is described twice");
             } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").map(split) {
                 let earlier = page.types.insert(name.clone(), kind);
-                assert_eq!(earlier, None, "{name} is told of twice");
+                assert_eq!(earlier, None, "{name} is described twice");
             } else {
                 let (series, number) = line.rsplit_once(' ').unwrap();
                 let earlier = page
                     .series
                     .insert(series.to_owned(), number.parse().unwrap());
-                assert_eq!(earlier, None, "{series} stands there twice");
+                assert_eq!(earlier, None, "the page has {series} twice");
             }
         }
         page
@@ -47,7 +47,7 @@ impl Page {
         names.map(|name| self.family_of(name)).collect()
     }
 
-    /// The family of a series: a histogram has three names more.
+    /// The family of a series: a histogram has series with three other names.
     fn family_of<'a>(&self, name: &'a str) -> &'a str {
         let parts = ["_bucket", "_sum", "_count"];
         let base = parts.iter().find_map(|part| name.strip_suffix(part));
@@ -73,7 +73,7 @@ fn page_of(cluster: &Cluster) -> Page {
     Page::read(cluster.client(0).get("/metrics").text())
 }
 
-/// The names that a document writes as code.
+/// The names of metrics that a document writes as code.
 fn names_in(document: &str) -> BTreeSet<&str> {
     let code = document.split('`').skip(1).step_by(2);
     let is_of_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
@@ -93,7 +93,10 @@ fn every_series_that_operations_names_is_there_from_the_start() {
     let names = page.names();
     for name in named {
         let family = page.family_of(name);
-        assert!(names.contains(family), "{name} is named and not there");
+        assert!(
+            names.contains(family),
+            "operations.md names {name}, and the page does not have it"
+        );
     }
 }
 
@@ -131,17 +134,21 @@ fn every_bound_stands_beside_what_it_bounds() {
     assert!(page.series["kvorum_disk_free_bytes"] > 0.0);
 }
 
-/// As `promtool check metrics` has it, and some of our own.
+/// The rules of `promtool check metrics`, and some of our own.
 #[test]
-fn names_and_units_are_as_prometheus_has_them() {
+fn names_and_units_follow_the_conventions_of_prometheus() {
     let cluster = Cluster::start(3);
     let page = page_of(&cluster);
     let plain = |name: &str| {
         let allowed = |letter: char| letter.is_ascii_lowercase() || letter == '_';
         name.chars().all(allowed) && !name.contains("__")
     };
-    let told: BTreeSet<&str> = page.types.keys().map(String::as_str).collect();
-    assert_eq!(told, page.names(), "what is told of, and what is there");
+    let described: BTreeSet<&str> = page.types.keys().map(String::as_str).collect();
+    assert_eq!(
+        described,
+        page.names(),
+        "described families and existing ones"
+    );
     for (name, kind) in &page.types {
         assert!(plain(name), "{name}");
         assert!(
@@ -180,7 +187,7 @@ fn names_and_units_are_as_prometheus_has_them() {
 }
 
 #[test]
-fn other_nodes_are_no_clients() {
+fn requests_of_other_nodes_do_not_count_as_requests_of_clients() {
     let cluster = Cluster::start(3);
     let page = page_of(&cluster);
     let upgrades = "kvorum_peer_upgrades_total{status=\"101\"}";
@@ -197,42 +204,39 @@ fn a_peer_that_lost_its_disk_is_up_and_no_witness() {
     let mut cluster = Cluster::start(3);
     let standing = |word: &str| format!("kvorum_peer_standing{{peer=\"c\",standing=\"{word}\"}}");
     let own = |word: &str| format!("kvorum_standing{{standing=\"{word}\"}}");
-    until("all stand as witnesses", || {
+    until("all nodes are witnesses", || {
         cluster.metric(0, &standing("witness")) == 1.0 && cluster.metric(2, &own("witness")) == 1.0
     });
     assert_eq!(cluster.metric(0, &standing("unfilled")), 0.0);
     cluster.stop_node(2);
-    until("nobody says how it stands", || {
+    until("the standing of the stopped node is unknown", || {
         cluster.metric(0, &standing("witness")) == 0.0
     });
     cluster.replace_disk(2, Arc::new(MemoryDisk::default()));
     cluster.start_node(2);
-    until("it says that it lost data", || {
+    until("the node reports that its store is unfilled", || {
         cluster.metric(0, &standing("unfilled")) == 1.0
             && cluster.metric(0, "kvorum_peer_up{peer=\"c\"}") == 1.0
     });
     assert_eq!(cluster.metric(0, &standing("witness")), 0.0);
-    until("the node itself says so, too", || {
+    until("the node's own metrics show it", || {
         cluster.metric(2, &own("unfilled")) == 1.0 && cluster.metric(2, &own("witness")) == 0.0
     });
 }
 
 #[test]
-fn a_clock_that_is_wrong_shows_here_and_at_the_others() {
+fn a_wrong_clock_shows_in_the_metrics_of_all_nodes() {
     let cluster = Cluster::start(3);
     until("the clocks are compared", || {
         cluster.metric(0, "kvorum_clock_proven") == 1.0
     });
     assert_eq!(cluster.metric(0, "kvorum_stamps_refused"), 0.0);
-    // Twice as far as is allowed.
+    // Twice the bound.
     cluster.clock(0).set_ahead_seconds(2 * 3600);
-    until(
-        "the clock is behind in one place and ahead in another",
-        || {
-            cluster.metric(0, "kvorum_clock_behind_seconds") < -7_000.0
-                && cluster.metric(1, "kvorum_peer_clock_ahead_seconds{peer=\"a\"}") > 7_000.0
-        },
-    );
+    until("the metrics of both nodes show the wrong clock", || {
+        cluster.metric(0, "kvorum_clock_behind_seconds") < -7_000.0
+            && cluster.metric(1, "kvorum_peer_clock_ahead_seconds{peer=\"a\"}") > 7_000.0
+    });
     assert_eq!(cluster.metric(0, "kvorum_clock_proven"), 0.0);
     assert_eq!(cluster.metric(0, "kvorum_stamps_refused"), 1.0);
     assert_eq!(cluster.metric(1, "kvorum_stamps_refused"), 0.0);

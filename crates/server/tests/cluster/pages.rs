@@ -1,4 +1,4 @@
-//! What a node of a cluster tells of itself and of the others.
+//! What a node of a cluster shows of itself and of the others.
 
 use crate::support::{Cluster, until};
 
@@ -34,7 +34,7 @@ fn the_status_shows_the_cluster_as_the_node_sees_it() {
     }
     cluster.stop_node(1);
     cluster.stop_node(2);
-    // Whatever the others do.
+    // The page does not depend on the other nodes.
     let mut client = cluster.client(0);
     let reply = client.get("/v0/status");
     assert_eq!(reply.status, 200);
@@ -43,12 +43,12 @@ fn the_status_shows_the_cluster_as_the_node_sees_it() {
     for node in [1, 2] {
         assert_eq!(cluster.hints_at(0, node), 1);
     }
-    // Its own keys it reads without others as well.
+    // A range of the node's own keys needs no other node.
     assert_eq!(client.get("/v0/entities?start=a").text(), "k\nv");
 }
 
 #[test]
-fn the_metrics_tell_of_peers_hints_and_repairs() {
+fn the_metrics_show_peers_hints_and_repairs() {
     let mut cluster = Cluster::start(3);
     cluster.client(0).put("/v0/entity?id=k&replicas=3/3", b"v");
     cluster.stop_node(2);
@@ -82,13 +82,15 @@ fn the_metrics_tell_of_peers_hints_and_repairs() {
             "{line} is not in {page}"
         );
     }
-    // Links are swept now and then.
-    until("the links are counted", || {
+    // The gauges of links are updated from time to time.
+    until("the metrics show which peers are up", || {
         cluster.metric(0, "kvorum_peer_up{peer=\"b\"}") == 1.0
             && cluster.metric(0, "kvorum_peer_up{peer=\"c\"}") == 0.0
     });
     let latency = "kvorum_peer_latency_seconds{peer=\"b\",request=\"write\"}";
-    until("the latency is told", || cluster.metric(0, latency) > 0.0);
+    until("the metrics show the latency of a peer", || {
+        cluster.metric(0, latency) > 0.0
+    });
     let mut client = cluster.client(0);
     let accept = "accept: application/openmetrics-text\r\n";
     let open = client.request("GET", "/metrics", accept, b"");

@@ -18,7 +18,7 @@ fn every_node_finds_the_same_replicas_and_they_hold_the_copies() {
         sorted.sort_unstable();
         assert_eq!(sorted, [0, 1, 2, 3, 4]);
         first_choices[ranking[0]] += 1;
-        // More copies each time: the replicas so far keep theirs.
+        // Each write has one copy more, and the former replicas keep theirs.
         for from in 1..=5 {
             let target = format!("/v0/entity?id={key}&replicas={from}/{from}");
             let put = cluster.client(number % 5).put(&target, b"v");
@@ -36,16 +36,16 @@ fn every_node_finds_the_same_replicas_and_they_hold_the_copies() {
 }
 
 #[test]
-fn the_ring_page_names_a_key_and_nothing_else() {
+fn the_ring_lists_the_replicas_of_a_key() {
     let cluster = Cluster::start(3);
     let mut client = cluster.client(0);
     let ring = client.get("/v0/ring?id=%00%ff%2f");
     assert_eq!(ring.header("content-type"), Some("application/json"));
-    for place in ring.json()["replicas"].as_array().unwrap() {
+    for replica in ring.json()["replicas"].as_array().unwrap() {
         let node = ["a", "b", "c"]
             .iter()
-            .position(|name| place["name"] == *name);
-        assert_eq!(place["url"], cluster.url(node.unwrap()));
+            .position(|name| replica["name"] == *name);
+        assert_eq!(replica["url"], cluster.url(node.unwrap()));
     }
     let head = client.request("HEAD", "/v0/ring?id=%00%ff%2f", "", b"");
     assert_eq!(
@@ -80,12 +80,12 @@ fn a_smaller_from_leaves_older_copies_alone_and_reads_still_see_the_newest() {
         (("wide".to_owned(), wide), ("wide".to_owned(), wide))
     );
     for node in 0..3 {
-        // A read of all three sees it, wherever it is asked.
+        // A read of all three sees it, whichever node coordinates.
         let reply = cluster.client(node).get(&target("3/3"));
         assert_eq!((reply.text(), reply.version()), ("narrow", narrow));
         assert_eq!(cluster.client(node).get(&target("1/1")).version(), narrow);
     }
-    // And again wide: every copy is replaced.
+    // A write to all three replaces every copy.
     let last = cluster.client(1).put(&target("3/3"), b"last").version();
     for node in 0..3 {
         assert_eq!(held(node), ("last".to_owned(), last));

@@ -11,7 +11,7 @@ fn replicas_have_defaults_and_bounds() {
         config.replicas_default = Some(Replicas { ack: 1, from: 2 });
     });
     for (cluster, parameters, from) in [
-        // Neither is given: all nodes and their quorum, or the operator's pair.
+        // Neither: all nodes and their quorum, or the operator's pair.
         (&three, "", 3),
         (&five, "", 5),
         (&chosen, "", 2),
@@ -86,7 +86,8 @@ fn replicas_have_defaults_and_bounds() {
     );
 }
 
-/// How many answers the reply waits for, when only so many can come.
+/// With some nodes down, a request succeeds only if it waits for no more answers than
+/// the other nodes can give.
 #[test]
 fn the_default_ack_is_the_quorum() {
     let mut cluster = Cluster::start(5);
@@ -108,7 +109,7 @@ fn the_default_ack_is_the_quorum() {
 }
 
 #[test]
-fn all_nodes_tell_the_same_of_a_key() {
+fn all_nodes_answer_the_same_for_a_key() {
     let cluster = Cluster::start(3);
     for (number, pair) in ["1/1", "2/2", "3/3", "2/3"].into_iter().enumerate() {
         let target = format!("/v0/entity?id=k{number}&replicas={pair}");
@@ -171,7 +172,7 @@ fn a_deletion_is_seen_on_every_node() {
             }
         }
     }
-    // A key that never was has no version before it is deleted.
+    // A key that never existed has no version before it is deleted.
     let target = "/v0/entity?id=never";
     let reply = cluster.client(2).get(target);
     assert_eq!((reply.status, reply.header("kvorum-version")), (404, None));
@@ -182,7 +183,7 @@ fn a_deletion_is_seen_on_every_node() {
 }
 
 #[test]
-fn the_node_that_answers_judges_what_has_expired() {
+fn the_node_that_answers_decides_by_its_own_clock_what_has_expired() {
     let cluster = Cluster::start(3);
     let target = "/v0/entity?id=k&replicas=3/3";
     cluster.client(0).put(target, b"older");
@@ -192,7 +193,7 @@ fn the_node_that_answers_judges_what_has_expired() {
     assert_eq!(cluster.client(1).get(target).status, 200);
     cluster.clock(1).set_ahead_seconds(101);
     let reply = cluster.client(1).get(target);
-    // It hides the older one, as a deletion does.
+    // The expired version hides the older one, as a deletion does.
     assert_eq!((reply.status, reply.version()), (404, put.version()));
     for node in [0, 2] {
         let reply = cluster.client(node).get(target);
@@ -207,8 +208,8 @@ fn an_expiry_is_the_same_on_all_replicas() {
     let cluster = Cluster::start(3);
     let target = "/v0/entity?id=k&replicas=3/3&ttl=1";
     assert_eq!(cluster.client(0).put(target, b"v").status, 201);
-    // Other replicas, each asked alone and each with its own clock.
-    until("it expires", || {
+    // Each node decides by its own clock.
+    until("the version has expired on all nodes", || {
         let gets = (0..3).map(|node| cluster.client(node).get("/v0/entity?id=k&replicas=3/3"));
         gets.into_iter().all(|reply| reply.status == 404)
     });

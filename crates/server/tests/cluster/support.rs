@@ -1,55 +1,31 @@
-//! A cluster to test: nodes that are stopped and come back with what their
-//! disks hold.
+//! A cluster to test: nodes that can be stopped, and start again with what their disks
+//! hold.
 
-use crate::wire::{self, Client, Gate, Reply};
-use base::{Clock, SeededRandom, SystemClock};
+use crate::wire::{self, Client, Gate, Reply, SkewedClock};
+use base::{Clock, SeededRandom};
 use cluster::{Member, Members, NodeUrl};
 use lsm::{Disk, MemoryDisk};
 use server::{Seams, Server, ServerConfig, StartError};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-/// How long anything may take before a test gives it up: long, since it is
-/// only ever waited for in vain.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a test waits for a condition. It is long, because only a test that fails
+/// waits for all of it.
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// How long between two looks at something that is waited for.
+/// How long a test sleeps between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How often other ports are tried when somebody else took one.
+/// How many sets of ports are tried when another process takes one of them.
 const PORT_ATTEMPTS: usize = 16;
 
-/// The names of nodes. Keys are placed by them, so no test depends on ports.
+/// The names of nodes. They determine the replicas of keys, so no test depends on ports.
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// The machine's clock, set wrong by some time.
-pub(crate) struct SkewedClock {
-    inner: SystemClock,
-    ahead_ms: AtomicI64,
-}
-
-impl SkewedClock {
-    /// Makes the wall clock jump to so many seconds before or after the right time.
-    pub(crate) fn set_ahead_seconds(&self, seconds: i64) {
-        self.ahead_ms.store(seconds * 1000, Ordering::SeqCst);
-    }
-}
-
-impl Clock for SkewedClock {
-    fn unix_ms(&self) -> u64 {
-        let ahead_ms = self.ahead_ms.load(Ordering::SeqCst);
-        self.inner.unix_ms().saturating_add_signed(ahead_ms)
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.inner.monotonic()
-    }
-}
-
-/// What outlives a node that is stopped.
+/// What remains of a node that is stopped.
 struct Machine {
     config: ServerConfig,
     disk: Arc<dyn Disk>,
@@ -69,7 +45,7 @@ impl Cluster {
         Self::start_with(nodes, |_| {})
     }
 
-    /// The same, with another configuration.
+    /// The same, with a changed configuration.
     pub(crate) fn start_with(nodes: usize, change: impl Fn(&mut ServerConfig)) -> Self {
         Self::start_on(nodes, change, |_| Arc::new(MemoryDisk::new()))
     }
@@ -86,8 +62,8 @@ impl Cluster {
         cluster
     }
 
-    /// A cluster of which these nodes are started, in this order; they may not
-    /// have found each other yet.
+    /// A cluster of which only these nodes are started, in this order. Returns before
+    /// they have found each other.
     pub(crate) fn start_some(
         nodes: usize,
         started: &[usize],
@@ -106,10 +82,7 @@ impl Cluster {
                 Machine {
                     config,
                     disk: disk(number),
-                    clock: Arc::new(SkewedClock {
-                        inner: SystemClock::new(),
-                        ahead_ms: AtomicI64::new(0),
-                    }),
+                    clock: Arc::new(SkewedClock::new()),
                     node: None,
                     starts: 0,
                 }
@@ -133,20 +106,23 @@ impl Cluster {
         let seams = Seams {
             disk: Arc::clone(&machine.disk),
             clock: Arc::clone(&machine.clock) as Arc<dyn Clock>,
-            // As real chance, it is another at each start.
+            // Like real randomness, the sequence is another one at each start.
             random: Arc::new(SeededRandom::new(machine.starts * 100 + node as u64)),
         };
         machine.node = Some(Server::start_with(machine.config.clone(), seams)?);
         Ok(())
     }
 
-    /// Gives a node that is stopped another disk.
+    /// Replaces the disk of a node that is stopped.
     pub(crate) fn replace_disk(&mut self, node: usize, disk: Arc<dyn Disk>) {
-        assert!(self.machines[node].node.is_none(), "it runs");
+        assert!(
+            self.machines[node].node.is_none(),
+            "the node must be stopped first"
+        );
         self.machines[node].disk = disk;
     }
 
-    /// Gives a node that is stopped another configuration.
+    /// Changes the configuration of a node that is stopped.
     pub(crate) fn change_config(&mut self, node: usize, change: impl FnOnce(&mut ServerConfig)) {
         change(&mut self.machines[node].config);
     }
@@ -161,11 +137,11 @@ impl Cluster {
         self.try_start_node(node).unwrap();
     }
 
-    /// Stops a node; returns when the others know.
+    /// Stops a node. Returns when the others show it as down.
     pub(crate) fn stop_node(&mut self, node: usize) {
         self.machines[node].node = None;
         for other in self.nodes_up() {
-            until("the others see that a node is down", || {
+            until("the others show the node as down", || {
                 self.state_at(other, node) == "down"
             });
         }
@@ -181,7 +157,7 @@ impl Cluster {
     pub(crate) fn wait_until_joined(&self) {
         for from in self.nodes_up() {
             for to in self.nodes_up() {
-                until("the nodes see each other", || {
+                until("the nodes show each other as up", || {
                     from == to || self.state_at(from, to) == "up"
                 });
             }
@@ -198,7 +174,7 @@ impl Cluster {
         &self.machines[node].clock
     }
 
-    /// A node's URL, as receipts have it.
+    /// A node's URL as it stands in receipts.
     pub(crate) fn url(&self, node: usize) -> String {
         self.machines[node].config.node.url().to_string()
     }
@@ -218,12 +194,12 @@ impl Cluster {
         self.status(at)["cluster"][of].clone()
     }
 
-    /// How a node's store stands.
+    /// The standing of a node's store.
     pub(crate) fn standing(&self, node: usize) -> String {
         self.status(node)["standing"].as_str().unwrap().to_owned()
     }
 
-    /// How a node's store stands as another one has it.
+    /// The standing of a node's store that another node shows.
     pub(crate) fn standing_at(&self, at: usize, of: usize) -> Option<String> {
         let member = self.member_at(at, of);
         member["standing"].as_str().map(str::to_owned)
@@ -234,32 +210,32 @@ impl Cluster {
         member["state"].as_str().unwrap().to_owned()
     }
 
-    /// How many hints wait at a node for another.
+    /// How many hints a node keeps for another.
     pub(crate) fn hints_at(&self, at: usize, of: usize) -> u64 {
         self.member_at(at, of)["hints"].as_u64().unwrap()
     }
 
-    /// A node's number of a metric.
+    /// The value of a metric of a node.
     pub(crate) fn metric(&self, node: usize, name: &str) -> f64 {
         let metrics = self.client(node).get("/metrics");
         metric_of(metrics.text(), name)
     }
 
-    /// The numbers of a key's nodes, the first choice first.
+    /// The numbers of the nodes in the order of a key's ranking.
     pub(crate) fn ranking(&self, key: &str) -> Vec<usize> {
         let node = self.nodes_up()[0];
         let reply = self.client(node).get(&format!("/v0/ring?id={key}"));
         ranking_of(&reply)
     }
 
-    /// A key whose first places are these nodes.
-    pub(crate) fn key_on(&self, first_places: &[usize]) -> String {
+    /// A key whose ranking begins with these nodes.
+    pub(crate) fn key_on(&self, first_replicas: &[usize]) -> String {
         let mut keys = (0..1000).map(|number| format!("k{number}"));
-        keys.find(|key| self.ranking(key).starts_with(first_places))
+        keys.find(|key| self.ranking(key).starts_with(first_replicas))
             .unwrap()
     }
 
-    /// The value and version that a node itself holds of a key, if it is live.
+    /// The value and version of a key in a node's own store, if it is live.
     pub(crate) fn held_by(&self, node: usize, key: &str) -> Option<(String, u64)> {
         let target = format!("/v0/entities?start={key}&end={key}%00");
         let ndjson = "accept: application/x-ndjson\r\n";
@@ -272,18 +248,18 @@ impl Cluster {
         Some((text("value"), text("version").parse().unwrap()))
     }
 
-    /// The nodes that hold a live version of a key, of those that run.
+    /// The running nodes that hold a live version of a key.
     pub(crate) fn holders(&self, key: &str) -> Vec<usize> {
         let holds = |node: &usize| self.held_by(*node, key).is_some();
         self.nodes_up().into_iter().filter(holds).collect()
     }
 
-    /// Loses the hints of a node that is stopped.
+    /// Deletes the hints of a node that is stopped.
     pub(crate) fn lose_hints(&self, node: usize) {
         let machine = &self.machines[node];
         let folder = machine.config.node.data.join("hints");
         let files = machine.disk.list(&folder).unwrap();
-        assert!(!files.is_empty(), "there were hints");
+        assert!(!files.is_empty(), "the node should have hints");
         for file in files {
             machine.disk.remove(&folder.join(file)).unwrap();
         }
@@ -292,11 +268,11 @@ impl Cluster {
     }
 }
 
-/// Opens a gate when a test ends, also when it fails: a node whose disk waits
-/// does not stop.
-pub(crate) struct OpensAtLast(pub(crate) Arc<Gate>);
+/// Opens a gate when a test ends, also when it fails, because a node whose disk waits
+/// cannot stop.
+pub(crate) struct OpenOnDrop(pub(crate) Arc<Gate>);
 
-impl Drop for OpensAtLast {
+impl Drop for OpenOnDrop {
     fn drop(&mut self) {
         self.0.open();
     }
@@ -314,27 +290,27 @@ pub(crate) fn ranking_of(reply: &Reply) -> Vec<usize> {
     places.iter().map(number_of).collect()
 }
 
-/// The number of a metric in a page.
+/// The value of a metric in a page.
 pub(crate) fn metric_of(page: &str, name: &str) -> f64 {
     let line = page.lines().find_map(|line| line.strip_prefix(name));
     let number = line.unwrap_or_else(|| panic!("{name} is not in {page}"));
     number.trim().parse().unwrap()
 }
 
-/// Looks until something is so.
+/// Waits until a condition holds; `what` names it.
 #[expect(
     clippy::disallowed_methods,
     reason = "these tests watch nodes that run in real time"
 )]
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = std::time::Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < PATIENCE, "in vain: {what}");
+    while !holds() {
+        assert!(begin.elapsed() < WAIT_MAX, "gave up waiting until {what}");
         std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// How long something takes.
+/// Measures how long something takes.
 #[expect(
     clippy::disallowed_methods,
     reason = "these tests watch nodes that run in real time"
@@ -345,8 +321,8 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (result, begin.elapsed())
 }
 
-/// An address that was free a moment ago. It lies below the ports that the
-/// system gives to connections, so that none takes it while a node is stopped.
+/// An address that was free a moment ago. Its port is below those that the system
+/// chooses for connections, so that no connection takes it while a node is stopped.
 fn free_url() -> NodeUrl {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = std::process::id().wrapping_mul(61) as u16;

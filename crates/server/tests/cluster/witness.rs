@@ -1,5 +1,5 @@
-//! Stores that lost data do not count, and those that are new wait until all
-//! have met.
+//! Stores that lost data do not count, and new stores do not count before all nodes have
+//! met.
 
 use crate::support::{Cluster, until};
 use crate::wire::{Client, Reply, seams};
@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The disks of three nodes, to copy.
+/// The disks of three nodes, which a test can copy.
 struct Disks(Mutex<Vec<Arc<MemoryDisk>>>);
 
 impl Disks {
@@ -26,15 +26,15 @@ impl Disks {
         Arc::clone(&disks[node]) as Arc<dyn Disk>
     }
 
-    /// A copy of a node's disk, with all that was written.
+    /// A copy of a node's disk with everything that was written.
     fn copy(&self, node: usize) -> Arc<MemoryDisk> {
         let disks = self.0.lock().unwrap();
         Arc::new(disks[node].crash_clone(&mut |_| true))
     }
 }
 
-/// So short that a request that is in vain ends soon.
-fn impatient(config: &mut ServerConfig) {
+/// A short timeout, so that requests that cannot succeed end soon.
+fn with_short_timeout(config: &mut ServerConfig) {
     config.node.timeout = Duration::from_millis(400);
 }
 
@@ -59,7 +59,7 @@ fn a_write_to_all_right_after_the_nodes_are_up_is_acknowledged() {
     });
 }
 
-/// What a receipt says became of a request at a node.
+/// The outcome at a node in a receipt.
 fn outcome(cluster: &Cluster, reply: &Reply, node: usize) -> String {
     assert_eq!(reply.status, 504, "{}", reply.text());
     let receipt = reply.json();
@@ -69,9 +69,9 @@ fn outcome(cluster: &Cluster, reply: &Reply, node: usize) -> String {
 }
 
 #[test]
-fn before_all_have_met_nothing_is_acknowledged() {
+fn nothing_is_acknowledged_before_all_nodes_have_met() {
     let disk = |_| Arc::new(MemoryDisk::new()) as Arc<dyn Disk>;
-    let mut cluster = Cluster::start_some(3, &[0, 1], impatient, disk);
+    let mut cluster = Cluster::start_some(3, &[0, 1], with_short_timeout, disk);
     cluster.wait_until_joined();
     let key = cluster.key_on(&[0, 1, 2]);
     for node in [0, 1] {
@@ -87,7 +87,7 @@ fn before_all_have_met_nothing_is_acknowledged() {
         assert_eq!(cluster.standing(node), "unconfirmed");
     }
     cluster.start_node(2);
-    until("all to have met", || {
+    until("all nodes have met", || {
         cluster.client(1).put(&target(&key, "3/3"), b"w").status == 201
     });
     assert_eq!(cluster.client(2).get(&target(&key, "2/3")).text(), "w");
@@ -99,12 +99,12 @@ fn the_ack_of_a_store_that_lost_its_folder_does_not_count() {
     let key = cluster.key_on(&[0, 1, 2]);
     let (quorum, all) = (target(&key, "2/3"), target(&key, "3/3"));
     assert_eq!(cluster.client(0).put(&all, b"0").status, 201);
-    // The first write is far ahead of the time, and only two nodes have it …
+    // The first write is stamped far ahead of the time, and only two nodes have it.
     cluster.clock(0).set_ahead_seconds(1_800);
     cluster.stop_node(2);
     assert_eq!(cluster.client(0).put(&quorum, b"1").status, 201);
     cluster.stop_node(0);
-    // … of which one loses it, where the third does not know of it.
+    // One of the two loses it, and the third does not know of it.
     cluster.stop_node(1);
     cluster.replace_disk(1, Arc::new(MemoryDisk::new()));
     cluster.start_node(1);
@@ -112,15 +112,15 @@ fn the_ack_of_a_store_that_lost_its_folder_does_not_count() {
     cluster.wait_until_joined();
     let put = cluster.client(2).put(&quorum, b"2");
     assert_eq!(outcome(&cluster, &put, 1), "unfilled");
-    // It may be clear before the node's own store has answered.
+    // The outcome may be clear before the node's own store has answered.
     let own = outcome(&cluster, &put, 2);
     assert!(["stored", "unanswered"].contains(&&*own), "{own}");
     let got = cluster.client(2).get(&quorum);
     assert_eq!(outcome(&cluster, &got, 1), "unfilled");
-    // It was kept all the same, and no hint is owed for it.
+    // The store keeps the write all the same, and needs no hint for it.
     assert_eq!(cluster.held_by(1, &key).unwrap().0, "2");
     assert_eq!(cluster.hints_at(2, 1), 0);
-    // What is acknowledged from now on is above the first write.
+    // Later acknowledged writes are above the first one.
     cluster.start_node(0);
     cluster.wait_until_joined();
     let put = cluster.client(2).put(&quorum, b"3");
@@ -131,7 +131,7 @@ fn the_ack_of_a_store_that_lost_its_folder_does_not_count() {
 }
 
 #[test]
-fn a_restart_asks_those_who_are_there_and_waits_for_nobody_else() {
+fn a_restarted_node_asks_the_nodes_that_are_up_and_waits_for_no_other() {
     let mut cluster = Cluster::start(3);
     let key = cluster.key_on(&[0, 1, 2]);
     assert_eq!(
@@ -142,7 +142,7 @@ fn a_restart_asks_those_who_are_there_and_waits_for_nobody_else() {
     cluster.stop_node(0);
     cluster.start_node(0);
     assert_eq!(cluster.client(0).get(&target(&key, "2/3")).text(), "v");
-    // Also alone: it was a witness, and nobody is there who knows better.
+    // Also when it is alone: it was a witness, and no node that is up contradicts.
     cluster.stop_node(2);
     cluster.stop_node(0);
     cluster.start_node(0);
@@ -153,17 +153,17 @@ fn a_restart_asks_those_who_are_there_and_waits_for_nobody_else() {
 #[test]
 fn a_folder_restored_from_a_copy_does_not_bring_back_what_was_overwritten() {
     let disks = Disks::new();
-    let mut cluster = Cluster::start_on(3, impatient, |node| disks.add(node));
+    let mut cluster = Cluster::start_on(3, with_short_timeout, |node| disks.add(node));
     let key = cluster.key_on(&[0, 1, 2]);
     let quorum = target(&key, "2/3");
-    until("a write to all", || {
+    until("a write to all replicas succeeds", || {
         cluster.client(0).put(&target(&key, "3/3"), b"old").status == 201
     });
     cluster.stop_node(0);
     let yesterday = disks.copy(0);
     cluster.start_node(0);
     cluster.wait_until_joined();
-    until("a write to all", || {
+    until("a write to all replicas succeeds", || {
         cluster.client(0).put(&target(&key, "3/3"), b"new").status == 201
     });
     cluster.stop_node(0);
@@ -177,7 +177,9 @@ fn a_folder_restored_from_a_copy_does_not_bring_back_what_was_overwritten() {
     };
     // It answers no reads from its start on.
     assert_eq!(read(&cluster, 0, "1/1"), 504);
-    until("it to hear", || cluster.standing(0) == "unfilled");
+    until("the node hears that its store is unfilled", || {
+        cluster.standing(0) == "unfilled"
+    });
     // The other nodes answer no reads of this coordinator. It might issue timestamps
     // that were issued before, so it issues none and refuses writes.
     assert_eq!(read(&cluster, 0, "2/3"), 504);
@@ -186,37 +188,39 @@ fn a_folder_restored_from_a_copy_does_not_bring_back_what_was_overwritten() {
     assert!(put.text().contains("--accept-empty"), "{}", put.text());
     assert_eq!(put.json()["type"], "urn:kvorum:problem:restored-store");
     for node in [1, 2] {
-        until("a peer to show it", || {
+        until("a peer shows the store as unfilled", || {
             cluster.standing_at(node, 0).as_deref() == Some("unfilled")
         });
-        until("the others to answer", || {
+        until("a quorum of the others answers", || {
             read(&cluster, node, "2/3") == 200
         });
         assert_eq!(read(&cluster, node, "3/3"), 504);
     }
-    // It keeps what it is sent.
+    // The store keeps the writes that it receives.
     let missed = cluster.client(1).put(&target(&key, "3/3"), b"new");
     assert_eq!(outcome(&cluster, &missed, 0), "unfilled");
     assert_eq!(cluster.held_by(0, &key).unwrap().0, "new");
-    // A start more makes it no better.
+    // Another start changes nothing.
     cluster.stop_node(0);
     cluster.start_node(0);
     assert_eq!(read(&cluster, 0, "1/1"), 504);
-    // An operator accepts it; it is mended by what the others have.
+    // An operator accepts the store, and the others repair it.
     cluster.stop_node(0);
     cluster.change_config(0, |config| config.node.accept_empty = true);
     cluster.start_node(0);
     cluster.wait_until_joined();
     assert_eq!(cluster.standing(0), "accepted");
-    until("all to answer", || read(&cluster, 1, "3/3") == 200);
+    until("all replicas answer", || read(&cluster, 1, "3/3") == 200);
     assert_eq!(cluster.client(0).get(&quorum).text(), "new");
 }
 
 #[test]
-fn a_clone_waits_until_the_original_is_gone_and_then_that_is_unfilled() {
+fn a_clone_counts_once_the_original_is_gone_and_the_original_does_not_any_more() {
     let disks = Disks::new();
-    let mut cluster = Cluster::start_on(3, impatient, |node| disks.add(node));
-    until("the first start", || cluster.standing(0) == "witness");
+    let mut cluster = Cluster::start_on(3, with_short_timeout, |node| disks.add(node));
+    until("the original is a witness", || {
+        cluster.standing(0) == "witness"
+    });
     let target = target(&cluster.key_on(&[0, 1, 2]), "2/3");
     let mut config = cluster.config(0);
     config.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
@@ -225,7 +229,7 @@ fn a_clone_waits_until_the_original_is_gone_and_then_that_is_unfilled() {
         let status = Client::connect(node).get("/v0/status").json();
         status["standing"].as_str().unwrap().to_owned()
     };
-    // It dials again and again; neither it nor the others take it for a peer.
+    // The clone dials again and again, and the others do not accept it as a peer.
     for value in 0..50 {
         let put = cluster
             .client(0)
@@ -237,18 +241,20 @@ fn a_clone_waits_until_the_original_is_gone_and_then_that_is_unfilled() {
     assert_eq!(status(&clone), "unconfirmed");
     assert_eq!(cluster.standing(0), "witness");
     assert_eq!(cluster.client(1).get(&target).text(), "49");
-    // The original ends, so that the clone is the only one that has the folder.
+    // After the original has ended, the clone is the only one with this store.
     cluster.stop_node(0);
-    until("the clone to be taken", || status(&clone) == "witness");
+    until("the clone is a witness", || status(&clone) == "witness");
     cluster.start_node(0);
-    until("the original to hear", || cluster.standing(0) == "unfilled");
+    until("the original hears that its store is unfilled", || {
+        cluster.standing(0) == "unfilled"
+    });
     let put = cluster.client(0).put(&target, b"the original's");
     assert_eq!(put.status, 503, "{}", put.text());
     assert_eq!(status(&clone), "witness");
     clone.shutdown().unwrap();
 }
 
-/// What another build speaks.
+/// A configuration with the protocol of another build.
 fn build(least: u16, greatest: u16, features: u64) -> impl Fn(&mut ServerConfig) {
     move |config| {
         config.node.protocol = Protocol {
@@ -261,8 +267,8 @@ fn build(least: u16, greatest: u16, features: u64) -> impl Fn(&mut ServerConfig)
 
 #[test]
 fn builds_that_differ_in_versions_and_features_work_together() {
-    // The present one, an older one that has no features, and a newer one with
-    // a feature that the others do not know.
+    // This build, an older one without features, and a newer one with a feature that
+    // the others do not know.
     let builds: [(u16, u16, u64); 3] = [
         (
             Protocol::OWN.least,
@@ -289,33 +295,33 @@ fn builds_that_differ_in_versions_and_features_work_together() {
             assert_eq!(cluster.client(at).get(&target(&key, "3/3")).text(), "v");
         }
     }
-    // How the store of the older one stands is known from its hello alone.
-    until("the standings", || {
+    // The standing of the older one's store is known from its hello alone.
+    until("the newer build is known to be a witness", || {
         cluster.standing_at(0, 2).as_deref() == Some("witness")
     });
-    // And one is updated while the others run.
+    // One node is updated while the others run.
     cluster.stop_node(1);
     let (least, greatest, features) = builds[2];
     cluster.change_config(1, build(least, greatest, features));
     cluster.start_node(1);
     cluster.wait_until_joined();
-    until("the standing of the newer one", || {
+    until("the updated node is known to be a witness", || {
         cluster.standing_at(0, 1).as_deref() == Some("witness")
     });
     assert_eq!(cluster.client(0).get(&target("k0", "3/3")).text(), "v");
 }
 
 #[test]
-fn a_build_that_shares_no_version_is_no_peer() {
-    let mut cluster = Cluster::start_with(3, impatient);
+fn a_build_that_shares_no_protocol_version_is_no_peer() {
+    let mut cluster = Cluster::start_with(3, with_short_timeout);
     let key = cluster.key_on(&[0, 1, 2]);
-    until("a write to all", || {
+    until("a write to all replicas succeeds", || {
         cluster.client(0).put(&target(&key, "3/3"), b"v").status == 201
     });
     cluster.stop_node(2);
     cluster.change_config(2, build(Protocol::OWN.greatest + 1, 9, 0));
     cluster.start_node(2);
-    until("it finds nobody", || {
+    until("the node shows all others as down", || {
         let state_of = |node: usize| cluster.member_at(2, node)["state"].clone();
         state_of(0) == "down" && state_of(1) == "down"
     });

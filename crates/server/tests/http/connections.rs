@@ -1,4 +1,4 @@
-//! Clients that are slow, silent or rude.
+//! Clients that are slow, silent or malformed, and bounds on connections.
 
 use crate::support::{Client, config, start_with};
 use cluster::{Member, Members, NodeUrl};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const SHORT: Duration = Duration::from_millis(100);
 
-fn impatient() -> Server {
+fn with_short_timeouts() -> Server {
     let mut config = config();
     config.head_timeout = SHORT;
     config.body_timeout = SHORT;
@@ -15,16 +15,16 @@ fn impatient() -> Server {
 }
 
 #[test]
-fn a_head_that_does_not_come_costs_the_connection() {
-    let node = impatient();
+fn a_head_that_is_not_complete_in_time_ends_the_connection() {
+    let node = with_short_timeouts();
     let mut client = Client::connect(&node);
     client.send("GET /v0/status HTTP/1.1\r\n");
     client.assert_closed();
 }
 
 #[test]
-fn a_body_that_does_not_come_is_told_and_costs_the_connection() {
-    let node = impatient();
+fn a_body_that_is_not_complete_in_time_is_a_408_and_ends_the_connection() {
+    let node = with_short_timeouts();
     for (head, status) in [
         (
             "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\nval",
@@ -34,7 +34,7 @@ fn a_body_that_does_not_come_is_told_and_costs_the_connection() {
             "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n3\r\nval\r\n",
             408,
         ),
-        // Refused, but its body would have been read to keep the connection.
+        // A refused request, whose body the node reads to keep the connection.
         (
             "PUT /v0/entity HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\nval",
             400,
@@ -53,7 +53,7 @@ fn a_body_that_does_not_come_is_told_and_costs_the_connection() {
 }
 
 #[test]
-fn an_idle_connection_is_closed_after_a_while() {
+fn an_idle_connection_is_closed_after_the_idle_timeout() {
     let mut config = config();
     config.idle_timeout = SHORT;
     let node = start_with(config);
@@ -76,7 +76,7 @@ fn a_body_that_ends_early_changes_nothing() {
 }
 
 #[test]
-fn a_client_that_sends_all_of_a_refused_body_still_sees_the_answer() {
+fn a_client_that_sends_all_of_a_refused_body_still_receives_the_answer() {
     let mut config = config();
     config.node.value_bytes_max = 1 << 20;
     let node = start_with(config);
@@ -99,7 +99,7 @@ fn a_client_that_sends_all_of_a_refused_body_still_sees_the_answer() {
 }
 
 #[test]
-fn a_head_that_is_none_gets_a_400() {
+fn a_head_that_cannot_be_parsed_is_a_400() {
     let node = start_with(config());
     for head in ["nonsense\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n"] {
         let mut client = Client::connect(&node);
@@ -110,7 +110,7 @@ fn a_head_that_is_none_gets_a_400() {
 }
 
 #[test]
-fn keys_of_the_greatest_length_fit_with_every_byte_escaped() {
+fn the_longest_keys_fit_into_a_target_with_every_byte_escaped() {
     let node = start_with(config());
     let mut client = Client::connect(&node);
     let key = "%AA".repeat(4096);
@@ -120,7 +120,7 @@ fn keys_of_the_greatest_length_fit_with_every_byte_escaped() {
     );
     let range = client.get(&format!("/v0/entities?start={key}&end={key}"));
     assert_eq!(range.status, 200);
-    // To go on behind it takes one byte more.
+    // A range that resumes behind the key has one byte more.
     let behind = client.get(&format!("/v0/entities?start={key}%00&end={key}%00"));
     assert_eq!(behind.status, 200);
     let too_far = client.get(&format!("/v0/entities?start={key}%00%00"));
@@ -143,7 +143,7 @@ fn connections_beyond_the_bound_wait_for_one_to_end() {
 }
 
 #[test]
-fn a_node_full_of_clients_still_takes_its_peers() {
+fn a_node_whose_slots_are_taken_by_clients_still_accepts_its_peers() {
     let urls: [NodeUrl; 2] =
         ["http://127.0.0.1:7301", "http://127.0.0.1:7302"].map(|url| url.parse().unwrap());
     let mut config = config();
@@ -170,24 +170,24 @@ fn a_node_full_of_clients_still_takes_its_peers() {
     assert_eq!(first.get("/v0/status").status, 200);
 
     drop(first);
-    // The node hears of it in its own time.
+    // The node frees the slot some time after the client has left.
     while Client::connect(&node).get("/v0/status").status != 200 {}
 }
 
 #[test]
-fn a_client_of_http_2_is_told_at_once_to_use_http_1_1() {
+fn a_client_of_http_2_is_asked_at_once_to_use_http_1_1() {
     let node = start_with(config());
     let mut client = Client::connect(&node);
     client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-    // An empty SETTINGS frame, then GOAWAY with HTTP_1_1_REQUIRED; the end
-    // comes although this client keeps its side open.
+    // An empty SETTINGS frame, then GOAWAY with HTTP_1_1_REQUIRED. The node closes the
+    // connection although this client keeps its side open.
     let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
     let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 13];
     assert_eq!(client.rest(), [&settings[..], &goaway].concat());
 }
 
 #[test]
-fn a_client_that_would_like_http_2_gets_its_answer_all_the_same() {
+fn a_client_that_offers_an_upgrade_to_http_2_is_answered_in_http_1_1() {
     let node = start_with(config());
     let mut client = Client::connect(&node);
     let upgrade = "connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\n\
@@ -195,7 +195,7 @@ fn a_client_that_would_like_http_2_gets_its_answer_all_the_same() {
     let reply = client.request("GET", "/v0/status", upgrade, b"");
     assert_eq!(reply.status, 200);
     assert_eq!(reply.json()["state"], "serving");
-    // Also where the connection ends with the answer.
+    // The same when the connection ends with the answer.
     let mut client = Client::connect(&node);
     let foreign = format!("{upgrade}origin: http://evil.example\r\n");
     let reply = client.request("GET", "/v0/status", &foreign, b"");

@@ -1,15 +1,13 @@
 //! `/v0/entity`.
 
-use crate::support::{Client, config, seams, start, start_with};
-use base::{Clock, SystemClock};
+use crate::support::{Client, SkewedClock, config, seams, start, start_with};
+use base::Clock;
 use lsm::MemoryDisk;
 use server::{Seams, Server};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 #[test]
-fn values_come_back_as_they_were_put() {
+fn a_get_returns_the_value_that_was_put() {
     let node = start();
     let mut client = Client::connect(&node);
     let long = vec![b'x'; 3 << 20];
@@ -39,7 +37,7 @@ fn values_come_back_as_they_were_put() {
 }
 
 #[test]
-fn a_deleted_key_is_absent_and_its_version_is_told() {
+fn a_deleted_key_is_absent_and_has_the_version_of_its_deletion() {
     let node = start();
     let mut client = Client::connect(&node);
     let never = client.get("/v0/entity?id=a");
@@ -56,7 +54,7 @@ fn a_deleted_key_is_absent_and_its_version_is_told() {
 }
 
 #[test]
-fn a_lone_node_has_one_replica_however_it_is_spelled() {
+fn a_node_alone_has_one_replica_in_every_spelling_of_the_pair() {
     let node = start();
     let mut client = Client::connect(&node);
     for pair in [
@@ -78,7 +76,7 @@ fn a_lone_node_has_one_replica_however_it_is_spelled() {
 }
 
 #[test]
-fn a_version_that_the_client_has_is_not_sent_again() {
+fn if_none_match_with_the_current_version_is_304() {
     let node = start();
     let mut client = Client::connect(&node);
     let put = client.put("/v0/entity?id=a", b"value");
@@ -104,7 +102,7 @@ fn a_version_that_the_client_has_is_not_sent_again() {
 }
 
 #[test]
-fn a_version_that_the_client_does_not_want_is_not_sent() {
+fn if_match_without_the_current_version_is_412() {
     let node = start();
     let mut client = Client::connect(&node);
     let put = client.put("/v0/entity?id=a", b"value");
@@ -123,7 +121,7 @@ fn a_version_that_the_client_does_not_want_is_not_sent() {
 }
 
 #[test]
-fn bodies_may_come_in_chunks_up_to_the_limit() {
+fn a_body_may_be_chunked_up_to_the_limit() {
     let mut config = config();
     config.node.value_bytes_max = 8;
     let node = start_with(config);
@@ -151,28 +149,9 @@ fn bodies_may_come_in_chunks_up_to_the_limit() {
     assert_eq!(client.get("/v0/entity?id=a").text(), "12345678");
 }
 
-/// A clock that can be turned forward.
-struct TurnedClock {
-    real: SystemClock,
-    forward_ms: AtomicU64,
-}
-
-impl Clock for TurnedClock {
-    fn unix_ms(&self) -> u64 {
-        self.real.unix_ms() + self.forward_ms.load(Ordering::Relaxed)
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.real.monotonic()
-    }
-}
-
 #[test]
 fn a_version_with_a_time_to_live_expires() {
-    let clock = Arc::new(TurnedClock {
-        real: SystemClock::new(),
-        forward_ms: AtomicU64::new(0),
-    });
+    let clock = Arc::new(SkewedClock::new());
     let seams = Seams {
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
         ..seams(Arc::new(MemoryDisk::new()))
@@ -182,10 +161,10 @@ fn a_version_with_a_time_to_live_expires() {
     client.put("/v0/entity?id=a", b"older");
     let put = client.put("/v0/entity?id=a&ttl=3600", b"value");
     assert_eq!(put.status, 201);
-    clock.forward_ms.store(3_000_000, Ordering::Relaxed);
+    clock.set_ahead_seconds(3_000);
     assert_eq!(client.get("/v0/entity?id=a").text(), "value");
     assert_eq!(client.get("/v0/entities?start=a").text(), "a\nvalue");
-    clock.forward_ms.store(3_700_000, Ordering::Relaxed);
+    clock.set_ahead_seconds(3_700);
     let gone = client.get("/v0/entity?id=a");
     assert_eq!((gone.status, gone.version()), (404, put.version()));
     assert_eq!(client.get("/v0/entities?start=a").text(), "");

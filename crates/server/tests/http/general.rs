@@ -1,9 +1,9 @@
-//! What holds for every request.
+//! Rules that hold for every request.
 
 use crate::support::{Client, config, start, start_with, wait_for_metric};
 
 #[test]
-fn checks_come_in_their_order() {
+fn the_checks_are_made_in_the_documented_order() {
     let mut config = config();
     config.node.value_bytes_max = 4;
     let node = start_with(config);
@@ -105,7 +105,7 @@ fn a_head_is_a_get_without_its_body() {
 }
 
 #[test]
-fn an_absolute_target_is_as_good_as_its_path() {
+fn a_target_in_absolute_form_is_served_by_its_path() {
     let node = start();
     let mut client = Client::connect(&node);
     client.put("http://localhost:1/v0/entity?id=a", b"value");
@@ -113,7 +113,7 @@ fn an_absolute_target_is_as_good_as_its_path() {
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_their_order() {
+fn pipelined_requests_are_answered_in_order() {
     let node = start();
     let mut client = Client::connect(&node);
     let mut requests = String::new();
@@ -131,7 +131,7 @@ fn pipelined_requests_are_answered_in_their_order() {
 }
 
 #[test]
-fn a_client_that_expects_to_continue_is_told_to() {
+fn a_client_that_expects_100_continue_receives_it() {
     let node = start();
     let mut client = Client::connect(&node);
     client.send(
@@ -145,7 +145,7 @@ fn a_client_that_expects_to_continue_is_told_to() {
 }
 
 #[test]
-fn a_client_that_expects_to_continue_is_refused_before_its_body() {
+fn a_client_that_expects_100_continue_is_refused_before_its_body() {
     let node = start();
     for (target, length, status) in [
         ("/v0/entity?id=", 5, 400),
@@ -177,7 +177,7 @@ fn http_1_0_is_served_except_for_ranges() {
 }
 
 #[test]
-fn status_and_metrics_tell_of_the_node() {
+fn status_and_metrics_describe_the_node() {
     let node = start();
     let mut client = Client::connect(&node);
     client.put("/v0/entity?id=a", b"value");
@@ -232,7 +232,7 @@ fn status_and_metrics_tell_of_the_node() {
 }
 
 #[test]
-fn what_http_asks_of_a_head_is_checked_first() {
+fn the_demands_of_http_on_a_head_are_checked_first() {
     let node = start();
     let put = "PUT /v0/entity?id=a HTTP/1.1\r\n";
     let chunks = "3\r\nval\r\n0\r\n\r\n";

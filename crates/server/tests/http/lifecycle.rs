@@ -25,7 +25,7 @@ fn a_restarted_node_has_its_data() {
 }
 
 #[test]
-fn a_node_runs_on_this_machine() {
+fn a_node_runs_on_the_real_clock_disk_and_network() {
     let folder = tempfile::tempdir().unwrap();
     let url: NodeUrl = "http://localhost:0".parse().unwrap();
     let config = ServerConfig::new(url, folder.path().join("store"));
@@ -60,7 +60,7 @@ fn a_stop_lets_admitted_requests_end() {
             .spawn(move || node.shutdown())
             .unwrap()
     };
-    // Idle connections end at once, which tells that the stop has begun.
+    // Idle connections end at once, which shows that the stop has begun.
     idle.assert_closed();
     gate.open();
     let reply = client.reply_to("PUT");
@@ -72,19 +72,19 @@ fn a_stop_lets_admitted_requests_end() {
 }
 
 #[test]
-fn what_cannot_start_says_why() {
+fn a_start_that_fails_says_why() {
     let node = start();
     let mut taken = config();
     taken.listen = vec![node.addresses()[0]];
     let Err(error) = Server::start_with(taken, seams(Arc::new(MemoryDisk::new()))) else {
-        panic!("the address is taken");
+        panic!("started on an address that is in use");
     };
     assert!(matches!(error, StartError::Address { .. }), "{error}");
 
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
     let _first = Server::start_with(config(), seams(Arc::clone(&disk))).unwrap();
     let Err(error) = Server::start_with(config(), seams(disk)) else {
-        panic!("the store is in use");
+        panic!("opened a store that is in use");
     };
     assert!(
         matches!(error, StartError::Node(OpenError::Store(_))),

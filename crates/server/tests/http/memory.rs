@@ -1,4 +1,5 @@
-//! What clients can make a node hold: long heads, and answers that they do not take.
+//! The memory that clients can make a node hold: long heads, and answers that they do
+//! not read.
 
 use crate::support::{Client, config, start_with, wait_for_metric};
 use server::{MemorySplit, Server};
@@ -6,7 +7,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 use tokio::net::TcpSocket;
 
-/// A node that says soon what it holds, and how much that may be.
+/// A node that updates its gauges often, and the bounds of what it holds.
 fn start() -> (Server, MemorySplit) {
     let mut config = config();
     config.body_timeout = Duration::from_millis(100);
@@ -15,7 +16,7 @@ fn start() -> (Server, MemorySplit) {
     (start_with(config), split)
 }
 
-/// A connection of which the system holds little for the client.
+/// A connection with a small receive buffer.
 fn narrow(node: &Server) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -61,11 +62,11 @@ fn long_heads_that_do_not_end_are_bounded_and_leave_room_for_short_ones() {
         assert_eq!(reply.header(name), Some(value));
     }
     refused.assert_closed();
-    // One that comes in one piece counts as well.
+    // A long head that arrives in one piece counts, too.
     let long = format!("x: {}\r\n", "x".repeat(30 << 10));
     let mut client = Client::connect(&node);
     assert_eq!(client.request("GET", "/v0/status", &long, b"").status, 503);
-    // Others are not concerned.
+    // Short heads are served.
     let mut client = Client::connect(&node);
     let short = format!("x: {}\r\n", "x".repeat(7 << 10));
     let put = client.request("PUT", "/v0/entity?id=a", &short, b"value");
@@ -79,12 +80,13 @@ fn long_heads_that_do_not_end_are_bounded_and_leave_room_for_short_ones() {
 }
 
 #[test]
-fn room_for_long_heads_comes_back_where_it_is_wanted() {
+fn connections_with_long_heads_are_closed_when_others_need_the_room() {
     let (node, split) = start();
     let half = split.heads_bytes / 2;
     let long = format!("x: {}\r\n", "x".repeat(24 << 10));
     let mut clients = Vec::new();
-    // Each keeps its connection and what that holds, until half is taken.
+    // Each keeps its connection and the memory of its head, until half of the budget
+    // is in use.
     let closed = (0..half / (16 << 10) + 2).find_map(|_| {
         let mut client = Client::connect(&node);
         let reply = client.request("GET", "/v0/status", &long, b"");
@@ -102,9 +104,9 @@ fn room_for_long_heads_comes_back_where_it_is_wanted() {
 }
 
 #[test]
-fn answers_that_nobody_takes_are_bounded_and_the_oldest_goes_first() {
+fn answers_that_clients_do_not_read_are_bounded_and_the_oldest_is_cut_first() {
     const VALUE_BYTES: usize = 60 << 10;
-    // More than the system takes of one connection's answers.
+    // More than the system buffers of one connection's answers.
     const REQUESTS: usize = 100;
     let (node, split) = start();
     let value = vec![b'v'; VALUE_BYTES];
@@ -118,7 +120,7 @@ fn answers_that_nobody_takes_are_bounded_and_the_oldest_goes_first() {
     for number in 1..=held_max + 1 {
         let mut reader = Client::over(narrow(&node));
         reader.send(&requests);
-        // The one too many takes the place of the first.
+        // The last one exceeds the bound, so the first is cut.
         let held = format!("{:?}", (number.min(held_max) * VALUE_BYTES) as f64);
         wait_for_metric(&node, "kvorum_unsent_bytes", &held);
         readers.push(reader);

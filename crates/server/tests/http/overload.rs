@@ -1,4 +1,4 @@
-//! More than the node can take, and disks that fail it.
+//! More requests than a node takes on, and disks that are slow, full or broken.
 
 use crate::support::{Client, config, gated_disk, seams, wait_for_metric};
 use lsm::MemoryDisk;
@@ -9,7 +9,7 @@ use std::time::Duration;
 const PUT: &str = "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\n\r\nv";
 
 #[test]
-fn a_full_node_refuses_at_once_and_serves_what_it_admitted() {
+fn a_full_gate_refuses_at_once_and_serves_what_it_admitted() {
     let mut config = config();
     config.requests_in_flight_max = 1;
     config.requests_queued_max = 1;
@@ -31,7 +31,7 @@ fn a_full_node_refuses_at_once_and_serves_what_it_admitted() {
     let range = refused.get("/v0/entities?start=a");
     assert_eq!(range.status, 503);
     assert_eq!(refused.get("/v0/status").status, 200);
-    // The parameters come before admission.
+    // The parameters are checked before admission.
     assert_eq!(refused.get("/v0/entity").status, 400);
     gate.open();
     assert_eq!(in_flight.reply_to("PUT").status, 201);
@@ -40,7 +40,7 @@ fn a_full_node_refuses_at_once_and_serves_what_it_admitted() {
 }
 
 #[test]
-fn a_write_that_takes_too_long_ends_in_a_receipt() {
+fn a_write_that_reaches_its_deadline_ends_with_a_receipt() {
     let mut config = config();
     config.node.timeout = Duration::from_millis(100);
     let (disk, gate) = gated_disk();
@@ -72,7 +72,7 @@ const LONG_PUT: &str =
     "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 16777216\r\n\r\n";
 
 #[test]
-fn uploads_that_are_announced_and_do_not_come_keep_nobody_out() {
+fn uploads_that_are_announced_and_never_arrive_keep_no_other_out() {
     let node = Server::start_with(config(), seams(Arc::new(MemoryDisk::new()))).unwrap();
     let mut uploads: Vec<Client> = (0..8).map(|_| Client::connect(&node)).collect();
     for upload in &mut uploads {
@@ -99,7 +99,7 @@ fn long_uploads_are_bounded_and_leave_room_for_short_ones() {
     let mut client = Client::connect(&node);
     let value = vec![b'v'; 64 << 10];
     assert_eq!(client.put("/v0/entity?id=a", &value).status, 201);
-    // One that does not say how long it is is refused when it is too long.
+    // A body of unknown length is refused when the budget is used up.
     let mut chunked = Client::connect(&node);
     chunked.send(
         "PUT /v0/entity?id=a HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n",
@@ -110,7 +110,7 @@ fn long_uploads_are_bounded_and_leave_room_for_short_ones() {
         b"\r\n0\r\n\r\n",
     ]
     .concat();
-    // It may be refused before it was sent.
+    // The node may refuse the body before all of it is sent.
     let _ = chunked.try_send(&chunk);
     assert_eq!(chunked.reply_to("PUT").status, 503);
     drop(slow);
@@ -120,7 +120,7 @@ fn long_uploads_are_bounded_and_leave_room_for_short_ones() {
 /// A node with two of the longest values on its disk, and a short one.
 fn with_long_values(scan_stall_timeout: Duration) -> Server {
     let mut config = config();
-    // Long enough to read such a value, even unoptimized.
+    // Long enough to read such a value without optimization.
     config.node.timeout = Duration::from_secs(3);
     config.scan_stall_timeout = scan_stall_timeout;
     let node = Server::start_with(config, seams(Arc::new(MemoryDisk::new()))).unwrap();
@@ -135,7 +135,7 @@ fn with_long_values(scan_stall_timeout: Duration) -> Server {
 }
 
 #[test]
-fn readers_of_long_values_that_stall_hold_up_no_writers() {
+fn stalled_readers_of_long_values_block_no_writers() {
     let node = with_long_values(Duration::from_secs(60));
     let mut stalled = Client::connect(&node);
     stalled.send("GET /v0/entity?id=long-1 HTTP/1.1\r\nhost: localhost\r\n\r\n");
@@ -152,12 +152,12 @@ fn readers_of_long_values_that_stall_hold_up_no_writers() {
 }
 
 #[test]
-fn ranges_over_long_values_wait_for_memory_in_turn() {
+fn ranges_over_long_values_are_refused_while_the_memory_is_in_use() {
     let node = with_long_values(Duration::from_secs(60));
     let range = "GET /v0/entities?start=long HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let mut stalled = Client::connect(&node);
     stalled.send(range);
-    // One value is held, and no second batch fits beside it.
+    // The stalled range holds one value, and no second batch fits beside it.
     assert_eq!(stalled.head().0, 200);
     let mut client = Client::connect(&node);
     assert_eq!(client.get("/v0/entities?start=s").status, 503);
@@ -188,7 +188,7 @@ fn a_full_disk_refuses_puts_and_nothing_else() {
     let refused = (0..256)
         .map(|_| client.put("/v0/entity?id=b", &value))
         .find(|reply| reply.status != 201)
-        .expect("the disk is full at last");
+        .expect("the disk should become full");
     assert_eq!(refused.status, 507);
     assert_eq!(refused.header("kvorum-acks"), Some("0/1"));
     assert_eq!(client.get("/v0/status").json()["store"]["disk_full"], true);

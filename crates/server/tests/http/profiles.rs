@@ -1,15 +1,15 @@
-//! Profiles over HTTP. There is one recording at a time in a process, so the
-//! tests that record take turns.
+//! Profiles over HTTP. A process records one profile at a time, so the tests that record
+//! hold a lock.
 
 use crate::support::{Client, config, start, start_with};
 use server::Server;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-static TURN: Mutex<()> = Mutex::new(());
+static RECORDING: Mutex<()> = Mutex::new(());
 
-fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_recording() -> MutexGuard<'static, ()> {
+    RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn start_with_debug_endpoints() -> Server {
@@ -19,7 +19,7 @@ fn start_with_debug_endpoints() -> Server {
 }
 
 #[test]
-fn without_the_switch_there_is_nothing_at_the_path() {
+fn without_debug_endpoints_the_path_is_unknown() {
     let node = start();
     let mut client = Client::connect(&node);
     for method in ["GET", "HEAD", "POST"] {
@@ -33,7 +33,7 @@ fn without_the_switch_there_is_nothing_at_the_path() {
 }
 
 #[test]
-fn the_checks_come_in_their_order() {
+fn the_checks_are_made_in_the_documented_order() {
     let node = start_with_debug_endpoints();
     let mut client = Client::connect(&node);
     for (method, target, status) in [
@@ -53,7 +53,7 @@ fn the_checks_come_in_their_order() {
         ("GET", "/debug/profile?kind=cpu&seconds=", 400),
         ("GET", "/debug/profile?kind=cpu&second=1", 400),
         ("HEAD", "/debug/profile?kind=cpu&seconds=0", 400),
-        // Nothing is recorded for it, so it does not take a minute.
+        // HEAD records nothing, so it does not take a minute.
         ("HEAD", "/debug/profile?kind=cpu&seconds=60", 200),
     ] {
         let reply = client.request(method, target, "", b"");
@@ -82,7 +82,7 @@ fn the_checks_come_in_their_order() {
     }
 }
 
-/// Asks for a profile while others put and get.
+/// Requests a profile while other clients put and get.
 fn profile_under_load(node: &Server, target: &str, headers: &str) -> crate::support::Reply {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -104,8 +104,8 @@ fn profile_under_load(node: &Server, target: &str, headers: &str) -> crate::supp
 }
 
 #[test]
-fn cpu_time_is_found_in_our_functions() {
-    let _turn = turn();
+fn a_cpu_profile_names_functions_of_the_server() {
+    let _turn = lock_recording();
     let node = start_with_debug_endpoints();
     let target = "/debug/profile?kind=cpu&seconds=1";
     let reply = profile_under_load(&node, target, "accept: text/plain\r\n");
@@ -125,8 +125,8 @@ fn cpu_time_is_found_in_our_functions() {
 }
 
 #[test]
-fn waits_are_found_by_their_queues() {
-    let _turn = turn();
+fn a_lock_profile_names_wait_sites() {
+    let _turn = lock_recording();
     let node = start_with_debug_endpoints();
     let target = "/debug/profile?kind=lock&seconds=1";
     let reply = profile_under_load(&node, target, "accept: text/plain\r\n");
@@ -142,14 +142,14 @@ fn waits_are_found_by_their_queues() {
 }
 
 #[test]
-fn this_program_does_not_count_allocations() {
-    let _turn = turn();
+fn a_program_without_the_counting_allocator_answers_501() {
+    let _turn = lock_recording();
     let node = start_with_debug_endpoints();
     let reply = Client::connect(&node).get("/debug/profile?kind=alloc&seconds=1");
     assert_eq!(reply.status, 501, "{reply:?}");
 }
 
-/// A client whose profile of a minute is being recorded.
+/// A client that waits for a profile of one minute, which is being recorded.
 fn recording_client(node: &Server) -> Client {
     loop {
         let mut client = Client::connect(node);
@@ -161,7 +161,7 @@ fn recording_client(node: &Server) -> Client {
                 assert_eq!(problem["type"], "urn:kvorum:problem:profile-running");
                 return client;
             }
-            // It was first.
+            // The other request was first.
             status => assert_eq!(status, 200),
         }
     }
@@ -169,10 +169,10 @@ fn recording_client(node: &Server) -> Client {
 
 #[test]
 fn a_client_that_leaves_ends_its_profile() {
-    let _turn = turn();
+    let _turn = lock_recording();
     let node = start_with_debug_endpoints();
     drop(recording_client(&node));
-    // Not after a minute, or the client's timeout would end the test.
+    // After a minute the client's timeout would end the test.
     while Client::connect(&node)
         .get("/debug/profile?kind=lock&seconds=1")
         .status
@@ -182,8 +182,8 @@ fn a_client_that_leaves_ends_its_profile() {
 }
 
 #[test]
-fn a_node_that_stops_ends_a_profile_and_answers() {
-    let _turn = turn();
+fn a_node_that_stops_answers_with_the_profile_so_far() {
+    let _turn = lock_recording();
     let node = start_with_debug_endpoints();
     let mut client = recording_client(&node);
     node.shutdown().unwrap();

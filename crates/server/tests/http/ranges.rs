@@ -8,7 +8,7 @@ fn chunk(reply: &Reply, number: usize) -> &str {
 }
 
 #[test]
-fn entities_come_in_their_order_a_chunk_each() {
+fn entities_are_sent_in_key_order_one_chunk_each() {
     let node = start();
     let mut client = Client::connect(&node);
     for key in ["b", "a", "d", "c", "e"] {
@@ -34,13 +34,16 @@ fn entities_come_in_their_order_a_chunk_each() {
         assert_eq!(reply.header("transfer-encoding"), Some("chunked"));
         let chunks: Vec<&str> = (0..reply.chunks.len()).map(|n| chunk(&reply, n)).collect();
         assert_eq!(chunks, expected, "{query}");
-        assert!(reply.trailers.is_empty(), "nobody asked for trailers");
+        assert!(
+            reply.trailers.is_empty(),
+            "the client did not ask for trailers"
+        );
         assert_eq!(reply.header("trailer"), None);
     }
 }
 
 #[test]
-fn a_whole_range_ends_with_count_and_digest_for_those_who_ask() {
+fn a_whole_range_ends_with_count_and_digest_if_the_client_asks() {
     let node = start();
     let mut client = Client::connect(&node);
     client.put("/v0/entity?id=1234", b"56789");
@@ -56,7 +59,7 @@ fn a_whole_range_ends_with_count_and_digest_for_those_who_ask() {
 }
 
 #[test]
-fn lines_of_json_hold_any_bytes() {
+fn lines_of_json_can_hold_any_bytes() {
     let node = start();
     let mut client = Client::connect(&node);
     client.put("/v0/entity?id=a%0A", b"\"value\"");
@@ -78,7 +81,7 @@ fn lines_of_json_hold_any_bytes() {
 }
 
 #[test]
-fn a_range_over_many_batches_is_whole() {
+fn a_range_over_many_batches_is_complete() {
     let node = start();
     let mut client = Client::connect(&node);
     let value = vec![b'v'; 20_000];
@@ -95,7 +98,7 @@ fn a_range_over_many_batches_is_whole() {
     assert_eq!(reply.chunks.len(), 50);
     assert!(reply.chunks[49].starts_with(b"k49\nv"));
     assert_eq!(reply.chunks[25].len(), 4 + (1 << 20));
-    // The connection goes on.
+    // The connection serves further requests.
     assert_eq!(client.get("/v0/entity?id=k00").status, 200);
 }
 
@@ -111,13 +114,16 @@ fn a_range_whose_reader_stalls_is_cut_and_never_looks_whole() {
         client.put(&format!("/v0/entity?id=k{number:02}"), &value);
     }
     let mut reader = Client::connect(&node);
-    // A request behind the range must not make the node gather it whole.
+    // The request behind the range must not make the node gather the whole range.
     reader.send("GET /v0/entities?start=k HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(2));
     wait_for_metric(&node, "kvorum_scans", "1.0");
-    // Its place comes back when it is cut; until then others are refused.
+    // Other ranges are refused until the range is cut.
     while client.get("/v0/entities?start=x").status == 503 {}
     wait_for_metric(&node, "kvorum_scans", "0.0");
     let rest = reader.rest();
-    assert!(rest.len() < 24 << 20, "it was cut");
-    assert!(!rest.ends_with(b"\r\n0\r\n\r\n"), "it does not look whole");
+    assert!(rest.len() < 24 << 20, "the range was cut");
+    assert!(
+        !rest.ends_with(b"\r\n0\r\n\r\n"),
+        "the range does not look whole"
+    );
 }

@@ -1,16 +1,18 @@
-//! A node to test, a client that sees every byte, and a disk that waits.
+//! A node to test, a client that sees every byte, a clock that can be wrong, and a disk
+//! that can wait.
 
-use base::{SeededRandom, SystemClock};
+use base::{Clock, SeededRandom, SystemClock};
 use cluster::NodeUrl;
 use lsm::disk::HookedDisk;
 use lsm::{Disk, MemoryDisk};
 use server::{Seams, Server, ServerConfig};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// A configuration for tests: any port, one runtime, no waiting for long.
+/// A configuration for tests: any free port, and one runtime.
 pub(crate) fn config() -> ServerConfig {
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut config = ServerConfig::new(NodeUrl::from(any_port), "store");
@@ -34,7 +36,7 @@ pub(crate) fn start() -> Server {
     start_with(config())
 }
 
-/// A node on an empty disk in memory.
+/// A node with this configuration on an empty disk in memory.
 pub(crate) fn start_with(config: ServerConfig) -> Server {
     Server::start_with(config, seams(Arc::new(MemoryDisk::new()))).unwrap()
 }
@@ -75,7 +77,7 @@ impl Reply {
 fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
     let mut values = headers.iter().filter(|(known, _)| known == name);
     let value = values.next().map(|(_, value)| value.as_str());
-    assert!(values.next().is_none(), "{name} is given twice");
+    assert!(values.next().is_none(), "the answer has {name} twice");
     value
 }
 
@@ -90,9 +92,9 @@ impl Client {
         Self::over(TcpStream::connect(node.addresses()[0]).unwrap())
     }
 
-    /// The client of a connection.
+    /// A client of a connection that exists.
     pub(crate) fn over(stream: TcpStream) -> Self {
-        // Only so that a broken test ends.
+        // Ends a test that would wait for ever.
         stream
             .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
@@ -108,12 +110,12 @@ impl Client {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
-    /// Sends bytes until the node does not take them any more.
+    /// Sends bytes. Fails when the node closes the connection meanwhile.
     pub(crate) fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
 
-    /// Sends a request with these further header lines (each with its end).
+    /// Sends a request with further header lines, each with its line end.
     pub(crate) fn request(
         &mut self,
         method: &str,
@@ -175,7 +177,7 @@ impl Client {
         reply
     }
 
-    /// Reads a status line and the headers, interim answers too.
+    /// Reads a status line and the headers, also those of an interim answer.
     pub(crate) fn head(&mut self) -> (u16, Vec<(String, String)>) {
         let line = self.line();
         let status = line.split(' ').nth(1).unwrap().parse().unwrap();
@@ -230,20 +232,21 @@ impl Client {
         std::mem::take(&mut self.received)
     }
 
-    /// Waits until the node has closed the connection; nothing more may come before.
+    /// Waits until the node closes the connection, and checks that it sends nothing
+    /// before.
     pub(crate) fn assert_closed(&mut self) {
         let rest = self.rest();
         assert_eq!(String::from_utf8_lossy(&rest), "");
     }
 
-    /// Stops sending.
+    /// Closes the client's side.
     pub(crate) fn finish(&mut self) {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 }
 
-/// Asks the node's metrics until a number is as expected: waits for events
-/// inside the node without guessing how long they take.
+/// Reads the node's metrics until one has the expected value. So a test waits for an
+/// event inside the node without guessing how long it takes.
 pub(crate) fn wait_for_metric(node: &Server, name: &str, value: &str) {
     let mut client = Client::connect(node);
     let line = format!("{name} {value}");
@@ -255,7 +258,40 @@ pub(crate) fn wait_for_metric(node: &Server, name: &str, value: &str) {
     }
 }
 
-/// Decides whether syncs return.
+/// The machine's clock, set ahead or back.
+pub(crate) struct SkewedClock {
+    real: SystemClock,
+    ahead_ms: AtomicI64,
+}
+
+impl SkewedClock {
+    /// A clock that is right.
+    pub(crate) fn new() -> Self {
+        Self {
+            real: SystemClock::new(),
+            ahead_ms: AtomicI64::new(0),
+        }
+    }
+
+    /// Sets the wall clock to so many seconds ahead of the right time, or behind it if
+    /// negative.
+    pub(crate) fn set_ahead_seconds(&self, seconds: i64) {
+        self.ahead_ms.store(seconds * 1000, Ordering::SeqCst);
+    }
+}
+
+impl Clock for SkewedClock {
+    fn unix_ms(&self) -> u64 {
+        let ahead_ms = self.ahead_ms.load(Ordering::SeqCst);
+        self.real.unix_ms().saturating_add_signed(ahead_ms)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.real.monotonic()
+    }
+}
+
+/// Decides whether syncs of a disk return.
 #[derive(Default)]
 pub(crate) struct Gate {
     is_closed: Mutex<bool>,

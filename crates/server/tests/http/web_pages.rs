@@ -1,5 +1,5 @@
-//! Pages in a browser that reach for a node, with the fields that Chromium and
-//! Firefox send for them.
+//! Requests that a browser sends for web pages, with the fields of Chromium and
+//! Firefox.
 
 use crate::support::{Client, Reply, config, start, start_with};
 use server::Server;
@@ -20,7 +20,7 @@ const FIREFOX: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:143.0) Gec
     Connection: keep-alive\r\n\
     Priority: u=4\r\n";
 
-/// Sends a request as it is, but for its end; `PORT` is the node's port.
+/// Sends a request with these fields, in which `PORT` stands for the node's port.
 fn send(node: &Server, method: &str, target: &str, fields: &str) -> Reply {
     let port = node.addresses()[0].port().to_string();
     let body = if method == "PUT" { "hacked" } else { "" };
@@ -47,7 +47,7 @@ fn pages_of_other_sites_can_neither_read_nor_change_anything() {
             421,
         ),
         (
-            "it puts",
+            "the page puts",
             "PUT",
             "Host: evil.example:PORT\r\nOrigin: http://evil.example:PORT\r\n\
              Referer: http://evil.example:PORT/\r\nContent-Type: text/plain;charset=UTF-8\r\n\
@@ -62,7 +62,7 @@ fn pages_of_other_sites_can_neither_read_nor_change_anything() {
             421,
         ),
         (
-            "its preflight",
+            "the page's preflight",
             "OPTIONS",
             "Host: 127.0.0.1:PORT\r\nAccess-Control-Request-Method: PUT\r\n\
              Access-Control-Request-Private-Network: true\r\nOrigin: http://evil.example\r\n\
@@ -77,7 +77,7 @@ fn pages_of_other_sites_can_neither_read_nor_change_anything() {
             403,
         ),
         (
-            "a link that is followed",
+            "a link that the user follows",
             "GET",
             "Host: localhost:PORT\r\nUpgrade-Insecure-Requests: 1\r\n\
              Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-User: ?1\r\n\
@@ -120,7 +120,7 @@ fn pages_of_other_sites_can_neither_read_nor_change_anything() {
                 true => "",
                 false => browser,
             };
-            // Before all else: also where the path or the parameters are wrong.
+            // This check comes first, also when the path or the parameters are wrong.
             for target in ["/v0/entity?id=a", "/abracadabra", "/v0/peer", "/metrics"] {
                 let reply = send(&node, method, target, &format!("{fields}{browser}"));
                 assert_eq!(reply.status, status, "{what}: {target}");
@@ -134,13 +134,13 @@ fn pages_of_other_sites_can_neither_read_nor_change_anything() {
 }
 
 #[test]
-fn people_and_programs_are_served() {
+fn users_own_pages_and_programs_are_served() {
     let mut config = config();
     config.hosts = vec!["kv.example".to_owned()];
     let node = start_with(config);
     for (what, fields) in [
         (
-            "an address that somebody types",
+            "an address that the user types",
             "Host: 127.0.0.1:PORT\r\nUpgrade-Insecure-Requests: 1\r\nSec-Fetch-Site: none\r\n\
              Sec-Fetch-Mode: navigate\r\nSec-Fetch-User: ?1\r\nSec-Fetch-Dest: document\r\n",
         ),
@@ -150,7 +150,7 @@ fn people_and_programs_are_served() {
              Sec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: cors\r\nSec-Fetch-Dest: empty\r\n",
         ),
         (
-            "the same behind a proxy",
+            "a page of the node itself behind a proxy",
             "Host: kv.example\r\nOrigin: https://kv.example\r\n\
              Sec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: cors\r\nSec-Fetch-Dest: empty\r\n",
         ),
@@ -167,7 +167,7 @@ fn people_and_programs_are_served() {
 }
 
 #[test]
-fn a_host_that_is_refused_says_which_name_to_give() {
+fn the_refusal_of_a_host_names_the_host_and_the_option() {
     let node = start();
     let reply = send(&node, "GET", "/v0/status", "Host: kv.example:PORT\r\n");
     assert_eq!(reply.status, 421);
@@ -179,7 +179,7 @@ fn a_host_that_is_refused_says_which_name_to_give() {
 }
 
 #[test]
-fn answers_say_what_browsers_and_caches_may_do_with_them() {
+fn answers_have_fields_for_browsers_and_caches() {
     let node = start();
     let mut client = Client::connect(&node);
     let put = client.put("/v0/entity?id=a", b"<script>");

@@ -4,8 +4,10 @@
 //! into one buffer. The connection's task is woken once, and writes after all
 //! tasks that were already awake have had their turn. Each batch has, in this
 //! order: urgent frames (heartbeats), short frames in the order in which they were
-//! pushed, and one piece of each of a few long values. So no frame waits for more
-//! than the batches before its own, and a batch is bounded ([`CHUNK_BYTES`], [`LONG_VALUES_MAX`] pieces).
+//! pushed, and one piece of each of a few long values. A batch is bounded: it has
+//! about [`CHUNK_BYTES`] of short frames and at most [`LONG_VALUES_MAX`] pieces. So
+//! a heartbeat waits for at most one batch, and long values delay short frames by a
+//! few pieces a batch at most.
 //!
 //! A long value stays in its entry until its next piece is to be sent.
 
@@ -106,7 +108,7 @@ impl Outgoing {
     }
 
     /// Whether there is room for the answers to further requests.
-    pub(super) fn is_short_of_full(&self) -> bool {
+    pub(super) fn has_room_for_answers(&self) -> bool {
         self.queue.borrow().encoded_bytes <= ENCODED_BYTES_MAX / 2
     }
 

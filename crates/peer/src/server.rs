@@ -177,7 +177,7 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
     }
 
     fn can_take(&self) -> bool {
-        self.replies.outgoing.is_short_of_full()
+        self.replies.outgoing.has_room_for_answers()
     }
 
     fn heard(&mut self, _now: Duration) {

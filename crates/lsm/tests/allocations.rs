@@ -1,4 +1,4 @@
-//! What takes no memory. The allocator of this program counts.
+//! Operations that must not allocate memory. This program's allocator counts.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -19,7 +19,7 @@ fn a_miss_that_filters_answer_allocates_nothing() {
     let engine = world.open();
     for table in 1..=TABLES {
         for number in 0..20 {
-            // All tables span all keys, so that each is asked for every key.
+            // Every table spans all keys, so a get probes each of them.
             let key = format!("{:05}", (number * MISSES / 19) * 2);
             engine.write(put(&key, table, "v")).unwrap();
         }
@@ -28,7 +28,7 @@ fn a_miss_that_filters_answer_allocates_nothing() {
     let absent: Vec<String> = (0..MISSES)
         .map(|number| format!("{:05}", number * 2 + 1))
         .collect();
-    // Brings what is needed into the cache.
+    // Reads the blocks into the cache.
     for key in &absent {
         assert_eq!(engine.get(key.as_bytes()).unwrap(), None);
     }
@@ -112,7 +112,7 @@ fn long_values_are_in_memory_one_at_a_time() {
             read[0].value_bytes(),
             long_value(last, compresses).as_bytes()
         );
-        // The one that is given, and one that is read to see what comes behind.
+        // One value is returned, and the next one is read ahead.
         assert!(taken.bytes_max < 9 << 18, "{taken:?}");
         drop(read);
         let mut found = None;

@@ -18,10 +18,10 @@ use lsm::{Durability, Engine, Error};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What was asked of a store and what it answered.
+/// The writes to a store, and its answers.
 #[derive(Default)]
 struct History {
-    /// All writes that were handed to the store, in this order.
+    /// All writes, in their order.
     written: Vec<Entry>,
     /// The winner among the acknowledged writes of each key.
     acknowledged: BTreeMap<Vec<u8>, Entry>,
@@ -41,7 +41,8 @@ impl History {
         Ok(())
     }
 
-    /// Nothing acknowledged is missing, and nothing is there that was never written.
+    /// Checks that no acknowledged write is missing, and that the store holds nothing that
+    /// was never written.
     fn check(&self, engine: &Engine, context: &str) {
         for (key, acknowledged) in &self.acknowledged {
             let found = engine.get(key).unwrap();
@@ -71,7 +72,7 @@ fn random_entry(rng: &mut Rng, number: u64) -> Entry {
     Entry::value(&key, timestamp, &value, Expiry::NEVER, 1)
 }
 
-/// Writes and background work until the disk fails or all is done.
+/// Writes and does background work until the disk fails or all writes are done.
 fn work(world: &World, rng: &mut Rng, history: &mut History, writes: u64) -> Result<(), Error> {
     let (engine, _) = world.try_open()?;
     for number in 1..=writes {
@@ -82,7 +83,7 @@ fn work(world: &World, rng: &mut Rng, history: &mut History, writes: u64) -> Res
                 world.executor.run_one(|jobs| rng.usize(0..jobs));
             }
             6 => engine.flush()?,
-            // Long enough for the log to be claimed.
+            // After so long the store records a claim for the log.
             7 => world.executor.run_for(std::time::Duration::from_secs(2)),
             _ => {}
         }
@@ -90,7 +91,7 @@ fn work(world: &World, rng: &mut Rng, history: &mut History, writes: u64) -> Res
     Ok(())
 }
 
-/// Opens what a crash left, twice: the first opening may itself have changed something.
+/// Opens the store after a crash twice, because the first opening may change files.
 fn check_after_crash(disk: MemoryDisk, history: &History, context: &str) {
     let world = World::on(Arc::new(disk));
     for opening in 0..2 {
@@ -127,8 +128,8 @@ fn acknowledged_writes_survive_any_combination_of_lost_pages() {
     }
 }
 
-/// A crash at any byte: the disk fails for good at its i-th call, having
-/// written a part, and what was unsynced is lost or kept.
+/// A crash at any call: the disk fails from its i-th call on, which may have written a
+/// part of its bytes, and unsynced pages are lost or kept.
 #[test]
 fn a_crash_in_any_disk_call_loses_nothing() {
     let calls = {
@@ -150,7 +151,7 @@ fn a_crash_in_any_disk_call_loses_nothing() {
         );
         world.disk = faulty;
         let mut history = History::default();
-        // The calls differ from run to run only in the job order; any end will do.
+        // Runs differ only in the order of jobs, so any last call will do.
         let _ = work(&world, &mut Rng::with_seed(1), &mut history, 120);
         for likely in [0, 2, 4] {
             let context = format!("call {call}, {likely} of 4 pages kept");
@@ -160,8 +161,8 @@ fn a_crash_in_any_disk_call_loses_nothing() {
     }
 }
 
-/// With `os` and `interval` a power cut may lose writes, but only the last
-/// ones, and it never reads as corruption.
+/// With `os` and `interval` a power cut may lose the last writes, but no others, and it
+/// never looks like corruption.
 #[test]
 fn without_sync_a_power_cut_loses_a_tail_only() {
     for seed in 0..100 {
@@ -180,7 +181,7 @@ fn without_sync_a_power_cut_loses_a_tail_only() {
         let after = World::on(Arc::new(disk));
         let engine = after.open();
         let found = common::scan_all(&engine, "", None);
-        // The state is that after some prefix of the writes.
+        // The store holds some prefix of the writes.
         let prefixes = (0..=history.written.len()).any(|length| {
             let mut newest: BTreeMap<&[u8], &Entry> = BTreeMap::new();
             for entry in &history.written[..length] {

@@ -1,4 +1,4 @@
-//! Damage to a table: what is whole is served, and the rest is an error.
+//! Damage to a table: its intact parts are served, and the others are errors.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -22,8 +22,8 @@ fn key(number: u64) -> String {
     format!("key-{number:03}")
 }
 
-/// A store whose tables all lie on the last level, opened anew, and the first
-/// of them, which has the least keys.
+/// A reopened store whose tables are all on the last level, and the file of the table
+/// with the least keys.
 fn compacted() -> (World, PathBuf) {
     let mut world = World::new();
     world.options.compression = lsm::Compression::None;
@@ -43,8 +43,8 @@ fn compacted() -> (World, PathBuf) {
     (world, table)
 }
 
-/// Writes and lets compaction work until it has merged much; gives the most
-/// tables that level 0 had on the way.
+/// Writes, and runs compactions until they have merged much. Returns the greatest number
+/// of tables on level 0 in the meantime.
 fn go_on(world: &World, engine: &Engine) -> u64 {
     let mut most = 0;
     for number in 0..1500 {
@@ -67,7 +67,7 @@ fn compaction_goes_on_without_a_damaged_table() {
     world.memory.corrupt(&table, 10, 1).unwrap();
     world.bound.store(1 << 40, Relaxed);
     let engine = world.open();
-    // What the block holds is deleted, in part; the tombstones must stay.
+    // A part of the block's records is deleted; the tombstones must stay.
     engine.write(delete(&key(0), 5_000)).unwrap();
     let most = go_on(&world, &engine);
     let statistics = engine.statistics();
@@ -76,7 +76,7 @@ fn compaction_goes_on_without_a_damaged_table() {
     assert!(statistics.compactions > 10, "{statistics:?}");
     assert!(statistics.stalls == 0, "{statistics:?}");
 
-    // A call of the owner's leaves it out as well.
+    // A compaction that the owner asks for skips it too.
     engine.compact().unwrap();
     let mut engine = engine;
     for _ in 0..2 {
@@ -96,7 +96,7 @@ fn compaction_goes_on_without_a_damaged_table() {
     }
 }
 
-/// A bad sector is no damage that a checksum finds: the system says so.
+/// A checksum does not find a bad sector: the system reports it.
 #[test]
 fn a_table_that_cannot_be_read_is_left_out_after_a_few_tries() {
     let (mut world, table) = compacted();

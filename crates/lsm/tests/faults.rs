@@ -1,4 +1,5 @@
-//! Disks that fail: once, at each sync, for want of a file handle; and a second opener.
+//! Disks that fail once, at each sync, or because no file handle is free; and a store that
+//! is opened twice.
 
 #![expect(
     clippy::unwrap_used,
@@ -27,7 +28,7 @@ fn a_failed_sync_poisons_the_store() {
     let failed = engine.write(put("a", 2, "after"));
     assert!(matches!(failed, Err(Error::Poisoned { .. })), "{failed:?}");
     world.memory.fail_syncs(false);
-    // Not even now: the kernel may have dropped what it could not write.
+    // Not even now: the kernel may have dropped the pages that it could not write.
     let refused = engine.write(put("b", 3, "v"));
     assert!(
         matches!(refused, Err(Error::Poisoned { .. })),
@@ -49,9 +50,8 @@ fn a_failed_sync_of_a_table_or_manifest_poisons_too() {
     };
     let of_manifest = |call, path: &Path| call == Call::Sync && path.ends_with("MANIFEST.tmp");
     let of_folder = |call, _: &Path| call == Call::SyncFolder;
-    // The calls that such a failure may hit, of which one does, and what the
-    // store then names. The folder is synced once for a table and once for the
-    // manifest.
+    // Which call fails, and what the store then names. The folder is synced once for a
+    // table and once for the manifest.
     let (flush, compact) = (false, true);
     let cases: [(bool, Fails, u64, &str); 6] = [
         (flush, of_table, 0, ".sst"),
@@ -73,7 +73,7 @@ fn a_failed_sync_of_a_table_or_manifest_poisons_too() {
         if !compacts {
             engine.write(put("a", 3, "v")).unwrap();
         }
-        // The next segment is made ahead, so that its syncs are not hit.
+        // The next segment is created before, so that none of its syncs fails.
         world.executor.run_lane(Lane::Log);
         faulty.arm(Fault::at(at, ErrorKind::Other).only(fails));
         let failed = match compacts {
@@ -120,19 +120,19 @@ fn a_failed_sync_by_interval_poisons() {
     assert_eq!(read(&engine, "a"), Some("before the sync".into()));
 }
 
-/// How a run of writes goes about it.
+/// How a run writes.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     durability: Durability,
-    /// By an outbox and jobs, not by calls that block.
+    /// Whether it submits writes and runs jobs, instead of calls that block.
     submits: bool,
-    /// The call that fails, and how.
+    /// The call that fails, and its error.
     fault: Option<(u64, ErrorKind)>,
 }
 
 impl Run {
-    /// Writes, lets work go on in between, and checks what was acknowledged;
-    /// returns how many calls the disk got.
+    /// Writes, runs background work in between, and checks the acknowledged writes.
+    /// Returns how many calls the disk got.
     fn run(self) -> u64 {
         let mut world = World::new();
         world.options.durability = self.durability;
@@ -167,7 +167,7 @@ impl Run {
             let _ = engine.flush();
             let _ = engine.compact();
             for (key, number) in &acknowledged {
-                // A read may fail with the disk, but never lie.
+                // A read may fail, but must not return a wrong answer.
                 if let Ok(found) = engine.get(key.as_bytes()) {
                     let found = found.expect("acknowledged").timestamp().as_u64();
                     assert!(found >= *number, "{self:?}: {key}");
@@ -184,8 +184,8 @@ impl Run {
     }
 }
 
-/// Whichever call fails once, and however, what was acknowledged is there, in
-/// the running store and after a restart.
+/// Whichever call fails once, and with whichever error, no acknowledged write is lost, in
+/// the running store or after a restart.
 #[test]
 fn a_single_failed_disk_call_loses_nothing() {
     let interval = Durability::Interval(Duration::from_millis(3));
@@ -206,8 +206,8 @@ fn a_single_failed_disk_call_loses_nothing() {
     }
 }
 
-/// A process that has no file handle left for the next segment refuses writes
-/// only as long.
+/// A process without a free file handle for the next segment refuses writes only as long
+/// as no handle is free.
 #[test]
 fn a_segment_that_cannot_be_made_is_no_reason_to_poison() {
     let mut world = World::new();

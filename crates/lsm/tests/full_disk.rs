@@ -13,14 +13,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A world in which what is written takes its room.
+/// A world without compression, so that written bytes take their room.
 fn uncompressed() -> World {
     let mut world = World::new();
     world.options.compression = lsm::Compression::None;
     world
 }
 
-/// Puts until the store refuses one; returns how many were taken.
+/// Puts until the store refuses one. Returns how many were accepted.
 fn fill(engine: &Engine, from: u64) -> u64 {
     for number in from.. {
         let value = "x".repeat(200);
@@ -54,7 +54,7 @@ fn a_full_disk_refuses_puts_while_reads_and_deletes_go_on() {
     }
     assert_eq!(read(&engine, "fill-00100"), None);
     assert!(engine.statistics().refused_disk_full > 0);
-    // What was acknowledged survives the power cut on a full disk, too.
+    // Acknowledged writes survive a power cut on a full disk too.
     let after = World::on(Arc::new(world.memory.clone_synced()));
     let engine = after.open();
     assert_eq!(read(&engine, "fill-00001"), None);
@@ -103,8 +103,8 @@ fn with_small_reserve() -> World {
     world
 }
 
-/// The tombstones of all these fit a memtable, and what they hide does not fit
-/// the reserve.
+/// The tombstones fit into a memtable, and the entries that they hide do not fit into the
+/// reserve.
 #[test]
 fn deletes_alone_bring_a_full_store_back() {
     let world = with_small_reserve();
@@ -135,7 +135,7 @@ fn deletes_alone_bring_a_full_store_back() {
     world.executor.run_for(Duration::from_secs(60));
     assert!(!engine.statistics().disk_full, "{:?}", engine.statistics());
     engine.write(put("after", 200_000, "v")).unwrap();
-    // What was deleted stays so, and what was not is there, after a power cut too.
+    // Deleted keys stay deleted and the others exist, also after a power cut.
     let after = World::on(Arc::new(world.memory.clone_synced()));
     for engine in [engine, after.open()] {
         for long in 0..20 {
@@ -148,8 +148,8 @@ fn deletes_alone_bring_a_full_store_back() {
     }
 }
 
-/// A full store of 1200 entries, all in the last level, which a compaction of
-/// level 0 has to read whole.
+/// A full store of 1200 entries, all on the last level, which a compaction of level 0 has
+/// to read as a whole.
 fn full_and_compacted() -> (World, Engine) {
     let world = with_small_reserve();
     let engine = world.open();
@@ -164,7 +164,7 @@ fn full_and_compacted() -> (World, Engine) {
     (world, engine)
 }
 
-/// To write a table again for each delete would wear the disk out.
+/// Rewriting a table for each delete would wear the disk out.
 #[test]
 fn a_delete_that_frees_little_rewrites_no_table() {
     let (world, engine) = full_and_compacted();
@@ -181,13 +181,13 @@ fn a_delete_that_frees_little_rewrites_no_table() {
     assert_eq!(after.compactions, before.compactions);
 }
 
-/// Each flush of them is a table, for whose compaction there is no room.
+/// Each flush of a few deletes writes a table, and there is no room to compact it.
 #[test]
 fn deletes_that_trickle_in_leave_few_tables_and_hold_up_no_others() {
     let (world, engine) = full_and_compacted();
     let mut most = 0;
     for number in 0..60 {
-        // One in each table, so that none is worth it.
+        // One delete in each table is too little to rewrite it.
         let key = format!("fill-{:05}", 1 + number % 20 * 60 + number / 20);
         engine.write(delete(&key, 100_000 + number)).unwrap();
         world.executor.run_for(Duration::from_secs(40));
@@ -205,7 +205,7 @@ fn deletes_that_trickle_in_leave_few_tables_and_hold_up_no_others() {
     assert!(!engine.statistics().disk_full, "{:?}", engine.statistics());
 }
 
-/// A scan goes on to see what was there when it began, on a full disk too.
+/// A scan still sees the entries at its beginning, also on a full disk.
 #[test]
 fn deletes_make_room_once_no_scan_sees_what_they_hide() {
     let world = with_small_reserve();
@@ -251,8 +251,7 @@ fn a_start_without_room_for_the_reserve_reads_and_deletes() {
     assert_eq!(read(&engine, "a"), None);
 }
 
-/// A full store asks what room there is, less and less often, and takes none
-/// of the little that is left.
+/// A full store checks the free space less and less often, and uses none of it.
 #[test]
 fn a_full_store_waits_for_room_without_taking_it() {
     let mut world = uncompressed();
@@ -261,7 +260,7 @@ fn a_full_store_waits_for_room_without_taking_it() {
     let engine = world.open();
     world.memory.set_capacity(400 << 10);
     fill(&engine, 1);
-    // Room for the reserve alone would be used up by the first puts.
+    // If only the reserve had room, the first puts would use it up.
     let reserve = world.options.disk_reserve_bytes;
     world
         .memory

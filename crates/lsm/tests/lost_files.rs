@@ -1,4 +1,4 @@
-//! Files that are gone, cut off or damaged stop the start, the newest log too.
+//! A store does not open if a file is missing, truncated or damaged, also the newest log.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -79,11 +79,11 @@ fn a_missing_file_stops_the_start() {
     }
 }
 
-/// What was acknowledged last is told by no later group.
+/// No later group covers the last acknowledged writes.
 #[test]
 fn a_log_that_ends_too_early_stops_the_start_of_a_store_that_was_idle() {
     let segment = World::folder().join("log-0000000000000001.wal");
-    // By the time alone, or by a close whose flush fails.
+    // The claim comes after an idle moment, or from a close whose flush fails.
     for is_closed in [false, true] {
         let mut world = World::new();
         let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
@@ -134,7 +134,7 @@ fn a_log_that_ends_too_early_stops_the_start_of_a_store_that_was_idle() {
     }
 }
 
-/// A claim is for the log as it was left: one for each rest of the writers.
+/// The store records one claim each time its writers pause.
 #[test]
 fn a_busy_store_is_not_slowed_by_claims() {
     let mut world = World::new();

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const KEYS: u64 = 60;
 
-/// All that expires has expired by then.
+/// Every entry that expires has expired at this time.
 const EXPIRED_UNIX_MS: u64 = 1_100_000;
 
 /// The newest version of each key.
@@ -24,7 +24,7 @@ type Model = BTreeMap<Vec<u8>, Entry>;
 
 fn random_entry(rng: &mut Rng, number: Option<u64>) -> Entry {
     let key = format!("key-{:02}", rng.u64(0..KEYS));
-    // Few timestamps, so that ties happen, unless each is to be of its own.
+    // With few timestamps versions tie, unless each has to be unique.
     let timestamp = Timestamp::from_u64(match number {
         None => rng.u64(1..200),
         Some(number) => rng.u64(1..200) << 32 | number,
@@ -56,7 +56,7 @@ fn apply(model: &mut Model, entry: &Entry) {
     }
 }
 
-/// Whether it was done; a full disk may refuse it.
+/// Whether the operation succeeded. A full disk may refuse it.
 fn unless_full<T>(result: Result<T, Error>) -> Option<T> {
     match result {
         Ok(done) => Some(done),
@@ -73,7 +73,7 @@ fn check_write(engine: &Engine, model: &mut Model, entry: &Entry) {
     };
     let newest = model.get(entry.key()).map(Entry::timestamp);
     let newer = newest.filter(|newest| *newest > entry.timestamp());
-    // Who was first is in `verdicts.rs`.
+    // `verdicts.rs` tests which write was first.
     let is_right = match applied.verdict() {
         Verdict::Clean => true,
         Verdict::Newer(newest) => newest > entry.timestamp() && Some(newest) <= newer,
@@ -109,7 +109,7 @@ fn check_reads(engine: &Engine, model: &Model, rng: &mut Rng) {
     }
 }
 
-/// A scan in progress, and what it has still to give.
+/// A scan in progress, and the entries that it still has to return.
 struct Expected {
     scan: Scan,
     rest: Vec<Entry>,
@@ -131,7 +131,7 @@ fn start_scan(engine: &Engine, model: &Model, rng: &mut Rng) -> Expected {
     }
 }
 
-/// Takes a batch and compares it; `false` when the scan is over.
+/// Reads a batch and compares it; `false` when the scan has ended.
 fn advance(expected: &mut Expected, rng: &mut Rng) -> bool {
     let batch = expected.scan.next_batch(rng.usize(1..2000)).unwrap();
     if batch.is_empty() {
@@ -165,8 +165,8 @@ fn run(seed: u64) {
     if rng.u8(0..4) == 0 {
         world.options.compression = lsm::Compression::None;
     }
-    // The tombstone of an expired version may outrank another version of its
-    // timestamp; but outside of this test a timestamp is one write's.
+    // The tombstone of an expired version may outrank another version with the same
+    // timestamp. Outside this test no two writes have the same timestamp.
     let is_unique = rng.bool();
     world.trusts_clock.store(is_unique, Relaxed);
     let mut model = Model::new();

@@ -1,9 +1,9 @@
-//! A store on a real disk in a storm of signals, as a profiler sends them, only
-//! more. Each may interrupt a system call; none may fail a write, poison the
-//! store, or keep a call from ever coming to its end.
+//! A store on a real disk under many signals, more than a profiler sends. Each may
+//! interrupt a system call. None may fail a write, poison the store, or keep a call from
+//! ending.
 //!
-//! A signal for the process comes to the main thread while that can take it. So
-//! this is a program without the test harness, whose main thread does the work.
+//! The kernel delivers a signal for the process to the main thread if it can. So this is
+//! a program without the test harness, and its main thread does the work.
 
 #![expect(
     clippy::unwrap_used,
@@ -25,11 +25,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The pause between two signals. The kernel's timer knows no period as short.
+/// The pause between two signals. The kernel's timer cannot have so short a period.
 const PERIOD: Duration = Duration::from_micros(100);
 
 fn main() {
-    // It brings the handler, which is the real one.
+    // The recording installs the real handler.
     let recording = Recording::start(ProfileKind::Cpu).unwrap();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -39,7 +39,7 @@ fn main() {
                 std::thread::sleep(PERIOD);
             }
         });
-        // Also when the work panics: else the scope would wait for ever.
+        // Also when the work panics, because the scope would wait for ever otherwise.
         let _end = End(&is_over);
         space_is_allocated();
         a_store_works();
@@ -56,7 +56,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// In memory, where a call that is interrupted undoes what it did.
+/// On tmpfs, where an interrupted call undoes its work.
 fn space_is_allocated() {
     const BYTES: u64 = 64 << 20;
     let memory = rustix::fs::memfd_create("space", rustix::fs::MemfdFlags::empty()).unwrap();

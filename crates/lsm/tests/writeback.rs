@@ -1,5 +1,5 @@
-//! What the system fails to write back is told to the writes that relied on
-//! it, though it tells each handle of a file only once.
+//! A failed writeback fails the writes that relied on it, although the system reports it
+//! only once to each handle of the file.
 
 mod common;
 
@@ -13,8 +13,8 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// The fill of a segment syncs it beside a commit, and is told of the failure
-/// first: the commit must not be acknowledged all the same.
+/// The fill job syncs a segment at the same time as a commit, and gets the error first.
+/// The commit must fail too.
 #[test]
 fn a_sync_aside_does_not_eat_the_error_of_a_commit() {
     let mut world = World::new();
@@ -49,7 +49,7 @@ fn a_sync_aside_does_not_eat_the_error_of_a_commit() {
             failing.lock().unwrap().recv().unwrap();
             let result = sync();
             tell.send(()).unwrap();
-            // The store has not heard of it when the commit's sync returns.
+            // The fill job has not reported the error when the commit's sync returns.
             released.lock().unwrap().recv().unwrap();
             result
         }) as Arc<SyncHook>,

@@ -32,9 +32,9 @@ fn entries() -> Vec<Entry> {
     ]
 }
 
-/// The kernel tells each handle of a failed writeback once.
+/// The kernel reports a failed writeback once to each handle.
 #[test]
-fn a_background_sync_takes_no_error_away_from_the_logs_own() {
+fn a_background_sync_takes_no_error_away_from_the_commits() {
     let disk = MemoryDisk::new();
     disk.create_folder(&folder()).unwrap();
     let mut writer = SegmentWriter::create(&disk, &folder(), SECRET, 1, 4096).unwrap();
@@ -92,7 +92,7 @@ fn read(bytes: &[u8]) -> Result<SegmentContents, Error> {
 }
 
 #[test]
-fn what_was_written_is_read_back() {
+fn written_entries_are_read_back() {
     let (bytes, ends) = segment_file(true, true);
     let segment = read(&bytes).unwrap();
     assert_eq!(segment.entries, entries());
@@ -130,7 +130,7 @@ fn damage_to_the_last_group_is_a_torn_tail() {
 }
 
 #[test]
-fn damage_to_what_a_later_group_says_was_synced_is_corruption() {
+fn damage_to_bytes_that_were_synced_by_a_later_group_is_corruption() {
     let (bytes, ends) = segment_file(true, true);
     for at in 0..ends[2] {
         let mut damaged = bytes.clone();
@@ -152,7 +152,7 @@ fn damage_to_what_a_later_group_says_was_synced_is_corruption() {
 #[test]
 fn a_value_that_looks_like_a_group_is_no_claim() {
     let (forged, ends) = segment_file(true, true);
-    // A client that knows the format, but not the store's secret.
+    // A client may know the format, but not the store's secret.
     let disk = MemoryDisk::new();
     disk.create_folder(&folder()).unwrap();
     let mut writer = SegmentWriter::create(&disk, &folder(), SECRET + 1, 1, 4096).unwrap();
@@ -178,7 +178,7 @@ fn a_segment_of_another_number_or_version_is_refused() {
 }
 
 #[test]
-fn a_group_that_found_no_room_leaves_the_log_as_it_was() {
+fn a_group_without_room_leaves_the_log_unchanged() {
     let disk = MemoryDisk::new();
     disk.create_folder(&folder()).unwrap();
     let mut writer = SegmentWriter::create(&disk, &folder(), SECRET, 1, 4096).unwrap();
@@ -192,7 +192,7 @@ fn a_group_that_found_no_room_leaves_the_log_as_it_was() {
 }
 
 #[test]
-fn the_format_is_the_one_of_the_fixture() {
+fn the_format_is_that_of_the_fixture() {
     let fixture = include_bytes!("../../tests/fixtures/log-v1.wal");
     let (bytes, _) = segment_file(true, true);
     let end = read(&bytes).unwrap().end as usize;

@@ -1,5 +1,5 @@
-//! A store in a world without chance: a disk in memory, a clock and an
-//! executor that move only when told.
+//! A deterministic world for a store: a disk in memory, and a clock and an executor that
+//! only the test moves.
 
 #![allow(
     dead_code,
@@ -27,18 +27,19 @@ pub struct World {
     pub executor: Arc<StepExecutor>,
     /// The drop bound, as a number.
     pub bound: Arc<AtomicU64>,
-    /// Whether what has expired by the clock may be freed.
+    /// Whether the store may free entries that have expired by the clock.
     pub trusts_clock: Arc<AtomicBool>,
     pub options: Options,
 }
 
 impl World {
-    /// A small store on an empty disk, so that a few writes reach every part of it.
+    /// An empty disk, and options for a store so small that a few writes reach every part
+    /// of it.
     pub fn new() -> Self {
         Self::on(Arc::new(MemoryDisk::new()))
     }
 
-    /// The same on a disk that has something on it.
+    /// The same with a disk that may hold a store.
     pub fn on(memory: Arc<MemoryDisk>) -> Self {
         let clock = Arc::new(ManualClock::new(1_000_000));
         Self {

@@ -1,11 +1,10 @@
-//! What the threads have done to a store, and what it may show for it.
+//! What the threads have written to a store, and what reads may therefore return.
 //!
-//! There are two kinds of writers. A *scatterer* writes and deletes random
-//! keys, in no order of its timestamps; everything about such an entry follows
-//! from its timestamp, so that whatever a read gives can be told from what was
-//! never written. A *marcher* writes 1, 2, 3 … to a ring of keys, so that its
-//! last number tells what every key of the ring holds: a scan that is no
-//! snapshot shows a ring that never was.
+//! There are two kinds of writers. A *scatterer* writes and deletes random keys, in no
+//! order of its timestamps. Everything in its entries follows from the timestamp, so a
+//! reader recognizes an entry that was never written. A *marcher* writes 1, 2, 3 … to a
+//! ring of keys, so its last number says what each key of the ring holds. A scan that
+//! is not a snapshot finds a ring that never existed.
 
 use base::{Entry, Expiry, Kind, Timestamp};
 use std::collections::BTreeMap;
@@ -14,34 +13,34 @@ use std::sync::atomic::Ordering::SeqCst;
 
 /// The keys of the scatterers.
 pub(crate) const SCATTERED_KEYS: u64 = 300;
-/// How many threads scatter, and how many march.
+/// The numbers of scatterers and of marchers.
 pub(crate) const SCATTERERS: usize = 3;
 pub(crate) const MARCHERS: usize = 2;
 /// The keys of a marcher's ring.
 const RING: u64 = 10;
 
-/// What was done, as the threads know it. A number is raised to "begun" before
-/// the engine gets the write, and to "acknowledged" after it has answered.
+/// What the threads have done. A write counts as begun before the engine gets it, and
+/// as acknowledged after the engine has answered.
 pub(crate) struct Ledger {
     next_timestamp: AtomicU64,
-    /// For each writer a timestamp below which nothing of it is to come.
+    /// For each writer a timestamp below which it writes no more.
     floors: [AtomicU64; SCATTERERS + MARCHERS],
-    /// For each scattered key the greatest timestamp acknowledged.
+    /// For each scattered key the greatest acknowledged timestamp.
     acknowledged: Vec<AtomicU64>,
-    /// For each scattered key the greatest timestamp of a tombstone begun.
+    /// For each scattered key the greatest timestamp of a tombstone that was begun.
     deleted: Vec<AtomicU64>,
-    /// For each marcher its last number begun, and acknowledged.
+    /// For each marcher the last number that was begun, and the last acknowledged.
     marched_to: [AtomicU64; MARCHERS],
     marched: [AtomicU64; MARCHERS],
 }
 
-/// What a store must show that is looked at from now on.
+/// The least that later reads have to find.
 pub(crate) struct Floor {
     scattered: Vec<u64>,
     marched: [u64; MARCHERS],
 }
 
-/// What a store may show at most that was looked at before.
+/// The most that earlier reads may have found.
 pub(crate) struct Ceiling {
     timestamp: u64,
     marched: [u64; MARCHERS],
@@ -73,7 +72,8 @@ fn number_of(key: &[u8]) -> usize {
     std::str::from_utf8(digits).unwrap().parse().unwrap()
 }
 
-/// The last number up to `last` that a marcher writes to a key of its ring; 0 for none.
+/// The last number up to `last` that a marcher writes to a key of its ring; 0 if there
+/// is none.
 fn last_on_ring(place: u64, last: u64) -> u64 {
     last.saturating_sub((last + RING - place) % RING)
 }
@@ -91,7 +91,7 @@ impl Ledger {
         }
     }
 
-    /// Timestamps for the writer's next writes. Those it had before are used up.
+    /// Timestamps for the writer's next writes. It has used all earlier ones.
     fn reserve(&self, writer: usize, count: u64) -> std::ops::Range<u64> {
         self.floors[writer].store(self.next_timestamp.load(SeqCst), SeqCst);
         let first = self.next_timestamp.fetch_add(count, SeqCst);
@@ -103,10 +103,10 @@ impl Ledger {
         self.floors[writer].store(u64::MAX, SeqCst);
     }
 
-    /// The bound below which no write is to come: what the engine asks for.
+    /// The bound below which no thread writes any more; the engine's drop bound.
     pub(crate) fn drop_bound(&self) -> Timestamp {
-        // In this order: a writer that raises its floor after it was read here
-        // raises it to a later timestamp than this one.
+        // In this order: a writer that raises its floor after this read raises it above
+        // this timestamp.
         let next = self.next_timestamp.load(SeqCst);
         let floors = self.floors.iter().map(|floor| floor.load(SeqCst));
         Timestamp::from_u64(floors.fold(next, u64::min))
@@ -132,8 +132,8 @@ impl Ledger {
             .collect()
     }
 
-    /// Notes a write that the engine is about to get; gives what the key is
-    /// known to hold by then.
+    /// Notes a write before the engine gets it. Returns the least that the key holds
+    /// then.
     pub(crate) fn begin(&self, entry: &Entry) -> u64 {
         if let Some(marcher) = marcher_of(entry.key()) {
             self.marched_to[marcher].fetch_max(number_in(entry), SeqCst);
@@ -173,12 +173,13 @@ impl Ledger {
         }
     }
 
-    /// What was acknowledged of a scattered key.
+    /// The greatest acknowledged timestamp of a scattered key.
     pub(crate) fn acknowledged(&self, key: usize) -> u64 {
         self.acknowledged[key].load(SeqCst)
     }
 
-    /// Checks what was found for a scattered key of which `floor` was known before.
+    /// Checks what a read found for a scattered key, for which `floor` was acknowledged
+    /// before the read.
     pub(crate) fn check(&self, key: usize, floor: u64, found: Option<&Entry>) {
         match found {
             Some(found) => {
@@ -190,7 +191,7 @@ impl Ledger {
                     "key {key} went back from {floor} to {timestamp}"
                 );
             }
-            // Once nothing older can come a tombstone may go.
+            // A tombstone may be dropped when no older write can follow.
             None => assert!(
                 floor == 0 || is_tombstone(floor) || self.deleted[key].load(SeqCst) > floor,
                 "version {floor} of key {key} is gone"
@@ -198,7 +199,7 @@ impl Ledger {
         }
     }
 
-    /// Checks all that a store showed at one moment between `floor` and `ceiling`.
+    /// Checks all entries that a store held at one moment between `floor` and `ceiling`.
     pub(crate) fn check_all(&self, entries: &[Entry], floor: &Floor, ceiling: &Ceiling) {
         assert!(
             entries.is_sorted_by(|left, right| left.key() < right.key()),
@@ -217,8 +218,8 @@ impl Ledger {
         self.check_rings(entries, floor, ceiling);
     }
 
-    /// Checks what a store showed of the marchers' rings at one moment between
-    /// `floor` and `ceiling`.
+    /// Checks the marchers' rings that a store held at one moment between `floor` and
+    /// `ceiling`.
     pub(crate) fn check_rings(&self, entries: &[Entry], floor: &Floor, ceiling: &Ceiling) {
         let by_key: BTreeMap<&[u8], &Entry> =
             entries.iter().map(|entry| (entry.key(), entry)).collect();

@@ -1,8 +1,8 @@
 //! The engine under real threads: writers, readers, scans, flushes and
 //! compactions at once, in an order that no seed decides.
 //!
-//! The threads of a run note in a [`ledger`] what they have begun and what was
-//! acknowledged; every look at the store is checked against it.
+//! The threads of a run note in a [`ledger`] which writes they have begun and which were
+//! acknowledged. They check every read of the store against it.
 
 #![expect(
     clippy::unwrap_used,
@@ -29,8 +29,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
-/// How long a test may take before it counts as hung: long, since it is only
-/// ever waited for in vain.
+/// How long a test may take before it counts as hung. It is long, because only a test
+/// that fails takes so long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs a test on a thread of its own and fails it when it hangs.
@@ -41,14 +41,14 @@ fn guarded(test: impl FnOnce() + Send + 'static) {
         drop(sender);
     });
     if ended.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
-        panic!("the test hangs: some thread waits for what never comes");
+        panic!("the test hangs: some thread waits for ever");
     }
     if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);
     }
 }
 
-/// Says that no more is to come, also when its thread panics.
+/// Sets the flag that ends the other threads, also when its own thread panics.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -57,7 +57,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Stops the lanes, also when the thread that started them panics.
+/// Stops the lanes, also when its thread panics.
 struct Stops<'a>(&'a Lanes);
 
 impl Drop for Stops<'_> {
@@ -66,7 +66,7 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// A store so small that flush and compaction never rest.
+/// A store so small that it always flushes and compacts.
 fn options(durability: Durability) -> Options {
     Options {
         durability,
@@ -99,7 +99,7 @@ fn open(
     Engine::open(environment, options(durability)).unwrap().0
 }
 
-/// Opens a store that nothing else runs on, and checks all it holds.
+/// Opens a store without any other thread, and checks everything it holds.
 fn check_reopened(disk: &Arc<dyn Disk>, folder: &Path, ledger: &Arc<Ledger>, floor: &Floor) {
     let ceiling = ledger.ceiling();
     let idle = Arc::new(Lanes::default());
@@ -192,7 +192,7 @@ impl Run {
         }
     }
 
-    /// Writes entries and checks what the engine says it held of their keys.
+    /// Writes entries, and checks what the engine reports about their keys.
     fn write(&self, manner: Manner, inbox: &Arc<Inbox>, batch: &[Entry]) {
         let pieces = match manner {
             Manner::Blocking => batch.chunks(1),
@@ -233,7 +233,7 @@ impl Run {
     }
 
     fn run_marcher(&self, marcher: usize) {
-        // The ring that a scan comes to first is the one that moves by batches.
+        // The ring that a scan reads first is written in batches.
         let manner = [Manner::Batch, Manner::Blocking][marcher % 2];
         let inbox = Arc::default();
         for number in 0..self.batches {
@@ -243,8 +243,8 @@ impl Run {
         self.ledger.retire(SCATTERERS + marcher);
     }
 
-    /// Reads random keys, with and without the disk, until all is written. What
-    /// it saw once is what it must see from then on.
+    /// Reads random keys, with and without the disk, until everything is written. A later
+    /// read must not find an older version than an earlier one.
     fn run_reader(&self, seed: u64) {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut seen = vec![0; SCATTERED_KEYS as usize];
@@ -264,8 +264,8 @@ impl Run {
         }
     }
 
-    /// Looks at nothing but the rings, as often as it can, a key at a time: a
-    /// moment that is visible before it is complete changes between two keys.
+    /// Scans only the rings, as often as it can, one key at a time. If a scan is not a
+    /// snapshot, the ring changes between two keys.
     fn run_ring_watcher(&self) {
         while !self.written.load(SeqCst) {
             let floor = self.ledger.floor();
@@ -287,8 +287,8 @@ impl Run {
         }
     }
 
-    /// Runs all threads, and `beside` them another, until all is written; then
-    /// closes the store if it is to.
+    /// Runs all threads and one with `beside` until everything is written, and closes the
+    /// store if the run says so.
     fn run(&self, lanes: &Lanes, closes: bool, beside: impl FnOnce(&Self) + Send) {
         std::thread::scope(|scope| {
             let _stops = Stops(lanes);
@@ -319,9 +319,9 @@ impl Run {
     }
 }
 
-/// Runs on the same store, by the commit job and in place: the first two close
-/// it, the others just let go of it, as a process that dies does. All of it must
-/// be there again.
+/// Several runs on the same store, with commits by the job and in place. The first two
+/// close the store, and the others only drop it, as a process that dies. Each run has to
+/// find everything that was acknowledged.
 fn run_again_and_again(disk: &Arc<dyn Disk>, folder: &Path, batches: usize) {
     let ledger = Arc::new(Ledger::new());
     for (closes, durability) in [
@@ -338,8 +338,8 @@ fn run_again_and_again(disk: &Arc<dyn Disk>, folder: &Path, batches: usize) {
             statistics.flushes > 5 && statistics.compactions > 5,
             "too little went on: {statistics:?}"
         );
-        // A closed store has let go of its folder, an open one does so with its
-        // last handle.
+        // A closed store has unlocked its folder. An open store unlocks it when its last
+        // handle is dropped.
         let beside = closes.then_some(run);
         check_reopened(disk, folder, &ledger, &ledger.floor());
         drop(beside);

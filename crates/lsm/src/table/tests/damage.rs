@@ -1,4 +1,4 @@
-//! Files that cannot be read, or hold something else.
+//! Files that cannot be read, or whose bytes are not those that were written.
 
 use super::fixture::{FIXTURE_SETTINGS, fixture_records};
 use super::*;
@@ -8,7 +8,7 @@ fn each_failing_read_is_an_error_that_names_the_file() {
     let (file, _) = table(&SETTINGS, &even_records(2000));
     let bytes = file.to_vec();
     let walk_after = |left: u64| -> Result<(), Error> {
-        // One more call fills the file.
+        // One more call writes the file.
         let file = TestFile::failing_after(left + 1);
         file.write_all_at(&bytes, 0).unwrap();
         let table = open(&file, &cache())?;
@@ -47,9 +47,9 @@ fn each_corrupted_byte_is_an_error_that_names_file_and_block() {
     }
 }
 
-/// The store opens, and the gets tell: only those that need the page fail.
+/// The table opens, and only the gets that need the page fail.
 #[test]
-fn a_damaged_filter_page_is_not_held() {
+fn a_filter_with_a_damaged_page_is_not_pinned() {
     let records = even_records(100);
     let (sound, _) = table(&SETTINGS, &records);
     let bytes = sound.to_vec();
@@ -89,7 +89,7 @@ fn a_file_of_another_length_is_corrupt() {
             matches!(open(&cut, &cache()), Err(Error::Corrupt { .. })),
             "{length}"
         );
-        // With the end in place but the middle gone.
+        // The end is in place, but the middle is missing.
         let gap = TestFile::holding(&bytes[length..]);
         if length > 0 {
             assert!(
@@ -132,7 +132,7 @@ fn a_later_version_is_refused_by_name() {
 }
 
 #[test]
-fn decoders_survive_whatever_bytes_come() {
+fn decoders_survive_arbitrary_bytes() {
     let mut random = fastrand::Rng::with_seed(17);
     for compression in [Compression::None, Compression::Lz4] {
         let settings = TableSettings {
@@ -162,9 +162,9 @@ fn decoders_survive_whatever_bytes_come() {
 }
 
 #[test]
-fn sound_structures_with_mutated_content_never_panic() {
-    // Blocks that open, with a few bytes wrong inside: the checksum would
-    // find them, the decoders must not depend on it.
+fn blocks_with_mutated_content_never_panic() {
+    // The blocks open, although a few of their bytes are wrong: a checksum would find
+    // them, but the decoders must not depend on it.
     let mut random = fastrand::Rng::with_seed(18);
     let mut builder = BlockBuilder::default();
     for record in &fixture_records() {
@@ -194,7 +194,7 @@ fn sound_structures_with_mutated_content_never_panic() {
     }
 }
 
-/// Checksums say nothing of a writer that erred.
+/// A checksum does not find the error of a writer.
 #[test]
 fn an_index_that_understates_a_timestamp_is_corrupt() {
     let long = Record {
@@ -220,10 +220,10 @@ fn an_index_that_understates_a_timestamp_is_corrupt() {
         writer.finish().unwrap();
         open(&file, &cache())
     };
-    // The greatest of all is missed at once.
+    // Opening the table finds that the greatest timestamp of all is missing.
     let opened = written(&[record("a", 9), record("b", 3)]);
     assert!(matches!(opened, Err(Error::Corrupt { .. })));
-    // Another one by whoever meets the record.
+    // Reading the record finds that another timestamp is too low.
     let table = written(&[record("a", 5), record("b", 3), long]).unwrap();
     assert!(get(&table, b"b", Access::MayRead).unwrap().is_some());
     assert!(matches!(
@@ -247,7 +247,7 @@ fn properties_that_no_writer_writes_are_refused() {
     };
     assert_eq!(decoded(|_| {}).as_ref(), Ok(&sound));
     let changes: [fn(&mut TableProperties); 4] = [
-        // The engine goes on from the next.
+        // The engine continues with the next number.
         |properties| properties.sequence_greatest = u64::MAX,
         |properties| properties.tombstones = properties.entries + 1,
         |properties| properties.timestamp_least = Timestamp::MAX,

@@ -1,4 +1,4 @@
-//! A file in memory that counts and can fail.
+//! A file in memory that counts its calls and can fail.
 
 use super::*;
 
@@ -9,7 +9,7 @@ pub(super) struct TestFile {
     reads: AtomicU64,
     /// The lengths of all writes, and 0 for each sync.
     pub(super) calls: Mutex<Vec<usize>>,
-    /// How many calls go well before all others fail, if any does.
+    /// The number of calls that succeed before all later ones fail; `None` for all.
     calls_left: Option<AtomicU64>,
 }
 

@@ -1,8 +1,8 @@
-//! The format on the disk stays what it is.
+//! The format on the disk does not change unnoticed.
 
 use super::*;
 
-/// The records of the fixture: every field of the format at work.
+/// The records of the fixture. They use every field of the format.
 pub(super) fn fixture_records() -> Vec<Record> {
     let value = |key: &str, timestamp, value: &[u8], expiry, sequence| Record {
         sequence,
@@ -45,7 +45,7 @@ pub(super) const FIXTURE_SETTINGS: TableSettings = TableSettings {
 };
 
 #[test]
-fn the_fixture_is_read_exactly_and_still_written_so() {
+fn the_fixture_is_read_exactly_and_written_again_to_the_byte() {
     let records = fixture_records();
     check(
         &open(&TestFile::holding(FIXTURE), &cache()).unwrap(),

@@ -1,4 +1,5 @@
-//! Tables end to end, over a file in memory that counts and can fail.
+//! Tables from the writer to the reader, in a file in memory that counts its calls and
+//! can fail.
 
 use super::block::{BlockBuilder, BlockCursor};
 use super::format::FOOTER_BYTES;
@@ -56,7 +57,7 @@ fn open(file: &Arc<TestFile>, cache: &Arc<BlockCache>) -> Result<Arc<Table>, Err
     Table::open(file, Path::new(PATH), ID, Arc::clone(cache)).map(Arc::new)
 }
 
-/// A table of this level that holds its filter if it may.
+/// A table of this level. Its filter is pinned if the cache has room.
 fn open_holding(file: &Arc<TestFile>, cache: &Arc<BlockCache>, level: usize) -> Table {
     let file: Arc<dyn DiskFile> = Arc::<TestFile>::clone(file);
     let mut table = Table::open(file, Path::new(PATH), ID, Arc::clone(cache)).unwrap();
@@ -71,7 +72,7 @@ fn table(settings: &TableSettings, records: &[Record]) -> (Arc<TestFile>, Arc<Ta
     (file, table)
 }
 
-/// What the index says of each data block, in order.
+/// The index entry of each data block, in order.
 fn data_blocks(table: &Arc<Table>) -> Vec<IndexEntry> {
     let entries = |handle, role| {
         let block = table.block_for(Purpose::Compaction, handle, role).unwrap();
@@ -125,7 +126,8 @@ fn key(number: u64) -> String {
     format!("key-{number:05}")
 }
 
-/// Records of every kind, with few keys of few letters so that prefixes and versions abound.
+/// Records of every kind. Their keys are few and have few letters, so many share a
+/// prefix and have several versions.
 fn random_records(random: &mut fastrand::Rng, count: usize) -> Vec<Record> {
     let mut records: Vec<_> = (0..count)
         .map(|_| {
@@ -177,7 +179,7 @@ fn winner(records: &[Record], key: &[u8]) -> Option<Entry> {
     Some(found.entry.clone())
 }
 
-/// Everything that a table answers is what the sorted records say.
+/// Checks all answers of a table against the sorted records.
 fn check(table: &Arc<Table>, records: &[Record]) {
     let mut keys: Vec<Vec<u8>> = records
         .iter()
@@ -207,10 +209,10 @@ fn check(table: &Arc<Table>, records: &[Record]) {
     }
 }
 
-/// Reads all that a file holds, in every way; stops at the first error.
+/// Reads everything in a file in every way; stops at the first error.
 fn read_all(file: &Arc<TestFile>, records: &[Record]) -> Result<(), Error> {
     let table = open(file, &cache())?;
-    // The walk reads data and index, the gets also the filter.
+    // The walk reads the data and the index, and the gets also read the filter.
     assert_eq!(walk(&table, Bound::Unbounded, SCAN)?, records);
     for record in records {
         let key = record.entry.key();

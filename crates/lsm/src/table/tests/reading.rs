@@ -1,4 +1,4 @@
-//! What reads find, and what they cost.
+//! What reads find, and which blocks they read.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn a_cache_without_room_changes_no_answer() {
 }
 
 #[test]
-fn properties_say_what_the_records_are() {
+fn properties_describe_the_records() {
     let records = random_records(&mut fastrand::Rng::with_seed(13), 500);
     let (_, table) = table(&SETTINGS, &records);
     let entries: Vec<&Entry> = records.iter().map(|record| &record.entry).collect();
@@ -58,9 +58,9 @@ fn properties_say_what_the_records_are() {
 }
 
 #[test]
-fn the_index_knows_the_greatest_timestamp_of_each_block() {
+fn the_index_has_the_greatest_timestamp_of_each_block() {
     let records = random_records(&mut fastrand::Rng::with_seed(21), 800);
-    // So small that there are several index blocks.
+    // The blocks are so small that there are several index blocks.
     let settings = TableSettings {
         block_bytes: 300,
         ..SETTINGS
@@ -92,7 +92,7 @@ fn the_index_knows_the_greatest_timestamp_of_each_block() {
 }
 
 #[test]
-fn a_table_tells_when_half_of_its_bytes_have_expired() {
+fn properties_say_when_half_of_the_bytes_have_expired() {
     let expiring = |key: &str, unix_ms| Record {
         sequence: 0,
         entry: Entry::value(
@@ -113,13 +113,13 @@ fn a_table_tells_when_half_of_its_bytes_have_expired() {
     });
     assert_eq!(half(&records), Expiry::at_unix_ms(7));
     assert_eq!(half(&records[2..]), Expiry::at_unix_ms(7));
-    // A long one that does not expire outweighs them.
+    // A long record that does not expire is more than half of the bytes.
     records.push(record("e", 1));
     assert_eq!(half(&records), Expiry::NEVER);
 }
 
 #[test]
-fn cached_access_never_reads_and_answers_once_the_blocks_are_there() {
+fn cached_access_never_reads_and_answers_when_the_blocks_are_cached() {
     let records = even_records(2000);
     let (file, table) = table(&SETTINGS, &records);
     let opened = file.reads();
@@ -128,7 +128,7 @@ fn cached_access_never_reads_and_answers_once_the_blocks_are_there() {
         get(&table, target, Access::Cached),
         Err(Interrupt::WouldBlock)
     ));
-    // Out of the table's range nothing needs to be read.
+    // A key out of the table's range needs no read.
     assert!(matches!(get(&table, b"a", Access::Cached), Ok(None)));
     assert_eq!(file.reads(), opened);
 
@@ -140,7 +140,7 @@ fn cached_access_never_reads_and_answers_once_the_blocks_are_there() {
 }
 
 #[test]
-fn a_filter_spares_the_data_blocks() {
+fn a_get_that_the_filter_rules_out_reads_no_data_block() {
     let file = Arc::new(TestFile::default());
     write(&file, &SETTINGS, &even_records(20_000));
     let cache = cache();
@@ -278,7 +278,7 @@ fn a_pinned_filter_answers_as_its_pages_do_and_without_the_cache() {
 }
 
 #[test]
-fn filters_are_held_while_they_take_a_small_part_of_the_cache() {
+fn filters_are_pinned_while_they_take_a_small_part_of_the_cache() {
     let file = Arc::new(TestFile::default());
     write(&file, &SETTINGS, &even_records(40_000));
     let needed = {
@@ -298,7 +298,7 @@ fn filters_are_held_while_they_take_a_small_part_of_the_cache() {
 }
 
 #[test]
-fn a_large_value_lies_in_a_block_of_its_own() {
+fn a_large_value_is_alone_in_its_block() {
     let large = Record {
         sequence: 0,
         entry: Entry::value(

@@ -1,4 +1,4 @@
-//! What the writer writes, and how.
+//! What a writer writes, and in which calls.
 
 use super::*;
 
@@ -40,7 +40,7 @@ fn writes_are_large_and_syncs_regular() {
 }
 
 #[test]
-fn the_writers_size_leads_to_the_files() {
+fn the_size_of_a_writer_leads_to_that_of_its_file() {
     let file = Arc::new(TestFile::default());
     let mut writer = TableWriter::create(Arc::<TestFile>::clone(&file), Path::new(PATH), &SETTINGS);
     let mut before = 0;
@@ -58,7 +58,7 @@ fn the_writers_size_leads_to_the_files() {
 }
 
 #[test]
-fn what_no_table_can_hold_is_refused() {
+fn records_past_the_limits_of_the_format_are_refused() {
     let file = Arc::new(TestFile::default());
     let writer = || TableWriter::create(Arc::<TestFile>::clone(&file), Path::new(PATH), &SETTINGS);
     assert!(matches!(writer().finish(), Err(Error::Invalid(_))));

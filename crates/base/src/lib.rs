@@ -12,6 +12,7 @@ mod byte_reader;
 mod clock;
 mod entry;
 mod random;
+mod sweep_period;
 mod timestamp;
 mod verdict;
 
@@ -20,5 +21,6 @@ pub use byte_reader::{ByteReader, put_varint};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use entry::{Entry, Expiry, KEY_BYTES_MAX, Kind, Rank, VALUE_BYTES_MAX};
 pub use random::{OsRandom, Random, SeededRandom};
+pub use sweep_period::sweep_period;
 pub use timestamp::Timestamp;
 pub use verdict::Verdict;

@@ -53,4 +53,4 @@ pub use or_abort::or_abort;
 pub use seams::{OpenError, Seams};
 pub use stamping::{NoStamp, StampingStatus};
 pub use turn_budget::Allotment;
-pub use worker::{Worker, sweep_period};
+pub use worker::Worker;

@@ -6,7 +6,7 @@ use crate::expiry::{ExpiryBound, OwnClock};
 use crate::hints::{HintEnvironment, HintOptions, HintStore, HintsWaiting};
 use crate::membership::{Membership, MembershipEnvironment};
 use crate::metrics::Metrics;
-use crate::read_pool::ReadPool;
+use crate::read_pool::{ReadPool, ReadsRun};
 use crate::seams::{OpenError, Seams};
 use crate::stamping::{Stamping, StampingStatus};
 use crate::turn_budget::TurnBudget;
@@ -83,6 +83,17 @@ impl Node {
         resources: Resources,
         seams: Seams,
         executor: &Arc<dyn Executor>,
+    ) -> Result<Self, OpenError> {
+        Self::open_with(config, resources, seams, executor, ReadsRun::OnThreads)
+    }
+
+    /// Opens a node whose reads run as `reads_run` says.
+    pub(crate) fn open_with(
+        config: NodeConfig,
+        resources: Resources,
+        seams: Seams,
+        executor: &Arc<dyn Executor>,
+        reads_run: ReadsRun,
     ) -> Result<Self, OpenError> {
         let memory = resources.memory;
         let clock = seams.clock;
@@ -170,7 +181,7 @@ impl Node {
             config.members.names(),
         )?;
         let metrics = Metrics::new(resources.runtimes, config.members.names().len());
-        let read_pool = ReadPool::start(&engine, config.read_threads, config.read_queue)?;
+        let read_pool = ReadPool::new(&engine, config.read_queue, reads_run);
         Ok(Self {
             placement: Arc::new(Placement::new(config.members.names())),
             engine,
@@ -239,12 +250,23 @@ impl Node {
         }
     }
 
+    /// Does the reads that may block, until [`Node::close_read_pool`]. The owner of the
+    /// node calls this on each thread of the read pool.
+    pub fn run_read_pool(&self) {
+        self.read_pool.run_until_closed();
+    }
+
+    /// Ends the threads of the read pool once the reads under way are done.
+    pub fn close_read_pool(&self) {
+        self.read_pool.close();
+    }
+
     /// Closes the hints and the store. Blocks.
     ///
     /// # Errors
     /// Those of closing the store.
     pub fn close(&self) -> Result<(), lsm::Error> {
-        self.read_pool.stop();
+        self.close_read_pool();
         self.hints.close();
         self.membership.close();
         self.stamping.close();

@@ -1,11 +1,13 @@
-//! Threads for reads that may block on the disk.
+//! Reads that may block on the disk.
 //!
-//! A bounded queue and a fixed number of threads. What does not fit is refused
-//! at once: by then the node is as busy as it may be, and waiting longer would
-//! only make every answer later. Answers go to the asking runtime's completion queue.
+//! The runtimes queue reads; threads that the owner of the node starts do them
+//! ([`ReadPool::run_until_closed`]). The queue is bounded, and what does not fit is
+//! refused at once: the node is as busy as it may be by then, and a longer queue would
+//! only make every answer later. Answers go to the completion queue of the runtime that
+//! asked.
 //!
-//! A pool without threads reads on the spot, for simulations, whose disk does
-//! not block.
+//! A simulation has no threads, and a disk that does not block: there the runtime does
+//! each read itself ([`ReadsRun::OnTheSpot`]).
 
 use crate::completion_queue::{Completion, CompletionQueue};
 use crate::turn_budget::Allotment;
@@ -16,162 +18,139 @@ use lsm::{Applied, Engine, PendingVerdict, Scan};
 use profile::Stopwatch;
 use profile::lock;
 use std::collections::VecDeque;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 /// What to read.
 pub(crate) enum Read {
-    /// The newest version of a key; a long value takes its share of the budget
-    /// here, so that values that wait to be answered are bounded too.
+    /// The newest version of a key. A long value takes its share of the budget in the
+    /// pool, so that the values whose answers wait are bounded.
     Key(Box<[u8]>, Arc<Budget>),
-    /// What newer was there before a write.
+    /// The newer versions that the store held when a write arrived.
     Newer(PendingVerdict),
-    /// The next entries of a scan, up to so many bytes of them. The allotment
-    /// is what they may take; what they do not is given back.
+    /// The next entries of a scan, up to this number of bytes. The entries may take the
+    /// allotment; the read returns the rest of it.
     Batch(Box<Scan>, usize, Allotment),
 }
 
-/// A read, and who wants to know.
+/// A read, and where its answer goes.
 pub(crate) struct ReadJob {
     /// What to read.
     pub(crate) read: Read,
-    /// Where the answer goes.
+    /// Where the answer is left.
     pub(crate) completions: Arc<CompletionQueue>,
-    /// Whom it is for.
+    /// What the answer is addressed to.
     pub(crate) ticket: u64,
 }
 
-/// As many reads wait as may.
+/// As many reads wait as may wait, or the pool is closed.
 #[derive(Debug)]
 pub(crate) struct PoolFull;
 
-/// The threads and their queue, until [`ReadPool::stop`].
-pub(crate) struct ReadPool {
-    shared: Arc<Shared>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Reads on the spot, if there are no threads.
-    on_the_spot: Option<Work>,
+/// Which thread does a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadsRun {
+    /// One of the pool's.
+    OnThreads,
+    /// The one that asks for it.
+    OnTheSpot,
 }
 
-type Work = Box<dyn Fn(ReadJob) + Send + Sync>;
-
-struct Shared {
+/// The queue of reads, until [`ReadPool::close`].
+pub(crate) struct ReadPool {
     queue: Mutex<Queue>,
     changed: Condvar,
     queue_max: usize,
+    work: Box<dyn Fn(ReadJob) + Send + Sync>,
+    reads_run: ReadsRun,
 }
 
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<(ReadJob, Stopwatch)>,
-    /// Threads that have nothing to do.
+    /// Threads that wait for a read.
     idle: usize,
-    stopped: bool,
+    is_closed: bool,
 }
 
 impl ReadPool {
-    /// Starts `threads` threads that read from `engine`; up to `queue_max`
-    /// reads wait beside those under way.
-    ///
-    /// # Errors
-    /// Those of the system when it has no thread to give.
-    pub(crate) fn start(engine: &Engine, threads: usize, queue_max: usize) -> io::Result<Self> {
+    /// A pool for reads from `engine`. Up to `queue_max` reads wait beside those that
+    /// threads do.
+    pub(crate) fn new(engine: &Engine, queue_max: usize, reads_run: ReadsRun) -> Self {
         let engine = engine.clone();
-        Self::start_with(threads, queue_max, move |job| serve(&engine, job))
+        Self::with_work(queue_max, reads_run, move |job| read(&engine, job))
     }
 
-    /// A pool whose threads do `work`.
-    fn start_with(
-        threads: usize,
+    fn with_work(
         queue_max: usize,
-        work: impl Fn(ReadJob) + Clone + Send + Sync + 'static,
-    ) -> io::Result<Self> {
-        let pool = Self {
-            shared: Arc::new(Shared {
-                queue: Mutex::default(),
-                changed: Condvar::new(),
-                queue_max,
-            }),
-            threads: Mutex::default(),
-            on_the_spot: (threads == 0).then(|| Box::new(work.clone()) as Work),
-        };
-        for number in 0..threads {
-            let shared = Arc::clone(&pool.shared);
-            let work = work.clone();
-            let thread = std::thread::Builder::new()
-                .name(format!("read-{number}"))
-                .spawn(move || {
-                    while let Some(job) = shared.take() {
-                        // A bug in one read must not cost a thread: whoever
-                        // waits gets a timeout, and the hook has told of the panic.
-                        let worked = catch_unwind(AssertUnwindSafe(|| work(job)));
-                        if worked.is_err() {
-                            tracing::error!("a read panicked");
-                        }
-                    }
-                })?;
-            lock(&pool.threads).push(thread);
+        reads_run: ReadsRun,
+        work: impl Fn(ReadJob) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            queue_max,
+            work: Box::new(work),
+            reads_run,
         }
-        Ok(pool)
+    }
+
+    /// Does reads as they come, until the pool is closed. Each call occupies a thread.
+    pub(crate) fn run_until_closed(&self) {
+        while let Some(job) = self.take() {
+            // A bug in one read must not cost a thread: its request times out, and the
+            // panic hook has logged the panic.
+            let worked = catch_unwind(AssertUnwindSafe(|| (self.work)(job)));
+            if worked.is_err() {
+                tracing::error!("a read panicked");
+            }
+        }
     }
 
     /// Queues a read.
     ///
     /// # Errors
-    /// [`PoolFull`], or the pool has stopped: then no answer comes.
+    /// [`PoolFull`]: then no answer comes.
     pub(crate) fn submit(&self, job: ReadJob) -> Result<(), PoolFull> {
-        if let Some(work) = &self.on_the_spot {
-            work(job);
-            return Ok(());
-        }
-        let mut queue = lock(&self.shared.queue);
-        if queue.stopped || queue.jobs.len() >= self.shared.queue_max.saturating_add(queue.idle) {
+        let mut queue = lock(&self.queue);
+        if queue.is_closed || queue.jobs.len() >= self.queue_max.saturating_add(queue.idle) {
             return Err(PoolFull);
         }
+        if self.reads_run == ReadsRun::OnTheSpot {
+            drop(queue);
+            (self.work)(job);
+            return Ok(());
+        }
         queue.jobs.push_back((job, Stopwatch::start()));
-        let wake = queue.idle > 0;
+        let wakes = queue.idle > 0;
         drop(queue);
-        if wake {
-            self.shared.changed.notify_one();
+        if wakes {
+            self.changed.notify_one();
         }
         Ok(())
     }
 
     /// How many reads wait.
     pub(crate) fn waiting(&self) -> usize {
-        lock(&self.shared.queue).jobs.len()
+        lock(&self.queue).jobs.len()
     }
 
-    /// Drops the reads that wait and waits for those under way.
-    pub(crate) fn stop(&self) {
-        let mut queue = lock(&self.shared.queue);
-        queue.stopped = true;
+    /// Drops the reads that wait, and ends [`ReadPool::run_until_closed`] once the reads
+    /// under way are done.
+    pub(crate) fn close(&self) {
+        let mut queue = lock(&self.queue);
+        queue.is_closed = true;
         let waiting = std::mem::take(&mut queue.jobs);
         drop(queue);
         drop(waiting);
-        self.shared.changed.notify_all();
-        for thread in std::mem::take(&mut *lock(&self.threads)) {
-            if thread.join().is_err() {
-                tracing::error!("a read thread ended in a panic");
-            }
-        }
+        self.changed.notify_all();
     }
-}
 
-impl Drop for ReadPool {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-impl Shared {
-    /// Waits for the next read; `None` once stopped.
+    /// Waits for the next read; `None` once the pool is closed.
     fn take(&self) -> Option<ReadJob> {
         let mut queue = lock(&self.queue);
         loop {
-            if queue.stopped {
+            if queue.is_closed {
                 return None;
             }
             if let Some((job, stopwatch)) = queue.jobs.pop_front() {
@@ -193,7 +172,7 @@ fn memory_bytes(entry: &Entry) -> usize {
     entry.data_bytes() + size_of::<Entry>()
 }
 
-fn serve(engine: &Engine, job: ReadJob) {
+fn read(engine: &Engine, job: ReadJob) {
     let completion = match job.read {
         Read::Key(key, budget) => Completion::Read(engine.get(&key).and_then(|entry| {
             let value_bytes = entry.as_ref().map_or(0, |entry| entry.value_bytes().len());
@@ -205,8 +184,8 @@ fn serve(engine: &Engine, job: ReadJob) {
         Read::Newer(pending) => Completion::Written(Ok(Applied::Known(pending.finish()))),
         Read::Batch(mut scan, bytes_max, mut allotment) => {
             let entries = scan.next_batch(bytes_max);
-            let held = entries.as_deref().unwrap_or_default().iter();
-            allotment.shrink_to(held.map(memory_bytes).sum());
+            let entries_read = entries.as_deref().unwrap_or_default().iter();
+            allotment.shrink_to(entries_read.map(memory_bytes).sum());
             Completion::Scanned(scan, entries, allotment)
         }
     };
@@ -226,16 +205,25 @@ mod tests {
         }
     }
 
+    /// A pool with a thread, until it is closed.
+    fn start(queue_max: usize, work: impl Fn(ReadJob) + Send + Sync + 'static) -> Arc<ReadPool> {
+        let pool = ReadPool::with_work(queue_max, ReadsRun::OnThreads, work);
+        let pool = Arc::new(pool);
+        let running = Arc::clone(&pool);
+        let thread = std::thread::Builder::new();
+        thread.spawn(move || running.run_until_closed()).unwrap();
+        pool
+    }
+
     #[test]
-    fn what_does_not_fit_is_refused_and_what_fits_is_done() {
+    fn a_read_that_does_not_fit_is_refused_and_one_that_fits_is_done() {
         let (started_sender, started) = mpsc::channel();
         let (release, gate) = mpsc::channel::<()>();
-        let gate = Arc::new(Mutex::new(gate));
-        let pool = ReadPool::start_with(1, 1, move |job| {
+        let gate = Mutex::new(gate);
+        let pool = start(1, move |job| {
             started_sender.send(job.ticket).unwrap();
             lock(&gate).recv().unwrap_or(());
-        })
-        .unwrap();
+        });
         pool.submit(job(1)).unwrap();
         assert_eq!(started.recv(), Ok(1), "the only thread is busy now");
         pool.submit(job(2)).unwrap();
@@ -244,20 +232,43 @@ mod tests {
         release.send(()).unwrap();
         assert_eq!(started.recv(), Ok(2));
         drop(release);
-        pool.stop();
+        pool.close();
         assert!(pool.submit(job(4)).is_err());
     }
 
     #[test]
     fn a_panic_costs_no_thread() {
         let (sender, receiver) = mpsc::channel();
-        let pool = ReadPool::start_with(1, 8, move |job| {
+        let pool = start(8, move |job| {
             assert_ne!(job.ticket, 1, "planted");
             sender.send(job.ticket).unwrap();
-        })
-        .unwrap();
+        });
         pool.submit(job(1)).unwrap();
         pool.submit(job(2)).unwrap();
         assert_eq!(receiver.recv(), Ok(2));
+        pool.close();
+    }
+
+    #[test]
+    fn closing_ends_the_threads_and_drops_what_waits() {
+        let pool = ReadPool::with_work(8, ReadsRun::OnThreads, |_| {});
+        pool.submit(job(1)).unwrap();
+        pool.close();
+        pool.run_until_closed();
+        assert_eq!(pool.waiting(), 0);
+    }
+
+    #[test]
+    fn a_simulation_reads_on_the_spot_until_the_pool_is_closed() {
+        let (sender, receiver) = mpsc::channel();
+        let pool = ReadPool::with_work(1, ReadsRun::OnTheSpot, move |job| {
+            sender.send(job.ticket).unwrap();
+        });
+        for ticket in 0..3 {
+            pool.submit(job(ticket)).unwrap();
+            assert_eq!(receiver.try_recv(), Ok(ticket));
+        }
+        pool.close();
+        assert!(pool.submit(job(3)).is_err());
     }
 }

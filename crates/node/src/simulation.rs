@@ -11,6 +11,7 @@ use crate::config::{NodeConfig, Resources};
 use crate::coordinator::{Change, Failure};
 use crate::hints::HintStatistics;
 use crate::node::Node;
+use crate::read_pool::ReadsRun;
 use crate::seams::{OpenError, Seams};
 use crate::worker::Worker;
 use base::{Entry, Timestamp};
@@ -72,15 +73,16 @@ impl SimulatedNode {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(
-        mut config: NodeConfig,
+        config: NodeConfig,
         resources: Resources,
         seams: Seams,
         executor: &Arc<dyn Executor>,
         transport: &Arc<dyn Transport>,
     ) -> Result<Self, OpenError> {
-        config.read_threads = 0;
         let runtimes = resources.runtimes;
-        let node = Arc::new(Node::open(config, resources, seams, executor)?);
+        let reads_run = ReadsRun::OnTheSpot;
+        let node = Node::open_with(config, resources, seams, executor, reads_run)?;
+        let node = Arc::new(node);
         let workers = (0..runtimes)
             .map(|number| Worker::new(Arc::clone(&node), number, transport))
             .collect();

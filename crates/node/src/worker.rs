@@ -9,7 +9,7 @@ use crate::peers::Peers;
 use crate::pending::PendingRequests;
 use crate::replicas::{LocalReplica, ReplicaHints, ReplicaSet};
 use crate::submissions::Submissions;
-use base::Clock;
+use base::{Clock, sweep_period};
 use bytes::Bytes;
 use cluster::{NodeNumber, Ranking};
 use peer::{AnswerHandler, HandshakePolicy, Link, LinkStatus, PeerEnvironment, Stream, Transport};
@@ -226,11 +226,4 @@ impl Worker {
             self.sweep();
         }
     }
-}
-
-/// How often to sweep where `shortest` is the shortest time that a sweep ends:
-/// eight times in it, and at least four times a second.
-#[must_use]
-pub fn sweep_period(shortest: Duration) -> Duration {
-    (shortest / 8).clamp(Duration::from_millis(5), Duration::from_millis(250))
 }

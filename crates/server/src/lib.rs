@@ -18,6 +18,7 @@ mod executor;
 mod http;
 mod metrics;
 mod metrics_page;
+mod read_threads;
 mod runtime;
 mod server;
 mod wait_sites;

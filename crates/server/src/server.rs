@@ -5,11 +5,13 @@
 //!
 //! Stop, in this order: the server accepts no more connections; the requests that
 //! were admitted end, then their connections, within the configured drain timeout;
-//! the store is flushed and closed and its threads end, within [`CLOSE_MAX`].
+//! the threads of the read pool end, the store is flushed and closed, and its threads
+//! end, within [`CLOSE_MAX`].
 
 use crate::config::ServerConfig;
 use crate::door::DoorShared;
 use crate::executor::ThreadExecutor;
+use crate::read_threads::ReadThreads;
 use crate::runtime;
 use cluster::NodeUrl;
 use node::{ConfigError, Node, OpenError, Seams};
@@ -71,6 +73,7 @@ pub struct Server {
     executor: Arc<ThreadExecutor>,
     stop: watch::Sender<bool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    read_threads: Mutex<Option<ReadThreads>>,
     state: Mutex<RunState>,
     changed: Condvar,
 }
@@ -115,12 +118,14 @@ impl Server {
             &store_executor,
         )
         .map_err(StartError::from);
-        let started = opened.and_then(|shared| {
-            let shared = Arc::new(DoorShared::new(config, Arc::new(shared)));
+        let started = opened.and_then(|node| {
+            let node = Arc::new(node);
+            let read_threads = ReadThreads::start(&node, config.read_threads)?;
+            let shared = Arc::new(DoorShared::new(config, node));
             let threads = runtime::start(&shared, sockets, &stopped)?;
-            Ok((shared, threads))
+            Ok((shared, threads, read_threads))
         });
-        let (shared, threads) = match started {
+        let (shared, threads, read_threads) = match started {
             Ok(started) => started,
             Err(error) => {
                 // Dropping `stop` ends the runtimes that have started.
@@ -136,6 +141,7 @@ impl Server {
             executor,
             stop,
             threads: Mutex::new(threads),
+            read_threads: Mutex::new(Some(read_threads)),
             state: Mutex::new(RunState::Serving),
             changed: Condvar::new(),
         })
@@ -194,13 +200,15 @@ impl Server {
                 tracing::error!("a thread of the node ended in a panic");
             }
         }
-        // The read pool and the store may wait for a disk that hangs. So a thread
-        // closes them that this one can stop waiting for.
+        // Reads and the store may wait for a disk that hangs, so a thread of its own
+        // closes them: this one waits for it only for a while.
         let (sender, closed) = mpsc::channel();
         let (shared, executor) = (Arc::clone(&self.shared), Arc::clone(&self.executor));
+        let read_threads = lock(&self.read_threads).take();
         let closer = std::thread::Builder::new()
             .name("closer".to_owned())
             .spawn(move || {
+                drop(read_threads);
                 let result = shared.node.close();
                 executor.stop();
                 // Fails when closing took too long and the receiver is gone.

@@ -229,7 +229,7 @@ impl ServeOptions {
         config.node.disk_reserve_bytes = self.disk_reserve_bytes.0;
 
         set_if_given(&mut config.threads, self.threads);
-        set_if_given(&mut config.node.read_threads, self.read_threads);
+        set_if_given(&mut config.read_threads, self.read_threads);
         config.node.read_queue = self.read_queue;
         config.requests_in_flight_max = self.requests_in_flight_max;
         config.requests_queued_max = self.requests_queued_max;

@@ -6,8 +6,6 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// [`NodeConfig::read_threads`](super::NodeConfig::read_threads).
-pub const READ_THREADS: RangeInclusive<usize> = 1..=4096;
 /// Numbers of requests that wait or run, and of connections.
 pub const COUNTS: RangeInclusive<usize> = 1..=1 << 20;
 /// [`NodeConfig::value_bytes_max`](super::NodeConfig::value_bytes_max).

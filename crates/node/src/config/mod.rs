@@ -31,9 +31,7 @@ pub struct NodeConfig {
     pub data: PathBuf,
     /// When a write counts as stored. Default: [`Durability::Sync`].
     pub durability: Durability,
-    /// Threads for reads that may block on the disk. Default: four a core, at least 4.
-    pub read_threads: usize,
-    /// Reads that may wait for one of these threads; more are refused. Default: 1024.
+    /// Reads that may wait for a thread of the read pool; more are refused. Default: 1024.
     pub read_queue: usize,
     /// The longest value. Default: 16 MiB.
     pub value_bytes_max: usize,
@@ -99,12 +97,10 @@ impl NodeConfig {
     /// `data`. A [`NodeUrl`] stands for a node alone.
     #[must_use]
     pub fn new(members: impl Into<Members>, data: impl Into<PathBuf>) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             members: members.into(),
             data: data.into(),
             durability: Durability::Sync,
-            read_threads: cores.saturating_mul(4).max(4),
             read_queue: 1024,
             value_bytes_max: 16 << 20,
             timeout: Duration::from_secs(1),

@@ -11,7 +11,6 @@ impl NodeConfig {
         let value_bytes_max = self.value_bytes_max as u64;
         bounds::check("value_bytes_max", &value_bytes_max, &bounds::VALUE_BYTES)?;
         self.validate_store()?;
-        bounds::check("read_threads", &self.read_threads, &bounds::READ_THREADS)?;
         bounds::check("read_queue", &self.read_queue, &bounds::COUNTS)?;
         bounds::check("timeout", &self.timeout, &bounds::TIMES)?;
         self.validate_cluster()

@@ -94,7 +94,7 @@ impl Request for Reading {
                 let (answer, share) = self.coordinator.replicas.answer_of(Some(completion));
                 match tag.kind {
                     AnswerKind::Read => self.answered(tag.replica, answer, share),
-                    AnswerKind::Repair => repaired(tag.replica, answer),
+                    AnswerKind::Repair => repaired(tag.replica, &answer),
                     AnswerKind::Write(_) | AnswerKind::Hint(_) => return None,
                 }
             }
@@ -240,7 +240,7 @@ impl Reading {
             .ask(node, request, self.deadline, address);
         self.hedge_at_half_time(replica);
         match asked {
-            Asked::Now(answer) => Some(repaired(replica, answer)),
+            Asked::Now(answer) => Some(repaired(replica, &answer)),
             Asked::Later => None,
         }
     }
@@ -291,10 +291,13 @@ impl Reading {
 }
 
 /// What the answer of a replica to its repair says.
-fn repaired(replica: ReplicaIndex, answer: PeerAnswer) -> ReadEvent {
+fn repaired(replica: ReplicaIndex, answer: &PeerAnswer) -> ReadEvent {
     match answer {
-        PeerAnswer::Stored { verdict } => ReadEvent::Repaired { replica, verdict },
-        PeerAnswer::Missed(why) => ReadEvent::RepairMissed { replica, why },
+        PeerAnswer::Stored { verdict } => ReadEvent::Repaired {
+            replica,
+            verdict: *verdict,
+        },
+        PeerAnswer::Missed(why) => ReadEvent::RepairMissed { replica, why: *why },
         PeerAnswer::Found(_) => ReadEvent::RepairMissed {
             replica,
             why: Miss::Failed,

@@ -246,7 +246,7 @@ impl Writing {
         };
         let replicas = &self.coordinator.replicas;
         match replicas.ask(node, request, self.deadline, address) {
-            Asked::Now(answer) => Some(event_of(round, replica, answer)),
+            Asked::Now(answer) => Some(event_of(round, replica, &answer)),
             Asked::Later => None,
         }
     }
@@ -307,7 +307,7 @@ impl Writing {
             AnswerKind::Hint(round) => Some(WriteEvent::HintKept { round, replica }),
             AnswerKind::Write(round) => {
                 let (answer, _share) = self.coordinator.replicas.answer_of(Some(completion));
-                Some(event_of(round, replica, answer))
+                Some(event_of(round, replica, &answer))
             }
             AnswerKind::Read | AnswerKind::Repair => None,
         }
@@ -315,7 +315,7 @@ impl Writing {
 }
 
 /// What the answer of a replica says.
-fn event_of(round: Round, replica: ReplicaIndex, answer: PeerAnswer) -> WriteEvent {
+fn event_of(round: Round, replica: ReplicaIndex, answer: &PeerAnswer) -> WriteEvent {
     let missed = |why| WriteEvent::Missed {
         round,
         replica,
@@ -325,9 +325,9 @@ fn event_of(round: Round, replica: ReplicaIndex, answer: PeerAnswer) -> WriteEve
         PeerAnswer::Stored { verdict } => WriteEvent::Stored {
             round,
             replica,
-            verdict,
+            verdict: *verdict,
         },
         PeerAnswer::Found(_) => missed(Miss::Failed),
-        PeerAnswer::Missed(why) => missed(why),
+        PeerAnswer::Missed(why) => missed(*why),
     }
 }

@@ -3,6 +3,7 @@ use super::*;
 use crate::config::{MemoryParts, NodeConfig, Resources};
 use crate::node::Node;
 use crate::pending::PendingRequests;
+use crate::read_pool::ReadsRun;
 use crate::seams::Seams;
 use crate::submissions::Submissions;
 use base::{Clock, Expiry, ManualClock, SeededRandom, Timestamp, Verdict};
@@ -74,7 +75,6 @@ fn open(disk: &Arc<FaultyDisk>, clock: &Arc<ManualClock>) -> Node {
     let url: NodeUrl = "http://a:1".parse().unwrap();
     let config = NodeConfig {
         durability: Durability::Os,
-        read_threads: 1,
         filter_false_positive_rate: None,
         ..NodeConfig::new(url, "/data")
     };
@@ -97,7 +97,7 @@ fn open(disk: &Arc<FaultyDisk>, clock: &Arc<ManualClock>) -> Node {
         random: Arc::new(SeededRandom::new(1)),
     };
     let executor: Arc<dyn Executor> = Arc::new(StepExecutor::new(Arc::clone(clock)));
-    Node::open(config, resources, seams, &executor).unwrap()
+    Node::open_with(config, resources, seams, &executor, ReadsRun::OnTheSpot).unwrap()
 }
 
 fn replica(node: &Node) -> Rc<LocalReplica> {
@@ -150,8 +150,8 @@ async fn a_verdict_that_takes_a_read_is_answered_after_it_or_as_unknown() {
                     .only(|call, _| call == Call::Read)
                     .lasting(),
             ),
-            // A pool that has stopped takes as little as a full one.
-            "the pool is full" => node.read_pool.stop(),
+            // A closed pool takes as little as a full one.
+            "the pool is full" => node.read_pool.close(),
             _ => {}
         }
         let tasks = tokio::task::LocalSet::new();

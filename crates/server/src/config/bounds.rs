@@ -3,7 +3,7 @@
 
 pub use node::bounds::{
     CLOCK_DRIFT, COMPACTION_BYTES_PER_SECOND, COUNTS, DISK_RESERVE_BYTES, HINT_AGE, HINT_BYTES,
-    READ_THREADS, TIMES, VALUE_BYTES,
+    TIMES, VALUE_BYTES,
 };
 
 pub(super) use node::bounds::check;
@@ -15,6 +15,8 @@ use std::time::Duration;
 pub const MEMORY_BYTES: RangeInclusive<u64> = super::MEMORY_BYTES_MIN..=1 << 50;
 /// [`ServerConfig::threads`](super::ServerConfig::threads).
 pub const THREADS: RangeInclusive<usize> = 1..=1024;
+/// [`ServerConfig::read_threads`](super::ServerConfig::read_threads).
+pub const READ_THREADS: RangeInclusive<usize> = 1..=4096;
 /// [`ServerConfig::requests_queued_max`](super::ServerConfig::requests_queued_max).
 pub const REQUESTS_QUEUED: RangeInclusive<usize> = 0..=1 << 20;
 /// [`ServerConfig::memtable_bytes`](super::ServerConfig::memtable_bytes).

@@ -41,6 +41,8 @@ pub struct ServerConfig {
     pub memtable_bytes: Option<usize>,
     /// Runtimes that serve connections, each a thread. Default: one a core.
     pub threads: usize,
+    /// Threads for reads that may block on the disk. Default: four a core, at least 4.
+    pub read_threads: usize,
     /// How many requests run at a time, over all runtimes, each of which has an even
     /// share. Default: 1024.
     pub requests_in_flight_max: usize,
@@ -82,6 +84,7 @@ impl ServerConfig {
     /// [`NodeUrl`](cluster::NodeUrl) instead of members stands for a node that is alone.
     #[must_use]
     pub fn new(members: impl Into<Members>, data: impl Into<PathBuf>) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut config = Self {
             node: NodeConfig::new(members, data),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -89,7 +92,8 @@ impl ServerConfig {
             hosts: Vec::new(),
             memory_bytes: 0,
             memtable_bytes: None,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: cores,
+            read_threads: cores.saturating_mul(4).max(4),
             requests_in_flight_max: 1024,
             requests_queued_max: 1024,
             connections_max: 0,

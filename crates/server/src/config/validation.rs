@@ -37,6 +37,7 @@ impl ServerConfig {
 
     fn validate_requests(&self) -> Result<(), ConfigError> {
         bounds::check("threads", &self.threads, &bounds::THREADS)?;
+        bounds::check("read_threads", &self.read_threads, &bounds::READ_THREADS)?;
         bounds::check(
             "requests_queued_max",
             &self.requests_queued_max,

@@ -32,9 +32,9 @@ pub(crate) use shared::DoorShared;
 pub(crate) use uploads::Uploads;
 
 use crate::metrics::DoorMetrics;
-use base::{Budget, Clock};
+use base::{Budget, Clock, sweep_period};
 use channel::Buffers;
-use node::{Worker, sweep_period};
+use node::Worker;
 use page_limiter::PageLimiter;
 use paused_connections::PausedConnections;
 use peer::Transport;

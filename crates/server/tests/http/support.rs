@@ -17,7 +17,7 @@ pub(crate) fn config() -> ServerConfig {
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let mut config = ServerConfig::new(NodeUrl::from(any_port), "store");
     config.threads = 1;
-    config.node.read_threads = 2;
+    config.read_threads = 2;
     config.node.timeout = Duration::from_secs(30);
     config
 }

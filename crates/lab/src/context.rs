@@ -1,4 +1,4 @@
-//! What an experiment has to work with.
+//! What an experiment works with.
 
 use crate::{Effort, Error, Settings};
 use load::results::Bound;
@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often something that is waited for is looked at.
+/// How often a condition is checked that an experiment waits for.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What an experiment has to work with.
+/// What an experiment works with.
 pub(crate) struct ExperimentContext<'a> {
     settings: &'a Settings,
     stop: &'a AtomicBool,
@@ -19,10 +19,10 @@ pub(crate) struct ExperimentContext<'a> {
 }
 
 impl<'a> ExperimentContext<'a> {
-    /// Asks the program what it can do.
+    /// Finds out whether the program can record profiles.
     ///
     /// # Errors
-    /// It cannot be run.
+    /// The program cannot be run.
     pub(crate) fn new(
         settings: &'a Settings,
         stop: &'a AtomicBool,
@@ -46,12 +46,12 @@ impl<'a> ExperimentContext<'a> {
         &self.settings.program
     }
 
-    /// How much time there is.
+    /// How much time the experiment may take.
     pub(crate) fn effort(&self) -> Effort {
         self.settings.effort
     }
 
-    /// What a rate must keep up to count as held.
+    /// The bound within which a rate holds.
     pub(crate) fn bound(&self) -> Bound {
         Bound {
             p99_ms: self.settings.p99_ms_max,
@@ -59,54 +59,55 @@ impl<'a> ExperimentContext<'a> {
         }
     }
 
-    /// Whether its nodes can be profiled.
+    /// Whether the nodes can be profiled.
     pub(crate) fn has_profiles(&self) -> bool {
         self.has_profiles
     }
 
-    /// The cores that this process and its nodes share.
+    /// The number of cores that this process and its nodes share.
     pub(crate) fn cores(&self) -> usize {
         std::thread::available_parallelism().map_or(1, usize::from)
     }
 
-    /// What is to be set to end a load early.
+    /// The flag that ends a load early.
     pub(crate) fn stop(&self) -> &AtomicBool {
         self.stop
     }
 
-    /// Tells who waits what goes on.
+    /// Shows the user a line about the progress.
     pub(crate) fn log(&self, line: &str) {
         (self.log)(line);
     }
 
-    /// Goes on, unless it is to stop.
+    /// Fails if the experiment is to stop.
     ///
     /// # Errors
     /// [`Error::Stopped`].
-    pub(crate) fn go_on(&self) -> Result<(), Error> {
+    pub(crate) fn fail_if_stopped(&self) -> Result<(), Error> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Error::Stopped);
         }
         Ok(())
     }
 
-    /// Looks until something is there, which `what` names.
+    /// Waits until `check` returns something; `what` describes it.
     ///
     /// # Errors
-    /// What the look gives; what takes longer than `patience`; a stop.
+    /// An error of `check`; [`Error::TimedOut`] after `timeout`;
+    /// [`Error::Stopped`].
     pub(crate) fn wait_until<T>(
         &self,
         what: &str,
-        patience: Duration,
-        mut look: impl FnMut() -> Result<Option<T>, Error>,
+        timeout: Duration,
+        mut check: impl FnMut() -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
         let begin = Instant::now();
         loop {
-            self.go_on()?;
-            if let Some(found) = look()? {
+            self.fail_if_stopped()?;
+            if let Some(found) = check()? {
                 return Ok(found);
             }
-            if begin.elapsed() >= patience {
+            if begin.elapsed() >= timeout {
                 return Err(Error::TimedOut(what.to_owned()));
             }
             std::thread::sleep(POLL_INTERVAL);

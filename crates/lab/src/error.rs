@@ -1,64 +1,64 @@
-//! Why an experiment has no page.
+//! Why an experiment wrote no page.
 
 use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
 
-/// Why an experiment has no page. What a single probe of it could not measure
-/// is told in the page instead.
+/// Why an experiment wrote no page. The page itself reports single measurements
+/// that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It was told to stop.
-    #[error("stopped before it was done; no page was written")]
+    /// The user stopped it.
+    #[error("stopped early; no page was written")]
     Stopped,
     /// A node did not start, or ended by itself.
     #[error("{node}: {problem}")]
     Node {
         /// Its name.
         node: String,
-        /// What happened, with its own last line where there is one.
+        /// What happened, with the last line of its log if there is one.
         problem: String,
     },
-    /// Something took longer than it ever should.
-    #[error("waited in vain: {0}")]
+    /// Something took longer than it should.
+    #[error("timed out while waiting for {0}")]
     TimedOut(String),
     /// The load generator could not run.
     #[error("the load: {0}")]
     Load(String),
-    /// A node did not answer as it should.
+    /// A node did not answer as expected.
     #[error("{url}: {problem}")]
     Http {
-        /// What was asked.
+        /// The requested URL.
         url: String,
-        /// What came of it.
+        /// What went wrong.
         problem: String,
     },
-    /// A file or folder of the laboratory's own.
+    /// A file or folder of the laboratory could not be used.
     #[error("{path}: {error}", path = path.display())]
     File {
         /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
-    /// Something else that the system refused.
+    /// The system refused something else.
     #[error("{what}: {error}")]
     System {
-        /// What was tried.
+        /// What failed.
         what: &'static str,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
 }
 
 impl Error {
-    /// The failure of something that was tried with a file or a folder.
+    /// Wraps an error about a file or a folder.
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |error| Self::File { path, error }
     }
 
-    /// The failure of something that was asked of the system.
+    /// Wraps an error of the system.
     pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::System { what, error }
     }

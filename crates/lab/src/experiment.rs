@@ -1,4 +1,4 @@
-//! What an experiment is, and how it comes to its page.
+//! What an experiment is, and how it writes its page.
 
 use crate::context::ExperimentContext;
 use crate::page::Page;
@@ -7,27 +7,29 @@ use load::report::units;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-/// A question, how it is put to the store, and how the answer is told.
+/// An experiment: a question about the store, and how the answer is measured
+/// and described.
 #[derive(Debug)]
 pub struct Experiment {
     /// Its name on the command line, and that of its page.
     pub name: &'static str,
     /// The title of its page.
     pub title: &'static str,
-    /// What it asks.
+    /// The question that it answers.
     pub question: &'static str,
-    /// How it goes about it, a paragraph each.
+    /// Its method, a paragraph per item.
     pub(crate) method: &'static [&'static str],
-    /// Measures, and adds what was found to the page.
+    /// Measures, and describes the results on the page.
     pub(crate) run: fn(&ExperimentContext<'_>, &mut Page) -> Result<(), Error>,
 }
 
 impl Experiment {
-    /// Runs it and writes its page; gives the page's path. Blocks until it is
-    /// done, or `stop` is set. `tell` gets a line now and then of what goes on.
+    /// Runs the experiment, writes its page and returns the path of the page.
+    /// Blocks until it is done or `stop` is set. `log` receives lines about the
+    /// progress.
     ///
     /// # Errors
-    /// Why there is no page; one of an earlier run is left as it was.
+    /// Why no page was written. A page of an earlier run is kept.
     pub fn run(
         &self,
         settings: &Settings,
@@ -43,8 +45,8 @@ impl Experiment {
         }
         let bound = context.bound();
         page.paragraph(&format!(
-            "A breaking point is the highest constant rate of which at least {} succeeds in time, \
-             with a p99 of at most {} and at most {} of failures.",
+            "A breaking point is the highest constant rate at which at least {} of the requests \
+             due succeed, with a p99 of at most {}, and at most {} fail.",
             units::share(bound.achieved_share),
             units::latency(bound.p99_ms),
             units::share(bound.failed_share),
@@ -52,7 +54,7 @@ impl Experiment {
         page.section("Machine");
         page.list(machine::lines(&context));
         (self.run)(&context, &mut page)?;
-        context.go_on()?;
+        context.fail_if_stopped()?;
         page.section("Written by");
         page.code(&settings.command);
         page.paragraph(&format!("on {}.", units::moment(settings.begun_unix_ms)));

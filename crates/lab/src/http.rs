@@ -1,27 +1,27 @@
-//! Single questions to a node: its pages, its profiles, a range. The load
-//! itself is the generator's.
+//! Single requests to a node: pages, profiles, a range. Loads are sent by the
+//! generator.
 
 use crate::Error;
 use std::io::Read;
 use std::time::Duration;
 
-/// The longest page that is taken from a node: metrics and flame graphs are
-/// well below it.
+/// The longest page that is read from a node. Metrics and flame graphs are far
+/// below it.
 const PAGE_BYTES_MAX: u64 = 64 << 20;
 
-/// What a node answered.
+/// A response of a node.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: String,
 }
 
-/// Asks for a page, and waits `patience` for it at most. `accept` names the
-/// form that is wanted, where there are several.
+/// Requests a page and waits at most `timeout` for it. `accept` chooses a
+/// format if there are several.
 ///
 /// # Errors
-/// No answer in time, or one that is no HTTP or no text.
-pub(crate) fn get(url: &str, accept: Option<&str>, patience: Duration) -> Result<Answer, Error> {
-    let mut response = call(url, accept, patience)?;
+/// No response in time, or one that is not HTTP or not text.
+pub(crate) fn get(url: &str, accept: Option<&str>, timeout: Duration) -> Result<Answer, Error> {
+    let mut response = call(url, accept, timeout)?;
     let status = response.status().as_u16();
     let body = response.body_mut().with_config().limit(PAGE_BYTES_MAX);
     let body = body
@@ -30,24 +30,24 @@ pub(crate) fn get(url: &str, accept: Option<&str>, patience: Duration) -> Result
     Ok(Answer { status, body })
 }
 
-/// The same, where only `200` will do.
+/// Requests a page; any other status than `200` is an error.
 ///
 /// # Errors
-/// Those of [`get`], and any other status.
-pub(crate) fn get_page(url: &str, patience: Duration) -> Result<String, Error> {
-    let answer = get(url, None, patience)?;
+/// As for [`get`], or another status.
+pub(crate) fn get_page(url: &str, timeout: Duration) -> Result<String, Error> {
+    let answer = get(url, None, timeout)?;
     match answer.status {
         200 => Ok(answer.body),
         status => Err(Error::http(url, &format!("it answered {status}"))),
     }
 }
 
-/// Asks for a stream of any length, which may take `patience` as a whole.
+/// Requests a stream of any length, which may take `timeout` in total.
 ///
 /// # Errors
-/// No answer in time, or any status but `200`.
-pub(crate) fn stream(url: &str, patience: Duration) -> Result<impl Read, Error> {
-    let response = call(url, None, patience)?;
+/// No response in time, or another status than `200`.
+pub(crate) fn stream(url: &str, timeout: Duration) -> Result<impl Read, Error> {
+    let response = call(url, None, timeout)?;
     match response.status().as_u16() {
         200 => Ok(response.into_body().into_reader()),
         status => Err(Error::http(url, &format!("it answered {status}"))),
@@ -57,12 +57,12 @@ pub(crate) fn stream(url: &str, patience: Duration) -> Result<impl Read, Error> 
 fn call(
     url: &str,
     accept: Option<&str>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<ureq::http::Response<ureq::Body>, Error> {
-    // A node of an experiment is on this machine: no proxy is between.
+    // The nodes are on this machine, so no proxy is used.
     let config = ureq::Agent::config_builder()
         .http_status_as_error(false)
-        .timeout_global(Some(patience))
+        .timeout_global(Some(timeout))
         .proxy(None)
         .build();
     let mut request = ureq::Agent::new_with_config(config).get(url);

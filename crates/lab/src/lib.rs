@@ -1,10 +1,10 @@
-//! The laboratory: experiments on the store that write their own reports.
+//! The laboratory: experiments on the store that write their own pages.
 //!
-//! An [`Experiment`] starts its own nodes (`nodes`), puts loads on them with
-//! the generator (`measure`), looks into them (`profile`) and tells what it
-//! found on a page (`page`). What a page concludes is computed from the run
-//! that wrote it; fixed words only say how something was measured, and why
-//! the store behaves as it does.
+//! An [`Experiment`] starts nodes of its own (`nodes`), puts load on them with
+//! the generator (`measure`), profiles them (`profile`) and describes the
+//! results on a page (`page`). The conclusions of a page are computed from its
+//! run; fixed sentences only say how something was measured and why the store
+//! behaves so.
 
 mod context;
 mod error;

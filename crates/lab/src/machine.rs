@@ -1,4 +1,4 @@
-//! The machine that a page was measured on.
+//! Describes the machine of an experiment.
 
 use crate::Effort;
 use crate::context::ExperimentContext;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What there is to know of the machine and of the program, a line each.
+/// The properties of the machine and the program, one line each.
 pub(crate) fn lines(context: &ExperimentContext<'_>) -> Vec<String> {
     let machine = MachineInfo::read();
     let mut lines = vec![
@@ -25,14 +25,15 @@ pub(crate) fn lines(context: &ExperimentContext<'_>) -> Vec<String> {
     ];
     let folder = std::env::temp_dir();
     if let Some(system) = file_system(&folder) {
-        lines.push(format!("data of the nodes on {system}"));
+        lines.push(format!("the data of the nodes is on {system}"));
     }
     lines.extend(version(context.program()));
-    lines.push(unrest(context.effort()));
+    lines.push(scheduling_noise(context.effort()));
     lines.extend(echo(context.effort()).map(|echo| {
         format!(
-            "a byte that goes to another thread over TCP and back takes {} at the median: so much \
-             of each answer over one connection is the machine's, and {} the most that one can ask",
+            "a round trip of one byte to another thread over TCP takes {} at the median: this is \
+             the least latency of a response on this machine, and {} is the highest rate over one \
+             connection",
             units::latency(echo.as_secs_f64() * 1e3),
             units::rate(1.0 / echo.as_secs_f64().max(f64::MIN_POSITIVE)),
         )
@@ -40,8 +41,8 @@ pub(crate) fn lines(context: &ExperimentContext<'_>) -> Vec<String> {
     lines
 }
 
-/// How long a byte takes to another thread and back over the loopback, at the
-/// median: an answer of a server that does nothing.
+/// The median round trip of one byte to another thread over the loopback, which
+/// is the latency of a server that does nothing.
 fn echo(effort: Effort) -> Option<Duration> {
     let rounds = effort.pick(20, 5_000, 5_000);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok()?;
@@ -50,7 +51,7 @@ fn echo(effort: Effort) -> Option<Duration> {
         let (mut stream, _) = listener.accept()?;
         stream.set_nodelay(true)?;
         let mut byte = [0];
-        // Until the other side hangs up.
+        // Until the other side closes the connection.
         while stream.read_exact(&mut byte).is_ok() {
             stream.write_all(&byte)?;
         }
@@ -77,9 +78,9 @@ fn echo(effort: Effort) -> Option<Duration> {
     took.get(took.len() / 2).copied()
 }
 
-/// How late a thread wakes that has slept for a millisecond, while the machine
-/// has nothing else to do. No latency below is better than that.
-fn unrest(effort: Effort) -> String {
+/// How late a thread wakes after sleeping for a millisecond on the idle
+/// machine. No latency in the experiment can be better than that.
+fn scheduling_noise(effort: Effort) -> String {
     let nap = Duration::from_millis(1);
     let mut late: Vec<Duration> = (0..effort.pick(20, 2_000, 2_000))
         .map(|_| {
@@ -94,8 +95,8 @@ fn unrest(effort: Effort) -> String {
         units::latency(late.map_or(f64::NAN, |late| late.as_secs_f64() * 1e3))
     };
     format!(
-        "its own unrest, with nothing else to do: a thread that has slept for 1 ms wakes {} late \
-         at the median, {} at the 99th percentile, {} at worst",
+        "scheduling noise while idle: a thread that sleeps for 1 ms wakes {} late at the median, \
+         {} late at the 99th percentile and {} late at worst",
         ms(500),
         ms(990),
         ms(1_000)
@@ -106,30 +107,30 @@ fn or_unknown(text: &str) -> &str {
     if text.is_empty() { "unknown" } else { text }
 }
 
-/// The kind of the file system that holds a folder, such as `ext4`.
+/// The type of the file system of a folder, such as `ext4`.
 fn file_system(folder: &Path) -> Option<String> {
     let folder = folder.canonicalize().ok()?;
     let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
     kind_of(&mounts, &folder)
 }
 
-/// The kind of the last mount whose place is nearest above a folder. A line is
-/// `/dev/vda / ext4 rw 0 0`.
+/// The type of the last mount whose mount point is nearest above a folder. A
+/// line is `/dev/vda / ext4 rw 0 0`.
 fn kind_of(mounts: &str, folder: &Path) -> Option<String> {
     let above = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(1);
-        let place = PathBuf::from(fields.next()?);
+        let mount_point = PathBuf::from(fields.next()?);
         let kind = fields.next()?;
         folder
-            .starts_with(&place)
-            .then(|| (place.components().count(), kind.to_owned()))
+            .starts_with(&mount_point)
+            .then(|| (mount_point.components().count(), kind.to_owned()))
     });
-    // Of two mounts in one place the later hides the earlier.
+    // A later mount hides an earlier one on the same mount point.
     let nearest = above.max_by_key(|(depth, _)| *depth);
     nearest.map(|(_, kind)| kind)
 }
 
-/// What the program calls itself.
+/// The version line of the program.
 fn version(program: &Path) -> Option<String> {
     let output = Command::new(program)
         .arg("--version")
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_echo_takes_some_time() {
+    fn a_round_trip_takes_some_time() {
         let took = echo(Effort::Glance).unwrap();
         assert!(took > Duration::ZERO);
     }

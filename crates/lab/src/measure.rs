@@ -1,9 +1,9 @@
-//! The load on an experiment's nodes, and what it costs them.
+//! Puts load on the nodes of an experiment, and measures the CPU time that it
+//! costs them.
 //!
-//! Requests a second say little where generator and nodes share the cores, so
-//! the CPU time of the nodes for each request stands beside them. What goes
-//! wrong with a single measurement is kept as words, for the page to tell;
-//! only a stop ends the experiment.
+//! A rate says little if the generator and the nodes share cores, so the CPU
+//! time of the nodes per request is reported too. A failed measurement is kept
+//! as text, which the page reports; only a stop ends the experiment.
 
 use crate::Error;
 use crate::context::ExperimentContext;
@@ -14,18 +14,18 @@ use load::report::units;
 use load::results::{BreakingPoint, Mark, Second};
 use serde::Serialize;
 
-/// What was measured, or why there is nothing.
+/// A measurement, or why it failed.
 pub(crate) type Measured<T> = Result<T, String>;
 
-/// The keys that are put and asked for, where an experiment has no reason for
-/// another number.
+/// The default number of keys.
 pub(crate) const KEYS: u64 = 100_000;
 
-/// How often it is told how far a fill is.
-const TELL_SECONDS: f64 = 10.0;
+/// How often the progress of a fill is shown.
+const LOG_INTERVAL_SECONDS: f64 = 10.0;
 
-/// A load of one operation on all nodes of a cluster, in a closed loop over 64
-/// connections: uniform keys of 16 bytes, values of 64 bytes that are verified.
+/// A plan for one operation on all nodes of a cluster: a closed loop over 64
+/// connections, uniform keys of 16 bytes, and values of 64 bytes that are
+/// verified.
 pub(crate) fn plan(
     context: &ExperimentContext<'_>,
     cluster: &LabCluster,
@@ -41,23 +41,23 @@ pub(crate) fn plan(
     }
 }
 
-/// A run, and what it cost the nodes.
+/// A run, and the CPU time that it cost the nodes.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct CostedRun {
     pub(crate) run: Run,
-    /// Microseconds of CPU time of all nodes for each request that succeeded;
-    /// none for a run that was too short to tell.
+    /// CPU time of all nodes per successful request, in microseconds; none if
+    /// the run was too short to measure it.
     pub(crate) cpu_us: Option<f64>,
 }
 
 impl CostedRun {
-    /// Requests that succeeded a second.
+    /// Successful requests per second.
     pub(crate) fn rate(&self) -> f64 {
         self.run.achieved()
     }
 
-    /// The latency that so many percent of the requests did not exceed; none
-    /// where none succeeded.
+    /// The latency that `percentile` percent of the requests did not exceed;
+    /// none if no request succeeded.
     pub(crate) fn latency_ms(&self, percentile: f64) -> Option<f64> {
         self.run.latency.percentile_ms(percentile)
     }
@@ -66,19 +66,19 @@ impl CostedRun {
 /// Puts each key of a plan once.
 ///
 /// # Errors
-/// What kept it from being complete: nothing can be asked of such a store.
+/// The fill was incomplete, so the store cannot be measured.
 pub(crate) fn fill(context: &ExperimentContext<'_>, plan: &Plan) -> Result<Run, Error> {
-    context.log(&format!("fills {} keys", units::count(plan.keys)));
+    context.log(&format!("filling {} keys", units::count(plan.keys)));
     let mut plan = plan.clone();
     plan.rate = Rate::Max;
     let mut filled = 0;
     let run = load::fill(&plan, context.stop(), &mut |second| {
         filled += second.succeeded;
-        if second.at_seconds % TELL_SECONDS < 1.0 {
-            context.log(&format!("has filled {}", units::count(filled)));
+        if second.at_seconds % LOG_INTERVAL_SECONDS < 1.0 {
+            context.log(&format!("filled {}", units::count(filled)));
         }
     });
-    context.go_on()?;
+    context.fail_if_stopped()?;
     let run = run.map_err(|error| Error::Load(error.to_string()))?;
     let failed = run.failures();
     match &run.cut_short {
@@ -88,7 +88,7 @@ pub(crate) fn fill(context: &ExperimentContext<'_>, plan: &Plan) -> Result<Run, 
     }
 }
 
-/// Runs a load.
+/// Runs a load and measures its cost.
 ///
 /// # Errors
 /// A stop.
@@ -101,7 +101,7 @@ pub(crate) fn run(
     let run = load::run(plan, context.stop(), &mut |second| {
         costs.add(second, cluster.usage());
     });
-    context.go_on()?;
+    context.fail_if_stopped()?;
     Ok(run
         .map(|run| CostedRun {
             run,
@@ -110,15 +110,15 @@ pub(crate) fn run(
         .map_err(|error| error.to_string()))
 }
 
-/// Runs a load in which something happens: `happen` is called at the end of
-/// each second, and what it gives is marked.
+/// Runs a load during which events happen. `at_second` is called at the end of
+/// each second and may return the label of a mark.
 ///
 /// # Errors
-/// A stop, and what `happen` gives: it ends the load.
+/// A stop, or an error of `at_second`.
 pub(crate) fn run_with(
     context: &ExperimentContext<'_>,
     plan: &Plan,
-    mut happen: impl FnMut(f64) -> Result<Option<String>, Error>,
+    mut at_second: impl FnMut(f64) -> Result<Option<String>, Error>,
 ) -> Result<Measured<Run>, Error> {
     let mut marks = Vec::new();
     let mut trouble = None;
@@ -126,7 +126,7 @@ pub(crate) fn run_with(
         if trouble.is_some() {
             return;
         }
-        match happen(second.at_seconds) {
+        match at_second(second.at_seconds) {
             Ok(Some(label)) => marks.push(Mark {
                 at_seconds: second.at_seconds,
                 label,
@@ -135,7 +135,7 @@ pub(crate) fn run_with(
             Err(error) => trouble = Some(error),
         }
     });
-    context.go_on()?;
+    context.fail_if_stopped()?;
     if let Some(error) = trouble {
         return Err(error);
     }
@@ -144,23 +144,23 @@ pub(crate) fn run_with(
         .map_err(|error| error.to_string()))
 }
 
-/// What a cluster can do under a load.
+/// The capacity of a cluster under a load.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Capacity {
-    /// What a closed loop gets out of it.
+    /// The closed loop that saturates it.
     pub(crate) saturated: CostedRun,
     /// The search for the highest rate that holds.
     pub(crate) search: BreakingPoint,
 }
 
 impl Capacity {
-    /// The breaking point, in requests a second; 0 where no rate held.
+    /// The breaking point in requests per second; 0 if no rate held.
     pub(crate) fn rate(&self) -> f64 {
         self.search.rate.unwrap_or(0.0)
     }
 }
 
-/// Finds what a cluster can do under a load, whatever its plan's rate.
+/// Measures the capacity of a cluster under a plan; the plan's rate is ignored.
 ///
 /// # Errors
 /// A stop.
@@ -175,19 +175,19 @@ pub(crate) fn capacity(
         Ok(saturated) => saturated,
         Err(problem) => return Ok(Err(problem)),
     };
-    // A closed loop shows about where the search should begin.
+    // The search begins at half the rate of the closed loop.
     plan.rate = Rate::PerSecond((saturated.rate() / 2.0).max(10.0));
     let bound = context.bound();
     let search = load::find_breaking_point(&plan, bound, context.stop(), &mut |probe| {
         context.log(&format!(
-            "{} asked: {} achieved, p99 {}: {}",
+            "{} requested: {} achieved, p99 {}: {}",
             units::rate(probe.rate),
             units::rate(probe.achieved),
             units::latency(probe.p99_ms),
             if probe.held { "held" } else { "did not hold" }
         ));
     });
-    context.go_on()?;
+    context.fail_if_stopped()?;
     Ok(match search {
         Ok(search) => match search.cut_short {
             Some(reason) => Err(format!("the search was cut short: {reason}")),
@@ -197,16 +197,16 @@ pub(crate) fn capacity(
     })
 }
 
-/// A share of a measured rate, as a plan has it.
+/// A share of a measured rate, for a plan.
 pub(crate) fn share_of(rate: f64, share: f64) -> Rate {
     Rate::PerSecond((rate * share).max(1.0))
 }
 
-/// The CPU time of nodes over the requests of the same seconds.
+/// The CPU time of nodes per request, over the same seconds.
 #[derive(Debug, Default)]
 struct CpuCosts {
-    /// What the nodes had used when the first second ended, whose requests
-    /// are therefore not counted.
+    /// The usage at the end of the first second, whose requests are therefore
+    /// not counted.
     first: Option<Usage>,
     last: Usage,
     requests: u64,
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_those_of_the_seconds_between_the_looks() {
+    fn costs_cover_the_seconds_between_two_readings() {
         let mut costs = CpuCosts::default();
         assert_eq!(costs.cpu_us(), None);
         costs.add(&second(1_000_000), usage(7.0));

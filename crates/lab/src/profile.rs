@@ -1,8 +1,8 @@
-//! Where the nodes spend what they spend, while a load is on them.
+//! Profiles of nodes under load.
 //!
-//! A profile is fetched as folded stacks, a line `outer;inner;innermost 42`
-//! for each stack and its weight. The flame graph is drawn here from the same
-//! stacks that the tables count, so that the two agree.
+//! A profile is fetched as folded stacks: for each stack a line
+//! `outer;inner;innermost 42` with its weight. The flame graph is drawn from
+//! the same stacks as the tables, so both agree.
 
 use crate::context::ExperimentContext;
 use crate::measure::Measured;
@@ -21,12 +21,12 @@ pub(crate) enum ProfileKind {
     Cpu,
     /// Bytes allocated.
     Alloc,
-    /// Time that was waited: for locks, in queues, for the disk and for peers.
+    /// Time spent waiting for locks, in queues, for the disk and for peers.
     Lock,
 }
 
 impl ProfileKind {
-    /// Its name in a request.
+    /// Its name in requests.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -35,7 +35,7 @@ impl ProfileKind {
         }
     }
 
-    /// What is told by it.
+    /// Its title on pages.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Cpu => "CPU time",
@@ -50,9 +50,10 @@ impl ProfileKind {
 pub(crate) struct FoldedProfile {
     kind: ProfileKind,
     seconds: f64,
-    /// Frames from the outermost in, and the weight: samples, bytes, or
-    /// nanoseconds. The outermost frame of CPU time and of allocations is the
-    /// kind of the thread; that of waits is what kind of thing was waited for.
+    /// The stacks, with their frames from the outermost to the innermost, and
+    /// their weights: samples, bytes or nanoseconds. The outermost frame is the
+    /// kind of thread for CPU time and allocations, and the kind of wait for
+    /// waits.
     stacks: Vec<(Vec<String>, u64)>,
 }
 
@@ -63,27 +64,28 @@ pub(crate) struct OperationProfile {
     pub(crate) profile: Measured<FoldedProfile>,
 }
 
-/// A part of the store that a share of a profile is told of.
+/// A part of the store, whose share of a profile is shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StorePart {
-    /// What a table calls it.
+    /// Its name in tables.
     pub(crate) name: &'static str,
-    /// What is counted to it.
+    /// Which frames belong to it.
     pub(crate) frames: StackMatcher,
 }
 
-/// Which stacks are counted to a part.
+/// Selects stacks of a profile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StackMatcher {
-    /// All of a kind of thread.
+    /// All stacks of a kind of thread.
     Thread(&'static str),
-    /// Those with a frame whose path begins with one of these.
+    /// Stacks with a frame whose path begins with one of these.
     Named(&'static [&'static str]),
 }
 
-/// The parts that profiles are divided among. The first that names a frame has it.
+/// The parts among which profiles are divided. A frame belongs to the first
+/// part that matches it.
 pub(crate) const PARTS: &[StorePart] = &[
-    // Before filters, whose hash of a key it shares.
+    // The memtable is before the filters, which share its hash of a key.
     StorePart::named("memtable", &["lsm::memtable", "boxcar::"]),
     StorePart::named("filters", FILTERS),
     StorePart::named("data blocks", &["lsm::table::block"]),
@@ -118,11 +120,11 @@ pub(crate) const PARTS: &[StorePart] = &[
     StorePart::named("event loop", &["tokio::", "mio::"]),
 ];
 
-/// The frames of filters.
+/// The paths of filters.
 pub(crate) const FILTERS: &[&str] = &["lsm::table::filter"];
 
 impl StorePart {
-    /// Functions, by how their paths begin.
+    /// A part of all functions whose paths begin with one of these.
     pub(crate) const fn named(name: &'static str, paths: &'static [&'static str]) -> Self {
         let frames = StackMatcher::Named(paths);
         Self { name, frames }
@@ -130,16 +132,16 @@ impl StorePart {
 }
 
 impl StackMatcher {
-    /// Whether a stack is counted to them.
-    fn hold(self, stack: &[String]) -> bool {
+    /// Whether a stack matches.
+    fn matches(self, stack: &[String]) -> bool {
         match self {
             Self::Thread(thread) => stack.first().is_some_and(|frame| frame == thread),
-            Self::Named(_) => stack.iter().any(|frame| self.name(frame)),
+            Self::Named(_) => stack.iter().any(|frame| self.matches_frame(frame)),
         }
     }
 
-    /// Whether they name a frame.
-    fn name(self, frame: &str) -> bool {
+    /// Whether a frame's path matches.
+    fn matches_frame(self, frame: &str) -> bool {
         match self {
             Self::Thread(_) => false,
             Self::Named(paths) => {
@@ -151,7 +153,7 @@ impl StackMatcher {
     }
 }
 
-/// Profiles a node for so many seconds while a load is on its cluster.
+/// Profiles a node while a load runs on its cluster.
 ///
 /// # Errors
 /// A stop.
@@ -165,7 +167,7 @@ pub(crate) fn under_load(
         return Ok(Err("this build of the nodes cannot be profiled".to_owned()));
     }
     let seconds: u32 = context.effort().pick(1, 4, 10);
-    context.log(&format!("profiles {} for {seconds} s", kind.name()));
+    context.log(&format!("profiling {} for {seconds} s", kind.name()));
     let mut plan = plan.clone();
     plan.seconds = f64::from(seconds);
     let url = format!(
@@ -173,16 +175,16 @@ pub(crate) fn under_load(
         node.url(),
         kind.name()
     );
-    let patience = Duration::from_secs(u64::from(seconds) + 30);
+    let timeout = Duration::from_secs(u64::from(seconds) + 30);
     let (answer, load) = std::thread::scope(|scope| {
-        let fetch = scope.spawn(|| http::get(&url, Some("text/plain"), patience));
+        let fetch = scope.spawn(|| http::get(&url, Some("text/plain"), timeout));
         let load = load::run(&plan, context.stop(), &mut |_| {});
         let answer = fetch
             .join()
             .unwrap_or_else(|_| Err(Error::http(&url, &"the thread that asked it panicked")));
         (answer, load)
     });
-    context.go_on()?;
+    context.fail_if_stopped()?;
     if let Err(error) = load {
         return Ok(Err(error.to_string()));
     }
@@ -196,10 +198,10 @@ pub(crate) fn under_load(
 }
 
 impl FoldedProfile {
-    /// Reads folded stacks.
+    /// Parses folded stacks.
     ///
     /// # Errors
-    /// There are none.
+    /// There are no stacks.
     pub(crate) fn parse(kind: ProfileKind, seconds: f64, folded: &str) -> Measured<Self> {
         let stacks = folded.lines().filter_map(|line| {
             let (frames, weight) = line.rsplit_once(' ')?;
@@ -208,7 +210,7 @@ impl FoldedProfile {
         });
         let stacks: Vec<(Vec<String>, u64)> = stacks.collect();
         if stacks.is_empty() {
-            return Err("the node had nothing to tell".to_owned());
+            return Err("the profile is empty".to_owned());
         }
         Ok(Self {
             kind,
@@ -217,26 +219,29 @@ impl FoldedProfile {
         })
     }
 
-    /// What it tells of.
+    /// Its kind.
     pub(crate) fn kind(&self) -> ProfileKind {
         self.kind
     }
 
-    /// The share of the weight that is counted to some frames. A stack counts once.
+    /// The share of the weight in matching stacks. A stack counts once.
     pub(crate) fn share(&self, frames: StackMatcher) -> f64 {
-        let found = self.stacks.iter().filter(|(stack, _)| frames.hold(stack));
+        let found = self
+            .stacks
+            .iter()
+            .filter(|(stack, _)| frames.matches(stack));
         let found: u64 = found.map(|(_, weight)| weight).sum();
         found as f64 / (self.weight() as f64).max(1.0)
     }
 
-    /// How the weight divides among parts, as a share for each.
-    /// A stack belongs to the part of its innermost frame that belongs to any.
+    /// The share of the weight in each part. A stack belongs to the part of the
+    /// innermost frame that matches any part.
     pub(crate) fn divided(&self, parts: &[StorePart]) -> Vec<f64> {
         let mut weights = vec![0; parts.len()];
         for (stack, weight) in &self.stacks {
             let innermost = stack.iter().rev().find_map(|frame| {
                 let mut parts = parts.iter();
-                parts.position(|part| part.frames.name(frame))
+                parts.position(|part| part.frames.matches_frame(frame))
             });
             if let Some(sum) = innermost.and_then(|part| weights.get_mut(part)) {
                 *sum += weight;
@@ -246,14 +251,13 @@ impl FoldedProfile {
         weights.iter().map(|weight| *weight as f64 / all).collect()
     }
 
-    /// What was waited for, and how many waited for it at a time on average,
-    /// the most first. A thread that waits for a lock counts under the lock,
-    /// wherever it wanted it.
+    /// The waits by cause, with the average number of waiters, in descending
+    /// order. A wait for a lock counts under the lock, wherever it happened.
     pub(crate) fn waits(&self) -> Vec<(String, f64)> {
         let mut sums: BTreeMap<String, u64> = BTreeMap::new();
         for (stack, weight) in &self.stacks {
             let depth = match stack.first().map(String::as_str) {
-                // `lock;THREAD` and where it was wanted.
+                // `lock;THREAD;` and the frames that took the lock.
                 Some("lock") => 2,
                 _ => stack.len(),
             };
@@ -277,7 +281,7 @@ impl FoldedProfile {
     /// The flame graph as SVG text.
     ///
     /// # Errors
-    /// Why it cannot be drawn.
+    /// The reason why it cannot be drawn.
     pub(crate) fn flame_graph(&self, title: &str) -> Measured<String> {
         let (unit, unit_weight, palette) = match self.kind {
             ProfileKind::Cpu => ("samples", 1, BasicPalette::Hot),
@@ -288,7 +292,7 @@ impl FoldedProfile {
         title.clone_into(&mut options.title);
         unit.clone_into(&mut options.count_name);
         options.colors = Palette::Basic(palette);
-        // The same profile is the same picture.
+        // Equal profiles give equal pictures.
         options.hash = true;
         let lines: Vec<String> = self
             .stacks
@@ -345,7 +349,7 @@ not a stack
     }
 
     #[test]
-    fn waits_are_told_by_how_many_wait_at_a_time() {
+    fn waits_are_shown_as_average_numbers_of_waiters() {
         let folded = "\
 queue;engine write;commit 4000000000
 lock;runtime;a;profile::lock 500000000

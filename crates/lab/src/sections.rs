@@ -1,4 +1,4 @@
-//! Parts that the pages of several experiments share.
+//! Sections and table rows that the pages of several experiments share.
 
 use crate::measure::{Capacity, CostedRun, Measured};
 use crate::page::{MarkdownTable, Page, text};
@@ -8,36 +8,36 @@ use load::plan::Operation;
 use load::report::units;
 use std::fmt::Display;
 
-/// What is better of a figure.
+/// Whether a greater or a smaller figure is better.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Better {
     Greater,
     Smaller,
 }
 
-/// A figure of the study beside ours, each as a ratio within its own run:
-/// absolute figures do not carry over from one machine to another.
+/// A ratio of the study and the same ratio here. Absolute figures of different
+/// machines cannot be compared.
 #[derive(Clone, Debug)]
 pub(crate) struct StudyComparison {
-    /// What the ratio is of.
+    /// What the ratio compares.
     pub(crate) what: String,
-    /// The study's figures, as it gave them.
+    /// The figures of the study.
     pub(crate) study: String,
     /// Their ratio.
     pub(crate) study_ratio: f64,
     /// Our figures.
     pub(crate) ours: String,
-    /// Their ratio; none where a measurement failed.
+    /// Their ratio; none if a measurement failed.
     pub(crate) our_ratio: Option<f64>,
     pub(crate) better: Better,
 }
 
-/// How far two ratios may be apart to count as alike: what runs on a noisy
-/// machine differ by.
+/// Ratios that differ by less than this share count as alike, because runs on a
+/// noisy machine differ as much.
 const ALIKE: f64 = 0.1;
 
 impl StudyComparison {
-    /// Ours against the study's, in a word.
+    /// Our ratio compared with the study's, in a word.
     fn verdict(&self) -> &'static str {
         let Some(ours) = self.our_ratio else {
             return "not measured";
@@ -56,12 +56,12 @@ impl StudyComparison {
     }
 }
 
-/// Adds the section that holds figures of the study beside ours.
+/// Adds the section that compares our ratios with the study's.
 pub(crate) fn compare_with_study(page: &mut Page, rows: &[StudyComparison]) {
-    page.section("Beside the study");
+    page.section("Compared with the study");
     page.paragraph(
-        "The study ran on another machine, so only ratios within one run are compared. \
-         Ratios within a tenth of each other count as alike.",
+        "The study ran on another machine, so only ratios within one run are compared. Ratios \
+         that differ by at most a tenth count as alike.",
     );
     let mut table = MarkdownTable::new([
         "ratio",
@@ -93,21 +93,24 @@ pub(crate) fn method(operation: Operation) -> &'static str {
     }
 }
 
-/// `, for 1.52 times the CPU time a request`; nothing where that was not measured.
+/// `, for 1.52 times the CPU time per request`; empty if that was not measured.
 pub(crate) fn for_times_the_cpu(times: Option<f64>) -> String {
     times.map_or_else(String::new, |times| {
-        format!(", for {} times the CPU time a request", text::ratio(times))
+        format!(
+            ", for {} times the CPU time per request",
+            text::ratio(times)
+        )
     })
 }
 
-/// The head of a table of capacities, its first column named.
+/// The head of a table of capacities, with the name of its first column.
 pub(crate) fn capacity_table(first: &str) -> MarkdownTable {
     MarkdownTable::new([
         first,
         "breaking point",
         "p99 there",
         "closed loop",
-        "CPU a request",
+        "CPU per request",
     ])
 }
 
@@ -133,7 +136,7 @@ pub(crate) fn capacity_row(name: &str, measured: &Measured<Capacity>) -> Vec<Str
     row
 }
 
-/// The columns of a load's latencies.
+/// The heads of the columns with a load's latencies.
 pub(crate) const LATENCY_HEAD: [&str; 5] = ["mean", "p50", "p99", "p99.9", "max"];
 
 /// A load's latencies, for the columns of [`LATENCY_HEAD`].
@@ -151,7 +154,7 @@ pub(crate) fn latency_cells(measured: &Measured<CostedRun>) -> [String; 5] {
     }
 }
 
-/// The runs of loads that succeeded, labelled for a plot.
+/// The runs of measured loads, labelled for a plot.
 pub(crate) fn labelled<'a>(
     loads: impl IntoIterator<Item = (String, &'a Measured<CostedRun>)>,
 ) -> Vec<Run> {
@@ -162,8 +165,8 @@ pub(crate) fn labelled<'a>(
     runs.collect()
 }
 
-/// What kept measurements from succeeding, told as a list under a line.
-pub(crate) fn troubles<'a, T: 'a>(
+/// Lists measurements that failed, with the reasons.
+pub(crate) fn failed_measurements<'a, T: 'a>(
     page: &mut Page,
     measured: impl IntoIterator<Item = (String, &'a Measured<T>)>,
 ) {
@@ -182,15 +185,15 @@ fn trouble(name: &str, problem: &impl Display) -> String {
     format!("{name}: {problem}")
 }
 
-/// Adds a flame graph, and the shares of the profile that some parts of the
-/// store have; of waits, how many waited for what.
+/// Adds a flame graph and a table: the shares of the store's parts, or for
+/// waits the average number of waiters.
 pub(crate) fn profile(
     page: &mut Page,
     file: &str,
     title: &str,
     measured: &Measured<FoldedProfile>,
 ) {
-    page.part(title);
+    page.subsection(title);
     let drawn = measured
         .as_ref()
         .map_err(Clone::clone)
@@ -204,7 +207,7 @@ pub(crate) fn profile(
     };
     page.figure(file, title, svg);
     if profile.kind() == ProfileKind::Lock {
-        let mut table = MarkdownTable::new(["what was waited for", "waiting at a time"]);
+        let mut table = MarkdownTable::new(["wait", "average waiters"]);
         let waits = profile.waits().into_iter();
         for (name, at_a_time) in waits.take_while(|(_, waiting)| *waiting >= WAITING_MIN) {
             table.row([name, text::ratio(at_a_time)]);
@@ -216,11 +219,11 @@ pub(crate) fn profile(
         let named = PARTS.iter().map(|part| part.name).zip(shares);
         let mut rows: Vec<(&str, f64)> = named.filter(|(_, share)| *share >= SHARE_MIN).collect();
         rows.sort_by(|one, other| other.1.total_cmp(&one.1));
-        let told: f64 = rows.iter().map(|(_, share)| share).sum();
+        let listed: f64 = rows.iter().map(|(_, share)| share).sum();
         for (name, share) in rows {
             table.row([name.to_owned(), text::percent(share)]);
         }
-        table.row(["all else".to_owned(), text::percent((1.0 - told).max(0.0))]);
+        table.row(["other".to_owned(), text::percent((1.0 - listed).max(0.0))]);
         page.table(&table);
     }
 }
@@ -245,10 +248,11 @@ pub(crate) fn operation_profiles(
     }
 }
 
-/// The least share of a profile that a part is told with.
+/// The smallest share of a profile at which a part is listed.
 const SHARE_MIN: f64 = 0.01;
 
-/// From how many that wait at a time on average something is told; the picture has all.
+/// The smallest average number of waiters at which a wait is listed. The flame
+/// graph has all.
 const WAITING_MIN: f64 = 0.005;
 
 #[cfg(test)]
@@ -282,20 +286,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_told_once() {
+    fn failed_measurements_are_listed() {
         let mut page = Page::new("a", "A");
         let bad: Measured<u8> = Err("the node answered 404".to_owned());
-        troubles(
+        failed_measurements(
             &mut page,
             [("x".to_owned(), &Ok(1)), ("y".to_owned(), &bad)],
         );
-        let told = page.markdown();
+        let text = page.markdown();
         assert!(
-            told.contains("Not measured:\n\n- y: the node answered 404\n"),
-            "{told}"
+            text.contains("Not measured:\n\n- y: the node answered 404\n"),
+            "{text}"
         );
         let mut page = Page::new("a", "A");
-        troubles(&mut page, [("x".to_owned(), &Ok(1))]);
+        failed_measurements(&mut page, [("x".to_owned(), &Ok(1))]);
         assert_eq!(page.markdown(), "# A\n");
     }
 }

@@ -1,11 +1,11 @@
-//! How experiments are run.
+//! The settings of experiments.
 
 use std::path::PathBuf;
 
-/// How much time an experiment takes.
+/// How much time an experiment may take.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Effort {
-    /// Seconds: just enough to see that everything works. Its figures mean nothing.
+    /// Seconds, to check that everything works. The figures mean nothing.
     Glance,
     /// Two to four minutes on two cores.
     Quick,
@@ -14,7 +14,7 @@ pub enum Effort {
 }
 
 impl Effort {
-    /// One of three, by the effort.
+    /// One of three values, by the effort.
     pub(crate) fn pick<T>(self, glance: T, quick: T, full: T) -> T {
         match self {
             Self::Glance => glance,
@@ -24,19 +24,19 @@ impl Effort {
     }
 }
 
-/// How experiments are run.
+/// The settings of an experiment.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The program whose nodes are measured: `kvorum`.
     pub program: PathBuf,
-    /// How much time there is.
+    /// How much time an experiment may take.
     pub effort: Effort,
-    /// The longest 99th percentile of a rate that counts as held, in milliseconds.
+    /// The greatest 99th percentile at which a rate holds, in milliseconds.
     pub p99_ms_max: f64,
-    /// The folder that pages are written to; made if it is not there.
+    /// The folder for pages, which is created if necessary.
     pub output: PathBuf,
-    /// When the experiment begins, in milliseconds since 1970.
+    /// The start of the experiment, in milliseconds since 1970.
     pub begun_unix_ms: u64,
-    /// The command line that the page is said to be written by.
+    /// The command line, which the page quotes.
     pub command: String,
 }

@@ -1,4 +1,4 @@
-//! Figures made by hand, for tests of what pages say of them.
+//! Hand-made figures for tests of what pages say about them.
 
 use crate::measure::{Capacity, CostedRun};
 use crate::page::Page;
@@ -7,8 +7,8 @@ use load::plan::{Operation, Plan, Rate};
 use load::results::{Bound, BreakingPoint, LatencyDistribution, MachineInfo, Second};
 use std::collections::BTreeMap;
 
-/// A run of a second in which so many requests were asked and succeeded, half
-/// of them in a millisecond, 99% within `p99_ms`.
+/// A run of one second at a requested rate. Half of the requests take at most a
+/// millisecond, 99% at most `p99_ms`.
 pub(crate) fn run(asked: f64, succeeded: u64, p99_ms: f64) -> Run {
     Run {
         format: 1,
@@ -36,7 +36,7 @@ pub(crate) fn run(asked: f64, succeeded: u64, p99_ms: f64) -> Run {
     }
 }
 
-/// A run with so many microseconds of CPU time a request.
+/// A run that cost `cpu_us` microseconds of CPU time per request.
 pub(crate) fn load(succeeded: u64, p99_ms: f64, cpu_us: f64) -> CostedRun {
     CostedRun {
         run: run(succeeded as f64, succeeded, p99_ms),
@@ -44,7 +44,7 @@ pub(crate) fn load(succeeded: u64, p99_ms: f64, cpu_us: f64) -> CostedRun {
     }
 }
 
-/// A capacity with its breaking point at a rate.
+/// A capacity whose breaking point is `rate`.
 pub(crate) fn capacity(rate: f64, cpu_us: f64) -> Capacity {
     Capacity {
         saturated: load((rate * 1.5) as u64, 20.0, cpu_us),
@@ -62,7 +62,7 @@ pub(crate) fn capacity(rate: f64, cpu_us: f64) -> Capacity {
     }
 }
 
-/// Seconds with these p99s.
+/// A timeline of seconds with these p99s.
 pub(crate) fn timeline(p99s_ms: &[f64]) -> Vec<Second> {
     let seconds = p99s_ms.iter().zip(1..);
     seconds
@@ -77,17 +77,17 @@ pub(crate) fn timeline(p99s_ms: &[f64]) -> Vec<Second> {
         .collect()
 }
 
-/// What a page says.
-pub(crate) fn told(describe: impl FnOnce(&mut Page)) -> String {
+/// The text of a page that `describe` writes.
+pub(crate) fn page_text(describe: impl FnOnce(&mut Page)) -> String {
     let mut page = Page::new("test", "Test");
     describe(&mut page);
     page.markdown().to_owned()
 }
 
-/// Fails unless a page holds all of these lines, or parts of them.
+/// Fails unless a page contains all of these texts.
 #[track_caller]
-pub(crate) fn holds(told: &str, parts: &[&str]) {
+pub(crate) fn assert_contains(text: &str, parts: &[&str]) {
     for part in parts {
-        assert!(told.contains(part), "{part:?} is not in:\n{told}");
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
 }

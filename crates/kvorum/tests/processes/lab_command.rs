@@ -26,9 +26,9 @@ fn an_experiment_writes_its_page() {
         "# A node killed, frozen and healed",
         "## Machine",
         "| killed ",
-        "| started again ",
+        "| restarted ",
         "| frozen ",
-        "| goes on ",
+        "| resumed ",
         "](outage/latency.svg)",
         "kvorum lab outage --glance",
     ] {

@@ -1,4 +1,4 @@
-//! What it costs to sync before a write is acknowledged, and what it costs not to.
+//! The cost of syncing before a write is acknowledged.
 
 use crate::context::ExperimentContext;
 use crate::measure::{self, Capacity, CostedRun, Measured};
@@ -15,36 +15,36 @@ use serde::Serialize;
 use std::io::Write as _;
 use std::time::Instant;
 
-/// The modes, as `--durability` has them.
+/// The modes, as `--durability` takes them.
 const MODES: [&str; 3] = ["sync", "interval=100ms", "os"];
 
 /// How often the idle disk is synced.
 const SYNCS: usize = 200;
-/// How much is written before each.
+/// How many bytes are written before each sync.
 const SYNC_BYTES: usize = 4096;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "durability",
     title: "Durability",
-    question: "What does it cost that a write is on stable storage before it is acknowledged?",
+    question: "How much does it cost to put a write on stable storage before it is acknowledged?",
     method: &[
-        "Three nodes that know nothing of each other, one for each mode: `sync` acknowledges a \
-         write once it is synced, `interval=100ms` at once, and syncs within 100 ms, `os` at once, \
-         and leaves it to the system. `PUT` of 64-byte values over 100,000 keys.",
-        "Each is saturated and searched for its breaking point over 64 connections. Then all are \
-         asked at one rate, half of the least breaking point, so that their latencies can be \
-         compared; and over a single connection that waits for each answer, where a sync cannot \
-         be shared with anybody.",
+        "Three independent nodes, one for each mode. `sync` acknowledges a write once it is \
+         synced, `interval=100ms` immediately, with a sync within 100 ms, and `os` immediately, \
+         leaving the sync to the operating system. `PUT` of 64-byte values over 100,000 keys.",
+        "Each node is saturated and searched for its breaking point over 64 connections. Then all \
+         get the same rate, half of the lowest breaking point, so that their latencies can be \
+         compared. Finally a single connection waits for each response, so that no two writes can \
+         share a sync.",
     ],
     run,
 };
 
-/// What was measured of a mode.
+/// The measurements of a mode.
 #[derive(Debug, Serialize)]
 struct DurabilityCase {
     mode: &'static str,
     capacity: Measured<Capacity>,
-    /// At the rate that all modes are asked at.
+    /// At the same rate for all modes.
     even: Measured<CostedRun>,
     /// Over one connection, in a closed loop.
     alone: Measured<CostedRun>,
@@ -75,7 +75,9 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     let mut cases = Vec::new();
     let mut profiles = Vec::new();
     for ((mode, cluster, plan), capacity) in clusters.iter().zip(capacities) {
-        context.log(&format!("{mode} at an even rate, and alone"));
+        context.log(&format!(
+            "{mode} at the common rate, and over one connection"
+        ));
         let even = Plan {
             rate: Rate::PerSecond(rate.max(1.0)),
             seconds: context.effort().pick(0.5, 8.0, 30.0),
@@ -102,7 +104,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     Ok(())
 }
 
-/// The median time that a sync of 4 KiB takes on the idle disk, in milliseconds.
+/// The median time of a sync of 4 KiB on the idle disk, in milliseconds.
 fn idle_sync_ms() -> Result<f64, Error> {
     let mut file = tempfile::tempfile().map_err(Error::system("a temporary file"))?;
     let mut times = Vec::new();
@@ -125,7 +127,7 @@ fn describe(
 ) {
     page.section("Measured");
     page.paragraph(&format!(
-        "To sync 4 KiB takes {} in the median while nobody else uses the disk.",
+        "A sync of 4 KiB on the idle disk takes {} at the median.",
         text::latency(Some(sync_ms))
     ));
     let mut table = sections::capacity_table("durability");
@@ -134,7 +136,7 @@ fn describe(
     }
     page.table(&table);
     let named = |case: &DurabilityCase| case.mode.to_owned();
-    sections::troubles(page, cases.iter().map(|case| (named(case), &case.capacity)));
+    sections::failed_measurements(page, cases.iter().map(|case| (named(case), &case.capacity)));
     let axis = Axis::linear("requests", Unit::PerSecond);
     let bars = Bars::new("PUT", cases.iter().map(named), axis);
     let bars = bars.with(
@@ -148,9 +150,13 @@ fn describe(
             capacity.map_or(f64::NAN, |capacity| capacity.saturated.rate())
         }),
     );
-    page.figure("rates", "What each mode holds", bars.draw());
+    page.figure(
+        "rates",
+        "Breaking point and closed loop of each mode",
+        bars.draw(),
+    );
 
-    page.part("At the same rate");
+    page.subsection("At the same rate");
     let mut table = MarkdownTable::new(
         ["durability", "rate"]
             .into_iter()
@@ -166,7 +172,7 @@ fn describe(
     let curves = plot::percentiles(&runs.iter().collect::<Vec<_>>());
     page.figure("latency", "Latency at the same rate, by percentile", curves);
 
-    page.part("One connection, waiting for each answer");
+    page.subsection("One connection, one request at a time");
     let mut table = MarkdownTable::new(
         ["durability", "rate"]
             .into_iter()
@@ -179,7 +185,7 @@ fn describe(
     }
     page.table(&table);
 
-    page.section("Where it goes");
+    page.section("Where the time goes");
     for (kind, profile) in profiles {
         let title = format!("PUT with sync: {}", kind.title());
         sections::profile(page, &format!("put-{}", kind.name()), &title, profile);
@@ -187,7 +193,7 @@ fn describe(
 
     page.section("What it shows");
     page.list(findings(cases));
-    page.paragraph("The studies have no figures of this kind.");
+    page.paragraph("The studies have no such figures.");
     page.data("runs", &cases);
 }
 
@@ -209,7 +215,7 @@ fn findings(cases: &[DurabilityCase]) -> Vec<String> {
     for case in cases.iter().filter(|case| case.mode != "os") {
         if let Some(share) = statistics::ratio(case.rate(), os.rate()) {
             found.push(format!(
-                "Over 64 connections `{}` holds {} of what `os` holds{}.",
+                "Over 64 connections the breaking point of `{}` is {} of that of `os`{}.",
                 case.mode,
                 text::percent(share),
                 sections::for_times_the_cpu(statistics::ratio(case.cpu_us(), os.cpu_us()))
@@ -226,8 +232,8 @@ fn findings(cases: &[DurabilityCase]) -> Vec<String> {
     );
     if let (Some(one), Some(many)) = (one, many) {
         found.push(format!(
-            "With `sync` a lone writer waits {} in the median, one of 64 at the even rate {}: \
-             writers that wait at the same moment share one sync.",
+            "With `sync` a single writer waits {} at the median, and one of 64 writers at the \
+             same rate for all modes waits {}: writers that wait at the same time share one sync.",
             text::latency(Some(one)),
             text::latency(Some(many))
         ));
@@ -238,10 +244,10 @@ fn findings(cases: &[DurabilityCase]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{capacity, holds, load, told};
+    use crate::testing::{assert_contains, capacity, load, page_text};
 
     #[test]
-    fn modes_are_held_against_the_one_that_never_syncs() {
+    fn modes_are_compared_with_os() {
         let case = |mode, rate, cpu_us| DurabilityCase {
             mode,
             capacity: Ok(capacity(rate, cpu_us)),
@@ -253,18 +259,18 @@ mod tests {
             case("interval=100ms", 9_500.0, 11.0),
             case("os", 10_000.0, 10.0),
         ];
-        holds(
-            &told(|page| describe(page, 0.12, &cases, &[])),
+        assert_contains(
+            &page_text(|page| describe(page, 0.12, &cases, &[])),
             &[
-                "To sync 4 KiB takes 120 us in the median",
-                "`sync` holds 80% of what `os` holds, for 1.50 times the CPU time a request.",
-                "`interval=100ms` holds 95% of what `os` holds",
-                "a lone writer waits 1.00 ms",
+                "A sync of 4 KiB on the idle disk takes 120 us at the median.",
+                "the breaking point of `sync` is 80% of that of `os`, for 1.50 times the CPU time per request.",
+                "`interval=100ms` is 95% of that of `os`",
+                "a single writer waits 1.00 ms",
             ],
         );
         cases[2].capacity = Err("gone".to_owned());
-        let page = told(|page| describe(page, 0.12, &cases, &[]));
-        holds(&page, &["- os: gone"]);
-        assert!(!page.contains("of what `os` holds"), "{page}");
+        let page = page_text(|page| describe(page, 0.12, &cases, &[]));
+        assert_contains(&page, &["- os: gone"]);
+        assert!(!page.contains("of that of `os`"), "{page}");
     }
 }

@@ -1,4 +1,4 @@
-//! Writes while memtables are flushed and tables merged.
+//! The latency of writes during flushes and compactions.
 
 use crate::context::ExperimentContext;
 use crate::measure::{self, Measured};
@@ -12,29 +12,29 @@ use load::plan::{KeyChoice, Operation, Plan, Rate, SizeDistribution};
 use load::report::{plot, units};
 use serde::Serialize;
 
-/// The study's p99 of `PUT` while a memtable was flushed in its way, in milliseconds.
+/// The study's p99 of `PUT` while a flush blocked writes, in milliseconds.
 const STUDY_BLOCKING_MS: f64 = 1_000.0;
-/// The same once the flush had a thread of its own.
+/// The study's p99 after the flush got a thread of its own.
 const STUDY_BESIDE_MS: f64 = 3.0;
 
-/// What is asked, as a share of what a closed loop reached.
+/// The requested rate, as a share of the closed loop.
 const SHARE: f64 = 0.4;
-/// The most that is asked, in requests a second: more would not fit into one
-/// memtable of the node that is not to flush.
+/// The greatest requested rate, in requests per second: more would not fit into
+/// the memtable of the node that must not flush.
 const RATE_MAX: f64 = 5_000.0;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "flush",
     title: "Writes through flush and compaction",
-    question: "Do clients feel it when a memtable is written to a table, or tables are merged?",
+    question: "Do flushes and compactions increase the latency of writes?",
     method: &[
-        "`PUT` of 1 KiB values with new keys at a constant rate over 64 connections, two fifths of \
-         what a closed loop reached and at most 5,000 a second, on two nodes with \
-         `--durability os` one after the other. One has memtables of 16 MiB, and compaction on. \
-         The other has memtables so large that nothing is flushed during the run.",
-        "Latency counts from when a request was due. The nodes are asked once a second how \
-         many flushes and compactions it has finished, which the marks in the plots show. The \
-         seconds in which it finished one are told apart from those in which it finished none.",
+        "`PUT` of 1 KiB values with new keys at a constant rate over 64 connections, on two nodes \
+         with `--durability os`, one after the other. The rate is two fifths of what a closed loop \
+         reached, but at most 5,000 per second. One node has memtables of 16 MiB, and compaction \
+         on. The memtables of the other node are so large that nothing is flushed during the run.",
+        "Latency counts from when a request was due. Each second the experiment reads how many \
+         flushes and compactions the node has finished; the marks in the plots show them. The \
+         seconds in which one finished are compared with the others.",
     ],
     run,
 };
@@ -55,7 +55,8 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     let saturated = measure::run(context, &busy, &plan)?.map_err(Error::Load)?;
     let rate = (saturated.rate() * SHARE).min(RATE_MAX);
     plan.rate = Rate::PerSecond(rate.max(1.0));
-    // A new segment of the log is filled with zeros first, a large one longer.
+    // A new segment of the log is filled with zeros first, which takes longer
+    // for a large one.
     plan.warmup_seconds = context.effort().pick(0.2, 8.0, 8.0);
     plan.seconds = context.effort().pick(2.0, 40.0, 120.0);
     let disturbed = watched(context, &busy, &plan)?;
@@ -89,7 +90,7 @@ fn cluster(context: &ExperimentContext<'_>, memtable: &str) -> Result<LabCluster
 
 fn plan(context: &ExperimentContext<'_>, cluster: &LabCluster) -> Plan {
     Plan {
-        // So many that none comes twice in a run.
+        // So many keys that hardly any occurs twice in a run.
         keys: 100_000_000,
         key_choice: KeyChoice::Uniform,
         value_bytes: SizeDistribution::Fixed(1024),
@@ -117,7 +118,7 @@ fn watched(
     })?;
     Ok(FlushCase {
         run,
-        // Counts are whole.
+        // The counters are whole numbers.
         flushes: before.growth(&begin, FLUSHES) as u64,
         compactions: before.growth(&begin, COMPACTIONS) as u64,
         is_disturbed,
@@ -127,7 +128,7 @@ fn watched(
 const FLUSHES: &str = "kvorum_store_flushes_total";
 const COMPACTIONS: &str = "kvorum_store_compactions_total";
 
-/// What has ended between two looks.
+/// What has ended between two snapshots.
 fn ended(before: &MetricsSnapshot, now: &MetricsSnapshot) -> Option<&'static str> {
     let flushed = now.growth(before, FLUSHES) > 0.0;
     let compacted = now.growth(before, COMPACTIONS) > 0.0;
@@ -143,7 +144,8 @@ impl FlushCase {
         self.run.as_ref().ok()?.latency.percentile_ms(percentile)
     }
 
-    /// The median of the seconds' p99, of the disturbed seconds or the others.
+    /// The median of the p99 per second, over the disturbed seconds or over the
+    /// others.
     fn median_p99_ms(&self, disturbed: bool) -> Option<f64> {
         let seconds = &self.run.as_ref().ok()?.timeline;
         let chosen = seconds
@@ -164,7 +166,7 @@ fn describe(
     page.section("Measured");
     let mut table = MarkdownTable::new([
         "node",
-        "asked",
+        "requested",
         "achieved",
         "flushes",
         "compactions",
@@ -177,7 +179,7 @@ fn describe(
         let mut row = vec![name.to_owned()];
         if let Ok(run) = &case.run {
             row.extend([
-                text::asked(run),
+                text::requested(run),
                 units::rate(run.achieved()),
                 units::count(case.flushes),
                 units::count(case.compactions),
@@ -187,7 +189,7 @@ fn describe(
         table.row(row);
     }
     page.table(&table);
-    sections::troubles(page, cases.map(|(name, case)| (name.to_owned(), &case.run)));
+    sections::failed_measurements(page, cases.map(|(name, case)| (name.to_owned(), &case.run)));
     for (file, (name, case)) in ["calm", "busy"].into_iter().zip(cases) {
         if let Ok(run) = &case.run {
             let caption = format!("Latency over time, {name}");
@@ -207,7 +209,7 @@ fn describe(
     let curves = plot::percentiles(&runs.iter().collect::<Vec<_>>());
     page.figure("latency", "Latency by percentile", curves);
 
-    page.section("Where it goes");
+    page.section("Where the time goes");
     for (kind, profile) in profiles {
         let title = format!("PUT through flushes: {}", kind.title());
         sections::profile(page, &format!("put-{}", kind.name()), &title, profile);
@@ -222,7 +224,7 @@ fn describe(
     sections::compare_with_study(
         page,
         &[StudyComparison {
-            what: "PUT's p99 with flushes in its way, over that with none in its way".to_owned(),
+            what: "p99 of PUT with flushes, over p99 without flushes".to_owned(),
             study: format!(
                 "{} / {}",
                 units::latency(STUDY_BLOCKING_MS),
@@ -248,8 +250,8 @@ fn findings(undisturbed: &FlushCase, disturbed: &FlushCase) -> Vec<String> {
     );
     if let Some(times) = statistics::ratio(with, without) {
         found.push(format!(
-            "The median of the p99 of a second is {} where a flush or a compaction ended in it \
-             and {} where none did: {} times as much.",
+            "The median of the p99 per second is {} for seconds in which a flush or a compaction \
+             ended and {} for the others: {} times as much.",
             text::latency(with),
             text::latency(without),
             text::ratio(times)
@@ -260,14 +262,14 @@ fn findings(undisturbed: &FlushCase, disturbed: &FlushCase) -> Vec<String> {
         undisturbed.percentile_ms(99.0),
     ) {
         found.push(format!(
-            "Over the whole run p99 is {} times that of the node that flushes nothing. {}",
+            "Over the whole run, p99 is {} times that of the node without flushes. {}",
             text::ratio(times),
             if times < 2.0 {
-                "A full memtable is frozen and the next one takes the writes; flush and \
-                 compaction go in steps of about a millisecond and rest between them."
+                "A full memtable is frozen and a new one takes the writes; flush and compaction \
+                 run in steps of about a millisecond, with pauses in between."
             } else {
-                "So flush and compaction are felt: they share the cores and the disk with the \
-                 writes."
+                "So flush and compaction slow writes down: they share the cores and the disk with \
+                 them."
             }
         ));
     }
@@ -277,7 +279,7 @@ fn findings(undisturbed: &FlushCase, disturbed: &FlushCase) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{holds, run, timeline, told};
+    use crate::testing::{assert_contains, page_text, run, timeline};
 
     fn case(p99_ms: f64, seconds: &[(f64, bool)]) -> FlushCase {
         let p99s: Vec<f64> = seconds.iter().map(|(p99_ms, _)| *p99_ms).collect();
@@ -293,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn disturbed_seconds_are_told_from_the_others() {
+    fn disturbed_seconds_are_compared_with_the_others() {
         let calm = case(2.0, &[(2.0, false); 3]);
         let busy = case(
             3.0,
@@ -305,25 +307,25 @@ mod tests {
                 (9.0, true),
             ],
         );
-        holds(
-            &told(|page| describe(page, &calm, &busy, &[])),
+        assert_contains(
+            &page_text(|page| describe(page, &calm, &busy, &[])),
             &[
                 "3 flushes and 1 compactions ended",
-                "is 8.00 ms where a flush or a compaction ended in it and 2.00 ms where none did: \
-                 4.00 times as much.",
-                "p99 is 1.50 times that of the node that flushes nothing. A full memtable",
+                "is 8.00 ms for seconds in which a flush or a compaction ended and 2.00 ms for the \
+                 others: 4.00 times as much.",
+                "p99 is 1.50 times that of the node without flushes. A full memtable",
                 "3.00 ms / 2.00 ms",
             ],
         );
         let stalled = case(200.0, &[(200.0, true)]);
-        holds(
-            &told(|page| describe(page, &calm, &stalled, &[])),
-            &["p99 is 100 times that of the node that flushes nothing. So flush and compaction"],
+        assert_contains(
+            &page_text(|page| describe(page, &calm, &stalled, &[])),
+            &["p99 is 100 times that of the node without flushes. So flush and compaction"],
         );
     }
 
     #[test]
-    fn a_compaction_hides_the_flush_of_the_same_second() {
+    fn a_second_with_both_is_marked_as_compaction() {
         let page = |flushes: u32, compactions: u32| {
             MetricsSnapshot::parse(&format!(
                 "{FLUSHES} {flushes}\n{COMPACTIONS} {compactions}\n"

@@ -1,4 +1,5 @@
-//! How the cost of a request grows with its value and with the number of keys.
+//! How the cost of a request grows with the size of its value and with the
+//! number of keys.
 
 use crate::context::ExperimentContext;
 use crate::measure::{self, CostedRun, Measured};
@@ -16,21 +17,21 @@ use std::time::Duration;
 /// The sizes of values, in bytes.
 const VALUE_BYTES: [usize; 5] = [64, 1 << 10, 16 << 10, 128 << 10, 1 << 20];
 
-/// All values of a size together have no more bytes than this.
+/// The greatest total size of the values, in bytes.
 const DATA_BYTES_MAX: usize = 256 << 20;
 
-/// Values from this size on are asked for over fewer connections, so that the
-/// memory for their bodies does not refuse them.
+/// Values of at least this size are sent over fewer connections, so that no
+/// request is refused for lack of memory for bodies.
 const LONG_BYTES: usize = 128 << 10;
 
-/// How many connections those are.
+/// The number of connections for long values.
 const LONG_CONNECTIONS: usize = 16;
 
-/// The values of the runs over more and more keys.
+/// The size of the values in the runs over numbers of keys.
 const KEYS_VALUE_BYTES: usize = 256;
 
-/// How long compaction may take to finish what a fill has left.
-const SETTLE_PATIENCE: Duration = Duration::from_secs(60);
+/// How long compaction may take after a fill.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "growth",
@@ -38,46 +39,47 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     question: "How does the cost of a request grow with the size of its value, and with the \
                amount of data in the store?",
     method: &[
-        "Values: for each size a fresh node with `--durability os` and 1 GiB of memory, filled \
-         with up to 100,000 keys and at most 256 MiB; then `GET` and `PUT` of these keys in a \
-         closed loop, over 64 connections, or 16 for values of 128 KiB and more. The values \
+        "Values: for each size a new node with `--durability os` and 1 GiB of memory is filled \
+         with up to 100,000 keys and at most 256 MiB. Then a closed loop sends `GET` and `PUT` of \
+         these keys over 64 connections, or over 16 for values of 128 KiB and more. The values \
          cannot be compressed.",
-        "Keys: for each number of keys a fresh node with 192 MiB of memory, filled with 256-byte \
-         values in random order and left until its compactions are done; then `GET` and `PUT` of \
-         keys chosen uniformly, in a closed loop over 64 connections. The larger numbers do not fit into \
-         the cache of the node. What it reads again lies in the system's page cache, as far as \
-         the machine has memory. The profile is of `GET` with the most keys, in a run of its own.",
+        "Keys: for each number of keys a new node with 192 MiB of memory is filled with 256-byte \
+         values in random order, and left until its compactions are done. Then a closed loop sends \
+         `GET` and `PUT` of uniformly chosen keys over 64 connections. The larger sets do not fit \
+         into the cache of the node, which reads them from the page cache of the operating system, \
+         as far as the machine has memory. The profile shows `GET` with the most keys, in a run of \
+         its own.",
     ],
     run,
 };
 
-/// What was measured with values of one size.
+/// The measurements with values of one size.
 #[derive(Debug, Serialize)]
 struct ValueSizeCase {
     value_bytes: usize,
     loads: PutAndGet,
 }
 
-/// What was measured over a number of keys.
+/// The measurements with a number of keys.
 #[derive(Debug, Serialize)]
 struct KeyCountCase {
     keys: u64,
     fill_seconds: f64,
     table_bytes: f64,
     write_amplification: f64,
-    /// None while there are no tables.
+    /// None if there are no tables.
     space_amplification: Option<f64>,
     resident_bytes: u64,
     loads: PutAndGet,
-    /// Of `GET`, by CPU time.
+    /// The CPU profile of `GET`.
     #[serde(skip)]
     profile: Option<Measured<FoldedProfile>>,
 }
 
-/// The operations, in the order in which tables and plots have them.
+/// The operations, in the order of tables and plots.
 const OPERATIONS: [Operation; 2] = [Operation::Put, Operation::Get];
 
-/// A load of either operation.
+/// A load for each operation.
 #[derive(Debug, Serialize)]
 struct PutAndGet {
     put: Measured<CostedRun>,
@@ -85,7 +87,7 @@ struct PutAndGet {
 }
 
 impl PutAndGet {
-    /// First reads, then overwrites what was read.
+    /// Reads first, then overwrites the keys.
     fn measure(
         context: &ExperimentContext<'_>,
         cluster: &LabCluster,
@@ -181,7 +183,7 @@ fn with_keys(
         ..measure::plan(context, &cluster, Operation::Get)
     };
     let filled = measure::fill(context, &plan)?;
-    context.log("waits for compaction");
+    context.log("waiting for compaction");
     settle(context, &cluster)?;
     let node = &cluster.nodes[0];
     let metrics = node.metrics()?;
@@ -204,8 +206,8 @@ fn with_keys(
     })
 }
 
-/// Waits until no compaction has written anything for a second, or as long as
-/// such a wait may take: a store that is still busy is a figure, too.
+/// Waits until no compaction has written anything for a second, but no longer
+/// than [`SETTLE_TIMEOUT`]: a busy store can be measured too.
 fn settle(context: &ExperimentContext<'_>, cluster: &LabCluster) -> Result<(), Error> {
     let written = || {
         let metrics = cluster.nodes[0].metrics()?;
@@ -216,7 +218,7 @@ fn settle(context: &ExperimentContext<'_>, cluster: &LabCluster) -> Result<(), E
     };
     let mut before = written()?;
     let mut since = std::time::Instant::now();
-    let settled = context.wait_until("the end of compaction", SETTLE_PATIENCE, || {
+    let settled = context.wait_until("the end of compaction", SETTLE_TIMEOUT, || {
         std::thread::sleep(Duration::from_millis(100));
         let now = written()?;
         if now != before {
@@ -251,7 +253,7 @@ fn describe(page: &mut Page, sized: &[ValueSizeCase], stored: &[KeyCountCase]) {
         table.row(std::iter::once(name).chain(cells.into_iter().flatten()));
     }
     page.table(&table);
-    sections::troubles(
+    sections::failed_measurements(
         page,
         troubles(
             sized
@@ -260,8 +262,8 @@ fn describe(page: &mut Page, sized: &[ValueSizeCase], stored: &[KeyCountCase]) {
         ),
     );
     let x = Axis::logarithmic("value", Unit::Bytes);
-    let y = Axis::logarithmic("bytes of values a second", Unit::Bytes);
-    let mut lines = Lines::new("Values a second, by their size", x, y);
+    let y = Axis::logarithmic("bytes of values per second", Unit::Bytes);
+    let mut lines = Lines::new("Throughput by the size of values", x, y);
     for operation in OPERATIONS {
         let points = sized.iter().filter_map(|row| {
             let rate = row.loads.of(operation).as_ref().ok()?.rate();
@@ -270,19 +272,15 @@ fn describe(page: &mut Page, sized: &[ValueSizeCase], stored: &[KeyCountCase]) {
         });
         lines = lines.with(Series::new(sections::method(operation), points).style(Style::Dotted));
     }
-    page.figure(
-        "values",
-        "Bytes of values a second, by their size",
-        lines.draw(),
-    );
+    page.figure("values", "Throughput by the size of values", lines.draw());
 
     page.section("By the number of keys");
     let mut table = MarkdownTable::new([
         "keys",
         "tables",
         "fill",
-        "written over given",
-        "kept over live",
+        "write amplification",
+        "space amplification",
         "resident",
         "PUT",
         "PUT, CPU",
@@ -304,7 +302,7 @@ fn describe(page: &mut Page, sized: &[ValueSizeCase], stored: &[KeyCountCase]) {
         table.row(head.into_iter().chain(cells.into_iter().flatten()));
     }
     page.table(&table);
-    sections::troubles(
+    sections::failed_measurements(
         page,
         troubles(
             stored
@@ -313,8 +311,8 @@ fn describe(page: &mut Page, sized: &[ValueSizeCase], stored: &[KeyCountCase]) {
         ),
     );
     let x = Axis::logarithmic("keys", Unit::Count);
-    let y = Axis::linear("CPU time a request", Unit::Milliseconds);
-    let mut lines = Lines::new("CPU time a request, by the number of keys", x, y);
+    let y = Axis::linear("CPU time per request", Unit::Milliseconds);
+    let mut lines = Lines::new("CPU time per request, by the number of keys", x, y);
     for operation in OPERATIONS {
         let points = stored.iter().filter_map(|row| {
             let cpu_us = row.loads.cpu_us(operation)?;
@@ -324,7 +322,7 @@ fn describe(page: &mut Page, sized: &[ValueSizeCase], stored: &[KeyCountCase]) {
     }
     page.figure(
         "keys",
-        "CPU time a request, by the number of keys",
+        "CPU time per request, by the number of keys",
         lines.draw(),
     );
 
@@ -332,7 +330,7 @@ fn describe(page: &mut Page, sized: &[ValueSizeCase], stored: &[KeyCountCase]) {
         .iter()
         .filter_map(|row| Some((row.keys, row.profile.as_ref()?)));
     for (keys, profile) in profiled {
-        page.section("Where it goes");
+        page.section("Where the time goes");
         let title = format!(
             "GET, {} keys: {}",
             units::count(keys),
@@ -343,12 +341,12 @@ fn describe(page: &mut Page, sized: &[ValueSizeCase], stored: &[KeyCountCase]) {
 
     page.section("What it shows");
     page.list(findings(sized, stored));
-    page.paragraph("The studies have no figures of this kind.");
+    page.paragraph("The studies have no such figures.");
     page.data("values", &sized);
     page.data("keys", &stored);
 }
 
-/// Rate, bytes a second where the size of a value is given, CPU time and p99.
+/// The rate, bytes per second if the size of values is fixed, CPU time and p99.
 fn cells(load: &Measured<CostedRun>, value_bytes: Option<usize>) -> Vec<String> {
     let load = load.as_ref().ok();
     let rate = load.map(CostedRun::rate);
@@ -384,8 +382,8 @@ fn findings(sized: &[ValueSizeCase], stored: &[KeyCountCase]) -> Vec<String> {
             });
             if let Some(cost) = statistics::ratio(cpu(large), cpu(small)) {
                 found.push(format!(
-                    "A {method} of {} costs {} times the CPU time of one of {}, for {} times \
-                     the bytes.",
+                    "A {method} of {} costs {} times the CPU time of a {method} of {}, for {} \
+                     times the bytes.",
                     units::bytes(large.value_bytes as f64),
                     text::ratio(cost),
                     units::bytes(small.value_bytes as f64),
@@ -402,14 +400,14 @@ fn findings(sized: &[ValueSizeCase], stored: &[KeyCountCase]) -> Vec<String> {
             });
             if let Some(cost) = statistics::ratio(cpu(many), cpu(few)) {
                 found.push(format!(
-                    "With {} times the keys a {method} costs {} times the CPU time.",
+                    "With {} times the keys, a {method} costs {} times the CPU time.",
                     text::ratio(times),
                     text::ratio(cost)
                 ));
             }
         }
         found.push(format!(
-            "The process has {} of memory resident with {} of tables.",
+            "The process has {} of resident memory with {} of tables.",
             units::bytes(many.resident_bytes as f64),
             units::bytes(many.table_bytes)
         ));
@@ -420,7 +418,7 @@ fn findings(sized: &[ValueSizeCase], stored: &[KeyCountCase]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{holds, load, told};
+    use crate::testing::{assert_contains, load, page_text};
 
     fn loads(cpu_us: f64) -> PutAndGet {
         PutAndGet {
@@ -430,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_held_against_sizes_and_numbers() {
+    fn costs_are_compared_over_sizes_and_numbers_of_keys() {
         let sized = [(64, 10.0), (6_400, 25.0)].map(|(value_bytes, cpu_us)| ValueSizeCase {
             value_bytes,
             loads: loads(cpu_us),
@@ -451,19 +449,20 @@ mod tests {
             "read;lz4_flex::block 3\nread;x 1",
         ));
         stored[0].loads.get = Err("no answer".to_owned());
-        let page = told(|page| describe(page, &sized, &stored));
-        holds(
+        let page = page_text(|page| describe(page, &sized, &stored));
+        assert_contains(
             &page,
             &[
-                "A PUT of 6.25 KiB costs 2.50 times the CPU time of one of 64 B, for 100 times the bytes.",
-                "With 10.0 times the keys a PUT costs 1.20 times the CPU time.",
+                "A PUT of 6.25 KiB costs 2.50 times the CPU time of a PUT of 64 B, for 100 times the \
+                 bytes.",
+                "With 10.0 times the keys, a PUT costs 1.20 times the CPU time.",
                 "- GET, 1,000: no answer",
-                "64.0 MiB of memory resident",
+                "64.0 MiB of resident memory",
                 "| 10,000 ",
                 "### GET, 10,000 keys: CPU time",
                 "| compression |   75% |",
             ],
         );
-        assert!(!page.contains("times the keys a GET"), "{page}");
+        assert!(!page.contains("times the keys, a GET"), "{page}");
     }
 }

@@ -1,6 +1,6 @@
-//! The experiments, each a file. They all have the same parts: `run` measures
-//! and hands over to functions that turn figures into tables, plots and
-//! sentences; those are tested on figures made by hand.
+//! The experiments, one per file. Each has a `run` that measures, and functions
+//! that turn the figures into tables, plots and sentences. These functions are
+//! tested with hand-made figures.
 
 mod durability;
 mod flush;
@@ -16,7 +16,7 @@ mod tables;
 
 use crate::Experiment;
 
-/// All of them, in the order in which they are best read.
+/// All experiments, in the recommended reading order.
 pub const EXPERIMENTS: &[Experiment] = &[
     single::EXPERIMENT,
     tables::EXPERIMENT,
@@ -36,7 +36,7 @@ mod tests {
     use super::EXPERIMENTS;
 
     #[test]
-    fn each_is_in_the_index_once() {
+    fn each_experiment_is_in_the_index_once() {
         let index = include_str!("../../../../docs/lab/README.md");
         for experiment in EXPERIMENTS {
             let row = format!("| [{0}]({0}.md) |", experiment.name);

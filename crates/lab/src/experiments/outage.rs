@@ -1,4 +1,4 @@
-//! A node that is killed, frozen and healed while clients go on.
+//! What clients notice while a node is killed, frozen and recovers.
 
 use crate::context::ExperimentContext;
 use crate::measure::{self, Measured};
@@ -13,34 +13,37 @@ use load::results::Second;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// What is asked at most, in requests a second: well below what three nodes on two cores hold.
+/// The greatest requested rate, in requests per second: well below the capacity
+/// of three nodes on two cores.
 const RATE_MAX: f64 = 3_000.0;
-/// The same, as a share of what a closed loop reaches: a slow machine is asked for less.
+/// The requested rate as a share of the closed loop, so that a slow machine
+/// gets less.
 const SHARE: f64 = 0.3;
 
-/// How long hints may take to be handed over.
-const HEAL_PATIENCE: Duration = Duration::from_secs(60);
+/// How long the handoff of hints may take.
+const HANDOFF_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "outage",
     title: "A node killed, frozen and healed",
-    question: "What do clients of a cluster notice when one of its three nodes is killed, comes \
-               back, freezes and goes on?",
+    question: "What do clients of a cluster notice when one of its three nodes is killed, \
+               restarted, frozen and resumed?",
     method: &[
-        "Three nodes on this machine with `--durability os`, `ack=2`, `from=3`; half `PUT`, half \
-         `GET`, 3,000 requests a second (or three tenths of what a closed loop reached, where that \
-         is less) over 64 connections to the first two nodes. The third is not asked by clients, but is one of the three replicas of each key. Latency counts from \
-         when a request was due.",
-        "One after another, evenly over the run: the third node is killed with SIGKILL and \
-         started again, then frozen with SIGSTOP and let go on with SIGCONT. After the load it is \
-         measured how long it takes until the other two have handed over all that it missed.",
-        "The profile is that of the first node, by time waited, under the same load while the third \
-         node is frozen, in a run of its own after all that.",
+        "Three nodes on this machine with `--durability os`, `ack=2`, `from=3`. The load is half \
+         `PUT` and half `GET`, 3,000 requests per second (or three tenths of what a closed loop \
+         reached, if that is less), over 64 connections to the first two nodes. The third node \
+         gets no requests from clients, but is one of the three replicas of each key. Latency \
+         counts from when a request was due.",
+        "At equal intervals during the run, the third node is killed with SIGKILL, restarted, \
+         frozen with SIGSTOP and resumed with SIGCONT. After the load the experiment measures how \
+         long the other nodes need to hand over all writes that the third node missed.",
+        "The profile shows the waits of the first node under the same load while the third node \
+         is frozen, in a separate run.",
     ],
     run,
 };
 
-/// What happens to the third node.
+/// An event of the third node.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum NodeEvent {
     Kill,
@@ -49,7 +52,7 @@ enum NodeEvent {
     Thaw,
 }
 
-/// In the order in which they happen, at equal distances.
+/// The events in order; they happen at equal intervals.
 const EVENTS: [NodeEvent; 4] = [
     NodeEvent::Kill,
     NodeEvent::Start,
@@ -58,18 +61,18 @@ const EVENTS: [NodeEvent; 4] = [
 ];
 
 impl NodeEvent {
-    /// What a plot calls it.
+    /// Its label in plots.
     fn label(self) -> &'static str {
         match self {
             Self::Kill => "killed",
-            Self::Start => "started again",
+            Self::Start => "restarted",
             Self::Freeze => "frozen",
-            Self::Thaw => "goes on",
+            Self::Thaw => "resumed",
         }
     }
 
-    /// Makes it happen.
-    fn to(self, node: &mut LabNode) -> Result<(), Error> {
+    /// Makes the event happen.
+    fn apply(self, node: &mut LabNode) -> Result<(), Error> {
         match self {
             Self::Kill => node.kill(),
             Self::Start => node.start()?,
@@ -80,15 +83,16 @@ impl NodeEvent {
     }
 }
 
-/// What was measured.
+/// The results.
 #[derive(Debug, Serialize)]
 struct OutageResults {
     run: Measured<Run>,
-    /// Hints that waited for the third node when the load ended.
+    /// Hints for the third node at the end of the load.
     hints: u64,
-    /// Seconds from then until all were handed over; none if they never were.
+    /// Seconds from then until all hints were handed over; none if some were
+    /// left.
     heal_seconds: Option<f64>,
-    /// What the first node waits for while the third is frozen.
+    /// The waits of the first node while the third is frozen.
     #[serde(skip)]
     frozen: Measured<FoldedProfile>,
 }
@@ -126,15 +130,15 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
         };
         due += step;
         context.log(&format!("the third node: {}", event.label()));
-        event.to(third)?;
+        event.apply(third)?;
         Ok(Some(event.label().to_owned()))
     })?;
-    // A load that was cut short leaves it as it was.
+    // A load that was cut short may leave the node frozen.
     third.thaw();
     let begin = Instant::now();
-    let hints = waiting(&cluster)?;
-    let healed = context.wait_until("hints to be handed over", HEAL_PATIENCE, || {
-        Ok((waiting(&cluster)? == 0).then_some(()))
+    let hints = hint_count(&cluster)?;
+    let healed = context.wait_until("hints to be handed over", HANDOFF_TIMEOUT, || {
+        Ok((hint_count(&cluster)? == 0).then_some(()))
     });
     let heal_seconds = match healed {
         Ok(()) => Some(begin.elapsed().as_secs_f64()),
@@ -156,8 +160,8 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     Ok(())
 }
 
-/// Hints that the first two nodes keep for others.
-fn waiting(cluster: &LabCluster) -> Result<u64, Error> {
+/// The number of hints that the first two nodes keep.
+fn hint_count(cluster: &LabCluster) -> Result<u64, Error> {
     let mut hints = 0;
     for node in &cluster.nodes[..2] {
         let status = node.status()?;
@@ -168,22 +172,22 @@ fn waiting(cluster: &LabCluster) -> Result<u64, Error> {
     Ok(hints)
 }
 
-/// A stretch of the run between two events.
+/// The part of a run between two events.
 struct OutagePhase<'a> {
     name: &'a str,
     seconds: &'a [Second],
 }
 
-/// The stretches of a run, by its marks.
+/// The phases of a run, by its marks.
 fn phases(run: &Run) -> Vec<OutagePhase<'_>> {
-    let place = |at_seconds: f64| {
+    let index = |at_seconds: f64| {
         let seconds = &run.timeline;
         seconds.partition_point(|second| second.at_seconds <= at_seconds)
     };
-    let begins = std::iter::once((0, "all three up")).chain(
+    let begins = std::iter::once((0, "all nodes up")).chain(
         run.marks
             .iter()
-            .map(|mark| (place(mark.at_seconds), mark.label.as_str())),
+            .map(|mark| (index(mark.at_seconds), mark.label.as_str())),
     );
     let begins: Vec<(usize, &str)> = begins.collect();
     let ends = begins.iter().skip(1).map(|(begin, _)| *begin);
@@ -210,8 +214,8 @@ impl OutagePhase<'_> {
             .reduce(f64::max)
     }
 
-    /// The median of the seconds' p99, the first one left out: in it the event
-    /// is noticed.
+    /// The median of the p99 per second, without the first second, in which the
+    /// nodes notice the event.
     fn p99_ms(&self) -> Option<f64> {
         let later = self.seconds.get(1..).unwrap_or_default();
         statistics::median(later.iter().map(|second| second.p99_ms))
@@ -232,8 +236,8 @@ fn describe(page: &mut Page, outcome: &OutageResults) {
         }
     };
     page.paragraph(&format!(
-        "{} asked, {} achieved over {}; {} of {} requests failed.",
-        text::asked(run),
+        "{} requested, {} achieved over {}; {} of {} requests failed.",
+        text::requested(run),
         units::rate(run.achieved()),
         units::seconds(run.measured_seconds),
         units::count(run.failures()),
@@ -247,8 +251,8 @@ fn describe(page: &mut Page, outcome: &OutageResults) {
         "seconds",
         "failed",
         "p99 in the first second",
-        "max in it",
-        "median p99 after it",
+        "max in the first second",
+        "median p99 afterwards",
         "max",
     ]);
     for phase in phases(run) {
@@ -267,13 +271,13 @@ fn describe(page: &mut Page, outcome: &OutageResults) {
     page.figure("latency", "Latency over time", plot::timeline(&[run]));
     page.figure("throughput", "Requests over time", plot::throughput(&[run]));
 
-    page.section("Where it waits");
+    page.section("Waits");
     let title = format!("The third node frozen: {}", ProfileKind::Lock.title());
     sections::profile(page, "frozen-lock", &title, &outcome.frozen);
 
     page.section("What it shows");
     page.list(findings(outcome, run));
-    page.paragraph("The studies have no figures of this kind.");
+    page.paragraph("The studies have no such figures.");
     page.data("run", outcome);
 }
 
@@ -286,7 +290,7 @@ fn findings(outcome: &OutageResults, run: &Run) -> Vec<String> {
     for phase in after {
         let times = statistics::ratio(phase.p99_ms(), before.p99_ms());
         found.push(format!(
-            "{}: {} requests failed; in the first second the slowest took {}{}.",
+            "{}: {} requests failed; the slowest request in the first second took {}{}.",
             phase.name,
             match phase.failed() {
                 0 => "no".to_owned(),
@@ -294,24 +298,25 @@ fn findings(outcome: &OutageResults, run: &Run) -> Vec<String> {
             },
             text::latency(phase.first().map(|second| second.max_ms)),
             times.map_or_else(String::new, |times| format!(
-                ", after it p99 is {} times what it was with all three up",
+                ", afterwards p99 is {} times that with all three nodes up",
                 text::ratio(times)
             ))
         ));
     }
     found.push(match outcome.heal_seconds {
         Some(_) if outcome.hints == 0 => {
-            "When the load ended the node had been given all that it missed.".to_owned()
+            "When the load ended, the node had received all writes that it had missed.".to_owned()
         }
         Some(seconds) => format!(
-            "When the load ended {} writes waited for the node; they were handed over in {} more.",
+            "When the load ended, {} hints were left for the node; handing them over took {} \
+             more.",
             units::count(outcome.hints),
             units::seconds(seconds)
         ),
         None => format!(
-            "{} writes still waited for the node {} after the load.",
+            "{} hints for the node were left {} after the load.",
             units::count(outcome.hints),
-            units::seconds(HEAL_PATIENCE.as_secs_f64())
+            units::seconds(HANDOFF_TIMEOUT.as_secs_f64())
         ),
     });
     found
@@ -320,7 +325,7 @@ fn findings(outcome: &OutageResults, run: &Run) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{holds, run, timeline, told};
+    use crate::testing::{assert_contains, page_text, run, timeline};
     use load::results::Mark;
 
     fn outcome() -> OutageResults {
@@ -349,34 +354,34 @@ mod tests {
             .iter()
             .map(|phase| (phase.name, phase.seconds.len()))
             .collect();
-        let expected = [("all three up", 3), ("killed", 3), ("frozen", 2)];
+        let expected = [("all nodes up", 3), ("killed", 3), ("frozen", 2)];
         assert_eq!(lengths, expected);
     }
 
     #[test]
-    fn events_are_held_against_the_time_before() {
+    fn phases_are_compared_with_the_time_before() {
         let mut outcome = outcome();
-        holds(
-            &told(|page| describe(page, &outcome)),
+        assert_contains(
+            &page_text(|page| describe(page, &outcome)),
             &[
-                "killed: 7 requests failed; in the first second the slowest took 100 ms, after it \
-                 p99 is 2.00 times",
-                "frozen: no requests failed; in the first second the slowest took 800 ms, after \
-                 it p99 is 1.00 times",
-                "had been given all that it missed",
+                "killed: 7 requests failed; the slowest request in the first second took 100 ms, \
+                 afterwards p99 is 2.00 times",
+                "frozen: no requests failed; the slowest request in the first second took 800 ms, \
+                 afterwards p99 is 1.00 times",
+                "had received all writes that it had missed",
                 "### The third node frozen: time waited",
-                "| queue, peers, answer |              2.00 |",
+                "| queue, peers, answer |            2.00 |",
             ],
         );
         outcome.hints = 9;
         outcome.heal_seconds = None;
-        holds(
-            &told(|page| describe(page, &outcome)),
-            &["9 writes still waited for the node 60 s after the load."],
+        assert_contains(
+            &page_text(|page| describe(page, &outcome)),
+            &["9 hints for the node were left 60 s after the load."],
         );
         outcome.run = Err("cannot connect".to_owned());
-        holds(
-            &told(|page| describe(page, &outcome)),
+        assert_contains(
+            &page_text(|page| describe(page, &outcome)),
             &["Not measured: cannot connect."],
         );
     }

@@ -1,4 +1,4 @@
-//! More than the nodes can do.
+//! Rates beyond the capacity of the nodes.
 
 use crate::context::ExperimentContext;
 use crate::measure::{self, CostedRun, Measured};
@@ -12,67 +12,66 @@ use load::report::plot::{self, Axis, Lines, Series, Style};
 use load::report::units::{self, Unit};
 use serde::Serialize;
 
-/// What is asked, as multiples of the best that the nodes do.
+/// The requested rates, as multiples of the best rate.
 const MULTIPLES: [f64; 7] = [0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0];
-/// Over how many connections.
+/// The numbers of connections.
 const CONNECTIONS: [usize; 2] = [64, 4096];
-/// From this multiple on a node is overloaded.
+/// A node is overloaded from this multiple on.
 const OVERLOADED: f64 = 1.5;
-/// At this multiple a node is profiled.
+/// The multiple at which a node is profiled.
 const PROFILED: f64 = 3.0;
 
-/// The least share of its best that a node should do under overload.
+/// The share of its best rate that a node should achieve under overload.
 const KEPT_MIN: f64 = 0.8;
 
-/// What the study's nodes were asked, a second: without admission control they
-/// collapsed, with it they held it.
+/// The rate in the study, in requests per second: its nodes collapsed without
+/// admission control and sustained it with admission control.
 const STUDY_RATE: f64 = 20_000.0;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "overload",
     title: "Overload",
-    question: "What is left of the throughput when a node, or a cluster, is asked for up to five \
-               times what it can do?",
+    question: "How much of its throughput does a node, or a cluster, keep when the requested rate \
+               is up to five times its capacity?",
     method: &[
-        "One node, and three nodes with `ack=2`, `from=3`, with `--durability os` and \
-         `PUT` of 64-byte values. Each is searched for its breaking point, and saturated by a \
-         closed loop, over 64 connections. Then it is asked for multiples of the greater of the \
-         two, which is never less than as many breaking points, at a constant rate, over 64 connections and over \
-         4,096. Of the three nodes all are asked.",
-        "With 64 connections no more than 64 requests can be under way, whatever the rate: what \
-         is due waits in the generator, which a real crowd of clients would not do. With 4,096 \
-         the nodes themselves have to refuse. Only requests answered with success count as \
-         achieved. Latency counts from when a request was due, so beyond the breaking point it \
-         is that of the generator's own queue; beside it stands the mean that the nodes measured \
-         themselves, from the head of a request to the head of its answer, refusals included. \
-         The generator is on the same cores, and takes more of them the more it asks.",
-        "The profile is that of a node asked for three times the best, over the most connections, \
-         in a run of its own.",
+        "One node, and three nodes with `ack=2`, `from=3`, with `--durability os` and `PUT` of \
+         64-byte values. Each setup is searched for its breaking point, and saturated by a closed \
+         loop, over 64 connections. Then it gets constant rates that are multiples of the greater \
+         of these two rates, over 64 and over 4,096 connections. Requests go to all three nodes.",
+        "With 64 connections at most 64 requests can be in flight at any rate: the others wait in \
+         the generator, which real clients would not do. With 4,096 connections the nodes have to \
+         refuse requests. Only successful requests count as achieved. Latency counts from when a \
+         request was due, so beyond the breaking point it consists mostly of the wait in the \
+         generator. The table therefore also shows the mean service time that the nodes measured, \
+         from the head of a request to the head of its response, including refusals. The generator \
+         shares the cores, and takes more of them at a higher rate.",
+        "The profile shows a node at three times the best rate, over the most connections, in a \
+         separate run.",
     ],
     run,
 };
 
-/// Nodes that were overloaded.
+/// The measurements of overloaded nodes.
 #[derive(Debug, Serialize)]
 struct OverloadedNodes {
     nodes: usize,
     breaking_point: f64,
-    /// The greater of the breaking point and what a closed loop got: what is
-    /// asked are multiples of it.
+    /// The best rate: the greater of the breaking point and of the closed loop.
+    /// The requested rates are multiples of it.
     best: f64,
     rows: Vec<OverloadCase>,
-    /// Of the first node's CPU time while overloaded.
+    /// The CPU profile of the first node while overloaded.
     #[serde(skip)]
     profile: Measured<FoldedProfile>,
 }
 
-/// A rate that was asked.
+/// The measurement at one requested rate.
 #[derive(Debug, Serialize)]
 struct OverloadCase {
     connections: usize,
     multiple: f64,
     load: Measured<CostedRun>,
-    /// Mean time that the nodes had a request, in milliseconds.
+    /// The mean service time at the nodes, in milliseconds.
     served_ms: Option<f64>,
 }
 
@@ -83,7 +82,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
 }
 
 fn setup(context: &ExperimentContext<'_>, nodes: usize) -> Result<OverloadedNodes, Error> {
-    context.log(&format!("{nodes} to be overloaded"));
+    context.log(&format!("overloading {nodes}"));
     let cluster = LabCluster::start(
         context,
         ClusterLayout {
@@ -99,7 +98,9 @@ fn setup(context: &ExperimentContext<'_>, nodes: usize) -> Result<OverloadedNode
     let mut rows = Vec::new();
     for connections in context.effort().pick([8, 64], CONNECTIONS, CONNECTIONS) {
         for multiple in MULTIPLES {
-            context.log(&format!("{multiple} times, over {connections}"));
+            context.log(&format!(
+                "{multiple} times the best rate, over {connections} connections"
+            ));
             plan.connections = connections;
             plan.rate = measure::share_of(best, multiple);
             plan.seconds = context.effort().pick(0.5, 4.0, 15.0);
@@ -107,7 +108,7 @@ fn setup(context: &ExperimentContext<'_>, nodes: usize) -> Result<OverloadedNode
             rows.push(row(context, &cluster, &plan, multiple)?);
         }
     }
-    // The plan is now that of the last row, over the most connections.
+    // The plan is now that of the last case, over the most connections.
     plan.rate = measure::share_of(best, PROFILED);
     let profile = profile::under_load(context, &cluster.nodes[0], &plan, ProfileKind::Cpu)?;
     Ok(OverloadedNodes {
@@ -137,7 +138,8 @@ fn row(
     })
 }
 
-/// Seconds that the nodes had puts, and how many puts those were.
+/// The total service time of puts at the nodes in seconds, and the number of
+/// puts.
 fn served(cluster: &LabCluster) -> Result<(f64, f64), Error> {
     let mut sums = (0.0, 0.0);
     for node in &cluster.nodes {
@@ -157,7 +159,7 @@ impl OverloadedNodes {
         }
     }
 
-    /// The numbers of connections, in the order of the rows.
+    /// The numbers of connections, in the order of the cases.
     fn connections(&self) -> Vec<usize> {
         let mut all: Vec<usize> = self.rows.iter().map(|row| row.connections).collect();
         all.dedup();
@@ -169,7 +171,7 @@ impl OverloadedNodes {
         rows.filter(move |row| row.connections == connections)
     }
 
-    /// What was refused while overloaded.
+    /// How many requests were refused while overloaded.
     fn refused(&self, connections: usize) -> u64 {
         let overloaded = self
             .over(connections)
@@ -177,9 +179,9 @@ impl OverloadedNodes {
         overloaded.map(|row| row.failed("503")).sum()
     }
 
-    /// The least that was achieved while overloaded, and at which multiple: as a
-    /// share of the best that was achieved over as many connections, or of what
-    /// was asked where that is less.
+    /// The lowest achieved rate while overloaded, and its multiple. The rate is
+    /// a share of the best achieved rate over as many connections, or of the
+    /// requested rate if that is lower.
     fn kept(&self, connections: usize) -> Option<(f64, f64)> {
         let best = self
             .over(connections)
@@ -214,20 +216,21 @@ fn describe(page: &mut Page, setups: &[OverloadedNodes]) {
     for setup in setups {
         page.section(&setup.name());
         page.paragraph(&format!(
-            "Breaking point: {}; the best of it and of a closed loop over 64 connections: {}.",
+            "Breaking point: {}. The best rate, the greater of it and of a closed loop over 64 \
+             connections: {}.",
             units::rate(setup.breaking_point),
             units::rate(setup.best)
         ));
         let mut table = MarkdownTable::new([
-            "asked",
+            "multiple",
             "connections",
-            "asked a second",
+            "requested",
             "achieved",
             "refused (503)",
             "other failures",
             "p50",
             "p99",
-            "mean at the node",
+            "mean service time",
         ]);
         for row in &setup.rows {
             let mut cells = vec![
@@ -237,7 +240,7 @@ fn describe(page: &mut Page, setups: &[OverloadedNodes]) {
             if let Ok(load) = &row.load {
                 let refused = row.failed("503");
                 cells.extend([
-                    text::asked(&load.run),
+                    text::requested(&load.run),
                     units::rate(load.rate()),
                     units::count(refused),
                     units::count(load.run.failures().saturating_sub(refused)),
@@ -253,7 +256,7 @@ fn describe(page: &mut Page, setups: &[OverloadedNodes]) {
             let name = format!("{} times, {} connections", row.multiple, row.connections);
             (name, &row.load)
         });
-        sections::troubles(page, named);
+        sections::failed_measurements(page, named);
         let curves: Vec<(String, Vec<(f64, f64)>)> = setup
             .connections()
             .into_iter()
@@ -265,12 +268,12 @@ fn describe(page: &mut Page, setups: &[OverloadedNodes]) {
                 (name, points.collect())
             })
             .collect();
-        let title = format!("{}: achieved against asked", setup.name());
+        let title = format!("{}: achieved over requested rate", setup.name());
         let svg = plot::achieved_over_requested(&title, &curves);
         page.figure(&format!("achieved-{}", setup.nodes), &title, svg);
-        let x = Axis::linear("asked, in multiples of the best", Unit::Count);
-        let y = Axis::logarithmic("mean at the node", Unit::Milliseconds);
-        let title = format!("{}: how long the nodes have a request", setup.name());
+        let x = Axis::linear("requested rate, in multiples of the best", Unit::Count);
+        let y = Axis::logarithmic("mean service time", Unit::Milliseconds);
+        let title = format!("{}: mean service time at the nodes", setup.name());
         let mut lines = Lines::new(&*title, x, y);
         for connections in setup.connections() {
             let points = setup
@@ -293,8 +296,8 @@ fn describe(page: &mut Page, setups: &[OverloadedNodes]) {
     sections::compare_with_study(
         page,
         &[StudyComparison {
-            what: "three nodes: achieved under the worst overload over 64 connections, over the \
-                   best achieved (the study's with admission control)"
+            what: "three nodes, 64 connections: the lowest achieved rate under overload, over the \
+                   best achieved rate (study: with admission control)"
                 .to_owned(),
             study: format!("{0} / {0}", units::rate(STUDY_RATE)),
             study_ratio: 1.0,
@@ -312,23 +315,22 @@ fn findings(setups: &[OverloadedNodes]) -> Vec<String> {
         for connections in setup.connections() {
             if let Some((kept, multiple)) = setup.kept(connections) {
                 found.push(format!(
-                    "{}, {} connections: from {OVERLOADED} times its best on it does at least {} \
-                     of that, the least at {multiple} times. {}",
+                    "{}, {} connections: from {OVERLOADED} times the best rate on, it achieves at \
+                     least {} of the best, with the minimum at {multiple} times. {}",
                     setup.name(),
                     units::count(connections as u64),
                     text::percent(kept),
                     match (kept >= KEPT_MIN, setup.refused(connections)) {
                         (true, 0) => {
-                            "Nothing had to be refused: no more requests are under way than there \
-                             are connections."
+                            "No request had to be refused, because at most one request per \
+                             connection is in flight."
                                 .to_owned()
                         }
                         (true, _) => {
-                            "What it cannot do is refused before it has cost much.".to_owned()
+                            "Excess requests are refused before they cost much.".to_owned()
                         }
                         (false, refused) => format!(
-                            "That is less than the 80% that it aims at; {} requests were refused \
-                             meanwhile.",
+                            "That is less than its goal of 80%; {} requests were refused.",
                             units::count(refused)
                         ),
                     }
@@ -337,8 +339,8 @@ fn findings(setups: &[OverloadedNodes]) -> Vec<String> {
         }
     }
     found.push(
-        "In the study, nodes without admission control collapsed at 20,000 requests a second, and \
-         held them with it."
+        "In the study, nodes collapsed at 20,000 requests per second without admission control, \
+         and sustained them with it."
             .to_owned(),
     );
     found
@@ -372,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_the_least_of_the_overloaded_over_the_best() {
+    fn the_kept_share_is_the_lowest_overloaded_rate_over_the_best() {
         let mut setup = setup(&[
             (64, 0.5, 500),
             (64, 1.0, 1000),
@@ -388,29 +390,33 @@ mod tests {
         assert_eq!(setup.kept(4096), Some((0.3, 3.0)));
         let found = findings(&[setup]);
         assert!(found[0].contains("at least 90%"), "{}", found[0]);
-        assert!(found[0].contains("Nothing had to be"), "{}", found[0]);
+        assert!(found[0].contains("No request had to be"), "{}", found[0]);
         assert!(found[1].contains("at least 30%"), "{}", found[1]);
-        assert!(found[1].contains("less than the 80%"), "{}", found[1]);
+        assert!(
+            found[1].contains("less than its goal of 80%"),
+            "{}",
+            found[1]
+        );
         assert!(found[1].contains("; 7 requests"), "{}", found[1]);
     }
 
     #[test]
-    fn a_row_that_was_not_measured_is_told_and_does_not_count() {
+    fn a_failed_measurement_is_reported_and_does_not_count() {
         let mut setup = setup(&[(64, 1.0, 1000), (64, 3.0, 900)]);
         setup.rows[1].load = Err("cannot connect".to_owned());
         assert_eq!(setup.kept(64), None);
         let mut page = Page::new("overload", "Overload");
         describe(&mut page, &[setup]);
-        let told = page.markdown();
+        let text = page.markdown();
         assert!(
-            told.contains("3 times, 64 connections: cannot connect"),
-            "{told}"
+            text.contains("3 times, 64 connections: cannot connect"),
+            "{text}"
         );
-        assert!(told.contains("not measured"), "{told}");
+        assert!(text.contains("not measured"), "{text}");
         assert!(
-            told.contains("### One node, overloaded: CPU time"),
-            "{told}"
+            text.contains("### One node, overloaded: CPU time"),
+            "{text}"
         );
-        assert!(told.contains("| HTTP     |   50% |"), "{told}");
+        assert!(text.contains("| HTTP  |   50% |"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! How many workers, and how long a queue.
+//! The numbers of threads and the lengths of queues.
 
 use crate::context::ExperimentContext;
 use crate::measure::{self, CostedRun, Measured};
@@ -13,53 +13,54 @@ use load::report::units::{self, Unit};
 use load::results::MachineInfo;
 use serde::Serialize;
 
-/// The study's p99 with its best pool of workers, in milliseconds.
+/// The study's p99 with its best thread pool, in milliseconds.
 const STUDY_POOL_BEST_MS: f64 = 13.5;
-/// With its worst, of 64 threads.
+/// The study's p99 with its worst pool, of 64 threads.
 const STUDY_POOL_WORST_MS: f64 = 756.0;
 /// The study's p99 with its best queue.
 const STUDY_QUEUE_BEST_MS: f64 = 9.0;
-/// With its worst ones, of 32 and 512 places.
+/// The study's p99 with its worst queues, of 32 and 512 places.
 const STUDY_QUEUE_WORST_MS: f64 = 3_600.0;
 
 /// Threads that serve connections.
 const THREADS: [&str; 6] = ["1", "2", "4", "8", "16", "64"];
-/// Requests that may wait, where few are worked on.
+/// The queue lengths, with few requests in flight.
 const QUEUES: [&str; 6] = ["0", "32", "64", "128", "256", "512"];
-/// How many are worked on then: fewer than there are connections.
+/// The requests in flight then: fewer than connections.
 const IN_FLIGHT: &str = "16";
-/// Threads for reads that go to the disk.
+/// The numbers of threads for reads from the disk.
 const READ_THREADS: [&str; 5] = ["1", "2", "8", "32", "64"];
 
-/// The study's machine had eight cores or more and at most 64 threads: so many a core.
+/// The most threads per core in the study: its machine had at least eight cores
+/// and at most 64 threads.
 const STUDY_THREADS_A_CORE: usize = 8;
 /// The study's shortest queue.
 const STUDY_QUEUE_LEAST: usize = 32;
 
-/// What was asked of the nodes, as a share of the breaking point of the default.
+/// The requested rate, as a share of the breaking point with defaults.
 const SHARE: f64 = 0.7;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "queue",
     title: "Workers and queues",
-    question: "Which numbers of workers and which lengths of queues collapse under load, and \
-               which do not matter?",
+    question: "Which numbers of threads and which queue lengths collapse under load, and which \
+               make no difference?",
     method: &[
-        "The study's server handed each request to a pool of threads through a queue; both sizes \
-         decided whether it kept up. Here a request is served by the thread that read it, one a \
-         core (`--threads`); admission lets a number of requests be worked on \
-         (`--requests-in-flight-max`) and a number more wait (`--requests-queued-max`); only a \
-         read that misses the cache goes to a pool (`--read-threads`).",
+        "The study's server handed each request through a queue to a pool of threads; both sizes \
+         decided whether it kept up. Here the thread that reads a request also serves it; there is \
+         one thread per core (`--threads`). Admission limits the requests that are processed \
+         (`--requests-in-flight-max`) and those that wait (`--requests-queued-max`). Only a read \
+         that misses the cache goes to a pool (`--read-threads`).",
         "`PUT` of 64-byte values with `--durability os` over 64 connections, at 70% of the \
-         breaking point of a node with its defaults, on a fresh node for each row. For the \
-         queues only 16 requests are worked on at a time, so that with 64 connections there is \
-         something to queue. For the read pool the node has 128 MiB of memory and more than twice as much data, \
+         breaking point of a node with its defaults, on a new node for each row. For the queues \
+         only 16 requests are processed at a time, so that the requests of 64 connections have to \
+         queue. For the read pool the node has 128 MiB of memory and more than twice as much data, \
          and is read in a closed loop.",
     ],
     run,
 };
 
-/// A row of one of the tables.
+/// The measurement of one size.
 #[derive(Debug, Serialize)]
 struct PoolSizeCase {
     size: &'static str,
@@ -136,8 +137,8 @@ fn row(
     Ok(PoolSizeCase { size, load })
 }
 
-/// Reads of a node whose data does not fit into its cache, with more and more
-/// threads for them.
+/// Measures reads of a node whose data does not fit into its cache, over
+/// numbers of read threads.
 fn reads(
     context: &ExperimentContext<'_>,
     sizes: &[&'static str],
@@ -182,20 +183,20 @@ fn describe(
 ) {
     page.section("Threads that serve connections");
     rows(page, "threads", threads);
-    page.section("Places in the queue");
+    page.section("Queue length");
     page.paragraph(&format!(
-        "Of 64 connections {IN_FLIGHT} requests are worked on at a time."
+        "At most {IN_FLIGHT} requests of 64 connections are processed at a time."
     ));
-    rows(page, "places", queues);
+    rows(page, "length", queues);
     page.section("Threads that read from the disk");
     rows(page, "read threads", reads);
 
-    let x = Axis::logarithmic("threads or places", Unit::Count);
+    let x = Axis::logarithmic("threads or queue length", Unit::Count);
     let y = Axis::logarithmic("p99", Unit::Milliseconds);
-    let mut lines = Lines::new("p99 by the size of pools and queues", x, y);
+    let mut lines = Lines::new("p99 by the sizes of pools and queues", x, y);
     for (name, list) in [
         ("threads", threads),
-        ("places in the queue", queues),
+        ("queue length", queues),
         ("read threads", reads),
     ] {
         let points = list.iter().filter_map(|row| {
@@ -204,9 +205,13 @@ fn describe(
         });
         lines = lines.with(Series::new(name, points).style(Style::Dotted));
     }
-    page.figure("sizes", "p99 by the size of pools and queues", lines.draw());
+    page.figure(
+        "sizes",
+        "p99 by the sizes of pools and queues",
+        lines.draw(),
+    );
 
-    page.section("Where it waits");
+    page.section("Waits");
     sections::profile(
         page,
         "put-lock",
@@ -218,13 +223,13 @@ fn describe(
     page.list(findings(threads, queues, reads, cores));
     let rows = [
         (
-            "number of workers, up to 8 a core",
+            "number of threads, up to 8 per core",
             threads_like_study(threads, cores),
             STUDY_POOL_WORST_MS,
             STUDY_POOL_BEST_MS,
         ),
         (
-            "queue of 32 to 512 places",
+            "queue length from 32 to 512",
             queues_like_study(queues),
             STUDY_QUEUE_WORST_MS,
             STUDY_QUEUE_BEST_MS,
@@ -269,13 +274,13 @@ impl PoolSizeCase {
 }
 
 fn rows(page: &mut Page, first: &str, list: &[PoolSizeCase]) {
-    let head = [first, "asked", "achieved", "refused", "CPU a request"];
+    let head = [first, "requested", "achieved", "refused", "CPU per request"];
     let mut table = MarkdownTable::new(head.into_iter().chain(sections::LATENCY_HEAD));
     for row in list {
         let mut cells = vec![row.size.to_owned()];
         if let Ok(load) = &row.load {
             cells.extend([
-                text::asked(&load.run),
+                text::requested(&load.run),
                 units::rate(load.rate()),
                 units::count(row.refused()),
                 text::cpu(load.cpu_us),
@@ -288,21 +293,21 @@ fn rows(page: &mut Page, first: &str, list: &[PoolSizeCase]) {
     let named = list
         .iter()
         .map(|row| (format!("{first} {}", row.size), &row.load));
-    sections::troubles(page, named);
+    sections::failed_measurements(page, named);
 }
 
-/// The rows with as many threads a core as the study's.
+/// The cases with at most as many threads per core as in the study.
 fn threads_like_study(threads: &[PoolSizeCase], cores: usize) -> &[PoolSizeCase] {
     let most = cores * STUDY_THREADS_A_CORE;
     &threads[..threads.partition_point(|row| row.number() <= most)]
 }
 
-/// The rows with as many places as the study's.
+/// The cases with at least as long queues as in the study.
 fn queues_like_study(queues: &[PoolSizeCase]) -> &[PoolSizeCase] {
     &queues[queues.partition_point(|row| row.number() < STUDY_QUEUE_LEAST)..]
 }
 
-/// The greatest or the least p99 of a list.
+/// The greatest or the smallest p99 of the cases.
 fn extreme(list: &[PoolSizeCase], of: fn(f64, f64) -> f64) -> Option<f64> {
     list.iter().filter_map(PoolSizeCase::p99_ms).reduce(of)
 }
@@ -316,16 +321,16 @@ fn findings(
     let mut found = Vec::new();
     for (what, list, why) in [
         (
-            "threads that serve connections, up to eight a core,",
+            "numbers of threads that serve connections, up to eight per core,",
             threads_like_study(threads, cores),
-            "A thread serves its own connections and hands nothing over, so more threads than \
-             cores only take turns.",
+            "A thread serves its own connections and hands nothing over, so threads beyond the \
+             number of cores only take turns.",
         ),
         (
-            "places in the queue, from 32 on,",
+            "queue lengths from 32 on,",
             queues_like_study(queues),
-            "A request that finds no place is answered 503 at once; one that does waits for no \
-             thread to wake, so a queue is only as long as the work before it.",
+            "A request beyond the queue is answered 503 at once, and a queued one does not wait \
+             for a thread to wake up, so the wait is only as long as the work in front of it.",
         ),
     ] {
         let (worst, best) = (extreme(list, f64::max), extreme(list, f64::min));
@@ -334,8 +339,8 @@ fn findings(
             let most = list.iter().filter_map(PoolSizeCase::rate).reduce(f64::max);
             let kept = statistics::ratio(least, most).unwrap_or(0.0);
             found.push(format!(
-                "Of the numbers of {what} the worst has {} times the p99 of the best, and \
-                 achieves at least {} of what the best does. {}",
+                "Among the {what} the worst has {} times the p99 of the best, and all achieve at \
+                 least {} of the best rate. {}",
                 text::ratio(times),
                 text::percent(kept),
                 if times < 5.0 && kept > 0.95 {
@@ -354,17 +359,17 @@ fn findings(
         && let Some(times) = statistics::ratio(most.p99_ms(), extreme(threads, f64::min))
     {
         found.push(format!(
-            "{} threads have {} times the p99 of the best: with a connection each, nearly every \
-             request costs a wake and a change of threads.",
+            "{} threads have {} times the p99 of the best: with one connection per thread, nearly \
+             every request costs a wake-up and a context switch.",
             most.size,
             text::ratio(times),
         ));
     }
     let refused: u64 = queues.iter().map(PoolSizeCase::refused).sum();
     found.push(match refused {
-        0 => "No queue was too short for this load: nothing was refused.".to_owned(),
+        0 => "No queue was too short for this load: no request was refused.".to_owned(),
         some => format!(
-            "{} requests were refused, most of them with {} places.",
+            "{} requests were refused, most of them with a queue length of {}.",
             units::count(some),
             queues
                 .iter()
@@ -377,7 +382,7 @@ fn findings(
         && let Some(times) = statistics::ratio(rate(last.size), rate(first.size))
     {
         found.push(format!(
-            "{} threads for reads from the disk get {} times as much read as {}.",
+            "{} read threads achieve {} times the rate of {}.",
             last.size,
             text::ratio(times),
             first.size
@@ -389,7 +394,7 @@ fn findings(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{holds, load, told};
+    use crate::testing::{assert_contains, load, page_text};
 
     fn rows(figures: &[(&'static str, u64, f64)]) -> Vec<PoolSizeCase> {
         let rows = figures
@@ -406,30 +411,31 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_do_not_matter_are_told_from_those_that_collapse() {
+    fn sizes_that_collapse_are_reported_as_such() {
         let alike = rows(&[("1", 1_000, 2.0), ("64", 990, 3.0)]);
         let mut collapsed = rows(&[("0", 200, 95.0), ("32", 300, 90.0), ("64", 1_000, 3.0)]);
         if let Ok(load) = &mut collapsed[0].load {
             load.run.failed.insert("503".to_owned(), 800);
         }
         let reads = rows(&[("1", 100, 9.0), ("8", 400, 2.0)]);
-        holds(
-            &told(|page| describe(page, &alike, &collapsed, &reads, &no_profile(), 8)),
+        assert_contains(
+            &page_text(|page| describe(page, &alike, &collapsed, &reads, &no_profile(), 8)),
             &[
-                "threads that serve connections, up to eight a core, the worst has 1.50 times the p99 of the best, and \
-                 achieves at least 99% of what the best does. A thread serves",
-                "places in the queue, from 32 on, the worst has 30.0 times the p99 of the best, and achieves at \
-                 least 30% of what the best does. So the number matters.",
-                "800 requests were refused, most of them with 0 places.",
-                "8 threads for reads from the disk get 4.00 times as much read as 1.",
+                "numbers of threads that serve connections, up to eight per core, the worst has \
+                 1.50 times the p99 of the best, and all achieve at least 99% of the best rate. A \
+                 thread serves",
+                "queue lengths from 32 on, the worst has 30.0 times the p99 of the best, and \
+                 all achieve at least 30% of the best rate. So the number matters.",
+                "800 requests were refused, most of them with a queue length of 0.",
+                "8 read threads achieve 4.00 times the rate of 1.",
                 "90.0 ms / 3.00 ms",
             ],
         );
-        holds(
-            &told(|page| describe(page, &alike, &alike, &[], &no_profile(), 1)),
+        assert_contains(
+            &page_text(|page| describe(page, &alike, &alike, &[], &no_profile(), 1)),
             &[
                 "64 threads have 1.50 times the p99 of the best",
-                "nothing was refused",
+                "no request was refused",
             ],
         );
     }

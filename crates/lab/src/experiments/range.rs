@@ -1,4 +1,4 @@
-//! A range over more data than the node has memory.
+//! Reads a range that is larger than the node's memory.
 
 use crate::context::ExperimentContext;
 use crate::measure::{self, CostedRun, Measured};
@@ -14,65 +14,66 @@ use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The memory of the node: the least that one can have.
+/// The memory of the node, as small as possible.
 const MEMORY: &str = "128MiB";
 /// The same in bytes.
 const MEMORY_BYTES: usize = 128 << 20;
-/// How many times as much data it has.
+/// The size of the data, as a multiple of the memory.
 const DATA_TIMES: usize = 8;
-/// The bytes of a value, and of a key.
+/// The sizes of a value and of a key, in bytes.
 const VALUE_BYTES: usize = 1024;
 const KEY_BYTES: usize = 16;
-/// An entity of the stream: the key, a line end, the value.
+/// The size of an entity in the stream: the key, a line end and the value.
 const ENTITY_BYTES: u64 = (KEY_BYTES + 1 + VALUE_BYTES) as u64;
 
-/// The study's range: so many entities a request, so many requests a second.
+/// The study's ranges: entities per request and requests per second.
 const STUDY_LIMIT: u64 = 10_000;
 const STUDY_REQUESTS: f64 = 100.0;
 
 /// How long the whole stream may take.
-const STREAM_PATIENCE: Duration = Duration::from_secs(600);
-/// How often the node's memory is looked at.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+const STREAM_TIMEOUT: Duration = Duration::from_secs(600);
+/// How often the node's memory is sampled.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "range",
     title: "A range larger than memory",
-    question: "How fast does one client read a set that is eight times as large as the node's \
-               memory, and how much memory does the node take meanwhile?",
+    question: "How fast does one client read a data set that is eight times as large as the \
+               node's memory, and how much memory does the node use meanwhile?",
     method: &[
         "A node with `--memory 128MiB` and `--durability os` is filled with 1 GiB of 1 KiB values \
-         that cannot be compressed. Then one HTTP client asks for all of it with a single \
-         `GET /v0/entities?start=%00` and reads as fast as it comes, as one `curl` would. The \
-         resident memory of the node is looked at every 50 ms.",
-        "Then one connection asks for ranges of 10,000 entities from random keys, one after \
-         another, as the study did.",
+         that cannot be compressed. Then one HTTP client requests all of it with a single `GET \
+         /v0/entities?start=%00` and reads as fast as possible, like `curl`. The resident memory \
+         of the node is sampled every 50 ms.",
+        "Then one connection requests ranges of 10,000 entities from random keys, one after \
+         another, as in the study.",
     ],
     run,
 };
 
-/// A look at the node's memory.
+/// A sample of the node's memory.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct MemorySample {
     at_seconds: f64,
     resident_bytes: u64,
 }
 
-/// The whole set, read at once.
+/// The stream of the whole data set.
 #[derive(Debug, Serialize)]
 struct StreamedRange {
     bytes: u64,
     seconds: f64,
-    looks: Vec<MemorySample>,
+    #[serde(rename = "looks")]
+    samples: Vec<MemorySample>,
 }
 
-/// What was measured.
+/// The results.
 #[derive(Debug, Serialize)]
 struct RangeResults {
     keys: u64,
-    /// The most memory that was resident when the data had been written.
+    /// The peak resident memory when the data had been written.
     filled_bytes_max: u64,
-    /// The most when all was over.
+    /// The peak resident memory at the end.
     resident_bytes_max: u64,
     stream: Measured<StreamedRange>,
     ranges: Measured<CostedRun>,
@@ -97,7 +98,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     };
     measure::fill(context, &plan)?;
     let filled_bytes_max = node.usage().resident_bytes_max;
-    context.log("streams all of it");
+    context.log("streaming all data");
     let stream = stream(context, node)?;
     context.log("ranges of 10,000");
     let plan = Plan {
@@ -122,49 +123,49 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads the whole set while another thread looks at the node's memory.
+/// Reads the whole data set while another thread samples the node's memory.
 fn stream(
     context: &ExperimentContext<'_>,
     node: &LabNode,
 ) -> Result<Measured<StreamedRange>, Error> {
     let is_over = AtomicBool::new(false);
     let begin = Instant::now();
-    let (read, looks) = std::thread::scope(|scope| {
-        let looking = scope.spawn(|| {
-            let mut looks = Vec::new();
+    let (read, samples) = std::thread::scope(|scope| {
+        let sampler = scope.spawn(|| {
+            let mut samples = Vec::new();
             while !is_over.load(Ordering::Relaxed) {
-                looks.push(MemorySample {
+                samples.push(MemorySample {
                     at_seconds: begin.elapsed().as_secs_f64(),
                     resident_bytes: node.usage().resident_bytes,
                 });
-                std::thread::sleep(LOOK_INTERVAL);
+                std::thread::sleep(SAMPLE_INTERVAL);
             }
-            looks
+            samples
         });
         let read = read_all(context, node);
         is_over.store(true, Ordering::Relaxed);
-        // A thread that panicked has seen nothing.
-        (read, looking.join().unwrap_or_default())
+        // If the thread panicked, there are no samples.
+        (read, sampler.join().unwrap_or_default())
     });
     match read {
         Ok(bytes) => Ok(Ok(StreamedRange {
             bytes,
             seconds: begin.elapsed().as_secs_f64(),
-            looks,
+            samples,
         })),
         Err(Error::Stopped) => Err(Error::Stopped),
         Err(error) => Ok(Err(error.to_string())),
     }
 }
 
-/// Reads the whole set and gives its bytes.
+/// Reads the whole data set and returns its size in bytes.
 fn read_all(context: &ExperimentContext<'_>, node: &LabNode) -> Result<u64, Error> {
     let url = format!("{}/v0/entities?start=%00", node.url());
-    let mut body = http::stream(&url, STREAM_PATIENCE)?;
+    let mut body = http::stream(&url, STREAM_TIMEOUT)?;
     let mut buffer = vec![0; 256 << 10];
     let mut bytes = 0;
     loop {
-        context.go_on()?;
+        context.fail_if_stopped()?;
         match body.read(&mut buffer) {
             Ok(0) => return Ok(bytes),
             Ok(read) => bytes += read as u64,
@@ -183,7 +184,10 @@ impl StreamedRange {
     }
 
     fn resident_bytes_max(&self) -> Option<u64> {
-        self.looks.iter().map(|look| look.resident_bytes).max()
+        self.samples
+            .iter()
+            .map(|sample| sample.resident_bytes)
+            .max()
     }
 }
 
@@ -201,7 +205,7 @@ fn describe(page: &mut Page, outcome: &RangeResults, profile: &Measured<FoldedPr
     ]);
     table.row(["`--memory`".to_owned(), size(MEMORY_BYTES as u64)]);
     table.row([
-        "most memory resident while it was filled".to_owned(),
+        "peak resident memory after the fill".to_owned(),
         size(outcome.filled_bytes_max),
     ]);
     if let Ok(stream) = &outcome.stream {
@@ -211,15 +215,15 @@ fn describe(page: &mut Page, outcome: &RangeResults, profile: &Measured<FoldedPr
             units::seconds(stream.seconds),
         ]);
         table.row([
-            "one stream: entities a second".to_owned(),
+            "one stream: entities per second".to_owned(),
             units::rate(stream.entities_per_second()),
         ]);
         table.row([
-            "one stream: bytes a second".to_owned(),
+            "one stream: bytes per second".to_owned(),
             format!("{}/s", units::bytes(stream.bytes as f64 / stream.seconds)),
         ]);
         table.row([
-            "one stream: most memory resident".to_owned(),
+            "one stream: peak resident memory".to_owned(),
             size(stream.resident_bytes_max().unwrap_or(0)),
         ]);
     }
@@ -237,7 +241,7 @@ fn describe(page: &mut Page, outcome: &RangeResults, profile: &Measured<FoldedPr
             text::latency(ranges.latency_ms(99.0)),
         ]);
         table.row([
-            "ranges of 10,000: CPU time an entity".to_owned(),
+            "ranges of 10,000: CPU time per entity".to_owned(),
             text::cpu(statistics::ratio(
                 ranges
                     .cpu_us
@@ -247,15 +251,15 @@ fn describe(page: &mut Page, outcome: &RangeResults, profile: &Measured<FoldedPr
         ]);
     }
     page.table(&table);
-    sections::troubles(page, [("one stream".to_owned(), &outcome.stream)]);
-    sections::troubles(page, [("ranges of 10,000".to_owned(), &outcome.ranges)]);
+    sections::failed_measurements(page, [("one stream".to_owned(), &outcome.stream)]);
+    sections::failed_measurements(page, [("ranges of 10,000".to_owned(), &outcome.ranges)]);
     if let Ok(stream) = &outcome.stream {
         let points = stream
-            .looks
+            .samples
             .iter()
-            .map(|look| (look.at_seconds, look.resident_bytes as f64));
+            .map(|sample| (sample.at_seconds, sample.resident_bytes as f64));
         let svg = Lines::new(
-            "Resident memory of the node while one client reads it all",
+            "Resident memory of the node while one client reads all data",
             Axis::linear("time", Unit::Seconds),
             Axis::linear("resident", Unit::Bytes),
         )
@@ -269,7 +273,7 @@ fn describe(page: &mut Page, outcome: &RangeResults, profile: &Measured<FoldedPr
         );
     }
 
-    page.section("Where it goes");
+    page.section("Where the time goes");
     sections::profile(page, "range-cpu", "Ranges: CPU time", profile);
 
     page.section("What it shows");
@@ -286,12 +290,12 @@ fn findings(outcome: &RangeResults) -> Vec<String> {
     found.push(
         if entities == outcome.keys && stream.bytes.is_multiple_of(ENTITY_BYTES) {
             format!(
-                "The stream held each of the {} entities.",
+                "The stream contained all {} entities.",
                 units::count(entities)
             )
         } else {
             format!(
-                "The stream held {} of {} entities: it is not whole.",
+                "The stream contained {} of {} entities: it is incomplete.",
                 units::count(entities),
                 units::count(outcome.keys)
             )
@@ -299,7 +303,7 @@ fn findings(outcome: &RangeResults) -> Vec<String> {
     );
     if let Some(most) = stream.resident_bytes_max() {
         found.push(format!(
-            "While {} went by, the node had at most {} of memory resident, {} of `--memory`.",
+            "While it streamed {}, the node had at most {} of resident memory, {} of `--memory`.",
             units::bytes(stream.bytes as f64),
             units::bytes(most as f64),
             text::percent(most as f64 / MEMORY_BYTES as f64)
@@ -307,8 +311,8 @@ fn findings(outcome: &RangeResults) -> Vec<String> {
     }
     if let Ok(ranges) = &outcome.ranges {
         found.push(format!(
-            "Ranges of 10,000 bring {} entities over one connection. The study's brought {}, on \
-             its own machine and with values of its own: that is no ratio to compare.",
+            "Ranges of 10,000 return {} entities over one connection. In the study they returned \
+             {}, on another machine and with other values, so the two cannot be compared.",
             units::rate(entities_per_second(ranges)),
             units::rate(STUDY_REQUESTS * STUDY_LIMIT as f64)
         ));
@@ -328,7 +332,7 @@ mod tests {
             stream: Ok(StreamedRange {
                 bytes,
                 seconds: 0.5,
-                looks: vec![
+                samples: vec![
                     MemorySample {
                         at_seconds: 0.0,
                         resident_bytes: 64 << 20,
@@ -344,28 +348,28 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_lacks_something_is_not_called_whole() {
+    fn an_incomplete_stream_is_reported() {
         let whole = findings(&outcome(1000 * ENTITY_BYTES));
-        assert!(whole[0].contains("each of the 1,000"), "{}", whole[0]);
+        assert!(whole[0].contains("all 1,000"), "{}", whole[0]);
         assert!(whole[1].contains("50% of `--memory`"), "{}", whole[1]);
         let cut = findings(&outcome(1000 * ENTITY_BYTES - 1));
         assert!(cut[0].contains("999 of 1,000"), "{}", cut[0]);
         let long = findings(&outcome(1000 * ENTITY_BYTES + 1));
-        assert!(long[0].contains("not whole"), "{}", long[0]);
+        assert!(long[0].contains("incomplete"), "{}", long[0]);
     }
 
     #[test]
-    fn the_page_tells_what_is_missing() {
+    fn the_page_reports_failed_measurements() {
         let mut page = Page::new("range", "Ranges");
         let profile = Err("this build of the nodes cannot be profiled".to_owned());
         describe(&mut page, &outcome(1000 * ENTITY_BYTES), &profile);
-        let told = page.markdown();
+        let text = page.markdown();
         for line in [
             "ranges of 10,000: the node is gone",
             "No profile: this build of the nodes cannot be profiled.",
             "2,000/s",
         ] {
-            assert!(told.contains(line), "{line} is not in:\n{told}");
+            assert!(text.contains(line), "{line} is not in:\n{text}");
         }
     }
 }

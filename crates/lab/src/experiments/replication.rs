@@ -1,4 +1,4 @@
-//! What each further copy, and each further acknowledgement, costs.
+//! The cost of more copies and more acknowledgements.
 
 use crate::context::ExperimentContext;
 use crate::measure::{self, Capacity, Measured};
@@ -12,39 +12,42 @@ use load::report::plot::{Axis, Bars};
 use load::report::units::{self, Unit};
 use serde::Serialize;
 
-/// How many of how many replicas must answer.
+/// The pairs of ACK and FROM.
 const REPLICAS: [(u8, u8); 3] = [(1, 3), (2, 3), (3, 3)];
-/// The pair that the study measured, and that is profiled.
+/// The pair that the study measured, which is also profiled.
 const QUORUM: (u8, u8) = (2, 3);
 
-/// What 2/3 held in the study with blocking calls, as a share of what one node held.
+/// The breaking point of 2/3 in the study with blocking calls, as a share of
+/// that of one node.
 const STUDY_BLOCKING: [(Operation, f64); 2] = [(Operation::Put, 0.01), (Operation::Get, 0.004)];
-/// How many times as much `PUT` held once the calls were parallel and asynchronous.
+/// The factor by which the breaking point of `PUT` rose with parallel,
+/// asynchronous calls.
 const STUDY_ASYNCHRONOUS: f64 = 3.0;
-/// What another study's 2/3 held, as a share of what three nodes with one copy held.
+/// The breaking point of 2/3 in another study, as a share of that of three
+/// nodes with one copy.
 const STUDY_OF_ONE_COPY: f64 = 0.40;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "replication",
     title: "Replication",
-    question: "What does a request cost that three nodes keep, when one, two or all of them must \
-               answer, and where does the time go?",
+    question: "How much does a request cost when three nodes keep each key and one, two or all of \
+               them must answer, and where does the time go?",
     method: &[
         "One node alone, and three nodes on this machine, with `--durability os`. `PUT` and `GET` \
-         of 64-byte values over 100,000 keys, over 64 connections that are spread over all nodes; \
-         on the three with one copy of each key (1/1), and with three of which one, two or all \
-         must answer. The CPU time is that of all nodes together.",
-        "The profiles are those of one of the three nodes under 2/3, at 70% of the breaking \
-         point, in runs of their own.",
+         of 64-byte values over 100,000 keys, over 64 connections that are spread over all nodes. \
+         The three nodes keep one copy of each key (1/1), or three copies of which one, two or all \
+         must answer. The CPU time is the sum over all nodes.",
+        "The profiles show one of the three nodes under 2/3, at 70% of the breaking point, in \
+         separate runs.",
     ],
     run,
 };
 
-/// What was measured with some replicas.
+/// The measurements with some replicas.
 #[derive(Debug, Serialize)]
 struct ReplicationCase {
     operation: Operation,
-    /// How many of how many must answer; none for one node alone.
+    /// ACK and FROM; none for one node alone.
     replicas: Option<(u8, u8)>,
     capacity: Measured<Capacity>,
 }
@@ -66,7 +69,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     drop(alone);
 
     for replicas in std::iter::once((1, 1)).chain(REPLICAS) {
-        // Fresh nodes each time: copies of one pair are not read by another.
+        // New nodes for each pair, so that no copies of another pair are left.
         let cluster = LabCluster::start(context, layout(3))?;
         let plan = Plan {
             targets: cluster.targets(),
@@ -140,7 +143,7 @@ fn describe(page: &mut Page, cases: &[ReplicationCase], profiles: &[OperationPro
         table.row(row);
     }
     page.table(&table);
-    sections::troubles(page, cases.iter().map(|case| (case.name(), &case.capacity)));
+    sections::failed_measurements(page, cases.iter().map(|case| (case.name(), &case.capacity)));
     let kinds: Vec<Option<(u8, u8)>> = [None, Some((1, 1))]
         .into_iter()
         .chain(REPLICAS.map(Some))
@@ -160,7 +163,7 @@ fn describe(page: &mut Page, cases: &[ReplicationCase], profiles: &[OperationPro
         ),
         (
             "cpu",
-            "CPU time of all nodes a request",
+            "CPU time of all nodes per request",
             Axis::linear("CPU time", Unit::Milliseconds),
             cpu_ms,
         ),
@@ -176,7 +179,7 @@ fn describe(page: &mut Page, cases: &[ReplicationCase], profiles: &[OperationPro
         page.figure(file, title, bars.draw());
     }
 
-    page.section("Where it goes");
+    page.section("Where the time goes");
     sections::operation_profiles(page, " 2/3 on one of three nodes", profiles);
 
     page.section("What it shows");
@@ -229,7 +232,8 @@ fn findings(cases: &[ReplicationCase]) -> Vec<String> {
         let cpu = |replicas| cpu_ms(capacity(cases, operation, replicas)?);
         if let Some(share) = share_of_one(cases, operation, Some(QUORUM)) {
             found.push(format!(
-                "{method} 2/3 holds {} of what one node alone holds on the same cores{}.",
+                "The breaking point of {method} 2/3 is {} of that of one node on the same \
+                 cores{}.",
                 text::percent(share),
                 sections::for_times_the_cpu(statistics::ratio(cpu(Some(QUORUM)), cpu(None)))
             ));
@@ -237,7 +241,8 @@ fn findings(cases: &[ReplicationCase]) -> Vec<String> {
         let rates = REPLICAS.map(|replicas| rate(cases, operation, Some(replicas)));
         if let [Some(one), Some(_), Some(all)] = rates {
             found.push(format!(
-                "{method} that waits for all three holds {} of {method} that waits for one.",
+                "The breaking point of {method} that waits for all three replicas is {} of that \
+                 of {method} that waits for one.",
                 text::percent(all / one.max(f64::MIN_POSITIVE))
             ));
         }
@@ -250,14 +255,14 @@ fn compare(cases: &[ReplicationCase]) -> Vec<StudyComparison> {
     let mut rows = Vec::new();
     for (operation, share) in STUDY_BLOCKING {
         let one = rate(cases, operation, None);
-        // What the study gained later counts for it.
+        // The later gain of the study is included.
         let (calls, study) = match operation {
             Operation::Put => ("parallel", share * STUDY_ASYNCHRONOUS),
             _ => ("blocking", share),
         };
         rows.push(StudyComparison {
             what: format!(
-                "{}: breaking point of 2/3 over that of one node (the study's with {calls} calls)",
+                "{}: breaking point of 2/3 over that of one node (study: {calls} calls)",
                 sections::method(operation)
             ),
             study: text::percent(study),
@@ -287,10 +292,10 @@ fn compare(cases: &[ReplicationCase]) -> Vec<StudyComparison> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{capacity, holds, told};
+    use crate::testing::{assert_contains, capacity, page_text};
 
     #[test]
-    fn quorums_are_held_against_one_node() {
+    fn quorums_are_compared_with_one_node() {
         let case = |operation, replicas, rate, cpu_us| ReplicationCase {
             operation,
             replicas,
@@ -305,19 +310,20 @@ mod tests {
             case(Operation::Put, Some((3, 3)), 4_000.0, 50.0),
             case(Operation::Get, Some((2, 3)), 10_000.0, 25.0),
         ];
-        holds(
-            &told(|page| describe(page, &cases, &[])),
+        assert_contains(
+            &page_text(|page| describe(page, &cases, &[])),
             &[
-                "PUT 2/3 holds 30% of what one node alone holds on the same cores, for 4.50 times \
-                 the CPU time a request.",
-                "PUT that waits for all three holds 50% of PUT that waits for one.",
-                "GET 2/3 holds 50% of what one node alone holds",
+                "The breaking point of PUT 2/3 is 30% of that of one node on the same cores, for 4.50 \
+                 times the CPU time per request.",
+                "The breaking point of PUT that waits for all three replicas is 50% of that of PUT that \
+                 waits for one.",
+                "GET 2/3 is 50% of that of one node",
                 "6,000/s / 12,000/s",
             ],
         );
         cases[0].capacity = Err("refused".to_owned());
-        let page = told(|page| describe(page, &cases, &[]));
-        holds(&page, &["- PUT, one node: refused", "not measured"]);
-        assert!(!page.contains("PUT 2/3 holds"), "{page}");
+        let page = page_text(|page| describe(page, &cases, &[]));
+        assert_contains(&page, &["- PUT, one node: refused", "not measured"]);
+        assert!(!page.contains("PUT 2/3 is"), "{page}");
     }
 }

@@ -1,4 +1,4 @@
-//! Keys spread over nodes: how evenly, and at what price.
+//! How evenly keys are spread over nodes, and what that costs.
 
 use crate::context::ExperimentContext;
 use crate::measure::{self, Capacity, Measured};
@@ -12,34 +12,35 @@ use load::report::plot::{Axis, Bars};
 use load::report::units::{self, Unit};
 use serde::Serialize;
 
-/// The least and the greatest size of a node of the study, in MB, after a
-/// random fill of ten.
+/// The smallest and the greatest size of a node in the study, in MB, after
+/// filling ten nodes with random keys.
 const STUDY_NODE_MB: (f64, f64) = (79.0, 81.0);
-/// What three nodes held in the study, as a share of what one held: `PUT`, `GET`.
+/// The breaking point of three nodes in the study, as a share of that of one
+/// node.
 const STUDY_SHARES: [(Operation, f64); 2] = [(Operation::Put, 0.14), (Operation::Get, 0.17)];
 
-/// How many nodes the keys are spread over.
+/// The number of nodes over which keys are spread.
 const NODES: usize = 10;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "sharding",
     title: "Sharding",
-    question: "How evenly do ten nodes share the keys, and how much of what one node holds do \
-               three nodes hold together, when each key is on one of them?",
+    question: "How evenly are keys spread over ten nodes, and how does the breaking point of \
+               three nodes with one copy of each key compare with that of one node?",
     method: &[
         "Ten nodes are filled with random keys and 64-byte values, one copy each (`ack=1`, \
-         `from=1`), through all of them in turn. Then they are stopped, which writes everything \
-         to tables, and the tables of each are measured.",
+         `from=1`), through all nodes in turn. Then they are stopped, which flushes everything to \
+         tables, and the size of each node's tables is measured.",
         "One node and three nodes with one copy of each key are searched for their breaking \
          points, with `--durability os`, over 64 connections that are spread over all nodes. All \
-         nodes share the cores with the generator: three of them are not three machines, and two \
-         of three requests come to a node that has to ask another one. The CPU time is that of \
-         all nodes.",
+         nodes share the cores with the generator, so three nodes are not three machines, and two \
+         of three requests reach a node that has to forward them. The CPU time is the sum over all \
+         nodes.",
     ],
     run,
 };
 
-/// What was measured of a number of nodes under an operation.
+/// The measurements of an operation on a number of nodes.
 #[derive(Debug, Serialize)]
 struct ShardingCase {
     nodes: usize,
@@ -86,7 +87,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
     Ok(())
 }
 
-/// The bytes of the tables of each of ten nodes, and how many keys they share.
+/// The size of the tables of each of ten nodes, and the number of keys.
 #[derive(Debug, Serialize)]
 struct KeySpread {
     keys: u64,
@@ -120,7 +121,7 @@ fn spread(context: &ExperimentContext<'_>) -> Result<KeySpread, Error> {
 }
 
 impl KeySpread {
-    /// The smallest and the largest node, in bytes.
+    /// The sizes of the smallest and the largest node, in bytes.
     fn extremes(&self) -> Option<(f64, f64)> {
         let least = self.bytes.iter().min()?;
         let most = self.bytes.iter().max()?;
@@ -134,7 +135,7 @@ fn describe(
     cases: &[ShardingCase],
     profiles: &[(Operation, Measured<FoldedProfile>)],
 ) {
-    page.section("Bytes a node");
+    page.section("Bytes per node");
     let names = (1..=spread.bytes.len()).map(|number| format!("node-{number}"));
     let mut table = MarkdownTable::new(["node", "tables", "of the mean"]);
     let mean = spread.bytes.iter().sum::<u64>() as f64 / spread.bytes.len().max(1) as f64;
@@ -154,7 +155,7 @@ fn describe(
         table.row(sections::capacity_row(&case.name(), &case.capacity));
     }
     page.table(&table);
-    sections::troubles(page, cases.iter().map(|case| (case.name(), &case.capacity)));
+    sections::failed_measurements(page, cases.iter().map(|case| (case.name(), &case.capacity)));
     let axis = Axis::linear("breaking point", Unit::PerSecond);
     let mut bars = Bars::new("Breaking points", ["PUT", "GET"].map(str::to_owned), axis);
     for nodes in [1, 3] {
@@ -165,7 +166,7 @@ fn describe(
     }
     page.figure("breaking-points", "Breaking points", bars.draw());
 
-    page.section("Where it goes");
+    page.section("Where the time goes");
     for (operation, profile) in profiles {
         let method = sections::method(*operation);
         let title = format!("{method} on one of three nodes: CPU time");
@@ -205,7 +206,7 @@ fn findings(spread: &KeySpread, cases: &[ShardingCase]) -> Vec<String> {
     let mut found = Vec::new();
     if let Some((least, most)) = spread.extremes() {
         found.push(format!(
-            "{} keys on {} nodes: the largest has {} more than the smallest.",
+            "{} keys on {} nodes: the largest node has {} more bytes than the smallest.",
             units::count(spread.keys),
             spread.bytes.len(),
             text::percent(most / least.max(1.0) - 1.0)
@@ -216,7 +217,8 @@ fn findings(spread: &KeySpread, cases: &[ShardingCase]) -> Vec<String> {
         let cpu = |nodes| capacity(cases, nodes, operation)?.saturated.cpu_us;
         if let Some(share) = share {
             found.push(format!(
-                "Three nodes on this machine hold {} of the {} that one holds{}.",
+                "The breaking point of three nodes on this machine is {} of that of one node for \
+                 {}{}.",
                 text::percent(share),
                 sections::method(operation),
                 sections::for_times_the_cpu(statistics::ratio(cpu(3), cpu(1)))
@@ -230,7 +232,7 @@ fn compare(spread: &KeySpread, cases: &[ShardingCase]) -> Vec<StudyComparison> {
     let (least, most) = STUDY_NODE_MB;
     let ours = spread.extremes();
     let mut rows = vec![StudyComparison {
-        what: "the largest of ten nodes over the smallest".to_owned(),
+        what: "size of the largest of ten nodes over that of the smallest".to_owned(),
         study: format!("{most:.0} / {least:.0}"),
         study_ratio: most / least,
         ours: ours.map_or_else(
@@ -260,10 +262,10 @@ fn compare(spread: &KeySpread, cases: &[ShardingCase]) -> Vec<StudyComparison> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{capacity, holds, told};
+    use crate::testing::{assert_contains, capacity, page_text};
 
     #[test]
-    fn spread_and_shares_follow_from_the_run() {
+    fn the_page_compares_sizes_and_breaking_points() {
         let spread = KeySpread {
             keys: 1_000,
             bytes: vec![1 << 20, (1 << 20) + (1 << 16)],
@@ -279,19 +281,19 @@ mod tests {
             case(3, Operation::Put, 4_000.0, 30.0),
             case(3, Operation::Get, 9_000.0, 20.0),
         ];
-        holds(
-            &told(|page| describe(page, &spread, &cases, &[])),
+        assert_contains(
+            &page_text(|page| describe(page, &spread, &cases, &[])),
             &[
-                "1,000 keys on 2 nodes: the largest has 6.2% more than the smallest.",
-                "hold 40% of the PUT that one holds, for 3.00 times the CPU time",
-                "hold 45% of the GET",
+                "1,000 keys on 2 nodes: the largest node has 6.2% more bytes than the smallest.",
+                "is 40% of that of one node for PUT, for 3.00 times the CPU time",
+                "is 45% of that of one node for GET",
                 "4,000/s / 10,000/s",
                 "| node-2 ",
             ],
         );
         cases.truncate(2);
-        holds(
-            &told(|page| describe(page, &spread, &cases, &[])),
+        assert_contains(
+            &page_text(|page| describe(page, &spread, &cases, &[])),
             &["not measured"],
         );
     }

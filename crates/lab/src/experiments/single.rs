@@ -1,4 +1,4 @@
-//! One node, asked over one connection and over many.
+//! One node under load over one connection and over many.
 
 use crate::context::ExperimentContext;
 use crate::measure::{self, Capacity, CostedRun, Measured};
@@ -11,39 +11,41 @@ use load::plan::{Operation, Rate};
 use load::report::{plot, units};
 use serde::Serialize;
 
-/// The study's breaking point of `PUT`: the middle of 40,000 to 45,000 requests a second.
+/// The study's breaking point of `PUT`: the middle of 40,000 to 45,000 requests
+/// per second.
 const STUDY_PUT_RATE: f64 = 42_500.0;
-/// The load that it called stable.
+/// The rate that the study called stable.
 const STUDY_STABLE_RATE: f64 = 30_000.0;
-/// Its mean latency under that load, in milliseconds.
+/// The study's mean latency at that rate, in milliseconds.
 const STUDY_MEAN_MS: f64 = 0.81;
-/// Its greatest.
+/// The study's maximum latency at that rate, in milliseconds.
 const STUDY_MAX_MS: f64 = 32.0;
-/// The share of `GET`'s allocations that its filter's hashing made.
+/// The share of the bytes allocated under `GET` that the hashing of the study's
+/// filter allocated.
 const STUDY_FILTER_ALLOCATIONS: f64 = 0.80;
 
-/// The stable load as a share of the breaking point: the study's.
+/// The stable load as a share of the breaking point, as in the study.
 const STABLE_SHARE: f64 = STUDY_STABLE_RATE / STUDY_PUT_RATE;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "single",
     title: "One node, one connection",
-    question: "What is the highest rate that one node keeps up with over a single connection, \
-               how are the latencies below it, and where do CPU time and allocations go?",
+    question: "What is the breaking point of one node over a single connection, what are the \
+               latencies below it, and where do CPU time and allocations go?",
     method: &[
-        "One node with `--durability os`, which acknowledges a write once the system has it, so \
-         that the disk does not hide the node, and memtables of 4 MiB, so that flushes and tables \
-         are part of what is measured. `PUT` of 64-byte values over 100,000 keys chosen uniformly, then \
-         `GET` of the same keys, all of which are there; over 1 connection, without pipelining, \
-         and over 64.",
+        "One node with `--durability os`, which acknowledges a write once the operating system \
+         has it, so that the disk does not dominate the result. Its memtables have 4 MiB, so that \
+         the measurement includes flushes and tables. `PUT` of 64-byte values over 100,000 \
+         uniformly chosen keys, then `GET` of the same keys, all of which exist; over 1 \
+         connection, without pipelining, and over 64.",
         "Latency counts from when a request was due. The stable load is 71% of the breaking \
-         point, as in the study (30,000 of 40,000 to 45,000 requests a second).",
-        "The profiles are taken under the stable load over 64 connections, in runs of their own.",
+         point, as in the study (30,000 of 40,000 to 45,000 requests per second).",
+        "The profiles are taken under the stable load over 64 connections, in separate runs.",
     ],
     run,
 };
 
-/// What was measured of one operation over some connections.
+/// The measurements of one operation over a number of connections.
 #[derive(Debug, Serialize)]
 struct SingleNodeCase {
     operation: Operation,
@@ -109,7 +111,7 @@ fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
         }
     }
     let metrics = cluster.nodes[0].metrics()?;
-    // Counts are whole.
+    // The counter is a whole number.
     let flushes = metrics.sum("kvorum_store_flushes_total", "") as u64;
     describe(page, &cases, &profiles, flushes);
     Ok(())
@@ -127,9 +129,9 @@ fn describe(
         table.row(sections::capacity_row(&case.name(), &case.capacity));
     }
     page.table(&table);
-    sections::troubles(page, cases.iter().map(|case| (case.name(), &case.capacity)));
+    sections::failed_measurements(page, cases.iter().map(|case| (case.name(), &case.capacity)));
 
-    page.part("At the stable load");
+    page.subsection("At the stable load");
     let mut table = MarkdownTable::new(["load", "rate"].into_iter().chain(sections::LATENCY_HEAD));
     for case in cases {
         let rate = case.stable.as_ref().ok().map(CostedRun::rate);
@@ -148,7 +150,7 @@ fn describe(
         curves,
     );
 
-    page.section("Where it goes");
+    page.section("Where the time and the allocations go");
     sections::operation_profiles(page, "", profiles);
 
     page.section("What it shows");
@@ -163,7 +165,8 @@ fn findings(cases: &[SingleNodeCase], profiles: &[OperationProfile], flushes: u6
         let rate = |connections| Some(find(cases, operation, connections)?.rate());
         if let (Some(one), Some(many)) = (rate(1), rate(64)) {
             found.push(format!(
-                "{} holds {} over one connection and {} over 64, {} times as much.",
+                "The breaking point of {} is {} over one connection and {} over 64, {} times as \
+                 much.",
                 sections::method(operation),
                 units::rate(one),
                 units::rate(many),
@@ -178,15 +181,15 @@ fn findings(cases: &[SingleNodeCase], profiles: &[OperationProfile], flushes: u6
         StackMatcher::Thread("flush"),
     ) {
         found.push(format!(
-            "Flushes, of which there were {} in all, take {} of the CPU time under PUT. {}",
+            "Flushes ({} in total) take {} of the CPU time under PUT. {}",
             units::count(flushes),
             text::percent(share),
             if share < 0.2 {
-                "In the study flush and the counting of paths dominated it. Here a memtable is \
-                 sorted already when it is flushed, by a job of its own, and which tables there \
-                 are is known in memory: nobody lists a folder."
+                "In the study, flushes and the counting of paths dominated the CPU time. Here a \
+                 memtable is already sorted when a background job flushes it, and the list of \
+                 tables is in memory, so no folder has to be listed."
             } else {
-                "So flushes matter here as they did in the study."
+                "So flushes matter here, as in the study."
             }
         ));
     }
@@ -197,13 +200,13 @@ fn findings(cases: &[SingleNodeCase], profiles: &[OperationProfile], flushes: u6
         StackMatcher::Named(FILTERS),
     ) {
         found.push(format!(
-            "Filters make {} of the bytes that GET allocates. {}",
+            "Filters allocate {} of the bytes under GET. {}",
             text::percent(share),
             if share < 0.1 {
-                "In the study their hashing made 80%. Here a key is hashed once, to a number, \
-                 and to look into a filter allocates nothing."
+                "In the study their hashing allocated 80%. Here a key is hashed once, to a \
+                 number, and checking a filter allocates nothing."
             } else {
-                "So the study's effect is still there."
+                "So filters dominate allocations here, as in the study."
             }
         ));
     }
@@ -253,7 +256,7 @@ fn compare(cases: &[SingleNodeCase], profiles: &[OperationProfile]) -> Vec<Study
     );
     vec![
         StudyComparison {
-            what: "PUT over one connection at the stable load: greatest latency over the mean"
+            what: "PUT over one connection at the stable load: maximum latency over the mean"
                 .to_owned(),
             study: format!(
                 "{} / {}",
@@ -266,7 +269,7 @@ fn compare(cases: &[SingleNodeCase], profiles: &[OperationProfile]) -> Vec<Study
             better: Better::Smaller,
         },
         StudyComparison {
-            what: "GET: share of the bytes allocated that the filters make".to_owned(),
+            what: "GET: share of the allocated bytes that filters allocate".to_owned(),
             study: text::percent(STUDY_FILTER_ALLOCATIONS),
             study_ratio: STUDY_FILTER_ALLOCATIONS,
             ours: filters.map_or_else(|| units::NONE.to_owned(), text::percent),
@@ -280,7 +283,7 @@ fn compare(cases: &[SingleNodeCase], profiles: &[OperationProfile]) -> Vec<Study
 mod tests {
     use super::*;
     use crate::profile::FoldedProfile;
-    use crate::testing::{capacity, holds, load, told};
+    use crate::testing::{assert_contains, capacity, load, page_text};
 
     fn case(operation: Operation, connections: usize, rate: f64) -> SingleNodeCase {
         SingleNodeCase {
@@ -292,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_profile_shows_decides_what_is_said() {
+    fn conclusions_follow_from_the_profiles() {
         let cases = [
             case(Operation::Put, 1, 1_000.0),
             case(Operation::Put, 64, 4_000.0),
@@ -322,19 +325,20 @@ mod tests {
             ProfileKind::Alloc,
         );
 
-        let page = told(|page| describe(page, &cases, &[little, filters], 12));
-        holds(
+        let page = page_text(|page| describe(page, &cases, &[little, filters], 12));
+        assert_contains(
             &page,
             &[
-                "PUT holds 1,000/s over one connection and 4,000/s over 64, 4.00 times as much.",
-                "Flushes, of which there were 12 in all, take 10% of the CPU time under PUT. In the study",
-                "Filters make 25% of the bytes that GET allocates. So the study's effect",
+                "The breaking point of PUT is 1,000/s over one connection and 4,000/s over 64, 4.00 times \
+                 as much.",
+                "Flushes (12 in total) take 10% of the CPU time under PUT. In the study",
+                "Filters allocate 25% of the bytes under GET. So filters dominate",
                 "- GET, 1 connection: cannot connect",
                 "20.0 ms / 1.00 ms",
             ],
         );
-        holds(
-            &told(|page| describe(page, &cases, &[much], 12)),
+        assert_contains(
+            &page_text(|page| describe(page, &cases, &[much], 12)),
             &["take 90% of the CPU time under PUT. So flushes matter"],
         );
     }

@@ -14,38 +14,37 @@ use serde::Serialize;
 
 /// The study's breaking points of `GET` over 100 tables, by filter.
 const STUDY: [(&str, f64); 3] = [("none", 7_300.0), ("0.5", 12_500.0), ("0.03", 25_000.0)];
-/// The filter that its others are held against.
+/// The filter with which the others of the study are compared.
 const STUDY_BEST: &str = "0.03";
 
-/// The filters that are tried, in the order of the table.
+/// The filters that are measured, in the order of the table.
 const FILTERS: [&str; 4] = ["none", "0.5", "0.03", "0.01"];
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "tables",
     title: "A hundred tables",
-    question: "What does a read cost when its key may be in any of a hundred tables, and how much \
-               of that does a filter save?",
+    question: "How much does a read cost if its key may be in any of a hundred tables, and how \
+               much of that does a filter save?",
     method: &[
-        "A node for each filter, with compaction off and memtables so small that the keys, put \
-         once each in random order, end up in about a hundred tables, each over the whole range \
-         of keys. Beside them a node that has the same keys in one table. The nodes are stopped \
-         and started before they are read, so that nothing is answered from a memtable; all \
-         blocks fit into the cache.",
-        "`GET` of keys chosen uniformly, all of which are there, over 64 connections. The \
-         blocks are those that the node looked into, in the cache or on the disk, for each \
-         request.",
+        "A node for each filter, with compaction off and such small memtables that the keys, put \
+         once each in random order, end up in about a hundred tables, each of which covers the \
+         whole key range. Another node has the same keys in one table. The nodes are restarted \
+         before they are read, so that no read is answered from a memtable. All blocks fit into \
+         the cache.",
+        "`GET` of uniformly chosen keys, all of which exist, over 64 connections. The table shows \
+         how many blocks the node searched per request, in the cache or on the disk.",
     ],
     run,
 };
 
-/// What was measured of a filter.
+/// The measurements of a filter.
 #[derive(Debug, Serialize)]
 struct FilterCase {
-    /// As `--filter` has it.
+    /// The filter, as `--filter` takes it.
     filter: &'static str,
     tables: u64,
     capacity: Measured<Capacity>,
-    /// Data blocks that were looked into for each `GET`.
+    /// Data blocks searched per `GET`.
     blocks_a_get: f64,
 }
 
@@ -102,7 +101,7 @@ fn case(
     let blocks = after.growth(&before, "kvorum_store_data_blocks_fetched_total");
     let case = FilterCase {
         filter,
-        // Counts are whole.
+        // The counter is a whole number.
         tables: after.sum("kvorum_store_level_tables", "") as u64,
         capacity,
         blocks_a_get: blocks / gets.max(1.0),
@@ -140,14 +139,14 @@ fn describe(
 ) {
     page.section("Measured");
     let mut table = sections::capacity_table("tables");
-    table.column("blocks a GET");
+    table.column("blocks per GET");
     for case in cases {
         let mut row = sections::capacity_row(&case.name(), &case.capacity);
         row.push(text::ratio(case.blocks_a_get));
         table.row(row);
     }
     page.table(&table);
-    sections::troubles(page, cases.iter().map(|case| (case.name(), &case.capacity)));
+    sections::failed_measurements(page, cases.iter().map(|case| (case.name(), &case.capacity)));
     let bars = |title, axis, value: fn(&FilterCase) -> Option<f64>| {
         let values = cases.iter().map(|case| value(case).unwrap_or(f64::NAN));
         Bars::new(title, cases.iter().map(FilterCase::name), axis)
@@ -161,7 +160,7 @@ fn describe(
     let svg = bars("CPU time of a GET", axis, |case| Some(case.cpu_us()? / 1e3));
     page.figure("cpu", "CPU time of a GET by filter", svg);
 
-    page.section("Where it goes");
+    page.section("Where the time goes");
     for (filter, profile) in profiles {
         let title = format!("GET over a hundred tables, filter {filter}: CPU time");
         sections::profile(page, &format!("get-{filter}-cpu"), &title, profile);
@@ -173,7 +172,7 @@ fn describe(
     page.data("runs", &cases);
 }
 
-/// The one table, and those of a hundred.
+/// The case with one table, and those with a hundred.
 fn parts(cases: &[FilterCase]) -> Option<(&FilterCase, &[FilterCase])> {
     cases.split_first()
 }
@@ -191,8 +190,8 @@ fn findings(cases: &[FilterCase]) -> Vec<String> {
     for case in hundred {
         if let Some(share) = statistics::ratio(case.rate(), one.rate()) {
             found.push(format!(
-                "{} tables with filter {} hold {} of what one table holds, and a GET looks into \
-                 {} blocks.",
+                "The breaking point of {} tables with filter {} is {} of that of one table, and a \
+                 GET searches {} blocks.",
                 case.tables,
                 case.filter,
                 text::percent(share),
@@ -206,13 +205,13 @@ fn findings(cases: &[FilterCase]) -> Vec<String> {
     ) {
         let study = STUDY[2].1 / STUDY[0].1;
         found.push(format!(
-            "A filter of {STUDY_BEST} multiplies the breaking point by {}; in the study by {}. {}",
+            "A filter of {STUDY_BEST} multiplies the breaking point by {}, in the study by {}. {}",
             text::ratio(best / none),
             text::ratio(study),
             if best / none < study {
-                "It matters less here because a table that the filter does not exclude costs \
-                 less: its index and its blocks are in memory, a block is searched in place, and \
-                 reading stops at the first table that can hold nothing newer."
+                "It matters less here because a table that no filter excludes costs less: its \
+                 index and its blocks are in memory, a block is searched in place, and a read \
+                 stops as soon as no other table can hold a newer version."
             } else {
                 "So it matters here at least as much."
             }
@@ -241,7 +240,7 @@ fn compare(cases: &[FilterCase]) -> Vec<StudyComparison> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{capacity, holds, told};
+    use crate::testing::{assert_contains, capacity, page_text};
 
     fn case(filter: &'static str, tables: u64, rate: f64) -> FilterCase {
         FilterCase {
@@ -253,27 +252,27 @@ mod tests {
     }
 
     #[test]
-    fn filters_are_held_against_one_table_and_the_study() {
+    fn filters_are_compared_with_one_table_and_the_study() {
         let mut cases = vec![
             case("0.01", 1, 20_000.0),
             case("none", 100, 5_000.0),
             case("0.5", 100, 6_000.0),
             case("0.03", 100, 10_000.0),
         ];
-        holds(
-            &told(|page| describe(page, &cases, &[])),
+        assert_contains(
+            &page_text(|page| describe(page, &cases, &[])),
             &[
-                "100 tables with filter none hold 25% of what one table holds, and a GET looks \
-                 into 1.50 blocks.",
-                "A filter of 0.03 multiplies the breaking point by 2.00; in the study by 3.42. It \
+                "The breaking point of 100 tables with filter none is 25% of that of one table, and a GET \
+                 searches 1.50 blocks.",
+                "A filter of 0.03 multiplies the breaking point by 2.00, in the study by 3.42. It \
                  matters less here",
                 "10,000/s / 5,000/s",
                 "| 1 table, filter 0.01 ",
             ],
         );
         cases[1].capacity = Err("no answer".to_owned());
-        let page = told(|page| describe(page, &cases, &[]));
-        holds(
+        let page = page_text(|page| describe(page, &cases, &[]));
+        assert_contains(
             &page,
             &["- 100 tables, filter none: no answer", "not measured"],
         );

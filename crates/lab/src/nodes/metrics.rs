@@ -1,16 +1,16 @@
-//! A node's own counters, read from its metrics page.
+//! The counters of a node, read from its metrics page.
 
 use std::collections::BTreeMap;
 
-/// The numbers of a metrics page at a moment, by name and labels.
+/// The samples of a metrics page at one time, by name and labels.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct MetricsSnapshot {
-    /// `kvorum_store_level_tables{level="0"}` and its number.
+    /// For example `kvorum_store_level_tables{level="0"}`.
     samples: BTreeMap<String, f64>,
 }
 
 impl MetricsSnapshot {
-    /// Reads a page in Prometheus' text format; lines that are none are left out.
+    /// Parses a page in Prometheus' text format; other lines are ignored.
     pub(crate) fn parse(page: &str) -> Self {
         let lines = page.lines().filter(|line| !line.starts_with('#'));
         let samples = lines.filter_map(|line| {
@@ -22,8 +22,8 @@ impl MetricsSnapshot {
         }
     }
 
-    /// The sum of all samples of a metric whose labels hold `label`
-    /// (`level="0"`, or nothing for all); 0 where there are none.
+    /// The sum of all samples of a metric whose labels contain `label`
+    /// (`level="0"`, or an empty text for all); 0 if there are none.
     pub(crate) fn sum(&self, name: &str, label: &str) -> f64 {
         let samples = self.samples.range(name.to_owned()..);
         samples
@@ -36,7 +36,7 @@ impl MetricsSnapshot {
             .sum()
     }
 
-    /// How much the sum of a counter has grown since an `earlier` look.
+    /// How much the sum of a counter has grown since an `earlier` snapshot.
     pub(crate) fn growth(&self, earlier: &Self, name: &str) -> f64 {
         self.sum(name, "") - earlier.sum(name, "")
     }

@@ -1,7 +1,8 @@
 //! The nodes of an experiment: child processes on free ports of this machine,
-//! with their data in a temporary folder. They never outlive the laboratory:
-//! it kills them when it is done with them, and each ends by itself when the
-//! pipe to its stdin closes, which the system sees to however the laboratory ends.
+//! with their data in a temporary folder. They never outlive the laboratory,
+//! which kills them when it is done with them. If the laboratory ends
+//! otherwise, the system closes the pipe to the stdin of each node, and the
+//! node ends.
 
 mod metrics;
 mod node;
@@ -18,27 +19,30 @@ use ports::free_ports;
 use std::ffi::OsString;
 use tempfile::TempDir;
 
-/// What the nodes of a cluster are to be.
+/// The layout of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClusterLayout<'a> {
-    /// How many. At least one.
+    /// The number of nodes, at least one.
     pub(crate) nodes: usize,
-    /// What each plans with, as `--memory` has it.
+    /// The memory of each node, as `--memory` takes it.
     pub(crate) memory: &'a str,
-    /// More options of each. Without `--threads` the nodes share the cores, as
-    /// they do under `kvorum dev`.
+    /// More options of each node. Without `--threads` the nodes share the
+    /// cores, as under `kvorum dev`.
     pub(crate) options: &'a [&'a str],
 }
 
-/// A running cluster. Dropped, it is killed, and its data goes.
+/// A running cluster. When it is dropped, its nodes are killed and its data is
+/// removed.
 pub(crate) struct LabCluster {
-    // Dropped in this order: nobody writes into the folder while it is removed.
+    // The fields are dropped in this order, so no node writes to the folder
+    // while it is removed.
     pub(crate) nodes: Vec<LabNode>,
     _folder: TempDir,
 }
 
 impl LabCluster {
-    /// Starts nodes with empty folders, and waits until each sees all of them.
+    /// Starts nodes with empty folders, and waits until each node sees all
+    /// nodes up.
     ///
     /// # Errors
     /// A node that does not start.
@@ -106,7 +110,7 @@ impl LabCluster {
         Ok(cluster)
     }
 
-    /// Where all nodes are asked.
+    /// The URLs of all nodes, as targets of a load.
     pub(crate) fn targets(&self) -> Vec<String> {
         self.nodes
             .iter()
@@ -114,7 +118,7 @@ impl LabCluster {
             .collect()
     }
 
-    /// What all nodes have used together.
+    /// The usage of all nodes together.
     pub(crate) fn usage(&self) -> Usage {
         let mut all = Usage::default();
         for node in &self.nodes {

@@ -12,32 +12,33 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How long a node has for an answer of its own.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a node may take to answer a request.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a node may take to start (a log may have to be replayed), to stop,
-/// and to find its peers.
-const CHANGE_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a node may take to start (its log may have to be replayed), to
+/// stop, or to find its peers.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The variables that would set options of a node beside those of the experiment.
+/// The prefix of variables that would set options in addition to those of the
+/// experiment.
 const VARIABLE_PREFIX: &str = "KVORUM_";
 
-/// A node of a cluster, running or not. Dropped, it is killed.
+/// A node of a cluster, which may be running. It is killed when it is dropped.
 pub(crate) struct LabNode {
     pub(super) name: String,
     pub(super) url: String,
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<OsString>,
     pub(super) data: PathBuf,
-    /// What it writes to stderr.
+    /// The file for its stderr.
     pub(super) log: PathBuf,
-    /// Its process, while there is one. The pipe to its stdin is open as long
-    /// as this process lives, and tells the node when it does no more.
+    /// Its process, if it is running. The pipe to its stdin is open as long as
+    /// this process lives; the node ends when it closes.
     pub(super) process: Option<Child>,
 }
 
 impl LabNode {
-    /// Where it is asked.
+    /// Its URL.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
@@ -52,10 +53,10 @@ impl LabNode {
         }
     }
 
-    /// Starts its process, and does not wait until it answers.
+    /// Starts its process without waiting for an answer.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The system cannot start the process.
     pub(crate) fn start(&mut self) -> Result<(), Error> {
         self.kill();
         let log = OpenOptions::new()
@@ -74,23 +75,24 @@ impl LabNode {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(log)
-            // Ctrl-C in a terminal reaches the laboratory alone, which ends its
-            // nodes; and the system lets a frozen one go on when its parent is gone.
+            // Ctrl-C in a terminal reaches only the laboratory, which ends its
+            // nodes. And when the parent is gone, the system resumes a frozen
+            // process of such a group.
             .process_group(0)
             .spawn();
         self.process = Some(child.map_err(Error::file(&self.program))?);
         Ok(())
     }
 
-    /// Waits until it answers its status.
+    /// Waits until it answers a request for its status.
     ///
     /// # Errors
-    /// Its process ended, or it took longer than any node should.
+    /// Its process ended, or did not answer in time.
     pub(crate) fn wait_until_up(&mut self, context: &ExperimentContext<'_>) -> Result<(), Error> {
         let what = format!("an answer of {}", self.name);
-        context.wait_until(&what, CHANGE_PATIENCE, || {
+        context.wait_until(&what, CHANGE_TIMEOUT, || {
             if let Some(status) = self.ended() {
-                return Err(self.trouble(format!("it ended by itself: {status}")));
+                return Err(self.error(format!("it ended by itself: {status}")));
             }
             Ok(self.status().is_ok().then_some(()))
         })
@@ -105,7 +107,7 @@ impl LabNode {
         context: &ExperimentContext<'_>,
     ) -> Result<(), Error> {
         let what = format!("{} to see all nodes up", self.name);
-        context.wait_until(&what, CHANGE_PATIENCE, || {
+        context.wait_until(&what, CHANGE_TIMEOUT, || {
             let status = self.status()?;
             let members = status["cluster"].as_array().into_iter().flatten();
             let mut states = members.filter_map(|member| member["state"].as_str());
@@ -115,79 +117,80 @@ impl LabNode {
         })
     }
 
-    /// Ends it as a power cut would, and waits until it is gone.
+    /// Kills its process and waits for its end.
     pub(crate) fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
-            // They fail for a process that has ended already.
+            // Both fail if the process has already ended.
             let _ = process.kill();
             let _ = process.wait();
         }
     }
 
-    /// Ends it in order: what it has in memory is written to tables.
+    /// Stops it gracefully, so that it flushes its memtables to tables.
     ///
     /// # Errors
-    /// It does not end.
+    /// It does not stop.
     pub(crate) fn stop(&mut self, context: &ExperimentContext<'_>) -> Result<(), Error> {
         self.signal(Signal::TERM);
-        let what = format!("{} to end", self.name);
-        context.wait_until(&what, CHANGE_PATIENCE, || Ok(self.ended()))?;
+        let what = format!("{} to stop", self.name);
+        context.wait_until(&what, CHANGE_TIMEOUT, || Ok(self.ended()))?;
         self.process = None;
         Ok(())
     }
 
-    /// Stops it where it is: its connections stay open and nobody answers.
+    /// Freezes it: its connections stay open, but it does not answer.
     pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub(crate) fn thaw(&self) {
         self.signal(Signal::CONT);
     }
 
     fn signal(&self, signal: Signal) {
         if let Some(process) = &self.process {
-            // It fails for a process that has ended, which the next question shows.
+            // It fails only if the process has ended, which the next request
+            // shows.
             let _ = kill_process(Pid::from_child(process), signal);
         }
     }
 
-    /// How its process ended, if it has.
+    /// The exit status of its process, if it has ended.
     fn ended(&mut self) -> Option<String> {
         let ended = self.process.as_mut()?.try_wait().ok()??;
         Some(ended.to_string())
     }
 
-    /// What it has used; nothing while it does not run.
+    /// Its usage; zero while it is not running.
     pub(crate) fn usage(&self) -> Usage {
         let process = self.process.as_ref().map(Child::id);
         process.and_then(Usage::of).unwrap_or_default()
     }
 
-    /// Its metrics now.
+    /// Its current metrics.
     ///
     /// # Errors
-    /// No answer.
+    /// It does not answer.
     pub(crate) fn metrics(&self) -> Result<MetricsSnapshot, Error> {
         let url = format!("{}/metrics", self.url);
         Ok(MetricsSnapshot::parse(&http::get_page(
             &url,
-            ANSWER_PATIENCE,
+            ANSWER_TIMEOUT,
         )?))
     }
 
     /// Its status page.
     ///
     /// # Errors
-    /// No answer.
+    /// It does not answer.
     pub(crate) fn status(&self) -> Result<Value, Error> {
         let url = format!("{}/v0/status", self.url);
-        let page = http::get_page(&url, ANSWER_PATIENCE)?;
+        let page = http::get_page(&url, ANSWER_TIMEOUT)?;
         serde_json::from_str(&page).map_err(|error| Error::http(url, &error))
     }
 
-    /// Bytes of the tables in its folder.
+    /// The size of the tables in its folder, in bytes.
     ///
     /// # Errors
     /// A folder that cannot be read.
@@ -197,15 +200,15 @@ impl LabNode {
         for entry in entries {
             let entry = entry.map_err(Error::file(&self.data))?;
             if entry.path().extension().is_some_and(|name| name == "sst") {
-                // A table that compaction has just removed holds nothing any more.
+                // A table that compaction has just removed has no size.
                 bytes += entry.metadata().map_or(0, |metadata| metadata.len());
             }
         }
         Ok(bytes)
     }
 
-    /// What went wrong with it, and the last line that it wrote.
-    fn trouble(&self, problem: String) -> Error {
+    /// An error about it, with the last line of its log.
+    fn error(&self, problem: String) -> Error {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         Error::Node {
             node: self.name.clone(),

@@ -9,8 +9,9 @@ const ONE: ClusterLayout<'static> = ClusterLayout {
     options: &[],
 };
 
-/// A program that is no node. It lies in the source: one that a test has just
-/// written may be open for writing in another test's child, and is busy then.
+/// Settings with a program that is not a node. The program is part of the
+/// source: a file that a test has just written might be open for writing in a
+/// child of another test, and could not be executed.
 fn program(name: &str, folder: &Path) -> Settings {
     Settings {
         program: Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -25,7 +26,7 @@ fn program(name: &str, folder: &Path) -> Settings {
 }
 
 #[test]
-fn a_node_that_ends_at_once_is_told_with_its_last_line() {
+fn the_error_of_a_node_that_ends_at_once_has_its_last_line() {
     let folder = tempfile::tempdir().unwrap();
     let settings = program("ends.sh", folder.path());
     let stop = AtomicBool::new(false);
@@ -47,7 +48,7 @@ fn a_stop_ends_the_wait_for_a_node() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_told() {
+fn a_missing_program_is_an_error() {
     let settings = Settings {
         program: "/nowhere/kvorum".into(),
         effort: Effort::Glance,

@@ -1,21 +1,21 @@
-//! What a process has used, as the system counts it under `/proc`.
+//! The resources that a process has used, from `/proc`.
 
 use std::ops::{AddAssign, Sub};
 use std::path::Path;
 
-/// What a process has used.
+/// The resources that a process has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usage {
-    /// Seconds of CPU time since its start, user and system, over all threads.
+    /// CPU time since its start in seconds, user and system, over all threads.
     pub(crate) cpu_seconds: f64,
-    /// Bytes of memory that are resident now.
+    /// Resident memory now, in bytes.
     pub(crate) resident_bytes: u64,
-    /// The most that ever were.
+    /// The greatest resident memory so far, in bytes.
     pub(crate) resident_bytes_max: u64,
 }
 
 impl Usage {
-    /// That of the process with this number; [`None`] when there is none.
+    /// The usage of the process with this id; [`None`] if it does not exist.
     pub(crate) fn of(process: u32) -> Option<Self> {
         let folder = Path::new("/proc").join(process.to_string());
         let read = |file| std::fs::read_to_string(folder.join(file)).ok();
@@ -38,7 +38,7 @@ impl AddAssign for Usage {
     }
 }
 
-/// The CPU time between two looks; the memory is that of the later one.
+/// The CPU time between two readings, with the memory of the later one.
 impl Sub for Usage {
     type Output = Self;
 
@@ -50,10 +50,10 @@ impl Sub for Usage {
     }
 }
 
-/// User and system time in ticks, from a line of `/proc/PID/stat`.
+/// User and system time in ticks, from the line of `/proc/PID/stat`.
 fn cpu_ticks(stat: &str) -> Option<u64> {
-    // The second field is the program's name in parentheses, which may hold
-    // spaces and parentheses; the others are counted behind it.
+    // The second field is the program's name in parentheses, which may contain
+    // spaces and parentheses. The other fields are counted after it.
     let (_, behind_name) = stat.rsplit_once(')')?;
     let mut fields = behind_name.split_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
@@ -61,7 +61,7 @@ fn cpu_ticks(stat: &str) -> Option<u64> {
     Some(user + system)
 }
 
-/// Resident bytes, now and at most, from `/proc/PID/status`.
+/// Resident bytes now and at most, from `/proc/PID/status`.
 fn resident_bytes(status: &str) -> Option<(u64, u64)> {
     let bytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;

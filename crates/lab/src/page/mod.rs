@@ -1,8 +1,8 @@
-//! The page of an experiment: Markdown, with the plots, flame graphs and
-//! figures of its run in a folder of its name beside it.
+//! The page of an experiment: Markdown, with its plots, flame graphs and data
+//! in a folder of the same name beside it.
 //!
-//! A page appears as a whole or not at all: its files are written to a folder
-//! beside the old one, which then takes its place, and the page follows last.
+//! A page is replaced as a whole: its files are written to a new folder, which
+//! then replaces the old one, and the page follows last.
 
 mod table;
 pub(crate) mod text;
@@ -14,18 +14,18 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// A page under way.
+/// A page that is being written.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
-    /// The experiment's name: that of its file, and of the folder beside it.
+    /// The experiment's name, which is also the name of its file and folder.
     name: &'static str,
     markdown: String,
-    /// Names and contents.
+    /// The names and contents of its files.
     files: Vec<(String, String)>,
 }
 
 impl Page {
-    /// A page that holds nothing but its title.
+    /// A page with only a title.
     pub(crate) fn new(name: &'static str, title: &str) -> Self {
         Self {
             name,
@@ -39,8 +39,8 @@ impl Page {
         self.block(&format!("## {title}"));
     }
 
-    /// Begins a part of a section.
-    pub(crate) fn part(&mut self, title: &str) {
+    /// Begins a subsection.
+    pub(crate) fn subsection(&mut self, title: &str) {
         self.block(&format!("### {title}"));
     }
 
@@ -49,7 +49,7 @@ impl Page {
         self.block(text);
     }
 
-    /// Adds a list; nothing where there are no items.
+    /// Adds a list, unless it is empty.
     pub(crate) fn list<S: AsRef<str>>(&mut self, items: impl IntoIterator<Item = S>) {
         let items = items.into_iter();
         let lines: Vec<String> = items.map(|item| format!("- {}", item.as_ref())).collect();
@@ -63,13 +63,13 @@ impl Page {
         self.block(&table.markdown());
     }
 
-    /// Adds lines as they stand.
+    /// Adds a block of preformatted lines.
     pub(crate) fn code(&mut self, lines: &str) {
         self.block(&format!("```\n{}\n```", lines.trim_end()));
     }
 
-    /// Adds a picture, as the file `name.svg` beside the page. Who follows it
-    /// gets it alone, where a flame graph can be searched and zoomed.
+    /// Adds a picture as the file `name.svg` beside the page. It links to the
+    /// file, because a flame graph can only be searched and zoomed there.
     pub(crate) fn figure(&mut self, name: &str, caption: &str, svg: String) {
         let file = format!("{name}.svg");
         let link = format!("{}/{file}", self.name);
@@ -78,9 +78,9 @@ impl Page {
         self.files.push((file, svg));
     }
 
-    /// Keeps what was measured as the file `name.json` beside the page.
+    /// Saves measurements as the file `name.json` beside the page.
     pub(crate) fn data(&mut self, name: &str, measured: &impl Serialize) {
-        // Maps with keys that are no text are all that has no JSON form.
+        // Only maps whose keys are not text have no JSON form.
         if let Ok(json) = serde_json::to_string(measured) {
             self.files.push((format!("{name}.json"), json + "\n"));
         }
@@ -97,11 +97,11 @@ impl Page {
         &self.markdown
     }
 
-    /// Writes the page and its files into a folder, in place of those of an
-    /// earlier run; gives the page's path.
+    /// Writes the page and its files into a folder, replacing those of an
+    /// earlier run. Returns the path of the page.
     ///
     /// # Errors
-    /// What cannot be written.
+    /// A file or folder cannot be written.
     pub(crate) fn write(&self, folder: &Path) -> Result<PathBuf, Error> {
         let beside = folder.join(self.name);
         let fresh = folder.join(format!(".{}.new", self.name));
@@ -121,7 +121,7 @@ impl Page {
     }
 }
 
-/// Removes a folder, if it is there.
+/// Removes a folder if it exists.
 fn remove(folder: &Path) -> Result<(), Error> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

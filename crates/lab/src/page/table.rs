@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-/// A table; the first column holds words, the others numbers.
+/// A table whose first column contains words and whose other columns contain
+/// numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct MarkdownTable {
     head: Vec<String>,
@@ -23,12 +24,12 @@ impl MarkdownTable {
         self.head.push(head.into());
     }
 
-    /// Adds a row; what it lacks behind its last cell stays empty.
+    /// Adds a row; missing cells at its end stay empty.
     pub(crate) fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// In Markdown, its columns as wide as their longest cell.
+    /// The table in Markdown, with columns as wide as their longest cell.
     pub(crate) fn markdown(&self) -> String {
         let cells = |row: &[String]| -> Vec<String> {
             let escaped = row.iter().map(|cell| escape(cell));
@@ -70,7 +71,7 @@ impl MarkdownTable {
     }
 }
 
-/// A cell whose bars and line ends do not end it.
+/// Escapes characters that would end a cell.
 fn escape(cell: &str) -> String {
     cell.replace('|', "\\|").replace('\n', " ")
 }

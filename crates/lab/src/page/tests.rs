@@ -10,7 +10,7 @@ fn page() -> Page {
     page.figure("reads", "Reads [a second]", "<svg/>".to_owned());
     page.list(["one", "two"]);
     page.list::<&str>([]);
-    page.part("Written by");
+    page.subsection("Written by");
     page.code("kvorum lab tables\n");
     page.data("measured", &[1, 2]);
     page
@@ -44,7 +44,7 @@ kvorum lab tables
 }
 
 #[test]
-fn a_page_takes_the_place_of_the_one_before() {
+fn a_page_replaces_the_previous_one() {
     let folder = tempfile::tempdir().unwrap();
     let docs = folder.path().join("docs/lab");
     let old = docs.join("tables");
@@ -74,7 +74,7 @@ fn a_page_takes_the_place_of_the_one_before() {
 }
 
 #[test]
-fn what_cannot_be_written_is_told() {
+fn an_unwritable_folder_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "in the way").unwrap();

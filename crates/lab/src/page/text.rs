@@ -1,10 +1,10 @@
-//! Words for figures that the reports of the generator have none for.
+//! Formats figures that the generator's reports do not have.
 
 use load::Run;
 use load::plan::Rate;
 use load::report::units;
 
-/// A ratio, with three digits: `0.41`, `3.42`, `24.8`, `120`.
+/// A ratio with three significant digits: `0.41`, `3.42`, `24.8`, `120`.
 pub(crate) fn ratio(value: f64) -> String {
     if !value.is_finite() {
         return units::NONE.to_owned();
@@ -17,7 +17,7 @@ pub(crate) fn ratio(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// CPU time a request: `15.4 us`; a dash where there is none.
+/// CPU time per request: `15.4 us`; a dash if there is none.
 pub(crate) fn cpu(microseconds: Option<f64>) -> String {
     match microseconds {
         Some(microseconds) => format!("{} us", ratio(microseconds)),
@@ -25,25 +25,25 @@ pub(crate) fn cpu(microseconds: Option<f64>) -> String {
     }
 }
 
-/// A latency; a dash where there is none.
+/// A latency; a dash if there is none.
 pub(crate) fn latency(milliseconds: Option<f64>) -> String {
     units::latency(milliseconds.unwrap_or(f64::NAN))
 }
 
-/// Requests a second; a dash where there are none to tell of.
+/// Requests per second; a dash if there is no rate.
 pub(crate) fn rate(per_second: Option<f64>) -> String {
     units::rate(per_second.unwrap_or(f64::NAN))
 }
 
-/// The rate that a run was asked for.
-pub(crate) fn asked(run: &Run) -> String {
+/// The requested rate of a run.
+pub(crate) fn requested(run: &Run) -> String {
     match run.plan.rate {
         Rate::PerSecond(rate) => units::rate(rate),
         Rate::Max => "closed loop".to_owned(),
     }
 }
 
-/// A share as people say it: `97%`, `0.4%`.
+/// A share in percent: `97%`, `0.4%`.
 pub(crate) fn percent(share: f64) -> String {
     let percents = share * 100.0;
     if !percents.is_finite() {

@@ -1,4 +1,4 @@
-//! Arbitrary bytes as the file that holds the ceiling of stamps: it is read or refused.
+//! Arbitrary bytes as the file of the ceiling: an answer or an error, never a panic or a loop.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| node::fuzzing::ceiling(bytes));

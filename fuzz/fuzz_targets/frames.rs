@@ -1,4 +1,4 @@
-//! Arbitrary bytes as what a peer sends: frames or an error, never a panic or a loop.
+//! Arbitrary bytes as the frames of a peer: frames or an error, never a panic or a loop.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| node::fuzzing::frames(bytes));

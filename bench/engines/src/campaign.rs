@@ -1,7 +1,7 @@
-//! The whole comparison: which tasks, in which order, each in a process of its own.
+//! The whole comparison: which tasks run, in which order. Each runs in its own process.
 //!
-//! The engines take turns within each workload, and another begins each round,
-//! so that a machine that drifts does so to all of them alike.
+//! The engines take turns within each workload, and another one begins each round, so
+//! that a machine that becomes slower or faster affects all of them alike.
 
 use crate::part::Part;
 use crate::profiles;
@@ -11,10 +11,10 @@ use crate::task::{Measurement, Task, Workload};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// How much is done.
+/// The amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// Minutes for all parts together.
+    /// All parts together take minutes.
     Quick,
     /// Ten times as many keys, and longer reads.
     Full,
@@ -22,26 +22,26 @@ pub enum Effort {
 
 /// What to run, and where.
 pub struct Campaign {
-    /// How much is done.
+    /// The amount of work.
     pub effort: Effort,
-    /// How often.
+    /// How often each engine runs each task.
     pub rounds: u64,
-    /// Where the stores are made. They are removed at the end.
+    /// The folder of the stores, which are removed at the end.
     pub folder: PathBuf,
-    /// Where the results go.
+    /// The folder of the results.
     pub results: PathBuf,
 }
 
-/// Which of an engine's two stores a step works on.
+/// Which of an engine's two stores a step uses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// Made for the step and removed after it.
+    /// A store that is created for the step and removed after it.
     Scratch,
-    /// Made by the round's first step that uses it, and kept for the others.
+    /// A store that the round's first step creates and the later steps use.
     Kept,
 }
 
-/// One workload, which every engine does in turn.
+/// One workload, which every engine runs in turn.
 struct Step {
     place: Place,
     workload: Workload,
@@ -53,10 +53,10 @@ struct Step {
 }
 
 impl Campaign {
-    /// Runs a part and keeps its results as they come, in place of earlier ones.
+    /// Runs a part, and writes each result when it is there, in place of earlier results.
     ///
     /// # Errors
-    /// Those of a task, and of the file system.
+    /// Those of a task and of the file system.
     pub fn run(&self, part: Part) -> Result<(), Failure> {
         let mut results = results::Writer::create(&self.results, part)?;
         for round in 0..self.rounds {
@@ -101,7 +101,7 @@ impl Campaign {
         }
     }
 
-    /// A folder of our own: what else the given one holds is not ours to remove.
+    /// A subfolder for the stores, because the given folder may hold other files.
     fn store_folder(&self) -> PathBuf {
         self.folder.join("engines-stores")
     }
@@ -117,7 +117,7 @@ impl Campaign {
     }
 }
 
-/// Does a task in a process of its own, which may write its flame graph.
+/// Runs a task in its own process, which may also write its flame graph.
 fn measure_apart(task: &Task, flame_graph: Option<&Path>) -> Result<Measurement, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("task").arg(serde_json::to_string(task)?);
@@ -187,7 +187,7 @@ fn synced(effort: Effort) -> Vec<Step> {
         workload: Workload::FillRandom,
         durability: Durability::Sync,
         value_bytes,
-        // More than can be written in that time.
+        // No engine can write so many in that time.
         keys: 10_000_000,
         threads,
         seconds_max,
@@ -195,10 +195,10 @@ fn synced(effort: Effort) -> Vec<Step> {
     vec![step(100, 1), step(100, 16), step(1024, 16)]
 }
 
-/// Whether `folder` can hold stores: made if it is not there.
+/// Checks that `folder` can hold stores, and creates it if it does not exist.
 ///
 /// # Errors
-/// One clear line.
+/// A line that names the folder and the system's error.
 pub fn check_folder(folder: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder)
         .map_err(|error| format!("cannot make the folder {}: {error}", folder.display()).into())

@@ -1,14 +1,14 @@
-//! Keys, values and the orders in which they are written: the same for all engines.
+//! Keys, values and the orders in which they are written, the same for all engines.
 //!
-//! The keys that exist are those of even numbers, so that an absent key lies
-//! between two that exist: its range of keys rules no table out, only the
-//! filter does. A value begins with the number of its key, so that a wrong
-//! answer is noticed; the rest compresses to about a half.
+//! The keys that exist have even numbers, so that an absent key lies between two
+//! existing ones: only a table's filter rules it out, not the table's range of keys. A
+//! value begins with the number of its key, so that a wrong answer is noticed. The rest
+//! compresses to about half its size.
 
 /// The length of a key, in bytes.
 pub const KEY_BYTES: usize = 16;
 
-/// A key: sixteen hexadecimal digits, which sort as their number does.
+/// A key: sixteen hexadecimal digits, which sort like the number.
 pub type Key = [u8; KEY_BYTES];
 
 /// The key of the `index`-th value.
@@ -16,7 +16,7 @@ pub fn present_key(index: u64) -> Key {
     digits(index * 2)
 }
 
-/// A key between the `index`-th value and the next, which nothing has.
+/// A key between those of the `index`-th value and the next. No value has it.
 pub fn absent_key(index: u64) -> Key {
     digits(index * 2 + 1)
 }
@@ -29,7 +29,7 @@ fn digits(number: u64) -> Key {
     key
 }
 
-/// Makes values of one length.
+/// Creates values of one length.
 pub struct Values {
     /// Pieces of which one half repeats the other.
     pool: Vec<u8>,
@@ -38,12 +38,12 @@ pub struct Values {
 }
 
 impl Values {
-    /// The length of a piece, in bytes: short enough that the shortest value has a whole one.
+    /// The length of a piece, in bytes. The shortest value has room for a whole piece.
     const PIECE_BYTES: usize = 64;
 
     const POOL_BYTES: usize = 1 << 20;
 
-    /// Values of `value_bytes` bytes, at least 8; the same for the same seed.
+    /// Values of `value_bytes` bytes, at least 8. The same seed gives the same values.
     pub fn new(value_bytes: usize, seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut pool = vec![0; Self::POOL_BYTES + value_bytes];
@@ -69,14 +69,14 @@ impl Values {
     }
 }
 
-/// Whether `value` is one that [`Values`] made for `index`.
+/// Whether [`Values`] may have created `value` for `index`.
 pub fn is_value_of(value: &[u8], index: u64, value_bytes: usize) -> bool {
     value.len() == value_bytes && value.starts_with(&index.to_le_bytes())
 }
 
-/// Every number below a bound once, in an order that looks random, without a
-/// list of them: a congruential generator of full period over the next power
-/// of two, of which numbers past the bound are skipped.
+/// Every number below a bound once, in an order that looks random, without a list of
+/// them. A congruential generator has a full period over the next power of two; numbers
+/// past the bound are skipped.
 pub struct Shuffled {
     state: u64,
     mask: u64,
@@ -102,7 +102,7 @@ impl Iterator for Shuffled {
     fn next(&mut self) -> Option<u64> {
         self.left = self.left.checked_sub(1)?;
         loop {
-            // Of full period: the factor is 1 modulo 4, the summand odd.
+            // The period is full: the factor is 1 modulo 4, and the summand is odd.
             self.state = self
                 .state
                 .wrapping_mul(0x5851_f42d_4c95_7f2d)

@@ -1,8 +1,8 @@
 //! Kvorum's engine beside RocksDB and fjall, in one run and on equal terms.
 //!
-//! `engines run` measures and writes the page; each task runs in a process of
-//! its own, so that its memory and its processor time are its own. Reading
-//! order: `terms`, `store`, `task`, `measure`, `campaign`, `profiles`, `page`.
+//! `engines run` measures and writes the page. Each task runs in its own process, so that
+//! the memory and the processor time of the process are those of the task. Reading order:
+//! `terms`, `store`, `task`, `measure`, `part`, `campaign`, `profiles`, `page`.
 
 mod campaign;
 mod data;
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use store::Failure;
 
-/// For all three engines, RocksDB's C++ among them, whose allocator is replaced too.
+/// The allocator of all three engines: it also replaces that of RocksDB's C++.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -45,7 +45,7 @@ enum Command {
     Task {
         /// The task
         task: String,
-        /// Where the flame graph of its processor time goes
+        /// The file for a flame graph of the task's processor time
         #[arg(long, value_name = "FILE")]
         flame_graph: Option<PathBuf>,
     },
@@ -62,7 +62,7 @@ struct RunArguments {
     /// Ten times as many keys, and longer reads
     #[arg(long)]
     full: bool,
-    /// Where the stores are made for a while: on the disk that is to be measured
+    /// The folder of the temporary stores, on the disk to measure
     #[arg(long, value_name = "FOLDER", default_value = "data")]
     data: PathBuf,
     #[command(flatten)]
@@ -71,7 +71,7 @@ struct RunArguments {
 
 #[derive(Args)]
 struct PageArguments {
-    /// Where the results are kept
+    /// The folder of the results
     #[arg(long, value_name = "FOLDER", default_value = "results")]
     results: PathBuf,
     /// The page to write
@@ -97,8 +97,8 @@ fn main() -> ExitCode {
 fn run(arguments: RunArguments) -> Result<(), Failure> {
     if cfg!(all(target_arch = "x86_64", not(target_feature = "sse4.2"))) {
         return Err(
-            "RocksDB was compiled without the processor's instructions and would be \
-                    measured below its worth: build in the folder bench/engines, without RUSTFLAGS"
+            "RocksDB was compiled without this processor's instructions and would seem too \
+             slow: build in the folder bench/engines, without RUSTFLAGS"
                 .into(),
         );
     }

@@ -1,6 +1,6 @@
-//! Does one task in this process and measures it.
+//! Runs one task in this process and measures it.
 //!
-//! A process does no more than one, so that its memory and its processor time
+//! A process runs only one task, so that the memory and the processor time of the process
 //! are those of the task. Readers warm up before the measurement begins.
 
 use crate::data::{KEY_BYTES, Key, Shuffled, Values, absent_key, is_value_of, present_key};
@@ -13,22 +13,22 @@ use std::path::Path;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// The longest latency that is told apart from longer ones, in nanoseconds.
+/// Longer latencies count as this one, in nanoseconds.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
-/// Readers warm up with so many values together: they fill the cache, and what
-/// a process does but once is over.
+/// How many values all readers together read to warm up. That fills the cache, and does
+/// the work that a process does only once.
 const WARM_UP_VALUES: u64 = 100_000;
 
-/// Does the task, and writes the flame graph of its processor time into a file,
-/// background work included, if one is given.
+/// Runs the task. If `flame_graph` names a file, it also writes the flame graph of the
+/// processor time, including background work.
 ///
 /// # Errors
-/// Those of the engine, a wrong answer of it, and a profile that cannot be had.
+/// Those of the engine and of the profile, and a wrong answer of the engine.
 pub fn measure(task: Task, flame_graph: Option<&Path>) -> Result<Measurement, Failure> {
     let store = store::open(task.engine, &task.folder, task.durability, task.value_bytes)?;
     if !task.workload.writes() {
-        // Some engines compact what is left over when they are opened.
+        // Some engines continue a compaction when they are opened.
         store.settle()?;
     }
     let recording = match flame_graph {
@@ -74,7 +74,7 @@ fn run(store: &dyn Store, task: &Task) -> Result<(Tally, Usage), Failure> {
                 let (warm, begin) = (&warm, &begin);
                 scope.spawn(move || {
                     let worker = warm_up(store, task, number);
-                    // Reached whatever happened: the others wait for it.
+                    // Also after an error, because the others wait here.
                     warm.wait();
                     begin.wait();
                     let mut worker = worker?;
@@ -98,7 +98,7 @@ fn run(store: &dyn Store, task: &Task) -> Result<(Tally, Usage), Failure> {
     })
 }
 
-/// A worker that is ready to be measured; one that reads has read for a while.
+/// A worker that is ready to be measured. A worker that reads is warmed up.
 fn warm_up<'a>(store: &'a dyn Store, task: &'a Task, number: u64) -> Result<Worker<'a>, Failure> {
     if !task.workload.writes() {
         let values_per_call = match task.workload {
@@ -138,9 +138,9 @@ impl Tally {
 
 /// When a worker ends, unless it has written all its keys before.
 enum Until {
-    /// At the first call that returns then or later.
+    /// After the first call that returns at this time or later.
     Time(Instant),
-    /// Once so many operations are done.
+    /// After this many operations.
     Operations(u64),
 }
 
@@ -188,7 +188,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The keys are dealt out to the threads, so that each writes all over the store.
+    /// The threads share the keys, so that each thread's keys spread over the whole store.
     fn own_keys(&self) -> u64 {
         self.task.keys / self.task.threads
     }
@@ -197,7 +197,8 @@ impl<'a> Worker<'a> {
         index * self.task.threads + self.number
     }
 
-    /// Counts so many operations, done in one call since `from`; whether there is time for more.
+    /// Counts the operations of one call that began at `from`. Returns whether there is
+    /// time for more.
     fn count(&mut self, operations: u64, from: Instant) -> Result<bool, Failure> {
         let now = Instant::now();
         let took = u64::try_from((now - from).as_nanos())?;
@@ -317,7 +318,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Scans from the key of `start`, and checks that the `expected` next ones come.
+    /// Scans from the key of `start`, and checks that the scan returns `expected` values.
     fn scan_from(&self, start: u64, count_max: usize, expected: u64) -> Result<(), Failure> {
         let value_bytes = self.task.value_bytes;
         let mut next = start;

@@ -1,24 +1,23 @@
-//! Profiles of Kvorum's engine: where its processor time goes in some of the
-//! workloads that are compared.
+//! Profiles of the processor time of Kvorum's engine, in some of the compared workloads.
 //!
-//! They are taken after the comparison, in processes of their own, and are none
-//! of its figures. The sampler is that of a node (`crates/profile`).
+//! Each profile is taken after the comparison in its own process, so it does not affect
+//! the figures. The sampler is that of a node (`crates/profile`).
 
 use crate::part::Part;
 use crate::store::{Durability, EngineName};
 use crate::task::{Task, Workload};
 use std::path::{Path, PathBuf};
 
-/// How many samples are taken depends on the processor time: so many keys more
-/// than in the comparison, and so many seconds.
+/// The keys and the seconds of a profiled workload. There are more keys than in the
+/// comparison, because the number of samples follows from the processor time.
 const KEYS: u64 = 1_600_000;
 const SECONDS: f64 = 5.0;
-/// A fill is not cut short.
+/// A fill is allowed to finish.
 const FILL_SECONDS: f64 = 600.0;
 
 /// A workload that is profiled.
 pub struct Profiled {
-    /// What the page calls it.
+    /// The name of the workload on the page.
     pub title: &'static str,
     name: &'static str,
     part: Part,
@@ -27,8 +26,8 @@ pub struct Profiled {
     threads: u64,
 }
 
-/// Those of a part, in the order in which they are taken: reads find what the
-/// fill before them has left.
+/// The profiled workloads of a part, in their order: reads use the store of the fill
+/// before them.
 pub fn of(part: Part) -> impl Iterator<Item = Profiled> {
     let small = |title, name, workload| Profiled {
         title,
@@ -59,17 +58,17 @@ pub fn of(part: Part) -> impl Iterator<Item = Profiled> {
 }
 
 impl Profiled {
-    /// The name of its flame graph's file.
+    /// The file name of the flame graph.
     pub fn file_name(&self) -> String {
         format!("{}.svg", self.name)
     }
 
-    /// Where a run keeps its flame graph.
+    /// The path of the flame graph among the results of a run.
     pub fn path(&self, results: &Path) -> PathBuf {
         results.join(self.file_name())
     }
 
-    /// What is done with the store in `folder`.
+    /// The task with the store in `folder`.
     pub fn task(&self, folder: &Path) -> Task {
         let cut_short = !self.workload.writes() || self.durability == Durability::Sync;
         Task {

@@ -1,5 +1,5 @@
-//! The results of a part: a file with a line of JSON for each measurement, so
-//! that a run that is ended early keeps what it has.
+//! The results of a part: a file with a line of JSON for each measurement, so that a run
+//! that ends early keeps its measurements.
 
 use crate::part::Part;
 use crate::store::Failure;
@@ -8,18 +8,18 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Where a part's results are.
+/// The path of a part's results.
 fn path(folder: &Path, part: Part) -> PathBuf {
     folder.join(format!("{}.jsonl", part.name()))
 }
 
-/// Takes the results of a part.
+/// Writes the results of a part.
 pub struct Writer {
     file: File,
 }
 
 impl Writer {
-    /// Begins anew.
+    /// An empty file, in place of earlier results.
     ///
     /// # Errors
     /// Those of the file system.
@@ -30,7 +30,7 @@ impl Writer {
         })
     }
 
-    /// Adds one.
+    /// Adds a measurement.
     ///
     /// # Errors
     /// Those of the file system.
@@ -41,10 +41,10 @@ impl Writer {
     }
 }
 
-/// The results of a part; none if it was not run.
+/// The results of a part; empty if the part never ran.
 ///
 /// # Errors
-/// Those of the file system, and a line that is no measurement.
+/// Those of the file system, and a line that is not a measurement.
 pub fn read(folder: &Path, part: Part) -> Result<Vec<Measurement>, Failure> {
     let path = path(folder, part);
     let text = match std::fs::read_to_string(&path) {

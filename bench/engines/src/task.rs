@@ -1,30 +1,30 @@
-//! What a process of its own measures, and what comes of it.
+//! The task of one process, and what it measures.
 
 use crate::store::{Durability, EngineName};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What is done with a store.
+/// The operations on a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
-    /// All keys in their order.
+    /// Writes all keys in their order.
     FillSequential,
-    /// All keys in a random order, many in one call.
+    /// Writes all keys in a random order, many in one call.
     FillBatch,
-    /// All keys in a random order.
+    /// Writes all keys in a random order.
     FillRandom,
-    /// As many random keys, which all exist, as there are.
+    /// Writes as many random keys as the store has. All of them exist.
     Overwrite,
-    /// Random keys of all.
+    /// Reads random keys of the whole store.
     Read,
-    /// Random keys of a part of the store that the cache holds.
+    /// Reads random keys of a part of the store that fits into the cache.
     ReadHot,
-    /// Keys that do not exist, between those that do.
+    /// Reads keys that do not exist, between existing ones.
     ReadMissing,
-    /// All keys and values, over and over.
+    /// Scans all keys and values, repeatedly.
     Scan,
-    /// Short ranges from random keys on.
+    /// Scans short ranges that begin at random keys.
     Range,
 }
 
@@ -35,10 +35,10 @@ impl Workload {
     /// How many values a range of [`Workload::Range`] has.
     pub const RANGE: usize = 50;
 
-    /// The share of the keys that [`Workload::ReadHot`] reads: one of so many.
+    /// [`Workload::ReadHot`] reads the number of keys divided by this.
     pub const HOT_SHARE: u64 = 20;
 
-    /// Whether it writes: then it is done once for each key, or until its time is over.
+    /// Whether the workload writes. Then it writes each key once, or until its time ends.
     pub fn writes(self) -> bool {
         match self {
             Self::FillSequential | Self::FillBatch | Self::FillRandom | Self::Overwrite => true,
@@ -47,51 +47,52 @@ impl Workload {
     }
 }
 
-/// What one process does.
+/// The task of one process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Task {
     /// The engine.
     pub engine: EngineName,
-    /// What is done.
+    /// The operations.
     pub workload: Workload,
     /// When a write returns.
     pub durability: Durability,
     /// The length of a value, in bytes.
     pub value_bytes: usize,
-    /// How many keys the store has, or gets.
+    /// How many keys the store has, or will have.
     pub keys: u64,
-    /// Threads that ask.
+    /// The number of threads that call the engine.
     pub threads: u64,
-    /// When it ends in any case; a read ends then.
+    /// The time after which the task ends in any case. A read always takes so long.
     pub seconds_max: f64,
-    /// The round, which also seeds what is random.
+    /// The round, which also seeds the random numbers.
     pub round: u64,
-    /// Where the store is.
+    /// The folder of the store.
     pub folder: PathBuf,
 }
 
-/// What was measured.
+/// The results of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// What was done.
+    /// The task.
     pub task: Task,
-    /// Values written, read or found missing; ranges for [`Workload::Range`].
+    /// The number of values written, read or found missing; for [`Workload::Range`] the
+    /// number of ranges.
     pub operations: u64,
-    /// How long that took.
+    /// How long these operations took.
     pub seconds: f64,
     /// Processor time until the last operation had returned, background threads included.
     pub cpu_seconds: f64,
-    /// How long it took until flush and compaction had nothing to do any more.
+    /// How long it took until no flush and no compaction was due.
     pub settled_seconds: f64,
     /// Processor time until then.
     pub settled_cpu_seconds: f64,
     /// Bytes that went to the disk until then.
     pub written_bytes: u64,
-    /// Bytes of keys and values that were given to be written.
+    /// The bytes of the keys and values that were written.
     pub data_bytes: u64,
-    /// What the store takes on the disk once it is closed.
+    /// The bytes of the closed store on the disk.
     pub disk_bytes: u64,
-    /// The most memory that the process had.
+    /// The largest memory of the process.
     pub memory_bytes_peak: u64,
     /// Latencies of single calls; none for a scan.
     pub latency: Option<Latency>,
@@ -100,7 +101,7 @@ pub struct Measurement {
 /// How long calls took, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Half of the calls took no longer.
+    /// Half of the calls took at most so long.
     pub p50_ns: u64,
     /// 99% of them.
     pub p99_ns: u64,
@@ -116,22 +117,22 @@ impl Measurement {
         self.operations as f64 / self.seconds
     }
 
-    /// Processor time of an operation, background work until its last included.
+    /// Processor time of an operation, with the background work until the last operation.
     pub fn cpu_us(&self) -> f64 {
         self.cpu_seconds * 1e6 / self.operations as f64
     }
 
-    /// Processor time of an operation, with all background work that it has caused.
+    /// Processor time of an operation, with all background work that it caused.
     pub fn settled_cpu_us(&self) -> f64 {
         self.settled_cpu_seconds * 1e6 / self.operations as f64
     }
 
-    /// Bytes that went to the disk for each byte that was given.
+    /// Bytes written to the disk for each byte of a key or value.
     pub fn write_amplification(&self) -> f64 {
         self.written_bytes as f64 / self.data_bytes as f64
     }
 
-    /// A line for who waits for the end.
+    /// A line for the terminal.
     pub fn summary(&self) -> String {
         let Task {
             engine,

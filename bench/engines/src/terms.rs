@@ -1,14 +1,14 @@
-//! The terms that are equal for all engines, as far as each can be told.
+//! The terms that are equal for all engines, as far as each engine has an option.
 
-/// The cache for blocks, filters and indexes, in bytes. Less than the data, so
-/// that most random reads miss it; the system's page cache holds all of it.
+/// The cache for blocks, filters and indexes, in bytes. It is smaller than the data, so
+/// most random reads miss it. The system's page cache holds all data.
 pub const CACHE_BYTES: usize = 16 << 20;
 
 /// The size at which a memtable is frozen, in bytes.
 pub const MEMTABLE_BYTES: usize = 8 << 20;
 
-/// Memtables that may be in memory: the active one and those that wait for
-/// their flush. fjall has no such option: it halts writers at four that wait.
+/// The largest number of memtables: the active one and those that wait for their flush.
+/// fjall has no such option: it stops writers when four memtables wait.
 pub const MEMTABLES_MAX: usize = 3;
 
 /// The size of a data block before compression, in bytes.
@@ -17,7 +17,7 @@ pub const BLOCK_BYTES: usize = 4 << 10;
 /// The size at which compaction begins the next table, in bytes.
 pub const TABLE_BYTES: usize = 8 << 20;
 
-/// So many level-0 tables are compacted.
+/// The number of level-0 tables that starts a compaction.
 pub const LEVEL_0_TABLES: usize = 4;
 
 /// The size of the first level below level 0, in bytes.

@@ -1,4 +1,4 @@
-//! What this process has used so far, by the system's own accounts.
+//! What this process has used so far, according to the system.
 
 use crate::store::Failure;
 use rustix::time::{ClockId, clock_gettime};
@@ -10,7 +10,7 @@ use std::time::Instant;
 /// The unit of `st_blocks`, in bytes.
 const BLOCK_BYTES: u64 = 512;
 
-/// A moment, and what was used until then.
+/// A moment, and what the process has used until then.
 #[derive(Clone, Copy)]
 pub struct Usage {
     at: Instant,
@@ -18,7 +18,7 @@ pub struct Usage {
     written_bytes: u64,
 }
 
-/// What was used between two moments.
+/// What the process has used between two moments.
 #[derive(Clone, Copy)]
 pub struct Used {
     /// Time that passed.
@@ -30,10 +30,10 @@ pub struct Used {
 }
 
 impl Usage {
-    /// What was used until now.
+    /// What the process has used until now.
     ///
     /// # Errors
-    /// When the system keeps no account of the disk.
+    /// If the system does not count written bytes.
     pub fn now() -> Result<Self, Failure> {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         Ok(Self {
@@ -43,7 +43,7 @@ impl Usage {
         })
     }
 
-    /// What was used since.
+    /// What the process has used after this moment.
     ///
     /// # Errors
     /// As [`Usage::now`].
@@ -57,15 +57,15 @@ impl Usage {
     }
 }
 
-/// The most memory that this process has had at a time, in bytes.
+/// The largest memory of this process so far, in bytes.
 ///
 /// # Errors
-/// When the system does not tell.
+/// If the system does not report it.
 pub fn memory_bytes_peak() -> Result<u64, Failure> {
     Ok(field("/proc/self/status", "VmHWM:")? << 10)
 }
 
-/// The number that follows `name` in one of the system's accounts.
+/// The number behind `name` in a file of the system.
 fn field(file: &str, name: &str) -> Result<u64, Failure> {
     let text = fs::read_to_string(file)?;
     let value = text

@@ -1,4 +1,4 @@
-//! Tasks, done at a small scale.
+//! Tasks on a small scale.
 
 use super::*;
 use crate::store::{Durability, EngineName};
@@ -48,7 +48,7 @@ fn both_other_fills_write_every_key() {
         for workload in [Workload::FillSequential, Workload::FillBatch] {
             let folder = tempfile::tempdir().unwrap();
             measure(task(engine, workload, folder.path()), None).unwrap();
-            // A scan checks that every key is there.
+            // A scan checks that every key exists.
             measure(task(engine, Workload::Scan, folder.path()), None).unwrap();
         }
     }

@@ -1,8 +1,8 @@
-//! The machine that the page was measured on, by the system's own accounts.
+//! The machine of the measurements, according to the system.
 
 use std::fs;
 
-/// A line on the processor, the memory and the system; what is not known is left out.
+/// A line about the processor, the memory and the system, without unknown parts.
 pub fn line() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let mut parts = vec![format!("{cores} cores")];
@@ -20,7 +20,7 @@ pub fn line() -> String {
     parts.join(", ")
 }
 
-/// What follows a name and a colon in one of the system's accounts.
+/// The text behind a name and a colon in a file of the system.
 fn field(file: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     text.lines().find_map(|line| {

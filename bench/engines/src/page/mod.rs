@@ -1,4 +1,4 @@
-//! The page: what was compared, on which terms, and the medians.
+//! The page: which engines were compared, on which terms, and the medians.
 
 mod machine;
 mod plots;
@@ -12,7 +12,7 @@ use crate::terms;
 use std::path::{Path, PathBuf};
 use table::{Better, Row};
 
-/// What the figures show and why, found with profiles and written by hand.
+/// What the figures show and why. It is written by hand, after a look at the profiles.
 const FINDINGS: &str = include_str!("findings.md");
 
 /// The versions that `Cargo.lock` holds.
@@ -24,8 +24,8 @@ struct Page {
     pictures: Vec<(String, String)>,
 }
 
-/// Writes the page, and its pictures into a folder beside it that has its name.
-/// Flame graphs are taken from the folder of the results, as far as it has them.
+/// Writes the page, and its pictures into the folder of the page's name beside it. Flame
+/// graphs come from the folder of the results, if it has them.
 ///
 /// # Errors
 /// Those of the file system.
@@ -72,7 +72,7 @@ impl Page {
         page
     }
 
-    /// Adds a picture, which who follows it gets alone.
+    /// Adds a picture with a link to the picture alone.
     fn picture(&mut self, folder: &str, file: String, caption: &str, svg: String) {
         let link = format!("{folder}/{file}");
         self.text
@@ -80,7 +80,7 @@ impl Page {
         self.pictures.push((file, svg));
     }
 
-    /// Adds the flame graphs that a run has left.
+    /// Adds the flame graphs of a run.
     fn profiles(&mut self, folder: &str, results: &Path) {
         let mut drawn = Part::ALL
             .into_iter()
@@ -273,7 +273,7 @@ fn latencies(row: &Row<'_>, engine: EngineName) -> String {
     )
 }
 
-/// With groups of three digits.
+/// The number with its digits in groups of three.
 fn thousands(number: f64) -> String {
     let digits = format!("{number:.0}");
     let groups: Vec<&str> = digits
@@ -297,7 +297,7 @@ fn mebibytes(bytes: f64) -> String {
     format!("{:.0}", bytes / f64::from(1 << 20))
 }
 
-/// With as many digits as mean something.
+/// The number with its significant digits.
 fn short(us: f64) -> String {
     if us < 10.0 {
         format!("{us:.1}")

@@ -1,4 +1,4 @@
-//! The plots: each engine's figure beside the best one's, workload by workload.
+//! The plots: each engine's figure relative to the best, for each workload.
 
 use super::table::{Better, Row};
 use crate::store::EngineName;
@@ -6,7 +6,7 @@ use crate::task::Measurement;
 use load::report::plot::{Axis, Bars};
 use load::report::units::Unit;
 
-/// Bars for each workload, the best engine's being 1.
+/// Bars for each workload. The bar of the best engine is 1.
 pub fn beside_the_best(
     title: &str,
     rows: &[&Row<'_>],

@@ -24,7 +24,7 @@ impl Better {
 
 /// The measurements of one workload on the same terms.
 pub struct Row<'a> {
-    /// What it is called.
+    /// The name of the workload.
     pub name: String,
     measurements: Vec<&'a Measurement>,
 }
@@ -74,28 +74,28 @@ fn name(task: &Task) -> String {
 }
 
 impl Row<'_> {
-    /// Whether it writes.
+    /// Whether the workload writes.
     pub fn writes(&self) -> bool {
         self.measurements
             .iter()
             .all(|measurement| measurement.task.workload.writes())
     }
 
-    /// Whether its calls have latencies of their own.
+    /// Whether latencies were measured for its calls.
     pub fn has_latencies(&self) -> bool {
         self.measurements
             .iter()
             .all(|measurement| measurement.latency.is_some())
     }
 
-    /// How many keys the store has, unless its time ends the workload.
+    /// How many keys the store has, unless time ends the workload.
     pub fn keys(&self) -> u64 {
         self.measurements
             .first()
             .map_or(0, |measurement| measurement.task.keys)
     }
 
-    /// The median over the rounds; none where the engine was not measured.
+    /// The median over the rounds; `None` if the engine was not measured.
     pub fn median(&self, engine: EngineName, figure: impl Fn(&Measurement) -> f64) -> Option<f64> {
         let of_engine = self
             .measurements
@@ -133,7 +133,7 @@ pub fn of_figure(
     markdown(&["Kvorum beside the better"], rows)
 }
 
-/// A table of figures that stand together in a cell, for which there is no ratio.
+/// A table with several figures in a cell, which have no ratio.
 pub fn of_text(rows: &[&Row<'_>], cell: impl Fn(&Row<'_>, EngineName) -> String) -> String {
     let rows = rows.iter().map(|row| {
         let cells = EngineName::ALL.map(|engine| cell(row, engine));

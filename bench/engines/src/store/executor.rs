@@ -1,7 +1,7 @@
 //! Threads for the engine's jobs, one a lane, as a node has them.
 //!
-//! Unlike a node's they have no priorities, because the threads of the other
-//! engines have none; and they tell whether there is anything to do.
+//! Unlike a node's threads they have no priorities, because the other engines' threads
+//! have none.
 
 use base::{Clock, SystemClock};
 use lsm::{Executor, Job, Lane, LaneQueue};
@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A job that is further away than this only checks whether time alone has made
-/// something due. It is no work left over.
+/// A job that is due later than this only checks whether entries have expired. It does not
+/// count as remaining work.
 const SOON: Duration = Duration::from_secs(5);
 
 /// Runs jobs until it is stopped.
@@ -43,7 +43,7 @@ impl LaneThreads {
         Ok(executor)
     }
 
-    /// Whether no flush and no compaction runs, waits or will soon.
+    /// Whether no flush and no compaction runs, waits or is due soon.
     pub fn is_idle(&self) -> bool {
         let is_background = |lane: &Lane| matches!(lane, Lane::Flush | Lane::Compaction);
         let mut background = self.lanes.iter().filter(|(lane, _)| is_background(lane));
@@ -56,7 +56,7 @@ impl LaneThreads {
             queue.stop();
         }
         for thread in std::mem::take(&mut *self.threads()) {
-            // A job that panics has said so itself.
+            // A job that panicked has printed its message.
             let _ = thread.join();
         }
     }

@@ -1,8 +1,8 @@
-//! fjall: one keyspace, on our terms.
+//! fjall with one keyspace, on the common terms.
 //!
-//! fjall syncs when it is told to, for each caller alone. So that writers share
-//! a sync as in the others, a writer here syncs what all have written so far,
-//! and one whose write was in that returns at once.
+//! fjall syncs only when its caller asks for it, and for each caller alone. The other
+//! engines let writers share a sync. Here too, a writer syncs the writes of all writers
+//! so far, and a writer whose write an earlier sync covered returns at once.
 
 use super::{Durability, Failure, Store};
 use crate::data::Key;
@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Between two looks whether the background work is done.
+/// The pause between two checks whether the background work is done.
 const POLL: Duration = Duration::from_millis(5);
 
-/// So many looks in a row must find nothing to do: a job that has ended may
-/// cause another a moment later.
+/// The number of checks in a row that must find nothing to do, because a job that has
+/// ended may start another one a moment later.
 const IDLE_LOOKS: u32 = 10;
 
 /// An open fjall database.
@@ -30,12 +30,12 @@ pub struct Fjall {
     keyspace: Keyspace,
     durability: Durability,
     written: AtomicU64,
-    /// How many writes the last sync has covered, of those that `written` counts.
+    /// How many of the writes that `written` counts the last sync has covered.
     synced: Mutex<u64>,
 }
 
 impl Fjall {
-    /// Opens one.
+    /// Opens the database in `folder`.
     pub fn open(folder: &Path, durability: Durability) -> Result<Self, Failure> {
         let database = Database::builder(folder)
             .cache_size(terms::CACHE_BYTES as u64)
@@ -62,7 +62,7 @@ impl Fjall {
         })
     }
 
-    /// Makes what was written before this call as durable as was asked.
+    /// Makes all writes before this call as durable as the store was opened with.
     fn persist(&self) -> Result<(), Failure> {
         if self.durability == Durability::Os {
             return Ok(());

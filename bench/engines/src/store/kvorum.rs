@@ -1,4 +1,4 @@
-//! Kvorum's engine, with threads for its jobs, on our terms.
+//! Kvorum's engine, with threads for its jobs, on the common terms.
 //!
 //! Writes go the way that a node's go: handed to the group commit, alone or in
 //! a batch, and waited for.
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Between two looks whether the background work is done.
+/// The pause between two checks whether the background work is done.
 const POLL: Duration = Duration::from_millis(5);
 
-/// How much a long scan reads at a time, as a node does, in bytes.
+/// The size of a batch of a long scan, as in a node, in bytes.
 const SCAN_BATCH_BYTES: usize = 64 << 10;
 
 /// An open store of Kvorum.
@@ -30,7 +30,7 @@ pub struct Kvorum {
 }
 
 impl Kvorum {
-    /// Opens one, for values of `value_bytes` bytes.
+    /// Opens the store in `folder`, for values of `value_bytes` bytes.
     pub fn open(
         folder: &Path,
         durability: Durability,
@@ -58,7 +58,7 @@ impl Kvorum {
             compression: Compression::Lz4,
             filter_false_positive_rate: Some(terms::FILTER_FALSE_POSITIVE_RATE),
             table_bytes: terms::TABLE_BYTES as u64,
-            // The others are held to no rate, and keep no reserve for a full disk.
+            // The other engines have no limit on the rate and no reserve for a full disk.
             compaction_bytes_per_second: u64::MAX,
             disk_reserve_bytes: 0,
             ..Options::default()

@@ -1,4 +1,4 @@
-//! The engines, behind the few calls that the workloads need.
+//! The engines behind one trait, with the calls that the workloads need.
 
 mod executor;
 mod fjall;
@@ -12,7 +12,7 @@ use crate::data::Key;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Why an engine could not do what it was asked.
+/// Why an operation failed.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// An engine that is compared.
@@ -31,7 +31,7 @@ pub enum EngineName {
 }
 
 impl EngineName {
-    /// All of them.
+    /// All engines.
     pub const ALL: [Self; 3] = [Self::Kvorum, Self::RocksDb, Self::Fjall];
 }
 
@@ -49,24 +49,24 @@ impl fmt::Display for EngineName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// Once the operating system has it.
+    /// After the operating system has it.
     Os,
-    /// Once it is synced, alone or with others.
+    /// After it is synced, alone or together with others.
     Sync,
 }
 
 /// An open engine.
 pub trait Store: Send + Sync {
-    /// Stores one value, as durably as the store was opened for.
+    /// Stores one value, with the durability that the store was opened with.
     fn put(&self, key: &Key, value: &[u8]) -> Result<(), Failure>;
 
-    /// Stores many, and returns once all are.
+    /// Stores many values, and returns when all are stored.
     fn put_batch(&self, pairs: &[(Key, Vec<u8>)]) -> Result<(), Failure>;
 
-    /// Shows `seen` the value of a key; does not call it when there is none.
+    /// Calls `seen` with the value of a key, if the key has one.
     fn get(&self, key: &Key, seen: &mut dyn FnMut(&[u8])) -> Result<(), Failure>;
 
-    /// Shows `seen` up to `count_max` keys and values from `start` on, in order.
+    /// Calls `seen` with up to `count_max` keys and values from `start` on, in order.
     fn scan(
         &self,
         start: &[u8],
@@ -74,7 +74,7 @@ pub trait Store: Send + Sync {
         seen: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<(), Failure>;
 
-    /// Flushes, and waits until no flush and no compaction is due any more.
+    /// Flushes, and waits until no flush and no compaction is due.
     fn settle(&self) -> Result<(), Failure>;
 
     /// Ends the engine, its threads included.

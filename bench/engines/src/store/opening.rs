@@ -6,8 +6,8 @@ use super::rocksdb::RocksDb;
 use super::{Durability, EngineName, Failure, Store};
 use std::path::Path;
 
-/// Opens the engine's store in `folder`, or makes one there, on the
-/// [terms](crate::terms) of all.
+/// Opens the engine's store in `folder`, or creates it there, on the common
+/// [terms](crate::terms).
 ///
 /// # Errors
 /// Those of the engine.

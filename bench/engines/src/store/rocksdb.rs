@@ -1,4 +1,4 @@
-//! RocksDB, set up as its own `db_bench` does for point workloads, on our terms.
+//! RocksDB on the common terms, with the settings of its `db_bench` for point workloads.
 
 use super::{Durability, Failure, Store};
 use crate::data::Key;
@@ -16,14 +16,14 @@ pub struct RocksDb {
 }
 
 impl RocksDb {
-    /// Opens one.
+    /// Opens the database in `folder`.
     pub fn open(folder: &Path, durability: Durability) -> Result<Self, Failure> {
         let mut table = BlockBasedOptions::default();
-        // 0: the size of an entry is estimated as it goes, which RocksDB advises.
+        // With 0 RocksDB estimates the size of an entry itself, which it recommends.
         table.set_block_cache(&Cache::new_hyper_clock_cache(terms::CACHE_BYTES, 0));
         table.set_block_size(terms::BLOCK_BYTES);
         table.set_bloom_filter(f64::from(terms::FILTER_BITS_PER_KEY), false);
-        // The memory of the others' filters and indexes is bounded too.
+        // The other engines bound the memory of filters and indexes too.
         table.set_cache_index_and_filter_blocks(true);
         table.set_pin_l0_filter_and_index_blocks_in_cache(true);
         table.set_format_version(6);

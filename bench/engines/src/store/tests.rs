@@ -1,4 +1,4 @@
-//! Every engine does what the workloads take it to do.
+//! Every engine does what the workloads expect of it.
 
 use super::*;
 use crate::data::{Values, is_value_of, present_key};

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A block of at least so many bytes holds one long value and little else.
+/// A block of at least this many bytes holds one long value and little else.
 pub(crate) const LONG_BLOCK_BYTES: usize = 64 << 10;
 
 /// The unpacked payload of a frame, shared by the cache and its readers.

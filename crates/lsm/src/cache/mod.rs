@@ -51,8 +51,8 @@ const SHARD_BYTES: usize = 4 << 20;
 /// More shards than this gain nothing with the number of cores of a node.
 const SHARDS_MAX: usize = 64;
 
-/// The size of a usual block, in bytes. The cache remembers so many recently
-/// evicted blocks as its capacity has room for blocks of this size.
+/// The size of a usual block, in bytes. The number of recently evicted blocks that the
+/// cache remembers follows from it and from the capacity.
 const BLOCK_BYTES_USUAL: usize = 4 << 10;
 
 /// A bounded store of blocks, shared by all tables.

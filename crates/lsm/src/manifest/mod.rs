@@ -64,8 +64,8 @@ pub(crate) struct LogClaim {
     /// The file of this segment exists, and all live segments before it are sealed. 0
     /// before the store has its first segment.
     pub(crate) segment: u64,
-    /// So many bytes of the segment, its header and whole groups, are durable; 0 if
-    /// that is unknown.
+    /// The number of bytes of the segment, its header and whole groups, that are durable;
+    /// 0 if that is unknown.
     pub(crate) bytes: u64,
 }
 

@@ -22,8 +22,8 @@ const BYTES_PER_SLOT: usize = 128;
 /// chance or because a client chose its keys so. Then the B-tree has to be searched.
 const PROBES_MAX: usize = 32;
 
-/// An empty slot is 0. In any other slot so many low bits are the number of a record
-/// plus 1, and the remaining bits are from the hash of its key.
+/// The number of low bits of a slot that hold the number of a record plus 1. The other
+/// bits are from the hash of its key. An empty slot is 0.
 const NUMBER_BITS: u32 = 40;
 
 type Chunk = [AtomicU64; CHUNK_SLOTS];

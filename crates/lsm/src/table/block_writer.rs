@@ -8,10 +8,10 @@ use crate::wait_sites;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The size of a write, in bytes. Blocks wait until so many bytes are together.
+/// The size of a write, in bytes. Blocks wait until this many bytes are together.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// The file is synced after so many bytes of writes. One sync of a whole table at
+/// The file is synced after this many bytes of writes. One sync of a whole table at
 /// the end would delay the log's syncs behind it for too long.
 const SYNC_BYTES: usize = 1 << 20;
 

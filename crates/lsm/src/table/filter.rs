@@ -19,7 +19,7 @@ const PAGE_BYTES_MAX: u64 = 16 << 10;
 /// Pages consist of whole words, in small filters too.
 const PAGE_BYTES_STEP: u64 = 8;
 
-/// The largest number of bits that a key sets. With so many the rate is below one
+/// The largest number of bits that a key sets. With this many the rate is below one
 /// in a billion.
 const PROBES_MAX: u32 = 30;
 

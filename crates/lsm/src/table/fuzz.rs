@@ -106,10 +106,10 @@ pub fn fuzz_table(bytes: &[u8]) {
     }
 }
 
-/// The gets are tried with so many of the keys that a walk finds.
+/// How many of the keys that a walk finds are used for gets.
 const WALKED_KEYS_MAX: usize = 50;
 
-/// The checksums of so many frames are fixed at most. A file could hold as many
+/// The largest number of frames whose checksums are fixed. A file could hold as many
 /// handles as it has bytes.
 const FIXED_FRAMES_MAX: usize = 1000;
 

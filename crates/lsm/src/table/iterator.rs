@@ -13,7 +13,7 @@ use crate::record::{Record, RecordSource};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The cache keeps at most so many data blocks of one walk.
+/// The largest number of data blocks of one walk that the cache keeps.
 const DATA_BLOCKS_KEPT: u32 = 16;
 
 /// The records of a table from some key on. It holds the table and at most one

@@ -35,11 +35,11 @@ pub(crate) struct Table {
     failed_reads: AtomicU32,
 }
 
-/// A table counts as damaged for a while after so many failed reads. One failure
-/// may be temporary, but a bad sector stays bad.
+/// The number of failed reads after which a table counts as damaged for a while. One
+/// failure may be temporary, but a bad sector stays bad.
 const FAILED_READS_MAX: u32 = 3;
 
-/// A frame of at least so many bytes may take much memory when it is unpacked.
+/// A frame of at least this many bytes may take much memory when it is unpacked.
 const LONG_FRAME_BYTES: usize = 16 << 10;
 
 /// How to fetch a block, and what to remember of it.

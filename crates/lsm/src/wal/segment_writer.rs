@@ -19,7 +19,7 @@ const GROWTH_BYTES: u64 = 256 << 10;
 /// The number of zeros in one write, in bytes.
 const FILL_BYTES: u64 = 256 << 10;
 
-/// A buffer that a rare, huge group has grown past so many bytes is freed after it.
+/// A buffer that a rare, huge group has grown past this many bytes is freed after it.
 const BUFFER_BYTES_KEPT: usize = 1 << 20;
 
 /// Appends groups to one segment.

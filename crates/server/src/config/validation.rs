@@ -63,7 +63,7 @@ impl ServerConfig {
                 "hosts",
                 is_host(host),
                 &format!(
-                    "`{}` is no host: give a name, without http:// and without a port",
+                    "`{}` is not a host: give a name, without http:// and without a port",
                     host.escape_debug()
                 ),
             )?;

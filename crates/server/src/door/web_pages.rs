@@ -1,19 +1,19 @@
 //! Requests of web pages of other sites, which a browser on the node's machine or
 //! network sends.
 //!
-//! Only clients on a machine or a network may reach a node, but a browser there sends
-//! requests for every page that it shows. A page has two ways to attack the node:
+//! A node may be reachable only from its own machine or network, but a browser there
+//! sends requests for every page that it shows. A page has two ways to attack the node:
 //!
 //! - *Rebinding*: the name of the page's own site resolves to the node's address when
 //!   the browser resolves it again. The browser then takes the node for that site, so
 //!   the page may read, put and delete. But `Host` still has the site's name, which is
-//!   no name of this node.
+//!   not a name of this node.
 //! - *Blind requests*: images, forms, and calls whose answers the page cannot read. The
 //!   browser says in `Origin`, or else in `Sec-Fetch-Site`, which page sends them.
 //!
 //! A page cannot forge these fields, and clients other than browsers do not send
 //! `Origin` and `Sec-Fetch-Site`. Every IP address is allowed in `Host`, because it is
-//! no name of a site. It need not be this node's, because a proxy or a tunnel may lie
+//! not the name of a site. It need not be this node's, because a proxy or a tunnel may lie
 //! between.
 
 use crate::config::ServerConfig;
@@ -36,7 +36,7 @@ pub(crate) struct Provenance<'a> {
 /// Why a page of another site may have sent a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Foreign<'a> {
-    /// The request is for this host, which is no name of this node.
+    /// The request is for this host, which is not a name of this node.
     Host(&'a [u8]),
     /// The request comes from a page of another origin.
     Origin,

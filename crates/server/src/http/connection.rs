@@ -38,7 +38,7 @@ enum End {
     Closed,
     /// The connection becomes a peer's, which has already sent these bytes.
     Upgraded(Bytes),
-    /// With an error of hyper's.
+    /// With an error of hyper.
     Failed(hyper::Error),
     /// With an error of the socket.
     Broken,
@@ -104,9 +104,9 @@ pub(crate) async fn serve(door: Rc<Door>, stream: TcpStream, slot: &ConnectionSl
     }
 }
 
-/// The status of the answer that hyper itself gives to a head that it cannot parse.
-/// Hyper does not say which of the two errors about length it met, so the rare `414`
-/// to a target of more than 65,534 bytes counts as a `431`.
+/// The status of hyper's own answer to a head that it cannot parse. Hyper answers `414`
+/// to a target of more than 65,534 bytes, but reports the same error for it as for a
+/// head that is too long. So these rare answers count as `431`.
 fn bare_status(error: &hyper::Error) -> StatusCode {
     match error.is_parse_too_large() {
         true => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,

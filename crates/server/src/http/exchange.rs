@@ -1,4 +1,4 @@
-//! A request on its way through a handler, with the checks that handlers share.
+//! A request as its handler gets it, with the checks that handlers share.
 
 use crate::door::channel::Channel;
 use crate::door::progress::Progress;
@@ -16,8 +16,8 @@ use std::time::Duration;
 /// What a handler returns.
 pub(crate) type Answer = Result<Response<ResponseBody>, Problem>;
 
-/// A request whose path and method its resource has, and the door that it came
-/// through.
+/// A request that its resource answers, and the door through which it came. Its path
+/// and its method are checked.
 pub(crate) struct Exchange<'a> {
     /// The door, with the worker that answers for the store.
     pub(crate) door: &'a Door,

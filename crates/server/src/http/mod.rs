@@ -23,7 +23,7 @@
 //!    [`Exchange::admit`].
 //! 2. Add a variant to [`Resource`]; the compiler then asks for its row in each of the
 //!    methods there. A new method also needs a `Verb`, in `verb`.
-//! 3. Give it a row in `ROUTES` and `EXPECTED` of `metrics/requests.rs`.
+//! 3. Add a `Route` with rows in `ROUTES` and `EXPECTED` to `metrics/requests.rs`.
 //! 4. Name its path in `Problem::unknown_path` and describe it in `docs/api.md`.
 
 mod body_chunk;

@@ -121,8 +121,8 @@ fn is_range_of(element: &str, media: &str) -> bool {
         .is_some_and(|(named, group)| named.eq_ignore_ascii_case(group))
 }
 
-/// A weight from 0 to 1 with up to three decimals, in thousandths. Text that is no
-/// weight counts as 0.
+/// A weight from 0 to 1 with up to three decimals, in thousandths. Text that is
+/// not a weight counts as 0.
 fn milli_weight(text: &str) -> u16 {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let digits = decimals.bytes().all(|byte| byte.is_ascii_digit());

@@ -31,7 +31,7 @@ pub(crate) struct RequestBody {
 pub(crate) struct Upload {
     /// The bytes.
     pub(crate) bytes: Bytes,
-    /// Their share of the budget, to be kept as long as the bytes.
+    /// The share of the budget that the bytes hold. It must live as long as they do.
     pub(crate) share: Option<Share>,
 }
 
@@ -52,7 +52,7 @@ impl RequestBody {
         self.ended && !self.broken
     }
 
-    /// Whether the body comes in chunks.
+    /// Whether the body is chunked.
     pub(crate) fn is_chunked(&self) -> bool {
         !self.ended && self.incoming.size_hint().exact().is_none()
     }
@@ -104,7 +104,7 @@ impl RequestBody {
                 share,
             });
         }
-        // The system provides this memory only as it is written to.
+        // The system provides memory for this buffer only as it is written to.
         let mut bytes = Vec::with_capacity(announced.max(first.len()));
         let mut next = Some(first);
         while let Some(piece) = next {

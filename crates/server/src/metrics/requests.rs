@@ -23,7 +23,7 @@ pub(crate) enum Route {
     Status,
     /// The metrics.
     Metrics,
-    /// A profile. Its client chooses how long it takes, so that is no latency.
+    /// A profile. Its client chooses how long it takes, so its time is not a latency.
     Profile,
     /// A path that the node does not have, or a head that cannot be parsed.
     Other,

@@ -28,7 +28,7 @@ fn a_node_that_comes_back_gets_what_it_missed_without_a_read() {
     }
     let replaced = client.put(&target("replaced", "2/3"), b"newer").version();
     assert_eq!(client.delete(&target("deleted", "2/3")).status, 202);
-    // A hint is no copy: no node serves it, and it is no ack.
+    // A hint is not a copy: no node serves it, and it does not count as an ack.
     assert_eq!(client.put(&target(&gone, "1/1"), b"hinted").status, 504);
     for node in [0, 1] {
         assert!(cluster.held_by(node, &gone).is_none());

@@ -23,7 +23,7 @@ struct Flood {
 impl Flood {
     #[expect(
         clippy::disallowed_methods,
-        reason = "the flood is no part of the node"
+        reason = "the flood is not part of the node"
     )]
     fn at(address: SocketAddr) -> Self {
         let (ends, opened) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());

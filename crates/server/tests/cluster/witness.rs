@@ -312,7 +312,7 @@ fn builds_that_differ_in_versions_and_features_work_together() {
 }
 
 #[test]
-fn a_build_that_shares_no_protocol_version_is_no_peer() {
+fn a_build_that_shares_no_protocol_version_is_not_accepted_as_a_peer() {
     let mut cluster = Cluster::start_with(3, with_short_timeout);
     let key = cluster.key_on(&[0, 1, 2]);
     until("a write to all replicas succeeds", || {

@@ -62,6 +62,8 @@ fn long_heads_that_do_not_end_are_bounded_and_leave_room_for_short_ones() {
         assert_eq!(reply.header(name), Some(value));
     }
     refused.assert_closed();
+    let refusals = "kvorum_requests_total{route=\"other\",method=\"other\",status=\"503\"}";
+    wait_for_metric(&node, refusals, "1");
     // A long head that arrives in one piece counts, too.
     let long = format!("x: {}\r\n", "x".repeat(30 << 10));
     let mut client = Client::connect(&node);

@@ -7,7 +7,7 @@ use hyper::StatusCode;
 const HOST_SHOWN_BYTES: usize = 256;
 
 impl Problem {
-    /// A `Host` that is no name of this node: a web page of that name may have sent
+    /// A `Host` that is not a name of this node: a web page of that name may have sent
     /// the request.
     pub(crate) fn other_host(host: &[u8]) -> Self {
         let shown = host[..host.len().min(HOST_SHOWN_BYTES)].escape_ascii();

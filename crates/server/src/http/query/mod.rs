@@ -1,8 +1,7 @@
 //! The queries of requests: pure functions of the raw query.
 //!
 //! A query is `name=value` pairs between `&`s. Names and values are percent-decoded to
-//! bytes, UTF-8 or not; a `+` is a space, because the form encoders of clients write
-//! one so. Every parameter that is not exactly right is refused, with a text that
+//! bytes, UTF-8 or not. A `+` is a space, because form encoders write spaces so. Every parameter that is not exactly right is refused, with a text that
 //! names the parameter and says what to do, so that a typing error never selects
 //! another key.
 //!
@@ -120,7 +119,7 @@ fn shown(name: &[u8]) -> String {
 pub(crate) fn unknown(name: &[u8]) -> ParameterError {
     ParameterError::new(
         shown(name),
-        "is no parameter of this resource: check the spelling",
+        "is not a parameter of this resource: check the spelling",
     )
 }
 
@@ -146,7 +145,7 @@ pub(crate) fn number_of(name: &str, value: &[u8]) -> Result<u64, ParameterError>
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return Err(ParameterError::new(
             name,
-            "is no whole number: give ASCII digits only",
+            "is not a whole number: give ASCII digits only",
         ));
     }
     value

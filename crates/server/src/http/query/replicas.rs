@@ -15,12 +15,12 @@ pub(crate) struct ReplicaRules {
 /// Reads `ACK/FROM`.
 ///
 /// # Errors
-/// The value is no pair of numbers.
+/// The value is not a pair of numbers.
 pub(crate) fn pair_of(value: &[u8]) -> Result<(u64, u64), ParameterError> {
     let slash = value
         .iter()
         .position(|byte| *byte == b'/')
-        .ok_or_else(|| ParameterError::new("replicas", "is no pair: give it as ACK/FROM"))?;
+        .ok_or_else(|| ParameterError::new("replicas", "is not a pair: give it as ACK/FROM"))?;
     Ok((
         number_of("replicas", &value[..slash])?,
         number_of("replicas", &value[slash + 1..])?,

@@ -71,7 +71,7 @@ impl CompletionQueue {
         self.arrived.notified().await;
         std::mem::swap(answers, &mut *lock(&self.delivered));
         for answer in answers {
-            answer.stopwatch.stop(&wait_sites::OUTBOX);
+            answer.stopwatch.stop(&wait_sites::COMPLETIONS);
         }
     }
 }

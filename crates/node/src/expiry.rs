@@ -1,57 +1,58 @@
-//! What has expired for everyone, so that compaction may free it.
+//! The bound below which values have expired for all nodes, so that compaction may free
+//! them.
 //!
-//! A value that compaction frees does not come back when a clock is set right.
-//! So it must have expired by every clock that a node of the cluster may have,
-//! which takes twice the bound on clocks, and a margin; and this node's own clock
-//! must be known to be right:
-//! - in a cluster, while it is near the clocks of most of its peers;
-//! - alone, once it has run without a jump for twice the bound: a clock that is
-//!   wrong at boot is mostly set right within seconds.
+//! A value that compaction has freed does not come back when a wrong clock is corrected.
+//! So the value must have expired by every clock that a node of the cluster may have,
+//! which is certain after twice the bound on clocks and a margin. Besides, this node's
+//! own clock must be proven:
+//! - In a cluster it is proven while it is near the clocks of most peers.
+//! - For a node alone it is proven once it has run without a jump for twice the bound,
+//!   because a clock that is wrong at boot is usually corrected within seconds.
 
 use base::Clock;
 use profile::lock;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How much longer than twice the bound a value is kept after it has expired:
-/// for reads on their way.
+/// How much longer than twice the bound an expired value is kept, for reads that are
+/// still running.
 const MARGIN: Duration = Duration::from_secs(60);
 
-/// By how much the wall clock may leave the monotonic clock between two looks
-/// without having jumped.
+/// If the wall clock departs from the monotonic clock by more than this between two
+/// readings, it has jumped.
 const JUMP: Duration = Duration::from_secs(30);
 
-/// Tells compaction what has expired for everyone.
+/// Computes for compaction which values have expired for all nodes.
 pub(crate) struct ExpiryBound {
     own_clock: OwnClock,
     /// Twice the bound on clocks.
     spread: Duration,
 }
 
-/// How a node knows that its clock is right.
+/// How a node proves its clock.
 pub(crate) enum OwnClock {
-    /// It has no peers.
+    /// A node without peers, by the steadiness of its clock.
     Alone {
-        /// Its clocks.
+        /// The clocks of the node.
         clock: Arc<dyn Clock>,
-        /// What was seen of them.
+        /// What earlier readings say about the wall clock.
         steady: Mutex<Steady>,
     },
-    /// By its peers: the time if the clock is near those of most of them.
+    /// By the peers. Returns the time if the clock is near the clocks of most peers.
     ByPeers(Box<dyn Fn() -> Option<u64> + Send + Sync>),
 }
 
-/// How steadily a wall clock runs.
+/// How long a wall clock has run steadily.
 pub(crate) struct Steady {
-    /// What the clocks showed at the last look.
+    /// The wall clock and the monotonic clock at the last reading.
     unix_ms: u64,
     monotonic: Duration,
-    /// Since when the wall clock has not jumped, by the monotonic clock.
+    /// The last jump of the wall clock, on the monotonic clock.
     since: Duration,
 }
 
 impl OwnClock {
-    /// The clock of a node without peers, which is not known to be right yet.
+    /// The clock of a node without peers, which is not proven yet.
     pub(crate) fn alone(clock: Arc<dyn Clock>) -> Self {
         let monotonic = clock.monotonic();
         let steady = Steady {
@@ -65,18 +66,18 @@ impl OwnClock {
         }
     }
 
-    /// The time in milliseconds since the Unix epoch, if it is known.
-    fn known_unix_ms(&self, steady_for: Duration) -> Option<u64> {
+    /// The time in milliseconds since the Unix epoch, if the clock is proven.
+    fn proven_unix_ms(&self, steady_for: Duration) -> Option<u64> {
         match self {
-            Self::Alone { clock, steady } => lock(steady).look(&**clock, steady_for),
+            Self::Alone { clock, steady } => lock(steady).read(&**clock, steady_for),
             Self::ByPeers(proven_unix_ms) => proven_unix_ms(),
         }
     }
 }
 
 impl Steady {
-    /// What the wall clock shows, if it has been steady for so long.
-    fn look(&mut self, clock: &dyn Clock, steady_for: Duration) -> Option<u64> {
+    /// Reads the clocks. Returns the wall clock if it has been steady for `steady_for`.
+    fn read(&mut self, clock: &dyn Clock, steady_for: Duration) -> Option<u64> {
         let (unix_ms, monotonic) = (clock.unix_ms(), clock.monotonic());
         let passed = monotonic.saturating_sub(self.monotonic);
         let expected_unix_ms = self.unix_ms.saturating_add(whole_ms(passed));
@@ -89,7 +90,7 @@ impl Steady {
 }
 
 impl ExpiryBound {
-    /// The bound that follows from a clock, where clocks may be so far apart.
+    /// The bound that follows from `own_clock` if clocks may be `drift_max` apart.
     pub(crate) fn new(own_clock: OwnClock, drift_max: Duration) -> Self {
         Self {
             own_clock,
@@ -97,12 +98,12 @@ impl ExpiryBound {
         }
     }
 
-    /// What expired before this time has expired for everyone, in milliseconds
-    /// since the Unix epoch; 0 while that is not known.
+    /// Values that expired before this time have expired for all nodes. In milliseconds
+    /// since the Unix epoch; 0 while the clock is not proven.
     pub(crate) fn expired_before_unix_ms(&self) -> u64 {
         let kept_ms = whole_ms(self.spread.saturating_add(MARGIN));
-        let known_unix_ms = self.own_clock.known_unix_ms(self.spread);
-        known_unix_ms.map_or(0, |unix_ms| unix_ms.saturating_sub(kept_ms))
+        let proven_unix_ms = self.own_clock.proven_unix_ms(self.spread);
+        proven_unix_ms.map_or(0, |unix_ms| unix_ms.saturating_sub(kept_ms))
     }
 }
 
@@ -120,7 +121,7 @@ mod tests {
     const START_UNIX_MS: u64 = 1_000 * HOUR_MS;
     const KEPT_MS: u64 = 2 * HOUR_MS + 60_000;
 
-    /// Two clocks that are set by hand.
+    /// Two clocks that a test sets.
     #[derive(Default)]
     struct Clocks {
         unix_ms: AtomicU64,
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_a_clock_must_have_run_steadily() {
+    fn the_clock_of_a_node_alone_must_have_run_steadily() {
         let clocks = Arc::new(Clocks::default());
         clocks.unix_ms.store(START_UNIX_MS, Relaxed);
         let own_clock = OwnClock::alone(Arc::clone(&clocks) as Arc<dyn Clock>);
@@ -153,7 +154,7 @@ mod tests {
         let now = pass(1);
         assert_eq!(bound.expired_before_unix_ms(), now - KEPT_MS);
 
-        // A clock that jumps begins anew, be it set wrong or right.
+        // After a jump the time counts from zero, whether the jump was wrong or right.
         for jumped in [START_UNIX_MS + 100_000 * HOUR_MS, START_UNIX_MS] {
             clocks.unix_ms.store(jumped, Relaxed);
             assert_eq!(bound.expired_before_unix_ms(), 0);
@@ -162,16 +163,16 @@ mod tests {
             let now = pass(1);
             assert_eq!(bound.expired_before_unix_ms(), now - KEPT_MS);
         }
-        // One that is slewed a little does not.
+        // A clock that is slewed a little has not jumped.
         clocks.unix_ms.fetch_add(20_000, Relaxed);
         assert!(bound.expired_before_unix_ms() > 0);
     }
 
     #[test]
-    fn in_a_cluster_the_peers_must_prove_it() {
+    fn in_a_cluster_the_peers_must_prove_the_clock() {
         let proven = Arc::new(AtomicU64::new(0));
-        let told = Arc::clone(&proven);
-        let own_clock = OwnClock::ByPeers(Box::new(move || match told.load(Relaxed) {
+        let clock = Arc::clone(&proven);
+        let own_clock = OwnClock::ByPeers(Box::new(move || match clock.load(Relaxed) {
             0 => None,
             unix_ms => Some(unix_ms),
         }));
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_without_end_frees_nothing() {
+    fn an_infinite_bound_frees_nothing() {
         let own_clock = OwnClock::ByPeers(Box::new(|| Some(START_UNIX_MS)));
         let bound = ExpiryBound::new(own_clock, Duration::MAX);
         assert_eq!(bound.expired_before_unix_ms(), 0);

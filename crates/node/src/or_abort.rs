@@ -1,10 +1,10 @@
-//! What becomes of a panic in the store's work: the end of the process. Every
-//! writer would wait in vain, and what is in memory could not be trusted. The
-//! log restores all that was acknowledged.
+//! A panic in the work of the store ends the process, because writers would wait
+//! forever and the state in memory could be wrong. At the next start the log restores
+//! all acknowledged writes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Does work of the store, and ends the process if that panics.
+/// Runs `work`, and ends the process if it panics.
 pub fn or_abort(work: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(work)).is_err() {
         tracing::error!("the store panicked: ending the process");

@@ -1,4 +1,4 @@
-//! What a node takes from the outside world, and why it cannot be opened.
+//! The seams of a node to the outside world, and the reasons why it cannot be opened.
 
 use crate::membership::MembershipError;
 use base::{Clock, OsRandom, Random, SystemClock};
@@ -6,22 +6,22 @@ use lsm::{Disk, RealDisk};
 use std::io;
 use std::sync::Arc;
 
-/// What a node takes from the outside world, besides executor and transport.
+/// The seams of a node, besides executor and transport.
 #[derive(Clone)]
 pub struct Seams {
     /// The file system.
     pub disk: Arc<dyn Disk>,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Random numbers.
     pub random: Arc<dyn Random>,
 }
 
 impl Seams {
-    /// The machine's own.
+    /// The real disk, clock and random numbers of the machine.
     ///
     /// # Errors
-    /// A system that gives no random numbers.
+    /// The system has no random numbers.
     pub fn real() -> io::Result<Self> {
         Ok(Self {
             disk: Arc::new(RealDisk::default()),
@@ -37,10 +37,10 @@ pub enum OpenError {
     /// The store cannot be opened.
     #[error("cannot open the store: {0}")]
     Store(#[from] lsm::Error),
-    /// The data folder is another node's, or of another cluster.
+    /// The data folder belongs to another node or to another cluster.
     #[error("{0}")]
     Membership(String),
-    /// The system refused a thread.
+    /// The system did not start a thread.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
 }

@@ -1,21 +1,20 @@
-//! What a node counts of its dealings with the others.
+//! Metrics about coordinated requests, hints, the clock and the peers.
 
 use crate::metrics::{Cell, CoordinationMetrics, Family, Labels, LinkMetrics, MISSES, Metrics};
 use crate::node::Node;
 use cluster::{NodeNumber, Standing};
 use peer::CALLS_MAX;
 
-/// One of the numbers of a link.
+/// Selects one of the numbers of a link.
 type OfLink = fn(&LinkMetrics) -> &Cell;
 
-/// What the node counts of the requests that it coordinates, of its hints and
-/// of its peers.
-pub(super) fn families(metrics: &Metrics, shared: &Node) -> Vec<Family> {
+/// The metrics about the other nodes.
+pub(super) fn families(metrics: &Metrics, node: &Node) -> Vec<Family> {
     let mut families = coordination(metrics);
-    families.extend(hints(shared));
-    families.extend(own(shared));
-    families.extend(clock(shared));
-    families.extend(peers(metrics, shared));
+    families.extend(hints(node));
+    families.extend(own(node));
+    families.extend(clock(node));
+    families.extend(peers(metrics, node));
     families
 }
 
@@ -31,7 +30,7 @@ fn coordination(metrics: &Metrics) -> Vec<Family> {
     vec![
         Family::counter(
             "kvorum_restamps",
-            "Writes that were stamped once more",
+            "Writes that were stamped a second time",
             sum(|counts| &counts.restamps),
         ),
         Family::counter(
@@ -46,14 +45,14 @@ fn coordination(metrics: &Metrics) -> Vec<Family> {
         ),
         Family::counters(
             "kvorum_not_enough_replicas",
-            "Requests that too few replicas answered, by what the first of the others did that did not just keep it waiting",
+            "Requests that too few replicas answered, by the reason of the first replica that failed rather than kept the request waiting",
             not_enough,
         ),
     ]
 }
 
-fn hints(shared: &Node) -> Vec<Family> {
-    let hints = shared.hints.statistics();
+fn hints(node: &Node) -> Vec<Family> {
+    let hints = node.hints.statistics();
     let dropped = [
         ("queue", hints.dropped_from_queue),
         ("unwritten", hints.dropped_unwritten),
@@ -66,123 +65,122 @@ fn hints(shared: &Node) -> Vec<Family> {
         Family::counter("kvorum_hints_kept", "Hints written to the log", hints.kept),
         Family::counter(
             "kvorum_hints_delivered",
-            "Hints taken by their peer",
+            "Hints that their peer stored",
             hints.delivered,
         ),
-        Family::counters("kvorum_hints_dropped", "Hints given up, by reason", dropped),
+        Family::counters("kvorum_hints_dropped", "Hints dropped, by reason", dropped),
         Family::gauge(
             "kvorum_hint_max_bytes",
-            "Bytes of hints that may wait for all peers together; the oldest go first",
-            shared.config.hint_bytes_max as f64,
+            "Bytes of hints that may wait for all peers together; the oldest are dropped first",
+            node.config.hint_bytes_max as f64,
         ),
     ]
 }
 
-/// What the node is in its cluster.
-fn own(shared: &Node) -> Vec<Family> {
-    let standing = shared.membership.standing();
+/// The standing of this node's store.
+fn own(node: &Node) -> Vec<Family> {
+    let standing = node.membership.standing();
     let standings = Standing::ALL.map(|each| {
         let holds = f64::from(u8::from(each == standing));
         (vec![("standing", each.word().to_owned())], holds)
     });
     vec![Family::gauges(
         "kvorum_standing",
-        "How the node's store stands with its peers: 1 for what it is",
+        "Standing of the node's store with its peers: 1 for the standing that it has",
         standings,
     )]
 }
 
-/// This node's clock, and whether writes get a stamp from it.
-fn clock(shared: &Node) -> [Family; 5] {
-    let stamping = shared.stamping.status();
+/// This node's clock, and whether it issues stamps.
+fn clock(node: &Node) -> [Family; 5] {
+    let stamping = node.stamping.status();
     let seconds = |ms: i64| ms as f64 / 1e3;
     [
         Family::gauge(
             "kvorum_clock_behind_seconds",
-            "How far the clock is behind those of the other nodes that were heard from, at the median; 0 while none was",
+            "How far the clock is behind the clocks of the other nodes, at the median; 0 while none is known",
             stamping.peers_ahead_ms.map_or(0.0, seconds),
         ),
         Family::gauge(
             "kvorum_clock_drift_max_seconds",
-            "How far the clock may be from those of most other nodes",
-            shared.config.clock_drift_max.as_secs_f64(),
+            "How far the clock may be from the clocks of most other nodes",
+            node.config.clock_drift_max.as_secs_f64(),
         ),
         Family::gauge(
             "kvorum_clock_proven",
-            "Whether the clock is near those of a majority of the other nodes",
+            "Whether the clock is near the clocks of a majority of the other nodes",
             f64::from(u8::from(stamping.is_proven)),
         ),
         Family::gauge(
             "kvorum_stamps_refused",
-            "Whether writes are refused because the clock gives them no timestamp",
+            "Whether writes are refused because the node issues no timestamps",
             f64::from(u8::from(stamping.refusal.is_some())),
         ),
         Family::gauge(
             "kvorum_stamp_ahead_seconds",
-            "How far the greatest timestamp given or seen is ahead of the clock",
+            "How far the greatest timestamp issued or seen is ahead of the clock",
             seconds(i64::try_from(stamping.stamp_ahead_ms).unwrap_or(i64::MAX)),
         ),
     ]
 }
 
-fn peers(metrics: &Metrics, shared: &Node) -> Vec<Family> {
-    let members = &shared.config.members;
+fn peers(metrics: &Metrics, node: &Node) -> Vec<Family> {
+    let members = &node.config.members;
     let runtimes = metrics.workers.len().max(1) as f64;
-    let labels = |node: NodeNumber| -> Labels { vec![("peer", members.name(node).to_owned())] };
+    let labels = |peer: NodeNumber| -> Labels { vec![("peer", members.name(peer).to_owned())] };
     let and = |mut labels: Labels, name: &'static str, value: &str| -> Labels {
         labels.push((name, value.to_owned()));
         labels
     };
-    let sum = |node: NodeNumber, of: OfLink| {
+    let sum = |peer: NodeNumber, of: OfLink| {
         metrics.sum(|runtime| {
-            let link = runtime.links.get(node.index());
+            let link = runtime.links.get(peer.index());
             link.map_or(0, |link| of(link).get())
         })
     };
     let counts = |of: OfLink| -> Vec<(Labels, u64)> {
         let peers = members.peers();
-        peers.map(|node| (labels(node), sum(node, of))).collect()
+        peers.map(|peer| (labels(peer), sum(peer, of))).collect()
     };
     let gauges = |of: &dyn Fn(NodeNumber) -> f64| -> Vec<(Labels, f64)> {
         let peers = members.peers();
-        peers.map(|node| (labels(node), of(node))).collect()
+        peers.map(|peer| (labels(peer), of(peer))).collect()
     };
-    let calls = members.peers().flat_map(|node| {
+    let calls = members.peers().flat_map(|peer| {
         let ends: [(&str, OfLink); 4] = [
             ("answered", |link| &link.answered),
             ("timeout", |link| &link.timeouts),
             ("lost", |link| &link.lost),
             ("overloaded", |link| &link.overloaded),
         ];
-        ends.map(|(end, of)| (and(labels(node), "end", end), sum(node, of)))
+        ends.map(|(end, of)| (and(labels(peer), "end", end), sum(peer, of)))
     });
-    // Of the runtimes' links, one that is connected knows.
-    let standings = members.peers().flat_map(|node| {
+    // Each runtime has its own link. A link that is connected knows the standing.
+    let standings = members.peers().flat_map(|peer| {
         let links = metrics.workers.iter();
-        let told =
-            links.filter_map(|runtime| Some(runtime.links.get(node.index())?.standing.get()));
-        let told = told.max().unwrap_or(0);
+        let known =
+            links.filter_map(|runtime| Some(runtime.links.get(peer.index())?.standing.get()));
+        let known = known.max().unwrap_or(0);
         Standing::ALL.map(|standing| {
-            let holds = f64::from(u8::from(told == 1 + standing as u64));
-            (and(labels(node), "standing", standing.word()), holds)
+            let holds = f64::from(u8::from(known == 1 + standing as u64));
+            (and(labels(peer), "standing", standing.word()), holds)
         })
     });
-    let latencies = members.peers().flat_map(|node| {
+    let latencies = members.peers().flat_map(|peer| {
         let kinds: [(&str, OfLink); 2] = [
             ("read", |link| &link.read_us),
             ("write", |link| &link.write_us),
         ];
         kinds.map(|(kind, of)| {
-            let seconds = sum(node, of) as f64 / 1e6 / runtimes;
-            (and(labels(node), "request", kind), seconds)
+            let seconds = sum(peer, of) as f64 / 1e6 / runtimes;
+            (and(labels(peer), "request", kind), seconds)
         })
     });
-    // Of the runtimes, each of which has its own link, the one that sees the
-    // clock furthest away.
-    let clock_ahead = |node: NodeNumber| {
+    // Each runtime has its own link. The link that sees the clock furthest away counts.
+    let clock_ahead = |peer: NodeNumber| {
         let runtimes = metrics.workers.iter();
         let ahead = runtimes.filter_map(|runtime| {
-            let link = runtime.links.get(node.index())?;
+            let link = runtime.links.get(peer.index())?;
             Some(link.clock_ahead_ms.get().cast_signed())
         });
         ahead.max_by_key(|ahead_ms| ahead_ms.unsigned_abs())
@@ -191,23 +189,23 @@ fn peers(metrics: &Metrics, shared: &Node) -> Vec<Family> {
         Family::gauges(
             "kvorum_peer_up",
             "The share of the runtimes whose link to a peer is up",
-            gauges(&|node| sum(node, |link| &link.is_up) as f64 / runtimes),
+            gauges(&|peer| sum(peer, |link| &link.is_up) as f64 / runtimes),
         ),
         Family::gauges(
             "kvorum_peer_standing",
-            "How a peer says that its store stands: 1 for what it is, all 0 while it is not connected",
+            "Standing of a peer's store as the peer reports it: 1 for the standing that it has, all 0 while it is not connected",
             standings,
         ),
         Family::gauges(
             "kvorum_peer_clock_ahead_seconds",
-            "How far a peer's clock is ahead of this node's, as far as that is known",
-            gauges(&|node| clock_ahead(node).unwrap_or_default() as f64 / 1e3),
+            "How far a peer's clock is ahead of this node's clock, as far as that is known",
+            gauges(&|peer| clock_ahead(peer).unwrap_or_default() as f64 / 1e3),
         ),
         Family::counters("kvorum_peer_calls", "Calls to a peer, by their end", calls),
         Family::gauges(
             "kvorum_peer_calls_in_flight",
             "Calls that wait for a peer",
-            gauges(&|node| sum(node, |link| &link.in_flight) as f64),
+            gauges(&|peer| sum(peer, |link| &link.in_flight) as f64),
         ),
         Family::gauge(
             "kvorum_peer_calls_in_flight_max",
@@ -232,12 +230,12 @@ fn peers(metrics: &Metrics, shared: &Node) -> Vec<Family> {
         Family::gauges(
             "kvorum_hints_waiting",
             "Hints that wait for a peer",
-            gauges(&|node| shared.hints.waiting(node).hints as f64),
+            gauges(&|peer| node.hints.waiting(peer).hints as f64),
         ),
         Family::gauges(
             "kvorum_hint_bytes",
             "Bytes of hints that wait for a peer",
-            gauges(&|node| shared.hints.waiting(node).bytes as f64),
+            gauges(&|peer| node.hints.waiting(peer).bytes as f64),
         ),
     ]
 }

@@ -1,5 +1,4 @@
-//! What a node tells of itself in numbers, as plain data: of its store, and of
-//! its dealings with the other nodes.
+//! The metrics of a node as plain data: about its store and about the other nodes.
 
 mod cluster;
 mod store;
@@ -7,8 +6,8 @@ mod store;
 use crate::metrics::Family;
 use crate::node::Node;
 
-/// What a node counts of its store, of the requests that it coordinates, of
-/// its hints and of its peers.
+/// The metrics about the store, the coordinated requests, the hints and the peers of a
+/// node.
 #[must_use]
 pub fn families(node: &Node) -> Vec<Family> {
     let mut families = store::families(node);

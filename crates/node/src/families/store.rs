@@ -1,4 +1,4 @@
-//! What the store holds and has done.
+//! Metrics about the store and its disk.
 
 use crate::config::MemoryParts;
 use crate::metrics::{Distribution, Family, Labels};
@@ -6,14 +6,14 @@ use crate::node::Node;
 use lsm::Statistics;
 use std::time::Duration;
 
-/// The store's numbers, and the disk under it.
-pub(super) fn families(shared: &Node) -> Vec<Family> {
-    let store = shared.engine.statistics();
+/// The metrics about the store and its disk.
+pub(super) fn families(node: &Node) -> Vec<Family> {
+    let store = node.engine.statistics();
     let mut families = counters(&store);
-    families.extend(gauges(&store, shared));
+    families.extend(gauges(&store, node));
     families.push(sync_times(&store));
     families.extend(levels(&store));
-    families.extend(disk(shared));
+    families.extend(disk(node));
     families
 }
 
@@ -113,8 +113,8 @@ fn counters(store: &Statistics) -> Vec<Family> {
     .collect()
 }
 
-fn gauges(store: &Statistics, shared: &Node) -> Vec<Family> {
-    let memory = &shared.resources.memory;
+fn gauges(store: &Statistics, node: &Node) -> Vec<Family> {
+    let memory = &node.resources.memory;
     let frozen_max = MemoryParts::MEMTABLES_FROZEN_MAX;
     [
         (
@@ -169,12 +169,12 @@ fn gauges(store: &Statistics, shared: &Node) -> Vec<Family> {
         ),
         (
             "kvorum_store_snapshots",
-            "Ranges whose moment is kept",
+            "Snapshots that ranges hold open",
             store.snapshots as f64,
         ),
         (
             "kvorum_store_flushed_versions",
-            "Versions that are remembered after their flush",
+            "Versions whose verdicts are remembered after their flush",
             store.flushed_versions as f64,
         ),
         (
@@ -199,12 +199,12 @@ fn gauges(store: &Statistics, shared: &Node) -> Vec<Family> {
         ),
         (
             "kvorum_store_write_amplification",
-            "Bytes written to disk for a byte of keys and values",
+            "Bytes written to disk for each byte of keys and values",
             store.write_amplification(),
         ),
         (
             "kvorum_store_space_amplification",
-            "Bytes of tables for a byte of them that nothing newer hides, as compactions have found it",
+            "Bytes of tables for each byte that nothing newer hides, as compactions have measured it",
             store.space_amplification(),
         ),
         (
@@ -265,9 +265,9 @@ fn levels(store: &Statistics) -> [Family; 2] {
     ]
 }
 
-/// The disk of the data folder; nothing where the system does not tell.
-fn disk(shared: &Node) -> Vec<Family> {
-    let free = shared.disk.available_bytes(&shared.config.data).ok();
+/// The metrics about the disk of the data folder, as far as the system reports them.
+fn disk(node: &Node) -> Vec<Family> {
+    let free = node.disk.available_bytes(&node.config.data).ok();
     let free = free.map(|bytes| {
         Family::gauge(
             "kvorum_disk_free_bytes",
@@ -278,8 +278,8 @@ fn disk(shared: &Node) -> Vec<Family> {
     free.into_iter()
         .chain([Family::gauge(
             "kvorum_disk_reserve_bytes",
-            "Space that the node keeps free, so that deletes go on when the disk is full",
-            shared.config.disk_reserve_bytes as f64,
+            "Space that the node keeps free, so that deletes still work when the disk is full",
+            node.config.disk_reserve_bytes as f64,
         )])
         .collect()
 }

@@ -1,10 +1,10 @@
-//! What a worker counts of its dealings with the other nodes.
+//! The counters of a worker about coordinated requests and links to peers.
 
 use super::Cell;
 use cluster::Miss;
 use peer::{LinkState, LinkStatus};
 
-/// What a request that too few replicas answered may have failed for.
+/// The reasons why a request may have had too few replicas.
 pub(crate) const MISSES: [Miss; 7] = [
     Miss::Timeout,
     Miss::Suspected,
@@ -15,17 +15,17 @@ pub(crate) const MISSES: [Miss; 7] = [
     Miss::Unfilled,
 ];
 
-/// What one runtime counts of the requests that it coordinates.
+/// The counters of one runtime about the requests that it coordinates.
 #[derive(Default)]
 pub(crate) struct CoordinationMetrics {
-    /// Writes that were stamped once more.
+    /// Writes that were stamped a second time.
     pub(crate) restamps: Cell,
     /// Versions that reads wrote to stale replicas.
     pub(crate) repairs: Cell,
-    /// Reads that asked one replica more because one was slow.
+    /// Reads that asked one more replica because one was slow.
     pub(crate) hedges: Cell,
-    /// Requests that too few replicas answered, by what became of them at the
-    /// first of the others that did not just keep them waiting.
+    /// Requests that too few replicas answered, by the reason of the first replica that
+    /// failed rather than kept the request waiting.
     pub(crate) not_enough: [Cell; MISSES.len()],
 }
 
@@ -40,38 +40,38 @@ impl CoordinationMetrics {
     }
 }
 
-/// One runtime's link to a peer, as of the last sweep.
+/// The numbers of one runtime's link to a peer, as the last sweep published them.
 #[derive(Default)]
 pub(crate) struct LinkMetrics {
-    /// Whether it is up.
+    /// 1 if the link is up.
     pub(crate) is_up: Cell,
-    /// Calls that wait.
+    /// Calls that wait for an answer.
     pub(crate) in_flight: Cell,
     /// Calls that were answered.
     pub(crate) answered: Cell,
-    /// Calls that were given up.
+    /// Calls that timed out.
     pub(crate) timeouts: Cell,
     /// Calls that were lost with the connection.
     pub(crate) lost: Cell,
-    /// Calls that were not sent, or refused, for too many.
+    /// Calls that were not sent or were refused because there were too many.
     pub(crate) overloaded: Cell,
     /// Handshakes.
     pub(crate) connects: Cell,
     /// How often the peer was suspected.
     pub(crate) suspicions: Cell,
-    /// One more than the code of how the peer says that its store stands; 0
-    /// while it is not connected.
+    /// One more than the code of the standing that the peer reports; 0 while it is not
+    /// connected.
     pub(crate) standing: Cell,
-    /// How long reads take, smoothed.
+    /// The smoothed latency of reads.
     pub(crate) read_us: Cell,
-    /// How long writes take, smoothed.
+    /// The smoothed latency of writes.
     pub(crate) write_us: Cell,
-    /// The bits of how far the peer's clock is ahead, in milliseconds.
+    /// How far the peer's clock is ahead, in milliseconds: a signed number by its bits.
     pub(crate) clock_ahead_ms: Cell,
 }
 
 impl LinkMetrics {
-    /// Takes over what the link counts.
+    /// Publishes the numbers of a link.
     pub(crate) fn publish(&self, status: &LinkStatus) {
         let counts = status.counts;
         self.is_up.set(u64::from(status.state == LinkState::Up));

@@ -6,43 +6,43 @@ pub type Labels = Vec<(&'static str, String)>;
 /// A metric with all its series.
 #[derive(Clone, Debug)]
 pub struct Family {
-    /// Its name; that of a counter without `_total`.
+    /// The name of the metric; for a counter without `_total`.
     pub name: &'static str,
-    /// What it says.
+    /// The help text.
     pub help: &'static str,
-    /// Its numbers.
+    /// The series.
     pub series: Series,
 }
 
-/// The numbers of a family, each with its labels.
+/// The numbers of a metric, each with its labels.
 #[derive(Clone, Debug)]
 pub enum Series {
     /// Numbers that only grow.
     Counters(Vec<(Labels, f64)>),
     /// Numbers that go up and down.
     Gauges(Vec<(Labels, f64)>),
-    /// Distributions of times.
+    /// Histograms of durations.
     Histograms(Vec<(Labels, Distribution)>),
 }
 
-/// How often something took how long.
+/// A histogram of durations.
 #[derive(Clone, Debug, Default)]
 pub struct Distribution {
-    /// All of it, in seconds.
+    /// The sum of all durations, in seconds.
     pub sum_seconds: f64,
-    /// Upper bounds in seconds, and how many took at most that and more than
-    /// the bound before; the last bound is infinite.
+    /// Upper bounds in seconds, each with the number of durations up to it and above the
+    /// bound before. The last bound is infinite.
     pub buckets: Vec<(f64, u64)>,
 }
 
 impl Family {
-    /// A lone number that only grows.
+    /// A metric of one number that only grows.
     #[must_use]
     pub fn counter(name: &'static str, help: &'static str, number: u64) -> Self {
         Self::counters(name, help, [(Labels::new(), number)])
     }
 
-    /// Numbers that only grow.
+    /// A metric of numbers that only grow.
     #[must_use]
     pub fn counters(
         name: &'static str,
@@ -58,7 +58,7 @@ impl Family {
         }
     }
 
-    /// A lone time that only grows.
+    /// A metric of one duration that only grows.
     #[must_use]
     pub fn seconds_counter(name: &'static str, help: &'static str, seconds: f64) -> Self {
         Self {
@@ -68,13 +68,13 @@ impl Family {
         }
     }
 
-    /// A lone number that goes up and down.
+    /// A metric of one number that goes up and down.
     #[must_use]
     pub fn gauge(name: &'static str, help: &'static str, number: f64) -> Self {
         Self::gauges(name, help, [(Labels::new(), number)])
     }
 
-    /// Numbers that go up and down.
+    /// A metric of numbers that go up and down.
     #[must_use]
     pub fn gauges(
         name: &'static str,
@@ -88,7 +88,7 @@ impl Family {
         }
     }
 
-    /// Distributions of times.
+    /// A metric of histograms.
     #[must_use]
     pub fn histograms(
         name: &'static str,

@@ -1,8 +1,8 @@
-//! What a node counts.
+//! The counters of a node.
 //!
-//! Each runtime counts for itself, in cells that only it writes: a plain load
-//! and store, without a lock or a contended cache line on the hot path. Whoever
-//! shows the numbers adds them up, as plain data (`family`).
+//! Each runtime counts in cells of its own that no other thread writes. Counting is a
+//! plain load and store, without a lock or a contended cache line on the hot path. The
+//! page of metrics adds the cells up and gets them as plain data (`family`).
 
 mod cluster;
 mod family;
@@ -13,39 +13,39 @@ pub(crate) use cluster::{CoordinationMetrics, LinkMetrics, MISSES};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that one thread writes and others read.
+/// A number that one thread writes and other threads read.
 #[derive(Default)]
 pub struct Cell(AtomicU64);
 
 impl Cell {
-    /// Counts.
+    /// Adds to the number.
     pub fn add(&self, number: u64) {
-        // One writer: nothing can come between load and store.
+        // There is one writer, so no other write comes between load and store.
         self.set(self.get().wrapping_add(number));
     }
 
-    /// Writes.
+    /// Sets the number.
     pub fn set(&self, number: u64) {
         self.0.store(number, Ordering::Relaxed);
     }
 
-    /// Reads.
+    /// The number.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What the worker of one runtime counts.
+/// The counters of the worker of one runtime.
 #[derive(Default)]
 pub(crate) struct WorkerMetrics {
-    /// The requests that it coordinates.
+    /// The requests that the worker coordinates.
     pub(crate) coordination: CoordinationMetrics,
-    /// Its links, by node.
+    /// The links of the worker, by node.
     pub(crate) links: Box<[LinkMetrics]>,
 }
 
-/// What a node counts.
+/// The counters of a node.
 pub(crate) struct Metrics {
     /// By runtime.
     pub(crate) workers: Vec<Arc<WorkerMetrics>>,
@@ -69,7 +69,7 @@ impl Metrics {
         self.workers.get(number).map(Arc::clone).unwrap_or_default()
     }
 
-    /// A number, over all workers.
+    /// The sum of a number over all workers.
     pub(crate) fn sum(&self, of: impl Fn(&WorkerMetrics) -> u64) -> u64 {
         self.workers.iter().map(|worker| of(worker)).sum()
     }

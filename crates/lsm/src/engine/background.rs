@@ -148,3 +148,69 @@ impl Background {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StepExecutor;
+    use base::ManualClock;
+    use std::sync::Mutex;
+
+    /// Notes the jobs that run.
+    struct Runner {
+        background: Background,
+        ran: Mutex<Vec<EngineJob>>,
+    }
+
+    impl RunJob for Runner {
+        fn run(&self, job: EngineJob) {
+            self.background.begin(job);
+            self.ran.lock().unwrap().push(job);
+        }
+    }
+
+    fn fixture() -> (Arc<Runner>, Arc<StepExecutor>) {
+        let executor = Arc::new(StepExecutor::new(Arc::new(ManualClock::new(0))));
+        let folder_lock = FolderLock::new(Box::new(()));
+        let runner = Arc::new(Runner {
+            background: Background::new(Arc::clone(&executor) as _, folder_lock),
+            ran: Mutex::default(),
+        });
+        let weak: Weak<Runner> = Arc::downgrade(&runner);
+        runner.background.start(weak);
+        (runner, executor)
+    }
+
+    #[test]
+    fn of_flush_compaction_and_fill_one_job_waits_at_a_time() {
+        let (runner, executor) = fixture();
+        for job in [EngineJob::Flush, EngineJob::Compact, EngineJob::FillSegment] {
+            runner.background.schedule(job, Duration::ZERO);
+            runner.background.schedule(job, Duration::ZERO);
+            assert_eq!(executor.run_all_due(), 1, "{job:?}");
+            runner.background.schedule(job, Duration::ZERO);
+            assert_eq!(executor.run_all_due(), 1, "{job:?} may come again");
+        }
+        for _ in 0..2 {
+            let job = EngineJob::PrepareSegment;
+            runner.background.schedule(job, Duration::ZERO);
+        }
+        assert_eq!(
+            executor.run_all_due(),
+            2,
+            "other jobs come as often as asked"
+        );
+        assert_eq!(runner.ran.lock().unwrap().len(), 8);
+    }
+
+    #[test]
+    fn a_job_of_an_engine_that_is_gone_does_nothing() {
+        let (runner, executor) = fixture();
+        runner
+            .background
+            .schedule(EngineJob::Flush, Duration::from_secs(1));
+        assert_eq!(Arc::strong_count(&runner), 1, "a job keeps no engine alive");
+        drop(runner);
+        executor.run_until_idle();
+    }
+}

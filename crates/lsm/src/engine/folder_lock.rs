@@ -144,6 +144,7 @@ mod tests {
                 &closer
             ));
             assert!(matches!(open(), Err(Error::Locked { .. })));
+            assert!(engine.inner.core.health.is_closing());
             release.send(()).unwrap();
             closer.join().unwrap();
         });

@@ -421,3 +421,34 @@ fn set_damaged_aside(core: &Core) -> Result<(), Error> {
         .apply(edit)
         .map_err(|error| core.poison_if_sync(error))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{BlockingWrite, environment};
+    use crate::{Engine, MemoryDisk, Options};
+    use base::{Entry, Expiry};
+
+    #[test]
+    fn a_closing_engine_begins_no_compaction() {
+        for closing in [false, true] {
+            let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
+            let (engine, _) = Engine::open(environment, Options::default()).unwrap();
+            for stamp in 1..=LEVEL_0_TABLES_DUE as u64 {
+                let stamp = Timestamp::from_u64(stamp);
+                engine
+                    .write(Entry::value(b"k", stamp, b"v", Expiry::NEVER, 1))
+                    .unwrap();
+                engine.flush().unwrap();
+            }
+            let core = &engine.inner.core;
+            if closing {
+                core.health.close();
+            }
+            engine.inner.compactor.run(core);
+            let state = lock(&engine.inner.compactor.state);
+            let compactions = engine.statistics().compactions;
+            assert_eq!(state.current.is_none() && compactions == 0, closing);
+        }
+    }
+}

@@ -89,3 +89,41 @@ impl Retry {
             .is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn failures_make_the_pause_longer_until_a_success() {
+        let retry = Retry::default();
+        assert_eq!(retry.due(), Duration::ZERO);
+        let now = 100 * SECOND;
+        let pauses = [1, 2, 4, 8, 16, 32, 60, 60];
+        for (failures, pause) in (1..).zip(pauses) {
+            assert_eq!(retry.note_failure(now), failures);
+            assert_eq!(retry.due(), now + pause * SECOND);
+        }
+        assert!(retry.is_stuck());
+        retry.note_flush();
+        assert!(retry.is_stuck());
+        assert_eq!(retry.due(), now + SECOND, "a flush shortens the pause");
+        retry.note_success();
+        assert!(!retry.is_stuck());
+        retry.note_flush();
+        assert!(!retry.is_stuck());
+    }
+
+    #[test]
+    fn the_earliest_timer_counts() {
+        let retry = Retry::default();
+        assert!(retry.set_timer(5 * SECOND));
+        assert!(!retry.set_timer(6 * SECOND), "an earlier one runs");
+        assert!(retry.set_timer(2 * SECOND));
+        assert!(retry.fire_timer(2 * SECOND));
+        assert!(!retry.fire_timer(5 * SECOND), "it was replaced");
+        assert!(retry.set_timer(5 * SECOND));
+    }
+}

@@ -167,3 +167,27 @@ impl RoomWatch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_looks_less_and_less_often_and_flushes_from_time_to_time() {
+        let mut watch = RoomWatch::new();
+        let mut now = Duration::ZERO;
+        let mut delays = Vec::new();
+        let mut flushes = Vec::new();
+        for _ in 0..7 {
+            now += watch.delay();
+            delays.push(watch.delay().as_secs());
+            let flushes_now = watch.is_flush_due(now);
+            if flushes_now {
+                flushes.push(now.as_secs());
+            }
+            watch = watch.next(now, flushes_now);
+        }
+        assert_eq!(delays, [1, 2, 4, 8, 10, 10, 10]);
+        assert_eq!(flushes, [1, 25, 45]);
+    }
+}

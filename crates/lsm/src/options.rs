@@ -44,9 +44,9 @@ pub enum Compression {
 pub struct Options {
     /// When a write counts as stored.
     pub durability: Durability,
-    /// A memtable that takes so many bytes of memory is frozen and flushed.
+    /// A memtable that takes this much memory, in bytes, is frozen and flushed.
     pub memtable_bytes: usize,
-    /// How many frozen memtables may wait for their flush. When so many wait,
+    /// How many frozen memtables may wait for their flush. When that many wait,
     /// writers are slowed as the active memtable fills, and wait when it is full.
     pub memtables_frozen_max: usize,
     /// How much memory the writes that wait for their commit may take, in bytes,

@@ -71,7 +71,7 @@ pub(super) trait RunJob: Send + Sync {
     fn run(&self, job: EngineJob);
 }
 
-/// The jobs of which at most one waits, and whether one does.
+/// For each kind of job that is scheduled once at a time, whether one waits.
 #[derive(Default)]
 struct Scheduled {
     flush: AtomicBool,

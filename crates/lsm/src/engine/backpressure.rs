@@ -5,10 +5,10 @@ use super::Inner;
 use super::table_set::ReadState;
 use std::time::Duration;
 
-/// Up to so many level-0 tables, writers are not slowed.
+/// Up to this many level-0 tables, writers are not slowed.
 const LEVEL_0_TABLES_SLOW: usize = 12;
 
-/// With so many level-0 tables, no memtable is frozen until compaction has caught up.
+/// From this many level-0 tables on, no memtable is frozen until compaction has caught up.
 pub(super) const LEVEL_0_TABLES_STOP: usize = 48;
 
 /// The longest that a group is held back to slow the writers.

@@ -25,10 +25,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-/// After a group of so many writes, the next one gets time to gather.
+/// After a group of at least this many writes, the next one gets time to gather.
 const GATHER_GROUP_MIN: usize = 4;
 
-/// A group of so many writes gathers no further: its cost is spread enough, and
+/// A group of this many writes gathers no further: its cost is spread enough, and
 /// the writers had better work on the next one meanwhile.
 const GATHER_WRITES_MAX: usize = 64;
 
@@ -50,7 +50,7 @@ const SLOWDOWN_MIN: Duration = Duration::from_micros(200);
 enum Progress {
     /// No write waits.
     Idle,
-    /// A group of so many writes was committed or refused.
+    /// A group of this many writes was committed or refused.
     Committed(usize),
     /// The active memtable is full and cannot be frozen yet.
     Stalled(Stall),
@@ -159,7 +159,7 @@ impl Inner {
         false
     }
 
-    /// Whether a group that takes so many bytes of memory would be committed by
+    /// Whether a group that takes `bytes` bytes of memory would be committed by
     /// a write to the system's memory and nothing else.
     fn is_commit_brief(&self, committer: &Committer, bytes: usize) -> bool {
         let core = &self.core;
@@ -208,7 +208,7 @@ impl Inner {
         }
     }
 
-    /// Lets the next group gather after one of so many writes. Returns `false` if
+    /// Lets the next group gather after one of `writes` writes. Returns `false` if
     /// it need not, because as many wait already or because it costs no sync.
     fn gather(&self, writes: usize) -> bool {
         let core = &self.core;
@@ -247,8 +247,8 @@ impl Inner {
 
 /// One group.
 impl Inner {
-    /// Commits the writes that wait now, or the first of them, which fit so many
-    /// bytes of memory, as one group.
+    /// Commits the writes that wait now as one group, or the first of them that fit
+    /// `bytes_max` bytes of memory.
     fn commit_group(&self, committer: &mut Committer, bytes_max: usize) -> Progress {
         let core = &self.core;
         if core.queue.lock().is_empty() {

@@ -45,8 +45,8 @@ pub(super) struct HiddenShare {
 }
 
 impl HiddenShare {
-    /// Notes that a compaction has moved so many bytes down to the last level, and
-    /// has dropped so many of the bytes that it read, in a store of `store_bytes`.
+    /// Notes that a compaction has moved `moved_bytes` down to the last level, and has
+    /// dropped `dropped_bytes` of those that it read, in a store of `store_bytes`.
     /// Once as many bytes as the store holds have moved, what was noted before
     /// counts half, so that the share follows the load.
     pub(super) fn note(&self, moved_bytes: u64, dropped_bytes: u64, store_bytes: u64) {

@@ -2,7 +2,7 @@
 //!
 //! A flush is a row of short jobs, each of which writes a few blocks, because one
 //! long job would hold a core for so long that requests feel it. Between two jobs
-//! the flush rests as long as it worked, so it takes half of a core at most,
+//! the flush rests for the time that it worked, so it takes half of a core at most,
 //! unless writers may soon have to wait for it.
 
 use super::background::REST_MAX;

@@ -6,8 +6,9 @@
 //! sync the log where commits do not, and **claim** it: they write to the
 //! manifest how much of the log is durable, once the store is idle for a moment.
 //!
-//! Locks: the commit lock (`committer`), then `spare`. Whoever holds the commit
-//! lock may take those of the table set and of the queue, not the reverse.
+//! Locks: the commit lock (`committer`), then `spare`. A thread that holds
+//! the commit lock may take those of the table set and of the queue, but not the
+//! reverse.
 
 use super::background::EngineJob;
 use super::core::Core;
@@ -32,7 +33,7 @@ const FILL_PAUSE: Duration = Duration::from_millis(10);
 /// How long nothing is written before the log is claimed.
 const CLAIM_DELAY: Duration = Duration::from_secs(1);
 
-/// With [`Durability::Os`] the log is synced beside the commits whenever so many
+/// With [`Durability::Os`] the log is synced beside the commits whenever this many
 /// bytes are unsynced. Otherwise the freeze of a memtable, which ends with a
 /// synced segment, would sync all of it while the writers wait.
 const WRITEBACK_BYTES: u64 = 1 << 20;
@@ -108,7 +109,7 @@ impl Committer {
         self.writer.sync()
     }
 
-    /// Whether entries that take so many bytes of memory can be appended by a
+    /// Whether entries that take `bytes` bytes of memory can be appended by a
     /// write to the system's memory and nothing else.
     pub(super) fn is_append_brief(&self, bytes: usize) -> bool {
         // A write beside the log's sync may wait for it in the file system.

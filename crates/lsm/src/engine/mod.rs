@@ -237,7 +237,7 @@ impl Engine {
         self.inner.core.tables.greatest_timestamp()
     }
 
-    /// A random number that this store was given when it was made.
+    /// A random number that was chosen when this store was made.
     #[must_use]
     pub fn store_id(&self) -> u64 {
         self.inner.core.tables.store_id()

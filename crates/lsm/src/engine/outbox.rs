@@ -53,7 +53,7 @@ pub(super) struct Deliveries {
 }
 
 impl Deliveries {
-    /// Deliveries for a group of so many writes.
+    /// Deliveries for a group of `expected` writes.
     pub(super) fn new(expected: usize) -> Self {
         Self {
             outboxes: Vec::new(),

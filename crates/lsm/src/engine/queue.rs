@@ -38,14 +38,14 @@ struct Gathering {
     bytes: usize,
 }
 
-/// Who has to commit the writes that were just added to the queue.
+/// Which thread has to commit the writes that were just added to the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommitStart {
-    /// A commit job is on its way, or will be woken.
+    /// That of a commit job which is scheduled already, or will be woken.
     Scheduled,
-    /// Nobody: the caller may commit in place, or schedules a commit job.
+    /// None yet: the caller commits in place, or schedules a commit job.
     Unscheduled,
-    /// The commit job, which has waited for these writes to gather.
+    /// That of the commit job, which has waited for these writes to gather.
     Gathered,
 }
 
@@ -103,7 +103,7 @@ impl WriteQueue {
         lock(&self.state)
     }
 
-    /// Takes the next group, of at most so many bytes of memory unless it is one
+    /// Takes the next group, of at most `bytes_max` bytes of memory unless it is one
     /// entry. Until [`QueueState::end_group`] it counts as under way.
     pub(super) fn take_group(&self, bytes_max: usize) -> Group {
         let mut group = self.lock().take_group(bytes_max);
@@ -171,8 +171,8 @@ impl QueueState {
         Ok(())
     }
 
-    /// Marks a commit as certain to come for the writes that wait. Returns who
-    /// has to make it.
+    /// Marks a commit as certain to come for the writes that wait. Returns which
+    /// thread has to make it.
     pub(super) fn start_commit(&mut self) -> CommitStart {
         let is_first = !self.is_empty() && !std::mem::replace(&mut self.scheduled, true);
         if is_first {
@@ -193,7 +193,7 @@ impl QueueState {
         self.is_empty()
     }
 
-    /// Has the commit job wait until so many writes, or bytes, wait. Returns the
+    /// Has the commit job wait until `writes` writes wait, or many bytes. Returns the
     /// number for [`QueueState::end_gathering`], or [`None`] if as many wait already.
     pub(super) fn gather(&mut self, writes: usize) -> Option<u64> {
         let gathering = Gathering {

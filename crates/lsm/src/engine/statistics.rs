@@ -79,7 +79,8 @@ pub struct Statistics {
     pub stalls: u64,
     /// Memory of the writes that wait for their commit, in bytes.
     pub write_queue_bytes: u64,
-    /// With so many tables on level 0, not counting damaged ones, writers wait.
+    /// The number of tables on level 0, not counting damaged ones, at which writers
+    /// wait.
     pub level_zero_tables_max: u64,
     /// Writes refused because too many waited.
     pub refused_overloaded: u64,

@@ -3,8 +3,8 @@
 //! acknowledgement, or not.
 //!
 //! A version may arrive several times, from its coordinator, as a repair or as a
-//! hint, and newer versions may arrive in between. Everyone who asks within a
-//! request's time must get the verdict of the first arrival. So:
+//! hint, and newer versions may arrive in between. Every request that
+//! waits for it must get the verdict of the first arrival. So:
 //!
 //! - *Nothing newer now* means nothing newer then, and needs no memory at all.
 //!   With sound clocks nearly every write is such a case.

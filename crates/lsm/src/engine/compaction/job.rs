@@ -28,17 +28,17 @@ use bytes::Bytes;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// With so many level-0 tables their compaction is due.
+/// From this many level-0 tables on, their compaction is due.
 const LEVEL_0_TABLES_DUE: usize = 4;
 
-/// With so many level-0 tables compaction is no longer held to its rate.
+/// From this many level-0 tables on, compaction is not held to its rate.
 const LEVEL_0_TABLES_HURRY: usize = 8;
 
 /// The longest that a step is put off before the job finds out again whether
 /// compaction has fallen behind, because a stalled writer waits for that.
 const PACE_DELAY_MAX: Duration = Duration::from_millis(100);
 
-/// How long compaction rests before it looks for what time alone has made due.
+/// How long compaction rests before it checks what time alone has made due.
 const IDLE_DELAY: Duration = Duration::from_secs(60);
 
 /// How long tables that could not be read are left out at first, and at most.
@@ -94,7 +94,7 @@ impl Unreadable {
 enum CompactionStep {
     /// There is nothing to compact.
     Idle,
-    /// So many bytes were merged or surveyed, and there is more to do.
+    /// This number of bytes was merged or surveyed, and there is more to do.
     Merged(u64),
     /// A compaction is complete.
     Finished,

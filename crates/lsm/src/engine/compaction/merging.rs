@@ -168,7 +168,7 @@ impl Compaction {
             // An operator asked for it to make room, and the reserve helps.
             (true, Reason::Manual) => return Ok(()),
             (true, _) => left,
-            // It may keep less than it reads, so it goes on as long as it can.
+            // It may keep less than it reads, so it goes on until room is really short.
             (false, _) => left.min(core.options.table_bytes),
         };
         if wanted <= core.health.full_disk().compaction_bytes_max() {

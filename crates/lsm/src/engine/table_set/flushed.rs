@@ -199,7 +199,7 @@ pub(crate) struct Gathering<S> {
 }
 
 impl<S> Gathering<S> {
-    /// The records of `source`, of which the last came as `last`.
+    /// The records of `source`; the last one has the sequence number `last`.
     pub(crate) fn new(source: S, last: u64) -> Self {
         Self {
             source,

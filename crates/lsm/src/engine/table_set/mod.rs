@@ -102,7 +102,7 @@ impl TableSet {
         self.read_state.load_full()
     }
 
-    /// A random number that the store was given when it was made.
+    /// A random number that was chosen when the store was made.
     pub(crate) fn store_id(&self) -> u64 {
         self.store_id
     }
@@ -233,7 +233,7 @@ impl TableSet {
     }
 
     /// Frees the flushed memtables that no reader holds any more. A reader with
-    /// the last handle would be held up by freeing so many records at once, so
+    /// the last handle would be held up by freeing all its records at once, so
     /// this set keeps a handle until then.
     pub(crate) fn free_retired(&self) {
         lock(&self.retired).retain(|memtable| Arc::strong_count(memtable) > 1);

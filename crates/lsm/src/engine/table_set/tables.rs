@@ -49,7 +49,7 @@ impl Tables {
         &self.levels
     }
 
-    /// Whether level 0 has at least so many tables that compaction can merge.
+    /// Whether level 0 has at least this number of tables that compaction can merge.
     pub(crate) fn are_level_zero(&self, tables: usize) -> bool {
         // Each table is inspected only if there are enough of them.
         self.levels[0].len() >= tables && self.level_zero_tables() >= tables

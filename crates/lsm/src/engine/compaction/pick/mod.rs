@@ -57,8 +57,8 @@ mod tests;
 /// How many times larger each level may be than the one above.
 const FANOUT: u64 = 10;
 
-/// A table is rewritten for what is hidden in it once that is one part in so many.
-/// So at most so many bytes are written for each byte that is freed.
+/// A table is rewritten for what is hidden in it once that is at least one part in
+/// this many. So at most this many bytes are written for each byte that is freed.
 const HIDDEN_PART_LEAST: u64 = 16;
 
 /// What sizes the levels.
@@ -208,8 +208,8 @@ pub(crate) fn pick_all(levels: &Levels) -> Option<Pick> {
 }
 
 /// A table to rewrite on its own level, without what newer versions in other tables
-/// hide, and the bytes that will be left of it. Among the tables of which the rest
-/// fits the room, it is the one of which the greatest part is hidden.
+/// hide, and the bytes that will be left of it. Among the tables whose rest fits the
+/// room, it is the table with the greatest hidden part.
 ///
 /// `hidden_bytes` has for each table the bytes of its keys and values that are
 /// known to be hidden.

@@ -39,7 +39,7 @@ fn tables(line: &str) -> Vec<TableSummary> {
             "e" => tables.last_mut().unwrap().entries = figures.parse().unwrap(),
             "t" => tables.last_mut().unwrap().tombstones = figures.parse().unwrap(),
             "d" => tables.last_mut().unwrap().is_damaged = true,
-            // Of which [`hidden_bytes`] is told.
+            // The picker gets the bytes from [`hidden_bytes`].
             "h" => {}
             "x" => {
                 let unix_ms = figures.parse().unwrap();

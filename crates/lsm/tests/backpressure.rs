@@ -1,4 +1,4 @@
-//! Writers and the background work that falls behind or fails.
+//! How writers fare when background work falls behind or fails.
 
 mod common;
 
@@ -10,7 +10,8 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Every write that waits when the store is poisoned is told so, whatever it waits for.
+/// Every write that waits when the store is poisoned gets that error, whatever it waits
+/// for.
 #[test]
 fn a_poison_ends_every_wait() {
     for durability in [
@@ -30,7 +31,7 @@ fn a_poison_ends_every_wait() {
                 if engine.submit(entry, &outbox, number).is_ok() {
                     submitted += 1;
                 }
-                // Past any slowdown.
+                // Longer than any slowdown.
                 world.clock.advance(Duration::from_millis(25));
                 world.executor.run_lane(Lane::Commit);
             }
@@ -46,7 +47,7 @@ fn a_poison_ends_every_wait() {
     }
 }
 
-/// The same for a wait that no flush can end.
+/// The same for a wait that a flush cannot end.
 #[test]
 fn a_poison_ends_a_wait_for_compaction() {
     let mut world = World::new();
@@ -64,12 +65,12 @@ fn a_poison_ends_a_wait_for_compaction() {
             world.clock.advance(Duration::from_millis(25));
             world.executor.run_lane(lane);
         }
-        assert!(number < 1_000, "level 0 is never too full");
+        assert!(number < 1_000, "level 0 never stalls the writers");
     }
     assert_eq!(engine.statistics().memtables_frozen, 0);
     world.memory.fail_syncs(true);
     world.clock.advance(Duration::from_secs(3600));
-    // The interval sync fails; nothing is left to flush.
+    // The interval sync fails, and nothing is left to flush.
     world.executor.run_lane(Lane::Log);
     assert!(engine.statistics().poisoned.is_some());
     for _ in 0..2 {
@@ -134,9 +135,9 @@ fn long_values_count_by_their_bytes_against_the_frozen_memtables() {
     assert_eq!(collected.count(), 10);
 }
 
-/// Filling the log is paced, however many segments are begun meanwhile.
+/// The log is filled at a bounded pace, however many segments begin meanwhile.
 #[test]
-fn one_fill_of_the_log_is_on_its_way_at_a_time() {
+fn one_fill_of_the_log_is_scheduled_at_a_time() {
     let mut world = World::new();
     world.options.memtable_bytes = 4 << 20;
     let engine = world.open();

@@ -1,4 +1,4 @@
-//! A closed store leaves its folder alone, and to whoever comes next.
+//! A closed store writes nothing to its folder, which another engine can open at once.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -26,8 +26,8 @@ fn watch(disk: &FaultyDisk) {
     disk.arm(Fault::at(u64::MAX, io::ErrorKind::Other).only(writes));
 }
 
-/// A store with work of every lane under way: a compaction between two steps,
-/// memtables that wait for their flush, a segment to be filled.
+/// A store with work on every lane: a compaction between two steps, memtables that wait
+/// for their flush, a segment that is not filled yet.
 fn busy(world: &World) -> Engine {
     let engine = world.open();
     let mut timestamp = 0;
@@ -57,7 +57,7 @@ fn nothing_is_written_once_a_close_has_returned() {
         world.disk = Arc::clone(&faulty) as _;
         let engine = busy(&world);
         if full_disk {
-            // The store looks for room from now on, again and again.
+            // From now on the store checks again and again whether there is room.
             world.memory.set_capacity(world.memory.used_bytes());
             let filler = "v".repeat(1 << 20);
             let refused = (1_000..1_020)
@@ -74,11 +74,7 @@ fn nothing_is_written_once_a_close_has_returned() {
         assert!(matches!(engine.write(put("a", 1, "v")), Err(Error::Closed)));
         engine.close().unwrap();
         assert_eq!(faulty.calls(), 0, "a closed store has written");
-        assert_eq!(
-            read(&engine, "last").as_deref(),
-            Some("v"),
-            "it is read still"
-        );
+        assert_eq!(read(&engine, "last").as_deref(), Some("v"), "reads go on");
     }
 }
 
@@ -95,9 +91,9 @@ fn a_closed_store_can_be_opened_beside_its_old_handles() {
     assert_eq!(report.entries_replayed, 0);
     assert_eq!(
         report.orphans_removed, 0,
-        "the compaction took its files along"
+        "the close removed the files of the compaction"
     );
-    // What the executor holds is of both now.
+    // The executor now holds jobs of both engines.
     next.write(put("last", 10_000, "w")).unwrap();
     world.executor.run_for(Duration::from_secs(300));
     next.compact().unwrap();
@@ -112,7 +108,7 @@ fn a_closed_store_can_be_opened_beside_its_old_handles() {
 }
 
 #[test]
-fn a_failed_close_gives_the_folder_back() {
+fn a_failed_close_frees_the_folder() {
     let world = World::new();
     let engine = world.open();
     engine.write(put("a", 1, "v")).unwrap();

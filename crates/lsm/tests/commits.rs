@@ -37,7 +37,7 @@ fn writes_that_wait_together_share_one_sync_and_one_delivery() {
     assert_eq!(read(&engine, "k9"), Some("v".into()));
 }
 
-/// After a group the next gathers until as many wait, or for so long.
+/// After a group the next one gathers until as many writes wait, or its time is over.
 #[test]
 fn a_group_gathers_under_load_until_it_is_as_large_as_the_one_before() {
     let mut world = World::new();
@@ -52,7 +52,7 @@ fn a_group_gathers_under_load_until_it_is_as_large_as_the_one_before() {
             stamp += 1;
             engine.submit(put("k", stamp, "v"), &outbox, 0).unwrap();
         }
-        // What is due: time stands still.
+        // Only due jobs run, because time stands still.
         world.executor.run_all_due();
     };
     let groups = || {
@@ -63,18 +63,18 @@ fn a_group_gathers_under_load_until_it_is_as_large_as_the_one_before() {
             .collect::<Vec<_>>()
     };
     let gather_max = Duration::from_micros(1500);
-    // A few writers wait for nobody.
+    // Small groups do not gather.
     submit(1);
     submit(3);
     submit(1);
     assert_eq!(groups(), [1, 3, 1]);
-    // The next group waits for five, and is told as soon as they are there.
+    // The next group waits for five writes, and is committed once they are there.
     submit(5);
     submit(4);
     assert_eq!(groups(), [5]);
     submit(1);
     assert_eq!(groups(), [5]);
-    // Its time ends with its own span, not with that of the one before.
+    // Its time ends with its own span, not with the span of the group before.
     world.executor.run_for(gather_max / 2);
     submit(5);
     submit(4);
@@ -82,27 +82,27 @@ fn a_group_gathers_under_load_until_it_is_as_large_as_the_one_before() {
     assert_eq!(groups(), [5]);
     world.executor.run_for(gather_max / 2);
     assert_eq!(groups(), [4]);
-    // However large a group was: so many are enough.
+    // However large a group was, the next one waits for 64 writes at most.
     submit(100);
     submit(63);
     assert_eq!(groups(), [100]);
     submit(1);
     assert_eq!(groups(), [64]);
-    // And so are few that are long.
+    // A few long writes are enough, too.
     let long = "v".repeat(3 << 20);
     for stamp in [1_000, 1_001] {
         engine.submit(put("k", stamp, &long), &outbox, 0).unwrap();
     }
     world.executor.run_all_due();
     assert_eq!(groups().len(), 2, "of four mebibytes at most");
-    // Nobody comes back.
+    // If no write comes, the time ends the gathering.
     world.executor.run_for(gather_max);
     submit(1);
     assert_eq!(groups(), [1]);
 }
 
-/// Where a commit costs no sync, whoever submits makes it, unless it is long or
-/// somebody else is about to.
+/// Where a commit costs no sync, the submitting thread makes it, unless it is long or a
+/// commit job is scheduled.
 #[test]
 fn without_a_sync_a_small_write_is_committed_in_place() {
     for durability in [
@@ -131,13 +131,16 @@ fn without_a_sync_a_small_write_is_committed_in_place() {
         let long = "v".repeat(100_000);
         engine.submit(put("c", 5, &long), &outbox, 0).unwrap();
         engine.submit(put("d", 6, "v"), &outbox, 0).unwrap();
-        assert!(groups().is_empty(), "what comes later does not overtake");
+        assert!(
+            groups().is_empty(),
+            "a later write does not overtake the long one"
+        );
         world.executor.run_lane(lsm::Lane::Commit);
         assert_eq!(groups(), [2]);
         engine.submit(put("e", 7, "v"), &outbox, 0).unwrap();
-        assert_eq!(groups(), [1], "nothing is left of the long one");
+        assert_eq!(groups(), [1], "the long one is committed");
 
-        // The log's sync, which an interval brings, leaves the way free again.
+        // After the interval's sync of the log, writes are committed in place again.
         world.executor.run_for(Duration::from_millis(10));
         engine.submit(put("f", 8, "v"), &outbox, 0).unwrap();
         assert_eq!(groups(), [1]);
@@ -152,7 +155,7 @@ fn without_a_sync_a_small_write_is_committed_in_place() {
     }
 }
 
-/// A full memtable is left to the commit job: to freeze it is to sync its log.
+/// A full memtable is left to the commit job, because a freeze syncs the log.
 #[test]
 fn a_write_that_needs_a_fresh_memtable_is_not_committed_in_place() {
     let mut world = World::new();
@@ -172,7 +175,7 @@ fn a_write_that_needs_a_fresh_memtable_is_not_committed_in_place() {
     assert_eq!(collected.count(), stamp);
 }
 
-/// A reader that meets a write while its sync is under way does not see it.
+/// A reader does not see a write whose sync has not ended.
 #[test]
 fn a_write_is_invisible_until_it_is_synced() {
     let world = World::new();
@@ -225,7 +228,7 @@ fn the_queue_is_bounded() {
     world.executor.run_until_idle();
     assert_eq!(collected.count(), taken);
     engine.submit(put("k", 1_000, "v"), &outbox, 7).unwrap();
-    // One entry that is larger than the whole bound is taken when nothing else waits.
+    // An entry that is larger than the whole bound is accepted if no other write waits.
     world.executor.run_until_idle();
     engine
         .submit(put("k", 1_001, &"v".repeat(5_000)), &outbox, 8)
@@ -254,7 +257,7 @@ fn writers_are_slowed_then_wait_for_the_flush() {
     let statistics = engine.statistics();
     assert!(statistics.slowdowns > 0, "{statistics:?}");
     assert!(statistics.stalls > 0, "{statistics:?}");
-    assert!(collected.count() < 300, "no flush has run, so they wait");
+    assert!(collected.count() < 300, "no flush has run, so some wait");
     assert_eq!(statistics.memtables_frozen, 1);
     world.executor.run_until_idle();
     assert_eq!(collected.count(), 300);
@@ -356,7 +359,7 @@ fn a_closed_store_refuses_writes_and_reopens_without_replay() {
     let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
     engine.submit(put("a", 1, "v"), &outbox, 0).unwrap();
     engine.close().unwrap();
-    assert_eq!(collected.count(), 1, "what was taken was stored");
+    assert_eq!(collected.count(), 1, "the submitted write was stored");
     assert!(matches!(engine.write(put("b", 2, "v")), Err(Error::Closed)));
     assert_eq!(read(&engine, "a"), Some("v".into()));
     drop(engine);
@@ -366,7 +369,7 @@ fn a_closed_store_refuses_writes_and_reopens_without_replay() {
 }
 
 #[test]
-fn what_is_impossible_is_refused() {
+fn keys_of_impossible_lengths_are_refused() {
     let world = World::new();
     let engine = world.open();
     for key in [String::new(), "k".repeat(4097)] {
@@ -380,7 +383,7 @@ fn what_is_impossible_is_refused() {
     assert_eq!(read(&engine, &"k".repeat(4096)), Some("v".into()));
 }
 
-/// Else the end of a segment would hold the writers up for all of it.
+/// Otherwise the end of a segment would hold the writers up for a sync of all of it.
 #[test]
 fn a_log_that_the_system_syncs_is_written_back_as_it_grows() {
     let mut world = World::new();
@@ -397,8 +400,8 @@ fn a_log_that_the_system_syncs_is_written_back_as_it_grows() {
     assert_eq!(statistics.memtables_frozen, 0);
     let due = statistics.log_written_bytes >> 20;
     assert!(due >= 4);
-    // Each comes with the group that makes it due, so it is a little more than
-    // a mebibyte.
+    // Each sync comes with the group that makes it due, so it covers a little more than a
+    // mebibyte.
     assert!(
         (due - 1..=due).contains(&statistics.log_syncs),
         "{statistics:?}"

@@ -52,7 +52,7 @@ fn tombstones_stay_without_a_bound_and_go_below_it() {
         assert_eq!(read(&engine, "a"), None);
         let kept = scan_all(&engine, "", None);
         if bound > 100 {
-            assert_eq!(kept, [], "below the bound nothing older can come");
+            assert_eq!(kept, [], "below the bound no older write can arrive");
         } else {
             assert_eq!(kept, [delete("a", 100)]);
             // A late, older put does not resurrect the key.
@@ -62,9 +62,9 @@ fn tombstones_stay_without_a_bound_and_go_below_it() {
     }
 }
 
-/// An older put came late: it waits for its commit, or lies in a memtable,
-/// while the tombstone is merged. A compaction that looked at tables only would
-/// drop the tombstone, and the put would be there.
+/// An older put arrives late: it waits for its commit, or lies in a memtable, while the
+/// tombstone is merged. If a compaction considered only tables, it would drop the
+/// tombstone, and the put would become visible.
 #[test]
 fn a_tombstone_stays_while_an_older_version_lies_in_memory() {
     for is_committed in [false, true] {
@@ -75,7 +75,7 @@ fn a_tombstone_stays_while_an_older_version_lies_in_memory() {
         engine.flush().unwrap();
         engine.write(put("b", 500, "v")).unwrap();
         engine.flush().unwrap();
-        // Else there is no tombstone to be dropped.
+        // Without this there is no tombstone to be dropped.
         assert_eq!(engine.statistics().table_tombstones, 1);
         let outbox: std::sync::Arc<dyn lsm::Outbox> = std::sync::Arc::new(Ignore);
         engine.submit(put("a", 50, "late"), &outbox, 1).unwrap();
@@ -89,7 +89,7 @@ fn a_tombstone_stays_while_an_older_version_lies_in_memory() {
         assert_eq!(statistics.table_tombstones, 1, "committed: {is_committed}");
         world.executor.run_for(std::time::Duration::from_secs(5));
         assert_eq!(read(&engine, "a"), None);
-        // Once the put is in a table as well, both go.
+        // Once the put is in a table as well, both are dropped.
         engine.flush().unwrap();
         engine.compact().unwrap();
         assert_eq!(scan_all(&engine, "", None), [put("b", 500, "v")]);
@@ -149,7 +149,7 @@ fn expired_versions_hide_older_ones_until_they_may_go() {
     );
 }
 
-/// A cluster gives no drop bound, and nobody may write to the store any more.
+/// There is no drop bound, and no more write comes.
 #[test]
 fn what_has_expired_in_a_quiet_store_is_freed_without_a_drop_bound() {
     let mut world = World::new();
@@ -172,7 +172,7 @@ fn what_has_expired_in_a_quiet_store_is_freed_without_a_drop_bound() {
     };
     world.executor.run_for(std::time::Duration::from_secs(600));
     assert!(bytes() > 100_000, "the clock may be wrong");
-    // A scan goes on to see what it saw.
+    // A living scan still sees the values.
     let mut scan = engine.scan(b"", None);
     let seen = scan.next_batch(1).unwrap();
     world.trusts_clock.store(true, Relaxed);
@@ -186,14 +186,14 @@ fn what_has_expired_in_a_quiet_store_is_freed_without_a_drop_bound() {
         .map(|number| Entry::tombstone(entry(number).key(), Timestamp::from_u64(number), 3))
         .collect();
     assert_eq!(scan_all(&engine, "", None), tombstones);
-    // What is left of them is not written again and again.
+    // The tombstones that are left are not rewritten again and again.
     let compactions = engine.statistics().compactions;
     world.executor.run_for(std::time::Duration::from_secs(600));
     assert_eq!(engine.statistics().compactions, compactions);
 }
 
-/// One value that lives long keeps the others of its table no longer than half
-/// of them live, and each time half of the rest is written, not all of it.
+/// A table is rewritten whenever half of the rest has expired, although one of its values
+/// lives much longer.
 #[test]
 fn a_table_whose_values_expire_one_after_another_shrinks_by_halves() {
     const MINUTE: std::time::Duration = std::time::Duration::from_secs(60);
@@ -232,7 +232,7 @@ fn a_table_whose_values_expire_one_after_another_shrinks_by_halves() {
     let statistics = engine.statistics();
     let written = statistics.compaction_written_bytes - written;
     assert!(written < 220_000, "{written}");
-    // What is left is the value that lives on.
+    // Only the value that has not expired is left.
     world.executor.run_for(200 * MINUTE);
     assert_eq!(engine.statistics().compactions, statistics.compactions);
 }
@@ -259,7 +259,10 @@ fn compaction_off_leaves_the_tables_alone() {
             .sum::<u64>(),
         1
     );
-    assert_eq!(statistics.table_entries, 1, "a call compacts all the same");
+    assert_eq!(
+        statistics.table_entries, 1,
+        "an explicit call compacts all the same"
+    );
 }
 
 #[test]
@@ -292,7 +295,7 @@ fn the_end_of_the_last_scan_wakes_the_compaction_that_waits_for_it() {
     engine.compact().unwrap();
     engine.write(delete("a", 20)).unwrap();
     let scans = [engine.scan(b"", None), engine.scan(b"", None)];
-    // The tombstone takes the value's place on the last level once both are there.
+    // The tombstone replaces the value once both are on the last level.
     engine.compact().unwrap();
     world.bound.store(1_000, Relaxed);
     world.executor.run_all_due();
@@ -306,8 +309,8 @@ fn the_end_of_the_last_scan_wakes_the_compaction_that_waits_for_it() {
     world.executor.run_all_due();
     assert_eq!(engine.statistics().table_tombstones, 1);
     drop(last);
-    // No time passes: nothing but the scan's end can have woken it. What the
-    // scan kept goes first, then the tombstone.
+    // No time passes, so only the scan's end can have woken it. The version that the scan
+    // kept is dropped first, then the tombstone.
     world.executor.run_all_due();
     assert_eq!(engine.statistics().table_tombstones, 0);
 }

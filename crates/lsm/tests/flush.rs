@@ -1,4 +1,4 @@
-//! Flushes, which go a step at a time.
+//! Flushes, which take one step at a time.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -27,7 +27,7 @@ fn world() -> (World, Arc<FaultyDisk>) {
     (world, faulty)
 }
 
-/// Writes until a memtable is frozen; gives the number of keys.
+/// Writes until a memtable is frozen. Returns the number of keys.
 fn freeze_one(engine: &Engine) -> u64 {
     let mut keys = 0;
     while engine.statistics().memtables_frozen == 0 {
@@ -38,7 +38,7 @@ fn freeze_one(engine: &Engine) -> u64 {
     keys
 }
 
-/// Runs one job, the flush's: no lane after it has one.
+/// Runs one job, which is the flush's, because no later lane has one.
 fn flush_step(world: &World) {
     assert!(world.executor.run_one(|lanes| lanes - 1), "a step is due");
 }
@@ -74,7 +74,7 @@ fn a_flush_that_fails_midway_leaves_nothing_and_begins_anew() {
         let (world, faulty) = world();
         let engine = world.open();
         let keys = freeze_one(&engine);
-        // The third of its four writes.
+        // The third of the flush's four writes fails.
         faulty.arm(Fault::at(2, kind).only(is_write_of_a_table));
         if kind == ErrorKind::Other {
             world.executor.run_lane(Lane::Flush);
@@ -84,7 +84,7 @@ fn a_flush_that_fails_midway_leaves_nothing_and_begins_anew() {
             assert_eq!(tables(&world), 0, "the half-written table is gone");
             world.executor.run_for(Duration::from_secs(2));
         } else {
-            // With the reserve given back there is room at once.
+            // The room of the reserve is free at once.
             world.executor.run_lane(Lane::Flush);
             assert_eq!(faulty.failed(), 1);
         }

@@ -1,4 +1,4 @@
-//! What reads touch, and what scans pin.
+//! Which tables and blocks reads touch, and what scans keep.
 
 mod common;
 
@@ -7,7 +7,7 @@ use lsm::Lookup;
 use lsm::testing::BlockingWrite;
 
 #[test]
-fn a_miss_reads_no_data_block_but_for_a_false_positive() {
+fn a_miss_reads_no_data_block_except_for_a_false_positive() {
     let world = World::new();
     let engine = world.open();
     for number in 0..1_000 {
@@ -37,7 +37,7 @@ fn a_miss_reads_no_data_block_but_for_a_false_positive() {
 }
 
 #[test]
-fn tables_that_can_hold_nothing_newer_are_not_asked() {
+fn tables_that_cannot_hold_a_newer_version_are_not_read() {
     let mut world = World::new();
     world.options.compaction = false;
     world.options.filter_false_positive_rate = None;
@@ -59,7 +59,7 @@ fn tables_that_can_hold_nothing_newer_are_not_asked() {
 }
 
 #[test]
-fn a_cached_read_says_when_only_the_disk_can_tell() {
+fn a_cached_read_says_when_it_needs_the_disk() {
     let world = World::new();
     let engine = world.open();
     engine.write(put("a", 1, "v")).unwrap();
@@ -130,7 +130,7 @@ fn a_scan_sees_its_moment_through_flush_and_compaction() {
 }
 
 #[test]
-fn bounds_of_a_range_are_start_included_end_excluded() {
+fn a_range_includes_its_start_and_excludes_its_end() {
     let world = World::new();
     let engine = world.open();
     for key in ["a", "b", "c", "d"] {

@@ -1,4 +1,4 @@
-//! Starts that fail, die or find a full disk, and what the next start finds.
+//! Starts that fail, die or meet a full disk, and what the next start finds.
 
 #![expect(
     clippy::unwrap_used,
@@ -18,7 +18,7 @@ use std::sync::Arc;
 const KEYS: u64 = 20;
 const WRITES: u64 = 80;
 
-/// How a run ended that the next start follows.
+/// How the run before a start ended.
 #[derive(Clone, Copy, Debug)]
 enum End {
     /// After a flush, with the next segment made ahead: the log has no records.
@@ -27,7 +27,7 @@ enum End {
     Killed,
     /// The same, after a rest.
     Idle,
-    /// As it should.
+    /// With an orderly close.
     Closed,
 }
 
@@ -70,8 +70,8 @@ fn check(memory: MemoryDisk, context: &str) {
     }
 }
 
-/// Fails the i-th call of a start, for every i; the process dies with it or
-/// not, and the power is cut or not: the start after it finds everything.
+/// The i-th call of a start fails, for every i. The process dies with it or not, and the
+/// power is cut or not. The next start finds everything.
 #[test]
 fn a_start_that_fails_at_any_call_leaves_a_store_that_starts() {
     for end in ENDS {
@@ -85,7 +85,7 @@ fn a_start_that_fails_at_any_call_leaves_a_store_that_starts() {
                     let fault = Fault::at(call, kind).with_short_writes();
                     faulty.arm(if lasting { fault.lasting() } else { fault });
                     world.disk = Arc::clone(&faulty) as _;
-                    // Whether it opens or not; a full disk it mostly survives.
+                    // It may open or not. Mostly it survives a full disk.
                     drop(world.try_open());
                     // The process died.
                     check(world.memory.crash_clone(&mut |_| true), &context);
@@ -105,14 +105,15 @@ fn a_start_that_fails_at_any_call_leaves_a_store_that_starts() {
     }
 }
 
-/// A failed sync, a restart, and then the power is cut: what the restart read
-/// was in memory only, and a sync alone would not have written it.
+/// After a failed sync the store restarts, and then the power is cut. The restart has
+/// read records that were only in the system's memory, and a mere sync would not have
+/// written them.
 #[test]
 fn what_a_failed_sync_left_in_memory_is_written_again() {
     for is_sealed in [false, true] {
         let mut world = World::new();
         if is_sealed {
-            // Then the seal's sync is the first, and it fails.
+            // The seal's sync is then the first one, and it fails.
             world.options.durability = Durability::Os;
         }
         let engine = world.open();
@@ -137,8 +138,8 @@ fn what_a_failed_sync_left_in_memory_is_written_again() {
     }
 }
 
-/// Others took all that was left while the store was down, or while it ran
-/// on its reserve: it opens, reads, and takes deletes.
+/// Other programs took all the room that was left, while the store was down or while it
+/// ran on its reserve. It opens, reads, and accepts deletes.
 #[test]
 fn a_restart_on_a_full_disk_lives_on_the_reserve() {
     for writes in (0..60).step_by(3) {
@@ -171,7 +172,7 @@ fn a_restart_on_a_full_disk_lives_on_the_reserve() {
     }
 }
 
-/// A store that became full and was killed starts with what is left, little as it is.
+/// A store that became full and was killed starts with the little room that is left.
 #[test]
 fn a_full_store_starts_again() {
     let mut world = World::new();
@@ -196,7 +197,7 @@ fn a_full_store_starts_again() {
     }
 }
 
-/// The log's file that has records.
+/// The file of the log that has records.
 fn log_with_records(world: &World) -> std::path::PathBuf {
     let names = world.memory.list(&World::folder()).unwrap();
     let first = names.iter().find(|name| name.ends_with(".wal")).unwrap();
@@ -211,7 +212,7 @@ fn a_torn_tail_is_reported_and_dropped() {
     engine.write(put("a", 1, "v")).unwrap();
     drop(engine);
     let world = World::on(Arc::new(world.memory.crash_clone(&mut |_| true)));
-    // The value's only byte: the last of the log.
+    // The only byte of the value, which is the last of the log.
     let log = log_with_records(&world);
     let file = world.memory.open(&log).unwrap();
     let mut bytes = vec![0; file.len().unwrap() as usize];
@@ -221,7 +222,7 @@ fn a_torn_tail_is_reported_and_dropped() {
     let (engine, report) = world.try_open().unwrap();
     assert_eq!(read(&engine, "a"), None);
     assert_eq!(report.entries_replayed, 0);
-    // The group, behind the 24 bytes of the segment's header.
+    // The bytes of the group, which follow the 24 bytes of the segment's header.
     assert_eq!(report.torn_bytes, last + 1 - 24);
     drop(engine);
     assert_eq!(world.try_open().unwrap().1.torn_bytes, 0);
@@ -236,7 +237,7 @@ fn a_damaged_log_is_named_with_the_offset() {
     engine.write(put("c", 3, "v")).unwrap();
     drop(engine);
     let log = log_with_records(&world);
-    // In the first group, which the third says was synced.
+    // This byte is in the first group, and the third group says that it was synced.
     world.memory.corrupt(&log, 60, 1).unwrap();
     match world.try_open() {
         Err(Error::Corrupt { file, offset, .. }) => {

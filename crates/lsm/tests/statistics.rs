@@ -1,4 +1,4 @@
-//! What a store tells of itself is so.
+//! The statistics of a store are right.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -9,7 +9,7 @@ use lsm::testing::BlockingWrite;
 use lsm::{Compression, Engine, Statistics};
 use std::time::Duration;
 
-/// Writes a hundred bytes under each of these keys, and lets the jobs keep up.
+/// Writes a hundred bytes to each of these keys, and runs the jobs meanwhile.
 fn write_all(world: &World, engine: &Engine, keys: impl Iterator<Item = u64>, first: u64) {
     for (number, key) in keys.enumerate() {
         let entry = put(
@@ -49,7 +49,7 @@ fn unique_keys_take_no_more_than_their_size_and_overwritten_ones_do() {
     assert!(all > last.bytes, "there is something above the last level");
     assert!(unique.space_amplification() < 1.02, "{unique:?}");
 
-    // Each key again, a quarter of them once more.
+    // Writes each key again, and a quarter of them once more.
     write_all(&world, &engine, spread(keys), 10_000);
     write_all(&world, &engine, spread(keys / 4), 20_000);
     let overwritten = engine.statistics();
@@ -94,7 +94,7 @@ fn syncs_are_counted_with_their_time() {
     let after = engine.statistics();
     assert_eq!(after.log_syncs, before.log_syncs + 1);
     assert_eq!(after.sync_times.count(), after.log_syncs);
-    // The clock of this world stands still while a disk works.
+    // The clock of this world stands still while the disk works.
     assert_eq!(after.sync_times.sum, Duration::ZERO);
     assert_eq!(after.sync_times.buckets[0].1, after.log_syncs);
 }

@@ -22,7 +22,7 @@ fn entry(number: u64) -> Entry {
     put(&key, number, &"x".repeat(200))
 }
 
-/// Writes every key once and lets the background work end.
+/// Writes every key once, and runs the background work to its end.
 fn fill(world: &World) -> Engine {
     let engine = world.open();
     for number in 1..=KEYS {
@@ -35,8 +35,8 @@ fn fill(world: &World) -> Engine {
     engine
 }
 
-/// A sixth of the disk is free, the reserve is small beside the store, and so
-/// are memtables and tables. The largest compactions do not fit at times.
+/// A sixth of the disk is free. The reserve, the memtables and the tables are small
+/// compared with the store. At times the largest compactions do not fit.
 #[test]
 fn steady_overwrites_go_on_where_a_sixth_of_the_disk_is_free() {
     let mut world = World::new();
@@ -57,8 +57,8 @@ fn steady_overwrites_go_on_where_a_sixth_of_the_disk_is_free() {
     assert!(statistics.compactions > 10, "{statistics:?}");
 }
 
-/// Hardly any room is free: compaction cannot work, but it is not what makes
-/// the store full, and it does not wear the disk out by trying.
+/// Hardly any room is free, so compaction cannot work. It does not make the store full,
+/// and it does not wear the disk out with attempts.
 #[test]
 fn a_compaction_without_room_gives_up_before_the_store_is_full() {
     let mut world = World::new();
@@ -67,7 +67,7 @@ fn a_compaction_without_room_gives_up_before_the_store_is_full() {
     world.disk = Arc::clone(&faulty) as _;
     let engine = fill(&world);
     let before = engine.statistics();
-    // Looks at each call what room there is.
+    // Notes at each call how much room there is.
     let least_available = Arc::new(AtomicU64::new(u64::MAX));
     let (memory, least) = (Arc::clone(&world.memory), Arc::clone(&least_available));
     faulty.arm(
@@ -76,7 +76,7 @@ fn a_compaction_without_room_gives_up_before_the_store_is_full() {
             false
         }),
     );
-    // The memtables' own room, and a little.
+    // The room of the memtables, and a little more.
     world
         .memory
         .set_capacity(world.memory.used_bytes() + (80 << 10));
@@ -90,10 +90,10 @@ fn a_compaction_without_room_gives_up_before_the_store_is_full() {
     world.executor.run_for(Duration::from_secs(600));
     assert!(!engine.statistics().disk_full);
     assert_eq!(engine.statistics().compactions, stuck.compactions);
-    // Half of what was left to the memtables.
+    // Half of the room that was left for the memtables.
     let least = least_available.load(Relaxed);
     assert!(least >= 16 << 10, "{least}");
-    // Once there is room, the next try finds it.
+    // Once there is room, the next attempt succeeds.
     world.memory.set_capacity(u64::MAX);
     world.executor.run_for(Duration::from_secs(61));
     let after = engine.statistics();
@@ -101,10 +101,10 @@ fn a_compaction_without_room_gives_up_before_the_store_is_full() {
     assert!(after.levels[0].tables < 4, "{after:?}");
 }
 
-/// What is deleted compresses to next to nothing, so that a table that should
-/// get smaller by nine tenths does not. It is tried once, and not to the end.
+/// The deleted values compress to almost nothing, so a table that should shrink by nine
+/// tenths does not. The rewrite is tried once, and not completed.
 #[test]
-fn a_rewrite_that_needs_more_than_was_thought_leaves_room_for_deletes() {
+fn a_rewrite_that_exceeds_its_estimate_leaves_room_for_deletes() {
     let mut world = World::new();
     world.options.table_bytes = 1 << 20;
     world.options.compaction = false;
@@ -152,7 +152,7 @@ fn a_rewrite_that_needs_more_than_was_thought_leaves_room_for_deletes() {
     world.executor.run_for(Duration::from_secs(600));
     let after = engine.statistics();
     assert_eq!(after.levels[6], before.levels[6]);
-    // Those on level 0 were merged where they are.
+    // The tables of level 0 were merged on level 0.
     let of_level_zero = after.flushes - before.flushes + after.compactions;
     assert_eq!(tables.load(Relaxed) - of_level_zero, 1, "one try");
     let least = least_available.load(Relaxed);
@@ -163,15 +163,15 @@ fn is_read_of_a_table(call: Call, path: &Path) -> bool {
     call == Call::Read && path.extension().is_some_and(|kind| kind == "sst")
 }
 
-/// The inputs cannot be read: compaction goes on without them, and the tries
-/// become rare. Once they can, they are merged.
+/// The inputs cannot be read. Compaction goes on without them, and its attempts become
+/// rare. Once the inputs can be read, they are merged.
 #[test]
-fn a_compaction_that_fails_again_and_again_holds_nobody_up() {
+fn a_compaction_that_fails_again_and_again_stalls_no_writer() {
     let mut world = World::new();
     let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
     world.disk = Arc::clone(&faulty) as _;
     let engine = fill(&world);
-    // Not those that flushes write, and open.
+    // The tables that flushes write and open can be read.
     let names = world.memory.list(&World::folder()).unwrap();
     let inputs: Vec<_> = names
         .into_iter()
@@ -196,7 +196,7 @@ fn a_compaction_that_fails_again_and_again_holds_nobody_up() {
     }
     assert_eq!(engine.statistics().stalls, 0);
     assert!(engine.statistics().tables_damaged > 0, "{most}");
-    // Up to an hour apart: without flushes some hours see few tries.
+    // The attempts are up to an hour apart, so some hours without flushes see few.
     world.executor.run_for(Duration::from_secs(3600));
     arm();
     world.executor.run_for(Duration::from_secs(6 * 3600));
@@ -232,16 +232,16 @@ fn compaction_is_held_to_its_rate() {
         (4..8).contains(&tables),
         "due, but not in a hurry: {tables}"
     );
-    // 18 000 entries of 205 bytes are three and a half times what it may
-    // write in a second; after the last step it need not wait.
+    // 18,000 entries of 205 bytes are three and a half times what compaction may write in a
+    // second. After the last step it does not wait.
     world.executor.run_for(Duration::from_millis(2_500));
     assert_eq!(engine.statistics().compactions, 0);
     world.executor.run_for(Duration::from_secs(1));
     assert_eq!(engine.statistics().compactions, 1);
 }
 
-/// The rate no longer holds once compaction is behind, though a step was put
-/// off for long before that.
+/// The rate no longer holds once compaction is behind, even if a step was put off for a
+/// long time before.
 #[test]
 fn a_pause_ends_when_compaction_falls_behind() {
     let mut world = World::new();
@@ -268,7 +268,7 @@ fn a_pause_ends_when_compaction_falls_behind() {
     assert_eq!(engine.statistics().compactions, 1);
 }
 
-/// However much is dropped, a step reads a bounded number of bytes.
+/// A step reads a bounded number of bytes, however many of them are dropped.
 #[test]
 fn a_step_is_short_even_where_nothing_is_kept() {
     let mut world = World::new();
@@ -297,17 +297,20 @@ fn a_step_is_short_even_where_nothing_is_kept() {
     let mut most = 0;
     while engine.statistics().compactions == 0 {
         let before = faulty.calls();
-        assert!(world.executor.run_one(|_| 0), "it goes on at once");
+        assert!(
+            world.executor.run_one(|_| 0),
+            "the next step is due at once"
+        );
         most = most.max(faulty.calls() - before);
     }
     let all = faulty.calls();
     assert_eq!(engine.statistics().table_entries, 0);
-    // It reads 3 MB and keeps nothing.
+    // The compaction reads 3 MB and keeps nothing.
     assert!(most < all / 2, "{most} of {all} reads in one step");
 }
 
 #[test]
-fn what_expires_in_a_quiet_store_goes() {
+fn values_that_expire_in_a_quiet_store_are_freed() {
     let world = World::new();
     world.bound.store(u64::MAX, Relaxed);
     let engine = world.open();
@@ -326,7 +329,7 @@ fn what_expires_in_a_quiet_store_goes() {
 }
 
 #[test]
-fn tombstones_in_a_quiet_store_go_once_the_bound_has_passed_them() {
+fn tombstones_in_a_quiet_store_are_dropped_once_the_bound_passes_them() {
     let world = World::new();
     let engine = world.open();
     for number in 1..=500 {

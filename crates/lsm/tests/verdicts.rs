@@ -1,5 +1,5 @@
-//! What a write is told of newer versions: as of its first arrival, exactly, or
-//! that it cannot be told; never by reading the disk on the way of a commit.
+//! The verdict on a write is that of its first arrival, exactly, or it is unknown. A
+//! commit never reads the disk for it.
 
 #![expect(
     clippy::unwrap_used,
@@ -32,7 +32,7 @@ fn unknown(bound: u64) -> Verdict {
     Verdict::Unknown(at(bound))
 }
 
-/// What a put is told at once, or after reading.
+/// The verdict on a put, after reading what it needs.
 fn verdict(engine: &Engine, key: &str, timestamp: u64) -> Verdict {
     engine.write(put(key, timestamp, "v")).unwrap().verdict()
 }
@@ -44,14 +44,15 @@ fn look(applied: Applied) -> PendingVerdict {
     }
 }
 
-/// A world after the start, of which nobody knows what came before it.
+/// A world some time after the start of its store, so that the start makes no verdict
+/// unknown.
 fn settled(world: &World) -> Engine {
     let engine = world.open();
     pass(world, world.options.verdicts_kept);
     engine
 }
 
-/// Time passes, and the store notices by writes.
+/// Lets time pass. The store notices that with the next writes.
 fn pass(world: &World, time: Duration) {
     for _ in 0..16 {
         world.clock.advance(time / 8);
@@ -59,7 +60,7 @@ fn pass(world: &World, time: Duration) {
 }
 
 #[test]
-fn a_put_is_told_of_what_is_newer_in_memory_and_tables_and_of_nothing_else() {
+fn a_verdict_names_newer_versions_of_the_key_in_memory_and_tables() {
     let world = World::new();
     let engine = settled(&world);
     assert_eq!(verdict(&engine, "k", 50), Verdict::Clean);
@@ -67,7 +68,11 @@ fn a_put_is_told_of_what_is_newer_in_memory_and_tables_and_of_nothing_else() {
     engine.flush().unwrap();
     pass(&world, world.options.verdicts_kept);
     assert_eq!(verdict(&engine, "k", 45), newer(50), "found in a table");
-    assert_eq!(verdict(&engine, "j", 45), Verdict::Clean, "another key's");
+    assert_eq!(
+        verdict(&engine, "j", 45),
+        Verdict::Clean,
+        "the newer one has another key"
+    );
     assert_eq!(verdict(&engine, "k", 60), Verdict::Clean);
     assert_eq!(verdict(&engine, "k", 55), newer(60), "the newest of both");
     engine.compact().unwrap();
@@ -77,9 +82,9 @@ fn a_put_is_told_of_what_is_newer_in_memory_and_tables_and_of_nothing_else() {
     assert_eq!(engine.greatest_timestamp().as_u64(), 70);
 }
 
-/// A mend or a hint may bring a version first, and its coordinator later.
+/// A repair or a hint may bring a version first, and its coordinator later.
 #[test]
-fn the_first_arrival_decides_also_after_the_flush() {
+fn the_first_arrival_decides_after_a_flush_too() {
     for flushes in [false, true] {
         let world = World::new();
         let engine = settled(&world);
@@ -104,10 +109,10 @@ fn the_first_arrival_decides_also_after_the_flush() {
     }
 }
 
-/// Something newer comes before or after the flush, which keeps one of them or
-/// both; a compaction then drops the older.
+/// A newer version arrives before or after the flush, which writes one or both. A
+/// compaction then drops the older one.
 #[test]
-fn what_was_clean_stays_so_wherever_it_went() {
+fn a_clean_verdict_stays_clean_through_flush_and_compaction() {
     for (step, label) in ["overwritten", "flushed", "compacted"].iter().enumerate() {
         let world = World::new();
         let engine = settled(&world);
@@ -138,9 +143,9 @@ fn what_was_clean_stays_so_wherever_it_went() {
     }
 }
 
-/// What was told of a version's first arrival is known for as long as its last.
+/// The verdict of the first arrival is kept for as long as the last arrival is known.
 #[test]
-fn what_came_again_is_not_taken_for_a_clean_one() {
+fn a_version_that_arrives_again_does_not_become_clean() {
     let world = World::new();
     let engine = settled(&world);
     verdict(&engine, "k", 20);
@@ -154,7 +159,7 @@ fn what_came_again_is_not_taken_for_a_clean_one() {
     }
 }
 
-/// A memtable waits for its flush while its versions come again.
+/// A memtable waits for its flush while its versions arrive again.
 #[test]
 fn the_first_arrival_decides_in_frozen_memtables() {
     let mut world = World::new();
@@ -203,7 +208,7 @@ fn past_the_longest_request_it_cannot_be_told() {
 }
 
 #[test]
-fn after_a_start_nobody_knows_who_came_first() {
+fn after_a_start_the_first_arrival_is_unknown() {
     for closes in [false, true] {
         let world = World::new();
         let engine = settled(&world);
@@ -218,19 +223,19 @@ fn after_a_start_nobody_knows_who_came_first() {
         let engine = world.open();
         assert_eq!(verdict(&engine, "clean", 10), unknown(20));
         assert_eq!(verdict(&engine, "dirty", 10), unknown(20));
-        // What was never here may have been, for all that is known.
+        // This version was never here, but the store cannot know that.
         assert_eq!(verdict(&engine, "clean", 15), unknown(20));
         assert_eq!(verdict(&engine, "clean", 20), Verdict::Clean);
         assert_eq!(verdict(&engine, "clean", 30), Verdict::Clean);
-        // It is above all that there was at the start.
+        // It is above every version that the store held at the start.
         assert_eq!(verdict(&engine, "clean", 25), newer(30));
         pass(&world, world.options.verdicts_kept);
         assert_eq!(verdict(&engine, "clean", 16), newer(30));
     }
 }
 
-/// A store whose only table holds these, with nothing of it in memory, on a
-/// disk that counts reads from now on, and fails them.
+/// A store whose only table holds these versions, with no block of it in memory. Its disk
+/// counts reads from now on, and fails them.
 fn unread(versions: &[(&str, u64)]) -> (World, Arc<FaultyDisk>, Engine) {
     let mut world = World::new();
     let faulty = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
@@ -251,7 +256,7 @@ fn unread(versions: &[(&str, u64)]) -> (World, Arc<FaultyDisk>, Engine) {
 }
 
 #[test]
-fn a_commit_reads_no_disk_and_a_look_tells_of_this_key_alone() {
+fn a_commit_reads_no_disk_and_a_pending_verdict_is_about_its_key_alone() {
     let (_world, faulty, engine) = unread(&[("a", 40), ("k", 50), ("z", 60)]);
     let write = |key, timestamp| engine.write(put(key, timestamp, "w")).unwrap();
     let newer_here = look(write("k", 45));
@@ -272,7 +277,7 @@ fn a_commit_reads_no_disk_and_a_look_tells_of_this_key_alone() {
 }
 
 #[test]
-fn what_is_damaged_or_not_read_cannot_be_told() {
+fn a_verdict_is_unknown_if_a_block_is_damaged_or_not_read() {
     let (_world, faulty, engine) = unread(&[("a", 40), ("k", 50), ("z", 60)]);
     let write = |key, timestamp| engine.write(put(key, timestamp, "w")).unwrap();
     let (damaged, given_up) = (look(write("k", 45)), look(write("k", 46)));
@@ -280,7 +285,7 @@ fn what_is_damaged_or_not_read_cannot_be_told() {
     assert_eq!(given_up.give_up(), unknown(60));
     faulty.heal();
     for (version, first) in [(45, damaged), (46, given_up)] {
-        // What was told stays, for all who ask.
+        // The verdict stays the same for later arrivals.
         assert_eq!(first.finish(), unknown(60));
         assert_eq!(write("k", version).verdict(), unknown(60));
     }
@@ -288,7 +293,7 @@ fn what_is_damaged_or_not_read_cannot_be_told() {
 }
 
 #[test]
-fn a_look_is_as_of_its_commit() {
+fn a_pending_verdict_is_as_of_its_commit() {
     let (world, faulty, engine) = unread(&[("k", 5), ("z", 60)]);
     let write = |key, timestamp| engine.write(put(key, timestamp, "w")).unwrap();
     let first = look(write("k", 45));
@@ -305,33 +310,33 @@ fn a_look_is_as_of_its_commit() {
     assert_eq!(write("k", 46).verdict(), newer(50), "comes now");
 }
 
-/// So many flushes are remembered apart.
+/// The number of flushes that the store remembers separately.
 const FLUSHED_MAX: u64 = 32;
 
-/// What a version was told at first.
+/// The first verdict on a version.
 struct Known {
     first: Verdict,
     at: Duration,
-    /// How often the store was opened before, and flushed since.
+    /// How often the store was opened before, and how often it was flushed since.
     opened: u32,
     flushes: u64,
-    /// Whether it was told, and not that it cannot be.
+    /// Whether the verdict was known.
     was_told: bool,
 }
 
-/// By key and stamp.
+/// The first verdicts by key and stamp.
 type Told = BTreeMap<(Vec<u8>, u64), Known>;
 
 struct Run {
     rng: Rng,
     world: World,
-    /// None only while the store is opened anew.
+    /// None only while the store is closed and opened again.
     engine: Option<Engine>,
     opened: u32,
     opened_at: Duration,
     told: Told,
     recent: Vec<(Vec<u8>, u64)>,
-    /// How often it was told what, and Clean by what came before a flush.
+    /// How often each verdict was given, and Clean because of a remembered flush.
     counts: [u64; 4],
 }
 
@@ -384,13 +389,13 @@ impl Run {
         }
     }
 
-    /// Most come again soon, as a mend does and its coordinator's own write.
+    /// Most versions arrive again soon, as with a repair and the coordinator's own write.
     fn version(&mut self) -> (Vec<u8>, u64) {
         if !self.recent.is_empty() && self.rng.bool() {
             return self.recent[self.rng.usize(0..self.recent.len())].clone();
         }
         let key = format!("key-{}", self.rng.u8(0..6)).into_bytes();
-        // Later ones are newer, more or less, as clocks have it.
+        // Later versions are mostly newer, as clocks make them.
         let stamp = self.told.len() as u64 / 2 + self.rng.u64(1..100);
         let version = (key, stamp);
         if self.recent.len() == 30 {
@@ -426,7 +431,7 @@ impl Run {
             flushes,
             was_told: now == as_of_now,
         });
-        // Nobody waits for so long; it may be taken for a new one.
+        // No request waits that long, so the store may take it for a first arrival.
         let is_past = time - known.at >= kept;
         if is_past && now == as_of_now {
             known.first = as_of_now;
@@ -441,7 +446,10 @@ impl Run {
             },
             now => now == first,
         };
-        assert!(is_right, "{stamp} was told {now:?}, {first:?} at first");
+        assert!(
+            is_right,
+            "the verdict on {stamp} is {now:?}, but was {first:?} at first"
+        );
         let can_be_told = match is_known {
             true => {
                 let is_same_start = known.opened == self.opened;
@@ -450,7 +458,7 @@ impl Run {
             false => flushes < FLUSHED_MAX && time - self.opened_at >= kept && !gives_up,
         };
         if can_be_told {
-            assert_eq!(now, first, "{stamp} could have been told");
+            assert_eq!(now, first, "the verdict on {stamp} should be known");
             if now == Verdict::Clean && newest.is_some() && flushes > known.flushes {
                 self.counts[3] += 1;
             }
@@ -472,7 +480,7 @@ fn run(seed: u64) -> [u64; 4] {
 }
 
 #[test]
-fn what_is_told_is_as_of_the_first_arrival_and_all_is_that_can_be() {
+fn verdicts_are_those_of_the_first_arrival_and_unknown_only_if_they_must_be() {
     let mut counts = [0; 4];
     for seed in 0..150 {
         let result = std::panic::catch_unwind(|| run(seed));

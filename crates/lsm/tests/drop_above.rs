@@ -1,4 +1,4 @@
-//! Versions from the future, dropped as a store is opened.
+//! Versions above a limit are dropped when a store is opened.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
@@ -16,16 +16,16 @@ use std::sync::Arc;
 const LIMIT: u64 = 1_000;
 const KEYS: u64 = 30;
 
-/// What readers see once the versions above the limit are gone.
+/// What readers see once the versions above the limit are dropped.
 type Expected = BTreeMap<String, u64>;
 
 fn key(number: u64) -> String {
     format!("key-{number:02}")
 }
 
-/// A store whose versions lie in deep tables, in level 0 and in the log; each
-/// key has one from before the limit, and a third has one from after it, some
-/// of which are deletes. The one from before was written last, where it counts.
+/// A store whose versions lie in deep tables, on level 0 and in the log. Each key has a
+/// version below the limit. A third of the keys has one above it as well, some of which
+/// are deletes. The version below the limit was written last.
 fn written() -> (Arc<MemoryDisk>, Expected) {
     let world = World::new();
     let engine = world.open();
@@ -62,8 +62,8 @@ fn dropping(memory: Arc<MemoryDisk>) -> World {
     world
 }
 
-/// Nothing above the limit is left. What it had hidden may have been freed
-/// before, so a key may also be absent; what is in the log is all there.
+/// Checks that no version above the limit is left. What such a version had hidden may
+/// have been freed before, so a key may be absent, unless its version is in the log.
 fn check(engine: &Engine, expected: &Expected, context: &str) {
     let found: Expected = scan_all(engine, "", None)
         .iter()
@@ -99,7 +99,7 @@ fn a_start_drops_what_lies_above_the_limit_and_no_more() {
     engine.compact().unwrap();
     engine.close().unwrap();
 
-    // For good: a start that drops nothing finds nothing.
+    // They are dropped for good: a start without the limit finds none of them.
     let world = World::on(Arc::new(world.memory.clone_synced()));
     let (engine, report) = world.try_open().unwrap();
     assert_eq!(report.versions_dropped, 0);
@@ -137,10 +137,10 @@ fn a_store_that_is_all_from_the_future_is_empty() {
     engine.close().unwrap();
 }
 
-/// Fails the i-th call of a start that drops, for every i; the process dies
-/// with it, and the power goes. The next such start does the rest.
+/// The i-th call of a start that drops versions fails, for every i. The process dies
+/// with it, and the power is cut. The next start with the limit does the rest.
 #[test]
-fn a_start_that_dies_at_any_call_is_made_good_by_the_next() {
+fn a_start_that_dies_at_any_call_is_completed_by_the_next() {
     let (memory, expected) = written();
     for kind in [ErrorKind::Other, ErrorKind::StorageFull] {
         for call in 0.. {

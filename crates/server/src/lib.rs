@@ -8,7 +8,8 @@
 //!   admits requests and bounds what they take, and behind it a [`node::Worker`],
 //!   which answers for the store.
 //! - `http` turns requests into answers.
-//! - `executor` runs the jobs of the store on threads.
+//! - `executor` and `read_threads` are the threads of the store: for its jobs, and for
+//!   reads that may block on the disk.
 //! - `metrics` counts requests and has the gauges of the doors, `metrics_page` renders
 //!   all metrics; `wait_sites` names where requests wait at the door.
 

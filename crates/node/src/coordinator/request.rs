@@ -347,3 +347,6 @@ impl<R: Request> Drop for PendingReply<R> {
         self.cell.spare_if_last();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,19 @@
 use super::local::{LocalReplica, miss_of};
 use super::*;
 use crate::config::{MemoryParts, NodeConfig, Resources};
+use crate::hints::HintReceiver;
 use crate::node::Node;
 use crate::pending::PendingRequests;
 use crate::read_pool::ReadsRun;
 use crate::seams::Seams;
 use crate::submissions::Submissions;
+use crate::worker::Worker;
 use base::{Clock, Expiry, ManualClock, SeededRandom, Timestamp, Verdict};
-use cluster::NodeUrl;
+use cluster::{Member, Members, NodeUrl};
 use lsm::disk::{Call, Fault};
 use lsm::testing::BlockingWrite;
 use lsm::{Disk, Durability, Executor, FaultyDisk, MemoryDisk, StepExecutor};
+use peer::{TcpTransport, Transport};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -70,13 +73,17 @@ fn version(ms: u64) -> Entry {
     Entry::value(b"k", stamp, b"v", Expiry::NEVER, 1)
 }
 
-/// A start of a node alone.
+/// A start of a node without peers.
 fn open(disk: &Arc<FaultyDisk>, clock: &Arc<ManualClock>) -> Node {
     let url: NodeUrl = "http://a:1".parse().unwrap();
+    open_one_of(Members::from(url), disk, clock)
+}
+
+fn open_one_of(members: Members, disk: &Arc<FaultyDisk>, clock: &Arc<ManualClock>) -> Node {
     let config = NodeConfig {
         durability: Durability::Os,
         filter_false_positive_rate: None,
-        ..NodeConfig::new(url, "/data")
+        ..NodeConfig::new(members, "/data")
     };
     let bytes = 1 << 20;
     let resources = Resources {
@@ -115,7 +122,7 @@ fn replica(node: &Node) -> Rc<LocalReplica> {
     })
 }
 
-/// What a peer is told of a write.
+/// What the store answers to a write.
 async fn verdict(replica: &LocalReplica, entry: Entry) -> Verdict {
     let wait = replica.pending.wait(Duration::MAX);
     replica.write(entry, None, wait.address()).unwrap();
@@ -125,7 +132,7 @@ async fn verdict(replica: &LocalReplica, entry: Entry) -> Verdict {
     }
 }
 
-/// What is newer lies in a table none of which is in memory.
+/// The newer version lies in a table, no block of which is in memory.
 #[tokio::test]
 async fn a_verdict_that_takes_a_read_is_answered_after_it_or_as_unknown() {
     let newer = version(50).timestamp();
@@ -141,7 +148,7 @@ async fn a_verdict_that_takes_a_read_is_answered_after_it_or_as_unknown() {
         node.engine.close().unwrap();
         drop(node);
         let node = open(&disk, &clock);
-        // What came before the start is of long ago.
+        // The store no longer knows what arrived before its start.
         clock.advance(Duration::from_secs(10));
         let replica = replica(&node);
         match label {
@@ -164,6 +171,116 @@ async fn a_verdict_that_takes_a_read_is_answered_after_it_or_as_unknown() {
         assert_eq!(told, expected, "{label}");
         disk.heal();
         let again = tasks.run_until(verdict(&replica, version(45))).await;
-        assert_eq!(again, expected, "{label}: what was told stays");
+        assert_eq!(again, expected, "{label}: the verdict stays");
     }
+}
+
+/// The worker of a node whose store no peer has confirmed, and its first runtime's
+/// tasks for the own store.
+fn worker_of_three(clock: &Arc<ManualClock>) -> (Rc<Worker>, tokio::task::LocalSet) {
+    let urls = ["http://a:1", "http://b:1", "http://c:1"];
+    let urls = urls.map(|url| url.parse::<NodeUrl>().unwrap());
+    let members = urls.iter().cloned().map(Member::unnamed).collect();
+    let members = Members::new(members, &urls[0]).unwrap();
+    let disk = Arc::new(FaultyDisk::new(Arc::new(MemoryDisk::new())));
+    let node = open_one_of(members, &disk, clock);
+    let transport: Arc<dyn Transport> = Arc::new(TcpTransport);
+    let worker = Worker::new(Arc::new(node), 0, &transport);
+    let tasks = tokio::task::LocalSet::new();
+    let own = Rc::clone(worker.coordinator().replicas.own());
+    tasks.spawn_local(Rc::clone(&own.submissions).submit_forever());
+    let pending = Rc::clone(&own.pending);
+    let finish = move |address, completion| own.finish_verdict(address, completion);
+    tasks.spawn_local(pending.deliver_forever(finish));
+    (worker, tasks)
+}
+
+/// What a coordinator gets for its own store, now or later.
+async fn asked_own(worker: &Worker, request: ReplicaRequest<'_>) -> PeerAnswer {
+    let (replicas, pending) = (
+        &worker.coordinator().replicas,
+        &worker.coordinator().pending,
+    );
+    let own = worker.node().config.members.own();
+    let wait = pending.wait(Duration::MAX);
+    match replicas.ask(own, request, Duration::MAX, wait.address()) {
+        Asked::Now(answer) => answer,
+        Asked::Later => replicas.answer_of(wait.only().await).0,
+    }
+}
+
+fn hints_for_own(worker: &Worker) -> ReplicaHints {
+    ReplicaHints {
+        node: worker.node().config.members.own(),
+        replicas: Rc::clone(&worker.coordinator().replicas),
+        pending: Rc::clone(&worker.coordinator().pending),
+        clock: Arc::clone(worker.clock()),
+        timeout: Duration::from_secs(1),
+    }
+}
+
+/// A write, a repair and a hint are the same request to the own store; a peer's write
+/// comes to `LocalReplica::write` as well.
+#[tokio::test]
+async fn no_version_from_beyond_the_clock_bound_gets_into_the_store() {
+    let clock = Arc::new(ManualClock::new(START_MS));
+    let (worker, tasks) = worker_of_three(&clock);
+    let node = worker.node();
+    let bound_ms = node.config.clock_drift_max.as_millis() as u64 * 2;
+    for (far_ms, is_stored) in [(bound_ms + 60_000, false), (0, true)] {
+        for way in ["a write or a repair", "a hint"] {
+            let label = format!("{way}, {far_ms} ms ahead");
+            let entry = version(far_ms);
+            let taken = tasks.run_until(async {
+                if way == "a hint" {
+                    return hints_for_own(&worker).store(entry.clone()).await;
+                }
+                let request = ReplicaRequest::Write {
+                    entry: &entry,
+                    stamp: &mut None,
+                };
+                match asked_own(&worker, request).await {
+                    PeerAnswer::Missed(Miss::Refused) => Err(Miss::Refused),
+                    // It is no witness, but it keeps what it is sent.
+                    PeerAnswer::Missed(Miss::Unfilled) => Ok(()),
+                    answer => panic!("{label}: {answer:?}"),
+                }
+            });
+            let expected = if is_stored {
+                Ok(())
+            } else {
+                Err(Miss::Refused)
+            };
+            assert_eq!(taken.await, expected, "{label}");
+            let stored = node.engine.get(b"k").unwrap();
+            assert_eq!(stored.is_some(), is_stored, "{label}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn neither_acks_nor_reads_of_a_store_that_is_no_witness_count() {
+    let clock = Arc::new(ManualClock::new(START_MS));
+    let (worker, tasks) = worker_of_three(&clock);
+    let own = Rc::clone(worker.coordinator().replicas.own());
+    assert!(!own.membership.is_witness());
+    let unfilled = PeerAnswer::Missed(Miss::Unfilled);
+    let (entry, key) = (version(0), Bytes::from_static(b"k"));
+    let answers = tasks.run_until(async {
+        let write = ReplicaRequest::Write {
+            entry: &entry,
+            stamp: &mut None,
+        };
+        let written = asked_own(&worker, write).await;
+        let read = asked_own(&worker, ReplicaRequest::Read(&key)).await;
+        let delivered = hints_for_own(&worker).store(version(1)).await;
+        (written, read, delivered)
+    });
+    let (written, read, delivered) = answers.await;
+    assert_eq!((written, read), (unfilled.clone(), unfilled.clone()));
+    assert_eq!(delivered, Ok(()), "the store keeps what it is sent");
+    assert!(own.engine.get(b"k").unwrap().is_some());
+    // A read that was under way when the store lost its standing.
+    let found = Completion::Read(Ok((Some(entry), None)));
+    assert_eq!(own.answer_of(Some(found)).0, unfilled);
 }

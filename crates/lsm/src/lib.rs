@@ -1,16 +1,20 @@
 //! A log-structured store in which the highest timestamp wins.
 //!
-//! Writes may come in any order: of two versions of a key the one with the
-//! higher timestamp wins, wherever they lie. The store is synchronous, starts
-//! no thread and takes everything that is a source of chance (clock,
-//! randomness, disk, executor) from its [`Environment`].
+//! Writes may come in any order: of two versions of a key, the one with the higher
+//! timestamp wins, wherever they lie. The store is synchronous and starts no thread. It
+//! takes every source of chance (clock, randomness, disk, executor) from its
+//! [`Environment`].
+//!
+//! Read on in `engine/mod.rs`, which tells the life of a write and of a read, and then in
+//! the modules from which the engine is made: `wal`, `memtable`, `table`, `manifest`,
+//! `merge`, `cache` and, below all of them, `disk`.
 //!
 //! ```
 //! use base::{Entry, Expiry, ManualClock, SeededRandom, Timestamp};
 //! use lsm::{Engine, Environment, MemoryDisk, Options, Outbox, Outcome, StepExecutor};
 //! use std::sync::{Arc, Mutex};
 //!
-//! /// Where the engine delivers what became of the writes.
+//! /// Where the engine delivers the outcomes of the writes.
 //! #[derive(Default)]
 //! struct Outcomes(Mutex<Vec<Outcome>>);
 //!

@@ -1,4 +1,5 @@
-//! What tests of a store share: a world without chance, and a write that waits.
+//! Shared by tests of the store: an environment without chance, and a write that waits
+//! for its outcome.
 
 use crate::disk::Disk;
 use crate::engine::{Applied, Engine, Outbox, Outcome};

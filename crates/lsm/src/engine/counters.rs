@@ -83,7 +83,7 @@ mod tests {
             hidden.note(1_000, 0, 1_000);
         }
         assert!(hidden.share() < 0.000_1, "{}", hidden.share());
-        // More than was moved cannot be hidden by it.
+        // The moved bytes cannot hide more than as many bytes.
         hidden.note(u64::MAX, u64::MAX, 1_000);
         assert!(hidden.share() <= 1.0);
     }

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn space_amplification_is_what_is_hidden_on_top() {
+    fn space_amplification_counts_hidden_bytes_on_top() {
         for (levels, hidden_share, expected) in [
             (&[0, 0, 0][..], 1.0, 0.0),
             (&[0, 0, 100], 1.0, 1.0),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn write_amplification_is_all_that_was_written_against_what_was_asked() {
+    fn write_amplification_compares_written_bytes_with_submitted_ones() {
         let mut statistics = Statistics {
             log_written_bytes: 11,
             flush_written_bytes: 10,

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_held_once_the_disk_is_not_full() {
+    fn a_survey_holds_no_tables_once_the_disk_is_not_full() {
         let (engine, disk) = full_store(&[value("a", 1, 200_000), tombstone("a", 3)]);
         let mut reclaim = Reclaim::default();
         assert!(reclaim.survey_some(&engine.inner.core).is_some());
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_compaction_does_not_drop_stays_hidden() {
+    fn hidden_bytes_that_a_compaction_does_not_drop_stay_hidden() {
         let id = TableId;
         let replaced = |reason, outputs: &[(TableId, u64)]| Replaced {
             input_entry_bytes: 1000,

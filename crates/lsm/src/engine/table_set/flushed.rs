@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_is_known_and_that_nothing_else_did() {
+    fn versions_that_came_with_a_flush_are_known() {
         let flushed = flushed(0, 10..=20);
         assert_eq!(flushed.came(version(9), 0), Came::No);
         assert_eq!(flushed.came(version(10), 0), Came::As(10));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_the_last_are_known() {
+    fn of_too_many_versions_the_last_are_known() {
         let flushed = flushed(0, 1..=SEQUENCES_MAX + 5);
         assert_eq!(flushed.versions() as u64, SEQUENCES_MAX);
         assert_eq!(flushed.came(version(6), 0), Came::As(6));
@@ -297,12 +297,12 @@ mod tests {
             assert!(total(&all) <= 2 * SEQUENCES_MAX);
         }
         assert_eq!(total(&all), SEQUENCES_MAX);
-        // What is forgotten may have come.
+        // A forgotten version may have come.
         assert_eq!(all[0].came(version(1), 0), Came::Perhaps);
     }
 
     #[test]
-    fn of_too_many_flushes_the_first_are_taken_as_one() {
+    fn of_too_many_flushes_the_first_are_merged() {
         let mut all = vec![Flushed::before_start(
             Duration::ZERO,
             Timestamp::from_u64(9),
@@ -317,6 +317,6 @@ mod tests {
         assert_eq!(all[0].came(version(13), 0), Came::No);
         assert_eq!(all[1].came(version(20), 0), Came::As(20));
         remember(&mut all, flushed(11, 900..=900), KEPT);
-        assert_eq!(all.len(), 1, "the others are of long ago");
+        assert_eq!(all.len(), 1, "the others are too old");
     }
 }

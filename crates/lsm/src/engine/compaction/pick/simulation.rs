@@ -1,5 +1,5 @@
-//! The picker drives a model store, in which tables are lists of keys and
-//! every entry is one byte, to see what its choices add up to.
+//! The picker drives a model store, in which tables are lists of keys and every entry is
+//! one byte. This shows the effect of many choices in a row.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -85,7 +85,7 @@ impl Model {
         let mut rounds = 0;
         while let Some(pick) = pick(&self.levels, &SETTINGS, &self.cursors, 0, Timestamp::ZERO) {
             rounds += 1;
-            assert!(rounds < 1000, "compactions do not come to an end: {pick:?}");
+            assert!(rounds < 1000, "compactions never end: {pick:?}");
             let mut merged = BTreeSet::new();
             for (level, id) in &pick.inputs {
                 let tables = &mut self.levels[*level];

@@ -1,8 +1,8 @@
-//! The choice of compactions against cases in text.
+//! The choice of compactions against golden cases in a text file.
 
 use super::*;
 
-/// Splits `text` after the number that it begins with.
+/// Splits `text` after the number with which it begins.
 fn number(text: &str) -> (u64, &str) {
     let end = text
         .find(|c: char| !c.is_ascii_digit())
@@ -18,7 +18,7 @@ fn table(word: &str) -> TableSummary {
     TableSummary {
         id: TableId(id),
         bytes: bytes.parse().unwrap(),
-        // As if it were compressed to half.
+        // The files are half as large as the keys and values in them.
         entry_bytes: 2 * bytes.parse::<u64>().unwrap(),
         least_key: Bytes::copy_from_slice(least.as_bytes()),
         greatest_key: Bytes::copy_from_slice(greatest.as_bytes()),
@@ -57,7 +57,7 @@ fn tables(line: &str) -> Vec<TableSummary> {
     tables
 }
 
-/// What is hidden in the tables of a line.
+/// The bytes that are hidden in the tables of a line.
 fn hidden_bytes(line: &str) -> BTreeMap<TableId, u64> {
     let mut hidden = BTreeMap::new();
     let mut last = 0;

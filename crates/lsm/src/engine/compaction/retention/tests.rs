@@ -1,15 +1,15 @@
-//! Retention against a model that knows nothing of its rules: what every
-//! snapshot sees must be the same before and after.
+//! Retention against a model without its rules: every snapshot must see the same before
+//! and after.
 
 use super::*;
 use crate::record::ListSource;
 use base::{Expiry, Kind};
 use std::collections::BTreeSet;
 
-/// The time of all tests; what expires at 1 is dead, at 1000 alive.
+/// The time of all tests. A version that expires at 1 is dead, at 1000 alive.
 const NOW_UNIX_MS: u64 = 500;
 
-/// What a reader without a snapshot sees up to.
+/// A reader without a snapshot sees all sequence numbers up to this one.
 const READER: u64 = u64::MAX;
 
 #[derive(Debug, PartialEq)]
@@ -19,7 +19,7 @@ struct Output {
     tombstones: u64,
 }
 
-/// What a compaction keeps that is not for room.
+/// What an ordinary compaction keeps, which does not ask what is hidden elsewhere.
 fn retain(records: Vec<Record>, snapshots: &[u64], drop_bound: u64, outside: &[Record]) -> Output {
     retain_what_is_not_hidden(records, snapshots, (drop_bound, 0), outside, &[])
 }
@@ -75,7 +75,7 @@ fn version_seen<'a>(
         .max_by(|a, b| a.rank().cmp(&b.rank()))
 }
 
-/// The same, if it is alive.
+/// The version of the key that `snapshot` sees, if it is alive.
 fn value_seen<'a>(
     records: impl IntoIterator<Item = &'a Record>,
     snapshot: u64,
@@ -83,7 +83,7 @@ fn value_seen<'a>(
     version_seen(records, snapshot).filter(|entry| entry.is_live(NOW_UNIX_MS))
 }
 
-/// One of the few versions that small cases are made of.
+/// One of the few versions of which small cases consist.
 fn version(timestamp: u64, form: usize, sequence: u64) -> Record {
     let timestamp = Timestamp::from_u64(timestamp);
     let entry = match form {
@@ -138,13 +138,13 @@ fn all_snapshots() -> Vec<Vec<u64>> {
 }
 
 #[test]
-fn no_snapshot_can_tell_in_any_small_case() {
+fn every_snapshot_sees_the_same_in_every_small_case() {
     for length in 1..=3 {
         for list in all_lists(length) {
             for snapshots in all_snapshots() {
                 let readers: Vec<u64> = snapshots.iter().copied().chain([READER]).collect();
 
-                // Nothing may be dropped for good: the very versions stay.
+                // Without a drop bound every reader sees exactly the same version.
                 let output = retain(list.clone(), &snapshots, 0, &[]);
                 for &reader in &readers {
                     assert_eq!(
@@ -166,7 +166,7 @@ fn no_snapshot_can_tell_in_any_small_case() {
                 assert!(output.records.is_sorted_by(|a, b| a.order(b).is_lt()));
                 assert_eq!(output.versions as usize, list.len() - seen.len());
 
-                // Any part of them may lie elsewhere, and anything be old enough.
+                // Any part of the versions may lie elsewhere, and any bound be in force.
                 for part in 0..1_u32 << length {
                     let is_inside = |index: usize| part >> index & 1 == 1;
                     let (inside, outside): (Vec<_>, Vec<_>) = list
@@ -182,8 +182,8 @@ fn no_snapshot_can_tell_in_any_small_case() {
                         .into_iter()
                         .flat_map(|bounds| hidings.map(|hiding| (bounds, hiding)))
                     {
-                        // A tombstone of an expired version may outrank another
-                        // version of its timestamp; but a timestamp is one write's.
+                        // A tombstone of an expired version may outrank another version
+                        // of its timestamp, but two writes never get the same timestamp.
                         if expired_before > 0 && has_ties(&list) {
                             continue;
                         }
@@ -212,7 +212,7 @@ fn no_snapshot_can_tell_in_any_small_case() {
 }
 
 #[test]
-fn what_a_newer_version_elsewhere_hides_goes_unless_a_snapshot_lives() {
+fn a_version_hidden_from_elsewhere_is_dropped_unless_a_snapshot_lives() {
     let list = vec![version(1, 0, 1), version(2, 0, 2)];
     let newer = [version(3, 1, 3)];
     let kept = |snapshots: &[u64], hiding: &[Record]| {
@@ -221,14 +221,18 @@ fn what_a_newer_version_elsewhere_hides_goes_unless_a_snapshot_lives() {
             .len()
     };
     assert_eq!(kept(&[], &newer), 0);
-    assert_eq!(kept(&[], &[version(2, 0, 2)]), 1, "the same is not newer");
+    assert_eq!(
+        kept(&[], &[version(2, 0, 2)]),
+        1,
+        "the same version is not newer"
+    );
     assert_eq!(kept(&[1], &newer), 2);
 }
 
-/// Snapshots end, and compactions follow one another: what the second makes of
-/// the first's output is what it would have made of the first's input.
+/// A second compaction, after some snapshots have ended, keeps of the first one's output
+/// what it would have kept of the first one's input.
 #[test]
-fn a_second_compaction_finds_all_that_it_needs() {
+fn a_second_compaction_loses_nothing_by_the_first() {
     for list in all_lists(3) {
         for snapshots in all_snapshots() {
             let first = retain(list.clone(), &snapshots, 0, &[]);
@@ -253,7 +257,7 @@ fn a_second_compaction_finds_all_that_it_needs() {
 }
 
 #[test]
-fn arrivals_are_forgotten_below_the_least_snapshot_only() {
+fn sequence_numbers_become_0_only_below_the_least_snapshot() {
     let list = vec![
         version(5, 0, 9),
         version(4, 0, 7),
@@ -276,7 +280,7 @@ fn arrivals_are_forgotten_below_the_least_snapshot_only() {
 }
 
 #[test]
-fn a_tombstone_goes_only_with_proof() {
+fn a_tombstone_is_dropped_only_if_it_hides_nothing() {
     let tombstone = version(2, 1, 8);
     let alone = |drop_bound, outside: &[Record]| {
         retain(
@@ -294,8 +298,8 @@ fn a_tombstone_goes_only_with_proof() {
             tombstones: 1
         }
     );
-    // At the bound it stays; so does one that hides a version elsewhere, an
-    // equally old one too, but not one that is older than all elsewhere.
+    // A tombstone at the bound stays. So does one that hides a version elsewhere, even of
+    // the same timestamp, but not one that is older than every version elsewhere.
     assert_eq!(alone(2, &[]).records.len(), 1);
     assert_eq!(alone(3, &[version(1, 0, 1)]).records.len(), 1);
     assert_eq!(alone(3, &[version(2, 0, 1)]).records.len(), 1);
@@ -306,7 +310,7 @@ fn a_tombstone_goes_only_with_proof() {
 }
 
 #[test]
-fn what_has_expired_for_everyone_becomes_a_tombstone_of_its_timestamp() {
+fn a_version_that_has_expired_by_every_clock_becomes_a_tombstone() {
     let expiring = |expiry_unix_ms| Record {
         sequence: 0,
         entry: Entry::value(
@@ -328,11 +332,11 @@ fn what_has_expired_for_everyone_becomes_a_tombstone_of_its_timestamp() {
     let expected = std::slice::from_ref(&tombstone);
     assert_eq!(retained(expiring(99), 0, 100, &[]), expected);
     assert_eq!(retained(expiring(100), 0, 100, &[]), [expiring(100)]);
-    // What does not expire does not, and nothing does while that is unknown.
+    // A version without expiry does not, and none does while the time is not certain.
     let lasting = version(2, 0, 0);
     assert_eq!(retained(lasting.clone(), 0, u64::MAX, &[]), [lasting]);
     assert_eq!(retained(expiring(0), u64::MAX, 0, &[]), [expiring(0)]);
-    // Below the drop bound it goes as any tombstone does.
+    // Below the drop bound it is dropped as any tombstone is.
     assert_eq!(retained(expiring(99), 3, 100, &[]), []);
     let older = [version(1, 0, 0)];
     assert_eq!(retained(expiring(99), 3, 100, &older), [tombstone]);
@@ -356,7 +360,7 @@ fn keys_are_decided_one_by_one() {
         record(b"a", Kind::Value, 1, 8),     // dropped with it
         record(b"b", Kind::Tombstone, 2, 9), // kept: the snapshot sees the value below
         record(b"b", Kind::Value, 1, 3),
-        record(b"c", Kind::Tombstone, 5, 9), // kept: too young to go
+        record(b"c", Kind::Tombstone, 5, 9), // kept: too young to be dropped
         record(b"d", Kind::Tombstone, 1, 9), // kept: hides something elsewhere
         record(b"e", Kind::Value, 1, 9),
         record(b"f", Kind::Tombstone, 1, 2), // dropped at the end of the input

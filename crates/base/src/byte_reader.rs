@@ -10,12 +10,14 @@ pub struct ByteReader<'a>(&'a [u8]);
 
 impl<'a> ByteReader<'a> {
     /// Reads `bytes` from their beginning.
+    #[inline]
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
     /// The bytes that are left.
+    #[inline]
     #[must_use]
     pub fn rest(self) -> &'a [u8] {
         self.0
@@ -98,6 +100,7 @@ impl<'a> ByteReader<'a> {
 }
 
 /// Appends a varint.
+#[inline]
 pub fn put_varint(buffer: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         buffer.push(number as u8 | 0x80);

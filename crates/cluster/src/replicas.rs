@@ -1,4 +1,4 @@
-//! How many replicas a request has, and what can become of it at one of them.
+//! How many replicas a request has, and how it can end at one of them.
 
 /// How many replicas a key has for a request, and how many of them must
 /// answer: `1 <= ack <= from`.
@@ -69,11 +69,11 @@ impl ReplicaIndex {
 /// Why a replica did not do as it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Miss {
-    /// It was waited for until the deadline, and did not answer.
+    /// It did not answer by the deadline.
     Timeout,
-    /// It has been silent for a while: it was not asked, or not waited for any longer.
+    /// It has been silent for a while, so it was not asked, or is no longer waited for.
     Suspected,
-    /// It cannot be reached, or takes no such request.
+    /// It cannot be reached, or refused the request.
     Refused,
     /// It has too much to do.
     Overloaded,
@@ -81,8 +81,8 @@ pub enum Miss {
     Full,
     /// Its store cannot.
     Failed,
-    /// Its store is no witness: what it once acknowledged may be missing from
-    /// it. It has stored what it was sent, but neither its acks nor its reads count.
+    /// Its store is no witness, because what it once acknowledged may be missing from it.
+    /// It has stored what it was sent, but neither its acks nor its reads count.
     Unfilled,
 }
 
@@ -95,7 +95,7 @@ pub enum Fate {
     Value,
     /// It has answered that it has no version of the key, or a tombstone.
     Absent,
-    /// The outcome was clear before it was asked, or before it answered.
+    /// The request was decided before it was asked, or before it answered.
     Unanswered,
     /// It has not done as asked.
     Missed(Miss),

@@ -1,8 +1,8 @@
 //! How answers of other threads reach a runtime.
 //!
-//! A runtime has one [`CompletionQueue`], the only part that other threads touch: a
-//! list behind a lock, and one wake when the list stops being empty, so that a
-//! group commit of a thousand writes costs each runtime one wake.
+//! A runtime has one [`CompletionQueue`], the only part of it that other threads touch: a
+//! list behind a lock. A thread wakes the runtime only when the list stops being empty, so
+//! a group commit of a thousand writes costs each runtime one wake.
 
 use crate::turn_budget::Allotment;
 use crate::wait_sites;
@@ -15,25 +15,25 @@ use profile::lock;
 use std::sync::Mutex;
 use tokio::sync::Notify;
 
-/// What a request waits for.
+/// An answer that a request waits for.
 pub(crate) enum Completion {
     /// A write is stored, or not.
     Written(Result<Applied, Error>),
-    /// A key was read; a long value comes with what it counts for.
+    /// A key was read; a long value comes with its share of memory.
     Read(Result<(Option<Entry>, Option<Share>), Error>),
-    /// The next entries of a scan, which is handed back, and what they count for.
+    /// The scan, its next entries, and the allotment of memory that they take.
     Scanned(Box<Scan>, Result<Vec<Entry>, Error>, Allotment),
-    /// A peer answered, or cannot.
+    /// A peer answered, or no answer of it can come.
     Peer(PeerAnswer),
-    /// A hint is kept, or could not be.
+    /// A hint is kept, or could not be kept.
     HintKept,
 }
 
-/// An answer that was left.
+/// An answer in the queue.
 pub(crate) struct Delivery {
-    /// Whom it is for.
+    /// What it is addressed to.
     pub(crate) ticket: u64,
-    /// What it says.
+    /// The answer.
     pub(crate) completion: Completion,
     stopwatch: Stopwatch,
 }
@@ -66,7 +66,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Waits until something was left, and takes all of it into `answers`.
+    /// Waits for an answer, and takes all answers into `answers`.
     pub(crate) async fn take_all(&self, answers: &mut Vec<Delivery>) {
         self.arrived.notified().await;
         std::mem::swap(answers, &mut *lock(&self.delivered));

@@ -1,19 +1,19 @@
 //! One node's part in the cluster: what a process needs to answer for a store.
-//! It knows no HTTP, no sockets and no admission; what serves it gives it a
-//! transport, an executor, and runtimes to work on.
+//! It knows no HTTP, no sockets, no threads and no admission. Its owner provides the
+//! transport, the executor, the runtimes, and the threads of the read pool.
 //!
 //! - [`Node`] (`node`) is opened and closed; [`NodeConfig`] (`config`) says what
-//!   can be set, [`Resources`] what it is given to work with.
+//!   can be configured, [`Resources`] what the node may use.
 //! - [`Worker`] (`worker`) answers on one runtime: its coordinator, its links to
-//!   the other nodes (`peers`), its own replica, and their upkeep.
-//! - `coordinator` asks the replicas of a key and counts answers; `stamping`
-//!   orders writes.
-//! - `completion_queue` brings answers of other threads back to the waiting request:
+//!   the other nodes (`peers`), its way to the own store, and their upkeep.
+//! - `coordinator` asks the replicas of a key (`replicas`) and counts answers; a request
+//!   waits for them in `pending`. `stamping` issues the timestamps that order writes.
+//! - `completion_queue` brings answers of other threads back to the pending request:
 //!   those of group commits, and of `read_pool`, where reads may block.
 //! - `membership` remembers which node of which cluster this is.
 //! - `hints` keeps writes that peers missed, and delivers them.
-//! - [`metrics`] counts, and [`families`] tells what was counted; `waits` names the places where requests wait, for
-//!   profiles of them.
+//! - [`metrics`] counts, [`families`] returns the counts, and `wait_sites` names for
+//!   profiles where requests wait.
 
 mod completion_queue;
 mod config;

@@ -1,5 +1,4 @@
-//! A node, from the opening of its store to the closing: what all its runtimes
-//! share.
+//! What all runtimes of a node share, from the opening of its store to the closing.
 
 use crate::config::{NodeConfig, Resources};
 use crate::expiry::{ExpiryBound, OwnClock};
@@ -21,14 +20,14 @@ use std::time::Duration;
 /// Hints that wait to be written, in bytes.
 const HINT_QUEUE_BYTES_MAX: usize = 4 << 20;
 
-/// A node: its store and what lies beside it, its standing, its clock, its hints,
-/// and what it may hold. All runtimes share it; each has a [`Worker`](crate::Worker) on it.
+/// A node: its store and the files beside it, its standing, its clock, its hints, and its
+/// budgets of memory. All runtimes share it; each has a [`Worker`](crate::Worker).
 pub struct Node {
     /// The node's configuration.
     pub(crate) config: NodeConfig,
-    /// What it works with.
+    /// What the node may use.
     pub(crate) resources: Resources,
-    /// Where keys belong.
+    /// Which nodes are the replicas of a key.
     pub(crate) placement: Arc<Placement>,
     /// The store.
     pub(crate) engine: Engine,
@@ -42,9 +41,9 @@ pub struct Node {
     pub(crate) started: Duration,
     /// Stamps writes.
     pub(crate) stamping: Arc<Stamping>,
-    /// Which node this is, and what its peers think of its store.
+    /// Which node this is, and whether its store counts.
     pub(crate) membership: Membership,
-    /// What was last said of each peer.
+    /// Limits repeated log lines about a peer.
     pub(crate) log_limiter: Arc<LogLimiter>,
     /// Writes that peers missed.
     pub(crate) hints: HintStore,
@@ -60,12 +59,12 @@ pub struct Node {
     pub(crate) metrics: Metrics,
 }
 
-/// What a node has taken on; its configuration bounds each.
+/// What a node is working on; its configuration bounds each number.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// Reads that wait for a thread.
     pub reads_queued: usize,
-    /// Bytes of other nodes' requests that are worked on.
+    /// Bytes of the requests of other nodes that are being served.
     pub peer_request_bytes: usize,
     /// Bytes of long values on their way out.
     pub answer_bytes: usize,
@@ -118,7 +117,7 @@ impl Node {
             clock: Arc::clone(&clock),
             random: Arc::clone(&seams.random),
             executor: Arc::clone(executor),
-            // An older write may wait at any peer, for as long as there are peers.
+            // With peers, an older write may still wait at one of them.
             drop_bound: Arc::new(move || match is_single_node {
                 true => drop_bound.drop_bound(),
                 false => Timestamp::ZERO,
@@ -215,7 +214,7 @@ impl Node {
         self.engine.statistics()
     }
 
-    /// The store's number, drawn when it was made.
+    /// The store's random number, drawn when the store was created.
     #[must_use]
     pub fn store_id(&self) -> u64 {
         self.engine.store_id()
@@ -227,7 +226,7 @@ impl Node {
         self.membership.standing()
     }
 
-    /// How stamping stands.
+    /// Whether the node may stamp writes, and why not.
     #[must_use]
     pub fn stamping_status(&self) -> StampingStatus {
         self.stamping.status()
@@ -239,7 +238,7 @@ impl Node {
         self.hints.waiting(node)
     }
 
-    /// What the node has taken on.
+    /// What the node is working on.
     #[must_use]
     pub fn load(&self) -> Load {
         Load {
@@ -274,18 +273,18 @@ impl Node {
     }
 }
 
-/// The last timestamp that is not from the future: as far ahead of the clock as
-/// stores take stamps ([`cluster::ClockBound::takes`]). Less would drop what two nodes
-/// within the bound have stamped and acknowledged.
+/// The last timestamp that is not from the future: as far ahead of the clock as stores
+/// take versions of other nodes. A lower end would drop versions that two nodes within
+/// the bound have stamped and acknowledged.
 ///
 /// # Errors
-/// A clock that was never set: by it all that is stored is from the future.
+/// The clock was never set: by such a clock all versions are from the future.
 fn end_of_present(clock: &dyn Clock, drift_max: Duration) -> Result<Timestamp, lsm::Error> {
     let now_unix_ms = clock.unix_ms();
     if now_unix_ms < Timestamp::EPOCH_UNIX_MS {
         return Err(lsm::Error::Invalid(
-            "--drop-future-versions needs a clock that is right, and this machine's shows a time \
-             before 2020: set it first"
+            "--drop-future-versions needs a correct clock, but this machine's clock shows a time \
+             before 2020: set the clock, then start the node again"
                 .to_owned(),
         ));
     }
@@ -301,7 +300,7 @@ mod tests {
     use cluster::ClockBound;
 
     #[test]
-    fn what_stores_still_take_is_not_from_the_future() {
+    fn a_version_that_stores_still_take_is_not_from_the_future() {
         let hour = Duration::from_secs(3600);
         let now_unix_ms = Timestamp::EPOCH_UNIX_MS + 1_000_000;
         let end = end_of_present(&ManualClock::new(now_unix_ms), hour).unwrap();

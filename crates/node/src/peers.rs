@@ -8,17 +8,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The links of one runtime, and who is behind them.
+/// The links of one runtime to the other nodes.
 pub(crate) struct Peers {
     node: Arc<Node>,
-    /// By node; none for this one.
+    /// By node; none for this node.
     links: Vec<Option<Rc<Link>>>,
-    /// By node, as of the last sweep.
+    /// By node: whether its link was down at the last sweep.
     were_down: RefCell<Vec<bool>>,
 }
 
 impl Peers {
-    /// The nodes, reached over the links that `link` makes.
+    /// All nodes; `link` makes the link to each of the others.
     pub(crate) fn new(node: &Arc<Node>, link: impl Fn(NodeNumber) -> Rc<Link>) -> Rc<Self> {
         let members = &node.config.members;
         let links = members
@@ -52,7 +52,7 @@ impl Peers {
         self.link(node).is_some_and(|link| link.is_down())
     }
 
-    /// What is known of the link to another node.
+    /// The state of the link to another node.
     pub(crate) fn status(&self, node: NodeNumber) -> Option<LinkStatus> {
         self.link(node).map(|link| link.status())
     }
@@ -62,13 +62,13 @@ impl Peers {
         self.node.config.members.url(node)
     }
 
-    /// Ends the calls that have lasted too long, looks at the clocks, and
-    /// gives the nodes that are up and were down at the last sweep.
+    /// Ends the calls whose time is over, reports the peers' clocks, and returns the nodes
+    /// that are up and were down at the last sweep.
     pub(crate) fn sweep(&self, now: Duration) -> Vec<NodeNumber> {
         for link in self.links.iter().flatten() {
             link.expire(now);
         }
-        self.look_at_clocks();
+        self.report_clocks();
         let mut were_down = self.were_down.borrow_mut();
         let peers = self.node.config.members.peers();
         peers
@@ -79,8 +79,8 @@ impl Peers {
             .collect()
     }
 
-    /// Tells what the links have heard of the other nodes' clocks.
-    fn look_at_clocks(&self) {
+    /// Reports to `stamping` what the links know about the other nodes' clocks.
+    fn report_clocks(&self) {
         let stamping = &self.node.stamping;
         for node in self.node.config.members.peers() {
             let link = self.link(node);
@@ -91,7 +91,7 @@ impl Peers {
         stamping.upkeep();
     }
 
-    /// The links, to be kept up.
+    /// The links to all other nodes.
     pub(crate) fn links(&self) -> impl Iterator<Item = &Rc<Link>> {
         self.links.iter().flatten()
     }

@@ -1,11 +1,9 @@
-//! A node without threads of its own, so that many of them can run on one
-//! thread, under one seed. Its runtimes are only so in name: they take turns on
-//! that thread.
+//! A node without threads of its own, so that many nodes can run on one thread, under
+//! one seed. Its runtimes take turns on that thread.
 //!
-//! It is a [`crate::Node`] with its workers, as a server runs them: coordinator,
-//! peer protocol, hints, standing, store. Clock, randomness, disk, executor and
-//! transport are the simulation's; timers are tokio's, whose clock can be
-//! paused.
+//! It is a [`crate::Node`] with its workers, as a server runs them: coordinator, peer
+//! protocol, hints, standing, store. The simulation provides clock, randomness, disk,
+//! executor and transport. Timers are tokio's, whose clock can be paused.
 
 use crate::config::{NodeConfig, Resources};
 use crate::coordinator::{Change, Failure};
@@ -28,14 +26,14 @@ use std::sync::Arc;
 pub struct Written {
     /// Its timestamp.
     pub timestamp: Timestamp,
-    /// How many replicas had said so by then.
+    /// How many replicas had acknowledged it by then.
     pub acks: u8,
 }
 
 /// A read that was answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The winning version, be it a tombstone or expired.
+    /// The newest version, which may be a tombstone or expired.
     pub entry: Option<Entry>,
     /// How many replicas had answered by then.
     pub acks: u8,
@@ -67,8 +65,8 @@ pub struct SimulatedNode {
 }
 
 impl SimulatedNode {
-    /// Opens a node with as many runtimes as `resources` has. It works on
-    /// the reads it has to do on the spot.
+    /// Opens a node with as many runtimes as `resources` has. It does its reads on the
+    /// spot, without threads.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -93,14 +91,14 @@ impl SimulatedNode {
         })
     }
 
-    /// Starts its tasks in the present `LocalSet`; they end with it.
+    /// Starts its tasks in the current `LocalSet`; they end with it.
     pub fn start(&self) {
         for worker in &self.workers {
             worker.spawn_upkeep();
         }
     }
 
-    /// Closes its store, as the stop of a node does once its requests have ended.
+    /// Closes its store, as a server does once its requests have ended.
     ///
     /// # Errors
     /// Those of closing the store.

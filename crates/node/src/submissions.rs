@@ -1,10 +1,10 @@
-//! Writes on their way to the engine, a turn of the runtime at a time.
+//! Writes on their way to the engine, gathered for one turn of the runtime.
 //!
-//! When the poller wakes many connections at once, each of their writes would
-//! take the engine's lock and might wake its commit thread alone. So a write is
-//! only noted; the task that hands the notes over is woken by the first and
-//! runs after all that were woken before it. The group commits are larger for
-//! it, and a single write loses no time.
+//! When the poller wakes many connections at once, each of their writes would take the
+//! engine's lock and might wake its commit thread alone. So a request only notes its
+//! write. The first note wakes the task that hands the notes to the engine, and that task
+//! runs after all tasks that were woken before it. This makes group commits larger, and
+//! does not delay a single write.
 
 use crate::or_abort::or_abort;
 use crate::stamping::Stamp;
@@ -17,8 +17,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// The writes of one runtime that the engine has yet to be given. As many as
-/// its requests in flight, so bounded with them.
+/// The writes of one runtime that the engine does not have yet. There is at most one for
+/// each request in flight, so admission bounds them.
 pub(crate) struct Submissions {
     engine: Engine,
     outbox: Arc<dyn Outbox>,
@@ -29,14 +29,14 @@ pub(crate) struct Submissions {
 struct Submission {
     entry: Entry,
     ticket: u64,
-    /// Pending until the engine has the write: see `stamping`. None for a
-    /// write that another node stamped.
+    /// Pending until the engine has the write: see `stamping`. `None` for a write that
+    /// another node stamped.
     stamp: Option<Stamp>,
     stopwatch: Stopwatch,
 }
 
 impl Submissions {
-    /// Nothing noted yet; the ends of the writes will come to `outbox`.
+    /// No writes yet; their outcomes will go to `outbox`.
     pub(crate) fn new(engine: Engine, outbox: Arc<dyn Outbox>) -> Self {
         Self {
             engine,
@@ -46,7 +46,7 @@ impl Submissions {
         }
     }
 
-    /// Notes a write. Its end, be it a refusal, comes to the outbox under `ticket`.
+    /// Notes a write. Its outcome, also a refusal, goes to the outbox with `ticket`.
     pub(crate) fn push(&self, entry: Entry, stamp: Option<Stamp>, ticket: u64) {
         let mut noted = self.noted.borrow_mut();
         noted.push(Submission {
@@ -60,7 +60,7 @@ impl Submissions {
         }
     }
 
-    /// Hands over what is noted, for as long as the runtime lives.
+    /// Hands the noted writes to the engine, until the runtime ends.
     pub(crate) async fn submit_forever(self: Rc<Self>) {
         let mut noted = Vec::new();
         let mut stamps = Vec::new();
@@ -72,9 +72,9 @@ impl Submissions {
                 stamps.extend(submission.stamp);
                 (submission.entry, submission.ticket)
             });
-            // The runtime would outlive a panic of its task, and the store would not.
+            // A panic would end this task but not the runtime, which would store nothing.
             or_abort(|| self.engine.submit_batch(batch, &self.outbox));
-            // Not before: until now nobody else knew of these writes.
+            // Only the engine knows these writes, so their stamps were pending until here.
             Stamp::end_all(stamps.drain(..));
         }
     }

@@ -1,4 +1,4 @@
-//! Bytes that are waited for in turn: those of ranges' batches.
+//! A budget of memory that requests wait for in turn: that of the batches of ranges.
 
 use crate::wait_sites;
 use base::Refused;
@@ -6,7 +6,7 @@ use profile::Stopwatch;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Bytes over all runtimes that are waited for in turn.
+/// A number of bytes, over all runtimes, for which requests wait in turn.
 #[derive(Debug)]
 pub(crate) struct TurnBudget {
     free: Arc<Semaphore>,
@@ -32,8 +32,8 @@ impl TurnBudget {
         self.max.saturating_sub(self.free.available_permits())
     }
 
-    /// Waits until so many bytes are free, behind those who came before, and
-    /// takes them; no more than there are.
+    /// Waits until `bytes` are free, behind the requests that came before, and takes them.
+    /// Takes the whole budget if that is less.
     ///
     /// # Errors
     /// None in practice: the budget is never closed.
@@ -47,7 +47,7 @@ impl TurnBudget {
 }
 
 impl Allotment {
-    /// Gives back what is above `bytes`.
+    /// Returns what is above `bytes` to the budget.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         let excess = self.0.num_permits().saturating_sub(bytes);
         drop(self.0.split(excess));
@@ -62,7 +62,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     #[test]
-    fn bytes_are_waited_for_in_turn_and_given_back_in_part() {
+    fn requests_wait_for_bytes_in_turn_and_return_them_in_part() {
         let budget = TurnBudget::new(10);
         let mut context = Context::from_waker(Waker::noop());
         let mut first = pin!(budget.take(8));
@@ -74,7 +74,7 @@ mod tests {
         let mut third = pin!(budget.take(1));
         assert!(
             third.as_mut().poll(&mut context).is_pending(),
-            "it is behind the second"
+            "the third waits behind the second"
         );
         allotment.shrink_to(1);
         assert!(matches!(
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_more_than_there_is_waits_for_all_of_it() {
+    fn a_request_for_more_than_the_budget_waits_for_all_of_it() {
         let budget = TurnBudget::new(10);
         let mut take = pin!(budget.take(usize::MAX));
         let taken = take.as_mut().poll(&mut Context::from_waker(Waker::noop()));

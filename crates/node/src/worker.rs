@@ -23,9 +23,9 @@ use tokio::time::MissedTickBehavior;
 /// whose last replica is slow, and repairs.
 const BACKGROUND_A_REQUEST: usize = 4;
 
-/// What answers for the store on one runtime: the coordinator of requests, the
-/// links to the other nodes, this node's own replica, and their upkeep. Nothing
-/// in it is shared with other threads, the handles of [`Node`] aside.
+/// What answers for the store on one runtime: the coordinator of requests, the links to
+/// the other nodes, the way to the own store, and their upkeep. It shares nothing with
+/// other threads but the handles of [`Node`].
 pub struct Worker {
     node: Arc<Node>,
     /// Which runtime it is.
@@ -117,7 +117,7 @@ impl Worker {
         })
     }
 
-    /// Starts what a worker does beside answering, until its runtime ends.
+    /// Starts the tasks of the worker; they run until its runtime ends.
     pub fn spawn_upkeep(self: &Rc<Self>) {
         let pending = Rc::clone(&self.coordinator.pending);
         let own = Rc::clone(self.replicas.own());
@@ -156,8 +156,8 @@ impl Worker {
         }
     }
 
-    /// Serves a peer's connection until it ends; `received` came behind the
-    /// upgrade, and `known` is told once it has proved to be a peer's.
+    /// Serves a peer's connection until it ends. `received` are the bytes that came after
+    /// the upgrade; `known` is called once the connection has proved to be a peer's.
     pub async fn welcome(&self, stream: Box<dyn Stream>, received: Bytes, known: impl FnOnce()) {
         let environment = self.peer_environment.clone();
         let own = Rc::clone(self.replicas.own());
@@ -182,7 +182,7 @@ impl Worker {
         &self.node.clock
     }
 
-    /// The deadline of what began at `began`.
+    /// The deadline of a request that began at `began`.
     #[must_use]
     pub fn deadline_after(&self, began: Duration) -> Duration {
         began.saturating_add(self.node.config.timeout)
@@ -194,14 +194,14 @@ impl Worker {
         self.peers.ranking(key, from)
     }
 
-    /// What is known of the link to another node.
+    /// The state of the link to another node.
     #[must_use]
     pub fn link_status(&self, node: NodeNumber) -> Option<LinkStatus> {
         self.peers.status(node)
     }
 
-    /// Ends the waits and calls that have lasted too long, and publishes what
-    /// the links count.
+    /// Ends the requests and the calls whose time is over, and publishes the counts of
+    /// the links.
     fn sweep(&self) {
         let now = self.node.clock.monotonic();
         self.coordinator.pending.expire(now);

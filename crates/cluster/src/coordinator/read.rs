@@ -1,30 +1,28 @@
-//! A read: asks `ack` replicas, and more in place of those that miss or are slow.
+//! A read: asks `ack` replicas, and one more for each that misses or is slow.
 //!
-//! The freshest version among the answers is the read's. What is stale by it
-//! is repaired: written the freshest version.
+//! The read returns the freshest version among the answers. It repairs a replica whose
+//! answer is stale by that version: it sends the freshest version to the replica.
 //!
-//! **Why a read sees what was acknowledged.** It replies with `ack` answers in
-//! hand, and one of them holds it when the acks overlap.
+//! **Why a read sees what was acknowledged.** It replies with `ack` answers, and when the
+//! acks overlap one of those replicas has what was acknowledged.
 //!
-//! **Why reads never go back.** They reply only once the answers that they
-//! count hold the freshest version, so that any later read with overlapping
-//! acks meets one of those replicas. Stale answers beyond these are repaired
-//! in the background.
+//! **Why reads never go back.** A read replies only when the replicas that it counts hold
+//! the freshest version. Any later read with overlapping acks meets one of them. Stale
+//! replicas beyond these are repaired in the background.
 //!
-//! **Mends count like acks.** A replica that was mended holds the version and
-//! held nothing newer when it first arrived there, by whatever way: then it is
-//! clean for the write of that version, and that write counts it as such (see
-//! [`Write`](super::Write)). One that did hold something newer, or cannot tell,
-//! is asked once more: the read takes up what it has now and goes on. So a
-//! version of which fewer than `ack` replicas are clean is never returned by a
-//! read of its pair, and its write is free to take a second stamp.
+//! **Repairs count like acks.** A repaired replica holds the version. If it held nothing
+//! newer when the version first arrived there, it is clean for the write of that version,
+//! and that write counts it (see [`Write`](super::Write)). A replica that held something
+//! newer, or does not know, is asked once more, and the read goes on with its new answer.
+//! So a read never returns a version of its pair of which fewer than `ack` replicas are
+//! clean, and the write of such a version is free to take a second stamp.
 //!
 //! **Copies.** A version that was written for `c` copies belongs on the first `c`
-//! replicas of the ranking. Answers of the other replicas count as they are, and
-//! those replicas are not repaired. But a version must lie on `from - from / 2` of
-//! the replicas for every read of more than half of them to meet it. While fewer
-//! are known to have it, such reads also repair replicas beyond the first `c`, in
-//! the order of the ranking, because not going back outranks the number of copies.
+//! replicas of the ranking. Answers of the other replicas count as they are, and those
+//! replicas are not repaired. But every read of more than half of the replicas must meet
+//! a version that was returned, so it must lie on `from - from / 2` of them. While fewer
+//! are known to have it, such reads also repair replicas beyond the first `c`, in the
+//! order of the ranking, because not going back outranks the number of copies.
 
 use super::Decision;
 use crate::placement::REPLICAS_INLINE;
@@ -40,7 +38,7 @@ pub enum ReadEvent {
     Answered {
         /// Which replica.
         replica: ReplicaIndex,
-        /// Its version of the key, be it a tombstone or expired.
+        /// Its newest version of the key, which may be a tombstone or expired.
         entry: Option<Entry>,
     },
     /// A replica has not answered, or its answer was lost.
@@ -54,7 +52,7 @@ pub enum ReadEvent {
     Repaired {
         /// Which replica.
         replica: ReplicaIndex,
-        /// What newer it held when that version first arrived there.
+        /// What newer versions it held when that version first arrived there.
         verdict: Verdict,
     },
     /// A replica was not repaired, or its answer was lost.
@@ -64,7 +62,7 @@ pub enum ReadEvent {
         /// Why.
         why: Miss,
     },
-    /// A replica takes long, and there is the means to ask another one.
+    /// A replica is slow, and another one may be asked.
     Slow {
         /// Which replica.
         replica: ReplicaIndex,
@@ -93,7 +91,7 @@ pub enum ReadAction {
     Done,
 }
 
-/// What a step gives to do, in this order.
+/// The actions of a step, in the order in which to do them.
 pub type ReadActions = SmallVec<[ReadAction; REPLICAS_INLINE + 2]>;
 
 /// The coordination of one read.
@@ -101,7 +99,7 @@ pub type ReadActions = SmallVec<[ReadAction; REPLICAS_INLINE + 2]>;
 pub struct Read {
     replicas: Replicas,
     stage: Stage,
-    /// How many replicas should be in hand: one more for each that was slow.
+    /// How many answers to gather: `ack`, and one more for each replica that was slow.
     wanted: u8,
     /// The replicas to ask when one is needed.
     untried: smallvec::IntoIter<[ReplicaIndex; REPLICAS_INLINE]>,
@@ -130,7 +128,7 @@ enum ReadProgress {
     Asked,
     /// It has answered `said`, and holds this version.
     Answered { holds: Version, said: Fate },
-    /// It has answered `said`, and is being written this version.
+    /// It has answered `said`, and is being repaired with this version.
     Repairing { with: Version, said: Fate },
     /// It has answered, with an older version, and could not be repaired.
     Unrepaired(Miss),
@@ -138,12 +136,12 @@ enum ReadProgress {
     Missed(Miss),
 }
 
-/// A version of the key, by what is known now.
+/// A version of the key, compared with all answers so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
-    /// The freshest that was seen.
+    /// The freshest version of all.
     Freshest,
-    /// One before it, or none.
+    /// An older version, or none.
     Older,
 }
 
@@ -169,7 +167,7 @@ impl Read {
         read
     }
 
-    /// Takes note of an event, and says what to do.
+    /// Takes an event, and adds what follows from it to `actions`.
     pub fn step(&mut self, event: ReadEvent, actions: &mut ReadActions) {
         match event {
             ReadEvent::Answered { replica, entry } => self.answered(replica, entry),
@@ -196,7 +194,7 @@ impl Read {
         self.advance(actions);
     }
 
-    /// The freshest version that has been seen, be it a tombstone or expired.
+    /// The freshest version of all answers, which may be a tombstone or expired.
     #[must_use]
     pub fn freshest(&self) -> Option<&Entry> {
         self.freshest.as_ref()
@@ -239,8 +237,8 @@ impl Read {
         }
     }
 
-    /// Notes that a replica was repaired. One that held something newer than
-    /// all that was seen so far is asked for it, unless nobody waits any more.
+    /// Notes that a replica was repaired. If it held a version that is newer than all
+    /// answers so far, it is asked for that version, unless the client has its reply.
     fn repaired(&mut self, replica: ReplicaIndex, verdict: Verdict, actions: &mut ReadActions) {
         let freshest = self.freshest.as_ref().map(Entry::timestamp);
         let is_gathering = self.stage == Stage::Gathering;
@@ -265,7 +263,7 @@ impl Read {
         };
     }
 
-    /// What was the freshest version until now is an older one.
+    /// A fresher version has come: all replicas that hold another one are stale.
     fn age(&mut self) {
         for progress in &mut self.progress {
             if let ReadProgress::Answered { holds: version, .. }
@@ -289,7 +287,7 @@ impl Read {
         }
         if self.stage == Stage::Gathering {
             let acks = self.answers();
-            let decision = if self.is_mended() {
+            let decision = if self.may_reply() {
                 Decision::Enough { acks }
             } else {
                 self.not_enough()
@@ -304,13 +302,13 @@ impl Read {
         if self.stage == Stage::Gathering {
             self.ask(actions);
             let acks = self.answers();
-            if self.is_mended() {
+            if self.may_reply() {
                 self.reply(Decision::Enough { acks }, actions);
             } else if acks >= ack {
                 self.repair_own(actions);
                 self.repair_beyond(actions);
             }
-            // Too few answers can come, or too few could be mended.
+            // Too few answers can still come, or too few replicas could be repaired.
             let is_hopeless = acks + self.asked() < ack || self.asked() + self.repairing() == 0;
             if self.stage == Stage::Gathering && is_hopeless {
                 self.reply(self.not_enough(), actions);
@@ -325,7 +323,7 @@ impl Read {
         }
     }
 
-    /// One that could not be repaired is no answer where too few are.
+    /// The failure of the read. A replica that could not be repaired does not count.
     fn not_enough(&self) -> Decision {
         let acks = self.answers() - self.unrepaired();
         Decision::NotEnough { acks }
@@ -336,8 +334,8 @@ impl Read {
         actions.push(ReadAction::Reply(decision));
     }
 
-    /// Asks until enough replicas are in hand, or none is left. One that could
-    /// not be repaired is of no help to those that must hold the version.
+    /// Asks until enough answers have come or can come, or no replica is left. A replica
+    /// that could not be repaired does not count, because it does not hold the version.
     fn ask(&mut self, actions: &mut ReadActions) {
         while self.answers() - self.unrepaired() + self.asked() < self.wanted
             && let Some(replica) = self.untried.next()
@@ -349,10 +347,10 @@ impl Read {
         }
     }
 
-    /// Whether `ack` answers are as they should be: fresh, or not to be
-    /// repaired; and as many replicas hold the freshest version as must. Once a
-    /// majority holds it, one that cannot be repaired is an answer like others.
-    fn is_mended(&self) -> bool {
+    /// Whether the read may reply: `ack` answers are fresh or need no repair, and enough
+    /// replicas hold the freshest version for later reads to meet it. Once a majority
+    /// holds it, the answer of a replica that cannot be repaired counts as well.
+    fn may_reply(&self) -> bool {
         let beyond = self.progress.iter().skip(self.copies());
         let left_alone = beyond.filter(|progress| progress.is_stale()).count() as u8;
         let fresh = self.fresh();
@@ -396,7 +394,7 @@ impl Read {
         }
     }
 
-    /// How many replicas, by the order of the ranking, the freshest version is written for.
+    /// How many replicas the freshest version is written for: the first of the ranking.
     fn copies(&self) -> usize {
         let copies = self.freshest.as_ref().map_or(0, Entry::copies);
         usize::from(copies.min(self.replicas.from))

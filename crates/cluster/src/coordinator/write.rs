@@ -1,46 +1,44 @@
 //! A write: sent to all replicas at once, acknowledged with the `ack`-th ack.
 //!
 //! ```text
-//!              ack-th ack             hints for those
-//!                                     that are down kept
+//!              ack-th ack             hints for replicas
+//!                                     that are down are kept
 //!   Gathering ---------------> Keeping ----------------> Replied ---> Done
 //!    |   ^  |                                               ^
 //!    |   |  +--- too few left, or the deadline: NotEnough --+
 //!    |   |
-//!    |   +--- second stamp: all replicas anew
+//!    |   +--- second stamp, to all replicas
 //!    v   |
-//!   Restamping    `ack` have stored it, but too few of them cleanly, and
-//!                 no other can still make up for it, or half of the time is over
+//!   Restamping    `ack` replicas have stored it, but too few of them are clean, and
+//!                 no other can make up for that, or half of the time is over
 //! ```
 //!
-//! **What is an ack.** In the first round, a replica that has stored the write
-//! and held nothing newer when it first arrived there, by whatever way it came:
-//! a *clean* one. What was acknowledged before this write began lies on at
-//! least one of any `ack` replicas, when the acks overlap, and if it was newer
-//! that one was not clean. So `ack` clean replicas prove that the stamp is above
-//! all that was acknowledged.
+//! **What is an ack.** In the first round a replica acks if it has stored the write and
+//! held nothing newer when the write first arrived there; such a replica is *clean*. When
+//! the acks overlap, at least one of any `ack` replicas has what was acknowledged before
+//! this write began. If that was newer than this write, the replica is not clean. So
+//! `ack` clean replicas prove that the stamp is above all that was acknowledged.
 //!
-//! **The second stamp.** Where too few can be clean, the write is stamped once
-//! more, above all that was named by at least `ack` replicas, and so above all
-//! that was acknowledged. What lies above the second stamp came while the write
-//! ran and is concurrent with it: in the second round each replica that has
-//! stored the write acks. Acks and hints of the first stamp are void.
+//! **The second stamp.** If too few replicas can be clean, the write is stamped once more:
+//! above every version that at least `ack` replicas named, and so above all that was
+//! acknowledged. A version above the second stamp came while the write ran and is
+//! concurrent with it, so in the second round every replica that has stored the write
+//! acks. Acks and hints of the first stamp no longer count.
 //!
-//! **Why nobody sees both.** A replica that is not clean stays so, whoever
-//! asks. A second stamp is given when fewer than `ack` are clean, so at least
-//! `from - ack + 1` are not, if all have told. A read of this pair would need
-//! `ack` clean replicas to return the first stamp: see [`Read`](super::Read).
-//! As long as a replica has not told this is not known, so one that is not
-//! clean makes the write wait for the others rather than give up its stamp, for
-//! as long as they may still answer and half of the time is left. Whoever is
-//! silent after that may cost a running write its one position in the order of
-//! those that run with it; once it is acknowledged its version stands.
+//! **Why no read returns both stamps.** A replica that is not clean never becomes clean.
+//! The second stamp is issued when fewer than `ack` replicas are clean, so at least
+//! `from - ack + 1` are not, if all have answered. A read of this pair needs `ack` clean
+//! replicas to return the first stamp: see [`Read`](super::Read). Before a replica has
+//! answered this is not certain. So when a replica is not clean, the write first waits for
+//! the others, as long as they may answer and half of the time is left. If a replica is
+//! silent after that, a running write may change its position among the writes that run
+//! with it; once the write is acknowledged its version stands.
 //!
-//! **Hints** are owed to the replicas that missed the write. Those that are
-//! known to be down are not sent it; their hints are kept before the reply, as
-//! nothing else will bring them the write. Others get theirs after the reply,
-//! once any replica has the write. A hint is never an ack. Neither is what a
-//! store has taken that is no witness ([`Miss::Unfilled`]), which is owed none.
+//! **Hints** are owed to the replicas that missed the write. A replica that is known to be
+//! down is not sent the write, and its hint is kept before the reply, because nothing else
+//! will bring it the write. The others get their hints after the reply, once any replica
+//! has the write. A hint is never an ack. A store that is no witness
+//! ([`Miss::Unfilled`]) keeps the write, but does not ack it, and is owed no hint.
 
 use super::Decision;
 use crate::placement::REPLICAS_INLINE;
@@ -53,7 +51,7 @@ use smallvec::SmallVec;
 pub enum Round {
     /// The stamp that the write began with.
     First,
-    /// The stamp above what the replicas held.
+    /// The stamp above the newer versions that the replicas held.
     Second,
 }
 
@@ -66,7 +64,7 @@ pub enum WriteEvent {
         round: Round,
         /// Which replica.
         replica: ReplicaIndex,
-        /// What newer it held when this stamp first arrived there.
+        /// What newer versions it held when this stamp first arrived there.
         verdict: Verdict,
     },
     /// A replica has not stored it, or its answer was lost.
@@ -85,7 +83,7 @@ pub enum WriteEvent {
         /// For which replica.
         replica: ReplicaIndex,
     },
-    /// The clock gives no stamp above what the replicas hold.
+    /// The clock issues no stamp above what the replicas hold.
     NoStamp,
     /// Half of the request's time is over: see [`Write::awaits_half_time`].
     HalfTime,
@@ -121,7 +119,7 @@ pub enum WriteAction {
     Done,
 }
 
-/// What a step gives to do, in this order.
+/// The actions of a step, in the order in which to do them.
 pub type WriteActions = SmallVec<[WriteAction; REPLICAS_INLINE + 2]>;
 
 /// The coordination of one write.
@@ -157,7 +155,7 @@ enum Stage {
 enum WriteProgress {
     /// It was sent the write and has not answered.
     Awaited,
-    /// It has the write; before, it held this.
+    /// It has stored the write, with this verdict.
     Stored(Verdict),
     /// It may not have the write.
     Missed { why: Miss, hint: Hint },
@@ -170,7 +168,7 @@ enum Hint {
     Owed,
     /// It is being kept.
     Underway,
-    /// It is kept, as well as could be, or none is owed.
+    /// It is kept or could not be kept, or none is owed.
     Kept,
 }
 
@@ -204,7 +202,7 @@ impl Write {
         actions: &mut WriteActions,
     ) {
         if self.stage != Stage::Restamping {
-            // The deadline was first.
+            // The deadline came before the stamp.
             return;
         }
         self.round = Round::Second;
@@ -213,7 +211,7 @@ impl Write {
         self.send(why_down, actions);
     }
 
-    /// Takes note of an event, and says what to do.
+    /// Takes an event, and adds what follows from it to `actions`.
     pub fn step(&mut self, event: WriteEvent, actions: &mut WriteActions) {
         match event {
             WriteEvent::Stored {
@@ -247,7 +245,7 @@ impl Write {
     }
 
     /// Whether [`WriteEvent::HalfTime`] would change what the write waits for:
-    /// a replica that has stored it is not clean, so that the others decide.
+    /// it waits only because a replica that has stored it is not clean.
     #[must_use]
     pub fn awaits_half_time(&self) -> bool {
         self.is_patient
@@ -349,7 +347,8 @@ impl Write {
         }
     }
 
-    /// Decides whether the acks are enough, can still be, or must be had anew.
+    /// Decides whether the acks are enough, may still become enough, or need a second
+    /// stamp.
     fn gather(&mut self, acks: u8, actions: &mut WriteActions) {
         let (ack, awaited, stored) = (self.replicas.ack, self.awaited(), self.stored());
         if acks >= ack {
@@ -357,7 +356,7 @@ impl Write {
         } else if stored + awaited < ack {
             self.reply(Decision::NotEnough { acks }, actions);
         } else if stored >= ack && (acks + awaited < ack || !self.is_patient) {
-            // Only in the first round is what is stored not an ack.
+            // In the second round every replica that has stored the write acks.
             let above = self.newest_named().unwrap_or(self.stamp);
             self.stage = Stage::Restamping;
             actions.push(WriteAction::Restamp { above });
@@ -395,12 +394,12 @@ impl Write {
         self.count(|progress| matches!(progress, WriteProgress::Stored(_)))
     }
 
-    /// What the second stamp must be above: the newest version that replicas
-    /// held which have stored the write.
+    /// What the second stamp must be above: the newest version that a replica held,
+    /// among the replicas that have stored the write.
     ///
-    /// Whatever was acknowledged before lies on one of any `ack` replicas. So
-    /// where that many can tell, the bounds of those that cannot are left out:
-    /// they may be far too high, and a stamp above them nothing that peers take.
+    /// One of any `ack` replicas has what was acknowledged before. So if `ack` replicas
+    /// know what they held, the bounds of the others are left out, because they may be
+    /// so high that peers would refuse a stamp above them.
     fn newest_named(&self) -> Option<Timestamp> {
         let is_certain = |progress: &WriteProgress| {
             matches!(

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use write::Writing;
 
-/// What a write makes of a key.
+/// What a write does to a key.
 pub enum Change {
     /// The key has this value from now on.
     Put {
@@ -51,17 +51,17 @@ pub enum Change {
 pub struct Written {
     /// Its timestamp.
     pub timestamp: Timestamp,
-    /// How many replicas have said so.
+    /// How many replicas have acknowledged it.
     pub acks: u8,
 }
 
 /// A read that was answered.
 pub struct Found {
-    /// The freshest version, be it a tombstone or expired.
+    /// The freshest version, which may be a tombstone or expired.
     pub entry: Option<Entry>,
     /// How many replicas have answered.
     pub acks: u8,
-    /// What a long value counts for, for as long as it is held.
+    /// The share of memory of a long value, to be kept as long as the value.
     pub share: Option<Share>,
 }
 
@@ -70,11 +70,11 @@ pub struct Found {
 pub struct ReplicaLine {
     /// The replica.
     pub url: String,
-    /// What became of the request there.
+    /// How the request ended there.
     pub outcome: Fate,
 }
 
-/// What became of a request that failed, replica by replica.
+/// How a request that failed ended at each replica.
 #[derive(Clone, Debug)]
 pub struct Receipt {
     /// How many replicas have answered as asked.
@@ -90,7 +90,7 @@ pub struct Receipt {
 pub enum Failure {
     /// This node has too much to do, and no other can help.
     Overloaded,
-    /// This node gives the write no stamp.
+    /// This node issues no stamp for the write.
     NoStamp(NoStamp),
     /// The disk of the only replica is full.
     DiskFull(Receipt),
@@ -108,7 +108,7 @@ pub struct Coordinator {
     pub(crate) replicas: Rc<ReplicaSet>,
     /// The nodes of the cluster.
     pub(crate) peers: Rc<Peers>,
-    /// Where writes are kept that peers missed.
+    /// Keeps the writes that replicas missed.
     pub(crate) hints: HintStore,
     /// The requests that wait for answers.
     pub(crate) pending: Rc<PendingRequests>,
@@ -118,7 +118,7 @@ pub struct Coordinator {
     pub(crate) answers: Arc<Budget>,
     /// Batches of ranges on their way out.
     pub(crate) ranges: Arc<TurnBudget>,
-    /// What a batch may take while it is read, when nobody knows what it will hold.
+    /// The memory that a batch may take while it is read, before its size is known.
     pub(crate) range_batch_bytes: usize,
     /// What is counted.
     pub(crate) metrics: Arc<WorkerMetrics>,
@@ -144,8 +144,8 @@ impl RunningRequests {
 }
 
 impl Coordinator {
-    /// Waits, where this node is one of the replicas of a request, until its
-    /// store's standing is settled. That is so but for a moment after a start.
+    /// Waits until the standing of the own store is settled, if this node is one of the
+    /// replicas of the key. The standing is settled except for a moment after a start.
     async fn settled(&self, key: &[u8], from: u8, deadline: Duration) {
         let own = self.replicas.own();
         let is_own = |node: &NodeNumber| self.peers.is_own(*node);
@@ -154,9 +154,8 @@ impl Coordinator {
         }
     }
 
-    /// The failure that the fates of a request's replicas make. A node alone
-    /// says what is the matter with itself; among several that is a line of
-    /// the receipt.
+    /// The failure of a request whose replicas ended like this. A node without peers names
+    /// its own trouble; with peers that is a line of the receipt.
     fn failure(
         &self,
         ranking: &Ranking,

@@ -16,14 +16,14 @@ pub struct Batch {
     pub scan: Box<Scan>,
     /// The entries; none at the end.
     pub entries: Vec<Entry>,
-    /// What the entries count for, for as long as one is held.
+    /// The memory that the entries take, to be kept as long as one of them is.
     pub allotment: Allotment,
 }
 
 /// Why a batch of a range did not come.
 #[derive(Debug)]
 pub enum BatchFailure {
-    /// There was no memory for it in time, or too many reads wait.
+    /// No memory for the batch was free in time, or too many reads wait.
     Overloaded,
     /// The store did not answer in time.
     TimedOut,
@@ -32,14 +32,14 @@ pub enum BatchFailure {
 }
 
 impl Coordinator {
-    /// Starts a scan of this node's keys, as of now.
+    /// Starts a scan of the keys that this node holds now.
     #[must_use]
     pub fn scan(&self, start: &[u8], end: Option<&[u8]>) -> Box<Scan> {
         Box::new(self.replicas.own().engine.scan(start, end))
     }
 
-    /// Reads the next batch of a scan, once there is memory for whatever it
-    /// may hold; then the batch keeps what it does hold.
+    /// Reads the next batch of a scan, once there is memory for the largest batch. The
+    /// batch returns the memory that it does not need.
     ///
     /// # Errors
     /// See [`BatchFailure`]; the scan is lost.
@@ -52,7 +52,7 @@ impl Coordinator {
         let allotment = tokio::select! {
             biased;
             taken = self.ranges.take(self.range_batch_bytes) => taken.ok(),
-            // Nobody was asked for an answer yet: this is the deadline.
+            // Nothing was asked yet, so this is the deadline.
             _ = wait.next() => None,
         };
         let allotment = allotment.ok_or(BatchFailure::Overloaded)?;

@@ -36,8 +36,7 @@ pub(super) struct Reading {
 }
 
 impl Coordinator {
-    /// Reads a key; answers at once when only this node need be asked, and its
-    /// disk need not.
+    /// Reads a key. Answers at once if the own store suffices and its disk is not needed.
     ///
     /// # Errors
     /// See [`Failure`].
@@ -119,7 +118,7 @@ impl Request for Reading {
         self.machine.step(ReadEvent::Slow { replica }, &mut actions);
         let asks = |action: &ReadAction| matches!(action, ReadAction::Ask { .. });
         if actions.iter().any(asks) {
-            // There may be none left to ask.
+            // No replica may be left to ask.
             self.coordinator.metrics.coordination.hedges.add(1);
         }
         self.act(&mut actions)

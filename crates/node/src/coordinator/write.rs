@@ -67,8 +67,8 @@ pub(super) struct Writing {
 }
 
 impl Coordinator {
-    /// Writes a key. The deadline is on the monotonic clock; `share` is what
-    /// a long value counts for, which is held as long as the value is.
+    /// Writes a key. The deadline is on the monotonic clock; `share` is the share of
+    /// memory of a long value, which is kept as long as the value.
     ///
     /// # Errors
     /// See [`Failure`]; the write may still appear later.

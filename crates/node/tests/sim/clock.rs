@@ -1,12 +1,11 @@
-//! A host's clock: the simulated time, and a wall clock that is off by as much
-//! as a fault says.
+//! The clock of a host: the simulated time, and a wall clock with a skew that faults set.
 
 use base::Clock;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What a right wall clock shows as a world begins, in milliseconds since the Unix epoch.
+/// The correct time when a world begins, in milliseconds since the Unix epoch.
 const BEGIN_UNIX_MS: u64 = 1_800_000_000_000;
 
 /// The clock of one host.
@@ -17,7 +16,7 @@ pub(crate) struct SimClock {
 }
 
 impl SimClock {
-    /// A clock of a world that began at `began`, right for now.
+    /// A clock without skew, of a world that began at `began`.
     pub(crate) fn new(began: Instant) -> Self {
         Self {
             began,
@@ -25,12 +24,12 @@ impl SimClock {
         }
     }
 
-    /// How far the wall clock is ahead of the right time, in milliseconds.
+    /// How far the wall clock is ahead of the correct time, in milliseconds.
     pub(crate) fn skew_ms(&self) -> i64 {
         self.skew_ms.load(Ordering::Relaxed)
     }
 
-    /// Sets how far the wall clock is ahead of the right time, in milliseconds.
+    /// Sets how far the wall clock is ahead of the correct time, in milliseconds.
     pub(crate) fn set_skew_ms(&self, skew_ms: i64) {
         self.skew_ms.store(skew_ms, Ordering::Relaxed);
     }

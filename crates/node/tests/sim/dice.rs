@@ -1,8 +1,7 @@
 //! Seeded choices.
 //!
-//! Every part of a world (network, disks, faults, clients) throws dice of its
-//! own, forked from those of the seed, so that one more throw in one part
-//! leaves the others as they were.
+//! Every part of a world (network, disks, faults, clients) has its own dice, forked from
+//! those of the seed. So one more throw in one part does not change the other parts.
 
 use base::{Random, SeededRandom};
 use std::ops::RangeInclusive;
@@ -20,7 +19,7 @@ impl Dice {
         }
     }
 
-    /// Dice of their own, determined by these.
+    /// Separate dice, determined by these.
     pub(crate) fn fork(&self) -> Self {
         Self::new(self.next())
     }
@@ -36,7 +35,7 @@ impl Dice {
         self.next() % bound
     }
 
-    /// A place in a list of `length` things, of which there is at least one.
+    /// An index into a list of `length` elements, at least one.
     pub(crate) fn place(&self, length: usize) -> usize {
         self.below(length as u64) as usize
     }
@@ -46,7 +45,7 @@ impl Dice {
         range.start() + self.below(range.end() - range.start() + 1)
     }
 
-    /// True in so many of a hundred cases.
+    /// True in `percent` of a hundred cases.
     pub(crate) fn percent(&self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -1,12 +1,11 @@
-//! The simulated executor: a host's background jobs, each after a seeded while.
+//! The simulated executor: it runs the background jobs of a host after seeded delays.
 //!
-//! The jobs of a lane run one after another, by when they are due; before each
-//! the lane takes some time, which stands for the work and the disk. So the
-//! order of jobs of different lanes, and how far each is behind the requests,
-//! is a matter of the dice.
+//! The jobs of a lane run one after another, in the order in which they are due. Before
+//! each job the lane waits for some time, which stands for the work and the disk. So the
+//! dice decide the order of jobs of different lanes, and how late each lane is.
 //!
-//! The jobs run inside the host's own task set: a frozen host runs none, and
-//! those of a host that crashes are gone with it.
+//! The jobs run in the task set of the host's process: a frozen process runs none, and
+//! the jobs of a process that crashes are gone.
 
 use crate::dice::Dice;
 use crate::trace::Trace;
@@ -21,23 +20,22 @@ use tokio::time::{Instant, sleep_until};
 /// Runs the jobs of one process.
 pub(crate) struct SimExecutor {
     host: usize,
-    queue: Mutex<Queue>,
+    queue: Mutex<JobQueue>,
     arrived: Notify,
     trace: Trace,
-    /// How long a job of a host takes at most, in milliseconds; shared by the
-    /// processes of a host.
+    /// How long a job may take, in milliseconds. All processes of a host share it.
     work_ms_max: Arc<AtomicU64>,
 }
 
-struct Queue {
+struct JobQueue {
     dice: Dice,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingJob>,
     spawned: u64,
     /// The job that each lane is busy with, and when it ends.
     busy: BTreeMap<Lane, (Instant, Job)>,
 }
 
-struct Waiting {
+struct WaitingJob {
     lane: Lane,
     due: Instant,
     number: u64,
@@ -55,7 +53,7 @@ impl SimExecutor {
     ) -> Arc<Self> {
         Arc::new(Self {
             host,
-            queue: Mutex::new(Queue {
+            queue: Mutex::new(JobQueue {
                 dice,
                 waiting: Vec::new(),
                 spawned: 0,
@@ -67,7 +65,7 @@ impl SimExecutor {
         })
     }
 
-    /// Runs jobs for as long as it is polled.
+    /// Runs jobs while it is polled.
     pub(crate) async fn run(self: Arc<Self>) {
         loop {
             let arrived = self.arrived.notified();
@@ -80,7 +78,7 @@ impl SimExecutor {
             match next {
                 Next::Run(lane, job) => {
                     self.trace.note(format_args!("job  {} {lane:?}", self.host));
-                    // Without the lock: a job spawns others.
+                    // Without the lock, because a job may spawn other jobs.
                     job();
                 }
                 Next::At(time) => {
@@ -95,7 +93,7 @@ impl SimExecutor {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, JobQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -106,7 +104,7 @@ enum Next {
     Nothing,
 }
 
-impl Queue {
+impl JobQueue {
     /// Gives each idle lane its first due job.
     fn begin_due(&mut self, now: Instant, work_ms_max: u64) {
         for lane in Lane::ALL {
@@ -116,11 +114,11 @@ impl Queue {
             let due = self.waiting.iter().enumerate();
             let due = due.filter(|(_, job)| job.lane == lane && job.due <= now);
             let first = due.min_by_key(|(_, job)| (job.due, job.number));
-            if let Some((place, _)) = first.map(|(place, job)| (place, job.number)) {
-                // Most are quick.
+            if let Some((index, _)) = first {
+                // Most jobs are quick.
                 let bound = 1 + self.dice.below(work_ms_max.max(1));
                 let work = Duration::from_millis(self.dice.below(bound));
-                let job = self.waiting.swap_remove(place).job;
+                let job = self.waiting.swap_remove(index).job;
                 self.busy.insert(lane, (now + work, job));
             }
         }
@@ -155,7 +153,7 @@ impl Executor for SimExecutor {
         let mut queue = self.lock();
         let number = queue.spawned;
         queue.spawned += 1;
-        queue.waiting.push(Waiting {
+        queue.waiting.push(WaitingJob {
             lane,
             due: Instant::now() + delay,
             number,
@@ -206,7 +204,7 @@ mod tests {
         }
         assert!(
             all.windows(2).any(|two| two[0].0 == two[1].0),
-            "the lanes take turns by the dice, not one each"
+            "the lanes do not simply alternate"
         );
         let run = Arc::clone(&running).run();
         assert!(

@@ -1,12 +1,11 @@
-//! What has expired is freed in a cluster that nobody asks for anything any
-//! more, once it has expired by every clock that a node may have.
+//! An idle cluster frees values that have expired by every clock that a node may have.
 
 use crate::clock::SimClock;
 use crate::dice::Dice;
 use crate::host::{Acceptance, CLOCK_DRIFT_MAX, Host};
 use crate::network::Network;
+use crate::scenario::Scenario;
 use crate::trace::Trace;
-use crate::weather::Weather;
 use base::{Random, SeededRandom};
 use checker::{Action, Outcome, Request};
 use std::rc::Rc;
@@ -20,14 +19,14 @@ const NODES: usize = 3;
 const VALUES: u64 = 60;
 const VALUE_BYTES: usize = 4 << 10;
 
-/// What their bytes come to once they lie in tables, but for the last memtable.
+/// The bytes of the values in tables, without the last memtable.
 const FLUSHED_BYTES: u64 = (VALUES - 32) * VALUE_BYTES as u64;
 
-/// What is left of them at most: their keys, and what each table costs.
+/// What may be left of them: their keys, and what each table costs.
 const LEFT_BYTES_MAX: u64 = 8 << 10;
 
-/// Longer than twice the bound on clocks, the margin for reads on their way,
-/// and the time between two looks of compaction.
+/// Longer than the margin for running reads and the time until compaction looks for
+/// expired values again.
 const QUIET: Duration = Duration::from_secs(150);
 const PAST_THE_BOUND_MS: i64 = 2 * CLOCK_DRIFT_MAX.as_millis() as i64 + 1_000;
 
@@ -46,8 +45,8 @@ async fn a_quiet_cluster_frees_what_has_expired_once_its_clocks_are_proven() {
             assert!(bytes >= FLUSHED_BYTES, "the bound keeps it: {bytes}");
         }
 
-        // By its own clock all has expired long ago, but nobody confirms that;
-        // and of the others each has only one peer left that is near.
+        // By its own clock all values expired long ago, but no peer proves that
+        // clock, and each of the others has only one near peer left.
         hosts[0].clock.set_skew_ms(10 * PAST_THE_BOUND_MS);
         sleep(QUIET).await;
         for host in &hosts {
@@ -63,7 +62,7 @@ async fn a_quiet_cluster_frees_what_has_expired_once_its_clocks_are_proven() {
             let bytes = host.table_bytes();
             assert!(bytes <= LEFT_BYTES_MAX, "it is not freed: {bytes}");
         }
-        // What is left is not written again and again.
+        // The remaining bytes are not compacted again and again.
         let compactions = || hosts.iter().map(|host| host.compactions()).sum::<u64>();
         let before = compactions();
         sleep(QUIET).await;
@@ -72,25 +71,32 @@ async fn a_quiet_cluster_frees_what_has_expired_once_its_clocks_are_proven() {
     .await;
 }
 
-/// Hosts whose nodes have met.
+/// Three hosts whose nodes have met.
 async fn started() -> Vec<Rc<Host>> {
     let dice = Dice::new(8);
-    let weather = Weather {
+    let scenario = Scenario {
         nodes: NODES,
         runtimes: 1,
         delay_ms: 1..=2,
         losses_per_million: 0,
         work_ms_max: 1,
-        ..Weather::new(&dice)
+        ..Scenario::new(&dice)
     };
     let trace = Trace::new();
-    let network = Network::new(NODES, &weather.delay_ms, 0, dice.fork(), trace.clone());
+    let network = Network::new(NODES, &scenario.delay_ms, 0, dice.fork(), trace.clone());
     tokio::task::spawn_local(network.clone().run());
     let began = Instant::now();
     let hosts: Vec<_> = (0..NODES)
         .map(|number| {
             let (clock, trace) = (SimClock::new(began), trace.clone());
-            Host::new(number, &weather, clock, network.clone(), trace, dice.fork())
+            Host::new(
+                number,
+                &scenario,
+                clock,
+                network.clone(),
+                trace,
+                dice.fork(),
+            )
         })
         .collect();
     for host in &hosts {
@@ -113,7 +119,7 @@ async fn put(host: &Host, node: usize, key: u64) {
         ack: NODES as u8,
         from: NODES as u8,
     };
-    // No two alike, and none that can be compressed.
+    // All values differ, and none can be compressed.
     let random = SeededRandom::new(key);
     let words = (0..VALUE_BYTES / 8).map(|_| random.next_u64().to_le_bytes());
     let value: Vec<u8> = words.flatten().collect();

@@ -1,4 +1,4 @@
-//! The nodes' own log, as lines of the trace.
+//! The log of the nodes, as lines of the trace.
 
 use crate::network::HostNumber;
 use crate::trace::Trace;
@@ -8,25 +8,25 @@ use tracing_subscriber::fmt::MakeWriter;
 
 thread_local! {
     /// The host whose code runs.
-    static SPEAKER: Cell<Option<HostNumber>> = const { Cell::new(None) };
+    static LOGGING_HOST: Cell<Option<HostNumber>> = const { Cell::new(None) };
 }
 
-/// Until this is dropped, what is logged is said by a host.
-pub(crate) struct Speaking(());
+/// Attributes what is logged to a host until it is dropped.
+pub(crate) struct Attribution(());
 
-/// Says whose code runs.
-pub(crate) fn speak(host: HostNumber) -> Speaking {
-    SPEAKER.set(Some(host));
-    Speaking(())
+/// Attributes what is logged from now on to a host, whose code runs.
+pub(crate) fn attribute_to(host: HostNumber) -> Attribution {
+    LOGGING_HOST.set(Some(host));
+    Attribution(())
 }
 
-impl Drop for Speaking {
+impl Drop for Attribution {
     fn drop(&mut self) {
-        SPEAKER.set(None);
+        LOGGING_HOST.set(None);
     }
 }
 
-/// Leads this thread's log into a trace, until the result is dropped.
+/// Writes the log of this thread into a trace until the result is dropped.
 pub(crate) fn into(trace: &Trace) -> tracing::subscriber::DefaultGuard {
     let subscriber = tracing_subscriber::fmt()
         .without_time()
@@ -50,7 +50,7 @@ impl MakeWriter<'_> for Sink {
 impl io::Write for Sink {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let line_text = String::from_utf8_lossy(line);
-        match SPEAKER.get() {
+        match LOGGING_HOST.get() {
             Some(host) => self
                 .0
                 .note(format_args!("log  {host} {}", line_text.trim())),

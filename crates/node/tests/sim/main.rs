@@ -1,14 +1,22 @@
-//! A cluster in one thread, in which nothing is left to chance.
+//! The simulation: whole clusters on one thread, determined by a seed.
 //!
-//! Each seed makes a world ([`world`]): some nodes, which are the real ones
-//! without HTTP ([`host`]), on a simulated network, disks, clocks and executor;
-//! clients with a mix of requests ([`workload`]); and faults ([`faults`],
-//! [`weather`]). A checker of its own ([`checker`]) holds what the clients were
-//! told ([`history`]) against every promise of the contract.
+//! Each seed makes a world ([`world`]):
 //!
-//! `KVORUM_SEED=7 cargo test --test sim` replays the world of seed 7, with the
-//! end of its trace when a promise is broken (`KVORUM_LINES=100000` for more of
-//! it); `KVORUM_SEEDS=10000` runs so many, from that seed on.
+//! - *Hosts* ([`host`]) run the real nodes without HTTP, on a simulated [`network`] and
+//!   simulated disks, clocks ([`clock`]) and executors ([`executor`]).
+//! - A *workload* ([`workload`]) of several clients sends requests.
+//! - A *nemesis* ([`faults`]) injects faults. The [`scenario`] says which kinds, and how
+//!   large and how fast the world is.
+//! - At the end all faults are healed, and the cluster must reach *quiescence*
+//!   (`world/quiescence.rs`): hints drain and replicas agree.
+//! - The *checker* (the crate `checker`) compares the history of what clients saw with
+//!   every promise of the API. Other checks of [`world`] look into the stores.
+//!
+//! All chance comes from [`dice`], so a seed always leads to the same [`trace`].
+//!
+//! `KVORUM_SEED=7 cargo test -p node --test sim` replays the world of seed 7. If a
+//! promise is broken, it prints the end of the trace (`KVORUM_LINES=100000` prints more
+//! lines). `KVORUM_SEEDS=10000` runs 10,000 seeds, beginning with `KVORUM_SEED` or 0.
 
 #[cfg(test)]
 mod clock;
@@ -29,13 +37,13 @@ mod network;
 #[cfg(test)]
 mod panics;
 #[cfg(test)]
+mod scenario;
+#[cfg(test)]
 mod seeds;
 #[cfg(test)]
 mod trace;
 #[cfg(test)]
 mod value;
-#[cfg(test)]
-mod weather;
 #[cfg(test)]
 mod workload;
 #[cfg(test)]

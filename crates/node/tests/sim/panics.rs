@@ -1,17 +1,17 @@
-//! Panics inside a node's tasks, which the runtime would swallow.
+//! Panics in the tasks of nodes, which the runtime would hide.
 
 use std::cell::RefCell;
 use std::sync::Once;
 
 thread_local! {
-    /// The first panic of this thread since it was last forgotten.
+    /// The first panic of this thread since the last reset.
     static FIRST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 static HOOKED: Once = Once::new();
 
-/// Begins to note panics, with none noted.
-pub(crate) fn forget() {
+/// Records panics from now on, and forgets earlier ones.
+pub(crate) fn reset() {
     HOOKED.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
@@ -24,7 +24,7 @@ pub(crate) fn forget() {
     FIRST.take();
 }
 
-/// The first panic since they were last forgotten.
+/// The first panic since the last reset.
 pub(crate) fn take() -> Option<String> {
     FIRST.take()
 }

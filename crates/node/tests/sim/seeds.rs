@@ -1,27 +1,27 @@
-//! The tests: many seeds, and that a seed says everything.
+//! The tests of the simulation: many seeds, and that a seed determines its trace.
 
-use crate::weather::Season;
+use crate::scenario::ScenarioKind;
 use crate::world::{self, Report};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// How many seeds run when nobody says otherwise.
+/// How many seeds run by default.
 const SEEDS: u64 = 200;
 
-/// How many seeds that fail are told of in full, the others in a line.
-const FAILURES_TOLD: usize = 3;
+/// How many failures are printed in full. The others are printed as a line.
+const FAILURES_SHOWN: usize = 3;
 
-/// No more seeds are begun once so many have failed.
+/// After this many failures no more seeds are started.
 const FAILURES_MAX: usize = 10;
 
-/// The seeds to run: as the environment says, or the usual ones.
+/// The seeds to run: from the environment, or the default ones.
 fn seeds() -> Range<u64> {
     let number = |name| {
         let text = std::env::var(name).ok()?;
         let number = text.parse::<u64>();
-        Some(number.unwrap_or_else(|_| panic!("{name} is no number: {text}")))
+        Some(number.unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
     };
     match (number("KVORUM_SEED"), number("KVORUM_SEEDS")) {
         (None, None) => 0..SEEDS,
@@ -33,7 +33,7 @@ fn seeds() -> Range<u64> {
     }
 }
 
-/// Runs worlds on as many threads as there are cores; each world has its own thread.
+/// Runs worlds on as many threads as there are cores, each world on one thread.
 fn run_all(seeds: Range<u64>) -> BTreeMap<u64, Report> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicU64::new(seeds.start);
@@ -58,12 +58,12 @@ fn run_all(seeds: Range<u64>) -> BTreeMap<u64, Report> {
 }
 
 #[test]
-fn every_promise_is_kept_whatever_breaks() {
+fn every_promise_is_kept_whatever_fails() {
     let reports = run_all(seeds());
-    let told = reports
+    let failures = reports
         .values()
         .filter_map(|report| Some((report, report.failure.as_ref()?)));
-    for (report, failure) in told.take(FAILURES_TOLD) {
+    for (report, failure) in failures.take(FAILURES_SHOWN) {
         println!("{}\n{failure}\n", report.trace.join("\n"));
     }
     let mut passed = reports.values().filter(|report| report.failure.is_none());
@@ -72,7 +72,7 @@ fn every_promise_is_kept_whatever_breaks() {
     }
     let headlines = reports.iter().filter_map(|(seed, report)| {
         let headline = report.headline.as_ref()?;
-        Some(format!("seed {seed}, {:?}: {headline}", report.season))
+        Some(format!("seed {seed}, {:?}: {headline}", report.kind))
     });
     for headline in headlines {
         println!("{headline}");
@@ -84,10 +84,10 @@ fn every_promise_is_kept_whatever_breaks() {
         .collect();
     let sum = |of: fn(&Report) -> usize| reports.values().map(of).sum::<usize>();
     let (answered, not_enough) = (sum(|each| each.answered), sum(|each| each.not_enough));
-    let of = |season| {
+    let of = |kind| {
         reports
             .values()
-            .filter(move |each| each.season == season)
+            .filter(move |each| each.kind == kind)
             .count()
     };
     let (judged, undecided) = (
@@ -95,9 +95,10 @@ fn every_promise_is_kept_whatever_breaks() {
         sum(|each| each.keys_undecided),
     );
     println!(
-        "{} calm worlds, {judged} keys judged and {undecided} given up; {} worlds with one away",
-        of(Season::Calm),
-        of(Season::OneAway),
+        "{} worlds in which all replicas answer, {judged} keys checked and {undecided} undecided; \
+         {} worlds with one unavailable host",
+        of(ScenarioKind::AllAnswer),
+        of(ScenarioKind::OneUnavailable),
     );
     println!(
         "{} seeds, {answered} operations answered, {not_enough} without enough replicas, {} lines",
@@ -105,16 +106,19 @@ fn every_promise_is_kept_whatever_breaks() {
         reports.values().map(|each| each.trace_lines).sum::<u64>()
     );
     assert!(failed.is_empty(), "seeds that fail: {failed:?}");
-    // A world in which nothing works, or nothing breaks, proves nothing.
+    // Worlds in which nothing works, or nothing fails, prove nothing.
     if reports.len() >= 100 {
         assert!(answered > 50 * reports.len());
         assert!(not_enough > reports.len());
-        assert!(undecided * 20 <= judged, "too many keys are given up");
+        assert!(
+            undecided * 20 <= judged,
+            "the search gave up on too many keys"
+        );
     }
 }
 
 #[test]
-fn a_seed_gives_the_same_trace() {
+fn a_seed_always_leads_to_the_same_trace() {
     for seed in [1, 2, 3] {
         let (one, other) = (world::run(seed), world::run(seed));
         assert!(one.trace_lines > 100);

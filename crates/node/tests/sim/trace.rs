@@ -1,6 +1,6 @@
-//! What happened in a world, in order: a line for each message, job, fault and
-//! result. All lines go into one hash, so that two runs can be compared; the
-//! last ones are kept, to be read when a promise was broken.
+//! The trace of a world: a line for each message, job, fault and result, in order. A
+//! hash over all lines allows two runs to be compared. The last lines are kept, to be
+//! printed when a promise was broken.
 
 use std::collections::VecDeque;
 use std::fmt::Arguments;
@@ -9,17 +9,17 @@ use std::time::Duration;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// How many lines are kept where the environment does not say.
+/// How many lines are kept by default.
 const LINES_KEPT: usize = 300;
 
-/// The trace of a world. Cheap to clone; the clones are one trace.
+/// The trace of a world. Clones share one trace.
 #[derive(Clone)]
 pub(crate) struct Trace {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<TraceState>>,
     started: Instant,
 }
 
-struct State {
+struct TraceState {
     hash: u64,
     count: u64,
     last: VecDeque<String>,
@@ -30,7 +30,7 @@ impl Trace {
     /// A trace that starts now.
     pub(crate) fn new() -> Self {
         Self {
-            state: Arc::new(Mutex::new(State {
+            state: Arc::new(Mutex::new(TraceState {
                 hash: 0,
                 count: 0,
                 last: VecDeque::new(),
@@ -53,7 +53,7 @@ impl Trace {
         state.last.push_back(line);
     }
 
-    /// The time since the start, simulated.
+    /// The simulated time since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
@@ -73,12 +73,12 @@ impl Trace {
         self.lock().last.iter().cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TraceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How many of the last lines to keep: as `KVORUM_LINES` says.
+/// How many of the last lines to keep: `KVORUM_LINES`, or the default.
 fn lines_kept() -> usize {
     let lines = std::env::var("KVORUM_LINES").ok();
     let lines = lines.and_then(|lines| lines.parse().ok());

@@ -1,9 +1,9 @@
-//! Values that say which operation put them, so that any other bytes are garbage.
+//! Values that name the operation that put them, so that any other bytes are garbage.
 
 use bytes::Bytes;
 use checker::{Content, OperationId};
 
-/// The bytes in front of the filling: the operation's number.
+/// The length of the operation's number, in front of the filling.
 const HEAD_BYTES: usize = 8;
 
 /// The value that an operation puts, of at least eight bytes.
@@ -13,7 +13,7 @@ pub(crate) fn of(number: OperationId, bytes: usize) -> Bytes {
     head.into_iter().chain(filling).collect()
 }
 
-/// What a value says of itself.
+/// The operation that a value names, or garbage.
 pub(crate) fn read(value: &[u8]) -> Content {
     let Some((head, filling)) = value.split_first_chunk::<HEAD_BYTES>() else {
         return Content::Garbage;

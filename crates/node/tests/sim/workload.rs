@@ -1,24 +1,24 @@
-//! The clients: each asks one thing after another, of any node.
+//! The workload: each client sends one request after another, to any node.
 
 use crate::dice::Dice;
-use crate::weather::{Pairs, Weather};
+use crate::scenario::{Pairs, Scenario};
 use checker::{Action, Request};
 
-/// What a client asks next.
-pub(crate) fn request(client: usize, weather: &Weather, dice: &Dice) -> Request {
-    let (ack, from) = pair(weather, dice);
+/// The next request of a client.
+pub(crate) fn request(client: usize, scenario: &Scenario, dice: &Dice) -> Request {
+    let (ack, from) = pair(scenario, dice);
     Request {
         client,
-        node: dice.place(weather.nodes),
-        key: dice.below(weather.keys),
-        action: action(weather, dice),
+        node: dice.place(scenario.nodes),
+        key: dice.below(scenario.keys),
+        action: action(scenario, dice),
         ack,
         from,
     }
 }
 
-/// How long a value to put, in bytes: mostly short, some longer than a block,
-/// a few longer than what travels in one piece.
+/// The length of a value to put, in bytes: most are short, some longer than a block, a
+/// few longer than one frame.
 pub(crate) fn value_bytes(dice: &Dice) -> usize {
     let bytes = match dice.below(200) {
         0 => 66_000..=140_000,
@@ -28,21 +28,21 @@ pub(crate) fn value_bytes(dice: &Dice) -> usize {
     dice.within(&bytes) as usize
 }
 
-/// A pair; where a folder may be lost, of two replicas at least, so that another
-/// has what was acknowledged.
-fn pair(weather: &Weather, dice: &Dice) -> (u8, u8) {
-    let (ack, from) = any_pair(weather, dice);
-    match weather.loss {
+/// A pair of `ack` and `from`. If a folder may be lost, `ack` is at least 2, so that
+/// another replica has every acknowledged write.
+fn pair(scenario: &Scenario, dice: &Dice) -> (u8, u8) {
+    let (ack, from) = any_pair(scenario, dice);
+    match scenario.loss {
         Some(_) => (ack.max(2), from.max(2)),
         None => (ack, from),
     }
 }
 
-fn action(weather: &Weather, dice: &Dice) -> Action {
+fn action(scenario: &Scenario, dice: &Dice) -> Action {
     match dice.below(100) {
         0..=44 => Action::Put {
             ttl_seconds: dice
-                .percent(weather.ttl_percent)
+                .percent(scenario.ttl_percent)
                 .then(|| dice.within(&(1..=3))),
         },
         45..=54 => Action::Delete,
@@ -50,9 +50,9 @@ fn action(weather: &Weather, dice: &Dice) -> Action {
     }
 }
 
-fn any_pair(weather: &Weather, dice: &Dice) -> (u8, u8) {
-    let nodes = weather.nodes as u64;
-    let (ack, from) = match weather.pairs {
+fn any_pair(scenario: &Scenario, dice: &Dice) -> (u8, u8) {
+    let nodes = scenario.nodes as u64;
+    let (ack, from) = match scenario.pairs {
         Pairs::Quorum => (nodes / 2 + 1, nodes),
         Pairs::One { ack, from } => return (ack, from),
         Pairs::Majorities => {

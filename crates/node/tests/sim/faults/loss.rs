@@ -1,40 +1,40 @@
-//! What becomes of a folder: it is lost, replaced by a copy, or damaged.
+//! The loss of a folder: it is lost, replaced by a copy, or damaged.
 //!
-//! One folder in the life of a world at most. Its node must not count until an
-//! operator, who has seen to it that the others hold all, says so: that is the
-//! end of the world, see [`crate::world`].
+//! At most one folder of a world is lost. The store in it must not count until an
+//! operator accepts it, after the other nodes hold everything. That happens at the end
+//! of the world, see [`crate::world`].
 //!
-//! To be lost does no harm where all others have everything. So it happens
-//! while two others are cut off from each other, and what one of them
-//! acknowledged with the host's help the other has never seen; and when it is
-//! back, the one that knows is sometimes cut off.
+//! A loss does no harm if all other nodes have all data. So the folder is lost while two
+//! other hosts are cut off from each other: one of them has acknowledged writes together
+//! with the lost host that the other one has never seen. When the host is back, the one
+//! that has those writes is sometimes cut off.
 
 use crate::dice::Dice;
 use crate::host::{Copy, Crash};
 use crate::network::HostNumber;
-use crate::weather::Loss;
+use crate::scenario::Loss;
 use crate::world::World;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long a process runs until all have met it, in milliseconds. A copy is
-/// noticed by those who have met a later start than it knows.
+/// How long a process runs until all peers have met it, in milliseconds. Peers notice a
+/// copy if they have met a later start than the copy knows.
 const MEETING_MS: RangeInclusive<u64> = 1_500..=2_500;
 
-/// How long it is away, and how long hosts are cut off, in milliseconds.
-const AWAY_MS: RangeInclusive<u64> = 0..=1_000;
+/// How long the host is down, and how long hosts are cut off, in milliseconds.
+const DOWN_MS: RangeInclusive<u64> = 0..=1_000;
 const CUT_MS: RangeInclusive<u64> = 700..=2_000;
 
-/// In how many of a hundred cases it is lost before all have met, and how long
-/// the parts of that take, in milliseconds.
+/// In how many percent of cases the folder is lost before all peers have met the host,
+/// and how long the parts of that take, in milliseconds.
 const EARLY_PERCENT: u64 = 40;
 const EARLY_MS: RangeInclusive<u64> = 1_500..=3_000;
 
-/// How often bytes are tried to be damaged, in milliseconds: there may be no table yet.
+/// How often to try to damage bytes, in milliseconds, because there may be no table yet.
 const ROT_AGAIN_MS: u64 = 100;
 
-/// Lets a folder be lost, or damaged before `end`.
+/// Loses a folder, or damages it before `end`.
 pub(super) async fn lose(world: &World, loss: Loss, dice: &Dice, end: Instant) {
     let nodes = world.hosts.len();
     let loser = dice.place(nodes);
@@ -62,20 +62,20 @@ pub(super) async fn lose(world: &World, loss: Loss, dice: &Dice, end: Instant) {
     world.lost.set(Some(loser));
     world.hosts[loser].replace_disk(copy);
     note("lost");
-    pause(&AWAY_MS).await;
+    pause(&DOWN_MS).await;
     world.start(loser);
     pause(&CUT_MS).await;
-    mend(world, one, other);
-    let away = *dice.pick(&[one, other]);
-    let others: Vec<HostNumber> = (0..nodes).filter(|host| *host != away).collect();
-    others.iter().for_each(|host| cut(world, away, *host));
+    heal(world, one, other);
+    let isolated = *dice.pick(&[one, other]);
+    let others: Vec<HostNumber> = (0..nodes).filter(|host| *host != isolated).collect();
+    others.iter().for_each(|host| cut(world, isolated, *host));
     pause(&CUT_MS).await;
-    others.iter().for_each(|host| mend(world, away, *host));
+    others.iter().for_each(|host| heal(world, isolated, *host));
     note("returned");
 }
 
-/// Lets a folder be lost before all have met its host: what it acknowledged with
-/// the help of one, it forgets, and then meets only the other.
+/// Loses a folder before all peers have met its host. The host forgets the writes that
+/// it acknowledged together with one peer, and then meets only the other peer.
 async fn lose_early(world: &World, dice: &Dice, [loser, one, other]: [HostNumber; 3]) {
     let pause = |ms: &RangeInclusive<u64>| sleep(Duration::from_millis(dice.within(ms)));
     cut(world, loser, other);
@@ -85,22 +85,22 @@ async fn lose_early(world: &World, dice: &Dice, [loser, one, other]: [HostNumber
     world.lost.set(Some(loser));
     world.hosts[loser].replace_disk(Copy::empty());
     cut(world, loser, one);
-    mend(world, loser, other);
+    heal(world, loser, other);
     world.start(loser);
     pause(&EARLY_MS).await;
-    mend(world, loser, one);
-    mend(world, one, other);
+    heal(world, loser, one);
+    heal(world, one, other);
 }
 
-/// The disk that the host will come back with. Where that is a copy, the host
-/// is started once more after it was taken.
+/// The disk with which the host will come back. If it is a copy, the host starts once
+/// more after the copy was taken.
 async fn copy(world: &World, loss: Loss, loser: HostNumber, dice: &Dice) -> Copy {
     let host = &world.hosts[loser];
     match loss {
         Loss::Folder | Loss::Rot => Copy::empty(),
         Loss::RunningCopy => {
             let copy = host.copy_disk();
-            sleep(Duration::from_millis(dice.within(&AWAY_MS))).await;
+            sleep(Duration::from_millis(dice.within(&DOWN_MS))).await;
             host.crash(Crash::Kill);
             world.start(loser);
             copy
@@ -132,7 +132,7 @@ fn cut(world: &World, one: HostNumber, other: HostNumber) {
     world.network.cut(other, one);
 }
 
-fn mend(world: &World, one: HostNumber, other: HostNumber) {
-    world.network.mend(one, other);
-    world.network.mend(other, one);
+fn heal(world: &World, one: HostNumber, other: HostNumber) {
+    world.network.heal(one, other);
+    world.network.heal(other, one);
 }

@@ -1,62 +1,62 @@
-//! Faults: what breaks, for how long, and how it is mended.
+//! The nemesis: it injects faults while clients run, and heals them.
 //!
-//! Here is when and where; `strike` is what a fault does, `loss` what becomes
-//! of a folder.
+//! This module decides when and where a fault strikes; `strike` does what each kind of
+//! fault does, and `loss` loses, replaces or damages a folder.
 
 mod loss;
 mod strike;
 
 use crate::dice::Dice;
 use crate::network::HostNumber;
-use crate::weather::{FaultKind, Season, Weather};
+use crate::scenario::{FaultKind, Scenario, ScenarioKind};
 use crate::world::World;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-/// A fault: its kind, and where it strikes.
+/// A fault: its kind and the hosts that it strikes.
 #[derive(Clone, Copy, Debug)]
 struct Fault {
     kind: FaultKind,
     host: HostNumber,
-    /// Another host.
+    /// Another host, for faults of the path between two hosts.
     other: HostNumber,
 }
 
-/// Breaks one thing after another until `end`; each is mended by itself. Gives
-/// those that are not mended by then.
+/// Injects faults until `end`. Each fault has a task that heals it after a while.
+/// Returns the tasks that have not ended by then.
 pub(crate) async fn break_things(
     world: Rc<World>,
     dice: Dice,
     end: Instant,
 ) -> Vec<JoinHandle<()>> {
     let mut breaking = Vec::new();
-    let weather = &world.weather;
-    if let Some(loss) = weather.loss {
+    let scenario = &world.scenario;
+    if let Some(loss) = scenario.loss {
         let (world, dice) = (Rc::clone(&world), dice.fork());
         breaking.push(tokio::task::spawn_local(async move {
             loss::lose(&world, loss, &dice, end).await;
         }));
     }
-    if weather.faults.is_empty() {
+    if scenario.faults.is_empty() {
         return breaking;
     }
     loop {
-        let gap = Duration::from_millis(dice.within(&weather.fault_gap_ms));
+        let gap = Duration::from_millis(dice.within(&scenario.fault_gap_ms));
         if Instant::now() + gap >= end {
             return breaking;
         }
         sleep(gap).await;
-        let fault = choose(weather, &dice);
-        let lasting = Duration::from_millis(dice.within(&weather.fault_ms));
+        let fault = choose(scenario, &dice);
+        let lasting = Duration::from_millis(dice.within(&scenario.fault_ms));
         let (world, dice) = (Rc::clone(&world), dice.fork());
         breaking.retain(|fault: &JoinHandle<()>| !fault.is_finished());
         let striking = Rc::clone(&world);
         let striking = tokio::task::spawn_local(async move {
             strike::strike(&striking, fault, lasting, &dice).await;
         });
-        if weather_allows_many(&world.weather) {
+        if allows_many(&world.scenario) {
             breaking.push(striking);
         } else if striking.await.is_err() {
             return breaking;
@@ -64,22 +64,23 @@ pub(crate) async fn break_things(
     }
 }
 
-/// Whether a fault may begin before the last one is mended.
-fn weather_allows_many(weather: &Weather) -> bool {
-    weather.season != Season::OneAway
+/// Whether a fault may begin before the last one is healed.
+fn allows_many(scenario: &Scenario) -> bool {
+    scenario.kind != ScenarioKind::OneUnavailable
 }
 
-fn choose(weather: &Weather, dice: &Dice) -> Fault {
-    let kind = *dice.pick(&weather.faults);
+fn choose(scenario: &Scenario, dice: &Dice) -> Fault {
+    let kind = *dice.pick(&scenario.faults);
     let host = match kind {
-        // Clocks that are wrong together vouch for each other.
-        FaultKind::FarSkew | FaultKind::FarSkewAtStart => weather.far_host,
-        _ => dice.place(weather.nodes),
+        // Only one clock may be wrong, because clocks that are wrong together vouch for
+        // each other.
+        FaultKind::FarSkew | FaultKind::FarSkewAtStart => scenario.far_host,
+        _ => dice.place(scenario.nodes),
     };
-    let apart = 1 + dice.place(weather.nodes - 1);
+    let apart = 1 + dice.place(scenario.nodes - 1);
     Fault {
         kind,
         host,
-        other: (host + apart) % weather.nodes,
+        other: (host + apart) % scenario.nodes,
     }
 }

@@ -1,30 +1,30 @@
-//! What a fault does.
+//! What each kind of fault does.
 
 use super::Fault;
 use crate::dice::Dice;
 use crate::host::{CLOCK_DRIFT_MAX, Crash};
-use crate::weather::FaultKind;
+use crate::scenario::FaultKind;
 use crate::world::World;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Within so many calls of a disk the power goes.
+/// After how many calls of the disk the power fails.
 const DISK_CALLS: RangeInclusive<u64> = 0..=200;
 
-/// Delays on a path that is slow, in milliseconds.
+/// The delays on a slow path, in milliseconds.
 const SLOW_PATH_MS: RangeInclusive<u64> = 100..=600;
 
-/// The room that a full disk has left, in bytes.
+/// How many bytes are free on a full disk.
 const DISK_ROOM_BYTES: RangeInclusive<u64> = 0..=200_000;
 
-/// How long jobs take at most on a slow disk, in milliseconds.
+/// How long jobs may take on a slow disk, in milliseconds.
 const SLOW_WORK_MS: RangeInclusive<u64> = 50..=1_500;
 
-/// How far back a clock is set that is set back by little, in milliseconds.
+/// How far a clock is set back by a small step, in milliseconds.
 const SMALL_STEP_MS: RangeInclusive<u64> = 0..=2_000;
 
-/// Lets a fault happen and mends it after a while.
+/// Injects a fault, and heals it after `lasting`.
 pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice: &Dice) {
     let Fault { kind, host, other } = fault;
     let note = |what: &str| {
@@ -33,7 +33,7 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
             .note(format_args!("{what} {kind:?} of {host} ({other})"));
     };
     note("fault");
-    world.timeline.borrow_mut().leaves(host);
+    world.timeline.borrow_mut().goes_down(host);
     let struck = &world.hosts[host];
     let network = &world.network;
     let others = (0..world.hosts.len()).filter(|&other| other != host);
@@ -74,14 +74,14 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
         FaultKind::CutOneWay => {
             network.cut(host, other);
             sleep(lasting).await;
-            network.mend(host, other);
+            network.heal(host, other);
         }
         FaultKind::CutBothWays => {
             network.cut(host, other);
             network.cut(other, host);
             sleep(lasting).await;
-            network.mend(host, other);
-            network.mend(other, host);
+            network.heal(host, other);
+            network.heal(other, host);
         }
         FaultKind::Isolate => {
             for other in others.clone() {
@@ -90,15 +90,15 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
             }
             sleep(lasting).await;
             for other in others {
-                network.mend(host, other);
-                network.mend(other, host);
+                network.heal(host, other);
+                network.heal(other, host);
             }
         }
         FaultKind::LoseConnections => network.lose(host, other),
         FaultKind::SlowPath => {
             network.set_delay(host, other, &SLOW_PATH_MS);
             sleep(lasting).await;
-            network.set_delay(host, other, &world.weather.delay_ms);
+            network.set_delay(host, other, &world.scenario.delay_ms);
         }
         FaultKind::Skew => {
             let bound_ms = CLOCK_DRIFT_MAX.as_millis() as u64 / 2;
@@ -119,7 +119,8 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
         FaultKind::SkewBackAtStart => {
             struck.crash(Crash::Kill);
             let bound_ms = CLOCK_DRIFT_MAX.as_millis() as u64 / 2;
-            // Often by so little that moments come again in which it has stamped.
+            // The step is often so small that times come again at which the node has
+            // issued stamps.
             let skew_ms = match dice.percent(50) {
                 true => struck.clock.skew_ms() - dice.within(&SMALL_STEP_MS) as i64,
                 false => -(dice.within(&(0..=bound_ms)) as i64),
@@ -135,7 +136,7 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
         FaultKind::SlowDisk => {
             struck.set_work_ms_max(dice.within(&SLOW_WORK_MS));
             sleep(lasting).await;
-            struck.set_work_ms_max(world.weather.work_ms_max);
+            struck.set_work_ms_max(world.scenario.work_ms_max);
         }
         FaultKind::FailingSyncs => {
             struck.fail_syncs(true);
@@ -145,11 +146,11 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
             world.start(host);
         }
     }
-    world.timeline.borrow_mut().returns(host);
+    world.timeline.borrow_mut().comes_back(host);
     note("mends");
 }
 
-/// A skew beyond the bound, by hours.
+/// A skew beyond the bound.
 fn far(dice: &Dice) -> i64 {
     let bound_ms = CLOCK_DRIFT_MAX.as_millis() as u64;
     either_way(dice, bound_ms * 5 / 4..=bound_ms * 10)

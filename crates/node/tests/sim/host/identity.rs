@@ -1,7 +1,7 @@
-//! Who the nodes are: names, URLs, configurations, and the keys that clients use.
+//! The names, URLs and configurations of the nodes, and the keys that clients use.
 
 use crate::network::HostNumber;
-use crate::weather::Weather;
+use crate::scenario::Scenario;
 use cluster::{Member, Members, NodeUrl};
 use node::{MemoryParts, NodeConfig, Resources};
 use std::time::Duration;
@@ -9,24 +9,24 @@ use std::time::Duration;
 /// How far clocks may be apart.
 pub(crate) const CLOCK_DRIFT_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// Where each node keeps its store, on its own disk.
+/// The folder of the store on the disk of each host.
 pub(super) const FOLDER: &str = "store";
 
-/// The port of all nodes; their hosts differ.
+/// The port of all nodes, which have different addresses.
 const PORT: u16 = 8080;
 
 /// Small, so that a short run flushes and compacts.
 const MEMTABLE_BYTES: usize = 64 << 10;
 
-/// The room that a node keeps for deletes and compaction, in bytes.
+/// How many bytes a node keeps free for deletes and compaction.
 const DISK_RESERVE_BYTES: u64 = 1 << 20;
 
-/// A key's bytes.
+/// The bytes of a key.
 pub(crate) fn key_bytes(key: u64) -> Vec<u8> {
     format!("key-{key}").into_bytes()
 }
 
-/// The key of these bytes.
+/// The number of the key with these bytes.
 pub(crate) fn key_of(bytes: &[u8]) -> u64 {
     let text = std::str::from_utf8(bytes).unwrap();
     text.strip_prefix("key-").unwrap().parse().unwrap()
@@ -46,23 +46,23 @@ fn url(number: HostNumber) -> NodeUrl {
     url.parse().unwrap()
 }
 
-pub(super) fn config(number: HostNumber, weather: &Weather) -> NodeConfig {
+pub(super) fn config(number: HostNumber, scenario: &Scenario) -> NodeConfig {
     let member = |number| Member::named(&name(number), url(number)).unwrap();
-    let members = Members::new((0..weather.nodes).map(member).collect(), &url(number)).unwrap();
+    let members = Members::new((0..scenario.nodes).map(member).collect(), &url(number)).unwrap();
     let mut config = NodeConfig::new(members, FOLDER);
-    config.timeout = weather.timeout;
+    config.timeout = scenario.timeout;
     config.disk_reserve_bytes = DISK_RESERVE_BYTES;
     config.clock_drift_max = CLOCK_DRIFT_MAX;
-    config.durability = weather.durability;
-    config.hint_bytes_max = weather.hint_bytes_max;
-    config.hint_age_max = weather.hint_age_max;
+    config.durability = scenario.durability;
+    config.hint_bytes_max = scenario.hint_bytes_max;
+    config.hint_age_max = scenario.hint_age_max;
     config
 }
 
-/// What each node works with.
-pub(super) fn resources(weather: &Weather) -> Resources {
+/// The resources of each node.
+pub(super) fn resources(scenario: &Scenario) -> Resources {
     Resources {
-        runtimes: weather.runtimes,
+        runtimes: scenario.runtimes,
         requests_max: 1024,
         memory: MemoryParts {
             memtable_bytes: MEMTABLE_BYTES,

@@ -1,11 +1,12 @@
-//! A host: a disk and a clock that stay, and a process that comes and goes.
+//! A host: a disk and a clock that stay, and a process that starts and ends.
 //!
-//! The process is the real node without HTTP. All its tasks, its background
-//! jobs among them, live in a task set of their own, and [`Host::drive`] polls
-//! that: a frozen process is a set that is not polled, a crash drops it.
+//! The process is the real node without HTTP. All its tasks, including background jobs,
+//! are in one task set, which [`Host::drive`] polls. A frozen process is a task set that is
+//! not polled; a crash drops the task set.
 //!
-//! `identity` says who the nodes are, `requests` does what clients ask,
-//! `transport` connects processes, `storage` is what becomes of the disk.
+//! `identity` has the names and configurations of the nodes, `requests` performs the
+//! requests of clients, `transport` connects processes, and `storage` has the faults of
+//! the disk.
 
 mod identity;
 mod requests;
@@ -20,8 +21,8 @@ use crate::dice::Dice;
 use crate::executor::SimExecutor;
 use crate::log;
 use crate::network::{HostNumber, Network};
+use crate::scenario::Scenario;
 use crate::trace::Trace;
-use crate::weather::Weather;
 use base::{Clock, Entry, SeededRandom};
 use bytes::Bytes;
 use checker::{Outcome, Request};
@@ -43,27 +44,27 @@ use tokio::task::{AbortHandle, LocalSet};
 use tokio::time::{Instant, sleep};
 use transport::SimTransport;
 
-/// How long requests have to end once a process was told to stop.
+/// How long running requests may take after a process was told to stop.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 
-/// How often a process that was told to stop looks whether they have.
+/// How often a process that was told to stop checks whether they have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(5);
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crash {
-    /// Alone: its host lives on, and its disk has all that was written.
+    /// The process ends; its host goes on, and the disk has all that was written.
     Kill,
-    /// With its host: the disk has what was synced, and some of the rest.
+    /// The host loses power; the disk has what was synced, and some of the rest.
     PowerCut,
 }
 
-/// What an operator says with a start.
+/// What an operator accepts with a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acceptance {
     /// Nothing.
     Nothing,
-    /// That the store lacks what was lost, and may count all the same.
+    /// That the store may count although it lacks what was lost.
     Empty,
 }
 
@@ -71,14 +72,14 @@ pub(crate) enum Acceptance {
 pub(crate) struct Asked {
     /// The answer, unless the process ends before.
     pub(crate) answer: oneshot::Receiver<Outcome>,
-    /// Lets the process know that nobody waits any more.
+    /// Tells the process that the client no longer waits.
     pub(crate) leave: AbortHandle,
 }
 
 /// A host of a world.
 pub(crate) struct Host {
     number: HostNumber,
-    /// Its clock.
+    /// The clock of the host.
     pub(crate) clock: Arc<SimClock>,
     config: NodeConfig,
     resources: Resources,
@@ -87,15 +88,15 @@ pub(crate) struct Host {
     dice: Dice,
     survival_percent: u64,
     work_ms_max: Arc<AtomicU64>,
-    state: RefCell<State>,
-    /// When a process ended here, and when it ended because the power went.
+    state: RefCell<HostState>,
+    /// When processes ended here, and when one ended because of a power cut.
     crashes: RefCell<Vec<Instant>>,
     power_cuts: RefCell<Vec<Instant>>,
-    /// Wakes whoever drives the host.
+    /// Wakes the task in [`Host::drive`].
     driver: RefCell<Option<Waker>>,
 }
 
-struct State {
+struct HostState {
     disk: Arc<MemoryDisk>,
     process: Option<Process>,
     /// How many faults freeze the process.
@@ -109,11 +110,11 @@ struct State {
 struct Process {
     tasks: LocalSet,
     node: Rc<SimulatedNode>,
-    /// Fails for good at the call in which the power goes.
+    /// Fails for good at the call in which the power fails.
     disk: Arc<FaultyDisk>,
-    /// How many requests of clients are under way.
+    /// How many requests of clients are running.
     in_flight: Rc<Cell<usize>>,
-    /// Whether it was told to stop, and takes no more of them.
+    /// Whether the process was told to stop, so that it takes no more requests.
     is_stopping: bool,
 }
 
@@ -121,7 +122,7 @@ impl Host {
     /// A host with an empty disk, on which no process runs yet.
     pub(crate) fn new(
         number: HostNumber,
-        weather: &Weather,
+        scenario: &Scenario,
         clock: SimClock,
         network: Network,
         trace: Trace,
@@ -130,14 +131,14 @@ impl Host {
         Rc::new(Self {
             number,
             clock: Arc::new(clock),
-            config: identity::config(number, weather),
-            resources: identity::resources(weather),
+            config: identity::config(number, scenario),
+            resources: identity::resources(scenario),
             network,
             trace,
             dice,
-            survival_percent: weather.survival_percent,
-            work_ms_max: Arc::new(AtomicU64::new(weather.work_ms_max)),
-            state: RefCell::new(State {
+            survival_percent: scenario.survival_percent,
+            work_ms_max: Arc::new(AtomicU64::new(scenario.work_ms_max)),
+            state: RefCell::new(HostState {
                 disk: Arc::new(MemoryDisk::new()),
                 process: None,
                 freezes: 0,
@@ -150,20 +151,20 @@ impl Host {
         })
     }
 
-    /// Runs the process, when there is one and it is not frozen, for as long as
-    /// this is polled. Ends it in a power cut when its disk says so.
+    /// Runs the process while this is polled, if there is one and it is not frozen. Ends it
+    /// with a power cut if its disk has failed.
     pub(crate) async fn drive(self: Rc<Self>) {
         poll_fn(|cx| {
             *self.driver.borrow_mut() = Some(cx.waker().clone());
             let power_is_gone = {
                 let mut state = self.state.borrow_mut();
-                let State {
+                let HostState {
                     process, freezes, ..
                 } = &mut *state;
                 match process {
                     Some(process) if *freezes == 0 => {
-                        let _speaking = log::speak(self.number);
-                        // It never ends by itself: a node's upkeep goes on for ever.
+                        let _attribution = log::attribute_to(self.number);
+                        // The task set never ends, because the upkeep of a node runs forever.
                         let _pending = Pin::new(&mut process.tasks).poll(cx).is_pending();
                         process.disk.failed() > 0
                     }
@@ -178,10 +179,10 @@ impl Host {
         .await;
     }
 
-    /// Starts the process where none runs.
+    /// Starts the process, if none runs.
     ///
     /// # Errors
-    /// Those of the node; nothing runs then.
+    /// The node cannot be opened; no process runs then.
     pub(crate) fn start(&self, acceptance: Acceptance) -> Result<(), OpenError> {
         let mut state = self.state.borrow_mut();
         if state.process.is_some() {
@@ -209,7 +210,7 @@ impl Host {
         });
         let mut config = self.config.clone();
         config.accept_empty = acceptance == Acceptance::Empty;
-        let _speaking = log::speak(self.number);
+        let _attribution = log::attribute_to(self.number);
         let tasks = LocalSet::new();
         let entered = tasks.enter();
         let node = SimulatedNode::open(
@@ -246,8 +247,8 @@ impl Host {
         self.trace
             .note(format_args!("host {} {how:?}", self.number));
         match how {
-            Crash::Kill => self.network.deafen(self.number),
-            Crash::PowerCut => self.network.kill(self.number),
+            Crash::Kill => self.network.stop_listening(self.number),
+            Crash::PowerCut => self.network.cut_power(self.number),
         }
         state.hints_dropped += process.node.hints_dropped();
         drop(process);
@@ -262,8 +263,8 @@ impl Host {
         }
     }
 
-    /// Tells the process to stop: it takes nothing more on, ends what it has
-    /// begun, and closes its store.
+    /// Tells the process to stop: it takes no more requests, ends the running ones, and
+    /// closes its store.
     pub(crate) async fn stop(&self) {
         let in_flight = {
             let mut state = self.state.borrow_mut();
@@ -278,12 +279,12 @@ impl Host {
         while in_flight.get() > 0 && told.elapsed() < DRAIN_MAX {
             sleep(DRAIN_LOOK).await;
         }
-        // Another fault may have ended it meanwhile, and it may run again.
+        // Another fault may have ended the process meanwhile, and a new one may run.
         let node = match &self.state.borrow().process {
             Some(process) if process.is_stopping => Rc::clone(&process.node),
             _ => return,
         };
-        let _speaking = log::speak(self.number);
+        let _attribution = log::attribute_to(self.number);
         if let Err(error) = node.close() {
             self.trace.note(format_args!(
                 "host {} is not closed well: {error}",
@@ -294,12 +295,12 @@ impl Host {
         self.crash(Crash::Kill);
     }
 
-    /// Lets the process stand still. Freezes add up.
+    /// Freezes the process. Freezes add up.
     pub(crate) fn freeze(&self) {
         self.state.borrow_mut().freezes += 1;
     }
 
-    /// Takes one freeze back.
+    /// Undoes one freeze.
     pub(crate) fn thaw(&self) {
         let mut state = self.state.borrow_mut();
         state.freezes = state.freezes.saturating_sub(1);
@@ -307,12 +308,12 @@ impl Host {
         self.wake();
     }
 
-    /// Sets how long a job takes at most, in milliseconds.
+    /// Sets how long a job may take, in milliseconds.
     pub(crate) fn set_work_ms_max(&self, work_ms_max: u64) {
         self.work_ms_max.store(work_ms_max, Ordering::Relaxed);
     }
 
-    /// Asks the node. `None` where no process runs, or it is told to stop.
+    /// Sends a request to the node. `None` if no process runs, or it was told to stop.
     pub(crate) fn ask(&self, request: Request, value: Option<Bytes>) -> Option<Asked> {
         let state = self.state.borrow();
         let process = state.process.as_ref()?;
@@ -322,11 +323,11 @@ impl Host {
         let (sender, answer) = oneshot::channel();
         let node = Rc::clone(&process.node);
         let clock = Arc::clone(&self.clock);
-        let under_way = UnderWay::new(&process.in_flight);
+        let running = RunningRequest::new(&process.in_flight);
         let task = process.tasks.spawn_local(async move {
-            let _under_way = under_way;
+            let _running = running;
             let outcome = requests::perform(&node, &clock, request, value).await;
-            // A client that has given up does not listen any more.
+            // A client that no longer waits has dropped the receiver.
             let _heard = sender.send(outcome).is_ok();
         });
         drop(state);
@@ -337,13 +338,13 @@ impl Host {
         })
     }
 
-    /// How many hints wait here; `None` where no process runs.
+    /// How many hints wait here; `None` if no process runs.
     pub(crate) fn hints_waiting(&self) -> Option<u64> {
         let state = self.state.borrow();
         Some(state.process.as_ref()?.node.hints_waiting())
     }
 
-    /// How many hints were ever lost here, other than by a crash.
+    /// How many hints were dropped here, not counting those lost in crashes.
     pub(crate) fn hints_dropped(&self) -> u64 {
         let state = self.state.borrow();
         let process = state.process.as_ref();
@@ -357,7 +358,7 @@ impl Host {
         process.map_or_else(Vec::new, |process| process.node.hints())
     }
 
-    /// What the store holds under a key; nothing where no process runs.
+    /// The version of a key in the store; `None` if no process runs.
     pub(crate) fn held(&self, key: u64) -> Result<Option<Entry>, lsm::Error> {
         let state = self.state.borrow();
         match &state.process {
@@ -366,7 +367,7 @@ impl Host {
         }
     }
 
-    /// The bytes of the store's tables; 0 where no process runs.
+    /// The bytes of the store's tables; 0 if no process runs.
     pub(crate) fn table_bytes(&self) -> u64 {
         let state = self.state.borrow();
         state.process.as_ref().map_or(0, |process| {
@@ -375,19 +376,19 @@ impl Host {
         })
     }
 
-    /// How often the store has compacted; 0 where no process runs.
+    /// How often the store has compacted; 0 if no process runs.
     pub(crate) fn compactions(&self) -> u64 {
         let state = self.state.borrow();
         let process = state.process.as_ref();
         process.map_or(0, |process| process.node.engine().statistics().compactions)
     }
 
-    /// When processes ended here, in whatever way.
+    /// When processes ended here, for whatever reason.
     pub(crate) fn crashes(&self) -> Vec<Instant> {
         self.crashes.borrow().clone()
     }
 
-    /// When the power went here while a process ran.
+    /// When the power failed here while a process ran.
     pub(crate) fn power_cuts(&self) -> Vec<Instant> {
         self.power_cuts.borrow().clone()
     }
@@ -399,17 +400,17 @@ impl Host {
     }
 }
 
-/// A request that is under way, until this is dropped.
-struct UnderWay(Rc<Cell<usize>>);
+/// Counts a running request until it is dropped.
+struct RunningRequest(Rc<Cell<usize>>);
 
-impl UnderWay {
+impl RunningRequest {
     fn new(in_flight: &Rc<Cell<usize>>) -> Self {
         in_flight.set(in_flight.get() + 1);
         Self(Rc::clone(in_flight))
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }

@@ -1,4 +1,4 @@
-//! What a client asks, as the process that it asks does it.
+//! Performing the requests of clients inside the process of a node.
 
 use super::identity::key_bytes;
 use crate::clock::SimClock;
@@ -9,7 +9,7 @@ use checker::{Action, Content, Outcome, Request};
 use cluster::Replicas;
 use node::simulation::{Refusal, SimulatedNode};
 
-/// Asks a node, from inside its process, as HTTP does.
+/// Performs a request as the HTTP layer would.
 pub(super) async fn perform(
     node: &SimulatedNode,
     clock: &SimClock,

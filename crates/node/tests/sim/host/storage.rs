@@ -1,4 +1,4 @@
-//! What becomes of a host's disk.
+//! The faults of a host's disk.
 
 use super::Host;
 use super::identity::FOLDER;
@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A copy of a disk, as it was at one moment.
+/// A copy of a disk at one moment.
 pub(crate) struct Copy(MemoryDisk);
 
 impl Host {
@@ -20,7 +20,7 @@ impl Host {
         }
     }
 
-    /// The power does not go in a call any more.
+    /// Undoes [`Host::cut_power_in_call`] if the power has not failed yet.
     pub(crate) fn keep_power(&self) {
         if let Some(process) = &self.state.borrow().process {
             process.disk.heal();
@@ -43,15 +43,15 @@ impl Host {
             .set_capacity(used_bytes.saturating_add(room_bytes));
     }
 
-    /// Gives the disk all the room in the world.
+    /// Removes the limit of the disk.
     pub(crate) fn unlimit_disk(&self) {
         let mut state = self.state.borrow_mut();
         state.disk_faults -= 1;
         state.disk.set_capacity(u64::MAX);
     }
 
-    /// Lets all syncs of the disk fail, or no more. A process that met that
-    /// has to be started anew.
+    /// Makes all syncs of the disk fail, or work again. A process that had a failed sync
+    /// has to be restarted.
     pub(crate) fn fail_syncs(&self, fail: bool) {
         let mut state = self.state.borrow_mut();
         if fail {
@@ -62,22 +62,22 @@ impl Host {
         state.disk.fail_syncs(fail);
     }
 
-    /// What is on the disk now, as whoever copies all of it in one moment gets it.
+    /// Copies everything on the disk, also what is not synced.
     pub(crate) fn copy_disk(&self) -> Copy {
         Copy(self.state.borrow().disk.crash_clone(&mut |_| true))
     }
 
-    /// Puts another disk in, while no process runs.
+    /// Replaces the disk while no process runs.
     pub(crate) fn replace_disk(&self, copy: Copy) {
         let mut state = self.state.borrow_mut();
         assert!(state.process.is_none(), "a process has the disk");
-        // The fault that took the room from the old one is that one's.
+        // A fault that limits the old disk does not limit this one.
         copy.0.set_capacity(u64::MAX);
         state.disk = Arc::new(copy.0);
     }
 
-    /// Changes some bytes of the tables on the disk, which is unsound from
-    /// now on. Says whether there were any.
+    /// Changes a byte of a table on the disk, which is not sound afterwards. Returns whether
+    /// there was a table.
     pub(crate) fn rot(&self) -> bool {
         let mut state = self.state.borrow_mut();
         let folder = Path::new(FOLDER);
@@ -101,7 +101,7 @@ impl Host {
         is_damaged
     }
 
-    /// What was damaged is not on the disk any more.
+    /// Records that the damaged bytes are no longer on the disk.
     pub(crate) fn forget_rot(&self) {
         self.state.borrow_mut().disk_faults -= 1;
     }

@@ -1,4 +1,4 @@
-//! The transport seam of one process, and what comes to it.
+//! The transport seam of one process, and its incoming connections.
 
 use crate::network::{HostNumber, Network, SimStream};
 use cluster::NodeUrl;
@@ -8,7 +8,7 @@ use std::io;
 use std::rc::Rc;
 use tokio::sync::mpsc;
 
-/// Takes the connections that come to a process, for as long as it lives.
+/// Accepts the connections to a process until the process ends.
 pub(super) async fn accept(node: Rc<SimulatedNode>, mut arrivals: mpsc::Receiver<SimStream>) {
     while let Some(stream) = arrivals.recv().await {
         let node = Rc::clone(&node);

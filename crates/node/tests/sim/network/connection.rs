@@ -1,4 +1,4 @@
-//! A connection: two pipes, and what has become of its ends.
+//! A connection: two pipes, and the states of its two ends.
 
 use super::HostNumber;
 use bytes::Bytes;
@@ -14,14 +14,14 @@ const PIPE_BYTES_MAX: usize = 64 << 10;
 /// The two ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// The end that asked for the connection.
+    /// The end that dialed.
     Dialer,
-    /// The end that took it.
+    /// The end that accepted.
     Accepter,
 }
 
 impl Side {
-    /// The other one.
+    /// The other side.
     pub(super) fn other(self) -> Self {
         match self {
             Self::Dialer => Self::Accepter,
@@ -30,18 +30,18 @@ impl Side {
     }
 }
 
-/// What has become of an end.
+/// The state of an end.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// A stream holds it.
-    Held,
-    /// Its stream was dropped, and the other end hears of it.
+enum EndState {
+    /// The stream of this end exists.
+    Open,
+    /// The stream was dropped, and the other end is notified.
     Closed,
-    /// Its host lost its power: the other end hears nothing.
+    /// The host lost power, and the other end is not notified.
     Abandoned,
 }
 
-/// What a reader finds.
+/// The result of a read.
 pub(super) enum Arrived {
     /// Bytes.
     Bytes(Bytes),
@@ -53,43 +53,43 @@ pub(super) enum Arrived {
     Nothing,
 }
 
-/// What becomes of bytes that are to be sent.
+/// The result of a write.
 pub(super) enum Sending {
-    /// So many were taken.
+    /// The pipe took this many bytes.
     Taken(usize),
     /// The pipe is full.
     Full,
-    /// Nobody will read them.
+    /// The connection is lost.
     Broken,
 }
 
 /// A connection between two hosts.
 pub(super) struct Connection {
-    /// By side: the hosts, their ends, and the pipes that they write into.
+    /// By side: the host, the state of its end, and the pipe that it writes into.
     hosts: [HostNumber; 2],
-    ends: [End; 2],
+    ends: [EndState; 2],
     pipes: [Pipe; 2],
     is_lost: bool,
 }
 
 #[derive(Default)]
 struct Pipe {
-    in_flight: VecDeque<(Instant, Segment)>,
+    in_flight: VecDeque<(Instant, Piece)>,
     arrived: VecDeque<Bytes>,
     has_ended: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
 
-enum Segment {
+enum Piece {
     Bytes(Bytes),
     End,
 }
 
-/// What arrived, for the trace.
-pub(super) struct What(Option<Bytes>);
+/// What arrived, as the trace shows it.
+pub(super) struct ArrivedPiece(Option<Bytes>);
 
-impl fmt::Display for What {
+impl fmt::Display for ArrivedPiece {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Some(bytes) => write!(
@@ -104,17 +104,17 @@ impl fmt::Display for What {
 }
 
 impl Connection {
-    /// A connection that `from` asked `to` for.
+    /// A connection that `from` dialed to `to`.
     pub(super) fn new(from: HostNumber, to: HostNumber) -> Self {
         Self {
             hosts: [from, to],
-            ends: [End::Held; 2],
+            ends: [EndState::Open; 2],
             pipes: [Pipe::default(), Pipe::default()],
             is_lost: false,
         }
     }
 
-    /// The host at this side, then the other.
+    /// The host at this side, then the other host.
     pub(super) fn hosts_from(&self, side: Side) -> (HostNumber, HostNumber) {
         (self.hosts[side as usize], self.hosts[side.other() as usize])
     }
@@ -123,20 +123,20 @@ impl Connection {
         self.hosts == [one, other] || self.hosts == [other, one]
     }
 
-    /// Whether a host lost its power with this connection open.
+    /// Whether a host lost power while this connection was open.
     pub(super) fn was_abandoned_by(&self, host: HostNumber) -> bool {
         [Side::Dialer, Side::Accepter].into_iter().any(|side| {
-            self.hosts[side as usize] == host && self.ends[side as usize] == End::Abandoned
+            self.hosts[side as usize] == host && self.ends[side as usize] == EndState::Abandoned
         })
     }
 
-    /// Whether nobody holds an end any more, and nobody would hear of it.
+    /// Whether both streams are gone and no bytes are in flight.
     pub(super) fn is_over(&self) -> bool {
-        let nobody = self.ends.iter().all(|end| *end != End::Held);
+        let nobody = self.ends.iter().all(|end| *end != EndState::Open);
         nobody && (self.is_lost || self.pipes.iter().all(|pipe| pipe.in_flight.is_empty()))
     }
 
-    /// When the first of what this side has sent arrives.
+    /// When the first bytes in flight from this side arrive.
     pub(super) fn next_due(&self, side: Side) -> Option<Instant> {
         self.pipes[side as usize]
             .in_flight
@@ -144,7 +144,7 @@ impl Connection {
             .map(|(due, _)| *due)
     }
 
-    /// The last of what this side has sent arrives then: nothing overtakes it.
+    /// When the last bytes in flight from this side arrive. Later bytes do not overtake them.
     pub(super) fn last_due(&self, side: Side) -> Option<Instant> {
         self.pipes[side as usize]
             .in_flight
@@ -152,7 +152,7 @@ impl Connection {
             .map(|(due, _)| *due)
     }
 
-    /// Puts off what is in flight from one host to another.
+    /// Delays the bytes in flight from one host to another.
     pub(super) fn delay_pipe(&mut self, from: HostNumber, to: HostNumber, until: Instant) {
         for side in [Side::Dialer, Side::Accepter] {
             if self.hosts_from(side) == (from, to) {
@@ -163,7 +163,7 @@ impl Connection {
         }
     }
 
-    /// Loses what is in flight; both ends hear of it.
+    /// Loses the bytes in flight and notifies both ends.
     pub(super) fn lose(&mut self) {
         self.is_lost = true;
         for pipe in &mut self.pipes {
@@ -172,31 +172,31 @@ impl Connection {
         }
     }
 
-    /// Lets the first of what this side has sent arrive.
-    pub(super) fn arrive(&mut self, side: Side) -> What {
-        let reader_is_there = self.ends[side.other() as usize] == End::Held;
+    /// Delivers the first bytes in flight from this side.
+    pub(super) fn arrive(&mut self, side: Side) -> ArrivedPiece {
+        let reader_is_there = self.ends[side.other() as usize] == EndState::Open;
         let pipe = &mut self.pipes[side as usize];
-        let what = match pipe.in_flight.pop_front() {
-            Some((_, Segment::Bytes(bytes))) => {
+        let arrived = match pipe.in_flight.pop_front() {
+            Some((_, Piece::Bytes(bytes))) => {
                 if reader_is_there {
                     pipe.arrived.push_back(bytes.clone());
                 }
-                What(Some(bytes))
+                ArrivedPiece(Some(bytes))
             }
-            Some((_, Segment::End)) | None => {
+            Some((_, Piece::End)) | None => {
                 pipe.has_ended = true;
-                What(None)
+                ArrivedPiece(None)
             }
         };
         pipe.wake_reader();
-        if !reader_is_there && what.0.is_some() {
-            // As a host does that gets bytes for a socket which is closed.
+        if !reader_is_there && arrived.0.is_some() {
+            // A host resets the connection if it gets bytes for a closed socket.
             self.lose();
         }
-        what
+        arrived
     }
 
-    /// What this side can read; at most `bytes_max` bytes.
+    /// Reads at most `bytes_max` bytes at this side.
     pub(super) fn read(&mut self, side: Side, bytes_max: usize, waker: &Waker) -> Arrived {
         let is_lost = self.is_lost;
         let pipe = &mut self.pipes[side.other() as usize];
@@ -219,7 +219,7 @@ impl Connection {
         }
     }
 
-    /// Sends bytes from this side, to arrive at `due`, as long as there is room.
+    /// Sends bytes from this side, as many as there is room for. They arrive at `due`.
     pub(super) fn write(
         &mut self,
         side: Side,
@@ -238,43 +238,43 @@ impl Connection {
         }
         let taken = bytes.len().min(room);
         let bytes = Bytes::copy_from_slice(&bytes[..taken]);
-        pipe.in_flight.push_back((due, Segment::Bytes(bytes)));
+        pipe.in_flight.push_back((due, Piece::Bytes(bytes)));
         Sending::Taken(taken)
     }
 
-    /// Ends what this side sends.
+    /// Ends the stream of bytes from this side.
     pub(super) fn end(&mut self, side: Side, due: Instant) {
         if !self.is_lost {
             let pipe = &mut self.pipes[side as usize];
-            pipe.in_flight.push_back((due, Segment::End));
+            pipe.in_flight.push_back((due, Piece::End));
         }
     }
 
-    /// This side's stream is gone: closed, to be heard of at `due`, or without
-    /// a word for `None`.
+    /// The stream of this side was dropped. The other end is notified at `due`; with `None`
+    /// it is not.
     pub(super) fn leave(&mut self, side: Side, due: Option<Instant>) {
         let pipe = &mut self.pipes[side.other() as usize];
         let was_unread = !pipe.arrived.is_empty();
         pipe.arrived.clear();
         match due {
             Some(due) => {
-                self.ends[side as usize] = End::Closed;
+                self.ends[side as usize] = EndState::Closed;
                 self.end(side, due);
                 if was_unread {
-                    // As a socket does that is closed with bytes unread.
+                    // Closing a socket with unread bytes resets the connection.
                     self.lose();
                 }
             }
-            None => self.ends[side as usize] = End::Abandoned,
+            None => self.ends[side as usize] = EndState::Abandoned,
         }
     }
 }
 
 impl Pipe {
     fn bytes(&self) -> usize {
-        let in_flight = self.in_flight.iter().map(|(_, segment)| match segment {
-            Segment::Bytes(bytes) => bytes.len(),
-            Segment::End => 0,
+        let in_flight = self.in_flight.iter().map(|(_, piece)| match piece {
+            Piece::Bytes(bytes) => bytes.len(),
+            Piece::End => 0,
         });
         let arrived = self.arrived.iter().map(Bytes::len);
         in_flight.chain(arrived).sum()

@@ -1,17 +1,16 @@
 //! The simulated network: connections between hosts as streams of bytes.
 //!
-//! A connection is two pipes, one each way. What is written into a pipe is in
-//! flight for a seeded delay, then arrives, in order, in pieces cut at random.
+//! A connection is two pipes, one for each direction. Bytes that are written into a pipe
+//! are in flight for a seeded delay, then arrive in order, in pieces of random lengths.
 //! Faults:
-//! - a path (one host to another, one way) can be *cut*: what is in flight
-//!   there stalls until it is mended, and nobody can connect, since that takes
-//!   both ways;
-//! - a connection can be *lost*: what is in flight is gone, both ends get an error;
-//! - a host can be *dead* (no power: nothing answers, streams end without a
-//!   word) or *deaf* (no process: connections are refused).
+//! - A path (from one host to another) can be *cut*: bytes in flight stall until the path
+//!   is healed, and no connection is made, because that takes both directions.
+//! - A connection can be *lost*: bytes in flight are gone, and both ends get an error.
+//! - A host can have no power: nothing answers, and streams end silently.
+//! - A host can have no process: connections are refused.
 //!
-//! One task ([`Network::run`]) lets bytes arrive; it sees all pipes, and where
-//! bytes of several are due, the order is that of their time and number.
+//! One task ([`Network::run`]) delivers bytes. It sees all pipes and delivers in the order
+//! of time and connection number.
 
 mod connection;
 mod stream;
@@ -32,53 +31,54 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// How many connections of one host wait to be taken; more are refused.
+/// How many connections to a host may wait to be accepted; more are refused.
 const BACKLOG: usize = 64;
 
-/// How long a host that got no answer waits before it tries to connect once more.
+/// How long a host without an answer waits before it tries to connect again, in
+/// milliseconds.
 const CONNECT_AGAIN: RangeInclusive<u64> = 10..=1_000;
 
-/// A host's place in the list of all.
+/// The index of a host.
 pub(crate) type HostNumber = usize;
 
-/// The network that all hosts share. Cheap to clone; the clones are one network.
+/// The network of all hosts. Clones share one network.
 #[derive(Clone)]
 pub(crate) struct Network {
-    shared: Arc<Shared>,
+    inner: Arc<NetworkInner>,
 }
 
-struct Shared {
-    state: Mutex<State>,
-    /// Told when something is in flight, or moves on.
+struct NetworkInner {
+    state: Mutex<NetworkState>,
+    /// Notified when bytes are in flight, or their delay changes.
     changed: Notify,
-    /// Told when a path or a host comes back.
-    mended: Notify,
+    /// Notified when a path or a host is back.
+    healed: Notify,
     trace: Trace,
 }
 
-struct State {
+struct NetworkState {
     dice: Dice,
     hosts: Vec<Host>,
-    /// By the host that sends, then the one that receives.
+    /// By the sending host, then by the receiving host.
     paths: Vec<Vec<Path>>,
-    /// By number, in the order in which they were made.
+    /// By number, in the order of their creation.
     connections: BTreeMap<u64, Connection>,
     made: u64,
-    /// In how many of a million pieces that arrive the connection is lost.
+    /// With how many of a million arriving pieces the connection is lost.
     losses_per_million: u64,
 }
 
 struct Host {
     condition: Condition,
-    /// Takes connections; `None` when no process listens.
+    /// Accepts connections; `None` if no process listens.
     listener: Option<mpsc::Sender<SimStream>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Condition {
-    /// It has power.
+    /// The host has power.
     Alive,
-    /// It has none.
+    /// The host has no power.
     Dead,
 }
 
@@ -89,18 +89,18 @@ struct Path {
     delay_ms: RangeInclusive<u64>,
 }
 
-/// What somebody meets who wants to connect.
+/// What a host meets that wants to connect.
 enum Reach {
     /// A process that listens.
     Listener,
-    /// A host on which nobody listens.
+    /// A host on which no process listens.
     Nobody,
-    /// Nothing at all.
+    /// No answer.
     Silence,
 }
 
 impl Network {
-    /// A network of so many hosts on which nobody listens yet.
+    /// A network of hosts without processes.
     pub(crate) fn new(
         hosts: usize,
         delay_ms: &RangeInclusive<u64>,
@@ -117,8 +117,8 @@ impl Network {
             listener: None,
         };
         Self {
-            shared: Arc::new(Shared {
-                state: Mutex::new(State {
+            inner: Arc::new(NetworkInner {
+                state: Mutex::new(NetworkState {
                     dice,
                     hosts: (0..hosts).map(|_| host()).collect(),
                     paths: (0..hosts)
@@ -129,17 +129,17 @@ impl Network {
                     losses_per_million,
                 }),
                 changed: Notify::new(),
-                mended: Notify::new(),
+                healed: Notify::new(),
                 trace,
             }),
         }
     }
 
-    /// Lets bytes arrive when they are due, for as long as it is polled.
+    /// Delivers bytes when they are due, while it is polled.
     pub(crate) async fn run(self) {
         loop {
-            // Asked for before looking, so that no change is missed.
-            let changed = self.shared.changed.notified();
+            // Before the check, so that no change is missed.
+            let changed = self.inner.changed.notified();
             let next_due = self.arrive(Instant::now());
             match next_due {
                 Some(due) => {
@@ -154,12 +154,12 @@ impl Network {
         }
     }
 
-    /// Starts to take connections at a host, which has power from now on. What
-    /// is left of connections of its past is lost.
+    /// Accepts connections at a host, which has power from now on. Connections from before a
+    /// power cut are lost.
     pub(crate) fn listen(&self, host: HostNumber) -> mpsc::Receiver<SimStream> {
         let (sender, arrivals) = mpsc::channel(BACKLOG);
         let mut state = self.lock();
-        let State {
+        let NetworkState {
             hosts, connections, ..
         } = &mut *state;
         hosts[host].condition = Condition::Alive;
@@ -171,20 +171,20 @@ impl Network {
         }
         connections.retain(|_, connection| !connection.is_over());
         drop(state);
-        self.shared.mended.notify_waiters();
-        self.shared.changed.notify_one();
+        self.inner.healed.notify_waiters();
+        self.inner.changed.notify_one();
         arrivals
     }
 
-    /// Takes no more connections at a host whose process ends. Its streams end
-    /// as they are dropped.
-    pub(crate) fn deafen(&self, host: HostNumber) {
+    /// Accepts no more connections at a host, because its process ends. Its streams end when
+    /// they are dropped.
+    pub(crate) fn stop_listening(&self, host: HostNumber) {
         let listener = self.lock().hosts[host].listener.take();
         drop(listener);
     }
 
-    /// Cuts a host's power: its streams will end without a word.
-    pub(crate) fn kill(&self, host: HostNumber) {
+    /// Cuts the power of a host: its streams end silently.
+    pub(crate) fn cut_power(&self, host: HostNumber) {
         let mut state = self.lock();
         state.hosts[host].condition = Condition::Dead;
         let listener = state.hosts[host].listener.take();
@@ -197,13 +197,13 @@ impl Network {
         self.lock().paths[from][to].cuts += 1;
     }
 
-    /// Takes one cut back. What stalled goes on after a new delay.
-    pub(crate) fn mend(&self, from: HostNumber, to: HostNumber) {
+    /// Undoes one cut. Bytes that stalled arrive after a new delay.
+    pub(crate) fn heal(&self, from: HostNumber, to: HostNumber) {
         let mut state = self.lock();
         let path = &mut state.paths[from][to];
         path.cuts = path.cuts.saturating_sub(1);
         let delay_ms = path.delay_ms.clone();
-        let State {
+        let NetworkState {
             dice, connections, ..
         } = &mut *state;
         let again = Instant::now() + Duration::from_millis(dice.within(&delay_ms));
@@ -211,11 +211,11 @@ impl Network {
             connection.delay_pipe(from, to, again);
         }
         drop(state);
-        self.shared.mended.notify_waiters();
-        self.shared.changed.notify_one();
+        self.inner.healed.notify_waiters();
+        self.inner.changed.notify_one();
     }
 
-    /// Sets how long bytes are in flight between two hosts, both ways.
+    /// Sets how long bytes are in flight between two hosts, in both directions.
     pub(crate) fn set_delay(&self, one: HostNumber, other: HostNumber, ms: &RangeInclusive<u64>) {
         let mut state = self.lock();
         state.paths[one][other].delay_ms = ms.clone();
@@ -229,10 +229,10 @@ impl Network {
                 connection.lose();
             }
         }
-        self.shared.changed.notify_one();
+        self.inner.changed.notify_one();
     }
 
-    /// From now on no connection is lost by chance.
+    /// Stops the random loss of connections.
     pub(crate) fn stop_losses(&self) {
         self.lock().losses_per_million = 0;
     }
@@ -240,11 +240,11 @@ impl Network {
     /// Connects two hosts.
     ///
     /// # Errors
-    /// `ConnectionRefused` where nobody listens. Where nothing answers, it
-    /// waits until something does.
+    /// `ConnectionRefused` if no process listens. If nothing answers, this waits until
+    /// something does.
     pub(crate) async fn dial(&self, from: HostNumber, to: HostNumber) -> io::Result<SimStream> {
         loop {
-            let mended = self.shared.mended.notified();
+            let healed = self.inner.healed.notified();
             let (reach, there, back) = {
                 let state = self.lock();
                 let there = state.delay(from, to);
@@ -252,7 +252,7 @@ impl Network {
             };
             match reach {
                 Reach::Silence => {
-                    mended.await;
+                    healed.await;
                     let again_ms = self.lock().dice.within(&CONNECT_AGAIN);
                     sleep(Duration::from_millis(again_ms)).await;
                 }
@@ -262,7 +262,7 @@ impl Network {
                 }
                 Reach::Listener => {
                     sleep(there).await;
-                    // What was true when it was sent need not be so any more.
+                    // The host may have changed while the request was in flight.
                     if let Some(stream) = self.connect(from, to) {
                         sleep(back).await;
                         return stream;
@@ -272,7 +272,7 @@ impl Network {
         }
     }
 
-    /// Makes a connection where that is possible now; `None` where nothing answers.
+    /// Makes a connection, if possible now; `None` if nothing answers.
     fn connect(&self, from: HostNumber, to: HostNumber) -> Option<io::Result<SimStream>> {
         let mut state = self.lock();
         match state.reach(from, to) {
@@ -284,9 +284,9 @@ impl Network {
         state.made += 1;
         state.connections.insert(number, Connection::new(from, to));
         let listener = state.hosts[to].listener.clone();
-        // Dropping a stream takes the lock, so it is free from here on.
+        // Dropping a stream takes the lock, so it must be free from here on.
         drop(state);
-        self.shared
+        self.inner
             .trace
             .note(format_args!("net  {from}>{to} #{number} connects"));
         let dialer = SimStream::new(self.clone(), number, Side::Dialer);
@@ -299,7 +299,7 @@ impl Network {
         })
     }
 
-    /// Lets arrive what is due, and says when the next is.
+    /// Delivers all bytes that are due, and returns when the next ones are.
     fn arrive(&self, now: Instant) -> Option<Instant> {
         let mut state = self.lock();
         loop {
@@ -307,7 +307,7 @@ impl Network {
             let Some((due, number, side)) = next.filter(|(due, ..)| *due <= now) else {
                 return next.map(|(due, ..)| due);
             };
-            let State {
+            let NetworkState {
                 dice,
                 connections,
                 losses_per_million,
@@ -319,13 +319,13 @@ impl Network {
             let (from, to) = connection.hosts_from(side);
             if dice.below(1_000_000) < *losses_per_million {
                 connection.lose();
-                self.shared
+                self.inner
                     .trace
                     .note(format_args!("net  {from}>{to} #{number} is lost"));
                 continue;
             }
             let what = connection.arrive(side);
-            self.shared
+            self.inner
                 .trace
                 .note(format_args!("net  {from}>{to} #{number} {what}"));
             if connection.is_over() {
@@ -334,14 +334,14 @@ impl Network {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        let state = self.shared.state.lock();
+    fn lock(&self) -> MutexGuard<'_, NetworkState> {
+        let state = self.inner.state.lock();
         state.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    /// What is first to arrive of all that can: when, and where.
+impl NetworkState {
+    /// When and where the next bytes arrive.
     fn next_due(&self) -> Option<(Instant, u64, Side)> {
         let mut next: Option<(Instant, u64, Side)> = None;
         for (&number, connection) in &self.connections {

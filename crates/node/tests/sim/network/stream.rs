@@ -1,7 +1,7 @@
-//! One end of a connection, as its process holds it.
+//! The stream of one end of a connection.
 
 use super::connection::{Arrived, Sending, Side};
-use super::{Condition, Network, State};
+use super::{Condition, Network, NetworkState};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -26,9 +26,9 @@ impl SimStream {
     }
 }
 
-impl State {
-    /// When what a side sends now arrives: after a seeded delay, and not before
-    /// what it has sent already.
+impl NetworkState {
+    /// When bytes that a side sends now arrive: after a seeded delay, and not before earlier
+    /// bytes.
     fn due(&self, number: u64, side: Side) -> Option<Instant> {
         let connection = self.connections.get(&number)?;
         let (from, to) = connection.hosts_from(side);
@@ -69,7 +69,7 @@ impl AsyncWrite for SimStream {
             return Poll::Ready(Ok(0));
         }
         let mut state = self.network.lock();
-        // Now and then only a part is taken, and pieces part anywhere.
+        // Now and then the pipe takes only a part, so pieces end anywhere.
         let taken = if state.dice.percent(20) {
             1 + state.dice.place(bytes.len())
         } else {
@@ -84,7 +84,7 @@ impl AsyncWrite for SimStream {
         drop(state);
         match sending {
             Sending::Taken(bytes) => {
-                self.network.shared.changed.notify_one();
+                self.network.inner.changed.notify_one();
                 Poll::Ready(Ok(bytes))
             }
             Sending::Full => Poll::Pending,
@@ -104,7 +104,7 @@ impl AsyncWrite for SimStream {
             connection.end(self.side, due);
         }
         drop(state);
-        self.network.shared.changed.notify_one();
+        self.network.inner.changed.notify_one();
         Poll::Ready(Ok(()))
     }
 }
@@ -113,20 +113,20 @@ impl Drop for SimStream {
     fn drop(&mut self) {
         let mut state = self.network.lock();
         let due = state.due(self.number, self.side);
-        let State {
+        let NetworkState {
             hosts, connections, ..
         } = &mut *state;
         let Some(connection) = connections.get_mut(&self.number) else {
             return;
         };
         let (own, _) = connection.hosts_from(self.side);
-        let is_heard = hosts[own].condition == Condition::Alive;
+        let is_notified = hosts[own].condition == Condition::Alive;
         let due = due.unwrap_or_else(|| Instant::now() + Duration::ZERO);
-        connection.leave(self.side, is_heard.then_some(due));
+        connection.leave(self.side, is_notified.then_some(due));
         if connection.is_over() {
             connections.remove(&self.number);
         }
         drop(state);
-        self.network.shared.changed.notify_one();
+        self.network.inner.changed.notify_one();
     }
 }

@@ -1,4 +1,4 @@
-//! The network itself: order, stalls, losses, and hosts that are gone.
+//! Tests of the network: order, stalls, losses, and hosts without power.
 
 use super::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -11,7 +11,7 @@ fn network() -> Network {
     Network::new(3, &(1..=20), 0, Dice::new(5), Trace::new())
 }
 
-/// Runs `test` beside a network.
+/// Runs `test` while a network runs.
 async fn with_network<F: Future<Output = ()>>(test: impl FnOnce(Network) -> F) {
     let network = network();
     let set = LocalSet::new();
@@ -19,7 +19,7 @@ async fn with_network<F: Future<Output = ()>>(test: impl FnOnce(Network) -> F) {
     set.run_until(test(network)).await;
 }
 
-/// A connection from host 0 to host 1, and what else comes to that.
+/// A connection from host 0 to host 1, and the further connections to host 1.
 async fn connected(network: &Network) -> (SimStream, SimStream, mpsc::Receiver<SimStream>) {
     let mut arrivals = network.listen(1);
     let dialer = network.dial(0, 1).await.unwrap();
@@ -46,7 +46,7 @@ async fn bytes_arrive_in_order_and_late() {
             began.elapsed() >= Duration::from_millis(3),
             "a full pipe waits for its reader"
         );
-        // The other way still works.
+        // The other direction still works.
         other.write_all(b"answer").await.unwrap();
         let mut one = writer.await.unwrap();
         let mut answer = [0; 6];
@@ -69,12 +69,12 @@ async fn a_cut_path_stalls_bytes_one_way_and_nobody_connects() {
         assert!(timeout(LONG, other.read_exact(&mut bytes)).await.is_err());
         assert!(timeout(LONG, network.dial(1, 0)).await.is_err());
         network.cut(0, 1);
-        network.mend(0, 1);
+        network.heal(0, 1);
         assert!(timeout(LONG, other.read_exact(&mut bytes)).await.is_err());
         let dialing = network.clone();
         let dialing = tokio::task::spawn_local(async move { dialing.dial(0, 1).await.is_ok() });
         tokio::task::yield_now().await;
-        network.mend(0, 1);
+        network.heal(0, 1);
         other.read_exact(&mut bytes).await.unwrap();
         assert_eq!(&bytes, b"ab");
         assert!(timeout(LONG, dialing).await.unwrap().unwrap());
@@ -101,14 +101,14 @@ async fn the_end_of_a_process_is_heard_of() {
     with_network(async |network| {
         let (mut one, mut other, _arrivals) = connected(&network).await;
         other.write_all(b"last").await.unwrap();
-        network.deafen(1);
+        network.stop_listening(1);
         drop(other);
         let mut received = Vec::new();
         one.read_to_end(&mut received).await.unwrap();
         assert_eq!(received, b"last");
         let error = network.dial(0, 1).await.err().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-        // What is sent to a closed socket comes back as an error, later.
+        // Sending to a closed socket leads to an error later.
         one.write_all(b"x").await.unwrap();
         sleep(LONG).await;
         assert!(one.write_all(b"x").await.is_err());
@@ -122,7 +122,7 @@ async fn the_end_of_a_process_is_heard_of() {
 async fn a_power_cut_is_silent_until_the_host_is_back() {
     with_network(async |network| {
         let (mut one, other, _arrivals) = connected(&network).await;
-        network.kill(1);
+        network.cut_power(1);
         drop(other);
         one.write_all(b"x").await.unwrap();
         assert!(timeout(LONG, one.read_u8()).await.is_err());

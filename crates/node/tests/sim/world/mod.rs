@@ -1,16 +1,14 @@
-//! A world: hosts, network, clients and faults, all of one seed.
+//! A world: hosts, network, clients and faults, all determined by one seed.
 //!
-//! It has two parts. In the first, clients ask and things break, and whatever
-//! a client hears goes into the history. Then all is mended, and the cluster
-//! has a bounded time to come to rest (`rest`): hints drain, what they cover lies
-//! everywhere before anybody reads it (`stores`), every key can be read from
-//! all its replicas, and afterwards all that should hold it hold the same. At
-//! the end the checker judges the history, `versions` whether each version was
-//! one thing everywhere, and `timeline` whether the others went on while one
-//! host was away.
+//! A world has two phases. First clients send requests while faults happen, and all
+//! requests and answers go into the history. Then all faults are healed, and the cluster
+//! must reach quiescence within a bounded time (`quiescence`, `stores`). At the end the
+//! crate `checker` checks the history, `versions` checks that each version has one content
+//! everywhere, and `timeline` checks that requests succeeded while one host was
+//! unavailable. `report` collects what they found.
 
+mod quiescence;
 mod report;
-mod rest;
 mod stores;
 mod timeline;
 mod versions;
@@ -24,9 +22,9 @@ use crate::host::{Acceptance, Asked, Crash, Host};
 use crate::log;
 use crate::network::{HostNumber, Network};
 use crate::panics;
+use crate::scenario::{Scenario, ScenarioKind};
 use crate::trace::Trace;
 use crate::value;
-use crate::weather::{Season, Weather};
 use crate::workload;
 use base::Clock;
 use checker::{Action, History, OperationId, Outcome, Request};
@@ -39,53 +37,53 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, timeout};
 use versions::Versions;
 
-/// How long a client waits for an answer before it goes on without.
+/// How long a client waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long a client waits at most that goes away before its answer, in milliseconds.
+/// How long a client waits that abandons its request, at most, in milliseconds.
 const LEAVES_AFTER_MS_MAX: u64 = 100;
 
-/// How many operations a client asks for at most: the checker compares each
-/// with each.
+/// How many operations a client may send, because the checker compares all pairs of
+/// operations.
 const OPERATIONS_MAX: usize = 250;
 
-/// How long a client waits at least after it was turned away.
+/// How long a client waits after it was refused, at least.
 const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 
-/// How long the nodes have to meet before anything is asked, where all of
-/// them are to answer.
+/// How long nodes have to connect before the first request, in worlds in which all of
+/// them must answer.
 const MEETING: Duration = Duration::from_secs(3);
 
-/// How often the stores are looked into while the world lives.
-const LOOK: Duration = Duration::from_millis(700);
+/// How often the stores are inspected while clients run.
+const INSPECTION_PERIOD: Duration = Duration::from_millis(700);
 
-/// Where the worlds' nodes, clients and network live.
+/// A world with its hosts, clients and network.
 pub(crate) struct World {
-    /// What is fixed for its life.
-    pub(crate) weather: Weather,
-    /// By number.
+    /// The parameters of the world.
+    pub(crate) scenario: Scenario,
+    /// The hosts, by number.
     pub(crate) hosts: Vec<Rc<Host>>,
-    /// How far each wall clock is ahead, when no fault has set it, in milliseconds.
+    /// How far each wall clock is ahead while no fault has set it, in milliseconds.
     pub(crate) skews_ms: Vec<i64>,
     /// What connects the hosts.
     pub(crate) network: Network,
-    /// What happens.
+    /// The trace of everything that happens.
     pub(crate) trace: Trace,
     /// The host whose folder was lost, replaced or damaged.
     pub(crate) lost: Cell<Option<HostNumber>>,
-    /// When things were asked, and when hosts were away.
+    /// When operations ran, and when hosts were unavailable.
     pub(crate) timeline: RefCell<Timeline>,
     placement: Placement,
     history: RefCell<History>,
     versions: RefCell<Versions>,
     value_dice: Dice,
-    /// What went wrong first, besides broken promises.
+    /// The first failure besides broken promises.
     failure: RefCell<Option<String>>,
 }
 
-/// Lets the world of a seed run from its beginning to its end.
+/// Runs the world of a seed from its beginning to its end.
 pub(crate) fn run(seed: u64) -> Report {
-    panics::forget();
+    panics::reset();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -99,7 +97,7 @@ pub(crate) fn run(seed: u64) -> Report {
         world.live(&dice).await;
         world
     });
-    // In the runtime's context, since what is dropped asks for the time.
+    // In the context of the runtime, because dropping tasks reads the time.
     let _entered = runtime.enter();
     drop(set);
     report::of(&world, seed)
@@ -107,36 +105,36 @@ pub(crate) fn run(seed: u64) -> Report {
 
 impl World {
     fn new(seed: u64, dice: &Dice) -> Rc<Self> {
-        let weather = Weather::new(&dice.fork());
+        let scenario = Scenario::new(&dice.fork());
         let trace = Trace::new();
-        trace.note(format_args!("seed {seed}: {weather:?}"));
+        trace.note(format_args!("seed {seed}: {scenario:?}"));
         let network = Network::new(
-            weather.nodes,
-            &weather.delay_ms,
-            weather.losses_per_million,
+            scenario.nodes,
+            &scenario.delay_ms,
+            scenario.losses_per_million,
             dice.fork(),
             trace.clone(),
         );
         let began = Instant::now();
         let clock_dice = dice.fork();
-        let skews_ms: Vec<i64> = (0..weather.nodes)
+        let skews_ms: Vec<i64> = (0..scenario.nodes)
             .map(|_| {
-                let ahead = clock_dice.within(&(0..=2 * weather.skew_ms_max)) as i64;
-                ahead - weather.skew_ms_max as i64
+                let ahead = clock_dice.within(&(0..=2 * scenario.skew_ms_max)) as i64;
+                ahead - scenario.skew_ms_max as i64
             })
             .collect();
-        let hosts = (0..weather.nodes).map(|number| {
+        let hosts = (0..scenario.nodes).map(|number| {
             let clock = SimClock::new(began);
             clock.set_skew_ms(skews_ms[number]);
             let (network, trace) = (network.clone(), trace.clone());
-            Host::new(number, &weather, clock, network, trace, dice.fork())
+            Host::new(number, &scenario, clock, network, trace, dice.fork())
         });
-        let names = crate::host::names(weather.nodes);
+        let names = crate::host::names(scenario.nodes);
         Rc::new(Self {
             hosts: hosts.collect(),
             placement: Placement::new(names.iter().map(String::as_str)),
             timeline: RefCell::new(Timeline::new(began)),
-            weather,
+            scenario,
             skews_ms,
             network,
             trace,
@@ -154,19 +152,19 @@ impl World {
             tokio::task::spawn_local(Rc::clone(host).drive());
             self.start(number);
         }
-        if self.weather.season != Season::Stormy {
+        if self.scenario.kind != ScenarioKind::AnyFault {
             sleep(MEETING).await;
         }
-        let end = Instant::now() + self.weather.span;
-        let looking = tokio::task::spawn_local({
+        let end = Instant::now() + self.scenario.span;
+        let inspecting = tokio::task::spawn_local({
             let world = Rc::clone(self);
-            async move { world.look_forever().await }
+            async move { world.inspect_stores_forever().await }
         });
-        let clients: Vec<_> = (0..self.weather.clients)
+        let clients: Vec<_> = (0..self.scenario.clients)
             .map(|client| {
                 let world = Rc::clone(self);
                 let dice = dice.fork();
-                tokio::task::spawn_local(async move { world.be_client(client, &dice, end).await })
+                tokio::task::spawn_local(async move { world.run_client(client, &dice, end).await })
             })
             .collect();
         let breaking = faults::break_things(Rc::clone(self), dice.fork(), end);
@@ -176,19 +174,19 @@ impl World {
         for client in clients {
             self.join("a client", client).await;
         }
-        looking.abort();
+        inspecting.abort();
         self.trace.note(format_args!("all is mended"));
-        self.mend_all();
-        if let Err(what) = self.come_to_rest(&dice.fork()).await {
+        self.heal_all();
+        if let Err(what) = self.reach_quiescence(&dice.fork()).await {
             self.fail(what);
         }
-        self.look();
+        self.inspect_stores();
         for host in &self.hosts {
             host.crash(Crash::Kill);
         }
     }
 
-    /// Starts the node of a host. One whose disk is sound must start.
+    /// Starts the node of a host. If its disk is sound, the node must start.
     pub(crate) fn start(&self, number: HostNumber) {
         self.start_accepting(number, Acceptance::Nothing);
     }
@@ -204,20 +202,20 @@ impl World {
         }
     }
 
-    /// Asks one thing after another until `end`.
-    async fn be_client(&self, client: usize, dice: &Dice, end: Instant) {
+    /// Sends one request after another until `end`.
+    async fn run_client(&self, client: usize, dice: &Dice, end: Instant) {
         for _ in 0..OPERATIONS_MAX {
             if Instant::now() >= end {
                 return;
             }
-            let request = workload::request(client, &self.weather, dice);
-            let patience = match dice.percent(self.weather.cancel_percent) {
+            let request = workload::request(client, &self.scenario, dice);
+            let patience = match dice.percent(self.scenario.cancel_percent) {
                 true => Duration::from_millis(dice.below(LEAVES_AFTER_MS_MAX)),
                 false => PATIENCE,
             };
             let outcome = self.ask(request, patience).await;
-            let pause = Duration::from_millis(dice.within(&self.weather.pause_ms));
-            // Where nobody is at work, an answer takes no time.
+            let pause = Duration::from_millis(dice.within(&self.scenario.pause_ms));
+            // A node that does no work answers without any time passing.
             let pause_min = match outcome {
                 None | Some(Outcome::Refused) => REFUSED_PAUSE,
                 Some(_) => Duration::from_millis(1),
@@ -226,7 +224,7 @@ impl World {
         }
     }
 
-    /// Asks a node and notes what it says; `None` when it cannot be reached.
+    /// Sends a request to a node and records the answer. `None` if the node does not run.
     async fn ask(&self, request: Request, patience: Duration) -> Option<Outcome> {
         let host = &self.hosts[request.node];
         let id = OperationId(self.history.borrow().operations().len());
@@ -242,7 +240,7 @@ impl World {
         if answer.is_err() {
             leave.abort();
         }
-        // Silence, or the end of the connection: to the client it is the same.
+        // To the client silence and a broken connection are the same.
         let outcome = answer.ok().and_then(Result::ok).unwrap_or(Outcome::Lost);
         self.history
             .borrow_mut()
@@ -252,20 +250,20 @@ impl World {
         Some(outcome)
     }
 
-    /// Looks into the stores now and then.
-    async fn look_forever(&self) {
+    /// Inspects the stores now and then.
+    async fn inspect_stores_forever(&self) {
         loop {
-            sleep(LOOK).await;
-            self.look();
+            sleep(INSPECTION_PERIOD).await;
+            self.inspect_stores();
         }
     }
 
-    /// Notes which versions lie where.
-    fn look(&self) {
+    /// Records the versions in all stores and hints.
+    fn inspect_stores(&self) {
         let mut versions = self.versions.borrow_mut();
         for (number, host) in self.hosts.iter().enumerate() {
-            for key in 0..self.weather.keys {
-                // What cannot be read is found elsewhere.
+            for key in 0..self.scenario.keys {
+                // Other checks find what cannot be read.
                 if let Ok(Some(entry)) = host.held(key) {
                     versions.note(&entry, format_args!("node {number}"));
                 }
@@ -276,7 +274,7 @@ impl World {
         }
     }
 
-    /// Notes that something went wrong; the first such thing counts.
+    /// Records a failure; the first one counts.
     fn fail(&self, what: String) {
         self.trace.note(format_args!("FAILURE {what}"));
         self.failure.borrow_mut().get_or_insert(what);

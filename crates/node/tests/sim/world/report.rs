@@ -1,18 +1,18 @@
-//! What a world came to.
+//! The report about a world: what its checks found.
 
 use super::World;
 use crate::panics;
-use crate::weather::{FaultKind, Pairs, Season, Weather};
+use crate::scenario::{FaultKind, Pairs, Scenario, ScenarioKind};
 use checker::{History, OperationId, Outcome};
 use lsm::Durability;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What a world came to.
+/// What the checks of a world found.
 pub(crate) struct Report {
-    /// What kind of weather it had.
-    pub(crate) season: Season,
-    /// Of the trace, results included.
+    /// Which faults could happen.
+    pub(crate) kind: ScenarioKind,
+    /// The hash of the trace, results included.
     pub(crate) trace_hash: u64,
     /// How many lines the trace has.
     pub(crate) trace_lines: u64,
@@ -20,33 +20,33 @@ pub(crate) struct Report {
     pub(crate) trace: Vec<String>,
     /// How many operations were acknowledged or answered.
     pub(crate) answered: usize,
-    /// How many had too few replicas.
+    /// How many operations had too few replicas.
     pub(crate) not_enough: usize,
-    /// Of how many keys the contents were judged.
+    /// For how many keys linearizability was checked.
     pub(crate) keys_judged: usize,
-    /// Of how many that was given up.
+    /// For how many of them the search gave up.
     pub(crate) keys_undecided: usize,
-    /// What went wrong first, in a line.
+    /// The first failure, in one line.
     pub(crate) headline: Option<String>,
-    /// What went wrong, with all that helps to find out why.
+    /// All failures, with what helps to find their cause.
     pub(crate) failure: Option<String>,
 }
 
-/// How many violations are told in full.
-const FAILURES_TOLD: usize = 5;
+/// How many failures are printed.
+const FAILURES_SHOWN: usize = 5;
 
-/// By how much longer than its interval a sync may take where a disk is slow.
+/// How much longer than its interval a sync may take on a slow disk.
 const SYNCED_SLOWLY: Duration = Duration::from_secs(5);
 
-/// Judges what a world has left.
+/// Checks what a world has left.
 pub(super) fn of(world: &World, seed: u64) -> Report {
     let mut history = world.history.borrow_mut();
     world.allow_losses(&mut history);
     let history = &*history;
     let mut violations = checker::check(history);
     let (mut keys_judged, mut keys_undecided) = (0, 0);
-    if let Pairs::One { ack, from } = world.weather.pairs
-        && world.weather.season == Season::Calm
+    if let Pairs::One { ack, from } = world.scenario.pairs
+        && world.scenario.kind == ScenarioKind::AllAnswer
     {
         let checked = checker::check_linearizability(history, ack, from);
         violations.extend(checked.violations);
@@ -63,8 +63,8 @@ pub(super) fn of(world: &World, seed: u64) -> Report {
         .map(|violation| violation.describe(history))
         .collect();
     failures.extend(world.versions.borrow_mut().judge(history));
-    if world.weather.season == Season::OneAway {
-        failures.extend(world.timeline.borrow().failed_for_one_away(history));
+    if world.scenario.kind == ScenarioKind::OneUnavailable {
+        failures.extend(world.timeline.borrow().failed_with_one_unavailable(history));
     }
     failures.extend(world.failure.borrow_mut().take());
     failures.extend(panics::take());
@@ -76,7 +76,7 @@ pub(super) fn of(world: &World, seed: u64) -> Report {
             .count()
     };
     Report {
-        season: world.weather.season,
+        kind: world.scenario.kind,
         trace_hash: world.trace.hash(),
         trace_lines: world.trace.count(),
         trace: world.trace.tail(),
@@ -89,23 +89,23 @@ pub(super) fn of(world: &World, seed: u64) -> Report {
         headline: failures
             .first()
             .map(|failure| failure.lines().take(2).collect::<Vec<_>>().join(" ")),
-        failure: (!failures.is_empty()).then(|| failure_text(seed, &world.weather, &failures)),
+        failure: (!failures.is_empty()).then(|| failure_text(seed, &world.scenario, &failures)),
     }
 }
 
 impl World {
-    /// Marks what a power cut may have taken: where syncs are not part of a
-    /// write, what was answered in the last interval before it, or anything.
+    /// Marks operations whose results a power cut may have lost. If writes do not wait for
+    /// a sync, these are all operations before the cut, or those of the last interval.
     fn allow_losses(&self, history: &mut History) {
-        let faults = &self.weather.faults;
-        let window = match self.weather.durability {
+        let faults = &self.scenario.faults;
+        let window = match self.scenario.durability {
             Durability::Sync => return,
-            // A sync that fails is not done again.
+            // A sync that failed is not repeated.
             Durability::Interval(_) if faults.contains(&FaultKind::FailingSyncs) => None,
             Durability::Interval(interval) => {
                 let slowly = match faults.contains(&FaultKind::SlowDisk) {
                     true => SYNCED_SLOWLY,
-                    false => Duration::from_millis(4 * self.weather.work_ms_max),
+                    false => Duration::from_millis(4 * self.scenario.work_ms_max),
                 };
                 Some(interval + slowly)
             }
@@ -131,15 +131,17 @@ impl World {
     }
 }
 
-fn failure_text(seed: u64, weather: &Weather, failures: &[String]) -> String {
-    let mut text = format!("seed {seed} fails\n{weather:#?}\n");
-    for failure in failures.iter().take(FAILURES_TOLD) {
+fn failure_text(seed: u64, scenario: &Scenario, failures: &[String]) -> String {
+    let mut text = format!("seed {seed} fails\n{scenario:#?}\n");
+    for failure in failures.iter().take(FAILURES_SHOWN) {
         text.push_str(failure);
         text.push('\n');
     }
-    if failures.len() > FAILURES_TOLD {
-        text.push_str(&format!("and {} more\n", failures.len() - FAILURES_TOLD));
+    if failures.len() > FAILURES_SHOWN {
+        text.push_str(&format!("and {} more\n", failures.len() - FAILURES_SHOWN));
     }
-    text.push_str(&format!("again: KVORUM_SEED={seed} cargo test --test sim"));
+    text.push_str(&format!(
+        "to replay: KVORUM_SEED={seed} cargo test -p node --test sim"
+    ));
     text
 }

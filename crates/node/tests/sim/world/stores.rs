@@ -1,39 +1,38 @@
-//! What the stores hold: whether hints have reached all, whether copies lie
-//! where nobody asked for them, and whether replicas agree.
+//! Checks of the stores: whether hints have reached all replicas, whether there are
+//! copies that no request asked for, and whether replicas agree.
 
 use super::World;
 use crate::host::key_bytes;
 use crate::network::HostNumber;
+use crate::scenario::FaultKind;
 use crate::value;
-use crate::weather::FaultKind;
 use base::Entry;
 use checker::{Action, Operation, OperationId, Outcome};
 use lsm::Durability;
 use std::time::Duration;
 
-/// How long after its deadline a write may take until its hints are written,
-/// where nothing is slow.
+/// How long after the deadline of a write its hints may take to be written.
 const HINTED: Duration = Duration::from_millis(500);
 
-/// By how much longer that may take where a disk is slow, or a process frozen.
+/// How much longer that may take with a slow disk or a frozen process.
 const HINTED_SLOWLY: Duration = Duration::from_secs(10);
 
-/// What all nodes hold under a key.
-pub(super) struct Held {
+/// What all nodes hold for a key.
+pub(super) struct KeyCopies {
     key: u64,
-    /// The nodes in the order of the key's ranking, each with what it holds.
+    /// The nodes in the order of the key's ranking, each with its copy.
     places: Vec<(HostNumber, Option<Entry>)>,
 }
 
 impl World {
-    /// What all nodes hold. What the one whose folder was lost, if there is one,
-    /// cannot read, it does not hold.
-    pub(super) fn held(&self) -> Result<Vec<Held>, String> {
-        let keys = 0..self.weather.keys;
+    /// The copies of all keys on all nodes. Where a lost folder cannot be read, the node
+    /// counts as having no copy.
+    pub(super) fn copies_of_all_keys(&self) -> Result<Vec<KeyCopies>, String> {
+        let keys = 0..self.scenario.keys;
         keys.map(|key| {
             let ranking = self
                 .placement
-                .ranking(&key_bytes(key), self.weather.nodes as u8);
+                .ranking(&key_bytes(key), self.scenario.nodes as u8);
             let mut places = Vec::new();
             for node in ranking.iter().map(|node| node.index()) {
                 let held = match self.hosts[node].held(key) {
@@ -45,32 +44,39 @@ impl World {
                 };
                 places.push((node, held));
             }
-            Ok(Held { key, places })
+            Ok(KeyCopies { key, places })
         })
         .collect()
     }
 
-    /// Demands that each write that was acknowledged, or something newer, lies
-    /// on all its places, where hints must have brought it there.
-    pub(super) fn hints_have_arrived(&self, held: &[Held]) -> Result<(), String> {
+    /// Checks that each acknowledged write that hints cover, or something newer, is on all
+    /// its replicas.
+    pub(super) fn hints_have_arrived(&self, all: &[KeyCopies]) -> Result<(), String> {
         let history = self.history.borrow();
-        for (place, operation) in history.operations().iter().enumerate() {
+        for (id, operation) in (0..).map(OperationId).zip(history.operations()) {
             let Some(Outcome::Written { version, .. }) = operation.outcome() else {
                 continue;
             };
-            if !self.is_hinted(OperationId(place), operation) {
+            if !self.is_hinted(id, operation) {
                 continue;
             }
-            let Some(held) = held.iter().find(|held| held.key == operation.request.key) else {
+            let Some(key_copies) = all
+                .iter()
+                .find(|key_copies| key_copies.key == operation.request.key)
+            else {
                 continue;
             };
-            let places = held.places.iter().take(usize::from(operation.request.from));
+            let places = key_copies
+                .places
+                .iter()
+                .take(usize::from(operation.request.from));
             for (node, entry) in places {
                 let is_there = entry.as_ref().map(Entry::timestamp) >= Some(version);
                 if !is_there && self.lost.get() != Some(*node) {
                     return Err(format!(
-                        "before anything was read, node {node} lacks #{place} {operation}:\n{}",
-                        held.describe()
+                        "before anything was read, node {node} lacks #{} {operation}:\n{}",
+                        id.0,
+                        key_copies.describe()
                     ));
                 }
             }
@@ -78,22 +84,21 @@ impl World {
         Ok(())
     }
 
-    /// Whether hints must have brought a write that was acknowledged to all of
-    /// its replicas: nobody dropped any, and its coordinator lived until they
-    /// were written, and kept its power since. A replica that has said it is stored
-    /// must have kept it.
+    /// Whether hints must have brought an acknowledged write to all its replicas. They must
+    /// if its coordinator dropped no hint, did not crash until they were written, and had
+    /// no power cut since, and if replicas keep what they have acknowledged.
     fn is_hinted(&self, id: OperationId, operation: &Operation) -> bool {
         let timeline = self.timeline.borrow();
         let asked = timeline.invoked_at(id);
         let Some(told) = timeline.completed_at(id) else {
             return false;
         };
-        let faults = &self.weather.faults;
+        let faults = &self.scenario.faults;
         let is_slow = [FaultKind::Freeze, FaultKind::SlowDisk]
             .iter()
             .any(|kind| faults.contains(kind));
         let hinted = told
-            + self.weather.timeout
+            + self.scenario.timeout
             + HINTED
             + if is_slow {
                 HINTED_SLOWLY
@@ -109,7 +114,7 @@ impl World {
             let cuts = host.power_cuts();
             cuts.iter().any(|cut| *cut >= asked)
         };
-        let replicas_keep = self.weather.durability == Durability::Sync
+        let replicas_keep = self.scenario.durability == Durability::Sync
             || !self.hosts.iter().any(|host| lost_power(host));
         let is_of_lost = self.lost.get() == Some(operation.request.node);
         replicas_keep
@@ -119,22 +124,24 @@ impl World {
             && coordinator.hints_dropped() == 0
     }
 
-    /// Demands that no copy lies beyond its places unless a read of so many
-    /// replicas may have put it there.
-    pub(super) fn no_surplus(&self, held: &[Held]) -> Result<(), String> {
+    /// Checks that no node outside the replicas of a version has a copy, unless a read of
+    /// more replicas may have put it there.
+    pub(super) fn no_surplus(&self, all: &[KeyCopies]) -> Result<(), String> {
         let history = self.history.borrow();
-        for held in held {
-            let reads = history.of_key(held.key).map(|(_, operation)| operation);
+        for key_copies in all {
+            let reads = history
+                .of_key(key_copies.key)
+                .map(|(_, operation)| operation);
             let reads = reads.filter(|operation| operation.request.action == Action::Get);
             let read_max = reads.map(|operation| operation.request.from).max();
-            for (place, (node, entry)) in (0..).zip(&held.places) {
+            for (replica, (node, entry)) in (0..).zip(&key_copies.places) {
                 if let Some(entry) = entry
-                    && place >= entry.copies()
-                    && read_max.is_none_or(|from| place >= from)
+                    && replica >= entry.copies()
+                    && read_max.is_none_or(|from| replica >= from)
                 {
                     return Err(format!(
-                        "node {node} has a copy that nobody asked for:\n{}",
-                        held.describe()
+                        "node {node} has a copy that no request asked for:\n{}",
+                        key_copies.describe()
                     ));
                 }
             }
@@ -142,20 +149,23 @@ impl World {
         Ok(())
     }
 
-    /// Says where replicas differ that must not.
-    pub(super) fn agree(&self, held: &[Held]) -> Result<(), String> {
-        for held in held {
-            let entries = held.places.iter().filter_map(|(_, entry)| entry.as_ref());
+    /// Checks that the replicas of each key agree.
+    pub(super) fn agree(&self, all: &[KeyCopies]) -> Result<(), String> {
+        for key_copies in all {
+            let entries = key_copies
+                .places
+                .iter()
+                .filter_map(|(_, entry)| entry.as_ref());
             let Some(newest) = entries.max_by(|one, other| one.rank().cmp(&other.rank())) else {
                 continue;
             };
             let copies = usize::from(newest.copies());
-            let mut places = held.places.iter().take(copies);
+            let mut places = key_copies.places.iter().take(copies);
             if places.any(|(_, entry)| entry.as_ref() != Some(newest)) {
                 return Err(format!(
                     "the replicas of key {} differ, {copies} of which must agree:\n{}",
-                    held.key,
-                    held.describe()
+                    key_copies.key,
+                    key_copies.describe()
                 ));
             }
         }
@@ -163,7 +173,7 @@ impl World {
     }
 }
 
-impl Held {
+impl KeyCopies {
     fn describe(&self) -> String {
         let lines = self.places.iter().map(|(node, entry)| match entry {
             None => format!("  node {node}: nothing"),

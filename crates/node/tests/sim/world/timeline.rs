@@ -1,38 +1,38 @@
-//! When things were asked and answered, when hosts were away, and what follows:
-//! while one is away, the others go on.
+//! When operations ran and when hosts were unavailable, and the check that follows: while
+//! at most one host is unavailable, requests to the others succeed in time.
 
 use crate::network::HostNumber;
 use checker::{History, Operation, OperationId, Outcome};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long after a host went away, or after it came back, nothing is asked of
-/// how long requests take: by then its silence is noticed, or it has met all again.
+/// How long after a host went down or came back requests may take longer: until its
+/// peers have noticed its silence, or have met it again.
 const NOTICED: Duration = Duration::from_millis(1_000);
 
-/// How long a host that came back may take until it can do its part.
+/// How long a host that came back may take until its requests must succeed.
 const RECOVERED: Duration = Duration::from_millis(2_500);
 
-/// How long a request may take at most while a host is away and that is known:
-/// it waits for nobody who does not answer.
+/// How long a request may take while its coordinator knows which host is down, because
+/// it does not wait for that host.
 const ANSWERED: Duration = Duration::from_millis(400);
 
-/// What happened when.
+/// When operations and outages began and ended.
 pub(crate) struct Timeline {
     began: Instant,
     /// By operation.
     spans: Vec<Span>,
-    absences: Vec<Absence>,
+    outages: Vec<Outage>,
 }
 
-/// From when to when something lasted.
+/// The time span of an operation or an outage.
 #[derive(Clone, Copy)]
 struct Span {
     from: Instant,
     until: Option<Instant>,
 }
 
-struct Absence {
+struct Outage {
     host: HostNumber,
     span: Span,
 }
@@ -47,12 +47,12 @@ impl Span {
 }
 
 impl Timeline {
-    /// Nothing has happened yet.
+    /// A timeline without operations.
     pub(super) fn new(began: Instant) -> Self {
         Self {
             began,
             spans: Vec::new(),
-            absences: Vec::new(),
+            outages: Vec::new(),
         }
     }
 
@@ -61,22 +61,22 @@ impl Timeline {
         self.spans.push(Span::now());
     }
 
-    /// An operation has ended now.
+    /// An operation ends now.
     pub(super) fn completed(&mut self, id: OperationId) {
         self.spans[id.0].until = Some(Instant::now());
     }
 
-    /// A host goes away now.
-    pub(crate) fn leaves(&mut self, host: HostNumber) {
+    /// A host becomes unavailable now.
+    pub(crate) fn goes_down(&mut self, host: HostNumber) {
         let span = Span::now();
-        self.absences.push(Absence { host, span });
+        self.outages.push(Outage { host, span });
     }
 
-    /// A host is back now.
-    pub(crate) fn returns(&mut self, host: HostNumber) {
-        let mut of_host = self.absences.iter_mut();
-        if let Some(absence) = of_host.find(|each| each.host == host && each.span.until.is_none()) {
-            absence.span.until = Some(Instant::now());
+    /// A host is available again now.
+    pub(crate) fn comes_back(&mut self, host: HostNumber) {
+        let mut of_host = self.outages.iter_mut();
+        if let Some(outage) = of_host.find(|each| each.host == host && each.span.until.is_none()) {
+            outage.span.until = Some(Instant::now());
         }
     }
 
@@ -90,13 +90,13 @@ impl Timeline {
         self.spans[id.0].until
     }
 
-    /// The requests that failed, or took too long, although one host was away
-    /// at most, and not the one that was asked.
-    pub(super) fn failed_for_one_away(&self, history: &History) -> Vec<String> {
+    /// The requests that failed or took too long although at most one host was unavailable,
+    /// and not the asked one.
+    pub(super) fn failed_with_one_unavailable(&self, history: &History) -> Vec<String> {
         let mut failed = Vec::new();
-        for (place, operation) in history.operations().iter().enumerate() {
-            let span = self.spans[place];
-            let (Some(until), true) = (span.until, self.is_owed(operation, span)) else {
+        for (id, operation) in (0..).map(OperationId).zip(history.operations()) {
+            let span = self.spans[id.0];
+            let (Some(until), true) = (span.until, self.must_succeed(operation, span)) else {
                 continue;
             };
             let is_answered = matches!(
@@ -108,31 +108,32 @@ impl Timeline {
             if !is_answered || is_slow {
                 let at_ms = (span.from - self.began).as_secs_f64() * 1e3;
                 failed.push(format!(
-                    "one host was away at most, yet at {at_ms:.3} after {took:?}: #{place} {operation}"
+                    "at most one host was unavailable, yet at {at_ms:.3} after {took:?}: #{} {operation}",
+                    id.0
                 ));
             }
         }
         failed
     }
 
-    /// Whether the node that was asked was there all the time.
-    fn is_owed(&self, operation: &Operation, span: Span) -> bool {
+    /// Whether the asked node was available all the time.
+    fn must_succeed(&self, operation: &Operation, span: Span) -> bool {
         let node = operation.request.node;
-        let of_node = self.absences.iter().filter(|each| each.host == node);
-        !of_node.into_iter().any(|absence| {
-            let is_back = absence
+        let of_node = self.outages.iter().filter(|each| each.host == node);
+        !of_node.into_iter().any(|outage| {
+            let is_back = outage
                 .span
                 .until
                 .is_some_and(|back| back + RECOVERED <= span.from);
-            let is_later = span.until.is_some_and(|until| until < absence.span.from);
+            let is_later = span.until.is_some_and(|until| until < outage.span.from);
             !is_back && !is_later
         })
     }
 
-    /// Whether nobody had left or come back lately.
+    /// Whether no host went down or came back shortly before.
     fn is_settled(&self, span: Span) -> bool {
-        !self.absences.iter().any(|absence| {
-            let of_absence = [Some(absence.span.from), absence.span.until];
+        !self.outages.iter().any(|outage| {
+            let of_absence = [Some(outage.span.from), outage.span.until];
             of_absence.into_iter().flatten().any(|change| {
                 change + NOTICED > span.from && span.until.is_none_or(|until| change <= until)
             })
@@ -147,9 +148,9 @@ mod tests {
     use checker::{Action, Request};
     use tokio::time::advance;
 
-    const AWAY: HostNumber = 2;
+    const DOWN: HostNumber = 2;
 
-    /// A world in which one host went away and came back.
+    /// A history in which one host goes down and comes back.
     struct Story {
         timeline: Timeline,
         history: History,
@@ -163,7 +164,7 @@ mod tests {
             }
         }
 
-        /// Asks a node, which takes so long to answer this.
+        /// Adds a request to a node that takes `took_ms` to answer `outcome`.
         async fn ask(&mut self, node: HostNumber, took_ms: u64, outcome: Outcome) {
             let request = Request {
                 client: 0,
@@ -182,7 +183,7 @@ mod tests {
 
         #[track_caller]
         fn failed(&self, failed: usize) {
-            let told = self.timeline.failed_for_one_away(&self.history);
+            let told = self.timeline.failed_with_one_unavailable(&self.history);
             assert_eq!(told.len(), failed, "{told:?}");
         }
     }
@@ -194,10 +195,10 @@ mod tests {
     const NOT_ENOUGH: Outcome = Outcome::NotEnough { stamp: None };
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_asks_another_is_answered() {
+    async fn requests_to_available_hosts_must_succeed() {
         let mut story = Story::new();
         story.ask(0, 10, WRITTEN).await;
-        story.timeline.leaves(AWAY);
+        story.timeline.goes_down(DOWN);
         story.ask(0, 10, WRITTEN).await;
         story.failed(0);
         story.ask(0, 10, NOT_ENOUGH).await;
@@ -207,22 +208,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_asks_the_one_that_is_away_is_owed_nothing_until_it_is_well() {
+    async fn requests_to_an_unavailable_host_may_fail_until_it_has_recovered() {
         let mut story = Story::new();
-        story.timeline.leaves(AWAY);
-        story.ask(AWAY, 10, NOT_ENOUGH).await;
-        story.timeline.returns(AWAY);
-        story.ask(AWAY, 10, NOT_ENOUGH).await;
+        story.timeline.goes_down(DOWN);
+        story.ask(DOWN, 10, NOT_ENOUGH).await;
+        story.timeline.comes_back(DOWN);
+        story.ask(DOWN, 10, NOT_ENOUGH).await;
         story.failed(0);
         advance(RECOVERED).await;
-        story.ask(AWAY, 10, NOT_ENOUGH).await;
+        story.ask(DOWN, 10, NOT_ENOUGH).await;
         story.failed(1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_a_host_that_is_known_to_be_away() {
+    async fn no_request_waits_for_a_host_that_is_known_to_be_down() {
         let mut story = Story::new();
-        story.timeline.leaves(AWAY);
+        story.timeline.goes_down(DOWN);
         story.ask(0, 600, WRITTEN).await;
         story.failed(0);
         advance(NOTICED).await;

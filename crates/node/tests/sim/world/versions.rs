@@ -1,4 +1,4 @@
-//! Whether each version is one thing, wherever it lies and whoever was told of it.
+//! Checks that all copies and answers with one version have the same content.
 
 use crate::host::key_of;
 use crate::value;
@@ -7,17 +7,17 @@ use checker::{Action, Content, History, OperationId, Outcome};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What was seen under each version.
+/// The contents that were seen under each version.
 #[derive(Default)]
 pub(super) struct Versions {
-    seen: BTreeMap<Timestamp, Vec<Sight>>,
+    seen: BTreeMap<Timestamp, Vec<Sighting>>,
 }
 
-/// What was once seen of a version. Seen again elsewhere, it is not noted again.
-struct Sight {
+/// A content that was seen under a version, and where it was seen first.
+struct Sighting {
     key: u64,
     what: What,
-    place: String,
+    origin: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,38 +27,38 @@ enum What {
 }
 
 impl Versions {
-    /// Notes a version that lies somewhere.
-    pub(super) fn note(&mut self, entry: &Entry, place: fmt::Arguments<'_>) {
+    /// Records a copy of a version.
+    pub(super) fn note(&mut self, entry: &Entry, origin: fmt::Arguments<'_>) {
         let what = match entry.kind() {
             Kind::Tombstone => What::Tombstone,
             Kind::Value => What::Value(value::read(entry.value_bytes())),
         };
-        self.note_what(entry.timestamp(), key_of(entry.key()), what, place);
+        self.note_what(entry.timestamp(), key_of(entry.key()), what, origin);
     }
 
-    fn note_what(&mut self, version: Timestamp, key: u64, what: What, place: fmt::Arguments<'_>) {
+    fn note_what(&mut self, version: Timestamp, key: u64, what: What, origin: fmt::Arguments<'_>) {
         let seen = self.seen.entry(version).or_default();
         if !seen
             .iter()
             .any(|sight| (sight.key, sight.what) == (key, what))
         {
-            seen.push(Sight {
+            seen.push(Sighting {
                 key,
                 what,
-                place: place.to_string(),
+                origin: origin.to_string(),
             });
         }
     }
 
-    /// Adds what clients were told, and says which versions are several things.
+    /// Adds what clients saw, and returns the versions that have several contents or that
+    /// several writes were stamped with.
     pub(super) fn judge(&mut self, history: &History) -> Vec<String> {
         let mut broken = Vec::new();
         let mut owners: BTreeMap<Timestamp, OperationId> = BTreeMap::new();
-        for (place, operation) in history.operations().iter().enumerate() {
+        for (id, operation) in (0..).map(OperationId).zip(history.operations()) {
             let key = operation.request.key;
-            let number = OperationId(place);
             let what = match operation.request.action {
-                Action::Put { .. } => What::Value(Content::Value(number)),
+                Action::Put { .. } => What::Value(Content::Value(id)),
                 Action::Delete | Action::Get => What::Tombstone,
             };
             match operation.outcome() {
@@ -68,9 +68,12 @@ impl Versions {
                         stamp: Some(version),
                     },
                 ) => {
-                    self.note_what(version, key, what, format_args!("#{place} {operation}"));
-                    if let Some(other) = owners.insert(version, number) {
-                        broken.push(format!("{version} was given to #{} and #{place}", other.0));
+                    self.note_what(version, key, what, format_args!("#{} {operation}", id.0));
+                    if let Some(other) = owners.insert(version, id) {
+                        broken.push(format!(
+                            "{version} was issued to #{} and #{}",
+                            other.0, id.0
+                        ));
                     }
                 }
                 Some(Outcome::Found {
@@ -81,7 +84,7 @@ impl Versions {
                     version,
                     key,
                     What::Value(content),
-                    format_args!("#{place} {operation}"),
+                    format_args!("#{} {operation}", id.0),
                 ),
                 _ => {}
             }
@@ -95,11 +98,11 @@ impl Versions {
                 .any(|other| !may_be_one(first, other, history))
             {
                 let lines = seen.iter().map(|sight| {
-                    let Sight { key, what, place } = sight;
-                    format!("\n  key {key}, {what:?}: {place}")
+                    let Sighting { key, what, origin } = sight;
+                    format!("\n  key {key}, {what:?}: {origin}")
                 });
                 broken.push(format!(
-                    "{version} is several things:{}",
+                    "{version} has several contents:{}",
                     lines.collect::<String>()
                 ));
             }
@@ -108,8 +111,8 @@ impl Versions {
     }
 }
 
-/// Whether two things may be one version: a value that has expired becomes a tombstone.
-fn may_be_one(one: &Sight, other: &Sight, history: &History) -> bool {
+/// Whether one version may have both contents: an expired value becomes a tombstone.
+fn may_be_one(one: &Sighting, other: &Sighting, history: &History) -> bool {
     let expires = |what| match what {
         What::Value(Content::Value(put)) => history.get(put).is_some_and(|put| {
             let action = put.request.action;
@@ -177,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_one_thing_on_one_key() {
+    fn a_version_has_one_content_on_one_key() {
         let writes = [(put(None), 10), (Action::Delete, 20)];
         check(&writes, &[value_of(0, 10, KEY), tombstone(20)], true);
         check(&writes, &[value_of(0, 10, KEY), value_of(0, 10, KEY)], true);
@@ -185,20 +188,20 @@ mod tests {
         check(&writes, &[tombstone(10)], false);
         check(&writes, &[value_of(1, 10, KEY)], false);
         check(&writes, &[value_of(0, 10, KEY + 1)], false);
-        // Of a write that nobody was told of, two nodes must hold the same.
+        // Also without an answer to a client two nodes must hold the same.
         check(&[], &[value_of(7, 30, KEY)], true);
         check(&[], &[value_of(7, 30, KEY), tombstone(30)], false);
     }
 
     #[test]
-    fn a_version_is_given_to_one_write() {
+    fn a_version_is_issued_to_one_write() {
         check(&[(put(None), 10), (put(None), 11)], &[], true);
         check(&[(put(None), 10), (put(None), 10)], &[], false);
         check(&[(Action::Delete, 10), (Action::Delete, 10)], &[], false);
     }
 
     #[test]
-    fn only_what_expires_becomes_a_tombstone() {
+    fn only_a_value_that_expires_becomes_a_tombstone() {
         check(
             &[(put(Some(1)), 10)],
             &[value_of(0, 10, KEY), tombstone(10)],

@@ -1,31 +1,35 @@
-//! The end of a world: all is mended, and the cluster must come to rest.
+//! The end of a world: all faults are healed, and the cluster must reach quiescence.
+//!
+//! Hints must drain. Then every write that hints cover must be on all its replicas, and no
+//! copy anywhere else, *before* any read could repair that. Afterwards every key is read
+//! from all nodes, and the replicas must agree.
 
 use super::{PATIENCE, World};
 use crate::dice::Dice;
 use crate::host::{Acceptance, Copy, Crash};
 use crate::network::HostNumber;
-use crate::weather::Loss;
+use crate::scenario::Loss;
 use checker::{Action, Outcome, Request};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long the cluster has, once all is mended, until connections stand again.
+/// How long the cluster has to connect again after all faults are healed.
 const SETTLING: Duration = Duration::from_secs(6);
 
-/// How long it has until no hint waits any more.
+/// How long the cluster has to deliver all hints.
 const DRAINING: Duration = Duration::from_secs(120);
 
-/// How long repairs in the background have.
+/// How long the cluster has for repairs in the background.
 const REPAIRING: Duration = Duration::from_secs(2);
 
 impl World {
-    /// Ends whatever is still broken, but for what was lost with a folder.
-    pub(super) fn mend_all(&self) {
+    /// Heals all faults, except for a lost folder.
+    pub(super) fn heal_all(&self) {
         self.network.stop_losses();
         for (number, host) in self.hosts.iter().enumerate() {
             host.clock.set_skew_ms(self.skews_ms[number]);
-            if self.lost.get() == Some(number) && self.weather.loss == Some(Loss::Rot) {
-                // What is damaged is given up: its node may not even start.
+            if self.lost.get() == Some(number) && self.scenario.loss == Some(Loss::Rot) {
+                // The damaged disk is replaced, because its node may not even start.
                 host.crash(Crash::Kill);
                 host.replace_disk(Copy::empty());
                 host.forget_rot();
@@ -34,30 +38,30 @@ impl World {
         }
     }
 
-    /// Gives the cluster time to come to rest, and says why it has not.
-    pub(super) async fn come_to_rest(&self, dice: &Dice) -> Result<(), String> {
+    /// Waits for quiescence and checks it. Fails with the reason why it was not reached.
+    pub(super) async fn reach_quiescence(&self, dice: &Dice) -> Result<(), String> {
         sleep(SETTLING).await;
         self.drain(self.outdated()).await?;
-        let held = self.held()?;
-        self.hints_have_arrived(&held)?;
-        self.no_surplus(&held)?;
+        let copies = self.copies_of_all_keys()?;
+        self.hints_have_arrived(&copies)?;
+        self.no_surplus(&copies)?;
         if let Some(lost) = self.lost.get() {
             self.accept_loss(lost, dice).await?;
         }
-        let all = self.weather.nodes as u8;
+        let all = self.scenario.nodes as u8;
         self.read_all(all, None, dice).await?;
         sleep(REPAIRING).await;
-        self.agree(&self.held()?)
+        self.agree(&self.copies_of_all_keys()?)
     }
 
-    /// The host whose folder is an older one, if there is one: the others take
-    /// nothing from it, and so no hints, until it is accepted.
+    /// The host whose folder is an older copy, if there is one. Its peers do nothing as
+    /// asked by it until it is accepted, so its hints do not drain.
     fn outdated(&self) -> Option<HostNumber> {
-        let is_copy = matches!(self.weather.loss, Some(Loss::OldCopy | Loss::RunningCopy));
+        let is_copy = matches!(self.scenario.loss, Some(Loss::OldCopy | Loss::RunningCopy));
         self.lost.get().filter(|_| is_copy)
     }
 
-    /// Waits until no hint waits any more, but at `except`.
+    /// Waits until no host but `except` has hints left.
     async fn drain(&self, except: Option<HostNumber>) -> Result<(), String> {
         let began = Instant::now();
         loop {
@@ -75,11 +79,11 @@ impl World {
         }
     }
 
-    /// Does what an operator does about a folder that was lost: lets the others
-    /// agree, and then has the store count as it is.
+    /// Does what an operator does after a folder was lost: lets the other nodes agree, and
+    /// then accepts the store as it is.
     async fn accept_loss(&self, lost: HostNumber, dice: &Dice) -> Result<(), String> {
         let host = &self.hosts[lost];
-        let others = self.weather.nodes as u8 - 1;
+        let others = self.scenario.nodes as u8 - 1;
         self.read_all(others, Some(lost), dice).await?;
         sleep(REPAIRING).await;
         host.crash(Crash::Kill);
@@ -88,22 +92,22 @@ impl World {
         self.drain(None).await
     }
 
-    /// Reads every key from so many replicas, by way of any node but one.
+    /// Reads every key from `ack` replicas, through any node but `except`.
     async fn read_all(
         &self,
         ack: u8,
         except: Option<HostNumber>,
         dice: &Dice,
     ) -> Result<(), String> {
-        let nodes = self.weather.nodes;
-        for key in 0..self.weather.keys {
+        let nodes = self.scenario.nodes;
+        for key in 0..self.scenario.keys {
             let node = dice.place(nodes);
             let node = match except == Some(node) {
                 true => (node + 1) % nodes,
                 false => node,
             };
             let request = Request {
-                client: self.weather.clients,
+                client: self.scenario.clients,
                 node,
                 key,
                 action: Action::Get,
@@ -113,7 +117,7 @@ impl World {
             match self.ask(request, PATIENCE).await {
                 Some(Outcome::Found { .. }) => {}
                 Some(outcome) => {
-                    return Err(format!("all is mended, yet {request}: {outcome}"));
+                    return Err(format!("all faults are healed, yet {request}: {outcome}"));
                 }
                 None => return Err(format!("node {node} does not run")),
             }

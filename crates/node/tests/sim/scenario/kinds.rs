@@ -5,17 +5,17 @@
 pub(crate) enum FaultKind {
     /// A process ends at once; its host goes on.
     Kill,
-    /// A process is told to stop: it ends what it has begun and closes its store.
+    /// A process is told to stop: it ends its running requests and closes its store.
     Stop,
-    /// A host loses its power, and of its disk what was not synced, or some of it.
+    /// A host loses power, and its disk loses all or some of the unsynced writes.
     PowerCut,
-    /// The same in the middle of a call of the disk.
+    /// A host loses power in the middle of a call of the disk.
     PowerCutInCall,
-    /// All hosts lose their power at once.
+    /// All hosts lose power at once.
     Blackout,
     /// A process stands still for a while.
     Freeze,
-    /// Bytes from one host do not reach another, but the other way they do.
+    /// Bytes from one host do not reach another host; the other direction works.
     CutOneWay,
     /// Two hosts do not reach each other.
     CutBothWays,
@@ -29,15 +29,15 @@ pub(crate) enum FaultKind {
     Skew,
     /// A wall clock is wrong beyond the bound, for a while.
     FarSkew,
-    /// A process is started anew while its wall clock is wrong beyond the bound.
+    /// A process restarts while its wall clock is wrong beyond the bound.
     FarSkewAtStart,
-    /// A process is started anew, and its wall clock was set back meanwhile.
+    /// A process restarts after its wall clock was set back.
     SkewBackAtStart,
-    /// A disk has no more room.
+    /// A disk is full.
     FullDisk,
     /// A disk, or the processor, is slow.
     SlowDisk,
-    /// Syncs of a disk fail, until the process is started anew.
+    /// Syncs of a disk fail until the process restarts.
     FailingSyncs,
 }
 
@@ -64,11 +64,11 @@ impl FaultKind {
         Self::FailingSyncs,
     ];
 
-    /// Those that keep all replicas answering.
-    pub(super) const SILENT: [Self; 1] = [Self::Skew];
+    /// The kinds with which all replicas still answer.
+    pub(super) const HARMLESS: [Self; 1] = [Self::Skew];
 
-    /// Those that take one host away and leave the others alone.
-    pub(super) const ONE_AWAY: [Self; 5] = [
+    /// The kinds that make one host unavailable and do not affect the others.
+    pub(super) const ONE_UNAVAILABLE: [Self; 5] = [
         Self::Kill,
         Self::Stop,
         Self::PowerCut,
@@ -77,21 +77,21 @@ impl FaultKind {
     ];
 }
 
-/// What becomes of one folder in the life of a world: more than one, and no
-/// replica might be left that has what was acknowledged.
+/// How one folder of a world is lost. If more than one were lost, no replica might have
+/// an acknowledged write any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// It is gone: the process comes back with an empty one.
+    /// The process comes back with an empty folder.
     Folder,
     /// The process comes back with a copy that was taken while it did not run.
     OldCopy,
     /// The process comes back with a copy that was taken at one moment while it ran.
     RunningCopy,
-    /// Bytes of its tables change by themselves.
+    /// Bytes of its tables change on the disk.
     Rot,
 }
 
 impl Loss {
-    /// Every one.
+    /// Every kind.
     pub(super) const ALL: [Self; 4] = [Self::Folder, Self::OldCopy, Self::RunningCopy, Self::Rot];
 }

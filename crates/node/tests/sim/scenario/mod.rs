@@ -1,10 +1,9 @@
-//! What a seed makes of its world: how large, how fast, how faulty.
+//! The scenario of a world, which the seed determines: its size, its speed, its faults.
 //!
-//! In most worlds anything can break, and each kind of fault is in or out with
-//! even chances (swarm testing: Groce and others, "Swarm Testing", 2012): worlds
-//! with few kinds of faults and many of each find bugs that worlds with a little
-//! of everything hide. Some promises hold only in better weather, so there are
-//! worlds of it: see [`Season`].
+//! In most worlds any fault may happen, and each kind of fault is enabled with an even
+//! chance (Groce and others, "Swarm Testing", 2012): worlds with few kinds of faults and
+//! many of each find bugs that worlds with a little of everything hide. Some promises
+//! hold only with fewer faults, so some worlds have fewer: see [`ScenarioKind`].
 
 mod kinds;
 
@@ -15,71 +14,72 @@ use lsm::Durability;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// What kind of weather there is, and with it what can be demanded.
+/// Which faults may happen, and so which promises must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Season {
-    /// All replicas answer, and a few keys are fought for: contents are judged.
-    Calm,
-    /// One host is away at a time, or none: the others must go on.
-    OneAway,
-    /// Anything breaks.
-    Stormy,
+pub(crate) enum ScenarioKind {
+    /// All replicas answer, and clients compete for a few keys: the history must be
+    /// linearizable.
+    AllAnswer,
+    /// At most one host at a time is unavailable: requests to the others must succeed.
+    OneUnavailable,
+    /// Any fault may happen.
+    AnyFault,
 }
 
-/// Which `ack` and `from` clients ask for.
+/// Which pairs of `ack` and `from` clients ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pairs {
-    /// All nodes and their quorum.
+    /// All nodes as `from`, and a quorum of them as `ack`.
     Quorum,
-    /// Always this one, whose reads and writes overlap.
+    /// Always this pair. Its reads and writes overlap.
     One {
-        /// How many must answer.
+        /// How many replicas must answer.
         ack: u8,
-        /// Of how many.
+        /// Of how many replicas.
         from: u8,
     },
-    /// Any `from`, with an `ack` whose reads and writes overlap.
+    /// Any `from`, and an `ack` with which reads and writes overlap.
     Majorities,
-    /// Whatever is allowed.
+    /// Any allowed pair.
     Any,
 }
 
-/// What is fixed for the life of a world.
+/// The parameters of a world.
 #[derive(Clone, Debug)]
-pub(crate) struct Weather {
-    /// What kind of weather.
-    pub(crate) season: Season,
+pub(crate) struct Scenario {
+    /// Which faults may happen.
+    pub(crate) kind: ScenarioKind,
     /// How many nodes there are.
     pub(crate) nodes: usize,
-    /// How many runtimes each has.
+    /// How many runtimes each node has.
     pub(crate) runtimes: usize,
-    /// How many clients.
+    /// How many clients there are.
     pub(crate) clients: usize,
-    /// How many keys.
+    /// How many keys there are.
     pub(crate) keys: u64,
-    /// Which pairs of `ack` and `from`.
+    /// Which pairs of `ack` and `from` clients ask for.
     pub(crate) pairs: Pairs,
     /// How long a client waits between operations, in milliseconds.
     pub(crate) pause_ms: RangeInclusive<u64>,
-    /// In how many of a hundred cases a put has a time to live.
+    /// How many percent of puts have a time to live.
     pub(crate) ttl_percent: u64,
-    /// In how many of a hundred cases a client goes away before it has its answer.
+    /// How many percent of requests a client abandons before the answer.
     pub(crate) cancel_percent: u64,
     /// The deadline of requests.
     pub(crate) timeout: Duration,
     /// How long bytes are in flight, in milliseconds.
     pub(crate) delay_ms: RangeInclusive<u64>,
-    /// In how many of a million pieces that arrive the connection is lost.
+    /// With how many of a million arriving pieces the connection is lost.
     pub(crate) losses_per_million: u64,
-    /// How long a job takes at most, in milliseconds.
+    /// How long a job may take, in milliseconds.
     pub(crate) work_ms_max: u64,
-    /// How far wall clocks are off from the beginning, at most, in milliseconds.
+    /// How far wall clocks may be wrong from the beginning, in milliseconds.
     pub(crate) skew_ms_max: u64,
-    /// When a write counts as stored.
+    /// The durability of the stores.
     pub(crate) durability: Durability,
-    /// How much of what is not synced survives a power cut, in percent.
+    /// How many percent of unsynced writes survive a power cut.
     pub(crate) survival_percent: u64,
-    /// How much room hints have, in bytes.
+    /// How many bytes hints may take.
     pub(crate) hint_bytes_max: u64,
     /// How long hints are kept.
     pub(crate) hint_age_max: Duration,
@@ -87,30 +87,30 @@ pub(crate) struct Weather {
     pub(crate) faults: Vec<FaultKind>,
     /// The only host whose clock may be wrong beyond the bound.
     pub(crate) far_host: usize,
-    /// What becomes of one folder.
+    /// How one folder is lost, if one is.
     pub(crate) loss: Option<Loss>,
-    /// How long nothing breaks between two faults, in milliseconds.
+    /// The pause between two faults, in milliseconds.
     pub(crate) fault_gap_ms: RangeInclusive<u64>,
     /// How long a fault lasts, in milliseconds.
     pub(crate) fault_ms: RangeInclusive<u64>,
-    /// How long the faults and the clients go on.
+    /// How long faults happen and clients run.
     pub(crate) span: Duration,
 }
 
-impl Weather {
-    /// Throws for all of it.
+impl Scenario {
+    /// The scenario that `dice` determine.
     pub(crate) fn new(dice: &Dice) -> Self {
-        let stormy = Self::stormy(dice);
+        let any_fault = Self::any_fault(dice);
         let loss = *dice.pick(&Loss::ALL);
         match dice.below(100) {
-            0..30 => stormy.calmed(dice),
-            30..45 => stormy.with_one_away(dice),
-            45..60 => stormy.with_loss(loss, dice),
-            _ => stormy,
+            0..30 => any_fault.without_faults(dice),
+            30..45 => any_fault.with_one_unavailable(dice),
+            45..60 => any_fault.with_loss(loss, dice),
+            _ => any_fault,
         }
     }
 
-    fn stormy(dice: &Dice) -> Self {
+    fn any_fault(dice: &Dice) -> Self {
         let with_faults = dice.percent(95);
         let mut faults: Vec<FaultKind> = FaultKind::ALL.into();
         faults.retain(|_| with_faults && dice.percent(50));
@@ -121,7 +121,7 @@ impl Weather {
             _ => Durability::Sync,
         };
         Self {
-            season: Season::Stormy,
+            kind: ScenarioKind::AnyFault,
             nodes,
             runtimes: *dice.pick(&[1, 1, 2]),
             clients: *dice.pick(&[2, 4, 8]),
@@ -153,11 +153,11 @@ impl Weather {
         }
     }
 
-    /// Few keys, many at once, and clocks that are far apart; nothing is slow.
-    fn calmed(self, dice: &Dice) -> Self {
+    /// Few keys, many concurrent requests, and clocks that are far apart; no host is slow.
+    fn without_faults(self, dice: &Dice) -> Self {
         let skew = dice.percent(30);
         Self {
-            season: Season::Calm,
+            kind: ScenarioKind::AllAnswer,
             clients: *dice.pick(&[3, 5, 8]),
             keys: *dice.pick(&[1, 1, 2]),
             pairs: one_pair(self.nodes as u64, dice),
@@ -165,17 +165,22 @@ impl Weather {
             ttl_percent: 0,
             timeout: Duration::from_secs(1),
             losses_per_million: 0,
-            faults: FaultKind::SILENT.iter().copied().filter(|_| skew).collect(),
+            faults: FaultKind::HARMLESS
+                .iter()
+                .copied()
+                .filter(|_| skew)
+                .collect(),
             span: Duration::from_millis(dice.within(&(500..=2_000))),
             ..self
         }
     }
 
-    /// One folder is lost. Of no other may anything be, and what a copy lacks is
-    /// noticed by those that met its host since, so nothing keeps them from it.
+    /// One folder is lost. No other store may lose anything. Peers notice a copy only if
+    /// they have met its host since it was taken, so no fault keeps them apart then.
     fn with_loss(mut self, loss: Loss, dice: &Dice) -> Self {
         if matches!(loss, Loss::OldCopy | Loss::RunningCopy) || dice.percent(50) {
-            self.faults.retain(|kind| FaultKind::SILENT.contains(kind));
+            self.faults
+                .retain(|kind| FaultKind::HARMLESS.contains(kind));
         }
         let nodes = *dice.pick(&[3, 3, 4]);
         Self {
@@ -192,16 +197,16 @@ impl Weather {
         }
     }
 
-    /// Quorums of all nodes, one of which is away now and then, for long enough
-    /// to be given up.
-    fn with_one_away(self, dice: &Dice) -> Self {
-        let mut faults: Vec<FaultKind> = FaultKind::ONE_AWAY.into();
+    /// Quorums of all nodes. Now and then one node is unavailable, for long enough that the
+    /// others notice.
+    fn with_one_unavailable(self, dice: &Dice) -> Self {
+        let mut faults: Vec<FaultKind> = FaultKind::ONE_UNAVAILABLE.into();
         faults.retain(|_| dice.percent(50));
         if faults.is_empty() {
-            faults.push(*dice.pick(&FaultKind::ONE_AWAY));
+            faults.push(*dice.pick(&FaultKind::ONE_UNAVAILABLE));
         }
         Self {
-            season: Season::OneAway,
+            kind: ScenarioKind::OneUnavailable,
             pairs: Pairs::Quorum,
             pause_ms: 20..=200,
             cancel_percent: 0,
@@ -218,7 +223,7 @@ impl Weather {
     }
 }
 
-/// One pair for all requests, of which any two overlap.
+/// One pair for all requests. Any two requests with it overlap.
 fn one_pair(nodes: u64, dice: &Dice) -> Pairs {
     let from = match dice.percent(50) {
         true => nodes,

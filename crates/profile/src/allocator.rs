@@ -1,15 +1,15 @@
-//! Memory that is asked for, by sampling.
+//! Samples allocations.
 //!
-//! [`Allocator`] stands in front of the real allocator. While allocations are
-//! recorded, each thread counts down the bytes that it asks for, from a random
-//! number with an exponential distribution; the allocation that passes zero is
-//! sampled, with its stack. This is a Poisson process over bytes: an allocation
-//! of `s` bytes is met with probability `1 - exp(-s / mean)`, whatever came
-//! before, and counts for `s` divided by that. So the sums are unbiased, and a
-//! long allocation is hardly ever missed.
+//! [`Allocator`] wraps the real allocator. While allocations are recorded, each
+//! thread counts down its allocated bytes from a random number with an
+//! exponential distribution, and samples the allocation that passes zero. This
+//! is a Poisson process over bytes: an allocation of `s` bytes is sampled with
+//! probability `1 - exp(-s / mean)`, independent of earlier ones, and has the
+//! weight `s` divided by that probability. So the sums are unbiased, and a
+//! large allocation is hardly ever missed.
 //!
-//! What is given back is not counted: the profile says who asks, not who holds.
-//! A reallocation counts for what it asks for beyond what it had.
+//! Deallocations are not counted: the profile shows where memory is allocated,
+//! not what holds it. A reallocation counts for the bytes that it adds.
 
 use crate::recorder::{self, ProfileKind};
 use crate::stack::{Origin, Stack};
@@ -17,30 +17,30 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many bytes lie between two samples, on the average.
+/// The average number of bytes between two samples.
 const SAMPLE_BYTES_MEAN: f64 = (128 << 10) as f64;
 
-/// An allocator that can tell who asks for memory, in front of `A`, which
-/// gives it. Made for `#[global_allocator]`.
+/// An allocator that can sample allocations, in front of `A`, which makes them.
+/// It is meant for `#[global_allocator]`.
 #[derive(Debug, Default)]
 pub struct Allocator<A>(A);
 
 impl<A> Allocator<A> {
-    /// Puts itself in front of `allocator`.
+    /// Wraps `allocator`.
     pub const fn new(allocator: A) -> Self {
         Self(allocator)
     }
 }
 
 #[expect(unsafe_code, reason = "an allocator")]
-// SAFETY: every call goes to the real allocator as it is. What is done beside it
-// touches no memory but that of the thread and the recorder's table, and does
-// not allocate.
+// SAFETY: each call is passed on to the real allocator unchanged. The sampling
+// only touches memory of the thread and the recorder's table, and does not
+// allocate.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Allocator<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
-        // SAFETY: the caller's promises are those that this call asks for.
+        // SAFETY: the caller guarantees what this call requires.
         unsafe { self.0.alloc(layout) }
     }
 
@@ -72,19 +72,19 @@ fn note(bytes: usize) {
     }
 }
 
-/// A thread's place in its process of samples.
+/// The countdown of a thread to its next sample.
 struct Countdown {
-    /// How many bytes are left until the next sample.
+    /// The bytes left until the next sample.
     bytes: Cell<f64>,
-    /// The state of its random numbers; 0 before the first.
+    /// The state of its random numbers; 0 before the first one.
     random: Cell<u64>,
-    /// How many allocations it has seen.
+    /// The number of allocations so far.
     seen: Cell<u64>,
 }
 
 thread_local! {
-    // Made by the compiler and never dropped: the first allocation of a thread
-    // finds it, and so does the last.
+    // Initialized at compile time and never dropped, so it exists during the
+    // first allocation of a thread and during the last.
     static COUNTDOWN: Countdown = const {
         Countdown { bytes: Cell::new(0.0), random: Cell::new(0), seen: Cell::new(0) }
     };
@@ -95,7 +95,7 @@ fn count_down(bytes: usize) {
     if bytes == 0 {
         return;
     }
-    // A thread without its local memory is at its very end.
+    // The thread-local is gone only at the very end of a thread.
     let _ = COUNTDOWN.try_with(|countdown| {
         countdown.seen.set(countdown.seen.get().wrapping_add(1));
         if countdown.random.get() == 0 {
@@ -115,10 +115,10 @@ fn count_down(bytes: usize) {
     });
 }
 
-/// What an allocation that was sampled stands for, in bytes.
+/// The weight of a sampled allocation, in bytes.
 fn weight_of(bytes: usize) -> u64 {
     let bytes = bytes as f64;
-    // 1 - exp(-x), exact for small x too.
+    // 1 - exp(-x), also exact for small x.
     let probability = -(-bytes / SAMPLE_BYTES_MEAN).exp_m1();
     (bytes / probability) as u64
 }
@@ -131,13 +131,13 @@ impl Countdown {
         state ^= state >> 7;
         state ^= state << 17;
         self.random.set(state);
-        // Between 0, which it never is, and 1.
+        // Between 0 and 1, and never 0.
         let uniform = ((state >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
         -uniform.ln() * SAMPLE_BYTES_MEAN
     }
 }
 
-/// Another one for each thread, and never 0.
+/// A seed that is different for each thread and never 0.
 fn seed() -> u64 {
     static SEEDS: AtomicU64 = AtomicU64::new(0);
     let number = SEEDS.fetch_add(1, Ordering::Relaxed) + 1;
@@ -145,7 +145,8 @@ fn seed() -> u64 {
     (mixed ^ (mixed >> 32)).max(1)
 }
 
-/// Whether allocations pass through here. To be asked while they are recorded.
+/// Whether allocations pass through [`Allocator`]. Allocations must be recorded
+/// during the call.
 pub(crate) fn is_installed() -> bool {
     let seen = || COUNTDOWN.with(|countdown| countdown.seen.get());
     let before = seen();

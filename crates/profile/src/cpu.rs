@@ -1,37 +1,38 @@
-//! CPU time, by sampling.
+//! Samples CPU time.
 //!
 //! The kernel sends SIGPROF for each hundredth of a second of CPU time that the
-//! process has used (`ITIMER_PROF`), to the thread that used it; the handler
-//! takes that thread's stack. System calls count for whoever made them. A
-//! process that does nothing gets no signal.
+//! process has used (`ITIMER_PROF`), to the thread that used it, and the
+//! handler captures that thread's stack. System calls count for their callers.
+//! An idle process gets no signal.
 //!
-//! Why a signal and not `perf_event_open`: containers and most distributions
-//! forbid the latter to ordinary users, and the kernel can follow stacks only by
-//! frame pointers, which C libraries and the standard build have not.
+//! A signal is used rather than `perf_event_open`, because containers and most
+//! distributions forbid the latter to ordinary users. Also, the kernel can walk
+//! stacks only by frame pointers, which C libraries and the standard build do
+//! not have.
 //!
-//! The handler stays installed once it was: a signal that comes late finds
-//! nothing to do, where the default would be to end the process.
+//! The handler stays installed: a late signal then does nothing, while the
+//! default action would end the process.
 
 use crate::recorder::{self, ProfileKind};
 use crate::stack::{Origin, Stack};
 use libc::{c_int, c_void, itimerval, siginfo_t, timeval, ucontext_t};
 use std::io;
 
-/// How often a stack is taken in a second of CPU time. Not 100: what works by a
-/// clock of its own must not be met always or never.
+/// The number of samples per second of CPU time. It is not 100, so that
+/// periodic work is not sampled always or never.
 pub(crate) const SAMPLES_PER_SECOND: i64 = 99;
 
-/// Begins to sample.
+/// Starts sampling.
 ///
 /// # Errors
-/// A system that knows no such signal or timer.
+/// The system does not support the signal or the timer.
 pub(crate) fn start() -> io::Result<()> {
     Stack::prepare();
     install_handler()?;
     set_timer(1_000_000 / SAMPLES_PER_SECOND)
 }
 
-/// Ends it.
+/// Stops sampling.
 pub(crate) fn stop() {
     // Clearing a timer that could be set does not fail.
     let _ = set_timer(0);
@@ -39,13 +40,14 @@ pub(crate) fn stop() {
 
 #[expect(unsafe_code, reason = "a signal handler")]
 fn install_handler() -> io::Result<()> {
-    // SAFETY: all zeros is a sigaction, of no flags and an empty mask. The
-    // handler has the signature that SA_SIGINFO asks for, and does only what a
-    // handler may: see `on_signal`.
+    // SAFETY: a zeroed sigaction is valid: no flags and an empty mask. The
+    // handler has the signature that SA_SIGINFO requires, and does only what a
+    // handler may do: see `on_signal`.
     let result = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_signal as *const () as usize;
-        // Whatever can go on behind the signal does; the rest is told EINTR.
+        // Interrupted system calls are restarted if possible; the others return
+        // EINTR.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
         libc::sigaction(libc::SIGPROF, &raw const action, std::ptr::null_mut())
     };
@@ -62,7 +64,8 @@ fn set_timer(period_us: i64) -> io::Result<()> {
         it_interval: period,
         it_value: period,
     };
-    // SAFETY: the timer is valid for the call, and the old one is not asked for.
+    // SAFETY: the timer is valid during the call, and the old one is not
+    // requested.
     check(unsafe { libc::setitimer(libc::ITIMER_PROF, &raw const timer, std::ptr::null_mut()) })
 }
 
@@ -73,14 +76,14 @@ fn check(result: c_int) -> io::Result<()> {
     }
 }
 
-/// Takes the stack of the thread that was interrupted. It may have been
-/// interrupted anywhere, in the allocator too, so nothing here allocates or
-/// locks; `errno` is left as it was.
+/// Captures the stack of the interrupted thread. The thread may have been
+/// interrupted anywhere, also in the allocator, so the handler neither
+/// allocates nor locks. It preserves `errno`.
 #[expect(unsafe_code, reason = "a signal handler")]
 extern "C" fn on_signal(_signal: c_int, _information: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: a thread's own errno.
+    // SAFETY: the errno of this thread.
     let errno = unsafe { *libc::__errno_location() };
-    // SAFETY: with SA_SIGINFO the kernel hands over the interrupted context.
+    // SAFETY: with SA_SIGINFO the kernel passes the interrupted context.
     let interrupted = unsafe { &*context.cast::<ucontext_t>() };
     let from = match interrupted_at(interrupted) {
         Some(address) => Origin::Interrupted(address),
@@ -102,7 +105,7 @@ fn interrupted_at(context: &ucontext_t) -> Option<usize> {
     Some(context.uc_mcontext.pc as usize)
 }
 
-/// Elsewhere the frames of the handler are told by their names.
+/// On other processors the frames of the handler are recognized by their names.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn interrupted_at(_context: &ucontext_t) -> Option<usize> {
     None

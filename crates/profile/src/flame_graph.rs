@@ -1,4 +1,4 @@
-//! The picture of a profile.
+//! Draws flame graphs.
 
 use crate::cpu::SAMPLES_PER_SECOND;
 use crate::recorder::ProfileKind;
@@ -7,7 +7,7 @@ use inferno::flamegraph::{Options, from_lines};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Draws sums by stack.
+/// Draws the sums by stack.
 pub(crate) fn draw(kind: ProfileKind, took: Duration, lines: &BTreeMap<String, u64>) -> String {
     if lines.values().all(|weight| *weight == 0) {
         return empty(kind, took);
@@ -22,9 +22,9 @@ pub(crate) fn draw(kind: ProfileKind, took: Duration, lines: &BTreeMap<String, u
     options.subtitle = Some(subtitle(kind, took, lines.values().sum()));
     options.count_name = unit.to_owned();
     options.colors = Palette::Basic(palette);
-    // The same profile is the same picture.
+    // Equal profiles give equal pictures.
     options.hash = true;
-    // As wide as the window.
+    // As wide as the browser window.
     options.image_width = None;
     let unit_weight = match kind {
         ProfileKind::Waits => 1000,
@@ -37,12 +37,13 @@ pub(crate) fn draw(kind: ProfileKind, took: Duration, lines: &BTreeMap<String, u
     let mut svg = Vec::new();
     match from_lines(&mut options, folded.iter().map(String::as_str), &mut svg) {
         Ok(()) => without_comments(&String::from_utf8_lossy(&svg)),
-        // Nothing fails in memory but what no line of ours is.
+        // Drawing to memory fails only for malformed lines, which are never
+        // written here.
         Err(_) => empty(kind, took),
     }
 }
 
-/// A picture without the comments of its script, which are for its authors.
+/// Removes the comments of the picture's script, which readers do not need.
 fn without_comments(svg: &str) -> String {
     svg.split_inclusive('\n')
         .filter(|line| !line.trim_start().starts_with("//"))
@@ -64,12 +65,12 @@ fn subtitle(kind: ProfileKind, took: Duration, total: u64) -> String {
         ProfileKind::Waits => {
             let waited = Duration::from_nanos(total).as_secs_f64();
             let at_a_time = waited / seconds;
-            format!("{waited:.3} s waited in {seconds:.1} s: {at_a_time:.2} waiting at a time")
+            format!("{waited:.3} s waited in {seconds:.1} s: {at_a_time:.2} waiting on average")
         }
     }
 }
 
-/// A picture that says that there is none.
+/// A picture that says that nothing was recorded.
 fn empty(kind: ProfileKind, took: Duration) -> String {
     let (word, seconds) = (kind.word(), took.as_secs_f64());
     format!(
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_picture_has_its_script_and_not_the_comments_in_it() {
+    fn a_picture_has_its_script_without_comments() {
         let lines = [("main;work".to_owned(), 7)].into();
         let svg = draw(ProfileKind::Cpu, Duration::from_secs(1), &lines);
         assert!(svg.contains("function search("), "{svg}");

@@ -1,23 +1,24 @@
-//! Profiles of the running process: where its time goes (`cpu`), by whom its
-//! memory is asked for (`alloc`), and what it waits for (`lock`).
+//! Profiles of the running process: where CPU time is spent (`cpu`), where
+//! memory is allocated (`alloc`), and what is waited for (`lock`).
 //!
-//! The idea is the same for all three. Something happens (a clock tick of CPU
-//! time, an allocation, the end of a wait), the stack of the thread is taken,
-//! and its weight (a sample, bytes, nanoseconds) is added to that stack's sum
-//! in a table (`stack_table`). Only when the recording ends are addresses made
-//! into names (`symbols`) and the sums into a picture (`flame_graph`).
+//! All three work alike. On an event (a tick of CPU time, an allocation, the
+//! end of a wait) the stack of the thread is captured, and its weight (a
+//! sample, bytes, nanoseconds) is added to the stack's sum in a table
+//! (`stack_table`). Only at the end of the recording are addresses resolved to
+//! names (`symbols`) and the sums drawn as a flame graph (`flame_graph`).
 //!
 //! Invariants:
-//! - One recording at a time ([`Recording`]), in the whole process.
-//! - While none runs, what is left in the way of the process is one relaxed load
-//!   of an atomic (`recorder::is_on`) for an allocation and for a
-//!   wait in a queue, and nothing at all for a lock that is free.
-//! - Taking and adding a stack neither allocates nor locks, so it may happen in
-//!   a signal handler and inside the allocator.
-//! - All memory is bounded: the table has a fixed size, and tells what it lost.
+//! - There is at most one recording at a time ([`Recording`]) in the process.
+//! - While nothing is recorded, the overhead is one relaxed load of an atomic
+//!   (`recorder::is_on`) per allocation and per wait in a queue, and none for a
+//!   free lock.
+//! - Capturing and adding a stack neither allocates nor locks, so both are
+//!   possible in a signal handler and in the allocator.
+//! - Memory is bounded: the table has a fixed size, and counts the weight of
+//!   stacks that did not fit.
 //!
-//! The unsafe code of the project is in this crate: the allocator ([`Allocator`]),
-//! the signal handler (`cpu`), and the walk along the stack (`stack`).
+//! All unsafe code of the project is in this crate: the allocator
+//! ([`Allocator`]), the signal handler (`cpu`), and the stack walk (`stack`).
 
 mod allocator;
 mod cpu;

@@ -1,4 +1,4 @@
-//! What a recording comes to.
+//! The result of a recording.
 
 use crate::flame_graph;
 use crate::recorder::ProfileKind;
@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Sums by stack, with names.
+/// A profile: the sums by stack, with names.
 #[derive(Clone, Debug)]
 pub struct Profile {
     kind: ProfileKind,
     took: Duration,
-    /// By the names of the frames, outermost first, with `;` between them.
+    /// Keyed by the names of the frames, outermost first, separated by `;`.
     lines: BTreeMap<String, u64>,
 }
 
@@ -20,9 +20,9 @@ impl Profile {
         Self { kind, took, lines }
     }
 
-    /// Folded stacks, as flame graph tools read them: a line a stack, its
-    /// frames outermost first with `;` between them, a space, and its sum.
-    /// Empty if nothing was recorded.
+    /// The profile as folded stacks, for flame graph tools: one line per stack,
+    /// with its frames outermost first and separated by `;`, a space, and its
+    /// sum. Empty if nothing was recorded.
     #[must_use]
     pub fn folded(&self) -> String {
         let mut text = String::new();
@@ -33,8 +33,8 @@ impl Profile {
         text
     }
 
-    /// The flame graph, as an SVG document of its own that can be searched and
-    /// zoomed into in a browser.
+    /// The flame graph as an SVG document, which can be searched and zoomed in
+    /// a browser.
     #[must_use]
     pub fn flame_graph(&self) -> String {
         flame_graph::draw(self.kind, self.took, &self.lines)

@@ -1,4 +1,5 @@
-//! One recording at a time, in the whole process: from its start to its profile.
+//! A recording, from its start to its profile. There is at most one in the
+//! process.
 
 use crate::profile::Profile;
 use crate::recorder::{self, ProfileKind};
@@ -10,21 +11,21 @@ use std::time::Instant;
 /// Whether there is a [`Recording`].
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Why a recording cannot be.
+/// Why a recording cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// There is one already, of whatever kind.
+    /// Another recording of any kind is running.
     #[error("another profile is being recorded: try again when it is done")]
     Busy,
     /// Allocations do not pass through [`crate::Allocator`].
-    #[error("this program was built without the allocator that counts")]
+    #[error("this program was built without the sampling allocator")]
     NoAllocator,
-    /// The system refused a timer or a signal handler.
+    /// The system refused the timer or the signal handler.
     #[error("the system cannot sample: {0}")]
     System(#[from] io::Error),
 }
 
-/// What is being recorded, until it is [finished](Recording::finish) or dropped.
+/// A running recording, until it is [finished](Recording::finish) or dropped.
 #[derive(Debug)]
 pub struct Recording {
     kind: ProfileKind,
@@ -32,7 +33,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Begins to record, in all threads of the process. May take some
+    /// Starts recording in all threads of the process. May take some
     /// milliseconds the first time.
     ///
     /// # Errors
@@ -41,7 +42,7 @@ impl Recording {
         if TAKEN.swap(true, Ordering::SeqCst) {
             return Err(RecordingError::Busy);
         }
-        // From here on its drop lets the next one in.
+        // From here on, dropping it allows the next recording.
         let recording = Self {
             kind,
             began: Instant::now(),
@@ -59,8 +60,9 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Ends the recording and makes a profile of it. Blocks, for a second or
-    /// so: addresses are looked up in the debugging information of the program.
+    /// Ends the recording and turns it into a profile. Blocks for about a
+    /// second, because addresses are looked up in the debug information of the
+    /// program.
     #[must_use]
     pub fn finish(self) -> Profile {
         self.stop();

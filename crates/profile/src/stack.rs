@@ -1,45 +1,46 @@
-//! The stack of the calling thread, as bare addresses.
+//! Captures the stack of the calling thread as addresses.
 //!
-//! It is walked by the tables that exceptions use: no frame pointers, so the
-//! release build needs no flags and C code is seen through. glibc 2.35 and later
-//! find these tables without a lock (`_dl_find_object`), which makes the walk
-//! safe in a signal handler; the first walk, which loads the unwinder, is made
-//! before there can be a signal ([`Stack::prepare`]).
+//! The walk uses the unwind tables of exceptions, so it needs neither frame
+//! pointers nor special build flags, and it can walk through C code. glibc 2.35
+//! and later find these tables without a lock (`_dl_find_object`), which makes
+//! the walk safe in a signal handler. The first walk loads the unwinder, so
+//! [`Stack::prepare`] makes it before any signal can arrive.
 
 use std::hash::{DefaultHasher, Hasher};
 
-/// How many frames are kept, from the innermost on.
+/// The most frames that are kept, from the innermost on.
 pub(crate) const DEPTH_MAX: usize = 96;
 
-/// The length of a thread's name, in bytes: the kernel keeps no more.
+/// The length of a thread's name in bytes; the kernel keeps no more.
 pub(crate) const NAME_BYTES: usize = 16;
 
-/// The stack of a thread at some moment.
+/// A captured stack of a thread.
 pub(crate) struct Stack {
-    /// Addresses behind the calls, innermost first; those beyond `depth` are 0.
+    /// Return addresses, innermost first; those beyond `depth` are 0.
     frames: [usize; DEPTH_MAX],
     depth: usize,
     /// The thread's name, padded with zeros.
     thread: [u8; NAME_BYTES],
 }
 
-/// The frames with which a stack begins.
+/// Where a stack begins.
 #[derive(Clone, Copy)]
 pub(crate) enum Origin {
-    /// Those of this crate; their names tell them apart later.
+    /// With the frames of this crate, which are recognized by their names
+    /// later.
     Here,
-    /// The one that was interrupted at this address: what is inside of it is
-    /// the signal handler.
+    /// At the frame that was interrupted at this address; the frames inside of
+    /// it belong to the signal handler.
     Interrupted(usize),
 }
 
 impl Stack {
-    /// Loads what the first walk would load.
+    /// Makes the first walk, which loads the unwinder.
     pub(crate) fn prepare() {
         std::hint::black_box(Self::take(Origin::Here));
     }
 
-    /// The stack of the calling thread. Does not allocate, and takes no lock.
+    /// Captures the stack of the calling thread. Neither allocates nor locks.
     pub(crate) fn take(from: Origin) -> Self {
         let mut stack = Self {
             frames: [0; DEPTH_MAX],
@@ -52,8 +53,8 @@ impl Stack {
                 && !begun
             {
                 begun = address == at;
-                // Where it was interrupted is the instruction itself, not the
-                // one behind a call.
+                // The address is the interrupted instruction itself, not one
+                // after a call.
                 return !begun || stack.push(address.wrapping_add(1));
             }
             stack.push(address)
@@ -61,13 +62,14 @@ impl Stack {
         if let Origin::Interrupted(at) = from
             && stack.depth == 0
         {
-            // Better the place alone than nothing.
+            // The walk did not find the interrupted frame, so the address
+            // stands alone.
             stack.push(at.wrapping_add(1));
         }
         stack
     }
 
-    /// Adds a frame; says whether there is room for more.
+    /// Adds a frame, and returns whether there is room for more.
     fn push(&mut self, address: usize) -> bool {
         if let Some(slot) = self.frames.get_mut(self.depth) {
             *slot = address;
@@ -86,10 +88,10 @@ impl Stack {
         self.thread
     }
 
-    /// A number that equal stacks share and, for all practical purposes, no
-    /// others; never 0.
+    /// A hash that equal stacks share and that different stacks practically
+    /// never share; never 0.
     pub(crate) fn fingerprint(&self) -> u64 {
-        // Made like this it has always the same seed, and it does not allocate.
+        // This hasher has a fixed seed and does not allocate.
         let mut hasher = DefaultHasher::new();
         hasher.write(&self.thread);
         for frame in self.frames() {
@@ -104,9 +106,10 @@ impl Stack {
     reason = "the safe walk takes a lock, which a signal handler must not"
 )]
 fn walk(mut visit: impl FnMut(usize) -> bool) {
-    // SAFETY: what the lock of the safe walk protects is Windows' debugging
-    // library. On Linux a walk works on the calling thread's own stack, and its
-    // tables are found without a lock and never change under it.
+    // SAFETY: the lock of the safe walk protects the debugging library of
+    // Windows. On Linux a walk only reads the calling thread's own stack, and
+    // the unwind tables are found without a lock and do not change during the
+    // walk.
     unsafe {
         backtrace::trace_unsynchronized(|frame| visit(frame.ip() as usize));
     }
@@ -115,8 +118,8 @@ fn walk(mut visit: impl FnMut(usize) -> bool) {
 #[expect(unsafe_code, reason = "the safe way to ask the kernel allocates")]
 fn thread_name() -> [u8; NAME_BYTES] {
     let mut name = [0; NAME_BYTES];
-    // SAFETY: PR_GET_NAME writes at most 16 bytes, its closing zero among them.
-    // It fails only for a bad address, and then the name stays empty.
+    // SAFETY: PR_GET_NAME writes at most 16 bytes, including the final zero. It
+    // fails only for a bad address, and then the name stays empty.
     unsafe {
         libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr());
     }

@@ -1,33 +1,33 @@
-//! Sums by stack, in memory of a fixed size, for threads and signal handlers at
-//! the same time.
+//! Sums by stack in memory of a fixed size, for concurrent threads and signal
+//! handlers.
 //!
-//! A hash table with open addressing, without locks: a slot is claimed by
-//! setting its fingerprint from 0, once; its frames are then written by the one
-//! that claimed it and its weight is added to by all. Frames are read only when
-//! nobody records any more, so nobody has to wait for them to be complete.
-//! Nothing is ever removed but by [`StackTable::clear`].
+//! A lock-free hash table with open addressing. A thread claims a slot by
+//! changing its fingerprint from 0, which happens once per slot; that thread
+//! writes the frames, and all threads add to the weight. Frames are read only
+//! when no thread records any more, so readers need not wait until they are
+//! complete. Only [`StackTable::clear`] removes stacks.
 
 use crate::stack::{DEPTH_MAX, NAME_BYTES, Stack};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// How many different stacks a recording can hold: some 7 MB of memory.
+/// How many different stacks a recording can hold, in about 7 MB of memory.
 const SLOTS: usize = 8192;
 
-/// How many slots are tried for a stack.
+/// How many slots are probed for a stack.
 const PROBES_MAX: usize = 32;
 
-/// The words of a thread's name.
+/// The length of a thread's name in 64-bit words.
 const NAME_WORDS: usize = NAME_BYTES / 8;
 
 /// Sums by stack.
 pub(crate) struct StackTable {
     slots: Box<[StackSlot]>,
-    /// The weight of stacks for which there was no room.
+    /// The weight of stacks that did not fit.
     lost: AtomicU64,
 }
 
 struct StackSlot {
-    /// Whose slot it is; 0: nobody's.
+    /// The fingerprint of the slot's stack; 0 for a free slot.
     fingerprint: AtomicU64,
     weight: AtomicU64,
     thread: [AtomicU64; NAME_WORDS],
@@ -35,21 +35,21 @@ struct StackSlot {
     frames: [AtomicUsize; DEPTH_MAX],
 }
 
-/// A stack and its sum, as read back.
+/// A stack and its sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StackSum {
     /// The thread's name.
     pub(crate) thread: String,
-    /// Addresses behind the calls, innermost first.
+    /// Return addresses, innermost first.
     pub(crate) frames: Vec<usize>,
-    /// Whether there are more frames outside of these.
+    /// Whether outer frames were cut off.
     pub(crate) is_cut: bool,
     /// Samples, bytes or nanoseconds.
     pub(crate) weight: u64,
 }
 
 impl StackTable {
-    /// An empty table, with all the memory that it will ever have.
+    /// Creates an empty table with all its memory.
     pub(crate) fn new() -> Self {
         Self::with_slots(SLOTS)
     }
@@ -68,8 +68,7 @@ impl StackTable {
         }
     }
 
-    /// Adds `weight` to the sum of `stack`. Does not allocate, takes no lock and
-    /// never waits.
+    /// Adds `weight` to the sum of `stack`. Does not allocate, lock or wait.
     pub(crate) fn add(&self, stack: &Stack, weight: u64) {
         let fingerprint = stack.fingerprint();
         let first = fingerprint as usize;
@@ -91,7 +90,7 @@ impl StackTable {
         self.lost.fetch_add(weight, Ordering::Relaxed);
     }
 
-    /// Forgets all stacks. Nobody may be adding.
+    /// Removes all stacks. No thread may be adding.
     pub(crate) fn clear(&self) {
         for slot in &self.slots {
             slot.fingerprint.store(0, Ordering::Relaxed);
@@ -100,7 +99,7 @@ impl StackTable {
         self.lost.store(0, Ordering::Relaxed);
     }
 
-    /// All stacks and their sums. Nobody may be adding.
+    /// All stacks and their sums. No thread may be adding.
     pub(crate) fn sums(&self) -> Vec<StackSum> {
         let used = |slot: &&StackSlot| slot.fingerprint.load(Ordering::Relaxed) != 0;
         self.slots
@@ -110,7 +109,7 @@ impl StackTable {
             .collect()
     }
 
-    /// The weight of what there was no room for.
+    /// The weight of stacks that did not fit.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -164,17 +163,17 @@ mod tests {
             panic!("{sums:?}");
         };
         assert_eq!((five.weight, &five.frames[..]), (5, stack.frames()));
-        // A place that is on no stack stands alone.
+        // An address that is on no stack stands alone.
         assert_eq!((seven.weight, &seven.frames[..]), (7, &[2][..]));
         table.clear();
         assert_eq!(table.sums(), []);
     }
 
     #[test]
-    fn what_finds_no_room_is_told() {
+    fn stacks_that_do_not_fit_are_counted() {
         let table = StackTable::with_slots(8);
-        for place in 0..100 {
-            table.add(&Stack::take(Origin::Interrupted(place)), 1);
+        for address in 0..100 {
+            table.add(&Stack::take(Origin::Interrupted(address)), 1);
         }
         assert_eq!(table.sums().len(), 8);
         assert_eq!(table.lost(), 92);
@@ -192,7 +191,7 @@ mod tests {
                 });
             }
         });
-        // The threads share no name of their own, so they share their stacks.
+        // The threads have the same name, so they share their stacks.
         let sums = table.sums();
         assert_eq!(sums.len(), 10);
         assert!(sums.iter().all(|sum| sum.weight == 4000), "{sums:?}");

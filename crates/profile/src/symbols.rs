@@ -1,19 +1,19 @@
-//! From addresses to names.
+//! Resolves addresses to names.
 //!
-//! An address may stand for several frames: functions that the compiler put
-//! into their caller are told from the line tables. What is the same in all
-//! stacks and says nothing is left out: how a thread begins, and how this crate
-//! took the stack.
+//! An address may stand for several frames, because the line tables name
+//! functions that were inlined. Frames that are the same in all stacks are left
+//! out: those that start a thread, and those of this crate that capture the
+//! stack.
 
 use crate::recorder::ProfileKind;
 use crate::stack_table::StackSum;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 
-/// Outside of the frame with this name a stack is the same for all threads.
+/// The frames outside of the one with this name are the same for all threads.
 const THREAD_BEGINS: &str = "__rust_begin_short_backtrace";
 
-/// The names of inner frames that are not the program's.
+/// Prefixes of inner frames that do not belong to the program.
 const OWN_FRAMES: [&str; 7] = [
     "backtrace::",
     "profile::",
@@ -24,22 +24,23 @@ const OWN_FRAMES: [&str; 7] = [
     "__rustc::__rust_realloc",
 ];
 
-/// Sums by the names of their frames, outermost first, with `;` between them.
-/// The thread is the outermost, without its number: threads of a kind are one.
+/// The sums by the names of their frames, outermost first and separated by `;`.
+/// The outermost frame is the thread's name without its number, so threads of
+/// the same kind are merged.
 pub(crate) fn fold(kind: ProfileKind, sums: &[StackSum]) -> BTreeMap<String, u64> {
     let mut names = SymbolNames::default();
     let mut lines = BTreeMap::new();
     for sum in sums.iter().filter(|sum| sum.weight > 0) {
         *lines.entry(names.line(kind, sum)).or_default() += sum.weight;
     }
-    // The debugging information that was read takes up memory.
+    // The debug information that was read takes up memory.
     backtrace::clear_symbol_cache();
     lines
 }
 
 #[derive(Default)]
 struct SymbolNames {
-    /// The frames that an address stands for, innermost first.
+    /// The names of the frames of each address, innermost first.
     known: HashMap<usize, Vec<String>>,
 }
 
@@ -50,7 +51,7 @@ impl SymbolNames {
             frames.extend_from_slice(self.of(*address));
         }
         let inner = match kind {
-            // The stack begins where the signal came.
+            // The stack begins at the interrupted frame.
             ProfileKind::Cpu => 0,
             ProfileKind::Allocations | ProfileKind::Waits => {
                 frames.iter().take_while(|name| is_own(name)).count()
@@ -80,7 +81,7 @@ impl SymbolNames {
             let mut names = Vec::new();
             backtrace::resolve(address as *mut c_void, |symbol| {
                 if let Some(name) = symbol.name() {
-                    // Without the hash; `;` is what stands between frames.
+                    // Without the hash. `;` separates frames.
                     names.push(format!("{name:#}").replace(';', ","));
                 }
             });

@@ -1,9 +1,9 @@
-//! Waits: for locks, in queues, for disks and peers.
+//! Records waits for locks, in queues, for disks and for peers.
 //!
-//! A lock that is taken is waited for by a thread, which has a stack that says
-//! who waits ([`lock`]). In a queue it is a request that waits and the thread
-//! does something else, so the wait site is named instead ([`WaitSite`]): `queue;admission`.
-//! Idle threads that wait for work wait for nothing in this sense.
+//! A thread waits for a taken lock, so its stack says where ([`lock`]). In a
+//! queue a request waits while the thread does something else, so the wait is
+//! recorded under the name of a [`WaitSite`]: `queue;admission`. Idle threads
+//! that wait for work are not recorded.
 
 use crate::recorder::{self, ProfileKind};
 use crate::stack::{Origin, Stack};
@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Instant;
 
-/// Takes a lock, and the time if that takes any. A lock that a panicking
-/// thread held is not treated apart: a panic elsewhere is a bug and ends its
-/// program as a whole.
+/// Takes a lock, and records the time if it has to wait. A poisoned lock is
+/// taken as usual, because a panic of another thread is a bug that ends the
+/// program.
 #[inline]
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     match mutex.try_lock() {
@@ -28,14 +28,15 @@ pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
-/// Waits, and records by the stack for how long.
+/// Waits, and records the time under the current stack.
 #[cold]
 fn waited<G>(wait: impl FnOnce() -> G) -> G {
     if !recorder::is_on(ProfileKind::Waits) {
         return wait();
     }
     let began = Instant::now();
-    // Before the wait, not after it: whoever has the lock is waited for.
+    // Captured before the wait, so that the capture does not lengthen the time
+    // under the lock.
     let stack = Stack::take(Origin::Here);
     let guard = wait();
     let nanoseconds = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -46,13 +47,13 @@ fn waited<G>(wait: impl FnOnce() -> G) -> G {
 /// Where something waits.
 #[derive(Debug)]
 pub struct WaitSite {
-    /// What it is called, outermost first, with `;` between the parts.
+    /// Its name, outermost part first, separated by `;`.
     frames: Cow<'static, str>,
     waited: OnceLock<Arc<AtomicU64>>,
 }
 
-/// The nanoseconds waited by wait site, of all sites where anything ever waited
-/// while that was recorded. Sites of one name share a sum.
+/// The nanoseconds waited at each wait site where anything has waited during a
+/// recording. Sites with equal names share a sum.
 static SITES: Mutex<BTreeMap<String, Arc<AtomicU64>>> = Mutex::new(BTreeMap::new());
 
 impl WaitSite {
@@ -74,7 +75,7 @@ impl WaitSite {
         }
     }
 
-    /// Does something that waits here.
+    /// Runs `wait`, and records its time at this site.
     #[inline]
     pub fn time<T>(&self, wait: impl FnOnce() -> T) -> T {
         let stopwatch = Stopwatch::start();
@@ -92,18 +93,18 @@ impl WaitSite {
     }
 }
 
-/// Since when something waits, if waits are recorded.
+/// The start of a wait, if waits are recorded.
 #[derive(Clone, Copy, Debug, Default)]
 #[must_use = "a wait whose stopwatch is not stopped is not recorded"]
 pub struct Stopwatch(Option<NonZeroU64>);
 
-/// When the clock of [`Stopwatch`] began.
+/// The zero of the clock of [`Stopwatch`].
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
-/// When the recording began: what waited before does not count.
+/// The start of the recording: waits that began before do not count.
 static BEGAN: AtomicU64 = AtomicU64::new(0);
 
 impl Stopwatch {
-    /// Something begins to wait.
+    /// Starts the stopwatch.
     #[inline]
     pub fn start() -> Self {
         match recorder::is_on(ProfileKind::Waits) {
@@ -135,12 +136,12 @@ fn stop_now(began: NonZeroU64, site: &WaitSite) {
     });
 }
 
-/// Nanoseconds since some moment; never 0.
+/// Nanoseconds since [`EPOCH`]; never 0.
 fn now() -> u64 {
     u64::try_from(EPOCH.elapsed().as_nanos()).map_or(u64::MAX, |now| now.saturating_add(1))
 }
 
-/// Forgets all sums: a recording begins.
+/// Clears all sums at the start of a recording.
 pub(crate) fn clear() {
     BEGAN.store(now(), Ordering::Relaxed);
     for waited in sites().values() {
@@ -148,7 +149,8 @@ pub(crate) fn clear() {
     }
 }
 
-/// The nanoseconds waited by wait site, without those where nothing waited.
+/// The nanoseconds waited at each wait site, without sites where nothing
+/// waited.
 pub(crate) fn sums() -> Vec<(String, u64)> {
     let sites = sites();
     let sums = sites

@@ -1,10 +1,7 @@
-//! Recordings of things whose profile is known beforehand. There is one
-//! recording at a time in a process, so the tests take turns.
+//! Recordings of work whose profile is known. A process has one recording at a
+//! time, so the tests take turns.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "what only tests use fails them by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use profile::{
     Allocator, Profile, ProfileKind, Recording, RecordingError, Stopwatch, WaitSite, lock,
@@ -24,7 +21,7 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The sum of the stacks that have all these names, in this order.
+/// The sum of the stacks that contain all these names in this order.
 fn sum_of(profile: &Profile, names: &[&str]) -> u64 {
     let has_all = |frames: &str| {
         let mut rest = frames;
@@ -63,7 +60,7 @@ fn grind_in_a_caller(time: Duration) -> u64 {
 }
 
 #[test]
-fn cpu_time_is_found_where_it_is_used() {
+fn cpu_time_is_found_where_it_is_spent() {
     let _turn = turn();
     let recording = Recording::start(ProfileKind::Cpu).unwrap();
     let worker = std::thread::Builder::new().name("grinder-7".to_owned());
@@ -73,7 +70,7 @@ fn cpu_time_is_found_where_it_is_used() {
     black_box(worker.join().unwrap());
     let profile = recording.finish();
     let found = sum_of(&profile, &["grinder;", "grind_in_a_caller", "grind"]);
-    // A machine that is busy with other things gives us fewer.
+    // A busy machine gives this test fewer samples.
     assert!(found >= 5, "{}", profile.folded());
     assert!(found * 10 >= profile.total() * 8, "{}", profile.folded());
     let svg = profile.flame_graph();
@@ -81,7 +78,7 @@ fn cpu_time_is_found_where_it_is_used() {
         svg.contains("<svg") && svg.contains("grind_in_a_caller"),
         "{svg}"
     );
-    // Nothing of how the stack was taken is left in it.
+    // The frames that capture the stack are removed.
     assert_eq!(
         sum_of(&profile, &["backtrace::"]),
         0,
@@ -99,7 +96,7 @@ fn ask_for_memory(times: usize, bytes: usize) {
 }
 
 #[test]
-fn allocated_bytes_are_counted_by_who_asks() {
+fn allocated_bytes_are_counted_by_caller() {
     let _turn = turn();
     for (times, bytes) in [(1 << 20, 100), (1 << 16, 2000), (40, 4 << 20)] {
         let recording = Recording::start(ProfileKind::Allocations).unwrap();
@@ -107,7 +104,7 @@ fn allocated_bytes_are_counted_by_who_asks() {
         let profile = recording.finish();
         let found = sum_of(&profile, &["ask_for_memory"]) as f64;
         let asked = (times * bytes) as f64;
-        // Some 800 samples or more: a standard deviation is below 4%.
+        // At least 800 samples, so a standard deviation is below 4%.
         assert!(
             (asked * 0.75..asked * 1.25).contains(&found),
             "{found} of {asked} bytes\n{}",
@@ -117,7 +114,7 @@ fn allocated_bytes_are_counted_by_who_asks() {
 }
 
 #[inline(never)]
-fn want(mutex: &Mutex<u64>) -> u64 {
+fn take_lock(mutex: &Mutex<u64>) -> u64 {
     *lock(mutex)
 }
 
@@ -132,19 +129,19 @@ fn a_lock_that_is_waited_for_is_found() {
         let guard = mutex.lock().unwrap();
         let waiter = scope.spawn(|| {
             ready.wait();
-            want(&mutex)
+            take_lock(&mutex)
         });
         ready.wait();
-        // Not to wait for anything: so long the other one has to wait.
+        // The other thread has to wait for this long.
         std::thread::sleep(held);
         drop(guard);
         assert_eq!(waiter.join().unwrap(), 3);
     });
-    // Nobody waits for a free one.
+    // Taking a free lock is not a wait.
     drop(lock(&mutex));
     let profile = recording.finish();
-    let waited = Duration::from_nanos(sum_of(&profile, &["lock;", "want"]));
-    // The waiter may have come late, however ready it was.
+    let waited = Duration::from_nanos(sum_of(&profile, &["lock;", "take_lock"]));
+    // The waiter may have been late although it was ready.
     assert!(waited > Duration::from_millis(1), "{}", profile.folded());
     assert_eq!(profile.folded().lines().count(), 1, "{}", profile.folded());
 }
@@ -189,7 +186,7 @@ fn there_is_one_recording_at_a_time() {
         Err(RecordingError::Busy)
     ));
     drop(second.finish());
-    // What nothing was recorded of has a picture too.
+    // An empty recording has a picture too.
     let nothing = Recording::start(ProfileKind::Waits).unwrap().finish();
     assert_eq!(nothing.folded(), "");
     assert!(nothing.flame_graph().contains("Nothing was recorded"));
@@ -211,7 +208,7 @@ fn threads_that_end_are_recorded_to_their_end() {
     let profile = recording.finish();
     let found = sum_of(&profile, &["ask_for_memory"]) as f64;
     let asked = asked.into_inner() as f64;
-    // Each thread begins its countdown anew; that must not show.
+    // Each thread starts a new countdown, which must not bias the sum.
     assert!(
         (asked * 0.75..asked * 1.25).contains(&found),
         "{found} of {asked}"

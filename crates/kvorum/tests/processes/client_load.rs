@@ -1,9 +1,9 @@
-//! Clients that write and read with 2 of 3 replicas without a rest, and what
-//! becomes of their requests.
+//! Clients that write and read with 2 of 3 replicas without a pause, and what
+//! happens to their requests.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "these tests watch other processes, which share no seam with them"
+    reason = "these tests observe other processes, which have clocks and files of their own"
 )]
 
 use crate::cluster::TIMEOUT_SECONDS;
@@ -17,28 +17,28 @@ use std::time::{Duration, Instant};
 
 const PARAMETERS: &str = "&ack=2&from=3";
 
-/// A request that took so long has waited for a node that is not there.
+/// A request that took this long has waited for an unavailable node.
 const SLOW: Duration = Duration::from_secs(TIMEOUT_SECONDS / 2);
 
-/// How long requests may fail once a node has gone.
+/// How long requests may fail after a node has become unavailable.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What went wrong for a client.
+/// What failed for a client.
 enum ClientFailure {
-    /// A request was refused, or took very long.
+    /// A request was refused or took too long.
     Failed { at: Instant, what: String },
-    /// The connection broke, and the client gave up.
+    /// The connection broke, and the client stopped.
     Broken(io::Error),
 }
 
-/// The clients at work.
+/// The running clients and their failures.
 pub(crate) struct ClientLoad {
     is_over: AtomicBool,
     requests: AtomicU64,
     troubles: Mutex<Vec<ClientFailure>>,
 }
 
-/// Ends the work, also when what goes on meanwhile panics.
+/// Stops the clients, also if the test panics meanwhile.
 struct EndOfWork<'a>(&'a ClientLoad);
 
 impl Drop for EndOfWork<'_> {
@@ -47,8 +47,8 @@ impl Drop for EndOfWork<'_> {
     }
 }
 
-/// Lets a client for each ledger work while something goes on. The clients
-/// share the nodes at `addresses` evenly.
+/// Runs a client for each ledger during `meanwhile`. The clients are spread
+/// over the nodes at `addresses`.
 pub(crate) fn under_load(
     ledgers: &mut [Ledger],
     addresses: &[SocketAddr],
@@ -74,8 +74,8 @@ pub(crate) fn under_load(
     watch
 }
 
-/// Writes and reads in turn. Only every other key is ever read: the others can
-/// come to a node that missed them by hints alone.
+/// Writes and reads in turn. Only every other key is ever read: a node that
+/// missed the other ones can get them by hints only.
 fn work(ledger: &mut Ledger, address: SocketAddr, watch: &ClientLoad) -> io::Result<()> {
     let mut connection = HttpConnection::open(address)?;
     let mut place = 0;
@@ -97,7 +97,7 @@ fn work(ledger: &mut Ledger, address: SocketAddr, watch: &ClientLoad) -> io::Res
 }
 
 impl ClientLoad {
-    /// Does a request that gives its status if that is a failure.
+    /// Runs a request, which returns its status if it failed.
     fn request(
         &self,
         method: &str,
@@ -118,7 +118,8 @@ impl ClientLoad {
         self.troubles.lock().unwrap().push(trouble);
     }
 
-    /// Lets the clients work for so long and do so many requests at least.
+    /// Lets the clients run for at least this long and send at least this many
+    /// requests.
     pub(crate) fn go_on(&self, time: Duration, requests: u64) {
         let begin = Instant::now();
         let before = self.requests.load(Relaxed);
@@ -128,8 +129,8 @@ impl ClientLoad {
         });
     }
 
-    /// Fails unless every request was answered as it should be, those of the
-    /// first second after `disturbed` excepted.
+    /// Fails unless every request succeeded, except in the first second after
+    /// `disturbed`.
     pub(crate) fn assert_served(&self, disturbed: Instant) {
         let troubles = self.troubles.lock().unwrap();
         let unexcused: Vec<_> = troubles

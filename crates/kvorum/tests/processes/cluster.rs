@@ -1,8 +1,8 @@
-//! Three nodes as processes, in a folder that goes away with them.
+//! A cluster of three nodes as processes, in a temporary folder.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "the folders and logs of other processes share no seam with them"
+    reason = "the folders and logs belong to other processes"
 )]
 
 use crate::ledger::Ledger;
@@ -24,29 +24,30 @@ use tempfile::TempDir;
 /// The names of the nodes.
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// So long that no request meets it on a busy machine, unless it waits for a
-/// node that is not there.
+/// So long that no request reaches it on a busy machine, unless it waits for an
+/// unavailable node.
 pub(crate) const TIMEOUT_SECONDS: u64 = 10;
 
-/// One cluster at a time: two would fight over the cores of a small machine.
+/// Only one cluster runs at a time, because two would compete for the cores of
+/// a small machine.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Where a node runs.
 pub(crate) struct NodeLocation {
     /// The address of its URL.
     pub(crate) address: SocketAddr,
-    /// What starts the program there, if that takes another one.
+    /// The command that launches the program there, if one is needed.
     pub(crate) launcher: Option<Vec<String>>,
 }
 
-/// A node of a cluster, running or not.
+/// A node of a cluster, which may be running.
 pub(crate) struct ClusterNode {
     pub(crate) name: &'static str,
     pub(crate) location: NodeLocation,
     pub(crate) data: PathBuf,
     /// The list of all nodes.
     pub(crate) list: String,
-    /// More options, for each start.
+    /// Additional options for each start.
     pub(crate) options: Vec<String>,
     log: PathBuf,
     process: Option<Process>,
@@ -60,16 +61,17 @@ pub(crate) struct TestCluster {
 }
 
 impl TestCluster {
-    /// A cluster on this machine whose nodes know each other.
+    /// Starts a cluster on this machine and waits until its nodes know each
+    /// other.
     pub(crate) fn start() -> Self {
         let mut cluster = Self::new(node_locations());
         cluster.start_all();
         cluster
     }
 
-    /// A cluster of which nothing runs yet.
+    /// Creates a cluster without starting its nodes.
     pub(crate) fn new(node_locations: [NodeLocation; 3]) -> Self {
-        // One that failed has stopped its nodes all the same.
+        // A failed test has stopped its nodes too.
         let alone = ONE_AT_A_TIME.lock();
         let alone = alone.unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
@@ -125,7 +127,7 @@ impl TestCluster {
         }
     }
 
-    /// How many hints the other nodes keep for the node at `index`.
+    /// The number of hints that the other nodes keep for the node at `index`.
     pub(crate) fn hints_for(&self, index: usize) -> u64 {
         let name = self[index].name;
         let others = self.nodes.iter().filter(|node| node.name != name);
@@ -134,8 +136,8 @@ impl TestCluster {
             .sum()
     }
 
-    /// Waits until nobody has a hint for a node any more, and its own store
-    /// has every write that was acknowledged.
+    /// Waits until no node has a hint for a node, and its own store has every
+    /// acknowledged write.
     pub(crate) fn wait_until_caught_up(&self, index: usize, ledgers: &[Ledger]) {
         wait_until("hints to be delivered", || {
             (self.hints_for(index) == 0).then_some(())
@@ -162,7 +164,7 @@ impl IndexMut<usize> for TestCluster {
 }
 
 impl ClusterNode {
-    /// What starts the node, with more options.
+    /// The command that starts the node, with additional options.
     pub(crate) fn command(&self, more: &[&str]) -> Command {
         let url = format!("http://{}", self.location.address);
         let timeout = format!("{TIMEOUT_SECONDS}s");
@@ -191,7 +193,7 @@ impl ClusterNode {
         command
     }
 
-    /// Starts the node; it goes on with the log that it had.
+    /// Starts the node, which appends to its log.
     pub(crate) fn spawn(&mut self, more: &[&str]) {
         let mut log = OpenOptions::new();
         let log = log.create(true).append(true).open(&self.log).unwrap();
@@ -213,18 +215,18 @@ impl ClusterNode {
         self.process.as_ref().unwrap().signal(signal);
     }
 
-    /// Waits for the end of the process; gives its exit code.
+    /// Waits for the end of the process and returns its exit code.
     pub(crate) fn end(&mut self) -> Option<i32> {
         self.process.take().unwrap().end().code
     }
 
-    /// Ends the node as the crash of its process would.
+    /// Kills the node, like a crash of its process.
     pub(crate) fn kill(&mut self) {
         self.signal(Signal::KILL);
         assert_eq!(self.end(), None);
     }
 
-    /// Ends the node in order.
+    /// Stops the node gracefully.
     pub(crate) fn stop(&mut self) {
         self.signal(Signal::TERM);
         assert_eq!(self.end(), Some(0));
@@ -241,12 +243,12 @@ impl ClusterNode {
         Ok(serde_json::from_slice(&answer.body).unwrap())
     }
 
-    /// How this node sees the link to another one.
+    /// The state of the link to a peer, as this node sees it.
     pub(crate) fn state_of(&self, peer: &str) -> String {
         state_of(&self.status().unwrap(), peer).to_owned()
     }
 
-    /// Waits until a line of the log has all these words.
+    /// Waits until a line of the log contains all these words.
     pub(crate) fn wait_until_logged(&self, words: &[&str]) {
         wait_until_ok(
             &format!("{words:?} in a line of {}'s log", self.name),
@@ -262,7 +264,7 @@ impl ClusterNode {
         );
     }
 
-    /// Whether the node's own store has every write that was acknowledged.
+    /// Checks that the node's own store has every acknowledged write.
     fn check_store(&self, ledgers: &[Ledger]) -> Result<(), String> {
         let connected = self.connect();
         let lines = connected.and_then(|mut connection| connection.lines("/v0/entities?start=0"));
@@ -303,8 +305,8 @@ impl Drop for TestCluster {
     }
 }
 
-/// Ports on an address of this machine that is the cluster's own: nobody else
-/// takes a port that a dead node leaves for a while.
+/// Free ports on a loopback address of the cluster's own, so that no other
+/// process takes the port of a dead node.
 pub(crate) fn node_locations() -> [NodeLocation; 3] {
     static CLUSTERS: AtomicU8 = AtomicU8::new(1);
     let process = (id() % 60_000) as u16 + 256;
@@ -333,7 +335,7 @@ fn hints_of(status: &Value, name: &str) -> u64 {
     member(status, name)["hints"].as_u64().unwrap()
 }
 
-/// The file of a secret.
+/// Writes the file of a secret and returns its path.
 pub(crate) fn write_secret(folder: &Path, name: &str, secret: &str) -> String {
     let file = folder.join(name);
     std::fs::write(&file, secret).unwrap();

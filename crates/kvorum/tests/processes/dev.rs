@@ -1,4 +1,5 @@
-//! The local cluster: it starts, it says how to use it, and it leaves nothing behind.
+//! `kvorum dev`: it starts, it prints how to use the cluster, and it leaves no
+//! process behind.
 
 use crate::support::{
     Process, free_port, free_ports, kvorum, request, wait_until, wait_until_closed,
@@ -10,20 +11,20 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// A cluster of so many nodes.
+/// The command for a cluster of `nodes` nodes.
 pub(crate) fn dev(nodes: u16, port: u16, data: &Path) -> Command {
     let (nodes, port) = (nodes.to_string(), port.to_string());
     let mut command = kvorum(&["dev", "--nodes", &nodes, "--port", &port]);
     command.arg("--data").arg(data);
-    // As a terminal has it: Ctrl-C goes to the whole group.
+    // As in a terminal, where Ctrl-C goes to the whole group.
     command.process_group(0);
-    // A variable that would keep the node from starting is not passed on.
+    // This variable would keep the nodes from starting, but `dev` removes it.
     command.env("KVORUM_LISTEN", "192.0.2.1:1");
     command.args(["--", "--memory", "128MiB"]);
     command
 }
 
-/// A cluster that has said that it is up, and what it said.
+/// Starts a cluster, and returns it with its welcome.
 pub(crate) fn started(nodes: u16, port: u16, data: &Path) -> (Process, String) {
     let mut dev = Process::spawn(&mut dev(nodes, port, data));
     let mut said = String::new();
@@ -45,7 +46,7 @@ pub(crate) fn children_of(dev: &Process) -> Vec<Pid> {
         .collect()
 }
 
-/// The one child of a process.
+/// The only child of a process.
 pub(crate) fn child_of(dev: &Process) -> Pid {
     let children = children_of(dev);
     assert_eq!(children.len(), 1);
@@ -62,7 +63,7 @@ pub(crate) fn name_of(port: u16) -> String {
 }
 
 #[test]
-fn it_says_what_to_try_and_stops_on_a_signal_with_its_data_kept() {
+fn it_prints_examples_and_stops_on_a_signal_and_keeps_its_data() {
     let folder = tempfile::tempdir().unwrap();
     for (signal, status) in [(Signal::INT, 404), (Signal::TERM, 200)] {
         let port = free_port();
@@ -71,10 +72,7 @@ fn it_says_what_to_try_and_stops_on_a_signal_with_its_data_kept() {
         assert_eq!(said.matches("  curl ").count(), 3, "{said}");
         assert!(said.contains(&entity), "{said}");
         let found = request(port, "GET", "/v0/entity?id=hello", b"").unwrap().0;
-        assert_eq!(
-            found, status,
-            "a run of the cluster finds what the one before it stored"
-        );
+        assert_eq!(found, status, "the cluster finds what its last run stored");
         assert_eq!(
             request(port, "PUT", "/v0/entity?id=hello", b"w").unwrap().0,
             201
@@ -83,12 +81,12 @@ fn it_says_what_to_try_and_stops_on_a_signal_with_its_data_kept() {
         assert_ne!(
             getpgid(Some(child_of(&dev))).unwrap(),
             dev.pid(),
-            "Ctrl-C would reach it"
+            "Ctrl-C would reach the node"
         );
         kill_process_group(dev.pid(), signal).unwrap();
         let end = dev.end();
         assert_eq!(end.code, Some(0), "{end:?}");
-        // It has waited for its node.
+        // It has waited for the end of its node.
         assert!(TcpListener::bind(("127.0.0.1", port)).is_ok());
     }
 }
@@ -99,13 +97,13 @@ fn its_nodes_end_with_it_even_when_it_is_killed() {
     let port = free_port();
     let (mut dev, _) = started(1, port, folder.path());
     dev.signal(Signal::KILL);
-    // The pipe of stderr is the node's too: its end is the end of both.
+    // The node shares the pipe of stderr, so this waits for the end of both.
     dev.end();
     wait_until_closed(port);
 }
 
 #[test]
-fn a_node_that_dies_is_named() {
+fn the_end_of_the_only_node_is_reported_with_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
     let (mut dev, _) = started(1, port, folder.path());
@@ -119,7 +117,7 @@ fn a_node_that_dies_is_named() {
 }
 
 #[test]
-fn a_port_in_use_is_one_line() {
+fn a_port_in_use_is_reported_in_one_line() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
     let end = Process::spawn(&mut kvorum(&["dev", "--port", &port])).end();
@@ -152,7 +150,7 @@ fn three_nodes_know_their_names_and_end_together() {
 }
 
 #[test]
-fn a_node_of_several_that_dies_starts_again() {
+fn one_of_several_nodes_restarts_when_it_dies() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_ports(2);
     let (mut dev, _) = started(2, port, folder.path());
@@ -162,9 +160,12 @@ fn a_node_of_several_that_dies_starts_again() {
         let after = children_of(&dev);
         (after.len() == 2 && after != before).then_some(after)
     });
-    assert!(after.contains(&before[0]), "the other one was left alone");
+    assert!(
+        after.contains(&before[0]),
+        "the other node was not restarted"
+    );
     assert_eq!(name_of(port + 1), "node-2");
-    // A frozen one stops with the others all the same, and in order.
+    // A frozen node stops gracefully too.
     kill_process(before[0], Signal::STOP).unwrap();
     dev.signal(Signal::INT);
     let end = dev.end();
@@ -180,7 +181,7 @@ fn a_node_of_several_that_dies_starts_again() {
 }
 
 #[test]
-fn another_number_of_nodes_is_refused_and_leaves_the_data_alone() {
+fn another_number_of_nodes_is_refused_and_the_data_is_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let (mut cluster, _) = started(1, free_port(), folder.path());
     cluster.signal(Signal::INT);
@@ -198,7 +199,7 @@ fn another_number_of_nodes_is_refused_and_leaves_the_data_alone() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a file that is no folder")]
-fn a_file_in_place_of_the_folder_is_one_line() {
+fn a_file_instead_of_the_folder_is_reported_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();

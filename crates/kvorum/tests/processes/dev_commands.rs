@@ -1,5 +1,5 @@
-//! The commands to a node of a local cluster that runs: what they do, and what
-//! they say where there is nothing to do.
+//! The commands of `kvorum dev` to a node of a running cluster: what they do,
+//! and how they refuse.
 
 use crate::dev::{child_of, children_of, dev, name_of, started};
 use crate::support::{
@@ -8,7 +8,7 @@ use crate::support::{
 use rustix::process::{Pid, Signal};
 use std::path::Path;
 
-/// What a command came to: its exit code, and what it said.
+/// Runs a command, and returns its exit code and output.
 fn command(words: &[&str], data: &Path) -> (Option<i32>, String) {
     let mut command = kvorum(&["dev"]);
     command.args(words).arg("--data").arg(data);
@@ -17,14 +17,14 @@ fn command(words: &[&str], data: &Path) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(said).unwrap())
 }
 
-/// The line of a command that did what it should.
+/// The output of a command that must succeed.
 fn done(words: &[&str], data: &Path) -> String {
     let (code, said) = command(words, data);
     assert_eq!(code, Some(0), "{words:?}: {said}");
     said
 }
 
-/// The line of a command that was refused.
+/// The output of a command that must be refused.
 fn refused(words: &[&str], data: &Path) -> String {
     let (code, said) = command(words, data);
     assert_eq!(code, Some(1), "{words:?}: {said}");
@@ -53,7 +53,7 @@ fn a_node_is_killed_stopped_and_started_by_its_number() {
         let after = children_of(&cluster);
         (after.len() == 2).then_some(after)
     });
-    assert_eq!(after[0], before[0], "the other node was left alone");
+    assert_eq!(after[0], before[0], "the other node was not restarted");
     assert_ne!(after[1], before[1]);
     assert_eq!(name_of(port + 1), "node-2");
 
@@ -68,10 +68,10 @@ fn a_node_is_killed_stopped_and_started_by_its_number() {
     let said = done(&["start", "2"], data);
     assert!(said.contains("node-2 is up again"), "{said}");
     let status = request(port + 1, "GET", "/v0/status", b"").unwrap().0;
-    assert_eq!(status, 200, "it is up once its command has ended");
+    assert_eq!(status, 200, "the node answers once its command has ended");
     assert!(refused(&["start", "2"], data).contains("is already running"));
 
-    // One that waits to be started again can be kept from it.
+    // A node that waits for its restart can be stopped.
     done(&["kill", "2"], data);
     assert!(refused(&["freeze", "2"], data).contains("restarts"));
     assert!(done(&["stop", "2"], data).contains("stays stopped"));
@@ -84,7 +84,7 @@ fn a_node_is_killed_stopped_and_started_by_its_number() {
 }
 
 #[test]
-fn a_frozen_node_goes_on_where_it_was() {
+fn a_frozen_node_can_be_resumed_stopped_and_killed() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path();
     let (mut cluster, _) = started(2, free_ports(2), data);
@@ -95,7 +95,7 @@ fn a_frozen_node_goes_on_where_it_was() {
     assert!(!is_frozen(nodes[1]));
     done(&["thaw", "1"], data);
     wait_until("the node to go on", || (!is_frozen(nodes[0])).then_some(()));
-    // A frozen one can be stopped in order, and be killed.
+    // A frozen node can be stopped gracefully, and killed.
     done(&["freeze", "1"], data);
     done(&["stop", "1"], data);
     done(&["freeze", "2"], data);
@@ -108,7 +108,7 @@ fn a_frozen_node_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_lone_node_that_is_killed_by_a_command_starts_again_as_often_as_one_likes() {
+fn the_only_node_restarts_whenever_a_command_kills_it() {
     let folder = tempfile::tempdir().unwrap();
     // Longer than the path of a socket may be.
     let data = folder.path().join("d".repeat(200));
@@ -124,7 +124,7 @@ fn a_lone_node_that_is_killed_by_a_command_starts_again_as_often_as_one_likes() 
 }
 
 #[test]
-fn a_command_without_a_cluster_or_a_node_is_one_line() {
+fn a_command_without_a_cluster_or_a_node_is_refused_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path();
     let nowhere = data.join("nowhere");
@@ -145,14 +145,15 @@ fn a_command_without_a_cluster_or_a_node_is_one_line() {
         let (code, said) = command(&["kill", word], data);
         assert_eq!(code, Some(2), "{word}: {said}");
     }
-    // The folder has its cluster.
+    // A cluster already runs on the folder.
     let end = Process::spawn(&mut dev(2, free_ports(2), data)).end();
     assert_eq!(end.code, Some(1));
     assert!(
         end.line().contains("another 'kvorum dev' runs on"),
         "{end:?}"
     );
-    // One that was killed leaves its socket, which is in nobody's way.
+    // A killed cluster leaves its socket behind, which must not disturb the
+    // next one.
     cluster.signal(Signal::KILL);
     cluster.end();
     assert!(data.join("CONTROL").exists());

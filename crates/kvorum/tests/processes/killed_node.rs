@@ -1,4 +1,4 @@
-//! A node that is killed while it writes: what it acknowledged is there afterwards.
+//! A node is killed while it writes: what it acknowledged is there afterwards.
 
 use crate::ledger::Ledger;
 use crate::support::{
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const KILLS: usize = 4;
 const CLIENTS: usize = 4;
-/// Each client has keys of its own, so that it knows what they hold.
+/// Each client has keys of its own, so it knows their values.
 const KEYS: usize = 40;
 const VALUE_BYTES: usize = 2_000;
 
@@ -38,8 +38,8 @@ fn write(ledger: &mut Ledger, port: u16, writes: &AtomicU64) -> io::Result<()> {
     }
 }
 
-/// Reads every key of a client: each has the acknowledged version or a newer
-/// one, which is one of those whose acknowledgement the kill cut off.
+/// Reads every key of a client. Each has the acknowledged version or a newer
+/// one whose acknowledgement the kill prevented.
 fn check(ledger: &Ledger, port: u16) {
     let mut connection = HttpConnection::open(local(port)).unwrap();
     for place in 0..ledger.len() {
@@ -47,7 +47,7 @@ fn check(ledger: &Ledger, port: u16) {
     }
 }
 
-/// A counter of the node's metrics.
+/// The value of a counter of the node.
 fn metric(port: u16, name: &str) -> u64 {
     let (_, page) = request(port, "GET", "/metrics", b"").unwrap();
     let page = String::from_utf8(page).unwrap();
@@ -95,6 +95,6 @@ fn every_acknowledged_write_survives_kills_under_load() {
     }
     assert!(
         flushes > 10 && compactions > 3,
-        "too little went on: {flushes} flushes, {compactions} compactions"
+        "the load was too small: {flushes} flushes, {compactions} compactions"
     );
 }

@@ -1,11 +1,11 @@
-//! The laboratory: its pages, its refusals, and that its nodes end with it.
+//! `kvorum lab`: its pages, its refusals, and the end of its nodes.
 
 use crate::support::{Process, kvorum, wait_until};
 use lab::EXPERIMENTS;
 use rustix::process::Signal;
 use std::path::Path;
 
-/// Takes a glance at an experiment and gives its page.
+/// Runs a glance of an experiment and returns its page.
 fn glance(name: &str, output: &Path) -> String {
     let mut command = kvorum(&["lab", name, "--glance", "--output"]);
     command.arg(output);
@@ -16,8 +16,8 @@ fn glance(name: &str, output: &Path) -> String {
     std::fs::read_to_string(page).unwrap()
 }
 
-/// A node is killed, started, frozen and let go on, three nodes find each
-/// other, loads run, and a page with plots comes of it.
+/// Three nodes find each other, loads run, one node is killed, restarted,
+/// frozen and resumed, and a page with plots is written.
 #[test]
 fn an_experiment_writes_its_page() {
     let folder = tempfile::tempdir().unwrap();
@@ -69,7 +69,8 @@ fn its_nodes_end_with_it() {
         let folder = tempfile::tempdir().unwrap();
         let mut command = kvorum(&["lab", "sharding", "--output"]);
         command.arg(folder.path());
-        // Its own temporary folder is below this one, and named in the arguments of its nodes.
+        // Its temporary folder is below this one, and is part of the arguments
+        // of its nodes.
         command.env("TMPDIR", folder.path());
         let mut lab = Process::spawn(&mut command);
         let nodes = || nodes_below(folder.path());
@@ -81,7 +82,7 @@ fn its_nodes_end_with_it() {
     }
 }
 
-/// How many nodes run whose arguments name a folder below this one.
+/// The number of running nodes whose arguments name a folder below this one.
 #[expect(clippy::disallowed_methods, reason = "the processes of the machine")]
 fn nodes_below(folder: &Path) -> usize {
     let folder = folder.to_str().unwrap().to_owned();

@@ -1,17 +1,17 @@
-//! What a client was promised: which write of each key was acknowledged as
-//! which version, and so what a read of the key may give.
+//! The promises to a client: which write of each key was acknowledged with
+//! which version, and so what a read of the key may return.
 
 use crate::support::HttpConnection;
 use std::io;
 
-/// A write that was acknowledged: the version, and the client's number for it.
+/// An acknowledged write: its version, and the client's number for it.
 #[derive(Clone, Copy)]
 struct Acknowledged {
     version: u64,
     number: u64,
 }
 
-/// What is known of a key.
+/// What a client knows about a key.
 #[derive(Clone, Copy, Default)]
 struct KeyRecord {
     acknowledged: Option<Acknowledged>,
@@ -19,8 +19,8 @@ struct KeyRecord {
     tried: Option<u64>,
 }
 
-/// A client's account of its writes. The keys are its own, so that it knows
-/// what they hold.
+/// A client's record of its writes. No other client writes its keys, so it
+/// knows what they may hold.
 pub(crate) struct Ledger {
     name: usize,
     keys: Vec<KeyRecord>,
@@ -28,7 +28,7 @@ pub(crate) struct Ledger {
     next: u64,
 }
 
-/// A write that is to be done.
+/// A write that the client is about to send.
 pub(crate) struct PendingWrite {
     pub(crate) key: String,
     pub(crate) value: String,
@@ -36,7 +36,7 @@ pub(crate) struct PendingWrite {
 }
 
 impl Ledger {
-    /// That of a client that has written nothing yet.
+    /// The ledger of a client that has not written yet.
     pub(crate) fn new(name: usize, keys: usize, value_bytes: usize) -> Self {
         Self {
             name,
@@ -59,7 +59,7 @@ impl Ledger {
         }
     }
 
-    /// A write was acknowledged as this version.
+    /// Records that a write was acknowledged with this version.
     pub(crate) fn acknowledge(&mut self, write: &PendingWrite, version: u64) {
         let index = self.index_of(write.number);
         let number = write.number;
@@ -71,16 +71,17 @@ impl Ledger {
         self.keys.len()
     }
 
-    /// The key at a place.
+    /// The key at an index.
     pub(crate) fn key(&self, index: usize) -> String {
         format!("{}-{index}", self.name)
     }
 
-    /// Whether a key may hold this version and value, or nothing: it has the
-    /// acknowledged version, or one of a later write that nobody acknowledged.
+    /// Checks whether a key may hold this version and value, or nothing: it
+    /// must have the acknowledged version, or that of a later write without an
+    /// acknowledgement.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it may not.
     pub(crate) fn check(&self, index: usize, held: Option<(u64, &[u8])>) -> Result<(), String> {
         let KeyRecord {
             acknowledged,
@@ -91,7 +92,7 @@ impl Ledger {
             return match acknowledged {
                 None => Ok(()),
                 Some(Acknowledged { version, number }) => Err(format!(
-                    "{key} is gone, and write {number} was acknowledged as {version}"
+                    "{key} is missing, but write {number} was acknowledged with version {version}"
                 )),
             };
         };
@@ -100,7 +101,7 @@ impl Ledger {
             .and_then(|text| text.trim_start().parse().ok())
             .filter(|number| self.index_of(*number) == index && Some(*number) <= tried)
             .filter(|number| self.value(*number).as_bytes() == value)
-            .ok_or_else(|| format!("{key} holds what was never written to it"))?;
+            .ok_or_else(|| format!("{key} holds a value that was never written to it"))?;
         match acknowledged {
             Some(least)
                 if !((version == least.version && number == least.number)
@@ -116,14 +117,14 @@ impl Ledger {
         }
     }
 
-    /// Reads the key at a place with these parameters, and checks it. `Ok`
-    /// holds the status if that is neither 200 nor 404.
+    /// Reads the key at an index with these parameters, and checks it. Returns
+    /// the status if it is neither 200 nor 404.
     ///
     /// # Errors
-    /// A connection that breaks.
+    /// The connection breaks.
     ///
     /// # Panics
-    /// When the key holds what it must not.
+    /// The key holds what it must not hold.
     pub(crate) fn read(
         &self,
         connection: &mut HttpConnection,

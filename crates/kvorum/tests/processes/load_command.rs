@@ -1,11 +1,11 @@
-//! `kvorum load` against a node: what it measures, and how it ends.
+//! `kvorum load` with a node: what it measures, and how it ends.
 
 use crate::support::{Process, ProcessEnd, free_port, kvorum, request, serve, started, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
 
-/// A node of its own for a test.
+/// A node for one test.
 struct Node {
     process: Process,
     port: u16,
@@ -24,7 +24,7 @@ impl Node {
         }
     }
 
-    /// `kvorum load` of this node; what it measures goes to a file.
+    /// Starts `kvorum load` on this node; its measurements go to a file.
     fn load(&self, words: &str) -> Process {
         let target = format!("http://127.0.0.1:{}", self.port);
         let mut command = kvorum(&["load"]);
@@ -60,14 +60,14 @@ impl Node {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a file that the program wrote for people"
+    reason = "a file that the program wrote for its user"
 )]
 fn json(file: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
 }
 
 #[test]
-fn what_was_filled_is_read_and_right() {
+fn a_load_reads_the_values_of_a_fill() {
     let node = Node::start();
     let end = node.loaded("fill --value-bytes 10..5000");
     assert_eq!((end.code, end.stderr.as_str()), (Some(0), ""));
@@ -83,7 +83,7 @@ fn what_was_filled_is_read_and_right() {
     assert!(run["succeeded"].as_u64().unwrap() > 0);
     assert!(run["failed"].get("wrong value").is_none(), "{run}");
 
-    // Ranges bring what is there, and no more.
+    // Ranges return the stored entities, and no more than the limit.
     let end = node.loaded("range --range-limit 10 --duration 1s --warmup 0");
     assert_eq!(end.code, Some(0), "{end:?}");
     let run = node.measured();
@@ -95,7 +95,7 @@ fn what_was_filled_is_read_and_right() {
 }
 
 #[test]
-fn a_value_that_nobody_put_there_is_told() {
+fn a_wrong_value_is_an_error() {
     let node = Node::start();
     assert_eq!(node.loaded("fill").code, Some(0));
     let target = "/v0/entity?id=000000000042k---";
@@ -116,7 +116,7 @@ fn a_value_that_nobody_put_there_is_told() {
 }
 
 #[test]
-fn nobody_there_is_one_line() {
+fn an_unreachable_node_is_reported_in_one_line() {
     let url = format!("http://127.0.0.1:{}", free_port());
     let end = Process::spawn(&mut kvorum(&["load", "put", "--target", &url])).end();
     assert_eq!(end.code, Some(1));
@@ -124,7 +124,7 @@ fn nobody_there_is_one_line() {
 }
 
 #[test]
-fn a_load_that_is_interrupted_keeps_what_it_measured() {
+fn an_interrupted_load_keeps_its_measurements() {
     let node = Node::start();
     let mut load = node.load("put --duration 1h --warmup 0");
     node.wait_until_put();
@@ -138,7 +138,7 @@ fn a_load_that_is_interrupted_keeps_what_it_measured() {
 }
 
 #[test]
-fn a_node_that_dies_ends_the_load_and_what_was_measured_is_kept() {
+fn the_death_of_the_node_ends_the_load_and_keeps_its_measurements() {
     let node = Node::start();
     let mut load = node.load("put --duration 1h --warmup 0");
     node.wait_until_put();
@@ -150,9 +150,9 @@ fn a_node_that_dies_ends_the_load_and_what_was_measured_is_kept() {
 }
 
 #[test]
-fn a_breaking_point_comes_with_its_probes() {
+fn a_search_reports_its_probes() {
     let node = Node::start();
-    // So strict a bound ends the search soon.
+    // A strict bound ends the search soon.
     let words = "put --find-breaking-point --rate 4 --p99 1ms --duration 300ms --warmup 0";
     let end = node.loaded(&format!("{words} --replicas 1/1"));
     let found = node.measured();
@@ -168,7 +168,7 @@ fn a_breaking_point_comes_with_its_probes() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "files for people")]
+#[expect(clippy::disallowed_methods, reason = "files for users")]
 fn reports_show_a_run_and_runs_side_by_side() {
     let node = Node::start();
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! A node whose folder was lost, or restored from a copy: it takes writes, but
-//! neither its reads nor its acks count until an operator accepts what it lacks.
+//! A node whose folder was lost or restored from a copy: it takes writes, but
+//! neither its reads nor its acks count until an operator accepts it.
 
 use crate::cluster::{ClusterNode, TestCluster};
 use crate::support::{HttpConnection, wait_until_ok};
@@ -12,7 +12,7 @@ fn target(key: usize, replicas: &str) -> String {
     format!("/v0/entity?id={key}&replicas={replicas}")
 }
 
-/// Writes a key to all replicas; the link to one may yet have to be set up.
+/// Writes a key to all replicas. A link may still have to be set up.
 fn put(connection: &mut HttpConnection, key: usize, value: &[u8]) {
     let target = target(key, "3/3");
     wait_until_ok("a write to all replicas", || {
@@ -24,8 +24,8 @@ fn put(connection: &mut HttpConnection, key: usize, value: &[u8]) {
     });
 }
 
-/// Reads a key that has a value: it is there, or there is a receipt. A replica
-/// that lost it must not speak for the others.
+/// Reads a key that has a value. The result is the value or a receipt: a
+/// replica that lost the key must not answer for the others.
 fn get(
     connection: &mut HttpConnection,
     key: usize,
@@ -44,15 +44,15 @@ fn get(
     }
 }
 
-/// The outcome of a request at the replica at `url`.
+/// The outcome at the replica at `url`.
 fn outcome<'a>(receipt: &'a Value, url: &str) -> &'a Value {
     let lines = receipt["replicas"].as_array().unwrap();
     &lines.iter().find(|line| line["url"] == url).unwrap()["outcome"]
 }
 
-/// Waits until a node knows that its store lacks something.
+/// Waits until a node knows that its store is unfilled.
 fn wait_until_unfilled(node: &ClusterNode) {
-    wait_until_ok("the peers' word on the store", || {
+    wait_until_ok("the peers to report the store", || {
         let status = node.status().unwrap();
         if status["standing"] == "unfilled" {
             Ok(())
@@ -62,24 +62,24 @@ fn wait_until_unfilled(node: &ClusterNode) {
     });
 }
 
-/// Checks that a node is no witness, whichever of the `asked` nodes is asked,
-/// and that the others serve all the same.
+/// Checks that a node is not a witness, whichever of the `asked` nodes gets the
+/// request, and that the others still serve.
 fn check_unfilled(cluster: &TestCluster, asked: &[usize], unfilled: usize, value: &[u8]) {
     let url = format!("http://{}", cluster[unfilled].location.address);
     for number in asked {
         let mut connection = cluster[*number].connect().unwrap();
         for key in 0..KEYS {
-            // Also through the node itself, whose own answer would come first.
-            wait_until_ok("a quorum without it", || {
+            // This includes the node itself, whose own answer would come first.
+            wait_until_ok("a quorum without the node", || {
                 get(&mut connection, key, value, "2/3")
             });
-            wait_until_ok("a receipt that tells of it", || {
+            wait_until_ok("a receipt that names the node", || {
                 let receipt = get(&mut connection, key, value, "3/3").unwrap_err();
-                let is_told = outcome(&receipt, &url) == "unfilled";
-                if is_told { Ok(()) } else { Err(receipt) }
+                let is_named = outcome(&receipt, &url) == "unfilled";
+                if is_named { Ok(()) } else { Err(receipt) }
             });
         }
-        // What it is sent it keeps, but that is no ack.
+        // It keeps writes that it gets, but that is not an ack.
         let answer = connection.exchange("PUT", &target(KEYS, "3/3"), b"more");
         let answer = answer.unwrap();
         assert_eq!(answer.status, 504);
@@ -90,7 +90,7 @@ fn check_unfilled(cluster: &TestCluster, asked: &[usize], unfilled: usize, value
     }
 }
 
-/// Starts a node that is accepted as it is; all replicas answer then.
+/// Restarts a node with `--accept-empty`; then all replicas answer.
 fn accept(cluster: &mut TestCluster, accepted: usize, value: &[u8]) {
     cluster[accepted].stop();
     cluster[accepted].start(&["--accept-empty"]);
@@ -119,7 +119,7 @@ fn a_node_without_its_folder_does_not_count_until_that_is_accepted() {
     cluster[0].wait_until_logged(&["WARN", "another store", "--accept-empty", "peer=\"c\""]);
     check_unfilled(&cluster, &[0, 1, 2], 2, b"value");
 
-    // It does not forget: the next start is no better.
+    // A restart does not change that.
     cluster[2].stop();
     cluster[2].start(&[]);
     wait_until_unfilled(&cluster[2]);
@@ -127,7 +127,7 @@ fn a_node_without_its_folder_does_not_count_until_that_is_accepted() {
 }
 
 #[test]
-fn a_node_whose_folder_was_restored_from_a_copy_does_not_bring_back_what_was_overwritten() {
+fn a_node_restored_from_a_copy_does_not_bring_back_overwritten_values() {
     let mut cluster = TestCluster::start();
     let mut writer = cluster[0].connect().unwrap();
     for key in 0..KEYS {
@@ -145,15 +145,15 @@ fn a_node_whose_folder_was_restored_from_a_copy_does_not_bring_back_what_was_ove
     std::fs::remove_dir_all(&cluster[2].data).unwrap();
     copy_folder(&copy, &cluster[2].data);
     cluster[2].start(&[]);
-    // From its first answer on: `get` takes no other value, be there a receipt.
+    // `get` accepts no old value from the first response on, only receipts.
     let mut connection = cluster[2].connect().unwrap();
     for key in 0..KEYS {
         let _receipt = get(&mut connection, key, b"new", "1/3").err();
     }
     wait_until_unfilled(&cluster[2]);
     check_unfilled(&cluster, &[0, 1], 2, b"new");
-    // It might give a version twice, as could the one that it is a copy of, so
-    // it stamps none, and nobody serves it.
+    // It might issue a version twice, as might the store that it is a copy of.
+    // So it stamps nothing, and its peers do not serve it.
     let put = connection.exchange("PUT", &target(KEYS, "1/3"), b"more");
     assert_eq!(put.unwrap().status, 503);
     get(&mut connection, 0, b"new", "2/3").unwrap_err();
@@ -162,7 +162,7 @@ fn a_node_whose_folder_was_restored_from_a_copy_does_not_bring_back_what_was_ove
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the folders of other processes share no seam with them"
+    reason = "the folders belong to other processes"
 )]
 fn copy_folder(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();

@@ -1,9 +1,10 @@
-//! The program as its users meet it: real processes, real ports, real files.
+//! Tests of the program as users run it: real processes, real ports, real
+//! files.
 
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "what only tests use fails them by panicking"
+    reason = "a test fails by panicking"
 )]
 
 mod client_load;

@@ -1,9 +1,9 @@
-//! Networks of their own for nodes, with cables that can be pulled.
+//! Network namespaces for nodes, with cables that can be pulled.
 //!
-//! A network namespace lives as long as something is in it, so each has a
-//! process that waits for the end of its stdin. That ends with these tests,
-//! however they end, and takes the namespace and its cables with it: nothing
-//! is left on the machine, and nothing in it has a name there.
+//! A network namespace exists as long as a process is in it, so each has a
+//! process that waits for the end of its stdin. The process ends with these
+//! tests, however they end, and the namespace and its cables with it. So
+//! nothing is left on the machine.
 
 #![expect(
     clippy::disallowed_methods,
@@ -24,7 +24,7 @@ pub(crate) struct Namespace {
 
 impl Namespace {
     /// # Errors
-    /// Why there are no namespaces here, most likely.
+    /// Usually, why this machine has no namespaces.
     pub(crate) fn new() -> Result<Self, String> {
         let command = ["unshare", "--net", "sh", "-c", "echo; exec cat >&2"];
         let mut command = command_of(&command);
@@ -34,7 +34,7 @@ impl Namespace {
             .map_err(|error| format!("unshare: {error}"))?;
         let stdout = holder.stdout.take();
         let namespace = Self { holder };
-        // It says when it is there.
+        // The process writes a line when the namespace exists.
         let mut line = String::new();
         let read = stdout.map(|stdout| BufReader::new(stdout).read_line(&mut line));
         match read {
@@ -45,15 +45,15 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// The words that start a program within.
+    /// The command prefix that starts a program in the namespace.
     pub(crate) fn launcher(&self) -> Vec<String> {
         vec!["nsenter".to_owned(), format!("--net={}", self.file())]
     }
 
-    /// Runs a program within to its end.
+    /// Runs a program in the namespace to its end.
     ///
     /// # Errors
-    /// What it says when it fails.
+    /// The output of a program that failed.
     pub(crate) fn run(&self, words: &[&str]) -> Result<(), String> {
         let launcher = self.launcher();
         let mut command = command_of(&launcher);
@@ -66,8 +66,8 @@ impl Namespace {
         Err(format!("{}: {}", words.join(" "), said.trim()))
     }
 
-    /// Does something on a thread that is within; so are the threads and the
-    /// processes that it starts.
+    /// Runs `work` on a thread in the namespace; the threads and processes that
+    /// it starts are in it too.
     pub(crate) fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let entered = || -> io::Result<()> {
             let file = File::open(self.file())?;
@@ -97,13 +97,13 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.holder.kill();
         let _ = self.holder.wait();
     }
 }
 
-/// Hosts on one switch, which is a host itself.
+/// Hosts that are connected by a switch, which is a host itself.
 pub(crate) struct Network {
     pub(crate) switch: Namespace,
     pub(crate) hosts: [Namespace; 3],
@@ -111,7 +111,7 @@ pub(crate) struct Network {
 
 impl Network {
     /// # Errors
-    /// Why this machine has none, most likely.
+    /// Usually, why this machine has no namespaces.
     pub(crate) fn new() -> Result<Self, String> {
         let network = Self {
             switch: Namespace::new()?,
@@ -139,12 +139,12 @@ impl Network {
         Ipv4Addr::new(10, 0, 0, index as u8 + 1).into()
     }
 
-    /// Pulls the cable of a host out of the switch.
+    /// Disconnects a host from the switch.
     pub(crate) fn cut(&self, index: usize) {
         self.set(index, "down");
     }
 
-    /// Puts it back.
+    /// Reconnects a host to the switch.
     pub(crate) fn join(&self, index: usize) {
         self.set(index, "up");
     }

@@ -1,4 +1,4 @@
-//! What is given wrongly ends with exit code 2 and one line that says why.
+//! A wrong command line ends with exit code 2 and one line that says why.
 
 use crate::support::{Process, kvorum};
 
@@ -11,7 +11,7 @@ fn line_of(arguments: &[&str], variable: Option<(&str, &str)>) -> String {
 }
 
 #[test]
-fn bad_options_are_one_line() {
+fn wrong_options_are_reported_in_one_line() {
     let node = [
         "serve",
         "--url",
@@ -215,12 +215,12 @@ fn a_bad_file_is_named() {
 }
 
 #[test]
-fn help_is_no_mistake_and_shows_defaults() {
+fn help_succeeds_and_shows_defaults() {
     let command = &mut kvorum(&["serve", "--help"]);
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     let page = String::from_utf8(output.stdout).unwrap();
-    // Lines break where the page is full.
+    // Lines are wrapped at the width of the page.
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in [
         "--durability <MODE>",
@@ -234,7 +234,7 @@ fn help_is_no_mistake_and_shows_defaults() {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "a file that is no folder")]
+#[expect(clippy::disallowed_methods, reason = "a file instead of a folder")]
 fn a_data_folder_that_is_a_file_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
@@ -254,7 +254,7 @@ fn a_data_folder_that_is_a_file_is_named() {
 }
 
 #[test]
-fn the_version_is_told_by_every_command() {
+fn every_command_shows_the_version() {
     for words in [&["--version"][..], &["serve", "-V"], &["dev", "--version"]] {
         let output = kvorum(words).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{words:?}");

@@ -1,4 +1,4 @@
-//! Nodes that are killed, frozen and started again under load: the others do
+//! Nodes that are killed, frozen and restarted under load: the others serve
 //! without them, and they catch up by themselves.
 
 #![expect(
@@ -18,7 +18,7 @@ const CLIENTS: usize = 4;
 const KEYS: usize = 40;
 const VALUE_BYTES: usize = 200;
 
-/// How often all nodes crash at once.
+/// How often all nodes crash at the same time.
 const CRASHES: usize = 2;
 
 fn ledgers() -> Vec<Ledger> {
@@ -27,12 +27,13 @@ fn ledgers() -> Vec<Ledger> {
         .collect()
 }
 
-/// Takes the last node away under load on the others and brings it back: no
-/// request of the others fails after a second, and it gets all that it missed.
-pub(crate) fn last_node_is_missed_and_catches_up(
+/// Makes the last node unavailable under load on the others, and available
+/// again. No request to the others fails after a second, and the node gets all
+/// writes that it missed.
+pub(crate) fn others_serve_while_the_last_node_is_down_and_it_catches_up(
     cluster: &mut TestCluster,
-    away: impl FnOnce(&mut ClusterNode),
-    back: impl FnOnce(&mut ClusterNode),
+    make_unavailable: impl FnOnce(&mut ClusterNode),
+    make_available: impl FnOnce(&mut ClusterNode),
 ) {
     let mut ledgers = ledgers();
     let addresses: [SocketAddr; 2] = [0, 1].map(|index| cluster[index].location.address);
@@ -40,11 +41,11 @@ pub(crate) fn last_node_is_missed_and_catches_up(
     let watch = under_load(&mut ledgers, &addresses, |watch| {
         watch.go_on(Duration::ZERO, 200);
         disturbed = Instant::now();
-        away(&mut cluster[2]);
-        // All keys are written meanwhile, and the first second passes.
+        make_unavailable(&mut cluster[2]);
+        // Meanwhile all keys are written, and the first second passes.
         watch.go_on(Duration::from_millis(1_500), 4 * (CLIENTS * KEYS) as u64);
-        assert!(cluster.hints_for(2) > 0, "nothing was kept for it");
-        back(&mut cluster[2]);
+        assert!(cluster.hints_for(2) > 0, "no hint was kept for the node");
+        make_available(&mut cluster[2]);
         watch.go_on(Duration::from_millis(500), 200);
     });
     watch.assert_served(disturbed);
@@ -52,15 +53,19 @@ pub(crate) fn last_node_is_missed_and_catches_up(
 }
 
 #[test]
-fn a_killed_node_is_not_missed_and_catches_up() {
+fn others_serve_without_a_killed_node_and_it_catches_up() {
     let mut cluster = TestCluster::start();
-    last_node_is_missed_and_catches_up(&mut cluster, ClusterNode::kill, |node| node.start(&[]));
+    others_serve_while_the_last_node_is_down_and_it_catches_up(
+        &mut cluster,
+        ClusterNode::kill,
+        |node| node.start(&[]),
+    );
 }
 
 #[test]
-fn a_frozen_node_is_not_missed_and_catches_up() {
+fn others_serve_without_a_frozen_node_and_it_catches_up() {
     let mut cluster = TestCluster::start();
-    last_node_is_missed_and_catches_up(
+    others_serve_while_the_last_node_is_down_and_it_catches_up(
         &mut cluster,
         |node| node.signal(Signal::STOP),
         |node| node.signal(Signal::CONT),
@@ -86,7 +91,7 @@ fn every_acknowledged_write_survives_a_crash_of_all_nodes() {
         for (index, ledger) in ledgers.iter().enumerate() {
             let mut connection = cluster[index % 3].connect().unwrap();
             for location in 0..ledger.len() {
-                // A link may yet have to be set up again; nothing else may be amiss.
+                // A link may still have to be set up; nothing else may fail.
                 wait_until_ok("a quorum", || {
                     match ledger
                         .read(&mut connection, location, "&ack=2&from=3")
@@ -102,8 +107,8 @@ fn every_acknowledged_write_survives_a_crash_of_all_nodes() {
     }
 }
 
-/// The first request waits until the node is suspected; the others are not sent
-/// to it, and end before the healthy ones can have answered.
+/// The first request waits until the node is suspected. Later requests are not
+/// sent to it, and end before the healthy nodes can have answered.
 #[test]
 fn a_receipt_blames_only_the_node_that_is_frozen() {
     let cluster = TestCluster::start();

@@ -1,5 +1,5 @@
-//! A node that is cut off from the others: they go on, it does not, and once
-//! it is back it gets what it missed.
+//! A node that is cut off from the others: they continue to serve, it does not,
+//! and once it is back it gets what it missed.
 
 #![expect(
     clippy::disallowed_methods,
@@ -8,13 +8,13 @@
 
 use crate::cluster::{ClusterNode, NodeLocation, TIMEOUT_SECONDS, TestCluster, write_secret};
 use crate::namespaces::Network;
-use crate::outages::last_node_is_missed_and_catches_up;
+use crate::outages::others_serve_while_the_last_node_is_down_and_it_catches_up;
 use std::time::{Duration, Instant};
 
-/// What a busy machine may add to a time limit.
+/// The delay that a busy machine may add to a time limit.
 const SLACK: Duration = Duration::from_secs(3);
 
-/// Requests with a quorum end in 504, within their deadline.
+/// Requests with a quorum end in 504 within their deadline.
 fn assert_cut_off(node: &ClusterNode) {
     let mut connection = node.connect().unwrap();
     for method in ["PUT", "GET"] {
@@ -24,13 +24,13 @@ fn assert_cut_off(node: &ClusterNode) {
         assert_eq!(answer.status, 504, "{method}");
         assert!(begin.elapsed() < Duration::from_secs(TIMEOUT_SECONDS) + SLACK);
     }
-    // What it has itself it can still give.
+    // It can still serve a read from its own store.
     let alone = connection.exchange("GET", "/v0/entity?id=0-0&ack=1&from=3", b"");
     assert_eq!(alone.unwrap().status, 200);
 }
 
 #[test]
-fn a_node_that_is_cut_off_is_not_missed_and_catches_up() {
+fn others_serve_without_a_node_that_is_cut_off_and_it_catches_up() {
     let network = match Network::new() {
         Ok(network) => network,
         Err(reason) => {
@@ -50,7 +50,7 @@ fn a_node_that_is_cut_off_is_not_missed_and_catches_up() {
             node.options = vec!["--cluster-secret-file".to_owned(), secret.clone()];
         }
         cluster.start_all();
-        last_node_is_missed_and_catches_up(
+        others_serve_while_the_last_node_is_down_and_it_catches_up(
             &mut cluster,
             |node| {
                 network.cut(2);

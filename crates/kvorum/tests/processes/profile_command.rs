@@ -1,4 +1,4 @@
-//! `kvorum profile` and the node it asks, as processes.
+//! `kvorum profile` and a node, as processes.
 
 use crate::support::{Process, free_port, kvorum, request, serve, started};
 use std::net::TcpListener;
@@ -17,7 +17,7 @@ fn profile(port: u16, words: &[&str]) -> Command {
     kvorum(&[&["profile", "--url", &url], words].concat())
 }
 
-/// Runs something while a client puts and gets.
+/// Runs `meanwhile` while a client puts and gets.
 fn under_load<T>(port: u16, meanwhile: impl FnOnce() -> T) -> T {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -66,7 +66,7 @@ fn each_kind_of_profile_is_recorded_and_kept() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_a_line() {
+fn failures_are_reported_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |port: u16, words: &[&str]| {
         let mut command = profile(port, words);
@@ -83,12 +83,12 @@ fn what_cannot_be_is_refused_in_a_line() {
         assert_eq!(end.code, Some(2), "{words:?}: {end:?}");
         assert!(end.line().contains(line), "{words:?}: {end:?}");
     }
-    // Nobody listens there.
+    // Nothing listens on the port.
     let end = refused(free_port(), &[]);
     assert_eq!(end.code, Some(1), "{end:?}");
     assert!(end.line().contains("refuses connections"), "{end:?}");
 
-    // Somebody listens, and says something else.
+    // Another protocol is spoken on the port.
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = other.local_addr().unwrap().port();
     let end = std::thread::scope(|scope| {
@@ -103,7 +103,7 @@ fn what_cannot_be_is_refused_in_a_line() {
     assert_eq!(end.code, Some(1), "{end:?}");
     assert!(end.line().contains("does not speak HTTP"), "{end:?}");
 
-    // A node that serves none.
+    // A node without debug endpoints.
     let port = free_port();
     let _node = start(port, &folder.path().join("data"), "off");
     let end = refused(port, &["--seconds", "1"]);

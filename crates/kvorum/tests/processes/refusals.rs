@@ -1,12 +1,12 @@
-//! Nodes that do not belong together do not get together, and say so.
+//! Nodes of different clusters refuse each other, and say so.
 
 use crate::cluster::{ClusterNode, TestCluster, node_locations, write_secret};
 use crate::support::{HttpConnection, Process, wait_until};
 
-/// The code and the line with which a start is refused.
+/// The exit code and the line of a refused start.
 fn refusal(node: &ClusterNode, more: &[&str]) -> (Option<i32>, String) {
     let end = Process::spawn(&mut node.command(more)).end();
-    // Lines of the log may stand before it.
+    // Lines of the log may precede it.
     let line = end.stderr.lines().last().unwrap_or_default();
     (end.code, line.to_owned())
 }
@@ -29,7 +29,7 @@ fn another_list_of_nodes_is_refused_and_the_line_says_what_to_do() {
     }
     other.data = others_data;
 
-    // The same name in a cluster of other nodes, and alone.
+    // The same name in another cluster, and alone.
     let node = &mut cluster[0];
     let without_c = list.rsplit_once(',').unwrap().0.to_owned();
     let alone = list.split(',').next().unwrap().to_owned();
@@ -43,7 +43,7 @@ fn another_list_of_nodes_is_refused_and_the_line_says_what_to_do() {
             }
         }
     }
-    // There is no switch for it.
+    // There is no option that allows it.
     let (code, line) = refusal(node, &["--accept-cluster-change"]);
     assert_eq!(code, Some(2), "{line}");
 
@@ -88,7 +88,7 @@ fn a_node_with_another_secret_is_refused_by_its_peers() {
             (cluster[node].state_of(peer) == "down").then_some(())
         });
     }
-    // The others are a cluster without it.
+    // The other nodes form a cluster without it.
     wait_until("the two to join", || {
         let mut connection = cluster[0].connect().unwrap();
         let put = |connection: &mut HttpConnection, replicas| {

@@ -1,4 +1,4 @@
-//! A node as a process: what it keeps, how it stops, what it refuses.
+//! `kvorum serve`: what a node keeps, how it stops, what it refuses.
 
 use crate::support::{Process, free_port, kvorum, request, serve, started, wait_until_closed};
 use rustix::process::Signal;
@@ -50,12 +50,12 @@ fn a_request_that_was_admitted_is_finished_and_a_second_signal_does_not_wait() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
     let mut node = started(&mut serve(port, folder.path()), port);
-    // An upload that never ends holds the first stop up.
+    // An endless upload delays the first stop.
     let mut upload = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     upload
         .write_all(b"PUT /v0/entity?id=k HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n")
         .unwrap();
-    // The node has taken the request once it asks for the body.
+    // The node has admitted the request once it requests the body.
     let mut asked = [0; 12];
     std::io::Read::read_exact(&mut upload, &mut asked).unwrap();
     assert_eq!(&asked, b"HTTP/1.1 100");
@@ -63,14 +63,14 @@ fn a_request_that_was_admitted_is_finished_and_a_second_signal_does_not_wait() {
     wait_until_closed(port);
     assert!(
         node.child.try_wait().unwrap().is_none(),
-        "the upload was not waited for"
+        "the node did not wait for the upload"
     );
     node.signal(Signal::INT);
     assert_eq!(node.end().code, Some(130));
 }
 
 #[test]
-fn a_folder_has_one_node() {
+fn a_second_node_on_the_same_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
     let _node = started(&mut serve(port, folder.path()), port);
@@ -84,7 +84,7 @@ fn a_folder_has_one_node() {
 }
 
 #[test]
-fn a_port_has_one_node() {
+fn a_second_node_on_the_same_port_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -98,7 +98,7 @@ fn a_port_has_one_node() {
     clippy::disallowed_methods,
     reason = "the test damages what is on the real disk"
 )]
-fn a_damaged_store_is_refused_by_name() {
+fn a_damaged_store_is_refused_with_its_path() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
     let mut node = started(&mut serve(port, folder.path()), port);
@@ -122,7 +122,7 @@ fn a_damaged_store_is_refused_by_name() {
 }
 
 #[test]
-fn a_child_ends_with_its_stdin() {
+fn a_child_ends_when_its_stdin_closes() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
     let mut command = serve(port, folder.path());
@@ -139,7 +139,7 @@ fn a_child_ends_with_its_stdin() {
 }
 
 #[test]
-fn a_node_whose_log_nobody_takes_stops_in_order() {
+fn a_node_with_a_closed_stderr_stops_gracefully() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}");
@@ -157,7 +157,7 @@ fn a_node_whose_log_nobody_takes_stops_in_order() {
     clippy::disallowed_methods,
     reason = "a configuration file is no part of a store"
 )]
-fn the_command_line_hides_the_environment_and_that_the_file() {
+fn the_command_line_overrides_the_environment_and_that_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let (in_file, in_environment, on_line) = (free_port(), free_port(), free_port());
     let file = folder.path().join("kvorum.toml");
@@ -179,7 +179,7 @@ fn the_command_line_hides_the_environment_and_that_the_file() {
 }
 
 #[test]
-fn the_log_is_lines_of_json_where_that_is_asked_for() {
+fn the_log_can_be_lines_of_json() {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
     let mut command = serve(port, folder.path());

@@ -1,8 +1,8 @@
-//! Real processes of the program, and plain sockets to talk to them.
+//! Runs processes of the program, and talks to them over plain sockets.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "these tests watch other processes, which share no seam with them"
+    reason = "these tests observe other processes, which have clocks and files of their own"
 )]
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 /// The program.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_kvorum");
 
-/// How long anything may take before a test gives it up: long, since it is
-/// only ever waited for in vain.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a test waits for anything. The time is long, because only a failing
+/// test waits for all of it.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long between two looks at something that is waited for.
+/// The time between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Where the node on a port of 127.0.0.1 is.
+/// The address of the node on a port of 127.0.0.1.
 pub(crate) fn local(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
@@ -48,30 +48,34 @@ pub(crate) fn free_ports(count: u16) -> u16 {
     })
 }
 
-/// Looks until something is there.
-pub(crate) fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    wait_until_ok(what, || look().ok_or("it is not there"))
+/// Waits until `check` returns something.
+pub(crate) fn wait_until<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
+    wait_until_ok(what, || check().ok_or("nothing yet"))
 }
 
-/// Looks until all is well; what is wrong at last is told.
-pub(crate) fn wait_until_ok<T, E: Debug>(what: &str, mut look: impl FnMut() -> Result<T, E>) -> T {
+/// Waits until `check` succeeds; the last error is part of the panic.
+pub(crate) fn wait_until_ok<T, E: Debug>(what: &str, mut check: impl FnMut() -> Result<T, E>) -> T {
     let begin = Instant::now();
     loop {
-        let wrong = match look() {
+        let error = match check() {
             Ok(found) => return found,
-            Err(wrong) => wrong,
+            Err(error) => error,
         };
-        assert!(begin.elapsed() < PATIENCE, "in vain: {what}: {wrong:?}");
+        assert!(
+            begin.elapsed() < TIMEOUT,
+            "timed out while waiting for {what}: {error:?}"
+        );
         std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// The program with arguments, and no variable that sets an option.
+/// The command for the program with arguments, without variables that set
+/// options.
 pub(crate) fn kvorum<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
     kvorum_by(Command::new(PROGRAM), arguments)
 }
 
-/// The same, where `command` is the program, or another one that starts it.
+/// Like [`kvorum`], but `command` is the program or a launcher of it.
 pub(crate) fn kvorum_by<S: AsRef<OsStr>>(mut command: Command, arguments: &[S]) -> Command {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("KVORUM_") {
@@ -112,7 +116,7 @@ pub(crate) struct ProcessEnd {
 }
 
 impl ProcessEnd {
-    /// The one line that stderr must hold.
+    /// The single line of stderr.
     pub(crate) fn line(&self) -> &str {
         let line = self.stderr.strip_suffix('\n').unwrap_or_default();
         assert!(
@@ -123,7 +127,7 @@ impl ProcessEnd {
     }
 }
 
-/// A process of the program; killed when dropped.
+/// A process of the program. It is killed when it is dropped.
 pub(crate) struct Process {
     pub(crate) child: Child,
 }
@@ -157,12 +161,14 @@ impl Process {
         }
     }
 
-    /// Waits until the node on `port` answers; fails with its last words when it ends instead.
+    /// Waits until the node on `port` answers. Panics with its output if it
+    /// ends instead.
     pub(crate) fn wait_until_up(&mut self, port: u16) {
         self.wait_until_up_at(local(port));
     }
 
-    /// Waits until the node at `address` answers; fails with its last words when it ends instead.
+    /// Waits until the node at `address` answers. Panics with its output if it
+    /// ends instead.
     pub(crate) fn wait_until_up_at(&mut self, address: SocketAddr) {
         wait_until("an answer of the node", || {
             if self.child.try_wait().unwrap().is_some() {
@@ -179,7 +185,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -207,12 +213,12 @@ pub(crate) fn request(
     Some((response.status, response.body))
 }
 
-/// A connection that stays open from one request to the next.
+/// A connection that stays open for several requests.
 pub(crate) struct HttpConnection {
     stream: BufReader<TcpStream>,
 }
 
-/// What a node answered on a [`HttpConnection`].
+/// The response of a node on an [`HttpConnection`].
 pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     /// The header `Kvorum-Version`.
@@ -222,14 +228,14 @@ pub(crate) struct HttpResponse {
 
 impl HttpConnection {
     pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         let stream = BufReader::new(stream);
         Ok(Self { stream })
     }
 
-    /// A request and its whole answer.
+    /// Sends a request and returns the complete response.
     pub(crate) fn exchange(
         &mut self,
         method: &str,
@@ -245,7 +251,7 @@ impl HttpConnection {
         self.answer()
     }
 
-    /// The lines of JSON at a target.
+    /// Requests lines of JSON.
     pub(crate) fn lines(&mut self, target: &str) -> io::Result<Vec<serde_json::Value>> {
         let head = format!(
             "GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/x-ndjson\r\n\r\n"
@@ -289,18 +295,19 @@ impl HttpConnection {
         Ok(answer)
     }
 
-    /// Appends the next chunk to `body`; gives its length, which is 0 for the last.
+    /// Appends the next chunk to `body`, and returns its length, which is 0 for
+    /// the last chunk.
     fn chunk(&mut self, body: &mut Vec<u8>) -> io::Result<usize> {
         let length = usize::from_str_radix(&self.line()?, 16).unwrap();
         let before = body.len();
         body.resize(before + length, 0);
         self.stream.read_exact(&mut body[before..])?;
-        // No trailers were asked for, so an empty line ends the last one too.
+        // There are no trailers, so an empty line also ends the last chunk.
         assert_eq!(self.line()?, "");
         Ok(length)
     }
 
-    /// A line of the head, without its end; empty for the last.
+    /// Reads a line of the head without its end; the last line is empty.
     fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         self.stream.read_line(&mut line)?;

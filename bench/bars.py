@@ -1,4 +1,4 @@
-"""Horizontal bars as SVG: one row a thing measured, one panel a figure."""
+"""Horizontal bars as SVG: a row for each measured thing, a panel for each figure."""
 
 import dataclasses
 import html
@@ -6,7 +6,7 @@ import html
 ROW, BAR, HEAD, FOOT, GAP = 26, 16, 44, 10, 28
 LABEL_WIDTH, PANEL_WIDTH, VALUE_WIDTH = 330, 190, 70
 OURS, THEIRS = ("#c2410c", "#fdba74"), ("#475569", "#cbd5e1")
-# Where the reader prefers dark pages.
+# For readers who prefer dark pages.
 DARK = (
     "<style>@media (prefers-color-scheme:dark){"
     "text{fill:#e6edf3}"
@@ -28,14 +28,14 @@ DARK = (
 @dataclasses.dataclass(frozen=True)
 class Panel:
     title: str
-    values: list  # one a row
-    written: list  # the same as texts
-    parts: list | None = None  # how much of each value is drawn pale, at its end
+    values: list  # one per row
+    written: list  # the values as text
+    parts: list | None = None  # the part of each value that is drawn pale, at its end
     note: str = ""
 
 
 def svg(title, labels, ours, panels):
-    """A picture with a panel beside the other; rows in `ours` stand out."""
+    """A picture with panels side by side; the rows in `ours` are highlighted."""
     width = LABEL_WIDTH + len(panels) * (PANEL_WIDTH + VALUE_WIDTH + GAP)
     height = HEAD + len(labels) * ROW + FOOT
     lines = [
@@ -52,7 +52,7 @@ def svg(title, labels, ours, panels):
         left = LABEL_WIDTH + number * (PANEL_WIDTH + VALUE_WIDTH + GAP)
         lines.append(text(left, 18, panel.title, 'font-weight="600"'))
         lines.append(text(left, 34, panel.note, 'font-size="11" fill="#64748b"'))
-        # A bar that is none still shows where it begins.
+        # If all values are 0, any scale will do.
         scale = PANEL_WIDTH / (max(panel.values) or 1)
         for row, value in enumerate(panel.values):
             dark, pale = OURS if row in ours else THEIRS

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What replication costs: three nodes on this machine, CPU summed over them.
+"""The cost of replication: three nodes on this machine, with the sum of their CPU time.
 
     cargo build --release
     python3 bench/cluster.py [--kvorum target/release/kvorum] [--seconds 8] [--pairs 3] [CASE ...]
 
 Cases: put-1-1 get-1-1 put-sync put-os get latency killed frozen overload; all by default.
-The load goes to all three nodes, or to the first --targets of them. What is measured and with what: `harness.py`.
+The load goes to all three nodes, or to the first --targets of them. `harness.py` says what is measured and with which tools.
 """
 
 import argparse
@@ -20,21 +20,21 @@ ONE = "&ack=1&from=1"
 
 
 def cluster(arguments, name, *options):
-    """As `kvorum dev` has them: each with its part of the cores and the memory."""
+    """Three nodes with the options that `kvorum dev` sets: each has a part of the cores and the memory."""
     server = Cluster(arguments.kvorum, name, 3, "--memory", "512MiB", "--threads", "1", *options)
     server.ports = server.all_ports[:arguments.targets]
     return server
 
 
 def filled(arguments, name, suffix):
-    """Three nodes with every key on as many as it is read from."""
+    """Three nodes with each key on as many replicas as a read asks."""
     server = cluster(arguments, name, "--durability", "os")
     fill(server, range(KEYS), suffix=suffix)
     return server
 
 
 def latency(arguments):
-    """p99 of 2/3 at half of its breaking point, beside one node's at the same rate."""
+    """p99 of 2/3 at half of its breaking point, compared with one node at the same rate."""
     for method in ("PUT", "GET"):
         three = filled(arguments, f"latency-{method}", QUORUM)
         one = kvorum(arguments.kvorum, f"latency-one-{method}", "--memory", "512MiB", "--durability", "os")
@@ -57,11 +57,11 @@ def latency(arguments):
         print(f"latency-{method}: {ratio:.2f} times one node's p99 (bound 3) {'ok' if ratio <= 3 else 'MISSED'}", flush=True)
 
 
-def disturbed(arguments, name, disturb, mend):
-    """2/3 on two nodes while the third is disturbed: failures after the first second, and p99."""
+def disturbed(arguments, name, disturb, undo):
+    """2/3 through two nodes while the third is disturbed: failures after the first second, and p99."""
     server = cluster(arguments, name, "--durability", "os")
     try:
-        # The third is not asked itself.
+        # The third node gets no requests.
         server.ports = server.all_ports[:2]
         fill(server, range(KEYS), suffix=QUORUM)
         rate = 4_000
@@ -70,7 +70,7 @@ def disturbed(arguments, name, disturb, mend):
             disturb(server.nodes[2])
             first = oha(server, rate, 1, method=method, suffix=QUORUM)
             after = oha(server, rate, arguments.seconds, method=method, suffix=QUORUM)
-            mend(server)
+            undo(server)
             failed = {code: count for code, count in after["statuses"].items() if code not in ("200", "201")}
             ratio = after["p99"] / before["p99"]
             print(f"  {method} at {rate}/s: p99 before {before['p99']:.2f} ms, in the first second {first['p99']:.2f} ms "
@@ -103,7 +103,7 @@ def main():
     parser.add_argument("--kvorum", default="target/release/kvorum")
     parser.add_argument("--seconds", type=int, default=8)
     parser.add_argument("--pairs", type=int, default=3)
-    parser.add_argument("--targets", type=int, default=3, help="how many of the nodes are asked")
+    parser.add_argument("--targets", type=int, default=3, help="how many of the nodes get requests")
     arguments = parser.parse_args()
     case = lambda name, limit, method, start, suffix: lambda: pairs(name, limit, method, arguments, start, suffix)
     cases = {

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The load generator beside wrk without a script: CPU time for each request.
+"""CPU time per request of the load generator, compared with wrk without a script.
 
-Both ask nginx (`return 201`) over 64 connections with one thread, in turn, the
-generator on one core and nginx on another. Usage: bench/generator.py BINARY [PAIRS]
+Both send requests to nginx (`return 201`) over 64 connections with one thread, in
+turn. The generator runs on one core and nginx on another. Usage: bench/generator.py BINARY [PAIRS]
 """
 
 import json
@@ -19,7 +19,7 @@ TARGET = "/v0/entity?id=000000012345k---"
 
 
 def measured(command):
-    """What a command prints, pinned to core 1, and the CPU seconds that it took."""
+    """Runs a command on core 1; returns its output and the CPU seconds that it took."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = ["taskset", "-c", "1", *command]
     text = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True).stdout
@@ -57,7 +57,7 @@ def main():
     finally:
         server.stop()
     for workload, found in ratios.items():
-        print(f"{workload}: {statistics.median(found):.2f} of wrk's CPU for a request")
+        print(f"{workload}: {statistics.median(found):.2f} of wrk's CPU time per request")
 
 
 if __name__ == "__main__":

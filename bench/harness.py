@@ -1,12 +1,12 @@
-"""What the benchmarks share: servers, load, CPU time.
+"""What the benchmarks share: servers, load generators, CPU time.
 
-Needs nginx and wrk (`apt-get install nginx-light wrk`), and for loads at a
-constant rate oha (`cargo install oha`).
+Needs nginx and wrk (`apt-get install nginx-light wrk`), and oha for loads at a
+constant rate (`cargo install oha`).
 
-Throughput says little when generator and server share the cores, so the
-figure is the CPU time (user and system, all threads) of the server's
-processes over the requests that it answered. Machines drift, so each figure
-is the median of the ratios of pairs: nginx, then Kvorum, under the same load.
+Throughput says little if the generator and the server share the cores, so the
+figure is the CPU time per request of the server's processes (user and system,
+all threads). The speed of a machine drifts, so each figure is the median ratio
+of pairs of runs under the same load: nginx, then Kvorum.
 """
 
 import json
@@ -37,7 +37,7 @@ http {{
 }}
 """
 
-# Each wrk thread has a state of its own; keys are spread by a multiplicative walk.
+# Each wrk thread has a state of its own; a linear congruential generator chooses the keys.
 LUA = """
 local method, keys, length, suffix = "{method}", {keys}, {length}, "{suffix}"
 local ports = {{{ports}}}
@@ -70,7 +70,7 @@ def wait_for(port, path="/"):
             return
         except OSError:
             time.sleep(0.05)
-    sys.exit(f"nothing answers on port {port}")
+    sys.exit(f"nothing answered on port {port} within 20 s")
 
 
 def tree(pid):
@@ -87,13 +87,13 @@ def cpu_seconds(pid):
 
 
 def machine_ticks():
-    """What the host of a virtual machine took of its cores, and all there was, in ticks."""
+    """The CPU ticks that the host took from this virtual machine (steal), and all ticks."""
     fields = [int(field) for field in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     return fields[7], sum(fields)
 
 
 def sync_milliseconds(count=1000):
-    """How long the disk takes to sync 4 KiB over zeros, one after another, with nothing else to do."""
+    """The time of a sync of 4 KiB on the idle disk, over zeros, one sync after another."""
     path, page, took = WORK / "sync", b"x" * 4096, []
     path.write_bytes(bytes(count * len(page)))
     with open(path, "r+b", buffering=0) as file:
@@ -131,7 +131,7 @@ class Server:
 
 
 class Cluster:
-    """Nodes that know each other; load goes to all of them, or to those in `ports`."""
+    """Nodes that know each other. Load goes to all of them, or to those in `ports`."""
 
     def __init__(self, binary, name, nodes, *options):
         ports = [free_port() for _ in range(nodes)]
@@ -142,13 +142,13 @@ class Cluster:
         ]
         self.all_ports, self.ports = ports, ports
         self.nodes = [None] * nodes
-        # A node answers before it has met its peers, so none waits for another here.
+        # A node answers before it has met its peers, so starting them one after another does not block.
         for number in range(nodes):
             self.start(number)
         deadline = time.monotonic() + 30
         while any(peer["state"] not in ("up", "this node") for port in ports for peer in status_page(port)["cluster"]):
             if time.monotonic() > deadline:
-                sys.exit("the nodes do not meet")
+                sys.exit("the nodes did not meet within 30 s")
             time.sleep(0.05)
 
     @property
@@ -184,7 +184,7 @@ def kvorum(binary, name, *options):
 
 
 def wrk(server, method, seconds, keys=KEYS, length=64, connections=CONNECTIONS, suffix=""):
-    """CPU per request, in microseconds, and requests a second; `suffix` is for the query."""
+    """CPU time per request in microseconds, and requests per second; `suffix` is added to the query."""
     name = re.sub(r"[^0-9A-Za-z]", "-", f"{method}-{keys}-{length}-{suffix}")
     script = WORK / f"{name}.lua"
     script.write_text(LUA.format(method=method, keys=keys, length=length, suffix=suffix, ports=", ".join(map(str, server.ports))))
@@ -234,9 +234,9 @@ def status(server):
 
 
 def oha(server, rate, seconds, connections=CONNECTIONS, correct=True, method="PUT", suffix=""):
-    """Asks at a constant rate; with `correct`, latency counts from when a request was due."""
+    """Sends requests at a constant rate; with `correct`, latency counts from when a request was due."""
     correction = ["--latency-correction"] if correct else []
-    # GET asks for what `fill` has put.
+    # GET requests keys that `fill` has put.
     body, key = (["-d", "v" * 64], "[0-9a-f]{6}") if method == "PUT" else ([], "key000[0-9]{5}")
     command = ["oha", "--no-tui", "--output-format", "json", "-z", f"{seconds}s", "-q", str(int(rate)), "-c", str(connections),
                *correction, "-m", method, *body, "--rand-regex-url",
@@ -252,17 +252,17 @@ def oha(server, rate, seconds, connections=CONNECTIONS, correct=True, method="PU
         "p99": percentiles["p99"] * 1e3,
         "p999": percentiles["p99.9"] * 1e3,
         "statuses": result["statusCodeDistribution"],
-        # Those that were under way when the time was over are none.
+        # Requests in flight at the end are not errors.
         "errors": {error: count for error, count in result["errorDistribution"].items() if "deadline" not in error},
         "stolen": steal / max(total, 1),
     }
 
 
 def pairs(name, limit, method, arguments, start, suffix=""):
-    """Runs nginx and `start()` in turn and prints the median ratio."""
+    """Measures nginx and the server of `start()` in turn and prints the median ratio."""
     ratios = []
     baseline, server = nginx(), start()
-    # As many threads of the generator as it needs for the server.
+    # The generator gets as many threads for nginx as for the server.
     baseline.ports = baseline.ports * len(server.ports)
     try:
         for turn in range(arguments.pairs):

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Kvorum beside other stores, in one run on this machine; writes docs/lab/peers.md.
+"""Compares Kvorum with other stores in one run on this machine; writes docs/lab/peers.md.
 
     cargo build --release
     python3 bench/peers.py [--kvorum target/release/kvorum] [--seconds 3] [--rounds 3] [--only TEXT] [--page FILE]
     python3 bench/peers.py --from-samples docs/lab/peers/samples.json
 
-Takes about ten minutes, and some more at first, when Go builds etcd and NATS.
-Needs Go (https://go.dev/dl) for the load generators; a store that is not
-installed is left out, and the page says how to get it. Each round starts each
-store afresh and asks it what `stores.py` lists, so that a machine that drifts
-does so for all; the page has the medians. `--seconds 30 --rounds 5` takes
-about two hours, and shows what a short run hides: flushes, compactions,
-rewrites of logs. `--only Kvorum` runs what has that in its name, for trying
-things out; with `--from-samples` the page is written anew from an earlier run.
+Takes about ten minutes, and longer the first time, because Go builds etcd and
+NATS. Needs Go (https://go.dev/dl) for the load generators. A store that is not
+installed is left out, and the page says how to install it. Each round starts
+each store anew and runs the cases in `stores.py`, so that all stores are
+affected alike if the speed of the machine drifts; the page shows medians.
+`--seconds 30 --rounds 5` takes about two hours, and includes flushes,
+compactions and rewrites of logs, which a short run does not. `--only Kvorum`
+runs only the deployments whose names contain the text. `--from-samples` writes
+the page again from the samples of an earlier run.
 """
 
 import argparse
@@ -36,7 +37,7 @@ WARM_UP_SECONDS = 0.5
 
 
 class Generator:
-    """A load generator that runs: what it prints tells when it measures."""
+    """A running load generator, which prints when its measurement begins and ends."""
 
     def __init__(self, found, running, case_generator, nodes, *options):
         name, *own = case_generator
@@ -48,10 +49,10 @@ class Generator:
     def wait_for(self, word):
         if self.process.stdout.readline().strip() != word:
             self.report()
-            raise StoreFailed(f"{self.process.args[0]} does not say {word!r}")
+            raise StoreFailed(f"{self.process.args[0]} did not print {word!r}")
 
     def report(self):
-        """The rest of what it prints, once it has ended."""
+        """Waits for its end, and returns the rest of its output."""
         text = self.process.stdout.read()
         if self.process.wait():
             self.errors.seek(0)
@@ -67,12 +68,12 @@ def measured_generator(found, running, case, seconds):
 
 
 def fill(found, running, deployment):
-    """Puts every key, over more connections than are measured with: it only has to be done."""
+    """Puts each key, over more connections than in the measurement, to save time."""
     Generator(found, running, deployment.fill, deployment.filled, "-fill", "-connections", "192").report()
 
 
 def measure(found, running, case, seconds):
-    """One run of a case: requests, latencies, CPU of the servers and of the generator."""
+    """Runs a case once: requests, latencies, CPU time of the servers and of the generator."""
     generator = measured_generator(found, running, case, seconds)
     generator.wait_for("begin")
     before, generator_before, machine_before = running.cpu_seconds(), sum(cpu_seconds([generator.process.pid])), machine_ticks()
@@ -81,7 +82,7 @@ def measure(found, running, case, seconds):
     resident_mib = running.resident_mib()
     report = json.loads(generator.report())
     if not report["requests"]:
-        raise StoreFailed(report.get("first_error", "no request was answered"))
+        raise StoreFailed(report.get("first_error", "no request succeeded"))
     user, system = (now - then for now, then in zip(after, before))
     stolen, total = (now - then for now, then in zip(machine_after, machine_before))
     return {
@@ -100,13 +101,13 @@ def measure(found, running, case, seconds):
 
 
 def profile(found, running, case):
-    """What the servers do for a request, by counting and sampling: a run of its own, which that slows."""
+    """Counts and samples what the servers do, in a separate run, because this slows them."""
     generator = measured_generator(found, running, case, perf.SECONDS)
     generator.wait_for("begin")
     try:
         counted, sampled = perf.count(running.pids()), perf.sample(running.pids(), WORK / "perf.data")
     except subprocess.CalledProcessError:
-        # As when a process ends just then.
+        # For example, a process has just ended.
         counted = None
     generator.wait_for("end")
     report = json.loads(generator.report())
@@ -117,13 +118,13 @@ def profile(found, running, case):
 
 
 class Results:
-    """What a run gathers, and what the page is made of."""
+    """The results of a run, from which the page is written."""
 
     def __init__(self):
         self.samples, self.profiles, self.failed = [], [], {}
 
     def take_round(self, number, chosen, found, arguments):
-        # Every other round the other way round, so that no store is always the one behind another.
+        # Every other round is in reverse order, so that no store always follows the same other one.
         for deployment in chosen if number % 2 == 0 else reversed(chosen):
             folder = WORK / f"{deployment.name}-{number}"
             try:
@@ -155,14 +156,14 @@ class Results:
 
 
 def file_system(folder):
-    """The type of the file system that has the folder."""
+    """The type of the file system of a folder."""
     mounts = [line.split() for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
     holding = [mount for mount in mounts if folder.is_relative_to(mount[1])]
     return max(holding, key=lambda mount: len(mount[1]))[2]
 
 
 def machine():
-    """What the figures depend on, in words."""
+    """The properties of the machine."""
     information = pathlib.Path("/proc/cpuinfo").read_text()
     model = re.search(r"model name\s*: (.*)", information)
     memory = int(re.search(r"MemTotal:\s+(\d+)", pathlib.Path("/proc/meminfo").read_text()).group(1))
@@ -180,7 +181,7 @@ def machine():
 def run(arguments):
     chosen = [deployment for deployment in deployments() if arguments.only in deployment.name + deployment.store]
     if not chosen:
-        sys.exit(f"--only {arguments.only} names none of: {' '.join(deployment.name for deployment in deployments())}")
+        sys.exit(f"--only {arguments.only} matches none of: {' '.join(deployment.name for deployment in deployments())}")
     found, missing = programs(arguments.kvorum, {"wire", *(need for deployment in chosen for need in deployment.needs)})
     for needed in ("wire", "kvorum"):
         if needed in missing:
@@ -211,11 +212,11 @@ def run(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kvorum", default="target/release/kvorum")
-    parser.add_argument("--seconds", type=float, default=3, help="measured for each case and round, after a warm-up of half a second")
+    parser.add_argument("--seconds", type=float, default=3, help="the measured time of each case in each round, after a warm-up of half a second")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="", help="only deployments with this in their name")
-    parser.add_argument("--page", type=pathlib.Path, default=PAGE, help="its plots and samples go to a folder beside it")
-    parser.add_argument("--from-samples", type=pathlib.Path, help="write the page anew from an earlier run")
+    parser.add_argument("--only", default="", help="run only deployments whose names contain this text")
+    parser.add_argument("--page", type=pathlib.Path, default=PAGE, help="the page; its plots and samples go to a folder beside it")
+    parser.add_argument("--from-samples", type=pathlib.Path, help="write the page again from the samples of an earlier run")
     arguments = parser.parse_args()
     if arguments.seconds <= 0 or arguments.rounds < 1:
         sys.exit("--seconds must be above 0 and --rounds at least 1")

@@ -1,8 +1,8 @@
-"""The page that `peers.py` writes: tables, bars, and prose.
+"""The page that `peers.py` writes: tables, bar plots and text.
 
-Whatever it says about figures is computed from them. One store is called
-better than another where all its rounds are: ranges that overlap are told to
-be no different.
+All statements about figures are computed from them. A store is called better
+than another one only if all its rounds are; if the ranges of the rounds
+overlap, the page says that there is no difference.
 """
 
 import json
@@ -12,58 +12,58 @@ import bars
 from harness import CONNECTIONS, KEYS
 
 FIGURES = ("rate", "cpu_us", "kernel_us", "generator_us", "p50", "p99", "p999", "max", "resident_mib", "errors")
-# What Kvorum is compared in, and whether more of it is better.
-COMPARED = {"cpu_us": ("CPU a request", False), "rate": ("requests/s", True), "p99": ("p99", False), "p999": ("p99.9", False)}
+# The compared figures, and whether a greater one is better.
+COMPARED = {"cpu_us": ("CPU per request", False), "rate": ("requests/s", True), "p99": ("p99", False), "p999": ("p99.9", False)}
 
 GROUPS = {
     "put-1-synced": ("Writes: one copy, synced before the answer",
-        "Each has called `fdatasync` or `fsync` for a write before it answers. All of them let writes that come together share a sync: "
-        "Kvorum in its commit thread, Redis once a turn of its loop, etcd once a batch of its Raft log."),
+        "Each store calls `fdatasync` or `fsync` for a write before it answers. In all of them concurrent writes share a sync: "
+        "in the commit thread of Kvorum, in each iteration of Redis' event loop, in each batch of etcd's Raft log."),
     "put-1-second": ("Writes: one copy, synced about each second",
-        "Both answer before the sync; a power cut may cost what the last second or two brought."),
-    "put-1-system": ("Writes: one copy, no sync asked for",
-        "Kvorum (`os`) has each write in its log, in the page cache, before it answers: it outlives a kill of the process. "
-        "Redis without an append-only file and memcached have it in memory only, and lose all when they stop: they do less."),
+        "Both answer before the sync; a power cut may lose the writes of the last second or two."),
+    "put-1-system": ("Writes: one copy, no sync requested",
+        "Kvorum (`os`) has each write in its log, in the page cache, before it answers: the write survives a kill of the process. "
+        "Redis without an append-only file and memcached keep it in memory only and lose everything when they stop, so they do less work."),
     "put-3-synced": ("Writes: three copies, two synced before the answer",
-        "Kvorum answers when two of three nodes have synced the write. etcd and NATS do the same by Raft. Redis has synced it on the primary, and one "
-        "replica has taken it: `WAIT` does not promise that the replica has synced (that is `WAITAOF`, from Redis 7.2 on)."),
+        "Kvorum answers when two of three nodes have synced the write. etcd and NATS do the same with Raft. Redis answers when the primary has synced the "
+        "write and one replica has received it: `WAIT` does not guarantee that the replica has synced it (`WAITAOF` does, from Redis 7.2 on)."),
     "put-3-second": ("Writes: three copies, two have it, synced about each second",
-        "As above, with syncs behind the answers."),
-    "put-3-system": ("Writes: three copies, two have it, synced when the system likes",
-        "Kvorum (`os`) and NATS as it comes, which syncs every two minutes: the write is in the page cache of two nodes when it is answered."),
-    "get-1": ("Reads: one copy", "Of keys that are all there, in memory."),
-    "get-3-fresh": ("Reads: three copies, with what was acknowledged in it",
-        "`GET` 2/3 sees every write that was acknowledged with 2/3, asking two nodes; a linearizable read of etcd asks the leader to make sure that it still "
-        "is one. Redis' primary answers alone, which is right as long as no other has been made primary meanwhile."),
-    "get-3-any": ("Reads: three copies, of whichever was asked", "All of these may miss the latest writes. NATS: direct gets, as its client does them."),
+        "As above, but the syncs follow the responses."),
+    "put-3-system": ("Writes: three copies, two have it, synced when the operating system decides",
+        "Kvorum (`os`), and NATS with its default, a sync every two minutes: when a write is answered, it is in the page cache of two nodes."),
+    "get-1": ("Reads: one copy", "All keys exist and are in memory."),
+    "get-3-fresh": ("Reads: three copies, all acknowledged writes are visible",
+        "`GET` 2/3 asks two nodes and sees every write that was acknowledged with 2/3. For a linearizable read of etcd the leader checks that it is still the "
+        "leader. The primary of Redis answers alone, which is correct as long as no other primary has been promoted."),
+    "get-3-any": ("Reads: three copies, one is asked", "All of these reads may miss the latest writes. The client of NATS uses direct gets."),
 }  # fmt: skip
 
 PROMISES = """\
-| store | protocol | what its three copies are |
+| store | protocol | how it keeps three copies |
 |---|---|---|
-| Kvorum | HTTP/1.1 | each request goes to any node, which asks the key's replicas; the last write wins, conditional writes there are none |
-| Redis | its own, text | a primary that copies to replicas behind its answers; `WAIT` holds the answer back. A failover may lose what was acknowledged |
+| Kvorum | HTTP/1.1 | any node takes a request and asks the key's replicas; the last write wins, there are no conditional writes |
+| Redis | its own, text | a primary copies to replicas after its responses; `WAIT` delays the response. A failover may lose acknowledged writes |
 | memcached | its own, text | none: one copy |
-| etcd | gRPC over HTTP/2 | Raft: all writes in one order, linearizable, conditional; each kept as a revision, for watches. It does more for a write |
-| NATS | its own, text | JetStream: a key-value bucket is a Raft group of its own, here with all keys in it; conditional writes. It does more for a write |
+| etcd | gRPC over HTTP/2 | Raft: all writes in one order, linearizable and conditional; each is kept as a revision for watches. It does more work for a write |
+| NATS | its own, text | JetStream: a key-value bucket is a Raft group, here with all keys in one bucket; conditional writes. It does more work for a write |
 """
 
-# Why it costs more than another, where it does. What can be counted follows each.
+# Why Kvorum costs more than another store, if it does. Counted figures follow each reason.
 REASONS = {
-    "Redis": "Redis parses a length-prefixed line where Kvorum parses an HTTP head and writes one, and does everything for a request on one thread, "
-    "in one hash table in memory: no hand-over between the thread that reads sockets and the one that writes the log, no versions, no tables on disk.",
-    "memcached": "memcached parses a short line, changes a hash table in memory and answers: no log, no versions, no tables on disk.",
-    "etcd": "etcd sends all writes through one leader, which batches those of all clients; Kvorum's nodes each coordinate their own clients' requests.",
-    "NATS": "NATS sends all writes through one leader, which batches those of all clients; Kvorum's nodes each coordinate their own clients' requests.",
+    "Redis": "Redis parses length-prefixed lines, while Kvorum parses and writes HTTP heads. Redis also handles a request on one thread with one hash table in "
+    "memory: no hand-over between the thread that reads sockets and the one that writes the log, no versions, no tables on disk.",
+    "memcached": "memcached parses a short line and updates a hash table in memory: no log, no versions, no tables on disk.",
+    "etcd": "etcd sends all writes through one leader, which batches the writes of all clients; each node of Kvorum coordinates the requests of its own clients.",
+    "NATS": "NATS sends all writes through one leader, which batches the writes of all clients; each node of Kvorum coordinates the requests of its own clients.",
 }
 REPLICATED = (
-    "Three nodes cost more than one because each request is one over HTTP from the client and one to each other replica over a link of its own, "
-    "with its frames and its wake-ups."
+    "Three nodes cost more than one because each request consists of an HTTP request of the client and a request to each other replica over a link, "
+    "with frames and wake-ups of its own."
 )
 
 
 def write(page, results):
-    """Writes the page, and its samples and plots to the folder of its name beside it."""
+    """Writes the page, and its samples and plots into a folder of the same name."""
     folder = page.with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.svg"):
@@ -82,7 +82,7 @@ def write(page, results):
 
 
 def rows_of(samples):
-    """One row a case: the median of each figure, and its range over the rounds."""
+    """A row for each case: the median of each figure, and its range over the rounds."""
     cases = {}
     for sample in samples:
         cases.setdefault((sample["group"], sample["store"], sample["label"], sample["method"], sample["generator"]), []).append(sample)
@@ -94,7 +94,7 @@ def rows_of(samples):
             row[figure] = statistics.median(values)
             row[f"{figure}_range"] = (min(values), max(values))
         rows.append(row)
-    # Each group begins with Kvorum; the others stay in the order in which they were asked.
+    # Each group begins with Kvorum; the others stay in the order of measurement.
     return sorted(rows, key=lambda row: row["store"] != "Kvorum")
 
 
@@ -103,16 +103,16 @@ def name(row):
 
 
 def amount(value):
-    """Three digits that count, with a comma in thousands."""
+    """Three significant digits, with separated thousands."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def copies(rows):
-    """What a write to three copies costs beside one to one copy, for each store that has both alike."""
+    """The cost of a write to three copies over that of one to one copy, for each store with both."""
     lines = []
-    for kind, words in (("synced", "synced before the answer"), ("second", "synced about each second"), ("system", "no sync asked for")):
+    for kind, words in (("synced", "synced before the answer"), ("second", "synced about each second"), ("system", "no sync requested")):
         one, three = f"put-1-{kind}", f"put-3-{kind}"
         for single in (row for row in rows if row["group"] == one):
             for replicated in (row for row in rows if row["group"] == three and row["store"] == single["store"]):
@@ -121,7 +121,7 @@ def copies(rows):
     if not lines:
         return ""
     return (
-        "## What three copies cost\n\nCPU us a write.\n\n| store | durability | one copy | three, two acknowledged | ratio |\n|---|---|--:|--:|--:|\n"
+        "## The cost of three copies\n\nCPU us per write.\n\n| store | durability | one copy | three, two acknowledged | ratio |\n|---|---|--:|--:|--:|\n"
         + "\n".join(lines)
         + "\n"
     )
@@ -129,7 +129,7 @@ def copies(rows):
 
 def table(rows):
     lines = [
-        "| store | requests/s | p50 ms | p99 ms | p99.9 ms | CPU us a request | of it kernel | memory MiB | generator, its CPU us |",
+        "| store | requests/s | p50 ms | p99 ms | p99.9 ms | CPU us per request | of that in the kernel | memory MiB | generator and its CPU us |",
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in rows:
@@ -144,8 +144,8 @@ def plot(title, rows):
     plain = [name(row).replace("`", "") for row in rows]
     ours = {number for number, row in enumerate(rows) if row["store"] == "Kvorum"}
     cpu = bars.Panel(
-        "CPU us a request", [row["cpu_us"] for row in rows], [amount(row["cpu_us"]) for row in rows],
-        [row["kernel_us"] for row in rows], "all its processes; pale: in the kernel; less is better",
+        "CPU us per request", [row["cpu_us"] for row in rows], [amount(row["cpu_us"]) for row in rows],
+        [row["kernel_us"] for row in rows], "all processes; pale: in the kernel; less is better",
     )  # fmt: skip
     rate = bars.Panel("requests/s", [row["rate"] for row in rows], [amount(row["rate"]) for row in rows], note="more is better")
     tail = bars.Panel("p99 ms", [row["p99"] for row in rows], [amount(row["p99"]) for row in rows], note="less is better")
@@ -153,7 +153,7 @@ def plot(title, rows):
 
 
 def verdict(ours, theirs, figure):
-    """`better`, `worse` or `alike`, for Kvorum; alike where the rounds' ranges overlap."""
+    """`better`, `worse` or `alike`, for Kvorum; alike if the ranges of the rounds overlap."""
     (our_low, our_high), (their_low, their_high) = ours[f"{figure}_range"], theirs[f"{figure}_range"]
     if our_low <= their_high and their_low <= our_high:
         return "alike"
@@ -169,8 +169,8 @@ def pairs(rows):
 
 
 def summary(rows):
-    """Every pair, as ratios."""
-    lines = ["| group | Kvorum | beside | " + " | ".join(words for words, _ in COMPARED.values()) + " |", "|---|---|---|" + "--:|" * len(COMPARED)]
+    """The ratios of all pairs."""
+    lines = ["| group | Kvorum | compared with | " + " | ".join(words for words, _ in COMPARED.values()) + " |", "|---|---|---|" + "--:|" * len(COMPARED)]
     count = {"better": 0, "worse": 0, "alike": 0}
     for ours, theirs in pairs(rows):
         cells = []
@@ -183,8 +183,8 @@ def summary(rows):
     if len(lines) == 2:
         return ""
     return (
-        "## In short\n\nKvorum's figure over the other's. **Bold**: Kvorum is worse, in every round. `~`: the rounds of the two overlap, so no difference was "
-        f"shown. Of {sum(count.values())} ratios {count['better']} are better, {count['worse']} worse and {count['alike']} not told apart.\n\n"
+        "## Summary\n\nKvorum's figure over that of the other store. **Bold**: Kvorum is worse in every round. `~`: the ranges of the rounds overlap, so the run shows no "
+        f"difference. Of {sum(count.values())} ratios {count['better']} are better, {count['worse']} worse and {count['alike']} show no difference.\n\n"
         + "\n".join(lines)
         + "\n"
     )
@@ -193,9 +193,9 @@ def summary(rows):
 def head(results):
     versions = ", ".join(f"{store} {version}" for store, version in results["versions"].items())
     return (
-        "# Beside other stores\n\n"
-        "What does a request cost in Kvorum, over HTTP, and what in stores that speak protocols of their own, when each promises the same?\n\n"
-        f"`{results['command']}` wrote this page, its plots and its [samples](peers/samples.json), begun {results['began']}. {versions}.\n"
+        "# Compared with other stores\n\n"
+        "How much does a request cost in Kvorum, over HTTP, and in stores with protocols of their own, if each gives the same guarantee?\n\n"
+        f"`{results['command']}` wrote this page, its plots and its [samples](peers/samples.json), started {results['began']}. {versions}.\n"
     )
 
 
@@ -203,18 +203,18 @@ def machine(results):
     found = results["machine"]
     kind = "virtual machine" if found["virtual"] else "machine"
     sync = found["sync"]
-    memory_only = " **That is memory, so the syncs below cost nothing here.**" if found["file_system"] in ("tmpfs", "ramfs") else ""
+    memory_only = " **That is memory, so syncs cost nothing here.**" if found["file_system"] in ("tmpfs", "ramfs") else ""
     return (
         f"## The machine\n\n{found['cores']} cores of {found['processor']}, {kind}, {found['memory_gib']:.0f} GiB, Linux {found['kernel']}; "
-        f"data on {found['file_system']}.{memory_only} A sync of 4 KiB on the idle disk takes {sync['p50']:.2f} ms in the median, {sync['p99']:.2f} ms at p99. "
+        f"data on {found['file_system']}.{memory_only} A sync of 4 KiB on the idle disk takes {sync['p50']:.2f} ms at the median, {sync['p99']:.2f} ms at p99. "
         f"The host took {found['stolen']:.1%} of the cores during the run. Generator, servers and replicas share the cores.\n"
     )
 
 
 def method(results, rows):
     floor = next((row for row in rows if row["group"] == "floor"), None)
-    told = (
-        f"The floor: nginx with `return 201` over the same connections took {amount(floor['cpu_us'])} us of CPU a request, {amount(floor['rate'])} requests/s, "
+    floor_text = (
+        f"The floor: nginx with `return 201` over the same connections took {amount(floor['cpu_us'])} us of CPU per request, {amount(floor['rate'])} requests/s, "
         f"p99 {amount(floor['p99'])} ms."
         if floor
         else ""
@@ -223,14 +223,14 @@ def method(results, rows):
     return (
         f"""## The method
 
-{CONNECTIONS} connections, each with one request under way (closed loop); {KEYS:,} keys of 16 bytes, chosen at random; values of 64 random bytes. Reads are of keys that were all put first. Each round starts each store afresh, in turn, and measures each case for {results['seconds']:g} s after half a second of warm-up; {results['rounds']} rounds, every other one in reverse; the tables have medians.
+{CONNECTIONS} connections, each with one request in flight (closed loop); {KEYS:,} keys of 16 bytes, chosen at random; values of 64 random bytes. All keys are put before they are read. Each round starts each store anew, in turn, and measures each case for {results['seconds']:g} s after half a second of warm-up. There are {results['rounds']} rounds, every other one in reverse order; the tables show medians.
 
-The figure to look at is the CPU time, user and system, that all processes of a store together used while they answered, over the answers: it holds on a machine whose cores the generator shares. Requests/s and latency are those of a machine that is saturated by servers and generator together, so a generator that costs more leaves its store less; what it took a request is the last column. `wire` asks HTTP, Redis and memcached by epoll on one thread (`bench/peers/wire`); etcd and NATS are asked with their own Go clients, a connection each. Where a cluster has no primary, connections go to all its nodes in turn.
+The main figure is the CPU time per request, user and system, over all processes of a store: it remains meaningful although the generator shares the cores. Requests/s and latency are those of a machine that servers and generator saturate together, so a more expensive generator leaves less for its store; the last column shows the generator's CPU time per request. `wire` sends requests over HTTP and to Redis and memcached, with epoll on one thread (`bench/peers/wire`); etcd and NATS get requests from their own Go clients, with one client per connection. If a cluster has no primary, connections are spread over its nodes.
 
-Settings are the stores' own except for what the labels say, save that Kvorum's three nodes have `--memory 512MiB --threads 1` each, as `kvorum dev` gives them, and that Redis makes no snapshots (`save ""`). etcd and NATS have a Go thread for each core on each node. Memory is what the processes hold at the end of a run.
+All settings are defaults except those that the labels name, and two more: each of Kvorum's three nodes has `--memory 512MiB --threads 1`, as `kvorum dev` sets them, and Redis makes no snapshots (`save ""`). Each node of etcd and NATS has a Go thread per core. Memory is the resident memory of the processes at the end of a run.
 
 {PROMISES}
-{told} Rounds differ: the CPU a request of `{name(widest).replace('`', '')}` ({GROUPS.get(widest['group'], ('floor',))[0].lower()}) most, by {spread(widest):.0%} of its median.
+{floor_text} The rounds differ most in the CPU per request of `{name(widest).replace('`', '')}` ({GROUPS.get(widest['group'], ('floor',))[0].lower()}), by {spread(widest):.0%} of its median.
 """
     )
 
@@ -241,14 +241,14 @@ def spread(row):
 
 
 def compared(members):
-    """A sentence for each other store of the group."""
+    """A sentence about each other store of the group."""
     lines = []
     for ours, theirs in pairs(members):
         words = []
         for figure, (what, _) in COMPARED.items():
             found, ratio = verdict(ours, theirs, figure), ours[figure] / theirs[figure]
-            words.append(f"{what} no different" if found == "alike" else f"{ratio:.2f} times its {what}, {found}")
-        lines.append(f"- Kvorum, {ours['label']}, beside {name(theirs)}: {'; '.join(words)}.")
+            words.append(f"no difference in {what}" if found == "alike" else f"{ratio:.2f} times its {what}, {found}")
+        lines.append(f"- Kvorum, {ours['label']}, compared with {name(theirs)}: {'; '.join(words)}.")
     return "\n".join(lines) + ("\n" if lines else "")
 
 
@@ -260,9 +260,9 @@ def worse(rows, profiles):
     for ours, theirs in pairs(rows):
         figures = [what for figure, (what, _) in COMPARED.items() if verdict(ours, theirs, figure) == "worse"]
         if figures:
-            lines.append(f"- **{GROUPS[ours['group']][0]}**, {ours['label']} beside {name(theirs)}: {', '.join(figures)}. {because(ours, theirs, profiles)}")
+            lines.append(f"- **{GROUPS[ours['group']][0]}**, {ours['label']} compared with {name(theirs)}: {', '.join(figures)}. {because(ours, theirs, profiles)}")
     if not lines:
-        return "## Where Kvorum is worse\n\nIn no figure in every round of this run.\n"
+        return "## Where Kvorum is worse\n\nKvorum is worse in no figure in every round of this run.\n"
     reasons = [REASONS[store] for store in REASONS if any(theirs["store"] == store and more(ours, theirs) for ours, theirs in pairs(rows))]
     if any(ours["group"].startswith(("put-3", "get-3")) and more(ours, theirs) for ours, theirs in pairs(rows)):
         reasons.append(REPLICATED)
@@ -274,28 +274,28 @@ def more(ours, theirs):
 
 
 def because(ours, theirs, profiles):
-    """What was counted of the difference in CPU."""
+    """What was counted about a difference in CPU time."""
     if not more(ours, theirs):
-        return "Not by its CPU a request, which is " + (
-            "less" if verdict(ours, theirs, "cpu_us") == "better" else "no different") + "; this run does not show by what."
+        return "The cause is not CPU per request, which is " + (
+            "lower" if verdict(ours, theirs, "cpu_us") == "better" else "not different") + "; this run does not show the cause."
     user, kernel = (theirs["cpu_us"] - theirs["kernel_us"], theirs["kernel_us"])
-    told = (
+    text = (
         f"Of {amount(ours['cpu_us'])} us, {amount(ours['kernel_us'])} are in the kernel ({amount(kernel)} of {theirs['store']}'s) "
         f"and {amount(ours['cpu_us'] - ours['kernel_us'])} in the program ({amount(user)})."
     )
     ours_profile, theirs_profile = (profile_of(row, profiles) for row in (ours, theirs))
     if ours_profile and theirs_profile:
         counted = [
-            f"{amount(ours_profile['counts'][what])} {what} a request ({amount(theirs_profile['counts'][what])})"
+            f"{amount(ours_profile['counts'][what])} {what} per request ({amount(theirs_profile['counts'][what])})"
             for what in ours_profile["counts"]
             if what in theirs_profile["counts"]
         ]
-        told += f" {' and '.join(counted)}." if counted else ""
+        text += f" {' and '.join(counted)}." if counted else ""
     if ours_profile:
         program = sorted(((share, part) for part, share in ours_profile["shares"].items() if part != "kernel"), reverse=True)
         spent = ", ".join(f"{part} {amount(share * ours['cpu_us'])} us" for share, part in program)
-        told += f" By the samples Kvorum's program spends its time so: {spent}."
-    return told
+        text += f" According to the samples, Kvorum's program spends its time as follows: {spent}."
+    return text
 
 
 def profile_of(row, profiles):
@@ -303,23 +303,23 @@ def profile_of(row, profiles):
 
 
 def evidence(profiles):
-    """What perf saw."""
+    """The figures of perf."""
     if not profiles:
         return ""
     counts = list(dict.fromkeys(what for profile in profiles for what in profile["counts"]))
     parts = {"kernel", *(part for profile in profiles if profile["store"] == "Kvorum" for part in profile["shares"])}
     parts = sorted(parts, key=lambda part: (part != "kernel", part == "other", part))
-    lines = [f"| store | {' | '.join(what + ' a request' for what in counts)} | {' | '.join(parts)} |", "|---|" + "--:|" * (len(counts) + len(parts))]
+    lines = [f"| store | {' | '.join(what + ' per request' for what in counts)} | {' | '.join(parts)} |", "|---|" + "--:|" * (len(counts) + len(parts))]
     for profile in profiles:
         cells = [amount(profile["counts"][what]) if what in profile["counts"] else "" for what in counts]
-        # The parts are told by names of Kvorum's modules and crates.
+        # The parts are defined by the names of Kvorum's modules and crates.
         known = parts if profile["store"] == "Kvorum" else ["kernel"]
         cells += [f"{profile['shares'].get(part, 0):.0%}" if part in known else "" for part in parts]
         lines.append(f"| {profile['method'].upper()}: {name(profile)} | {' | '.join(cells)} |")
     return (
         "## What the processes do for a request\n\n"
-        "One more run of each, in the first round, while perf counts for a second (all threads of all processes of the store) and samples for another. "
-        "The shares are of CPU time; those in the program are told by the names of functions, so what the compiler has inlined counts for its caller.\n\n"
+        "The figures come from a separate run of each case in the first round, in which perf counts events for a second (all threads of all processes of the store) and takes samples for "
+        "another second. The shares are of CPU time. The parts of the program are recognized by the names of functions, so inlined code counts for its caller.\n\n"
         + "\n".join(lines)
         + "\n"
     )
@@ -329,5 +329,5 @@ def left_out(results):
     lines = [f"- {store}: not installed; {how}." for store, how in results["left_out"].items()]
     lines += [f"- `{deployment}`: failed ({why})." for deployment, why in results["failed"].items()]
     errors = [f"- {sample['store']}, {sample['label']}: {sample['errors']} requests of round {sample['round'] + 1}." for sample in results["samples"] if sample["errors"]]
-    told = "## Left out\n\n" + "\n".join(lines) + "\n" if lines else ""
-    return told + ("\n## Requests that failed\n\n" + "\n".join(errors) + "\n" if errors else "")
+    text = "## Left out\n\n" + "\n".join(lines) + "\n" if lines else ""
+    return text + ("\n## Requests that failed\n\n" + "\n".join(errors) + "\n" if errors else "")

@@ -1,16 +1,16 @@
-"""What processes do, as perf sees it: system calls and switches counted, code sampled.
+"""Counts system calls and context switches of processes and samples their code, with perf.
 
-Without perf, or the right to use it, a run goes on without.
+A run continues without these figures if perf is missing or not permitted.
 """
 
 import re
 import shutil
 import subprocess
 
-# Of one run: a second to count, a second to sample, and room for perf to start.
+# The length of a run: one second of counting, one of sampling, and time for perf to start.
 SECONDS = 4
 COUNTED = {"raw_syscalls:sys_enter": "system calls", "context-switches": "switches"}
-# The first that fits a symbol counts. Code that the compiler has inlined counts for where it is.
+# A symbol belongs to the first part that matches it. Inlined code belongs to the part of its caller.
 PARTS = (
     ("HTTP", r"hyper|httparse|http_body|server::(http|door)|http::"),
     ("peers and coordination", r"peer::|node::(peers|coordinator|replica|hints|stamping)|cluster::"),
@@ -21,13 +21,13 @@ PARTS = (
 
 
 def available():
-    """Whether perf may count what a process does."""
+    """Whether perf is installed and permitted."""
     command = ["perf", "stat", "-e", ",".join(COUNTED), "true"]
     return bool(shutil.which("perf")) and subprocess.run(command, capture_output=True).returncode == 0
 
 
 def count(pids):
-    """How many of each within a second, all processes together."""
+    """The number of each event within a second, over all processes."""
     command = ["perf", "stat", "-x", ";", "-e", ",".join(COUNTED), "-p", ",".join(map(str, pids)), "sleep", "1"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     fields = [line.split(";") for line in text.splitlines() if ";" in line]
@@ -36,7 +36,7 @@ def count(pids):
 
 
 def sample(pids, file):
-    """The shares of the time of all processes: in the kernel, and in the parts of the program."""
+    """The shares of CPU time, over all processes: in the kernel, and in the parts of the program."""
     record = ["perf", "record", "-q", "-F", "999", "-o", str(file), "-p", ",".join(map(str, pids)), "sleep", "1"]
     subprocess.run(record, capture_output=True, check=True)
     report = ["perf", "report", "-i", str(file), "--stdio", "--no-children", "-F", "overhead,sym", "-t", ";"]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Server CPU per HTTP request of one node, as a ratio to nginx `return 201` in the same run.
+"""Server CPU time per HTTP request of one node, as a ratio to nginx `return 201` in the same run.
 
     cargo build --release
     python3 bench/requests.py [--kvorum target/release/kvorum] [--seconds 8] [--pairs 3] [CASE ...]
 
 Cases: put-sync put-os put-interval get-memory tables latency overload memory
-memory-long; all by default. What is measured and with what: `harness.py`.
+memory-long; all by default. `harness.py` says what is measured and with which tools.
 """
 
 import argparse
@@ -19,14 +19,14 @@ from harness import KEYS, breaking_point, fill, kvorum, nginx, oha, overload, pa
 
 
 def tables(arguments):
-    """GET over 100 tables and over one, with the filters that there are."""
+    """GET over 100 tables and over one, with several filters."""
     results = {}
     per_table = 2_000
     for count, rate in [(1, "0.01"), (100, "0.01"), (100, "0.03"), (100, "0.5"), (100, "none")]:
         name = f"tables-{count}-{rate}"
         options = ["--compaction", "off", "--filter", rate, "--durability", "os", "--memory", "1GiB"]
         if count > 1:
-            # A table for each restart: a node flushes when it stops.
+            # Each restart adds a table, because a node flushes its memtables when it stops.
             for part in range(count):
                 server = kvorum(arguments.kvorum, name, *options)
                 fill(server, range(part, per_table * count, count))
@@ -57,9 +57,9 @@ def tables(arguments):
 def latency(arguments):
     """p99.9 of PUT at half the breaking point, through flushes and compactions.
 
-    A tail is the machine's before it is the server's: where the host takes the
-    cores away for milliseconds, or the disk is slow to sync, nobody can answer
-    meanwhile. So nginx at that rate and syncs of the idle disk stand beside it.
+    Tail latency depends on the machine: while the host takes the cores away for
+    milliseconds, or the disk is slow to sync, no server can answer. So nginx at
+    the same rate and syncs on the idle disk are measured too.
     """
     server = kvorum(arguments.kvorum, "latency", "--memory", "512MiB")
     try:
@@ -83,7 +83,7 @@ def latency(arguments):
         print(f"  flushes {after['flushes'] - before['flushes']:.0f}, compactions {after['compactions'] - before['compactions']:.0f} meanwhile")
         print(f"latency: p99.9 {found['p999']:.2f} ms (bound 5 ms) {'ok' if found['p999'] < 5 else 'MISSED'}")
         if floor["p999"] >= 5 or disk["p999"] >= 5:
-            print("  note: nginx or the idle disk misses the bound as well: this machine cannot tell now")
+            print("  note: nginx or the idle disk misses the bound as well: this machine is too noisy now")
     finally:
         server.stop()
 
@@ -97,7 +97,7 @@ def overloaded(arguments):
 
 
 def memory(arguments):
-    """Peak resident memory while 1 GiB is written and read back by one curl."""
+    """Peak resident memory while 1 GiB is written, and read back by one curl."""
     server = kvorum(arguments.kvorum, "memory", "--memory", "128MiB", "--durability", "os")
     try:
         fill(server, range(1 << 20), 1024)
@@ -115,7 +115,7 @@ def memory(arguments):
 
 
 def memory_long(arguments):
-    """Peak resident memory with values of 16 MiB: written, asked for by readers that stall, overwritten."""
+    """Peak resident memory with values of 16 MiB: written, requested by readers that stall, overwritten."""
     length = 16 << 20
     server = kvorum(arguments.kvorum, "memory-long", "--memory", "128MiB", "--durability", "os", "--timeout", "10s")
     peak = lambda: resident_mib(server.process.pid)
@@ -127,7 +127,7 @@ def memory_long(arguments):
             return connection.recv(100).split()[1] == b"201"
 
     def stall(path, count):
-        """Connections that ask and take nothing of the answer but what fits their small buffers."""
+        """Opens connections that request and then read nothing; only their small buffers fill."""
         readers = []
         for number in range(count):
             reader = socket.socket()

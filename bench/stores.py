@@ -1,8 +1,8 @@
-"""The stores that `peers.py` sets side by side: how each is started, and with what it is asked.
+"""The stores that `peers.py` compares: how each is started, and which requests it gets.
 
-A deployment is a store with its settings, started afresh for each round; its
-cases are what is asked of it. A group holds the cases that may be compared:
-as many copies, written or read with an equal promise.
+A deployment is a store with its settings, which is started anew for each round;
+its cases are the requests that it gets. The cases of a group may be compared:
+they have the same number of copies and the same guarantee.
 """
 
 import dataclasses
@@ -21,36 +21,36 @@ from harness import TICKS, WORK, Cluster, free_port, kvorum, nginx, tree
 PEERS = pathlib.Path(__file__).parent / "peers"
 QUORUM = "&ack=2&from=3"
 ANY = "&ack=1&from=3"
-# As `kvorum dev` has nodes that share a machine: each with its part of the cores and the memory.
+# The options that `kvorum dev` sets for nodes that share a machine.
 SHARED = ("--memory", "512MiB", "--threads", "1")
 START_SECONDS_MAX = 60
-# Nodes that are asked, by the bounds of a slice.
+# The nodes that get requests, as bounds of a slice.
 ALL, FIRST, SECOND = (None,), (1,), (1, 2)
 
 
 class StoreFailed(Exception):
-    """A store that does not start, or a generator that does not end well; the text says which."""
+    """A store did not start, or a generator failed; the text says why."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
     group: str
-    label: str  # how the store is set and asked, in the page's words
+    label: str  # the settings and the requests, as the page names them
     method: str  # put or get
     generator: tuple  # the generator and its options
-    nodes: tuple = ALL  # which of the nodes are asked
+    nodes: tuple = ALL  # which of the nodes get requests
     profiled: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Deployment:
     store: str
-    name: str  # also of its folder
+    name: str  # also the name of its folder
     needs: tuple  # programs
-    start: object  # takes the programs and a folder, gives a Running
+    start: object  # takes the programs and a folder, returns a Running
     cases: tuple
-    fill: tuple = ()  # the generator that puts every key first, for cases that read
-    filled: tuple = ALL  # the nodes that it asks
+    fill: tuple = ()  # the generator that puts each key first, for cases that read
+    filled: tuple = ALL  # the nodes that it sends requests to
 
 
 class Running:
@@ -60,21 +60,21 @@ class Running:
         self.processes, self.ports = processes, ports
 
     def pids(self):
-        """All processes, also those that a server has forked to rewrite a file."""
+        """All processes, including those that a server has forked to rewrite a file."""
         for _ in range(100):
             try:
                 return [pid for process in self.processes for pid in tree(process.pid)]
             except FileNotFoundError:
-                # One has ended meanwhile.
+                # A process has ended meanwhile.
                 continue
-        raise StoreFailed(f"{self.processes[0].args[0]} comes and goes")
+        raise StoreFailed(f"{self.processes[0].args[0]} keeps starting and ending processes")
 
     def cpu_seconds(self):
         """User and system time."""
         return cpu_seconds(self.pids())
 
     def resident_mib(self):
-        """What the servers hold now, without those that they have forked and share pages with."""
+        """The resident memory of the servers, without forked processes, which share their pages."""
         pages = sum(int(pathlib.Path(f"/proc/{process.pid}/statm").read_text().split()[1]) for process in self.processes)
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
@@ -90,7 +90,7 @@ class Running:
 
 
 def cpu_seconds(pids):
-    """User and system time of the processes, and of those that they had forked and that have ended."""
+    """User and system time of the processes and of their children that have ended."""
     user = system = 0
     for pid in pids:
         try:
@@ -102,7 +102,7 @@ def cpu_seconds(pids):
 
 
 def started(commands, ports, ready):
-    """Starts the commands, and waits until `ready()`; stops them where that does not come."""
+    """Starts the commands and waits until `ready()`; stops them if that fails."""
     log = open(WORK / "log", "a")
     running = Running([subprocess.Popen(command, stdout=log, stderr=log) for command in commands], ports)
     try:
@@ -112,7 +112,7 @@ def started(commands, ports, ready):
             if gone:
                 raise StoreFailed(f"{gone[0]} has ended")
             if time.monotonic() > deadline:
-                raise StoreFailed(f"{commands[0][0]} does not answer")
+                raise StoreFailed(f"{commands[0][0]} did not answer within {START_SECONDS_MAX} s")
             time.sleep(0.02)
     except BaseException:
         running.stop()
@@ -121,7 +121,7 @@ def started(commands, ports, ready):
 
 
 def answers(ready):
-    """Whether it is there, and ready."""
+    """Whether `ready()` holds; a server that cannot be reached is not ready."""
     try:
         return ready()
     except OSError:
@@ -129,7 +129,7 @@ def answers(ready):
 
 
 def says(port, request, expected, count=1):
-    """Whether the answer to a line holds the expected text as often as wanted."""
+    """Whether the response to a line contains the expected text `count` times."""
     with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
         connection.sendall(request)
         return connection.recv(65536).count(expected) == count
@@ -170,10 +170,10 @@ def start_redis(replicas, *options):
             data = folder / str(number)
             data.mkdir(parents=True)
             command = [programs["redis-server"], "--port", str(port), "--bind", "127.0.0.1", "--dir", str(data), "--save", "", *options]
-            # It waits five seconds for more replicas to come, which there are none of.
+            # By default the primary waits five seconds for more replicas.
             command += ["--repl-diskless-sync-delay", "0"]
             commands.append(command + (["--replicaof", "127.0.0.1", str(ports[0])] if number else []))
-        # A replica that has copied the primary writes its log anew first.
+        # A replica rewrites its log after it has copied the primary.
         quiet = (b"aof_rewrite_in_progress:0", b"aof_rewrite_scheduled:0", b"rdb_bgsave_in_progress:0")
         settled = lambda port: all(says(port, b"INFO persistence\r\n", line) for line in quiet)
         met = lambda: says(ports[0], b"INFO replication\r\n", b"state=online", replicas)
@@ -246,7 +246,7 @@ ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
 
 
 def deployments():
-    """All of them, those that are compared next to each other."""
+    """All deployments; those that are compared are next to each other."""
     etcd, nats, go_etcd, go_nats = "etcd", "nats-server", "etcd-clients", "nats-clients"
     case = Case
     return (
@@ -326,14 +326,14 @@ GO = {
 
 
 def programs(binary, needed):
-    """Where each needed program is; and for those that are not there, how to get them."""
+    """The path of each program that is needed, and how to install those that are missing."""
     found, missing = {}, {}
     if pathlib.Path(binary).is_file():
         found["kvorum"] = str(pathlib.Path(binary).resolve())
     else:
-        missing["kvorum"] = "`cargo build --release`, or give its place with `--kvorum`"
+        missing["kvorum"] = "`cargo build --release`, or name it with `--kvorum`"
     for name, package in (item for item in DEBIAN.items() if item[0] in needed):
-        # Debian keeps servers where only root's PATH leads.
+        # Debian installs servers in folders that only root's PATH contains.
         if place := shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin"):
             found[name] = place
         else:
@@ -341,19 +341,19 @@ def programs(binary, needed):
     for name, package in (item for item in GO.items() if item[0] in needed):
         place = WORK / "bin" / name
         if not shutil.which("go"):
-            missing[name] = "install Go from https://go.dev/dl, which then builds it"
+            missing[name] = "install Go from https://go.dev/dl, with which it is built"
             continue
         print(f"building {name}", flush=True)
         build = subprocess.run(["go", "build", "-trimpath", "-o", str(place), package], cwd=PEERS, capture_output=True, text=True)
         if build.returncode == 0:
             found[name] = str(place)
         else:
-            missing[name] = f"`go build {package}` in `bench/peers` ended with: {build.stderr.strip().splitlines()[-1]}"
+            missing[name] = f"`go build {package}` in `bench/peers` failed: {build.stderr.strip().splitlines()[-1]}"
     return found, missing
 
 
 def versions(found):
-    """What each store calls its version."""
+    """The version of each store."""
     commands = {"Kvorum": ("kvorum", "--version"), "Redis": ("redis-server", "--version"), "memcached": ("memcached", "-V"),
                 "nginx": ("nginx", "-v"), "etcd": ("etcd", "--version"), "NATS": ("nats-server", "--version")}  # fmt: skip
     texts = {}

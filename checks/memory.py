@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Holds a node to its memory: heads that do not end, answers that nobody reads.
+"""Checks that a node keeps to its memory: with endless request heads, and with responses that no client reads.
 
     cargo build --release
     python3 checks/memory.py [--kvorum target/release/kvorum] [--connections 16384]
 
-Two loads against a node of its own, each from as many connections as the node
-takes: in one each client sends 60 KiB of a head and stops, in the other each
-asks for values of 60 KiB and does not read. Clients that are refused or cut off
-come again at once. The node's resident memory has to stay within `--memory` and
-a half, and it has to answer others meanwhile. The connections themselves lie in
-the kernel, which needs some GiB for them; each process needs a descriptor for each.
+Two loads run against a node each, over as many connections as the node accepts.
+In the first each client sends 60 KiB of a head and stops. In the second each
+client requests values of 60 KiB and does not read. Clients that are refused or
+disconnected reconnect at once. The resident memory of the node must stay within
+1.5 times `--memory`, and the node must answer other clients afterwards. The
+kernel needs some GiB for the buffers of the connections, and each process a file
+descriptor for each of them.
 """
 
 import argparse
@@ -47,7 +48,7 @@ class Node:
                 return
             except OSError:
                 time.sleep(0.05)
-        sys.exit("the node does not start")
+        sys.exit("the node did not start within 10 s")
 
     def ask(self, path, method="GET", body=None):
         request = urllib.request.Request(self.url + path, data=body, method=method)
@@ -58,7 +59,7 @@ class Node:
         for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith(field + ":"):
                 return int(line.split()[1]) / 1024
-        sys.exit("the node is gone")
+        sys.exit("the node has ended")
 
     def stop(self):
         self.process.terminate()
@@ -74,13 +75,13 @@ class Client:
         self.socket = socket.socket()
         self.socket.setblocking(False)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        # One address has too few ports for several times as many connections.
+        # One address does not have enough ports, because clients reconnect.
         self.socket.bind((f"127.0.0.{2 + number % 200}", 0))
         self.socket.connect_ex(("127.0.0.1", node.port))
         poll.register(self.socket, select.EPOLLOUT | select.EPOLLRDHUP)
 
     def go_on(self, poll, events):
-        """False once the connection has ended."""
+        """Continues to send; returns False once the connection has ended."""
         if events & (select.EPOLLERR | select.EPOLLHUP | select.EPOLLRDHUP):
             self.socket.close()
             return False
@@ -97,7 +98,7 @@ class Client:
 
 
 def load(node, name, data, arguments):
-    """Keeps the connections up for a while; gives the greatest resident memory, in MiB."""
+    """Keeps the connections open for a while; returns the peak resident memory in MiB."""
     poll = select.epoll()
     clients, again, number, worst, served, ends = {}, 0, 0, 0, 0, time.monotonic() + arguments.seconds
     next_look = 0
@@ -118,7 +119,7 @@ def load(node, name, data, arguments):
     full = len(clients)
     for client in clients.values():
         client.socket.close()
-    # It must have outlived that.
+    # The node must still answer.
     for _ in range(100):
         try:
             node.ask("/v0/entity?id=0")
@@ -128,8 +129,8 @@ def load(node, name, data, arguments):
         if served == 10:
             break
     else:
-        sys.exit(f"{name}: the node does not answer any more")
-    print(f"{name}: {worst:.0f} MiB resident at most with {full} connections open, {again} ended by the node")
+        sys.exit(f"{name}: the node no longer answers")
+    print(f"{name}: {worst:.0f} MiB peak resident memory with {full} open connections; the node closed {again}")
     return worst
 
 
@@ -138,13 +139,13 @@ def main():
     parser.add_argument("--kvorum", default="target/release/kvorum")
     parser.add_argument("--connections", type=int, default=16384)
     parser.add_argument("--memory", type=int, default=1024, help="in MiB")
-    parser.add_argument("--requests", type=int, default=100, help="that each reader sends: more than the kernel holds the answers of")
+    parser.add_argument("--requests", type=int, default=100, help="how many requests each reader sends: more than the kernel can buffer the responses of")
     parser.add_argument("--seconds", type=float, default=60)
     arguments = parser.parse_args()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if hard != resource.RLIM_INFINITY and hard < arguments.connections + 200:
-        sys.exit(f"{hard} open files are too few for {arguments.connections} connections: see ulimit -Hn")
+        sys.exit(f"{hard} open files are not enough for {arguments.connections} connections: raise the limit (ulimit -Hn)")
 
     def ask_for(number):
         key = number % KEYS
@@ -159,7 +160,7 @@ def main():
         worst = load(node, name, data, arguments)
         bound = arguments.memory * 1.5
         failed |= worst > bound
-        print(f"  of {bound:.0f} MiB allowed, {before:.0f} MiB before: {'too much' if worst > bound else 'fine'}")
+        print(f"  bound {bound:.0f} MiB, before the load {before:.0f} MiB: {'MISSED' if worst > bound else 'ok'}")
         node.stop()
     sys.exit(failed)
 

@@ -1,5 +1,5 @@
-// etcd-clients asks etcd with its own client, over gRPC: one client and one
-// connection for each that -connections asks for.
+// etcd-clients sends requests to etcd with its own client, over gRPC: one client
+// with one connection for each of -connections.
 package main
 
 import (
@@ -14,11 +14,11 @@ import (
 	"kvorum.invalid/peers/figures"
 )
 
-// How long a request may take, an election included.
+// How long a request may take, including an election.
 const timeout = 10 * time.Second
 
 func main() {
-	serializable := flag.Bool("serializable", false, "read what the asked node has, which may be old")
+	serializable := flag.Bool("serializable", false, "read from the node that gets the request, which may be stale")
 	options := figures.ParseOptions()
 	var reading []clientv3.OpOption
 	if *serializable {
@@ -57,7 +57,7 @@ func get(client *clientv3.Client, reading []clientv3.OpOption) figures.Ask {
 		defer cancel()
 		found, err := client.Get(within, string(key), reading...)
 		if err == nil && (len(found.Kvs) != 1 || len(found.Kvs[0].Value) != figures.ValueBytes) {
-			err = fmt.Errorf("%s has no value, or not the one that was put", key)
+			err = fmt.Errorf("%s has no value or a wrong one", key)
 		}
 		return err
 	}

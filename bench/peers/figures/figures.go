@@ -1,11 +1,12 @@
-// Package figures is what the load generators share: their options, the choice
-// of keys and values, the latencies, and the report.
+// Package figures contains what the load generators share: their options, the
+// choice of keys and values, the latencies, and the report.
 //
-// All of them run a closed loop: each connection has one request under way and
-// sends the next one when it is answered. A generator prints `begin` when the
-// warm-up is over and `end` when the measured time is, so that its caller can
-// read the CPU time of the servers at both; then comes one line of JSON, a
-// [Report]. With -fill it puts every key once instead and prints nothing.
+// Each generator runs a closed loop: a connection has one request in flight and
+// sends the next one when it has a response. A generator prints `begin` at the
+// end of the warm-up and `end` at the end of the measured time, so that its
+// caller can read the CPU time of the servers at both times. Then it prints a
+// [Report] as one line of JSON. With -fill it puts each key once instead and
+// prints nothing.
 package figures
 
 import (
@@ -25,31 +26,31 @@ const (
 	ValueBytes = 64
 )
 
-// A run that fails this often is no measurement.
+// A run with this many failures ends.
 const errorsMax = 1000
 
 // Options are the arguments that all generators take.
 type Options struct {
-	Addresses   []string // HOST:PORT; connections go round them
+	Addresses   []string // HOST:PORT; connections are spread over them
 	Connections int
 	Keys        uint64
 	WarmUp      time.Duration
 	Duration    time.Duration
-	Put         bool // or else get
+	Put         bool // otherwise get
 	Fill        bool
 }
 
-// ParseOptions reads the command line, with the flags that the caller has
-// defined besides. It ends the program where they make no sense.
+// ParseOptions parses the command line, including flags that the caller has
+// defined. It ends the program if an option is wrong.
 func ParseOptions() Options {
 	var options Options
 	addresses := flag.String("addresses", "", "the servers, as HOST:PORT,HOST:PORT")
 	method := flag.String("method", "put", "put or get")
-	flag.IntVar(&options.Connections, "connections", 64, "how many, each with one request under way")
-	flag.Uint64Var(&options.Keys, "keys", 100_000, "how many different keys")
+	flag.IntVar(&options.Connections, "connections", 64, "number of connections, each with one request in flight")
+	flag.Uint64Var(&options.Keys, "keys", 100_000, "number of keys")
 	flag.DurationVar(&options.WarmUp, "warm-up", 500*time.Millisecond, "the time before the measured time")
 	flag.DurationVar(&options.Duration, "duration", 3*time.Second, "the measured time")
-	flag.BoolVar(&options.Fill, "fill", false, "put every key once, and measure nothing")
+	flag.BoolVar(&options.Fill, "fill", false, "put each key once, and measure nothing")
 	flag.Parse()
 	options.Addresses = strings.Split(*addresses, ",")
 	options.Put = options.Fill || *method == "put"
@@ -61,12 +62,12 @@ func ParseOptions() Options {
 	case options.Connections < 1 || options.Keys < 1 || options.Duration <= 0 || options.WarmUp < 0:
 		Fail("-connections, -keys and -duration must be above 0, -warm-up at least 0")
 	case flag.NArg() > 0:
-		Fail("%q is no option", flag.Arg(0))
+		Fail("%q is not an option", flag.Arg(0))
 	}
 	return options
 }
 
-// Fail ends the program with a line that says why.
+// Fail prints a line to standard error and ends the program.
 func Fail(format string, arguments ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", arguments...)
 	os.Exit(1)
@@ -87,44 +88,44 @@ func NewChoice(keys uint64, connection int) *Choice {
 	return choice
 }
 
-// Key is one of the keys, all alike in likelihood; valid until the next call.
+// Key returns a key, each with equal probability; valid until the next call.
 func (choice *Choice) Key() []byte {
 	return choice.KeyOf(choice.source.Uint64() % choice.keys)
 }
 
-// KeyOf is the key of that number; valid until the next call.
+// KeyOf returns the key with this number; valid until the next call.
 func (choice *Choice) KeyOf(number uint64) []byte {
-	for place := KeyBytes - 1; place >= len("key-"); place-- {
-		choice.key[place] = byte('0' + number%10)
+	for index := KeyBytes - 1; index >= len("key-"); index-- {
+		choice.key[index] = byte('0' + number%10)
 		number /= 10
 	}
 	return choice.key[:]
 }
 
-// Value is random letters and digits, which a store cannot compress much;
-// valid until the next call.
+// Value returns random letters and digits, which hardly compress; valid until
+// the next call.
 func (choice *Choice) Value() []byte {
 	const symbols = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
 	for start := 0; start < ValueBytes; start += 8 {
 		bits := choice.source.Uint64()
-		for place := start; place < start+8; place++ {
-			choice.value[place] = symbols[bits&63]
+		for index := start; index < start+8; index++ {
+			choice.value[index] = symbols[bits&63]
 			bits >>= 6
 		}
 	}
 	return choice.value[:]
 }
 
-// Figures count answers and their latencies in buckets of a microsecond. Any
-// number of connections may use them at once.
+// Figures counts responses and their latencies in buckets of a microsecond. Any
+// number of connections may use it concurrently.
 type Figures struct {
 	measuring atomic.Bool
 	errors    atomic.Uint64
 	first     atomic.Pointer[error]
-	buckets   [1 << 20]atomic.Uint32 // the last one has all above a second
+	buckets   [1 << 20]atomic.Uint32 // the last one counts all latencies above a second
 }
 
-// Answered counts a request that came back as it should.
+// Answered counts a successful request.
 func (figures *Figures) Answered(latency time.Duration) {
 	if figures.measuring.Load() {
 		bucket := min(latency.Microseconds(), int64(len(figures.buckets))-1)
@@ -132,7 +133,7 @@ func (figures *Figures) Answered(latency time.Duration) {
 	}
 }
 
-// Failed counts one that did not. A few may be, many end the program.
+// Failed counts a failed request. Too many end the program.
 func (figures *Figures) Failed(err error) {
 	figures.first.CompareAndSwap(nil, &err)
 	if figures.errors.Add(1) >= errorsMax {
@@ -140,13 +141,13 @@ func (figures *Figures) Failed(err error) {
 	}
 }
 
-// Begin starts the measured time, and says so on standard output.
+// Begin starts the measured time and prints `begin`.
 func (figures *Figures) Begin() {
 	figures.measuring.Store(true)
 	fmt.Println("begin")
 }
 
-// Report is what a run found. Latencies are in milliseconds.
+// Report holds the results of a run. Latencies are in milliseconds.
 type Report struct {
 	Seconds  float64 `json:"seconds"`
 	Requests uint64  `json:"requests"`
@@ -158,8 +159,7 @@ type Report struct {
 	Max      float64 `json:"max"`
 }
 
-// End ends the measured time, which took as long as given, says so, and prints
-// the report.
+// End ends the measured time, which lasted `took`, prints `end` and the report.
 func (figures *Figures) End(took time.Duration) {
 	figures.measuring.Store(false)
 	fmt.Println("end")

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Ask sends one request and waits for its answer; an answer that is not the
-// expected one is an error. Key and value are valid during the call.
+// Ask sends one request and waits for its response; an unexpected response is an
+// error. Key and value are valid during the call.
 type Ask func(key, value []byte) error
 
-// Run is the closed loop for clients that block: a goroutine a connection.
-// It returns when the time is over, or with -fill when all keys are put.
+// Run is the closed loop for blocking clients, with a goroutine per connection.
+// It returns at the end of the measured time, or with -fill when all keys are put.
 func Run(options Options, asks []Ask) {
 	if options.Fill {
 		fill(options, asks)

@@ -1,6 +1,6 @@
-// nats-clients asks a key-value bucket of NATS JetStream with its own client:
-// one connection for each that -connections asks for. It makes the bucket, in
-// files, where there is none.
+// nats-clients sends requests to a key-value bucket of NATS JetStream with its
+// own client: one client with one connection for each of -connections. It
+// creates the bucket, with file storage, if it does not exist.
 package main
 
 import (
@@ -17,9 +17,9 @@ import (
 
 const (
 	bucket = "bench"
-	// How long a request may take, an election included.
+	// How long a request may take, including an election.
 	timeout = 10 * time.Second
-	// How long the servers may take to meet and to make the bucket.
+	// How long the servers may take to form a cluster and create the bucket.
 	readyTimeout = 30 * time.Second
 )
 
@@ -54,7 +54,7 @@ func open(url string, replicas int, first bool) (jetstream.KeyValue, error) {
 		defer cancel()
 		return stream.KeyValue(within, bucket)
 	}
-	// Servers that have just been started refuse until they have a leader.
+	// Newly started servers refuse requests until they have a leader.
 	wanted := jetstream.KeyValueConfig{Bucket: bucket, Replicas: replicas, Storage: jetstream.FileStorage}
 	for deadline := time.Now().Add(readyTimeout); ; {
 		within, cancel := context.WithTimeout(context.Background(), timeout)
@@ -71,7 +71,7 @@ func put(keys jetstream.KeyValue) figures.Ask {
 	return func(key, value []byte) error {
 		within, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
-		// The client may keep the value until the server has taken it.
+		// The client may keep the value until the server has acknowledged it.
 		_, err := keys.Put(within, string(key), append([]byte(nil), value...))
 		return err
 	}
@@ -83,7 +83,7 @@ func get(keys jetstream.KeyValue) figures.Ask {
 		defer cancel()
 		found, err := keys.Get(within, string(key))
 		if err == nil && len(found.Value()) != figures.ValueBytes {
-			err = fmt.Errorf("%s has not the value that was put", key)
+			err = fmt.Errorf("%s has a wrong value", key)
 		}
 		return err
 	}

@@ -1,6 +1,6 @@
-// wire asks servers of simple protocols (Redis, memcached, HTTP) as fast as
-// they answer. One thread and epoll, no allocation a request: that costs about
-// as much as wrk without a script does, and less than wrk with one.
+// wire sends requests to servers of simple protocols (Redis, memcached, HTTP) in
+// a closed loop. It uses one thread with epoll and no allocation per request,
+// which costs about as much as wrk without a script, and less than wrk with one.
 package main
 
 import (
@@ -18,10 +18,10 @@ import (
 	"kvorum.invalid/peers/figures"
 )
 
-// An answer has no reason to be longer.
+// The longest expected response.
 const answerBytesMax = 4096
 
-// connection has one request under way, unless it is idle at the end of a fill.
+// connection has one request in flight, unless it is idle at the end of a fill.
 type connection struct {
 	socket   int
 	address  string
@@ -31,7 +31,7 @@ type connection struct {
 	sent     time.Time
 }
 
-// generator is all connections and what comes of them.
+// generator holds all connections and the figures.
 type generator struct {
 	options     figures.Options
 	build       func(request, key, value []byte) []byte
@@ -45,7 +45,7 @@ type generator struct {
 
 func main() {
 	name := flag.String("protocol", "http", "redis, redis-wait, memcached or http")
-	query := flag.String("query", "", "what follows the key in the target of HTTP, as &ack=2&from=3")
+	query := flag.String("query", "", "what follows the key in the HTTP target, such as &ack=2&from=3")
 	options := figures.ParseOptions()
 	known := protocols(*query)
 	chosen, ok := known[*name]
@@ -126,7 +126,7 @@ func (generator *generator) connect(number int) error {
 	return nil
 }
 
-// turns serves the connections until `over`.
+// turns handles the connections until `over` returns true.
 func (generator *generator) turns(over func(now time.Time) bool) error {
 	events := make([]syscall.EpollEvent, len(generator.connections))
 	for !over(time.Now()) {
@@ -143,7 +143,7 @@ func (generator *generator) turns(over func(now time.Time) bool) error {
 	return nil
 }
 
-// receive takes what came, and sends the next request if that was an answer.
+// receive reads bytes, and sends the next request if the response is complete.
 func (generator *generator) receive(connection *connection) error {
 	room := connection.received[len(connection.received):cap(connection.received)]
 	count, err := syscall.Read(connection.socket, room)
@@ -153,7 +153,7 @@ func (generator *generator) receive(connection *connection) error {
 	case err != nil:
 		return fmt.Errorf("%s: %w", connection.address, err)
 	case count == 0:
-		return fmt.Errorf("%s closed a connection, or answers with more than %d bytes", connection.address, answerBytesMax)
+		return fmt.Errorf("%s closed a connection, or its response has more than %d bytes", connection.address, answerBytesMax)
 	}
 	connection.received = connection.received[:len(connection.received)+count]
 	length, good := generator.answer(connection.received)
@@ -189,10 +189,10 @@ func (generator *generator) send(connection *connection, now time.Time) error {
 	}
 	connection.request = generator.build(connection.request[:0], key, value)
 	connection.sent = now
-	// The socket's buffer is empty and takes a request of some hundred bytes whole.
+	// The socket's buffer is empty, so a request of some hundred bytes fits.
 	count, err := syscall.Write(connection.socket, connection.request)
 	if err == nil && count < len(connection.request) {
-		err = errors.New("a request was taken in part")
+		err = errors.New("a request was written only in part")
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", connection.address, err)

@@ -7,8 +7,8 @@ import (
 	"kvorum.invalid/peers/figures"
 )
 
-// answer tells how long the whole answer at the start of what was received is,
-// or 0 if there is more to come, and whether it is the expected one.
+// answer returns the length of the complete response at the start of the
+// received bytes, or 0 if it is incomplete, and whether it is the expected one.
 type answer func(received []byte) (length int, good bool)
 
 // protocol appends requests to a buffer and knows their answers.
@@ -23,7 +23,8 @@ var (
 	lineEnd     = []byte("\r\n")
 )
 
-// protocols are by the names that -protocol takes; `query` is for HTTP alone.
+// protocols returns the protocols by the names that -protocol takes; only HTTP
+// uses `query`.
 func protocols(query string) map[string]protocol {
 	redis := protocol{put: redisSet, putAnswer: redisStored, get: redisGet, getAnswer: redisValue}
 	wait := redis
@@ -36,7 +37,7 @@ func protocols(query string) map[string]protocol {
 	}
 }
 
-// line is how long the line at the start is with its end, or 0.
+// line returns the length of the first line including its end, or 0.
 func line(received []byte) int {
 	if end := bytes.Index(received, lineEnd); end >= 0 {
 		return end + len(lineEnd)
@@ -52,7 +53,7 @@ func redisSet(request, key, value []byte) []byte {
 	return append(request, lineEnd...)
 }
 
-// One of the replicas must answer, within ten seconds. Both commands go out
+// One of the replicas must answer within ten seconds. Both commands are sent
 // together, so that the write takes one round trip.
 func redisSetWait(request, key, value []byte) []byte {
 	return append(redisSet(request, key, value), "*3\r\n$4\r\nWAIT\r\n$1\r\n1\r\n$5\r\n10000\r\n"...)
@@ -145,8 +146,8 @@ func http(query string) protocol {
 	}
 }
 
-// httpAnswer finds the length of an answer and of its body. An answer without
-// Content-Length is taken for one without a body.
+// httpAnswer returns the lengths of a response and of its body. A response
+// without Content-Length has no body.
 func httpAnswer(received []byte) (length, body int) {
 	end := bytes.Index(received, []byte("\r\n\r\n"))
 	if end < 0 {

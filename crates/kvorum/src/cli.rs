@@ -27,7 +27,7 @@ pub(crate) enum Command {
     /// Runs a node.
     #[command(flatten)]
     Node(ServeCommand),
-    /// Run a local cluster to try things out; Ctrl-C stops it, its data is kept
+    /// Run a local cluster to try things out; Ctrl-C stops it, and its data is kept
     #[command(allow_negative_numbers = true)]
     Dev(DevOptions),
     /// Run an experiment on nodes of its own and write a page about the results

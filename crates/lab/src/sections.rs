@@ -259,7 +259,7 @@ const WAITING_MIN: f64 = 0.005;
 mod tests {
     use super::*;
 
-    fn beside(study_ratio: f64, our_ratio: Option<f64>, better: Better) -> StudyComparison {
+    fn comparison(study_ratio: f64, our_ratio: Option<f64>, better: Better) -> StudyComparison {
         StudyComparison {
             what: "what".to_owned(),
             study: String::new(),
@@ -281,7 +281,11 @@ mod tests {
             (3.4, Some(9.0), Better::Smaller, "worse"),
             (3.4, None, Better::Smaller, "not measured"),
         ] {
-            assert_eq!(beside(study, ours, better).verdict(), verdict, "{ours:?}");
+            assert_eq!(
+                comparison(study, ours, better).verdict(),
+                verdict,
+                "{ours:?}"
+            );
         }
     }
 

@@ -44,7 +44,7 @@ fn waited<G>(wait: impl FnOnce() -> G) -> G {
     guard
 }
 
-/// Where something waits.
+/// A named place where requests wait.
 #[derive(Debug)]
 pub struct WaitSite {
     /// Its name, outermost part first, separated by `;`.

@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Requests a second, or `max`.
+/// Requests per second, or `max`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RateOption(pub(crate) plan::Rate);
 
@@ -19,7 +19,7 @@ impl FromStr for RateOption {
         }
         match text.parse::<f64>() {
             Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(Self(plan::Rate::PerSecond(rate))),
-            _ => Err("write requests a second, such as 30000, or max".to_owned()),
+            _ => Err("write requests per second, such as 30000, or max".to_owned()),
         }
     }
 }

@@ -156,7 +156,7 @@ fn wrong_options_are_reported_in_one_line() {
         (vec!["load", "--target", "127.0.0.1:1"], &["http://"]),
         (
             vec!["load", "--rate", "fast"],
-            &["--rate", "requests a second", "max"],
+            &["--rate", "requests per second", "max"],
         ),
         (
             vec!["load", "--mix", "read=1"],

@@ -71,7 +71,7 @@ fn a_node_with_another_secret_is_refused_by_its_peers() {
     let mut cluster = TestCluster::new(node_locations());
     let folder = cluster.folder.path();
     let right = write_secret(folder, "right", "the secret of all nodes\n");
-    let wrong = write_secret(folder, "wrong", "the secret of nobody else\n");
+    let wrong = write_secret(folder, "wrong", "the secret of another cluster\n");
     let option = "--cluster-secret-file".to_owned();
     for node in &mut cluster.nodes {
         node.options = vec![option.clone(), right.clone()];

@@ -103,7 +103,7 @@ impl Page {
     /// # Errors
     /// A file or folder cannot be written.
     pub(crate) fn write(&self, folder: &Path) -> Result<PathBuf, Error> {
-        let beside = folder.join(self.name);
+        let files = folder.join(self.name);
         let fresh = folder.join(format!(".{}.new", self.name));
         remove(&fresh)?;
         std::fs::create_dir_all(&fresh).map_err(Error::file(&fresh))?;
@@ -111,8 +111,8 @@ impl Page {
             let file = fresh.join(name);
             std::fs::write(&file, content).map_err(Error::file(&file))?;
         }
-        remove(&beside)?;
-        std::fs::rename(&fresh, &beside).map_err(Error::file(&beside))?;
+        remove(&files)?;
+        std::fs::rename(&fresh, &files).map_err(Error::file(&files))?;
         let page = folder.join(format!("{}.md", self.name));
         let fresh_page = folder.join(format!(".{}.md.new", self.name));
         std::fs::write(&fresh_page, &self.markdown).map_err(Error::file(&fresh_page))?;

@@ -7,7 +7,7 @@
 //!            schedule)   at a time)    │
 //!               ▲                      │
 //!               └── recorder ◀─────────┘
-//!                      │ an interval a second
+//!                      │ an interval per second
 //!                      ▼
 //!                   collector ──▶ watch, Run
 //! ```

@@ -18,7 +18,7 @@ const CONNECTIONS_MAX: usize = 60_000;
 /// The most threads.
 const THREADS_MAX: usize = 256;
 
-/// The highest rate, in requests a second.
+/// The highest rate, in requests per second.
 const RATE_MAX: f64 = 1e9;
 
 /// The longest run, in seconds: a week.
@@ -49,7 +49,7 @@ impl Plan {
         if let Rate::PerSecond(rate) = self.rate {
             demand(
                 rate > 0.0 && rate <= RATE_MAX,
-                "the rate must be above 0 and at most 1000000000 a second",
+                "the rate must be above 0 and at most 1000000000 per second",
             )?;
         }
         for (name, seconds, least) in [

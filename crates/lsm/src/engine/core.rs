@@ -23,14 +23,23 @@ use std::time::Duration;
 
 /// The owners that every job uses.
 pub(super) struct Core {
+    /// The outside world of the store.
     pub(super) environment: Environment,
+    /// The settings of the store.
     pub(super) options: Options,
+    /// Owns the folder lock and the jobs that wait.
     pub(super) background: Background,
+    /// Owns what restricts the store: poisoned, full, closing.
     pub(super) health: Health,
+    /// Owns the writes that wait for their commit.
     pub(super) queue: WriteQueue,
+    /// Owns the log, and with it the commit lock.
     pub(super) log: Log,
+    /// Owns the manifest and the read state.
     pub(super) tables: TableSet,
+    /// Owns the living snapshots.
     pub(super) snapshots: Snapshots,
+    /// Counts what was done.
     pub(super) counters: Counters,
 }
 

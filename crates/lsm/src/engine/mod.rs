@@ -158,8 +158,11 @@ impl Engine {
     }
 
     /// Commits what was submitted, on this thread, for tests that wait for a write.
+    /// Does nothing on a closed engine, whose close has committed everything.
     pub(crate) fn commit_waiting(&self) {
-        self.inner.commit_waiting();
+        if let Ok(_folder_lock) = self.inner.core.background.folder_lock().hold() {
+            self.inner.commit_waiting();
+        }
     }
 
     /// The newest version of a key, if memory is enough to find it.

@@ -22,8 +22,8 @@ pub(super) struct RecoveredLog {
 }
 
 /// The last segment that has groups. It is to be sealed and made durable, because
-/// a start must not serve what it has read from the system's memory and what the
-/// disk may still lose.
+/// a start must not serve records that it has read from the system's cache and that
+/// the disk may still lose.
 pub(super) struct LastSegment {
     pub(super) number: u64,
     /// Its header and its whole groups.

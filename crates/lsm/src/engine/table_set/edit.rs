@@ -11,8 +11,8 @@ use std::time::Duration;
 
 /// Tables that take the place of others, all at once.
 ///
-/// A flush adds a table and names the memtable that it holds; a compaction adds
-/// its outputs and removes its inputs; a damaged table moves to another level.
+/// A flush adds a table and names the memtable whose records are in it. A compaction
+/// adds its outputs and removes its inputs. A damaged table moves to another level.
 #[derive(Default)]
 pub(crate) struct TableEdit {
     /// New tables, each with its level. Their files are complete and durable.

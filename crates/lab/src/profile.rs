@@ -311,6 +311,7 @@ impl FoldedProfile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     const FOLDED: &str = "\
 runtime;http::put;lsm::engine::submit 30
@@ -334,6 +335,33 @@ not a stack
             assert_eq!(profile.share(frames), share, "{frames:?}");
         }
         assert!(FoldedProfile::parse(ProfileKind::Cpu, 1.0, "nothing\n").is_err());
+    }
+
+    /// A renamed module would silently count as another part.
+    #[test]
+    fn parts_name_modules_that_exist() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let named = PARTS.iter().flat_map(|part| match part.frames {
+            StackMatcher::Named(paths) => paths,
+            StackMatcher::Thread(_) => &[],
+        });
+        for path in named {
+            let mut modules: Vec<&str> = path.trim_end_matches(':').split("::").collect();
+            let source = crates.join(modules.remove(0)).join("src");
+            let Some(last) = modules.pop() else { continue };
+            // Standard and external crates have no folder here.
+            let folder = modules
+                .iter()
+                .fold(source.clone(), |all, one| all.join(one));
+            if source.is_dir() {
+                let entries = std::fs::read_dir(&folder).unwrap();
+                let mut names = entries.map(|entry| entry.unwrap().file_name());
+                assert!(
+                    names.any(|name| name.to_string_lossy().starts_with(last)),
+                    "{path} names no module"
+                );
+            }
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use cluster::{NodeNumber, Placement, Ranking};
 use fastrand::Rng;
 
 const KEYS: u64 = 1_000_000;
-/// One key in so many is looked up with the eleventh node as well.
+/// One key in this number is looked up with the eleventh node as well.
 const MOVES_EVERY: u64 = 10;
 
 fn names(count: usize) -> Vec<String> {
@@ -44,11 +44,11 @@ fn spread(mut key_of: impl FnMut(u64, &mut Vec<u8>)) -> [Shares; 2] {
         }
         let after = eleven.ranking(&key, 2);
         for (shares, from) in shares.iter_mut().zip(1..) {
-            if let Some(place) = after[..from].iter().position(|node| *node == newcomer) {
+            if let Some(index) = after[..from].iter().position(|node| *node == newcomer) {
                 shares.taken += 1;
-                // It pushes the others back by a place; none of them comes in.
+                // It moves the others back by one; no other node comes in.
                 let mut others = before.clone();
-                others.insert(place, newcomer);
+                others.insert(index, newcomer);
                 assert_eq!(after[..from], others[..from], "key {number}");
             } else {
                 assert_eq!(after[..from], before[..from], "key {number}");
@@ -58,7 +58,7 @@ fn spread(mut key_of: impl FnMut(u64, &mut Vec<u8>)) -> [Shares; 2] {
     shares
 }
 
-/// Holds shares against the contract.
+/// Compares the shares with the contract.
 #[track_caller]
 fn check(shares: &[Shares; 2]) {
     for (Shares { of_ten, taken }, from) in shares.iter().zip(1..) {
@@ -135,7 +135,7 @@ fn replica_sets_nest_whatever_the_order_of_the_list() {
 }
 
 #[test]
-fn names_that_are_alike_get_a_place_each() {
+fn nodes_of_the_same_name_are_both_in_the_ranking() {
     let twins = Placement::new(["same", "same"]);
     let ranking = twins.ranking(b"key", 2);
     assert_eq!(ranking[..], [NodeNumber::new(1), NodeNumber::new(0)]);

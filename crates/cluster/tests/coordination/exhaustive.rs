@@ -1,12 +1,13 @@
 //! Every order in which the messages of a few requests can arrive.
 
-use crate::world::{Asked, Message, World};
+use crate::message::Message;
+use crate::world::{Asked, World};
 use cluster::{ReplicaIndex, Replicas};
 
-/// Walks all rows of choices, one row a run, as an odometer counts.
+/// Goes through all sequences of choices, one sequence a run, as an odometer counts.
 #[derive(Default)]
 struct Choices {
-    /// What was chosen, of how many, in the row so far and in the one before.
+    /// The choices and of how many each was, in this sequence and in the one before.
     row: Vec<(usize, usize)>,
     next: usize,
 }
@@ -22,7 +23,7 @@ impl Choices {
         chosen
     }
 
-    /// Begins the next row; whether there is one.
+    /// Begins the next sequence; returns whether there is one.
     fn advance(&mut self) -> bool {
         self.next = 0;
         while let Some((chosen, of)) = self.row.pop() {
@@ -36,14 +37,14 @@ impl Choices {
 }
 
 struct Plan {
-    /// A request begins when the one before it was answered; what that one has
-    /// left on its way goes on.
+    /// A request begins when the one before it is answered; the messages of the earlier
+    /// request stay on their way.
     requests: &'static [(u8, Asked, &'static str)],
     /// How many messages may be lost.
     losses: usize,
 }
 
-/// Runs a plan in every order, and gives their number.
+/// Runs a plan in every order of its messages; returns the number of orders.
 fn orders_of(plan: &Plan) -> usize {
     let mut choices = Choices::default();
     let mut orders = 0;
@@ -68,12 +69,12 @@ fn run(plan: &Plan, choices: &mut Choices) -> World {
     let mut losses = plan.losses;
     for (coordinator, asked, replicas) in plan.requests {
         let replicas: Replicas = crate::script::replicas(replicas);
-        // Each read prefers others than the one before.
+        // Each read prefers other replicas than the one before.
         let mut preference: Vec<ReplicaIndex> = replicas.indexes().collect();
         preference.rotate_right(world.operations.len() % usize::from(replicas.from));
         let operation = world.invoke(*coordinator, *asked, replicas, &preference);
         while world.operations[operation].answer.is_none() {
-            // Hints stay where they are kept, for there is no order to hasten them.
+            // Hints are not delivered, because nothing promises when they are.
             let messages: Vec<usize> = (0..world.messages.len())
                 .filter(|message| !matches!(world.messages[*message], Message::Hint { .. }))
                 .collect();

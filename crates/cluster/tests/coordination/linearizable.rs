@@ -6,7 +6,8 @@
 //! searches for an order of the operations. Planted bugs show that it finds
 //! histories that have none.
 
-use crate::world::{Answer, Asked, Bug, Operation, World};
+use crate::node::Bug;
+use crate::world::{Answer, Asked, Operation, World};
 use checker::Promise;
 use cluster::{ReplicaIndex, Replicas};
 use fastrand::Rng;
@@ -106,7 +107,7 @@ fn catches(bug: Bug, seed: u64) -> bool {
 }
 
 #[test]
-fn the_rule_that_was_is_caught() {
+fn the_former_rule_is_caught() {
     let bug = Bug::FirstAnswersDecide;
     let caught = (0..10_000).filter(|seed| catches(bug, *seed)).count();
     assert!(caught > 20, "{caught} of 10,000");
@@ -114,15 +115,15 @@ fn the_rule_that_was_is_caught() {
 
 #[test]
 fn bugs_of_the_rule_are_caught() {
-    for bug in [Bug::Impatience, Bug::MendsCount, Bug::LastArrival] {
+    for bug in [Bug::Impatience, Bug::RepairsCount, Bug::LastArrival] {
         assert!((0..40_000).any(|seed| catches(bug, seed)), "{bug:?}");
     }
 }
 
 /// How many second stamps the same requests of a hot key take, where the nodes
-/// hear of each other's stamps: fewer than by the rule that was.
+/// see each other's stamps: fewer than by the former rule.
 #[test]
-fn second_stamps_are_fewer() {
+fn second_stamps_are_fewer_than_by_the_former_rule() {
     let second_stamps = |bug| -> usize {
         let of = |seed| {
             let world = run_with(seed, |world, _| world.bug = bug);
@@ -138,11 +139,11 @@ fn second_stamps_are_fewer() {
     assert!(after * 10 < before * 9, "{before} before, {after} now");
 }
 
-/// Replicas that cannot tell what they held are as good as silent: there may be
-/// no order of what runs at once, but what was acknowledged stands. Unless what
-/// they cannot tell is taken for clean.
+/// Replicas that do not know what they held count like silent ones: concurrent
+/// operations may have no order, but acknowledged writes stand. If such replicas count as
+/// clean, acknowledged writes are lost.
 #[test]
-fn what_cannot_be_told_is_not_clean() {
+fn a_replica_that_does_not_know_what_it_held_is_not_clean() {
     let broken_later = |seed: u64, bug| {
         let world = run(seed, bug, true);
         checker::check(&world.history)

@@ -1,10 +1,10 @@
 //! The coordinators, as text and against a model.
 //!
-//! - Golden cases (`tests/golden/*.txt`) tell what the machines do, event by
-//!   event, where keys go, and what a client may rely on, beside the contract.
-//! - The model runs many requests against replicas that are lists of versions,
-//!   with messages in any order, lost ones, nodes down and clocks minutes
-//!   apart, and holds what clients saw against the contract.
+//! - Golden cases (`tests/golden/*.txt`) say what the machines do, event by event, which
+//!   nodes are the replicas of a key, and what a client may rely on.
+//! - The model runs many requests against replicas that are lists of versions. Messages
+//!   come in any order or are lost, nodes are down, and clocks are minutes apart. A checker
+//!   compares what clients saw with the contract.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,7 +14,9 @@
 
 mod exhaustive;
 mod linearizable;
+mod message;
 mod model;
+mod node;
 mod placement;
 mod promises;
 mod read;

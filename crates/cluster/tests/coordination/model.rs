@@ -1,7 +1,8 @@
 //! Seeded random histories: messages in any order, lost messages, nodes down,
 //! clocks minutes apart.
 
-use crate::world::{Answer, Asked, Message, Request, World};
+use crate::message::{Message, Request};
+use crate::world::{Answer, Asked, World};
 use checker::Promise;
 use cluster::{ReplicaIndex, Replicas};
 use fastrand::Rng;
@@ -24,7 +25,7 @@ enum Faults {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Requests {
     Any,
-    /// Without reads nothing makes up for a hint that is missing.
+    /// Writes only: without reads nothing makes up for a missing hint.
     Writes,
     /// Writes that reach few replicas, and reads that must not go back.
     QuorumReads,
@@ -32,7 +33,7 @@ enum Requests {
     HalfReads,
 }
 
-/// Runs a history from its seed to the moment when all is quiet.
+/// Runs a history from its seed until no message and no request is left.
 fn run(seed: u64, faults: Faults) -> World {
     let mut rng = Rng::with_seed(seed);
     let nodes = rng.u8(if faults == Faults::OneFrozen {
@@ -63,7 +64,7 @@ fn run(seed: u64, faults: Faults) -> World {
             go_on(&mut world, &mut rng, faults, frozen);
         }
     }
-    // All is well again: what is on its way arrives, then the deadlines come.
+    // The faults end: the messages on their way arrive, then the deadlines come.
     for node in &mut world.nodes {
         node.is_down = false;
     }
@@ -185,8 +186,8 @@ fn clients_can_rely_on_what_is_promised() {
     }
 }
 
-/// The promises need overlapping acks: a checker that takes acks for overlapping
-/// which are one replica short of it finds histories that break them.
+/// The promises need overlapping acks: where the checker treats acks as overlapping that
+/// are one replica short of it, it finds histories that break the promises.
 #[test]
 fn promises_without_overlapping_acks_would_be_broken() {
     let mut seen = Vec::new();

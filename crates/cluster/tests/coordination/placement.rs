@@ -1,12 +1,12 @@
-//! Golden cases of placement: where keys have gone, keys must go for ever.
+//! Golden cases of placement: a key must have the same replicas for ever.
 //!
-//! `nodes NAME..` sets the nodes; `KEY -> NAME..` tells the key's whole ranking.
+//! `nodes NAME..` sets the nodes; `KEY -> NAME..` is the whole ranking of a key.
 
 use crate::script;
 use cluster::Placement;
 
 #[test]
-fn keys_go_where_they_went() {
+fn keys_keep_their_replicas() {
     script::run(
         "placement.txt",
         include_str!("../golden/placement.txt"),

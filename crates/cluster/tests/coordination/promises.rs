@@ -1,14 +1,15 @@
 //! Golden cases of what a client may rely on, against whole clusters.
 //!
 //! `cluster N` begins. `put LETTER A/F at NODE`, `delete A/F at NODE` and `get
-//! A/F at NODE [asking P..]` are requests; with `reaching P..` what is sent to
-//! others is lost, and the deadline comes. Other messages arrive in the
+//! A/F at NODE [asking R..]` are requests; with `reaching R..` what is sent to
+//! other replicas is lost, and the deadline comes. Other messages arrive in the
 //! order of sending. `clock NODE MS` sets a clock ahead or behind, `down NODE`
-//! and `up NODE` say what they say, `hints` delivers them, and `held` tells
+//! and `up NODE` stop and start a node, `hints` delivers all hints, and `held` lists
 //! what each node has.
 
+use crate::message::{Message, Request};
 use crate::script;
-use crate::world::{Answer, Asked, Message, Request, World};
+use crate::world::{Answer, Asked, World};
 use base::{Entry, Kind};
 use cluster::ReplicaIndex;
 
@@ -21,7 +22,7 @@ fn step(world: &mut Option<World>, event: &str) -> String {
     let words: Vec<&str> = event.split(' ').collect();
     if let ["cluster", nodes] = words[..] {
         let mut new = World::new(nodes.parse().unwrap());
-        // Without word of other clocks, so that only the restamp is left.
+        // No node sees the stamps of others, so only the restamp helps.
         new.merges_clocks = false;
         *world = Some(new);
         return "ready".to_owned();

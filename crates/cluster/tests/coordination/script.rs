@@ -1,13 +1,12 @@
 //! The language of the golden files.
 //!
-//! A case is a row of lines without an empty one between them; a file is a row
-//! of cases. `#` begins prose. Any other line is `EVENT -> ACTIONS`: what
-//! happens, and what the machine then gives to do, in order; `wait` when that
-//! is nothing. Actions of one kind that follow each other are told together:
+//! An empty line separates cases. `#` begins prose. Any other line is
+//! `EVENT -> ACTIONS`: what happens, and the actions that the machine returns, in order;
+//! `wait` stands for none. Consecutive actions of one kind are written together:
 //! `send 0 1 2`.
 //!
-//! An answer file is not rewritten by the tests: a difference is printed as
-//! the line that would be right.
+//! The tests do not rewrite a file: where a line differs, they print the line that the
+//! machine produces.
 
 use std::fmt::Write;
 
@@ -30,7 +29,7 @@ fn lines(text: &str) -> impl Iterator<Item = Option<(usize, &str, &str)>> {
 }
 
 /// Runs every case of a file: `step` takes an event, with the machine that the
-/// case has so far, and says what came of it.
+/// case has so far, and returns the actions.
 pub(crate) fn run<M>(file: &str, text: &str, mut step: impl FnMut(&mut Option<M>, &str) -> String) {
     let mut machine = None;
     let mut events = 0;
@@ -53,7 +52,7 @@ pub(crate) fn run<M>(file: &str, text: &str, mut step: impl FnMut(&mut Option<M>
     assert!(differences.is_empty(), "\n{differences}");
 }
 
-/// Tells actions of one kind that follow each other together.
+/// Writes consecutive actions of one kind together.
 pub(crate) fn tell(actions: impl IntoIterator<Item = (&'static str, String)>) -> String {
     let mut told: Vec<(&str, String)> = Vec::new();
     for (verb, of) in actions {
@@ -75,7 +74,7 @@ pub(crate) fn tell(actions: impl IntoIterator<Item = (&'static str, String)>) ->
     parts.join(", ")
 }
 
-/// A decision as the files tell it.
+/// A decision in the words of the files.
 pub(crate) fn decision(decision: cluster::Decision) -> String {
     match decision {
         cluster::Decision::Enough { acks } => format!("enough {acks}"),

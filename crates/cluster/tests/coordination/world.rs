@@ -1,15 +1,16 @@
-//! A cluster in memory: replicas of one key, the messages between them, and
-//! the machines under test. Whoever drives it decides what comes next.
+//! A cluster in memory: replicas of one key, the messages between them, and the machines
+//! under test. The driver of the world decides what comes next.
 //!
-//! Node `n` is the replica with index `n`. Nothing happens by itself: every
-//! message waits until it is delivered or lost, and a request's deadline comes
-//! when the driver says so.
+//! Node `n` is the replica with index `n`. Nothing happens by itself: every message waits
+//! until the driver delivers or loses it, and a deadline comes when the driver says so.
 
+use crate::message::{Event, Message, Request, missed, missed_instead};
+use crate::node::{Bug, Node};
 use base::{Entry, Expiry, Kind, Timestamp, Verdict};
 use checker::{Action, Content, History, OperationId, Outcome};
-use cluster::{Decision, HybridClock, Miss, ReplicaIndex, Replicas};
+use cluster::{Decision, Miss, ReplicaIndex, Replicas};
 use cluster::{Read, ReadAction, ReadActions, ReadEvent};
-use cluster::{Round, Write, WriteAction, WriteActions, WriteEvent};
+use cluster::{Write, WriteAction, WriteActions, WriteEvent};
 
 pub(crate) const KEY: &[u8] = b"key";
 
@@ -31,34 +32,6 @@ pub(crate) struct World {
     pub(crate) history: History,
     machines: Vec<Machine>,
     moment: u64,
-}
-
-/// A bug to plant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bug {
-    /// The rule that was: a write is stamped again when one of the first `ack`
-    /// answers names something newer, as of that arrival, and mends count
-    /// whatever is there.
-    FirstAnswersDecide,
-    /// A write does not wait for further replicas.
-    Impatience,
-    /// A mend counts though something newer was there.
-    MendsCount,
-    /// What is held is told as of the last arrival.
-    LastArrival,
-    /// What cannot be told is taken for clean.
-    UnknownIsClean,
-}
-
-pub(crate) struct Node {
-    clock: HybridClock,
-    pub(crate) skew_ms: i64,
-    pub(crate) is_down: bool,
-    /// Whether it cannot tell what newer it held, as with damaged blocks.
-    pub(crate) forgets: bool,
-    /// All that it was ever written, in the order of arrival, and what newer
-    /// was there before.
-    versions: Vec<(Entry, Verdict)>,
 }
 
 /// What a client asks for.
@@ -84,9 +57,9 @@ pub(crate) struct Operation {
 /// What a coordinator answers to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// So many replicas have stored this version.
+    /// This number of replicas has stored this version.
     Written { entry: Entry, acks: u8 },
-    /// This version is the freshest that so many replicas hold.
+    /// This version is the freshest that this number of replicas holds.
     Read { entry: Option<Entry>, acks: u8 },
     /// No more replicas than this have answered.
     NotEnough { acks: u8 },
@@ -96,35 +69,6 @@ enum Machine {
     Write { write: Write, entry: Entry },
     Read(Read),
     Done,
-}
-
-/// Something on its way.
-#[derive(Clone, Debug)]
-pub(crate) enum Message {
-    /// To a replica.
-    Request {
-        operation: usize,
-        replica: ReplicaIndex,
-        request: Request,
-    },
-    /// Back to the machine.
-    Answer { operation: usize, event: Event },
-    /// From a coordinator's hints to the replica that they are for.
-    Hint { replica: ReplicaIndex, entry: Entry },
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Request {
-    Write { round: Round, entry: Entry },
-    KeepHint { round: Round, entry: Entry },
-    Repair { entry: Entry },
-    Read,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Event {
-    Write(WriteEvent),
-    Read(ReadEvent),
 }
 
 impl World {
@@ -143,15 +87,8 @@ impl World {
     }
 
     pub(crate) fn new(nodes: u8) -> Self {
-        let node = |number| Node {
-            clock: HybridClock::new(number + 1, Timestamp::ZERO),
-            skew_ms: 0,
-            is_down: false,
-            forgets: false,
-            versions: Vec::new(),
-        };
         Self {
-            nodes: (0..nodes).map(node).collect(),
+            nodes: (0..nodes).map(Node::new).collect(),
             merges_clocks: true,
             knows_who_is_down: true,
             bug: None,
@@ -348,7 +285,7 @@ impl World {
             }
             Request::Repair { entry } => {
                 let verdict = match node.store(&entry, bug) {
-                    _ if matches!(bug, Some(Bug::MendsCount | Bug::FirstAnswersDecide)) => {
+                    _ if matches!(bug, Some(Bug::RepairsCount | Bug::FirstAnswersDecide)) => {
                         Verdict::Clean
                     }
                     verdict => verdict,
@@ -536,60 +473,4 @@ impl Asked {
             Self::Get => Action::Get,
         }
     }
-}
-
-impl Node {
-    /// Stores a version, and tells what newer was there when it first arrived.
-    fn store(&mut self, entry: &Entry, bug: Option<Bug>) -> Verdict {
-        let stamp = entry.timestamp();
-        let stamps = self.versions.iter().map(|(held, _)| held.timestamp());
-        let newest = stamps.max().filter(|newest| *newest > stamp);
-        let now = newest.map_or(Verdict::Clean, Verdict::Newer);
-        let known = self.versions.iter().find(|(held, _)| held == entry);
-        let first = known.map_or(now, |(_, first)| *first);
-        if known.is_none() {
-            self.versions.push((entry.clone(), now));
-        }
-        match (bug, newest) {
-            (Some(Bug::LastArrival | Bug::FirstAnswersDecide), _) => now,
-            (Some(Bug::UnknownIsClean), _) if self.forgets => Verdict::Clean,
-            (_, Some(newest)) if self.forgets => Verdict::Unknown(newest),
-            _ => first,
-        }
-    }
-}
-
-/// What a coordinator is told instead of the answer to a request.
-fn missed(replica: ReplicaIndex, request: &Request, why: Miss) -> Option<Event> {
-    Some(match request {
-        Request::Write { round, .. } => Event::Write(WriteEvent::Missed {
-            round: *round,
-            replica,
-            why,
-        }),
-        Request::Read => Event::Read(ReadEvent::Missed { replica, why }),
-        Request::Repair { .. } => Event::Read(ReadEvent::RepairMissed { replica, why }),
-        Request::KeepHint { .. } => return None,
-    })
-}
-
-/// What a coordinator is told instead of an answer that is lost.
-fn missed_instead(event: &Event) -> Option<Event> {
-    let why = Miss::Timeout;
-    Some(match *event {
-        Event::Write(WriteEvent::Stored { round, replica, .. }) => {
-            Event::Write(WriteEvent::Missed {
-                round,
-                replica,
-                why,
-            })
-        }
-        Event::Read(ReadEvent::Answered { replica, .. }) => {
-            Event::Read(ReadEvent::Missed { replica, why })
-        }
-        Event::Read(ReadEvent::Repaired { replica, .. }) => {
-            Event::Read(ReadEvent::RepairMissed { replica, why })
-        }
-        Event::Write(_) | Event::Read(_) => return None,
-    })
 }

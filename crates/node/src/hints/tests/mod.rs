@@ -1,6 +1,7 @@
 //! Hints with a disk in memory and with a clock and an executor that the tests
 //! control. This module has the [`Machine`] that they run on.
 
+mod bounds;
 mod deliveries;
 mod store;
 

@@ -16,7 +16,8 @@
 //!
 //! Locks: `manifest`, held while the manifest is replaced, across the disk's
 //! syncs; then `sealed_segments`, held briefly while the read state is replaced,
-//! so that a freeze and an edit do not overwrite each other. Readers take none.
+//! so that a freeze and an edit do not overwrite each other; then `retired`, held
+//! briefly. Readers take none.
 
 mod edit;
 mod files;

@@ -101,7 +101,7 @@ pub(crate) const PARTS: &[StorePart] = &[
     StorePart::named("coordination", &["node::coordinator", "cluster::"]),
     StorePart::named(
         "peers",
-        &["peer::", "node::peers", "node::replica", "node::hints"],
+        &["peer::", "node::peers", "node::replicas", "node::hints"],
     ),
     StorePart::named(
         "HTTP",

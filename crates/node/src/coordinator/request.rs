@@ -1,24 +1,24 @@
 //! The life of a request, from its first call to its last answer.
 //!
 //! A write or a read ([`Request`]) begins in its client's future and asks its
-//! replicas. Where that decides it, it is over. Otherwise it moves into a cell
-//! that its slot among the pending requests and the client's future share:
+//! replicas. If their answers are there at once, it is over. Otherwise it moves into a
+//! cell, which its slot among the pending requests and the client's future share:
 //!
 //! ```text
-//! start --> asked --answers, timers--> decided --answers--> done
-//!             |                           |
-//!             +-- client gone: dropped    +-- client answered, once
+//! start --> asked --answers, triggers--> decided --answers--> done
+//!             |                             |
+//!             +-- client gone: dropped      +-- client gets its reply, once
 //! ```
 //!
-//! 1. Every answer goes to the request as it comes, in the task that brought it.
-//! 2. The answer that decides the request leaves the client's answer in the cell,
-//!    and wakes the client. Only then it counts against [`BackgroundLimit`].
-//! 3. A decided request goes on in its slot until nothing is left to do, or until
-//!    the deadline: hints, and the repairs of stale replicas.
+//! 1. The request acts on each answer as it comes, in the task that brought the answer.
+//! 2. The answer that decides the request leaves the reply in the cell and wakes the
+//!    client. From then on the request counts against the [`BackgroundLimit`].
+//! 3. A decided request goes on in its slot, for hints and the repairs of stale replicas,
+//!    until nothing is left to do or until the deadline.
 //!
-//! The client's future only watches the clock for the request ([`Trigger`]), and
-//! takes the answer. When it is dropped before the decision, the request is too.
-//! Cells are used again, so a request allocates nothing for them.
+//! The client's future waits for the request's [`Trigger`] and for the reply. If it is
+//! dropped before the decision, the request is dropped with it. Cells are used again, so
+//! a request allocates nothing for its cell.
 
 use crate::completion_queue::Completion;
 use crate::pending::{AnswerReceiver, AnswerTag, Awaits, Registration};
@@ -40,7 +40,7 @@ pub(super) trait Request: Sized + 'static {
     /// Acts on an answer of a replica, or on the deadline, which is `None`.
     fn receive(&mut self, answer: Option<(AnswerTag, Completion)>) -> Option<Self::Reply>;
 
-    /// What it waits for beside answers, until it is decided.
+    /// What it waits for besides answers, until it is decided.
     fn trigger(&self) -> Option<Trigger>;
 
     /// Acts on its trigger.
@@ -49,21 +49,21 @@ pub(super) trait Request: Sized + 'static {
     /// Whether nothing is left to do.
     fn is_done(&self) -> bool;
 
-    /// Prepares to go on without a client; `has_room` says whether few enough
-    /// requests already do. Returns whether there is anything to wait for.
+    /// Prepares to go on without a client. `has_room` says whether the limit of the
+    /// background admits the request. Returns whether the request goes on.
     fn go_on(&mut self, has_room: bool) -> bool;
 }
 
-/// What a request waits for beside answers.
+/// What a request waits for besides answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trigger {
     /// A time.
     At(Instant),
-    /// A change of the clock's state that may let it issue a timestamp.
+    /// A change after which the hybrid clock may issue a timestamp.
     Stamping,
 }
 
-/// How many requests may go on in the background, after their answer.
+/// How many requests may go on in the background, after their reply.
 pub(super) struct BackgroundLimit {
     running: Cell<usize>,
     max: usize,
@@ -129,11 +129,11 @@ impl<R: Request> Requests<R> {
         }
     }
 
-    /// Has a request that has asked its replicas live on, where something is left
-    /// to wait for. `reply` is its decision, if that is made.
+    /// Takes a request that has asked its replicas, for as long as it waits for anything.
+    /// `reply` is there if the request is decided.
     ///
     /// # Errors
-    /// It is not decided yet: what the client waits for.
+    /// The request is not decided; the client waits for the result.
     pub(super) fn enter(
         &self,
         mut request: R,
@@ -185,7 +185,7 @@ fn go_on<R: Request>(request: &mut R, limit: &Rc<BackgroundLimit>) -> Option<Bac
 }
 
 impl<R: Request> RequestCell<R> {
-    /// Has the request act, and sees to what follows from that.
+    /// Has the request act. Hands its reply to the client, and ends it if it is done.
     fn act(&self, act: impl FnOnce(&mut R) -> Option<R::Reply>) -> Awaits {
         let mut running = self.running.borrow_mut();
         let Some(Running {
@@ -265,7 +265,7 @@ impl<R: Request> RequestCell<R> {
         if Rc::strong_count(self) > 1 {
             return;
         }
-        // It ends here if its client has gone, and its client's reply is not taken.
+        // Empty unless the client has gone before the decision, or before it took its reply.
         drop((self.running.take(), self.reply.take(), self.client.take()));
         if let Some(spare) = self.spare.upgrade() {
             let mut cells = spare.0.borrow_mut();
@@ -281,7 +281,7 @@ impl<R: Request> AnswerReceiver for RequestCell<R> {
         let is_over = answer.is_none();
         let awaits = self.act(|request| request.receive(answer));
         if is_over {
-            // What the deadline asks for is hints, which nobody has to hear of.
+            // At the deadline the request asks only for hints, whose keeping it need not see.
             let ended = self.running.take();
             drop(ended);
             return Awaits::Nothing;

@@ -11,8 +11,8 @@ mod budget;
 mod byte_reader;
 mod clock;
 mod entry;
+mod overdue;
 mod random;
-mod sweep_period;
 mod timestamp;
 mod verdict;
 
@@ -20,7 +20,7 @@ pub use budget::{Budget, LONG_VALUE_BYTES, Refused, Share};
 pub use byte_reader::{ByteReader, put_varint};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use entry::{Entry, Expiry, KEY_BYTES_MAX, Kind, Rank, VALUE_BYTES_MAX};
+pub use overdue::overdue_check_period;
 pub use random::{OsRandom, Random, SeededRandom};
-pub use sweep_period::sweep_period;
 pub use timestamp::Timestamp;
 pub use verdict::Verdict;

@@ -13,7 +13,7 @@ pub(crate) struct Peers {
     node: Arc<Node>,
     /// By node; none for this node.
     links: Vec<Option<Rc<Link>>>,
-    /// By node: whether its link was down at the last sweep.
+    /// By node: whether its link was down at the last check.
     were_down: RefCell<Vec<bool>>,
 }
 
@@ -63,8 +63,8 @@ impl Peers {
     }
 
     /// Ends the calls whose time is over, reports the peers' clocks, and returns the nodes
-    /// that are up and were down at the last sweep.
-    pub(crate) fn sweep(&self, now: Duration) -> Vec<NodeNumber> {
+    /// that are up and were down at the last check.
+    pub(crate) fn end_overdue(&self, now: Duration) -> Vec<NodeNumber> {
         for link in self.links.iter().flatten() {
             link.expire(now);
         }

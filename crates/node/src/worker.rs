@@ -9,7 +9,7 @@ use crate::peers::Peers;
 use crate::pending::PendingRequests;
 use crate::replicas::{LocalReplica, ReplicaHints, ReplicaSet};
 use crate::submissions::Submissions;
-use base::{Clock, sweep_period};
+use base::{Clock, overdue_check_period};
 use bytes::Bytes;
 use cluster::{NodeNumber, Ranking};
 use peer::{AnswerHandler, HandshakePolicy, Link, LinkStatus, PeerEnvironment, Stream, Transport};
@@ -125,7 +125,7 @@ impl Worker {
         tokio::task::spawn_local(pending.deliver_forever(finish_verdict));
         let submissions = Rc::clone(&self.replicas.own().submissions);
         tokio::task::spawn_local(submissions.submit_forever());
-        tokio::task::spawn_local(Rc::clone(self).sweep_forever());
+        tokio::task::spawn_local(Rc::clone(self).end_overdue_forever());
         for link in self.peers.links() {
             tokio::task::spawn_local(Rc::clone(link).run_forever());
         }
@@ -202,10 +202,10 @@ impl Worker {
 
     /// Ends the requests and the calls whose time is over, and publishes the counts of
     /// the links.
-    fn sweep(&self) {
+    fn end_overdue(&self) {
         let now = self.node.clock.monotonic();
         self.coordinator.pending.expire(now);
-        for node in self.peers.sweep(now) {
+        for node in self.peers.end_overdue(now) {
             self.node.hints.wake(node);
         }
         for node in self.node.config.members.peers() {
@@ -218,12 +218,12 @@ impl Worker {
         }
     }
 
-    async fn sweep_forever(self: Rc<Self>) {
-        let mut ticks = tokio::time::interval(sweep_period(self.node.config.timeout));
+    async fn end_overdue_forever(self: Rc<Self>) {
+        let mut ticks = tokio::time::interval(overdue_check_period(self.node.config.timeout));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            self.sweep();
+            self.end_overdue();
         }
     }
 }

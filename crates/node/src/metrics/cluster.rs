@@ -40,7 +40,8 @@ impl CoordinationMetrics {
     }
 }
 
-/// The numbers of one runtime's link to a peer, as the last sweep published them.
+/// The numbers of one runtime's link to a peer, as the runtime's last check for what is
+/// overdue published them.
 #[derive(Default)]
 pub(crate) struct LinkMetrics {
     /// 1 if the link is up.

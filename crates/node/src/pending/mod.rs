@@ -9,7 +9,7 @@
 //! - an [`AnswerReceiver`] acts on each answer as it comes, whether a client
 //!   still waits or not: the requests of the coordinator.
 //!
-//! A deadline costs no timer. The runtime sweeps the slab at short intervals
+//! A deadline costs no timer. The runtime checks the slab at short intervals
 //! ([`PendingRequests::expire`]), so a deadline is late by at most one interval.
 
 mod ticket;

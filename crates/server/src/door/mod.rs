@@ -13,7 +13,7 @@
 //! - `page_limiter`: the time spent on pages, which are outside the gate.
 //!
 //! A connection has a `channel`, which moves its bytes, and a `progress`, with which
-//! the sweep finds slow clients. `paused_connections` delays the connections of
+//! the door finds slow clients. `paused_connections` delays the connections of
 //! refused requests. `web_pages` recognises requests of web pages of other sites.
 
 pub(crate) mod channel;
@@ -32,7 +32,7 @@ pub(crate) use shared::DoorShared;
 pub(crate) use uploads::Uploads;
 
 use crate::metrics::DoorMetrics;
-use base::{Budget, Clock, sweep_period};
+use base::{Budget, Clock, overdue_check_period};
 use channel::Buffers;
 use node::Worker;
 use page_limiter::PageLimiter;
@@ -65,8 +65,8 @@ pub(crate) struct Door {
     pub(crate) paused_connections: Rc<PausedConnections>,
     /// The counters of this door.
     pub(crate) metrics: Arc<DoorMetrics>,
-    /// The monotonic time of the last sweep: cheap to read, and late by at most the
-    /// period of the sweep.
+    /// The monotonic time of the last check for what is overdue: cheap to read, and
+    /// late by at most the period of the checks.
     pub(crate) now: Rc<Cell<Duration>>,
     /// The buffers that all connections share.
     pub(crate) buffers: Rc<Buffers>,
@@ -117,7 +117,7 @@ impl Door {
         self.worker.spawn_upkeep();
         let paused_connections = Rc::clone(&self.paused_connections);
         tokio::task::spawn_local(paused_connections.resume_forever(Rc::clone(&self.gate)));
-        tokio::task::spawn_local(Rc::clone(self).sweep_forever());
+        tokio::task::spawn_local(Rc::clone(self).end_overdue_forever());
     }
 
     /// What the doors of all runtimes share.
@@ -194,7 +194,7 @@ impl Door {
 
     /// Ends connections that are too slow and waits at the gate that have reached
     /// their deadline, and publishes the gauges of this door.
-    fn sweep(&self) {
+    fn end_overdue(&self) {
         let now = self.clock().monotonic();
         self.now.set(now);
         self.gate.expire(now);
@@ -206,7 +206,7 @@ impl Door {
             stall: config.scan_stall_timeout,
         };
         for connection in self.all_connections() {
-            connection.sweep(now, timeouts);
+            connection.end_if_overdue(now, timeouts);
         }
         self.metrics.publish(
             self.connections.borrow().len(),
@@ -216,7 +216,7 @@ impl Door {
         );
     }
 
-    async fn sweep_forever(self: Rc<Self>) {
+    async fn end_overdue_forever(self: Rc<Self>) {
         let config = self.shared.config();
         let shortest = config
             .node
@@ -225,11 +225,11 @@ impl Door {
             .min(config.head_timeout)
             .min(config.body_timeout)
             .min(config.scan_stall_timeout);
-        let mut ticks = tokio::time::interval(sweep_period(shortest));
+        let mut ticks = tokio::time::interval(overdue_check_period(shortest));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            self.sweep();
+            self.end_overdue();
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a connection is doing and since when. One task a runtime, the sweep, reads
+//! What a connection is doing and since when. One task a runtime reads
 //! it to close connections that make no progress (slow-client timeouts), so no
 //! connection needs a timer of its own.
 
@@ -314,7 +314,7 @@ impl Progress {
     }
 
     /// Ends the connection if it is overdue.
-    pub(crate) fn sweep(&self, now: Duration, timeouts: SlowClientTimeouts) {
+    pub(crate) fn end_if_overdue(&self, now: Duration, timeouts: SlowClientTimeouts) {
         if !self.is_overdue(now, timeouts) {
             return;
         }
@@ -415,13 +415,13 @@ mod tests {
         let progress = progress();
         progress.request_begins();
         progress.body_begins();
-        progress.sweep(at(105), TIMEOUTS);
+        progress.end_if_overdue(at(105), TIMEOUTS);
         assert_eq!(
             (progress.is_body_late(), progress.is_cut.get()),
             (true, false)
         );
         progress.blocked();
-        progress.sweep(at(130), TIMEOUTS);
+        progress.end_if_overdue(at(130), TIMEOUTS);
         assert!(
             progress.is_cut.get(),
             "the client does not read the answer either"

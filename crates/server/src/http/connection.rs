@@ -184,7 +184,7 @@ async fn unless_cut(
 
 /// Reads and discards what a client still sends after its request was refused. Closing
 /// at once would reset the connection, and the client might lose the answer with it.
-/// The sweep bounds the time, and the time bounds the bytes.
+/// The check for slow clients bounds the time, and the time bounds the bytes.
 async fn linger(channel: &Channel) {
     channel.progress.enter(Phase::Lingering);
     poll_fn(|cx| {

@@ -12,7 +12,7 @@
 
 mod clock_bound;
 pub mod coordinator;
-mod hint_policy;
+mod hint_limits;
 mod hybrid_clock;
 mod members;
 mod node_number;
@@ -27,7 +27,7 @@ pub use coordinator::{
     Decision, Read, ReadAction, ReadActions, ReadEvent, Round, Write, WriteAction, WriteActions,
     WriteEvent,
 };
-pub use hint_policy::{HintLimits, HintSegment};
+pub use hint_limits::{HintLimits, HintSegment};
 pub use hybrid_clock::HybridClock;
 pub use members::{Member, MemberError, Members, MembersError};
 pub use node_number::{NODES_MAX, NodeNumber};

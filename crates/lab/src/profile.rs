@@ -111,7 +111,7 @@ pub(crate) const PARTS: &[StorePart] = &[
             "http::",
             "server::http",
             "server::door::channel",
-            "server::door::progress",
+            "server::door::slow_clients",
             "server::door::unsent",
         ],
     ),

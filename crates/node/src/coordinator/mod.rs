@@ -4,13 +4,13 @@
 //! The state machines of [`cluster::coordinator`] decide what to do after each
 //! answer; the code here does it: it asks the replicas (`crate::replicas`), keeps hints,
 //! issues stamps, and watches the deadline. `write` and `read` are the two requests,
-//! `request` is the life that both share, `hedging` says when a read asks one replica
+//! `request_life` is the life that both share, `hedging` says when a read asks one replica
 //! more; `ranges` reads this node's own keys.
 
 mod hedging;
 mod ranges;
 mod read;
-mod request;
+mod request_life;
 mod write;
 
 pub(crate) use hedging::HedgeBudget;
@@ -27,7 +27,7 @@ use base::{Budget, Clock, Entry, Share, Timestamp};
 use bytes::Bytes;
 use cluster::{Fate, Miss, NodeNumber, Ranking};
 use read::Reading;
-use request::{BackgroundLimit, Requests};
+use request_life::{BackgroundLimit, Requests};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Reads.
 
 use super::hedging::{Hedge, HedgeReason};
-use super::request::{Request, Trigger};
+use super::request_life::{Request, Trigger};
 use super::{Coordinator, Failure, Found};
 use crate::completion_queue::Completion;
 use crate::pending::{AnswerKind, AnswerTag, Ticket};

@@ -1,6 +1,6 @@
 //! Writes.
 
-use super::request::{Request, Trigger};
+use super::request_life::{Request, Trigger};
 use super::{Change, Coordinator, Failure, Written};
 use crate::completion_queue::Completion;
 use crate::pending::{AnswerKind, AnswerTag, Ticket};

@@ -9,7 +9,7 @@
 //!   KiB (`Channel::cover_head`), answers when the client does not read
 //!   them (`unsent_answers`).
 
-use crate::door::progress::Progress;
+use crate::door::slow_clients::Progress;
 use crate::door::unsent_answers::{UnsentAnswers, UnsentEntry};
 use base::{Budget, Refused, Share};
 use hyper::rt::ReadBufCursor;

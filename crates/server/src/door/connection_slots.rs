@@ -13,9 +13,11 @@
 //! from one address therefore evicts only its own connections. A flood from many
 //! addresses would have to open [`UNAUTHENTICATED_MAX`] connections in the time that
 //! one handshake takes. A connection that has proved to be a peer's is not evicted.
+//!
+//! Nothing here answers a request. A slot has a [`ConnectionScope`], and `dispatch` in
+//! `http/mod.rs` answers a request for a resource outside that scope with `503`.
 
 use crate::config::ServerConfig;
-use crate::door::progress::ConnectionScope;
 use profile::lock;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -33,6 +35,15 @@ const PEER_CONNECTIONS: usize = 4;
 
 /// The bits of an IPv6 address that are the same in all addresses of one owner.
 const IPV6_OWNER_BITS: u32 = 64;
+
+/// Which requests a connection may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConnectionScope {
+    /// All requests.
+    AnyRequest,
+    /// Only a peer's upgrade, because the slots for all other connections are taken.
+    PeerUpgrade,
+}
 
 /// The slots of all connections.
 #[derive(Clone)]

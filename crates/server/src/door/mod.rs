@@ -18,18 +18,18 @@
 
 pub(crate) mod channel;
 pub(crate) mod connection_slots;
-mod gate;
 pub(crate) mod page_limiter;
 pub(crate) mod paused_connections;
-pub(crate) mod progress;
+mod request_gate;
 mod shared;
+pub(crate) mod slow_clients;
 pub(crate) mod unsent_answers;
-mod uploads;
+mod upload_budgets;
 pub(crate) mod web_pages;
 
-pub(crate) use gate::{Admission, Gate, Permit};
+pub(crate) use request_gate::{Admission, Gate, Permit};
 pub(crate) use shared::DoorShared;
-pub(crate) use uploads::Uploads;
+pub(crate) use upload_budgets::Uploads;
 
 use crate::metrics::DoorMetrics;
 use base::{Budget, Clock, overdue_check_period};
@@ -38,8 +38,8 @@ use node::Worker;
 use page_limiter::PageLimiter;
 use paused_connections::PausedConnections;
 use peer::Transport;
-use progress::{Progress, SlowClientTimeouts};
 use slab::Slab;
+use slow_clients::{Progress, SlowClientTimeouts};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;

@@ -124,7 +124,8 @@ impl PausedConnection {
 mod tests {
     use super::*;
     use crate::door::channel::Buffers;
-    use crate::door::progress::{ConnectionScope, Progress};
+    use crate::door::connection_slots::ConnectionScope;
+    use crate::door::slow_clients::Progress;
     use crate::door::unsent_answers::UnsentAnswers;
     use base::Budget;
     use tokio::net::{TcpListener, TcpStream};

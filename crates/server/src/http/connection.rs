@@ -3,7 +3,7 @@
 use crate::door::Door;
 use crate::door::channel::{Channel, SCRATCH_BYTES, Socket};
 use crate::door::connection_slots::ConnectionSlot;
-use crate::door::progress::{Phase, Progress};
+use crate::door::slow_clients::{Phase, Progress};
 use crate::http::problem::Problem;
 use bytes::Bytes;
 use hyper::StatusCode;

@@ -1,7 +1,7 @@
 //! A request as its handler gets it, with the checks that handlers share.
 
 use crate::door::channel::Channel;
-use crate::door::progress::Progress;
+use crate::door::slow_clients::Progress;
 use crate::door::{Admission, Door, Permit};
 use crate::http::problem::Problem;
 use crate::http::query::replicas::ReplicaRules;

@@ -45,7 +45,7 @@ mod verb;
 
 use crate::door::Door;
 use crate::door::channel::Channel;
-use crate::door::progress::ConnectionScope;
+use crate::door::connection_slots::ConnectionScope;
 use crate::metrics::Route;
 use exchange::{Answer, Exchange};
 use hyper::body::Incoming;

@@ -1,7 +1,7 @@
 //! The bodies of requests, which handlers may leave unread.
 
 use crate::door::Uploads;
-use crate::door::progress::Progress;
+use crate::door::slow_clients::Progress;
 use crate::http::problem::Problem;
 use base::Share;
 use bytes::Bytes;

@@ -1,6 +1,6 @@
 //! The bodies of answers.
 
-use crate::door::progress::Progress;
+use crate::door::slow_clients::Progress;
 use crate::http::body_chunk::{BodyChunk, ChunkMemory};
 use base::Share;
 use bytes::{Buf, Bytes};

@@ -1,7 +1,8 @@
-//! What a connection is doing and since when. One task a runtime reads
-//! it to close connections that make no progress (slow-client timeouts), so no
-//! connection needs a timer of its own.
+//! Slow clients: what each connection is doing and since when ([`Progress`]). One task
+//! a runtime reads it to close connections that make no progress, so no connection
+//! needs a timer of its own.
 
+use crate::door::connection_slots::ConnectionScope;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::Waker;
@@ -36,15 +37,6 @@ pub(crate) struct SlowClientTimeouts {
 /// How long a connection of [`ConnectionScope::PeerUpgrade`] may take to ask for the
 /// upgrade.
 const PEER_UPGRADE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Which requests a connection may send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ConnectionScope {
-    /// All requests.
-    AnyRequest,
-    /// Only a peer's upgrade, because the slots for all other connections are taken.
-    PeerUpgrade,
-}
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@
 //! - `exchange`: what a handler gets, and the checks that handlers share.
 //! - `head`, `query`, `negotiation`, `entity_tag`: what a request says.
 //! - `problem`: refusals and failures, and which status each has.
+//! - `page`: answers that are whole texts, as several resources give them.
 //! - `request_body`, `response_body`, `body_chunk`, `json_line`, `headers`: the bytes.
 //!
 //! # To add a resource
@@ -21,10 +22,11 @@
 //!    own) with `pub(super) async fn answer(exchange: Exchange<'_>) -> Answer`. It reads
 //!    its parameters with `query`, then calls [`Exchange::check_body_limit`], then
 //!    [`Exchange::admit`].
-//! 2. Add a variant to [`Resource`]; the compiler then asks for its row in each of the
-//!    methods there. A new method also needs a `Verb`, in `verb`.
-//! 3. Add a `Route` with rows in `ROUTES` and `EXPECTED` to `metrics/requests.rs`.
-//! 4. Name its path in `Problem::unknown_path` and describe it in `docs/api.md`.
+//! 2. Add a variant to [`Resource`] and its path to `PATHS`; the compiler then asks for
+//!    its row in each of the methods there. A new method also needs a `Verb`, in `verb`.
+//! 3. Add a variant to `Route` in `metrics/requests.rs`, with rows in `ROUTES` and
+//!    `EXPECTED` there.
+//! 4. Describe it in `docs/api.md`.
 
 mod body_chunk;
 pub(crate) mod connection;
@@ -34,6 +36,7 @@ mod head;
 mod headers;
 mod json_line;
 mod negotiation;
+mod page;
 mod problem;
 mod query;
 mod request_body;
@@ -128,7 +131,8 @@ async fn dispatch(
     body: &mut RequestBody,
     began: Duration,
 ) -> Answer {
-    let resource = resource.ok_or_else(Problem::unknown_path)?;
+    let resource =
+        resource.ok_or_else(|| Problem::unknown_path(&Resource::paths_for_clients(door)))?;
     if channel.progress.scope() == ConnectionScope::PeerUpgrade && resource != Resource::Peer {
         return Err(Problem::overloaded());
     }

@@ -86,14 +86,13 @@ impl Problem {
         )
     }
 
-    /// No resource has the path.
-    pub(crate) fn unknown_path() -> Self {
+    /// No resource has the path; `paths` are those that clients may use.
+    pub(crate) fn unknown_path(paths: &str) -> Self {
         Self::new(
             StatusCode::BAD_REQUEST,
             "unknown-path",
             "Unknown Path",
-            "there is nothing at this path: use /v0/entity, /v0/entities, /v0/status, /v0/ring or \
-             /metrics",
+            format!("there is nothing at this path: use one of {paths}"),
         )
     }
 

@@ -1,9 +1,9 @@
 //! `/metrics`: the metrics of the node, for Prometheus. Outside admission, so that an
 //! operator can inspect an overloaded node.
 
-use super::page;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::negotiation::wants_open_metrics;
+use crate::http::page;
 use crate::http::query;
 use crate::metrics_page;
 use bytes::Bytes;

@@ -4,7 +4,6 @@
 mod entities;
 mod entity;
 mod metrics;
-mod page;
 mod peer;
 mod profile;
 mod ring;
@@ -35,24 +34,41 @@ pub(crate) enum Resource {
     Profile,
 }
 
+/// The path of each resource.
+const PATHS: [(&str, Resource); 7] = [
+    ("/v0/entity", Resource::Entity),
+    ("/v0/entities", Resource::Entities),
+    ("/v0/status", Resource::Status),
+    ("/v0/ring", Resource::Ring),
+    ("/metrics", Resource::Metrics),
+    ("/v0/peer", Resource::Peer),
+    ("/debug/profile", Resource::Profile),
+];
+
 impl Resource {
     /// The resource at a path, if the node behind `door` serves it.
     pub(crate) fn of(door: &Door, path: &str) -> Option<Self> {
-        Self::at(path).filter(|resource| *resource != Self::Profile || door.has_debug_endpoints())
+        Self::at(path).filter(|resource| resource.is_served(door))
     }
 
     /// The resource at a path; paths are compared byte by byte.
     fn at(path: &str) -> Option<Self> {
-        match path {
-            "/v0/entity" => Some(Self::Entity),
-            "/v0/entities" => Some(Self::Entities),
-            "/v0/status" => Some(Self::Status),
-            "/metrics" => Some(Self::Metrics),
-            "/v0/ring" => Some(Self::Ring),
-            "/v0/peer" => Some(Self::Peer),
-            "/debug/profile" => Some(Self::Profile),
-            _ => None,
-        }
+        let found = PATHS.iter().find(|(known, _)| *known == path);
+        found.map(|(_, resource)| *resource)
+    }
+
+    /// Whether the node behind `door` serves the resource.
+    fn is_served(self, door: &Door) -> bool {
+        self != Self::Profile || door.has_debug_endpoints()
+    }
+
+    /// The paths of the resources for clients that the node behind `door` serves.
+    pub(crate) fn paths_for_clients(door: &Door) -> String {
+        let served = PATHS
+            .iter()
+            .filter(|(_, resource)| *resource != Self::Peer && resource.is_served(door));
+        let paths: Vec<&str> = served.map(|(path, _)| *path).collect();
+        paths.join(", ")
     }
 
     /// The methods of the resource.

@@ -1,7 +1,7 @@
 //! `/v0/ring`: the replicas of a key. Outside admission, because it needs no replica.
 
-use super::page;
 use crate::http::exchange::{Answer, Exchange};
+use crate::http::page;
 use crate::http::query::keys;
 use serde::Serialize;
 

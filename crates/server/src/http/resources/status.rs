@@ -1,9 +1,9 @@
 //! `/v0/status`: the node and its cluster, as this node sees them. Outside admission,
 //! so that an operator can inspect an overloaded node.
 
-use super::page;
 use crate::door::Door;
 use crate::http::exchange::{Answer, Exchange};
+use crate::http::page;
 use crate::http::query;
 use cluster::Standing;
 use serde::Serialize;

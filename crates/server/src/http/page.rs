@@ -7,7 +7,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use serde::Serialize;
 
 /// A page of JSON. It ends with a line feed, so that a shell's prompt begins a line.
-pub(super) fn json(content: &impl Serialize) -> Response<ResponseBody> {
+pub(crate) fn json(content: &impl Serialize) -> Response<ResponseBody> {
     // Strings and numbers always have a JSON form.
     let mut json = serde_json::to_vec(content).unwrap_or_default();
     json.push(b'\n');
@@ -15,7 +15,7 @@ pub(super) fn json(content: &impl Serialize) -> Response<ResponseBody> {
 }
 
 /// A page of this type.
-pub(super) fn text(content_type: &'static str, body: Bytes) -> Response<ResponseBody> {
+pub(crate) fn text(content_type: &'static str, body: Bytes) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::full(body));
     response
         .headers_mut()

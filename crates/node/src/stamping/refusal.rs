@@ -32,8 +32,8 @@ pub enum NoStamp {
     },
     /// The next stamp would be above the durable ceiling.
     #[error(
-        "this node could not make the ceiling of its stamps durable in time: look for errors of \
-         its disk in its log; try again, or use another node"
+        "this node's disk refuses to store the ceiling of the node's stamps, or is too slow: look \
+         for errors of the disk in the node's log; try again, or use another node"
     )]
     Ceiling,
     /// The store is an older state of a store that peers know, or a copy of it.

@@ -26,7 +26,8 @@
 //!    its row in each of the methods there. A new method also needs a `Verb`, in `verb`.
 //! 3. Add a variant to `Route` in `metrics/requests.rs`, with rows in `ROUTES` and
 //!    `EXPECTED` there.
-//! 4. Describe it in `docs/api.md`.
+//! 4. Describe it in `docs/api.md`. A new problem needs a row and a constructor in
+//!    `problem/catalogue.rs`, and a row in the table of problems of `docs/api.md`.
 
 mod body_chunk;
 pub(crate) mod connection;

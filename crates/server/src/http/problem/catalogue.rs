@@ -1,10 +1,75 @@
-//! The types of problems that requests themselves cause, in the order of the checks.
+//! All types of problems, in the order of the checks: the table of them, and below it
+//! one constructor for each, with its text. `docs/api.md` has the same table for
+//! clients, and a test compares the two.
 
 use super::Problem;
+use cluster::Replicas;
 use hyper::StatusCode;
+use node::Receipt;
+use std::borrow::Cow;
 
 /// How much of a foreign `Host` the detail shows.
 const HOST_SHOWN_BYTES: usize = 256;
+
+/// What all problems of one type have in common.
+#[derive(Debug)]
+pub(super) struct ProblemType {
+    pub(super) status: StatusCode,
+    /// The last part of `type`.
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+}
+
+/// Makes a constant of each row, and `ALL` of all rows, so that no type is missing there.
+macro_rules! problem_types {
+    ($($constant:ident = $status:ident, $name:literal, $title:literal;)*) => {
+        $(const $constant: ProblemType = ProblemType {
+            status: StatusCode::$status,
+            name: $name,
+            title: $title,
+        };)*
+
+        /// All types of problems.
+        #[cfg(test)]
+        pub(super) const ALL: &[&ProblemType] = &[$(&$constant),*];
+    };
+}
+
+problem_types! {
+    OTHER_HOST = MISDIRECTED_REQUEST, "other-host", "Other Host";
+    OTHER_ORIGIN = FORBIDDEN, "other-origin", "Other Origin";
+    BAD_HOST = BAD_REQUEST, "bad-host", "Bad Host";
+    TARGET_TOO_LONG = URI_TOO_LONG, "target-too-long", "Target Too Long";
+    HEADER_TOO_LONG = REQUEST_HEADER_FIELDS_TOO_LARGE, "header-too-long", "Header Too Long";
+    UNKNOWN_TRANSFER_CODING = NOT_IMPLEMENTED, "unknown-transfer-coding", "Unknown Transfer Coding";
+    BAD_TRANSFER_CODING = BAD_REQUEST, "bad-transfer-coding", "Bad Transfer Coding";
+    UNKNOWN_PATH = BAD_REQUEST, "unknown-path", "Unknown Path";
+    METHOD_NOT_ALLOWED = METHOD_NOT_ALLOWED, "method-not-allowed", "Method Not Allowed";
+    BAD_PARAMETER = BAD_REQUEST, "bad-parameter", "Bad Parameter";
+    UPGRADE_REQUIRED = UPGRADE_REQUIRED, "upgrade-required", "Upgrade Required";
+    PARTIAL_PUT = BAD_REQUEST, "partial-put", "Partial Put";
+    CONDITIONAL_WRITE = NOT_IMPLEMENTED, "conditional-write", "Conditional Writes Not Implemented";
+    RANGE_NEEDS_HTTP_1_1 = HTTP_VERSION_NOT_SUPPORTED, "range-needs-http-1.1", "Ranges Need HTTP/1.1";
+    VALUE_TOO_LONG = PAYLOAD_TOO_LARGE, "value-too-long", "Value Too Long";
+    OVERLOADED = SERVICE_UNAVAILABLE, "overloaded", "Overloaded";
+    BROKEN_BODY = BAD_REQUEST, "broken-body", "Broken Body";
+    LATE_BODY = REQUEST_TIMEOUT, "late-body", "Late Body";
+    NO_SUCH_ENTITY = NOT_FOUND, "no-such-entity", "No Such Entity";
+    OTHER_VERSION = PRECONDITION_FAILED, "other-version", "Other Version";
+    CLOCK = SERVICE_UNAVAILABLE, "clock", "Clock Out Of Bounds";
+    CEILING_NOT_STORED = SERVICE_UNAVAILABLE, "ceiling-not-stored", "Timestamp Ceiling Not Stored";
+    RESTORED_STORE = SERVICE_UNAVAILABLE, "restored-store", "Store Restored From A Copy";
+    STORE_NOT_OPEN = SERVICE_UNAVAILABLE, "store-not-open", "Store Not Open";
+    NO_TIMESTAMPS_LEFT = SERVICE_UNAVAILABLE, "no-timestamps-left", "No Timestamps Left";
+    NOT_ENOUGH_REPLICAS = GATEWAY_TIMEOUT, "not-enough-replicas", "Not Enough Replicas";
+    DISK_FULL = INSUFFICIENT_STORAGE, "disk-full", "Disk Full";
+    RANGE_TIMED_OUT = GATEWAY_TIMEOUT, "range-timed-out", "Range Timed Out";
+    RANGE_FAILED = INTERNAL_SERVER_ERROR, "range-failed", "Range Failed";
+    PROFILE_RUNNING = CONFLICT, "profile-running", "Profile Running";
+    PROFILE_UNAVAILABLE = NOT_IMPLEMENTED, "profile-unavailable", "Profile Unavailable";
+    CLIENT_LEFT = BAD_REQUEST, "client-left", "Client Left";
+    PROFILE_FAILED = INTERNAL_SERVER_ERROR, "profile-failed", "Profile Failed";
+}
 
 impl Problem {
     /// A `Host` that is not a name of this node: a web page of that name may have sent
@@ -12,9 +77,7 @@ impl Problem {
     pub(crate) fn other_host(host: &[u8]) -> Self {
         let shown = host[..host.len().min(HOST_SHOWN_BYTES)].escape_ascii();
         Self::new(
-            StatusCode::MISDIRECTED_REQUEST,
-            "other-host",
-            "Other Host",
+            &OTHER_HOST,
             format!(
                 "this node is not known as `{shown}`: use an IP address, localhost or a host of \
                  --cluster, or start the node with --host and that name"
@@ -25,9 +88,7 @@ impl Problem {
     /// A browser sent the request for a web page of another origin.
     pub(crate) fn other_origin() -> Self {
         Self::new(
-            StatusCode::FORBIDDEN,
-            "other-origin",
-            "Other Origin",
+            &OTHER_ORIGIN,
             "a browser sent this request for a page of another origin (see its Origin and \
              Sec-Fetch-Site fields): pages of other sites may not use this node",
         )
@@ -36,9 +97,7 @@ impl Problem {
     /// No `Host`, or several.
     pub(crate) fn bad_host() -> Self {
         Self::new(
-            StatusCode::BAD_REQUEST,
-            "bad-host",
-            "Bad Host",
+            &BAD_HOST,
             "an HTTP/1.1 request must have exactly one Host field: send one",
         )
     }
@@ -46,9 +105,7 @@ impl Problem {
     /// The target is longer than any valid one.
     pub(crate) fn target_too_long(bytes_max: usize) -> Self {
         Self::new(
-            StatusCode::URI_TOO_LONG,
-            "target-too-long",
-            "Target Too Long",
+            &TARGET_TOO_LONG,
             format!("the request's target is longer than {bytes_max} bytes: use shorter keys"),
         )
     }
@@ -56,9 +113,7 @@ impl Problem {
     /// The header fields are longer than the node allows.
     pub(crate) fn fields_too_long(bytes_max: usize) -> Self {
         Self::new(
-            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            "header-too-long",
-            "Header Too Long",
+            &HEADER_TOO_LONG,
             format!(
                 "the header fields are longer than {bytes_max} bytes: send fewer or shorter ones"
             ),
@@ -68,9 +123,7 @@ impl Problem {
     /// A transfer coding other than chunked.
     pub(crate) fn unknown_transfer_coding() -> Self {
         Self::new(
-            StatusCode::NOT_IMPLEMENTED,
-            "unknown-transfer-coding",
-            "Unknown Transfer Coding",
+            &UNKNOWN_TRANSFER_CODING,
             "this node knows no transfer coding but chunked: send the bytes of the value \
              without another coding",
         )
@@ -79,9 +132,7 @@ impl Problem {
     /// A `Transfer-Encoding` that contradicts itself.
     pub(crate) fn bad_transfer_coding() -> Self {
         Self::new(
-            StatusCode::BAD_REQUEST,
-            "bad-transfer-coding",
-            "Bad Transfer Coding",
+            &BAD_TRANSFER_CODING,
             "Transfer-Encoding must be `chunked`, once",
         )
     }
@@ -89,9 +140,7 @@ impl Problem {
     /// No resource has the path; `paths` are those that clients may use.
     pub(crate) fn unknown_path(paths: &str) -> Self {
         Self::new(
-            StatusCode::BAD_REQUEST,
-            "unknown-path",
-            "Unknown Path",
+            &UNKNOWN_PATH,
             format!("there is nothing at this path: use one of {paths}"),
         )
     }
@@ -99,9 +148,7 @@ impl Problem {
     /// The resource does not have the method; `allow` names those that it has.
     pub(crate) fn method_not_allowed(allow: &str) -> Self {
         let mut problem = Self::new(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "method-not-allowed",
-            "Method Not Allowed",
+            &METHOD_NOT_ALLOWED,
             format!("this resource has only these methods: {allow}"),
         );
         problem.allow = Some(allow.into());
@@ -111,9 +158,7 @@ impl Problem {
     /// A request that only peers send.
     pub(crate) fn upgrade_required() -> Self {
         Self::new(
-            StatusCode::UPGRADE_REQUIRED,
-            "upgrade-required",
-            "Upgrade Required",
+            &UPGRADE_REQUIRED,
             "only the nodes of a cluster use this path: clients use /v0/entity",
         )
     }
@@ -121,9 +166,7 @@ impl Problem {
     /// A `PUT` of a part of a value.
     pub(crate) fn partial_put() -> Self {
         Self::new(
-            StatusCode::BAD_REQUEST,
-            "partial-put",
-            "Partial Put",
+            &PARTIAL_PUT,
             "a PUT with Content-Range would replace a value by a part of it: send the whole value",
         )
     }
@@ -131,9 +174,7 @@ impl Problem {
     /// A condition on a write. Ignoring it could lose data.
     pub(crate) fn conditional_write() -> Self {
         Self::new(
-            StatusCode::NOT_IMPLEMENTED,
-            "conditional-write",
-            "Conditional Writes Not Implemented",
+            &CONDITIONAL_WRITE,
             "If-Match and If-None-Match are not implemented for PUT and DELETE: leave them out",
         )
     }
@@ -141,9 +182,7 @@ impl Problem {
     /// A range over HTTP/1.0.
     pub(crate) fn range_needs_chunks() -> Self {
         Self::new(
-            StatusCode::HTTP_VERSION_NOT_SUPPORTED,
-            "range-needs-http-1.1",
-            "Ranges Need HTTP/1.1",
+            &RANGE_NEEDS_HTTP_1_1,
             "without chunks a stream that was cut short would look whole: use HTTP/1.1",
         )
     }
@@ -151,9 +190,7 @@ impl Problem {
     /// The body is longer than a value may be.
     pub(crate) fn value_too_long(value_bytes_max: usize) -> Self {
         Self::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "value-too-long",
-            "Value Too Long",
+            &VALUE_TOO_LONG,
             format!("the body is longer than {value_bytes_max} bytes: send a shorter value"),
         )
     }
@@ -161,9 +198,7 @@ impl Problem {
     /// The node has taken on as much as it may.
     pub(crate) fn overloaded() -> Self {
         Self::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "overloaded",
-            "Overloaded",
+            &OVERLOADED,
             "the node has taken on as many requests, or as much of their data, as it may: \
              try again later, or ask another node",
         )
@@ -172,9 +207,7 @@ impl Problem {
     /// The body ended early or is malformed.
     pub(crate) fn broken_body() -> Self {
         Self::new(
-            StatusCode::BAD_REQUEST,
-            "broken-body",
-            "Broken Body",
+            &BROKEN_BODY,
             "the body ended early or its chunks are malformed: send the request again",
         )
     }
@@ -182,29 +215,20 @@ impl Problem {
     /// The body is slower than the least rate.
     pub(crate) fn late_body() -> Self {
         Self::new(
-            StatusCode::REQUEST_TIMEOUT,
-            "late-body",
-            "Late Body",
+            &LATE_BODY,
             "the body arrived too slowly: send the request again, at a steady pace",
         )
     }
 
     /// The key has no live value.
     pub(crate) fn absent() -> Self {
-        Self::new(
-            StatusCode::NOT_FOUND,
-            "no-such-entity",
-            "No Such Entity",
-            "the key has no value",
-        )
+        Self::new(&NO_SUCH_ENTITY, "the key has no value")
     }
 
     /// An `If-Match` that does not name the version that the read found.
     pub(crate) fn other_version() -> Self {
         Self::new(
-            StatusCode::PRECONDITION_FAILED,
-            "other-version",
-            "Other Version",
+            &OTHER_VERSION,
             "the entity's ETag is not one of those in If-Match: read it without If-Match",
         )
     }
@@ -212,20 +236,100 @@ impl Problem {
     /// The client left while its profile was recorded.
     pub(crate) fn client_left() -> Self {
         Self::new(
-            StatusCode::BAD_REQUEST,
-            "client-left",
-            "Client Left",
+            &CLIENT_LEFT,
             "the client closed its side, which ends a profile: keep the connection open",
         )
     }
 
-    /// A thread that worked on a profile ended in a panic.
-    pub(crate) fn profile_failed() -> Self {
+    /// Another profile is being recorded.
+    pub(super) fn profile_running(detail: String) -> Self {
+        Self::new(&PROFILE_RUNNING, detail)
+    }
+
+    /// The program cannot record this kind of profile.
+    pub(super) fn profile_unavailable(detail: String) -> Self {
+        Self::new(&PROFILE_UNAVAILABLE, detail)
+    }
+
+    /// The profile was lost, or the system refused to record it.
+    pub(crate) fn profile_failed(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(&PROFILE_FAILED, detail)
+    }
+
+    /// A parameter of the query is missing, unknown or invalid.
+    pub(super) fn bad_parameter(parameter: impl Into<Box<str>>, detail: String) -> Self {
+        let mut problem = Self::new(&BAD_PARAMETER, detail);
+        problem.parameter = Some(parameter.into());
+        problem
+    }
+
+    /// The disk has no room for a write.
+    pub(super) fn disk_full(receipt: Receipt, replicas: Replicas) -> Self {
         Self::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "profile-failed",
-            "Profile Failed",
-            "the profile was lost: the node's log says why",
+            &DISK_FULL,
+            "the node's disk is full: delete entities or give the node more space; reads and \
+             deletes go on",
         )
+        .with_receipt(receipt, replicas)
+    }
+
+    /// Too few replicas answered a read, or a write if the receipt has its timestamp.
+    pub(super) fn not_enough_replicas(receipt: Receipt, replicas: Replicas) -> Self {
+        let detail = match receipt.timestamp {
+            Some(_) => {
+                "too few replicas answered as asked; the write counts as still running, and \
+                 may appear later. To repeat it is a new write, newer than whatever was \
+                 acknowledged meanwhile"
+            }
+            None => "too few replicas answered as asked: try again, or with a smaller ack",
+        };
+        Self::new(&NOT_ENOUGH_REPLICAS, detail).with_receipt(receipt, replicas)
+    }
+
+    /// The node's disk did not answer a range in time.
+    pub(super) fn range_timed_out() -> Self {
+        Self::new(
+            &RANGE_TIMED_OUT,
+            "this node's disk did not answer in time: try again, or ask another node",
+        )
+    }
+
+    /// The node's disk cannot read a range.
+    pub(super) fn range_failed() -> Self {
+        Self::new(
+            &RANGE_FAILED,
+            "this node cannot read the range from its disk: see its log, or ask another node",
+        )
+    }
+
+    /// The node's clock is not near enough to those of its peers to stamp a write.
+    pub(super) fn clock(detail: String) -> Self {
+        Self::new(&CLOCK, detail)
+    }
+
+    /// The node's disk refuses to raise the ceiling of its timestamps.
+    pub(super) fn ceiling_not_stored(detail: String) -> Self {
+        Self::new(&CEILING_NOT_STORED, detail)
+    }
+
+    /// Another process may have issued the timestamps that the node would issue.
+    pub(super) fn restored_store(detail: String) -> Self {
+        Self::new(&RESTORED_STORE, detail)
+    }
+
+    /// The store is not open.
+    pub(super) fn store_not_open(detail: String) -> Self {
+        Self::new(&STORE_NOT_OPEN, detail)
+    }
+
+    /// There is no greater timestamp.
+    pub(super) fn no_timestamps_left(detail: String) -> Self {
+        Self::new(&NO_TIMESTAMPS_LEFT, detail)
+    }
+
+    fn with_receipt(mut self, receipt: Receipt, replicas: Replicas) -> Self {
+        self.acks = Some((receipt.acks, replicas));
+        self.receipt = Some(Box::new(receipt));
+        self
     }
 }

@@ -1,9 +1,8 @@
 //! Problems: the answers to requests that are refused or fail, as
 //! `application/problem+json` (RFC 9457).
 //!
-//! - `catalogue`: each type of problem, with its status and its text.
-//! - `failures`: which problem each failure of the node becomes. It is the only table
-//!   from what went wrong to a status.
+//! - `catalogue`: each type of problem, with its status, its title and its texts.
+//! - `failures`: which problem each failure of the node becomes.
 //! - `receipt`: what became of a request at each replica, as JSON.
 
 mod catalogue;
@@ -17,6 +16,7 @@ use crate::door::paused_connections::RETRY_AFTER_SECONDS;
 use crate::http::headers::{set_acks, set_common};
 use crate::http::response_body::ResponseBody;
 use bytes::Bytes;
+use catalogue::ProblemType;
 use cluster::Replicas;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Response, StatusCode};
@@ -28,10 +28,7 @@ use std::borrow::Cow;
 /// Why a request was refused or has failed.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    status: StatusCode,
-    /// The last part of `type`.
-    kind: &'static str,
-    title: &'static str,
+    problem_type: &'static ProblemType,
     /// What happened, with which values, and what to do.
     detail: Cow<'static, str>,
     parameter: Option<Box<str>>,
@@ -56,16 +53,9 @@ struct Document<'a> {
 }
 
 impl Problem {
-    fn new(
-        status: StatusCode,
-        kind: &'static str,
-        title: &'static str,
-        detail: impl Into<Cow<'static, str>>,
-    ) -> Self {
+    fn new(problem_type: &'static ProblemType, detail: impl Into<Cow<'static, str>>) -> Self {
         Self {
-            status,
-            kind,
-            title,
+            problem_type,
             detail: detail.into(),
             parameter: None,
             allow: None,
@@ -77,7 +67,7 @@ impl Problem {
     /// The problem as an answer.
     pub(crate) fn into_response(self) -> Response<ResponseBody> {
         let mut response = Response::new(ResponseBody::full(Bytes::from(self.document())));
-        *response.status_mut() = self.status;
+        *response.status_mut() = self.status();
         let headers = response.headers_mut();
         headers.insert(
             CONTENT_TYPE,
@@ -90,7 +80,7 @@ impl Problem {
         if let Some((acks, replicas)) = self.acks {
             set_acks(headers, acks, replicas);
         }
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+        if self.status() == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
         }
         response
@@ -98,7 +88,7 @@ impl Problem {
 
     /// The status of the answer.
     pub(crate) fn status(&self) -> StatusCode {
-        self.status
+        self.problem_type.status
     }
 
     /// The problem as the bytes of a whole answer, for a connection that ends with it
@@ -125,9 +115,9 @@ impl Problem {
 
     fn document(&self) -> Vec<u8> {
         let document = Document {
-            r#type: format!("urn:kvorum:problem:{}", self.kind),
-            title: self.title,
-            status: self.status.as_u16(),
+            r#type: format!("urn:kvorum:problem:{}", self.problem_type.name),
+            title: self.problem_type.title,
+            status: self.status().as_u16(),
             detail: &self.detail,
             parameter: self.parameter.as_deref(),
             allow: self.allow.as_deref(),

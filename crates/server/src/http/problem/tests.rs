@@ -1,5 +1,6 @@
 //! Failures as their answers.
 
+use super::catalogue::ALL;
 use super::*;
 use base::Timestamp;
 use cluster::{Fate, Miss};
@@ -64,9 +65,12 @@ fn a_read_that_failed_does_not_speak_of_a_write() {
 }
 
 #[test]
-fn a_store_that_was_restored_has_a_problem_type_of_its_own() {
+fn the_type_of_a_write_without_a_timestamp_names_the_cause() {
     for (why, kind) in [
         (NoStamp::Outdated, "restored-store"),
+        (NoStamp::Ceiling, "ceiling-not-stored"),
+        (NoStamp::Closed, "store-not-open"),
+        (NoStamp::End, "no-timestamps-left"),
         (NoStamp::Far, "clock"),
         (NoStamp::Unmet, "clock"),
         (NoStamp::Ahead { ahead_ms: 9_000 }, "clock"),
@@ -80,5 +84,33 @@ fn a_store_that_was_restored_has_a_problem_type_of_its_own() {
             .unwrap()
             .contains("--accept-empty");
         assert_eq!(names_the_option, why == NoStamp::Outdated, "{document}");
+    }
+}
+
+#[test]
+fn the_page_of_the_api_has_a_table_of_all_problem_types() {
+    const PAGE: &str = include_str!("../../../../../docs/api.md");
+    let section = PAGE.split_once("\n### Types of problems\n").unwrap().1;
+    let section = section.split_once("\n## ").unwrap().0;
+    let rows: Vec<Vec<&str>> = section
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let described: Vec<String> = rows.iter().map(|row| row[..3].join(" | ")).collect();
+    let expected: Vec<String> = ALL
+        .iter()
+        .map(|known| {
+            format!(
+                "`{}` | {} | {}",
+                known.name,
+                known.status.as_u16(),
+                known.title
+            )
+        })
+        .collect();
+    assert_eq!(described, expected, "docs/api.md, \"Types of problems\"");
+    for row in rows {
+        assert!(row.len() == 4 && !row[3].is_empty(), "what to do: {row:?}");
     }
 }

@@ -137,5 +137,5 @@ async fn on_blocking_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
     let result = tokio::task::spawn_blocking(work).await;
-    result.map_err(|_| Problem::profile_failed())
+    result.map_err(|_| Problem::profile_failed("the profile was lost: the node's log says why"))
 }

@@ -17,8 +17,8 @@
 //!   `assembly` puts long values together again.
 //! - `log_limiter` keeps repeated warnings out of the log; `fuzz` is for fuzzers.
 //!
-//! The crate does not know the storage engine, files, threads, or HTTP beyond the
-//! upgrade. The node stands behind three traits: [`HandshakePolicy`],
+//! The crate may not know the storage engine, files, threads, HTTP beyond the upgrade,
+//! nor clocks and randomness except through the seams. The node stands behind three traits: [`HandshakePolicy`],
 //! [`RequestHandler`] and [`AnswerHandler`].
 //!
 //! Everything is local to a runtime, and no request takes a lock here. Invariants:

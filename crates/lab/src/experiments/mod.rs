@@ -1,6 +1,9 @@
 //! The experiments, one per file. Each has a `run` that measures, and functions
 //! that turn the figures into tables, plots and sentences. These functions are
 //! tested with hand-made figures.
+//!
+//! `docs/lab/README.md` lists the experiments, and a test compares the two lists.
+//! CONTRIBUTING.md says how to add one.
 
 mod durability;
 mod flush;

@@ -29,7 +29,8 @@
 //!    in `record_peer`.
 //! 3. Tests: the example in `handshake/tests/mod.rs`, `TestNode::named` in
 //!    `tests/mod.rs`, the one in `node/src/membership/tests/mod.rs`; and the
-//!    fixture of a new version of the protocol.
+//!    fixture of a new version of the protocol, `crates/peer/tests/fixtures/peer-vN.frames`,
+//!    which `tests/fixture.rs` reads.
 //!
 //! The compiler names each of these places, because each of them lists the fields.
 //! It names neither the drawing nor `record_peer`.

@@ -2,13 +2,15 @@
 
 use crate::network::HostNumber;
 use crate::trace::Trace;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
-use tracing_subscriber::fmt::MakeWriter;
+use std::sync::Once;
 
 thread_local! {
     /// The host whose code runs.
     static LOGGING_HOST: Cell<Option<HostNumber>> = const { Cell::new(None) };
+    /// The trace of the world that runs.
+    static TRACE: RefCell<Option<Trace>> = const { RefCell::new(None) };
 }
 
 /// Attributes what is logged to a host until it is dropped.
@@ -26,36 +28,47 @@ impl Drop for Attribution {
     }
 }
 
+/// Writes the log of this thread into a trace until it is dropped.
+pub(crate) struct TracedLog(());
+
 /// Writes the log of this thread into a trace until the result is dropped.
-pub(crate) fn into(trace: &Trace) -> tracing::subscriber::DefaultGuard {
-    let subscriber = tracing_subscriber::fmt()
-        .without_time()
-        .with_target(false)
-        .with_ansi(false)
-        .with_writer(Sink(trace.clone()))
-        .finish();
-    tracing::subscriber::set_default(subscriber)
+///
+/// All threads share one subscriber, which is set once. A subscriber for each world
+/// would lose lines: while one thread changes the set of subscribers, another can find
+/// a line of the log disabled.
+pub(crate) fn into(trace: &Trace) -> TracedLog {
+    static SUBSCRIBER: Once = Once::new();
+    SUBSCRIBER.call_once(|| {
+        let subscriber = tracing_subscriber::fmt()
+            .without_time()
+            .with_target(false)
+            .with_ansi(false)
+            .with_writer(|| Sink)
+            .finish();
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+    });
+    TRACE.set(Some(trace.clone()));
+    TracedLog(())
 }
 
-struct Sink(Trace);
-
-impl MakeWriter<'_> for Sink {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        Self(self.0.clone())
+impl Drop for TracedLog {
+    fn drop(&mut self) {
+        TRACE.set(None);
     }
 }
+
+/// Writes a line into the trace of the world that runs on this thread.
+struct Sink;
 
 impl io::Write for Sink {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let line_text = String::from_utf8_lossy(line);
-        match LOGGING_HOST.get() {
-            Some(host) => self
-                .0
-                .note(format_args!("log  {host} {}", line_text.trim())),
-            None => self.0.note(format_args!("log  {}", line_text.trim())),
-        }
+        let line_text = line_text.trim();
+        TRACE.with_borrow(|trace| match (trace, LOGGING_HOST.get()) {
+            (Some(trace), Some(host)) => trace.note(format_args!("log  {host} {line_text}")),
+            (Some(trace), None) => trace.note(format_args!("log  {line_text}")),
+            (None, _) => {}
+        });
         Ok(line.len())
     }
 

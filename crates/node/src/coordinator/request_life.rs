@@ -342,6 +342,9 @@ impl<R: Request> Drop for PendingReply<R> {
     fn drop(&mut self) {
         if self.cell.is_in_background() {
             self.registration.leave_to_receiver();
+            // If the client has gone before it took the reply, nobody takes it. A long
+            // value in it must not count until the request ends.
+            drop(self.cell.reply.take());
         }
         self.registration.end();
         self.cell.spare_if_last();

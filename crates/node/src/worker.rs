@@ -72,7 +72,7 @@ impl Worker {
             )
         });
         let weak_peers = Rc::downgrade(&peers);
-        handshakes.call_on_peer(move |node| {
+        handshakes.call_on_dialled(move |node| {
             let peers = weak_peers.upgrade();
             if let Some(link) = peers.as_ref().and_then(|peers| peers.link(node)) {
                 link.peer_has_dialled();

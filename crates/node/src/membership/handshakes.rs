@@ -18,8 +18,8 @@ pub(crate) struct NodeHandshakes {
     stamping: Arc<Stamping>,
     protocol: Protocol,
     secret: Option<Secret>,
-    /// Called for each peer that has proved itself.
-    on_peer: OnceCell<Box<dyn Fn(NodeNumber)>>,
+    /// Called for each peer that has dialled this node and proved itself.
+    on_dialled: OnceCell<Box<dyn Fn(NodeNumber)>>,
 }
 
 impl NodeHandshakes {
@@ -35,16 +35,16 @@ impl NodeHandshakes {
             stamping,
             protocol,
             secret,
-            on_peer: OnceCell::new(),
+            on_dialled: OnceCell::new(),
         })
     }
 
-    /// Calls `on_peer` with each peer that proves itself from now on, because such
-    /// a peer can be reached. The links are made with these handshakes, so they
+    /// Calls `on_dialled` with each peer that dials this node from now on and proves
+    /// itself, because such a peer can be reached. The links are made with these handshakes, so they
     /// can only be connected afterwards.
-    pub(crate) fn call_on_peer(&self, on_peer: impl Fn(NodeNumber) + 'static) {
+    pub(crate) fn call_on_dialled(&self, on_dialled: impl Fn(NodeNumber) + 'static) {
         // A runtime calls this once, when it is made.
-        let _is_first = self.on_peer.set(Box::new(on_peer)).is_ok();
+        let _is_first = self.on_dialled.set(Box::new(on_dialled)).is_ok();
     }
 
     fn number_of(&self, name: &str) -> Option<NodeNumber> {
@@ -100,9 +100,6 @@ impl HandshakePolicy for NodeHandshakes {
         let Some(peer) = self.number_of(&theirs.name) else {
             return Box::pin(ready(None));
         };
-        if let Some(on_peer) = self.on_peer.get() {
-            on_peer(peer);
-        }
         let (sender, recorded) = oneshot::channel();
         let on_durable = move |is_durable| {
             // The handshake may have timed out: then nothing waits for this.
@@ -118,6 +115,12 @@ impl HandshakePolicy for NodeHandshakes {
         self.stamping
             .record_hello(peer, theirs.unix_ms, theirs.greatest_seen);
         Box::pin(async { recorded.await.unwrap_or(false).then_some(watch).flatten() })
+    }
+
+    fn has_dialled(&self, name: &str) {
+        if let (Some(peer), Some(on_dialled)) = (self.number_of(name), self.on_dialled.get()) {
+            on_dialled(peer);
+        }
     }
 
     fn remembered_by(&self, name: &str) {

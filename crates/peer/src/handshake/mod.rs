@@ -216,6 +216,7 @@ pub(super) async fn accept(
     let mut proof = Vec::new();
     hellos.put_proof(&mut proof, policy.secret(), Role::Acceptor);
     messages.send(&proof).await?;
+    policy.has_dialled(&theirs.name);
     let session = record(policy, &ours, theirs, negotiated).await?;
     match is_outdated(ours.remembered, &session.peer) {
         true => Err(HandshakeError::OtherOutdated {

@@ -43,6 +43,10 @@ pub trait HandshakePolicy {
         ours: &Hello,
     ) -> Pin<Box<dyn Future<Output = Option<StartWatch>>>>;
 
+    /// The peer `name` has proved itself on a connection that it dialled, so it can
+    /// be reached now.
+    fn has_dialled(&self, name: &str);
+
     /// The peer `name` has served a call, so it durably remembers this node.
     fn remembered_by(&self, name: &str);
 

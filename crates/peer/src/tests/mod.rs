@@ -81,6 +81,7 @@ pub(super) struct TestNode {
     pub(super) start: Rc<RefCell<Arc<PeerStart>>>,
     /// The nodes that durably remember this one, and those that could not be reached.
     pub(super) remembered_by: Rc<RefCell<Vec<String>>>,
+    pub(super) dialled_by: Rc<RefCell<Vec<String>>>,
     pub(super) unreachable: Rc<RefCell<Vec<String>>>,
     /// Whether the previous starts of other nodes still have live links.
     pub(super) is_previous_start_live: Rc<Cell<bool>>,
@@ -109,6 +110,7 @@ impl TestNode {
             recorded: Rc::default(),
             start: Rc::default(),
             remembered_by: Rc::default(),
+            dialled_by: Rc::default(),
             unreachable: Rc::default(),
             is_previous_start_live: Rc::default(),
             records_nothing: false,
@@ -168,6 +170,10 @@ impl HandshakePolicy for TestNode {
         }
         let watch = StartWatch::new(Arc::clone(&self.start.borrow()));
         Box::pin(ready(Some(watch)))
+    }
+
+    fn has_dialled(&self, name: &str) {
+        self.dialled_by.borrow_mut().push(name.to_owned());
     }
 
     fn remembered_by(&self, name: &str) {

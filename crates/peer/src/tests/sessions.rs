@@ -50,6 +50,24 @@ async fn a_peer_that_serves_a_call_counts_as_remembering_this_node() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn only_the_acceptor_learns_that_the_other_has_dialled() {
+    run(async {
+        let (asker, replica) = (TestNode::named("asker"), TestNode::named("replica"));
+        let at_asker = Rc::clone(&asker.dialled_by);
+        let at_replica = Rc::clone(&replica.dialled_by);
+        let mut pair = Pair::new(asker, replica);
+        pair.asker.start();
+        let _serving = pair.accept().await;
+        pair.asker.until(LinkState::Up).await;
+        assert_eq!(*at_replica.borrow(), ["asker"]);
+        // If the dialler took its own dial for one of the peer, a peer that does not
+        // serve it would be dialled again at once, without a backoff.
+        assert!(at_asker.borrow().is_empty());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_peer_serves_nothing_before_it_has_recorded_this_node() {
     run(async {
         let asker = TestNode::named("asker");

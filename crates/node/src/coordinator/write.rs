@@ -1,4 +1,5 @@
-//! Writes.
+//! Writes: what a write does on this node. What follows from which answer, and which
+//! hints are kept before the reply, is decided by [`cluster::Write`].
 
 use super::request_life::{Request, Trigger};
 use super::{Change, Coordinator, Failure, Written};

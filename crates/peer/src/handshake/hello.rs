@@ -1,5 +1,6 @@
 //! The hello: what a node says of itself at the start of a connection.
 //!
+//! A node fills and reads it in one place, its [`HandshakePolicy`](super::HandshakePolicy).
 //! [`Hello`] is the struct, [`Hello::encode`] and [`Hello::decode`] are its codec,
 //! and this is the drawing of its frame:
 //!

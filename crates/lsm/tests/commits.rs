@@ -46,11 +46,11 @@ fn a_group_gathers_under_load_until_it_is_as_large_as_the_one_before() {
     let engine = world.open();
     let collected = Arc::new(CollectedOutcomes::default());
     let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
-    let mut stamp = 0;
+    let mut timestamp = 0;
     let mut submit = |count: usize| {
         for _ in 0..count {
-            stamp += 1;
-            engine.submit(put("k", stamp, "v"), &outbox, 0).unwrap();
+            timestamp += 1;
+            engine.submit(put("k", timestamp, "v"), &outbox, 0).unwrap();
         }
         // Only due jobs run, because time stands still.
         world.executor.run_all_due();
@@ -90,8 +90,10 @@ fn a_group_gathers_under_load_until_it_is_as_large_as_the_one_before() {
     assert_eq!(groups(), [64]);
     // A few long writes are enough, too.
     let long = "v".repeat(3 << 20);
-    for stamp in [1_000, 1_001] {
-        engine.submit(put("k", stamp, &long), &outbox, 0).unwrap();
+    for timestamp in [1_000, 1_001] {
+        engine
+            .submit(put("k", timestamp, &long), &outbox, 0)
+            .unwrap();
     }
     world.executor.run_all_due();
     assert_eq!(groups().len(), 2, "of four mebibytes at most");
@@ -125,7 +127,10 @@ fn without_a_sync_a_small_write_is_committed_in_place() {
         engine.submit(put("a", 1, "v"), &outbox, 0).unwrap();
         assert_eq!(groups(), [1], "at once");
         assert_eq!(read(&engine, "a"), Some("v".into()));
-        engine.submit_batch((2..5).map(|stamp| (put("b", stamp, "v"), stamp)), &outbox);
+        engine.submit_batch(
+            (2..5).map(|timestamp| (put("b", timestamp, "v"), timestamp)),
+            &outbox,
+        );
         assert_eq!(groups(), [3], "together");
 
         let long = "v".repeat(100_000);
@@ -163,16 +168,18 @@ fn a_write_that_needs_a_fresh_memtable_is_not_committed_in_place() {
     let engine = world.open();
     let collected = Arc::new(CollectedOutcomes::default());
     let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
-    let mut stamp = 0;
-    while collected.count() == stamp {
-        stamp += 1;
-        engine.submit(put("k", stamp, "v"), &outbox, stamp).unwrap();
-        assert!(stamp < 1_000, "the memtable takes 8 KiB");
+    let mut timestamp = 0;
+    while collected.count() == timestamp {
+        timestamp += 1;
+        engine
+            .submit(put("k", timestamp, "v"), &outbox, timestamp)
+            .unwrap();
+        assert!(timestamp < 1_000, "the memtable takes 8 KiB");
     }
     assert_eq!(engine.statistics().memtables_frozen, 0);
     world.executor.run_lane(lsm::Lane::Commit);
     assert_eq!(engine.statistics().memtables_frozen, 1);
-    assert_eq!(collected.count(), stamp);
+    assert_eq!(collected.count(), timestamp);
 }
 
 /// A reader does not see a write whose sync has not ended.

@@ -324,7 +324,7 @@ struct Known {
     was_told: bool,
 }
 
-/// The first verdicts by key and stamp.
+/// The first verdicts by key and timestamp.
 type Told = BTreeMap<(Vec<u8>, u64), Known>;
 
 struct Run {
@@ -396,8 +396,8 @@ impl Run {
         }
         let key = format!("key-{}", self.rng.u8(0..6)).into_bytes();
         // Later versions are mostly newer, as clocks make them.
-        let stamp = self.told.len() as u64 / 2 + self.rng.u64(1..100);
-        let version = (key, stamp);
+        let timestamp = self.told.len() as u64 / 2 + self.rng.u64(1..100);
+        let version = (key, timestamp);
         if self.recent.len() == 30 {
             self.recent.remove(0);
         }
@@ -406,13 +406,13 @@ impl Run {
     }
 
     fn write(&mut self) {
-        let (key, stamp) = self.version();
+        let (key, timestamp) = self.version();
         let newest = self
             .told
-            .range((key.clone(), stamp + 1)..(key.clone(), u64::MAX))
+            .range((key.clone(), timestamp + 1)..(key.clone(), u64::MAX))
             .next_back()
             .map(|((_, newest), _)| *newest);
-        let entry = Entry::value(&key, at(stamp), &[b'v'; 100], Expiry::NEVER, 1);
+        let entry = Entry::value(&key, at(timestamp), &[b'v'; 100], Expiry::NEVER, 1);
         let applied = self.engine().write(entry).unwrap();
         let gives_up = self.rng.u8(0..10) == 0;
         let now = match &applied {
@@ -423,8 +423,8 @@ impl Run {
         let time = self.world.clock.monotonic();
         let kept = self.world.options.verdicts_kept;
         let flushes = self.engine().statistics().flushes;
-        let is_known = self.told.contains_key(&(key.clone(), stamp));
-        let known = self.told.entry((key, stamp)).or_insert(Known {
+        let is_known = self.told.contains_key(&(key.clone(), timestamp));
+        let known = self.told.entry((key, timestamp)).or_insert(Known {
             first: as_of_now,
             at: time,
             opened: self.opened,
@@ -442,13 +442,13 @@ impl Run {
         let is_right = match now {
             Verdict::Unknown(bound) => match first {
                 Verdict::Newer(newest) => newest <= bound,
-                _ => at(stamp) < bound,
+                _ => at(timestamp) < bound,
             },
             now => now == first,
         };
         assert!(
             is_right,
-            "the verdict on {stamp} is {now:?}, but was {first:?} at first"
+            "the verdict on {timestamp} is {now:?}, but was {first:?} at first"
         );
         let can_be_told = match is_known {
             true => {
@@ -458,7 +458,7 @@ impl Run {
             false => flushes < FLUSHED_MAX && time - self.opened_at >= kept && !gives_up,
         };
         if can_be_told {
-            assert_eq!(now, first, "the verdict on {stamp} should be known");
+            assert_eq!(now, first, "the verdict on {timestamp} should be known");
             if now == Verdict::Clean && newest.is_some() && flushes > known.flushes {
                 self.counts[3] += 1;
             }

@@ -26,10 +26,10 @@ pub(crate) struct LongReads {
 struct TurnQueue {
     /// The memory of the current turns, in bytes.
     bytes: usize,
-    /// The number of the next read that asks for a turn.
-    last: u64,
-    /// The number of the read that gets the next turn.
-    next: u64,
+    /// The ticket of the next read that asks for a turn.
+    next_ticket: u64,
+    /// The ticket of the read whose turn comes next.
+    serving: u64,
 }
 
 /// A turn to read a long block. Dropping it ends the turn.
@@ -42,17 +42,17 @@ impl LongReads {
     /// Waits for a turn to read a block that takes `bytes` bytes of memory.
     pub(crate) fn wait(&self, bytes: usize) -> LongReadTurn<'_> {
         let mut queue = lock(&self.queue);
-        let number = queue.last;
-        queue.last += 1;
+        let ticket = queue.next_ticket;
+        queue.next_ticket += 1;
         let stopwatch = Stopwatch::start();
-        while queue.next != number || queue.bytes > 0 && queue.bytes + bytes > BYTES_MAX {
+        while queue.serving != ticket || queue.bytes > 0 && queue.bytes + bytes > BYTES_MAX {
             queue = self
                 .changed
                 .wait(queue)
                 .unwrap_or_else(PoisonError::into_inner);
         }
         stopwatch.stop(&wait_sites::LONG_READ);
-        queue.next += 1;
+        queue.serving += 1;
         queue.bytes += bytes;
         drop(queue);
         // The next read may have room at the same time.
@@ -108,16 +108,16 @@ mod tests {
         let small = reads.wait(1);
         std::thread::scope(|scope| {
             let huge = scope.spawn(|| drop(reads.wait(10 * BYTES_MAX)));
-            while lock(&reads.queue).last < 2 {
+            while lock(&reads.queue).next_ticket < 2 {
                 std::thread::yield_now();
             }
             assert!(!huge.is_finished());
             // A later read waits behind it, although it would fit.
             let behind = scope.spawn(|| drop(reads.wait(1)));
-            while lock(&reads.queue).last < 3 {
+            while lock(&reads.queue).next_ticket < 3 {
                 std::thread::yield_now();
             }
-            assert_eq!(lock(&reads.queue).next, 1);
+            assert_eq!(lock(&reads.queue).serving, 1);
             drop(small);
             huge.join().unwrap();
             behind.join().unwrap();

@@ -38,7 +38,7 @@ const BLOCK_OVERHEAD_BYTES: usize = 112;
 
 /// A block larger than the capacity divided by this is not kept, because it would
 /// push out many blocks that are read more often.
-const CAPACITY_SHARE: usize = 8;
+const CAPACITY_DIVISOR: usize = 8;
 
 /// Reservations lower the capacity for blocks in steps of the whole capacity
 /// divided by this.
@@ -89,7 +89,7 @@ impl BlockCache {
                 BuildHasherDefault::default(),
                 DefaultLifecycle::default(),
             ),
-            block_bytes_max: (capacity_bytes / CAPACITY_SHARE).min(capacity_bytes / shards / 2),
+            block_bytes_max: (capacity_bytes / CAPACITY_DIVISOR).min(capacity_bytes / shards / 2),
             capacity_bytes,
             reserved: Mutex::default(),
             counters: ReadCounters::default(),

@@ -33,7 +33,7 @@ impl Inner {
             let fill = state.active.bytes() as f64 / self.core.options.memtable_bytes as f64;
             severity = severity.max(fill * 2.0 - 1.0);
         }
-        if state.tables.are_level_zero(LEVEL_0_TABLES_SLOW) && self.is_compaction_awaited() {
+        if state.tables.has_level_zero_tables(LEVEL_0_TABLES_SLOW) && self.is_compaction_awaited() {
             let tables = state.tables.level_zero_tables() as f64;
             let (slow, stop) = (LEVEL_0_TABLES_SLOW as f64, LEVEL_0_TABLES_STOP as f64);
             severity = severity.max((tables - slow) / (stop - slow));
@@ -45,7 +45,9 @@ impl Inner {
     pub(super) fn stall(&self, state: &ReadState) -> Option<Stall> {
         if self.is_flush_behind(state) {
             Some(Stall::Flush)
-        } else if self.is_compaction_awaited() && state.tables.are_level_zero(LEVEL_0_TABLES_STOP) {
+        } else if self.is_compaction_awaited()
+            && state.tables.has_level_zero_tables(LEVEL_0_TABLES_STOP)
+        {
             Some(Stall::Compaction)
         } else {
             None

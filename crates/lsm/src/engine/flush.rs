@@ -8,7 +8,7 @@
 use super::background::REST_MAX;
 use super::compaction::{Retained, Retention};
 use super::core::Core;
-use super::table_set::{FlushedMemtable, Gathering, TableEdit, TableOutput};
+use super::table_set::{FlushedMemtable, RecordedSequences, TableEdit, TableOutput};
 use crate::error::Error;
 use crate::memtable::{Memtable, MemtableSource};
 use crate::record::RecordSource;
@@ -37,7 +37,7 @@ pub(super) struct Flusher {
 /// A memtable on its way to a table.
 struct Flush {
     memtable: Arc<Memtable>,
-    records: Retained<Gathering<MemtableSource>>,
+    records: Retained<RecordedSequences<MemtableSource>>,
     output: TableOutput,
 }
 
@@ -152,7 +152,7 @@ fn begin(core: &Core) -> Result<Option<Flush>, Error> {
     };
     core.health.check_poison()?;
     let source = memtable.source(Bound::Unbounded);
-    let source = Gathering::new(source, memtable.last_sequence());
+    let source = RecordedSequences::new(source, memtable.last_sequence());
     Ok(Some(Flush {
         records: Retained::new(source, Retention::of_flush(core.snapshots.living())),
         output: core.tables.files().create()?,

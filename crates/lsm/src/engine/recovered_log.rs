@@ -40,7 +40,7 @@ pub(super) fn read_log(
     report: &mut RecoveryReport,
 ) -> Result<RecoveredLog, Error> {
     let Environment { folder, disk, .. } = environment;
-    let least = manifest.log_segment_least;
+    let least = manifest.least_log_segment;
     let mut segments = Vec::new();
     let mut last_bytes = Vec::new();
     let live = names

@@ -68,7 +68,7 @@ impl Inner {
         // This gives the reserve back, whose room the next steps may need.
         let full_disk = FullDisk::open(&environment, &options)?;
         let names = list(&**disk, folder)?;
-        let log_secret = manifest.store_id as u64;
+        let log_secret = manifest.log_secret();
 
         let cache = Arc::new(BlockCache::new(options.cache_bytes));
         report.orphans_removed = remove_orphans(&**disk, folder, &names, &manifest)?;
@@ -77,7 +77,7 @@ impl Inner {
         // in tables. A table's greatest sequence number always has a next one.
         let mut next_sequence = 1 + tables
             .iter()
-            .map(|(_, table)| table.properties().sequence_greatest)
+            .map(|(_, table)| table.properties().greatest_sequence)
             .max()
             .unwrap_or(0);
         let mut greatest_timestamp = manifest.greatest_timestamp.max(tables.greatest_timestamp());
@@ -112,7 +112,7 @@ impl Inner {
                 greatest_timestamp,
             )],
         };
-        manifest.log_segment_least = state.least_segment();
+        manifest.least_log_segment = state.least_segment();
         manifest.log_claim = LogClaim {
             segment: log.next,
             bytes: 0,
@@ -139,7 +139,7 @@ impl Inner {
             Err(Error::DiskFull) => begin(0)?,
             begun => begun?,
         };
-        let sealed_segments = obsolete.split_off(&manifest.log_segment_least);
+        let sealed_segments = obsolete.split_off(&manifest.least_log_segment);
         for segment in obsolete.into_keys().chain(log.made_ahead) {
             remove_segment(&**disk, folder, segment)?;
         }
@@ -237,7 +237,7 @@ fn load_manifest(environment: &Environment) -> Result<Manifest, Error> {
     let manifest = Manifest {
         store_id,
         next_table: TableId(1),
-        log_segment_least: 1,
+        least_log_segment: 1,
         log_claim: LogClaim::default(),
         greatest_timestamp: Timestamp::ZERO,
         tables: Vec::new(),
@@ -259,7 +259,7 @@ fn remove_orphans(
     for name in names {
         let orphaned = *name == temporary
             || segment_of_file_name(name)
-                .is_some_and(|segment| segment < manifest.log_segment_least)
+                .is_some_and(|segment| segment < manifest.least_log_segment)
             || parse_table_file_name(name)
                 .is_some_and(|id| manifest.tables.iter().all(|table| table.id != id));
         if orphaned {
@@ -309,7 +309,7 @@ fn check_overlaps(folder: &Path, tables: &Tables) -> Result<(), Error> {
     for (level, tables) in tables.levels().iter().enumerate().skip(1) {
         for pair in tables.windows(2) {
             let [before, after] = pair else { continue };
-            if before.properties().key_greatest >= after.properties().key_least {
+            if before.properties().greatest_key >= after.properties().least_key {
                 let names = [before, after].map(|table| table_file_name(table.id()));
                 return Err(Error::corrupt(
                     &folder.join(&names[1]),

@@ -104,14 +104,14 @@ impl Scan {
     fn reaches(&self, table: &Table) -> bool {
         let properties = table.properties();
         let starts = match &self.start {
-            Bound::Included(start) => *properties.key_greatest >= **start,
-            Bound::Excluded(start) => *properties.key_greatest > **start,
+            Bound::Included(start) => *properties.greatest_key >= **start,
+            Bound::Excluded(start) => *properties.greatest_key > **start,
             Bound::Unbounded => true,
         };
         let ends = self
             .end
             .as_deref()
-            .is_none_or(|end| *properties.key_least < *end);
+            .is_none_or(|end| *properties.least_key < *end);
         starts && ends
     }
 }

@@ -140,22 +140,22 @@ pub(super) fn judge(
     rivals: Rivals,
     now: Duration,
 ) -> Applied {
-    let stamp = record.entry.timestamp();
+    let timestamp = record.entry.timestamp();
     let is_added = rivals.same.is_none();
     let mut rivals = rivals;
     for memtable in &state.frozen {
-        if memtable.greatest_timestamp() >= stamp {
+        if memtable.greatest_timestamp() >= timestamp {
             rivals = rivals.and(memtable.rivals(record));
         }
     }
-    let may_be_in_tables = state.tables.greatest_timestamp() > stamp;
+    let may_be_in_tables = state.tables.greatest_timestamp() > timestamp;
     if rivals.newer.is_none() && !may_be_in_tables {
         // If the version arrived before, nothing newer was here then either: a
         // newer version stays for as long as an older one may still arrive.
         return Applied::Known(Verdict::Clean);
     }
     let key = record.entry.key();
-    let version = Version::new(KeyHash::of(key), stamp);
+    let version = Version::new(KeyHash::of(key), timestamp);
     if let Some(noted) = verdicts.noted(version) {
         let applied = noted.clone();
         if is_added {
@@ -186,7 +186,7 @@ pub(super) fn judge(
         }
     }
     let beside = match may_be_in_tables {
-        true => state.tables.beside(key, stamp, Access::Cached),
+        true => state.tables.beside(key, timestamp, Access::Cached),
         false => Ok(Beside::default()),
     };
     let applied = match beside {
@@ -195,7 +195,7 @@ pub(super) fn judge(
         Err(_) => Applied::Pending(PendingVerdict::new(NeededReads {
             tables: Arc::clone(&state.tables),
             key: Box::from(key),
-            stamp,
+            timestamp,
             newer: rivals.newer,
             is_doubtful,
         })),
@@ -224,9 +224,9 @@ struct NeededReads {
     tables: Arc<Tables>,
     /// The key.
     key: Box<[u8]>,
-    /// The stamp of the write.
-    stamp: Timestamp,
-    /// The greatest newer stamp of the key in the memtables.
+    /// The timestamp of the write.
+    timestamp: Timestamp,
+    /// The greatest newer timestamp of the key in the memtables.
     newer: Option<Timestamp>,
     /// Whether the version may have arrived before.
     is_doubtful: bool,
@@ -272,9 +272,12 @@ impl fmt::Debug for PendingVerdict {
 
 impl NeededReads {
     fn read(&self) -> Verdict {
-        match self.tables.beside(&self.key, self.stamp, Access::MayRead) {
+        match self
+            .tables
+            .beside(&self.key, self.timestamp, Access::MayRead)
+        {
             Ok(beside) => beside.verdict(self.newer, self.is_doubtful),
-            // A damaged block may hide anything up to the greatest stamp.
+            // A damaged block may hide anything up to the greatest timestamp.
             Err(_) => Verdict::Unknown(self.bound()),
         }
     }

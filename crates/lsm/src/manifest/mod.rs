@@ -7,7 +7,7 @@
 //! The format of the file, with integers in little endian:
 //!
 //! ```text
-//! | magic | version | store id | next table | log least | log claim | greatest timestamp | tables |
+//! | magic | version | store id | next table | least log | log claim | greatest timestamp | tables |
 //! |   8   |   u32   |   u128   |    u64     |    u64    |  2 * u64  |        u64         |  u32   |
 //!
 //! tables times:  | level | table id | file bytes |     at the end:  | crc32c |
@@ -72,12 +72,13 @@ pub(crate) struct LogClaim {
 /// What a store consists of, besides its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
-    /// A random number that was drawn when the store was created.
+    /// A random number that was drawn when the store was created. The upper 64 bits are
+    /// the store's public id, the lower 64 bits are the secret that tags its log.
     pub(crate) store_id: u128,
     /// The number of the next table. All tables have lower numbers.
     pub(crate) next_table: TableId,
     /// The records of all log segments below this number are in tables.
-    pub(crate) log_segment_least: u64,
+    pub(crate) least_log_segment: u64,
     /// What the log holds for certain.
     pub(crate) log_claim: LogClaim,
     /// The greatest timestamp that any table has or had.
@@ -98,6 +99,17 @@ pub(crate) struct LiveTable {
 }
 
 impl Manifest {
+    /// The public half of the store's id, which its owner and other nodes may know.
+    pub(crate) fn public_id(&self) -> u64 {
+        (self.store_id >> 64) as u64
+    }
+
+    /// The secret half of the store's id, which tags the groups of the log (see
+    /// [`crate::wal`]).
+    pub(crate) fn log_secret(&self) -> u64 {
+        self.store_id as u64
+    }
+
     /// Encodes the file's bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let tables_bytes = self.tables.len() * TABLE_BYTES;
@@ -106,7 +118,7 @@ impl Manifest {
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&self.store_id.to_le_bytes());
         bytes.extend_from_slice(&self.next_table.0.to_le_bytes());
-        bytes.extend_from_slice(&self.log_segment_least.to_le_bytes());
+        bytes.extend_from_slice(&self.least_log_segment.to_le_bytes());
         bytes.extend_from_slice(&self.log_claim.segment.to_le_bytes());
         bytes.extend_from_slice(&self.log_claim.bytes.to_le_bytes());
         bytes.extend_from_slice(&self.greatest_timestamp.as_u64().to_le_bytes());
@@ -162,9 +174,9 @@ impl Manifest {
             return Err(corrupt(offset, what));
         }
         let offset = content.len() - reader.rest().len();
-        let log_segment_least = reader.u64().ok_or_else(truncated)?;
-        if !(1..=LOG_SEGMENT_MAX).contains(&log_segment_least) {
-            let what = format!("there is no log segment {log_segment_least}");
+        let least_log_segment = reader.u64().ok_or_else(truncated)?;
+        if !(1..=LOG_SEGMENT_MAX).contains(&least_log_segment) {
+            let what = format!("there is no log segment {least_log_segment}");
             return Err(corrupt(offset, what));
         }
         let offset = content.len() - reader.rest().len();
@@ -180,8 +192,8 @@ impl Manifest {
                 format!("{count} tables in {} bytes", reader.rest().len()),
             ));
         }
-        let is_new = log_segment_least == 1 && count == 0 && log_claim == LogClaim::default();
-        let is_claimed = (log_segment_least..=LOG_SEGMENT_MAX).contains(&log_claim.segment);
+        let is_new = least_log_segment == 1 && count == 0 && log_claim == LogClaim::default();
+        let is_claimed = (least_log_segment..=LOG_SEGMENT_MAX).contains(&log_claim.segment);
         if !is_claimed && !is_new {
             let what = format!("a claim for log segment {}", log_claim.segment);
             return Err(corrupt(offset, what));
@@ -208,7 +220,7 @@ impl Manifest {
         Ok(Self {
             store_id,
             next_table,
-            log_segment_least,
+            least_log_segment,
             log_claim,
             greatest_timestamp,
             tables,

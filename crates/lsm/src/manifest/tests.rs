@@ -10,7 +10,7 @@ fn example() -> Manifest {
     Manifest {
         store_id: 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10,
         next_table: TableId(9),
-        log_segment_least: 4,
+        least_log_segment: 4,
         log_claim: LogClaim {
             segment: 5,
             bytes: 1234,
@@ -54,7 +54,7 @@ fn the_format_is_that_of_version_2() {
     };
     assert_eq!(decode(&empty.encode()).unwrap(), empty);
     let new = Manifest {
-        log_segment_least: 1,
+        least_log_segment: 1,
         log_claim: LogClaim::default(),
         ..empty
     };
@@ -117,7 +117,7 @@ fn a_manifest_that_no_store_writes_is_refused_despite_its_checksum() {
         assert!(error.contains(what), "{error}");
     }
     let no_segment = Manifest {
-        log_segment_least: 0,
+        least_log_segment: 0,
         ..example()
     };
     let error = decode(&no_segment.encode()).unwrap_err().to_string();
@@ -215,7 +215,7 @@ fn a_file_that_is_no_manifest_is_not_read_into_memory() {
 fn a_change_happens_wholly_or_not_at_all() {
     let old = example();
     let new = Manifest {
-        log_segment_least: 5,
+        least_log_segment: 5,
         tables: Vec::new(),
         ..example()
     };

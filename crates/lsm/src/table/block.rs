@@ -296,7 +296,7 @@ mod tests {
                     offset: index as u64,
                     bytes: 1,
                 },
-                timestamp_greatest: Timestamp::MAX,
+                greatest_timestamp: Timestamp::MAX,
             };
             builder.add(key, |buffer| entry.encode(buffer));
         }

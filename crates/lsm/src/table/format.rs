@@ -156,18 +156,18 @@ pub(crate) struct TableProperties {
     /// The bytes of the keys and values of all versions, before compression.
     pub(crate) entry_bytes: u64,
     /// The least timestamp of a record.
-    pub(crate) timestamp_least: Timestamp,
+    pub(crate) least_timestamp: Timestamp,
     /// The greatest timestamp of a record.
-    pub(crate) timestamp_greatest: Timestamp,
+    pub(crate) greatest_timestamp: Timestamp,
     /// The greatest sequence number of a record.
-    pub(crate) sequence_greatest: u64,
+    pub(crate) greatest_sequence: u64,
     /// When half of these bytes have expired, or a little later; [`Expiry::NEVER`] if
     /// fewer expire at all.
     pub(crate) half_expired: Expiry,
     /// The least key.
-    pub(crate) key_least: Vec<u8>,
+    pub(crate) least_key: Vec<u8>,
     /// The greatest key.
-    pub(crate) key_greatest: Vec<u8>,
+    pub(crate) greatest_key: Vec<u8>,
     /// The size of the filter, if there is one.
     pub(super) filter: Option<FilterShape>,
 }
@@ -179,12 +179,12 @@ impl TableProperties {
             entries: 0,
             tombstones: 0,
             entry_bytes: 0,
-            timestamp_least: Timestamp::MAX,
-            timestamp_greatest: Timestamp::ZERO,
-            sequence_greatest: 0,
+            least_timestamp: Timestamp::MAX,
+            greatest_timestamp: Timestamp::ZERO,
+            greatest_sequence: 0,
             half_expired: Expiry::NEVER,
-            key_least: Vec::new(),
-            key_greatest: Vec::new(),
+            least_key: Vec::new(),
+            greatest_key: Vec::new(),
             filter: None,
         }
     }
@@ -194,18 +194,18 @@ impl TableProperties {
     pub(super) fn add(&mut self, record: &Record) {
         let entry = &record.entry;
         if self.entries == 0 {
-            self.key_least = entry.key().to_vec();
+            self.least_key = entry.key().to_vec();
         }
-        if self.key_greatest != entry.key() {
-            self.key_greatest.clear();
-            self.key_greatest.extend_from_slice(entry.key());
+        if self.greatest_key != entry.key() {
+            self.greatest_key.clear();
+            self.greatest_key.extend_from_slice(entry.key());
         }
         self.entries += 1;
         self.tombstones += u64::from(entry.kind() == Kind::Tombstone);
         self.entry_bytes += entry.data_bytes() as u64;
-        self.timestamp_least = self.timestamp_least.min(entry.timestamp());
-        self.timestamp_greatest = self.timestamp_greatest.max(entry.timestamp());
-        self.sequence_greatest = self.sequence_greatest.max(record.sequence);
+        self.least_timestamp = self.least_timestamp.min(entry.timestamp());
+        self.greatest_timestamp = self.greatest_timestamp.max(entry.timestamp());
+        self.greatest_sequence = self.greatest_sequence.max(record.sequence);
     }
 
     /// The payload of the properties' frame.
@@ -215,9 +215,9 @@ impl TableProperties {
             self.entries,
             self.tombstones,
             self.entry_bytes,
-            self.timestamp_least.as_u64(),
-            self.timestamp_greatest.as_u64(),
-            self.sequence_greatest,
+            self.least_timestamp.as_u64(),
+            self.greatest_timestamp.as_u64(),
+            self.greatest_sequence,
             self.half_expired.unix_ms(),
         ] {
             buffer.extend_from_slice(&number.to_le_bytes());
@@ -228,7 +228,7 @@ impl TableProperties {
         for number in shape {
             buffer.extend_from_slice(&number.to_le_bytes());
         }
-        for key in [&self.key_least, &self.key_greatest] {
+        for key in [&self.least_key, &self.greatest_key] {
             put_varint(&mut buffer, key.len() as u64);
             buffer.extend_from_slice(key);
         }
@@ -250,12 +250,12 @@ impl TableProperties {
     /// could not continue.
     fn check(&self) -> Result<(), Malformed> {
         let is_sound = self.tombstones <= self.entries
-            && self.timestamp_least <= self.timestamp_greatest
-            && self.key_least <= self.key_greatest;
+            && self.least_timestamp <= self.greatest_timestamp
+            && self.least_key <= self.greatest_key;
         if !is_sound {
             return Err(Malformed("the properties contradict one another"));
         }
-        if self.sequence_greatest > SEQUENCE_MAX {
+        if self.greatest_sequence > SEQUENCE_MAX {
             return Err(Malformed("the greatest sequence number is impossible"));
         }
         Ok(())
@@ -266,13 +266,13 @@ impl TableProperties {
             entries: input.u64()?,
             tombstones: input.u64()?,
             entry_bytes: input.u64()?,
-            timestamp_least: Timestamp::from_u64(input.u64()?),
-            timestamp_greatest: Timestamp::from_u64(input.u64()?),
-            sequence_greatest: input.u64()?,
+            least_timestamp: Timestamp::from_u64(input.u64()?),
+            greatest_timestamp: Timestamp::from_u64(input.u64()?),
+            greatest_sequence: input.u64()?,
             half_expired: Expiry::at_unix_ms(input.u64()?),
             filter: decode_shape(input)?,
-            key_least: decode_key(input)?,
-            key_greatest: decode_key(input)?,
+            least_key: decode_key(input)?,
+            greatest_key: decode_key(input)?,
         })
     }
 }

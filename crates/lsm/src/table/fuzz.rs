@@ -82,13 +82,13 @@ pub fn fuzz_table(bytes: &[u8]) {
         table.pin_filter(0);
         let table = Arc::new(table);
         let mut keys = vec![
-            table.properties().key_least.clone(),
-            table.properties().key_greatest.clone(),
+            table.properties().least_key.clone(),
+            table.properties().greatest_key.clone(),
             Vec::new(),
         ];
         let mut records = table.iter(Bound::Unbounded, Purpose::Compaction);
         while let Ok(Some(record)) = records.next() {
-            let greatest = table.properties().timestamp_greatest;
+            let greatest = table.properties().greatest_timestamp;
             assert!(record.entry.timestamp() <= greatest);
             if keys.len() < WALKED_KEYS_MAX {
                 keys.push(record.entry.key().to_vec());

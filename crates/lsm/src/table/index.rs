@@ -18,21 +18,21 @@ pub(super) struct IndexEntry {
     /// Where the block lies.
     pub(super) handle: Handle,
     /// The greatest timestamp of a record in or below the block.
-    pub(super) timestamp_greatest: Timestamp,
+    pub(super) greatest_timestamp: Timestamp,
 }
 
 impl IndexEntry {
     /// Appends the entry.
     pub(super) fn encode(self, buffer: &mut Vec<u8>) {
         self.handle.encode(buffer);
-        buffer.extend_from_slice(&self.timestamp_greatest.as_u64().to_le_bytes());
+        buffer.extend_from_slice(&self.greatest_timestamp.as_u64().to_le_bytes());
     }
 
     /// Refuses a timestamp in or below the block that is greater than the index
     /// says. Readers skip blocks by the greatest timestamp, so it has to be right.
     #[inline]
     pub(super) fn check(self, timestamp: Timestamp) -> Result<(), Malformed> {
-        if timestamp <= self.timestamp_greatest {
+        if timestamp <= self.greatest_timestamp {
             Ok(())
         } else {
             Err(Malformed(
@@ -47,7 +47,7 @@ impl Body<'_> for IndexEntry {
     fn decode(input: &mut ByteReader<'_>) -> Option<Self> {
         Some(Self {
             handle: Handle::decode(input)?,
-            timestamp_greatest: Timestamp::from_u64(input.u64()?),
+            greatest_timestamp: Timestamp::from_u64(input.u64()?),
         })
     }
 }

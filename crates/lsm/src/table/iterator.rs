@@ -105,7 +105,7 @@ impl TableIterator {
             if let Some((blocks, above)) = index
                 && let Some((_, entry)) = blocks.next::<IndexEntry>(table)?
             {
-                table.check(*above, entry.timestamp_greatest)?;
+                table.check(*above, entry.greatest_timestamp)?;
                 let handle = entry.handle;
                 self.data_blocks = self.data_blocks.saturating_add(1);
                 let block = match table.data_block_for(purpose, handle)? {

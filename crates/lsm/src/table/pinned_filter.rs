@@ -10,11 +10,11 @@ use crate::cache::CacheReservation;
 
 /// A filter of level 0 is pinned while all pinned filters together take at most
 /// the cache's capacity divided by this. A get may probe every table of level 0.
-const SHARE_LEVEL_0: usize = 4;
+const LEVEL_0_DIVISOR: usize = 4;
 
-/// The same for the other levels, where a get probes one table a level. The share
-/// is smaller, so that large tables leave room for the filters of level 0.
-const SHARE_BELOW: usize = 8;
+/// The same for the other levels, where a get probes one table a level. The divisor
+/// is larger, so that large tables leave room for the filters of level 0.
+const LOWER_LEVEL_DIVISOR: usize = 8;
 
 /// All pages of a table's filter.
 pub(super) struct PinnedFilter {
@@ -34,10 +34,10 @@ impl PinnedFilter {
 
     /// The divisor of the cache's capacity up to which a filter of this level is
     /// pinned.
-    pub(super) fn share(level: usize) -> usize {
+    pub(super) fn divisor(level: usize) -> usize {
         match level {
-            0 => SHARE_LEVEL_0,
-            _ => SHARE_BELOW,
+            0 => LEVEL_0_DIVISOR,
+            _ => LOWER_LEVEL_DIVISOR,
         }
     }
 

@@ -108,12 +108,12 @@ impl Table {
             let mut blocks = BlockCursor::new::<IndexEntry>(&top, &[])?;
             let mut greatest = Timestamp::ZERO;
             while let Some((_, entry)) = blocks.next::<IndexEntry>()? {
-                greatest = greatest.max(entry.timestamp_greatest);
+                greatest = greatest.max(entry.greatest_timestamp);
             }
             Ok(greatest)
         };
         let greatest = greatest().map_err(|malformed| self.corrupt(handle.offset, malformed))?;
-        if greatest != self.properties.timestamp_greatest {
+        if greatest != self.properties.greatest_timestamp {
             let what = Malformed("the greatest timestamp is not that of the blocks");
             return Err(self.corrupt(self.footer.properties.offset, what));
         }
@@ -136,7 +136,7 @@ impl Table {
             return;
         };
         let bytes = shape.pages as usize * shape.page_bytes as usize;
-        let reservation = self.cache.reserve(bytes, PinnedFilter::share(level));
+        let reservation = self.cache.reserve(bytes, PinnedFilter::divisor(level));
         self.pinned_filter = reservation.and_then(|reservation| {
             let mut pages = Vec::with_capacity(bytes);
             for page in 0..shape.pages {
@@ -210,7 +210,7 @@ impl Table {
 
     /// Whether `key` lies between the least and the greatest key.
     pub(crate) fn admits(&self, key: &[u8]) -> bool {
-        *self.properties.key_least <= *key && *key <= *self.properties.key_greatest
+        *self.properties.least_key <= *key && *key <= *self.properties.greatest_key
     }
 
     /// The winner among the table's versions of `key`, whose hash is `hash`.

@@ -34,9 +34,9 @@ pub(crate) struct TableWriter {
     index: BlockBuilder,
     top_index: BlockBuilder,
     /// The greatest timestamp of the current data block.
-    data_greatest: Timestamp,
+    greatest_data_timestamp: Timestamp,
     /// The greatest timestamp of the data blocks in the current index block.
-    index_greatest: Timestamp,
+    greatest_index_timestamp: Timestamp,
     /// The hash of each key, once for all its versions.
     hashes: Vec<KeyHash>,
     properties: TableProperties,
@@ -55,8 +55,8 @@ impl TableWriter {
             data: BlockBuilder::default(),
             index: BlockBuilder::default(),
             top_index: BlockBuilder::default(),
-            data_greatest: Timestamp::ZERO,
-            index_greatest: Timestamp::ZERO,
+            greatest_data_timestamp: Timestamp::ZERO,
+            greatest_index_timestamp: Timestamp::ZERO,
             hashes: Vec::new(),
             properties: TableProperties::empty(),
             expiries: Expiries::new(),
@@ -68,7 +68,7 @@ impl TableWriter {
     /// Lets the index miss the timestamps so far of the current block.
     #[cfg(test)]
     pub(super) fn forget_timestamps(&mut self) {
-        self.data_greatest = Timestamp::ZERO;
+        self.greatest_data_timestamp = Timestamp::ZERO;
     }
 
     /// Leaves a hole before the first block, as if `bytes` bytes had been written.
@@ -104,13 +104,13 @@ impl TableWriter {
         if key.len() + value.len() >= self.block_bytes {
             self.finish_data_block()?;
         }
-        let is_first_of_key = self.properties.entries == 0 || self.properties.key_greatest != key;
+        let is_first_of_key = self.properties.entries == 0 || self.properties.greatest_key != key;
         if is_first_of_key && self.filter_rate.is_some() {
             self.hashes.push(KeyHash::of(key));
         }
         self.properties.add(record);
         self.expiries.add(&record.entry);
-        self.data_greatest = self.data_greatest.max(record.entry.timestamp());
+        self.greatest_data_timestamp = self.greatest_data_timestamp.max(record.entry.timestamp());
         self.data
             .add(key, |buffer| RecordBody::of(record).encode(buffer));
         if self.data.bytes() >= self.block_bytes {
@@ -163,9 +163,9 @@ impl TableWriter {
         let handle = self.blocks.write_block(Role::Data, self.data.finish())?;
         let entry = IndexEntry {
             handle,
-            timestamp_greatest: std::mem::take(&mut self.data_greatest),
+            greatest_timestamp: std::mem::take(&mut self.greatest_data_timestamp),
         };
-        self.index_greatest = self.index_greatest.max(entry.timestamp_greatest);
+        self.greatest_index_timestamp = self.greatest_index_timestamp.max(entry.greatest_timestamp);
         self.index
             .add(self.data.last_key(), |buffer| entry.encode(buffer));
         self.data.clear();
@@ -182,7 +182,7 @@ impl TableWriter {
         let handle = self.blocks.write_block(Role::Index, self.index.finish())?;
         let entry = IndexEntry {
             handle,
-            timestamp_greatest: std::mem::take(&mut self.index_greatest),
+            greatest_timestamp: std::mem::take(&mut self.greatest_index_timestamp),
         };
         self.top_index
             .add(self.index.last_key(), |buffer| entry.encode(buffer));

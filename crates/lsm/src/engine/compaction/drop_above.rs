@@ -79,7 +79,7 @@ pub(crate) fn drop_above(core: &Core, limit: Timestamp) -> Result<u64, Error> {
     }
     let tables = Arc::clone(&core.tables.load().tables);
     for (level, table) in tables.iter() {
-        if table.properties().timestamp_greatest > limit {
+        if table.properties().greatest_timestamp > limit {
             dropped += rewrite_without(core, level, table, limit)?;
         }
     }

@@ -377,7 +377,7 @@ impl CompactorState {
             .tables
             .load()
             .tables
-            .are_level_zero(LEVEL_0_TABLES_HURRY)
+            .has_level_zero_tables(LEVEL_0_TABLES_HURRY)
         {
             return Duration::ZERO;
         }
@@ -434,10 +434,10 @@ mod tests {
         for closing in [false, true] {
             let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
             let (engine, _) = Engine::open(environment, Options::default()).unwrap();
-            for stamp in 1..=LEVEL_0_TABLES_DUE as u64 {
-                let stamp = Timestamp::from_u64(stamp);
+            for timestamp in 1..=LEVEL_0_TABLES_DUE as u64 {
+                let timestamp = Timestamp::from_u64(timestamp);
                 engine
-                    .write(Entry::value(b"k", stamp, b"v", Expiry::NEVER, 1))
+                    .write(Entry::value(b"k", timestamp, b"v", Expiry::NEVER, 1))
                     .unwrap();
                 engine.flush().unwrap();
             }

@@ -98,7 +98,7 @@ impl Compaction {
         // The bound first: what is older than it was handed to the engine before
         // the bound was given, so it is found in memory or in a table below.
         let drop_bound = (core.environment.drop_bound)();
-        let memory_least = core.least_timestamp_in_memory();
+        let least_in_memory = core.least_timestamp_in_memory();
         // The tables before the snapshots: a snapshot taken after these tables
         // were read sees all that they hold, so it misses nothing that they outrank.
         let state = core.tables.load_full();
@@ -107,9 +107,9 @@ impl Compaction {
         let newer_elsewhere =
             (pick.reason == Reason::Hidden).then(|| newer_in(Arc::clone(&others)));
         let older_elsewhere = move |key: &[u8], timestamp: Timestamp| {
-            memory_least <= timestamp
+            least_in_memory <= timestamp
                 || others.iter().any(|(_, table)| {
-                    table.properties().timestamp_least <= timestamp && table.admits(key)
+                    table.properties().least_timestamp <= timestamp && table.admits(key)
                 })
         };
         let retention = Retention {

@@ -7,9 +7,9 @@
 //! arrives again, its writer gets the first verdict again, as if the memtable
 //! were still there.
 //!
-//! A version is identified by its whole stamp and the hash of its key. Two writes
-//! never get the same stamp, so two versions are never confused: keys that were
-//! chosen to have the same hash still have different stamps.
+//! A version is identified by its whole timestamp and the hash of its key. Two writes
+//! never get the same timestamp, so two versions are never confused: keys that were
+//! chosen to have the same hash still have different timestamps.
 //!
 //! This costs a flush a search tree of the versions. It costs a commit nothing
 //! unless the store holds a newer version of its key. The memory is bounded, and
@@ -36,20 +36,20 @@ const SEQUENCES_MAX: u64 = 64 << 10;
 /// A version, by its timestamp and the hash of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version {
-    stamp: Timestamp,
+    timestamp: Timestamp,
     key: u64,
 }
 
 impl Version {
-    /// The version of a key with this hash and this stamp.
-    pub(crate) fn new(key: KeyHash, stamp: Timestamp) -> Self {
+    /// The version of a key with this hash and this timestamp.
+    pub(crate) fn new(key: KeyHash, timestamp: Timestamp) -> Self {
         let key = key.as_u64();
-        Self { stamp, key }
+        Self { timestamp, key }
     }
 
-    /// Its stamp.
-    pub(crate) fn stamp(self) -> Timestamp {
-        self.stamp
+    /// Its timestamp.
+    pub(crate) fn timestamp(self) -> Timestamp {
+        self.timestamp
     }
 }
 
@@ -58,10 +58,10 @@ impl Version {
 pub(crate) struct Flushed {
     /// When, on the monotonic clock.
     at: Duration,
-    /// The least of the stamps.
-    least: Timestamp,
-    /// The greatest.
-    greatest: Timestamp,
+    /// The least timestamp of its versions.
+    least_timestamp: Timestamp,
+    /// The greatest timestamp of its versions.
+    greatest_timestamp: Timestamp,
     /// The versions that came with it.
     sequences: Arc<VersionSequences>,
 }
@@ -82,18 +82,18 @@ impl Flushed {
     pub(crate) fn new(at: Duration, memtable: &Memtable, sequences: VersionSequences) -> Self {
         Self {
             at,
-            least: memtable.least_timestamp(),
-            greatest: memtable.greatest_timestamp(),
+            least_timestamp: memtable.least_timestamp(),
+            greatest_timestamp: memtable.greatest_timestamp(),
             sequences: Arc::new(sequences),
         }
     }
 
     /// All that a store holds when it is opened.
-    pub(crate) fn before_start(at: Duration, greatest: Timestamp) -> Self {
+    pub(crate) fn before_start(at: Duration, greatest_timestamp: Timestamp) -> Self {
         Self {
             at,
-            least: Timestamp::ZERO,
-            greatest,
+            least_timestamp: Timestamp::ZERO,
+            greatest_timestamp,
             sequences: Arc::default(),
         }
     }
@@ -101,7 +101,7 @@ impl Flushed {
     /// Whether a version came with it. No request asks for versions with sequence
     /// numbers below `asked_from`.
     pub(crate) fn came(&self, version: Version, asked_from: u64) -> Came {
-        if !(self.least..=self.greatest).contains(&version.stamp()) {
+        if !(self.least_timestamp..=self.greatest_timestamp).contains(&version.timestamp()) {
             return Came::No;
         }
         match self.sequences.of(version) {
@@ -126,11 +126,11 @@ impl Flushed {
         self.sequences = Arc::default();
     }
 
-    /// Merges an earlier flush into this one. The merged range of stamps may
+    /// Merges an earlier flush into this one. The merged range of timestamps may
     /// include versions that came with neither.
     fn absorb(&mut self, earlier: &Self) {
-        self.least = self.least.min(earlier.least);
-        self.greatest = self.greatest.max(earlier.greatest);
+        self.least_timestamp = self.least_timestamp.min(earlier.least_timestamp);
+        self.greatest_timestamp = self.greatest_timestamp.max(earlier.greatest_timestamp);
         self.forget_sequences();
     }
 }
@@ -189,7 +189,7 @@ impl VersionSequences {
 }
 
 /// The records of a memtable, whose sequence numbers are gathered as they pass.
-pub(crate) struct Gathering<S> {
+pub(crate) struct RecordedSequences<S> {
     source: S,
     from: u64,
     last: u64,
@@ -198,7 +198,7 @@ pub(crate) struct Gathering<S> {
     versions: BTreeMap<Version, u64>,
 }
 
-impl<S> Gathering<S> {
+impl<S> RecordedSequences<S> {
     /// The records of `source`; the last one has the sequence number `last`.
     pub(crate) fn new(source: S, last: u64) -> Self {
         Self {
@@ -220,7 +220,7 @@ impl<S> Gathering<S> {
     }
 }
 
-impl<S: RecordSource> RecordSource for Gathering<S> {
+impl<S: RecordSource> RecordSource for RecordedSequences<S> {
     fn next(&mut self) -> Result<Option<Record>, Error> {
         let next = self.source.next()?;
         if let Some(Record { sequence, entry }) = &next {
@@ -243,25 +243,25 @@ mod tests {
 
     const KEPT: Duration = Duration::from_secs(10);
 
-    fn version(stamp: u64) -> Version {
-        Version::new(KeyHash::of(b"k"), Timestamp::from_u64(stamp))
+    fn version(timestamp: u64) -> Version {
+        Version::new(KeyHash::of(b"k"), Timestamp::from_u64(timestamp))
     }
 
-    /// A flush of a memtable whose versions have these stamps, which are their
+    /// A flush of a memtable whose versions have these timestamps, which are their
     /// sequence numbers, too.
-    fn flushed(at: u64, stamps: std::ops::RangeInclusive<u64>) -> Flushed {
+    fn flushed(at: u64, timestamps: std::ops::RangeInclusive<u64>) -> Flushed {
         let memtable = Arc::new(Memtable::new(1, 1 << 10));
-        let last = *stamps.end();
-        for stamp in stamps {
-            let at = Timestamp::from_u64(stamp);
+        let last = *timestamps.end();
+        for timestamp in timestamps {
+            let at = Timestamp::from_u64(timestamp);
             let entry = Entry::value(b"k", at, b"", Expiry::NEVER, 1);
             memtable.insert(&Arc::new(Record {
-                sequence: stamp,
+                sequence: timestamp,
                 entry,
             }));
         }
         assert_eq!(memtable.last_sequence(), last);
-        let mut records = Gathering::new(memtable.source(std::ops::Bound::Unbounded), last);
+        let mut records = RecordedSequences::new(memtable.source(std::ops::Bound::Unbounded), last);
         while records.next().unwrap().is_some() {}
         Flushed::new(Duration::from_secs(at), &memtable, records.sequences())
     }
@@ -311,8 +311,12 @@ mod tests {
             remember(&mut all, flushed(1, number * 10..=number * 10 + 2), KEPT);
         }
         assert_eq!(all.len(), FLUSHED_MAX);
-        for stamp in [0, 5, 10, 11] {
-            assert_eq!(all[0].came(version(stamp), 0), Came::Perhaps, "{stamp}");
+        for timestamp in [0, 5, 10, 11] {
+            assert_eq!(
+                all[0].came(version(timestamp), 0),
+                Came::Perhaps,
+                "{timestamp}"
+            );
         }
         assert_eq!(all[0].came(version(13), 0), Came::No);
         assert_eq!(all[1].came(version(20), 0), Came::As(20));

@@ -28,7 +28,7 @@ mod tables;
 
 pub(crate) use edit::{FlushedMemtable, TableEdit};
 pub(crate) use files::{TableFiles, TableOutput};
-pub(crate) use flushed::{Came, Flushed, Gathering, Version, VersionSequences};
+pub(crate) use flushed::{Came, Flushed, RecordedSequences, Version, VersionSequences};
 pub(crate) use level_source::LevelSource;
 pub(crate) use read_state::ReadState;
 pub(crate) use tables::{Beside, Tables};
@@ -81,7 +81,7 @@ impl TableSet {
         Self {
             disk: Arc::clone(&environment.disk),
             folder: environment.folder.clone(),
-            store_id: (manifest.store_id >> 64) as u64,
+            store_id: manifest.public_id(),
             files,
             greatest_timestamp: AtomicU64::new(manifest.greatest_timestamp.as_u64()),
             manifest: Mutex::new(manifest),
@@ -166,7 +166,7 @@ impl TableSet {
             }
             return Err(error);
         }
-        let least_segment = next.log_segment_least;
+        let least_segment = next.least_log_segment;
         *manifest = next;
         let obsolete = {
             let mut sealed_segments = lock(&self.sealed_segments);
@@ -197,7 +197,7 @@ impl TableSet {
     /// Fills a manifest with what `state` holds.
     fn describe(&self, state: &ReadState, manifest: &mut Manifest) {
         manifest.next_table = self.files.next();
-        manifest.log_segment_least = state.least_segment();
+        manifest.least_log_segment = state.least_segment();
         // The segments before it were sealed before it took their place.
         let claim = LogClaim {
             segment: state.active.segment(),
@@ -237,6 +237,9 @@ impl TableSet {
     /// the last handle would be held up by freeing all its records at once, so
     /// this set keeps a handle until then.
     pub(crate) fn free_retired(&self) {
-        lock(&self.retired).retain(|memtable| Arc::strong_count(memtable) > 1);
+        let is_free = |memtable: &mut Arc<Memtable>| Arc::strong_count(memtable) == 1;
+        let free: Vec<_> = lock(&self.retired).extract_if(.., is_free).collect();
+        // Dropped without the lock, because a memtable has many records to free.
+        drop(free);
     }
 }

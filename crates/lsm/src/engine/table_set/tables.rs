@@ -22,19 +22,19 @@ impl Tables {
         let mut levels = [const { Vec::new() }; LEVELS];
         let mut greatest_timestamp = Timestamp::ZERO;
         for (level, table) in tables {
-            greatest_timestamp = greatest_timestamp.max(table.properties().timestamp_greatest);
+            greatest_timestamp = greatest_timestamp.max(table.properties().greatest_timestamp);
             levels[level.min(LEVELS - 1)].push(table);
         }
         for (level, tables) in levels.iter_mut().enumerate() {
             if level == 0 {
                 tables.sort_by_key(|table: &Arc<Table>| {
-                    Reverse((table.properties().timestamp_greatest, table.id()))
+                    Reverse((table.properties().greatest_timestamp, table.id()))
                 });
             } else {
                 tables.sort_by(|left: &Arc<Table>, right| {
                     left.properties()
-                        .key_least
-                        .cmp(&right.properties().key_least)
+                        .least_key
+                        .cmp(&right.properties().least_key)
                 });
             }
         }
@@ -50,7 +50,7 @@ impl Tables {
     }
 
     /// Whether level 0 has at least this number of tables that compaction can merge.
-    pub(crate) fn are_level_zero(&self, tables: usize) -> bool {
+    pub(crate) fn has_level_zero_tables(&self, tables: usize) -> bool {
         // Each table is inspected only if there are enough of them.
         self.levels[0].len() >= tables && self.level_zero_tables() >= tables
     }
@@ -86,7 +86,7 @@ impl Tables {
     ) -> Result<Option<Entry>, Interrupt> {
         let mut hash = None;
         for table in self.candidates(key) {
-            let greatest = table.properties().timestamp_greatest;
+            let greatest = table.properties().greatest_timestamp;
             let found = newest.as_ref().map_or(Timestamp::ZERO, Entry::timestamp);
             // At equal timestamps the rank decides, so the table must be read.
             if greatest < found {
@@ -109,7 +109,7 @@ impl Tables {
         let mut beside = Beside::default();
         let mut hash = None;
         for table in self.candidates(key) {
-            if table.properties().timestamp_greatest < timestamp {
+            if table.properties().greatest_timestamp < timestamp {
                 break;
             }
             let hash = *hash.get_or_insert_with(|| KeyHash::of(key));
@@ -128,12 +128,12 @@ impl Tables {
         let mut sorted: SmallVec<[&Arc<Table>; LEVELS]> = self.levels[1..]
             .iter()
             .filter_map(|tables| {
-                let after = tables.partition_point(|table| *table.properties().key_least <= *key);
+                let after = tables.partition_point(|table| *table.properties().least_key <= *key);
                 let table = tables.get(after.checked_sub(1)?)?;
                 table.admits(key).then_some(table)
             })
             .collect();
-        sorted.sort_unstable_by_key(|table| Reverse(table.properties().timestamp_greatest));
+        sorted.sort_unstable_by_key(|table| Reverse(table.properties().greatest_timestamp));
         let mut sorted = sorted.into_iter().peekable();
         let mut fresh = self.levels[0]
             .iter()
@@ -141,7 +141,7 @@ impl Tables {
             .peekable();
         std::iter::from_fn(move || match (fresh.peek(), sorted.peek()) {
             (Some(left), Some(right))
-                if left.properties().timestamp_greatest < right.properties().timestamp_greatest =>
+                if left.properties().greatest_timestamp < right.properties().greatest_timestamp =>
             {
                 sorted.next()
             }

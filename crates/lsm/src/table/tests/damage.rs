@@ -248,10 +248,10 @@ fn properties_that_no_writer_writes_are_refused() {
     assert_eq!(decoded(|_| {}).as_ref(), Ok(&sound));
     let changes: [fn(&mut TableProperties); 4] = [
         // The engine continues with the next number.
-        |properties| properties.sequence_greatest = u64::MAX,
+        |properties| properties.greatest_sequence = u64::MAX,
         |properties| properties.tombstones = properties.entries + 1,
-        |properties| properties.timestamp_least = Timestamp::MAX,
-        |properties| properties.key_least = vec![0xff; 3],
+        |properties| properties.least_timestamp = Timestamp::MAX,
+        |properties| properties.least_key = vec![0xff; 3],
     ];
     for change in changes {
         let refused = decoded(change);

@@ -48,13 +48,13 @@ fn properties_describe_the_records() {
         count(|entry| entry.kind() == Kind::Tombstone)
     );
     assert_eq!(properties.entry_bytes, sum(Entry::data_bytes));
-    assert_eq!(properties.key_least, entries[0].key());
-    assert_eq!(properties.key_greatest, entries[entries.len() - 1].key());
+    assert_eq!(properties.least_key, entries[0].key());
+    assert_eq!(properties.greatest_key, entries[entries.len() - 1].key());
     let timestamps = || entries.iter().map(|entry| entry.timestamp());
-    assert_eq!(Some(properties.timestamp_least), timestamps().min());
-    assert_eq!(Some(properties.timestamp_greatest), timestamps().max());
+    assert_eq!(Some(properties.least_timestamp), timestamps().min());
+    assert_eq!(Some(properties.greatest_timestamp), timestamps().max());
     let sequences = records.iter().map(|record| record.sequence);
-    assert_eq!(Some(properties.sequence_greatest), sequences.max());
+    assert_eq!(Some(properties.greatest_sequence), sequences.max());
 }
 
 #[test]
@@ -83,12 +83,12 @@ fn the_index_has_the_greatest_timestamp_of_each_block() {
         };
         let (inside, after) = rest.split_at(records);
         let greatest = inside.iter().map(|record| record.entry.timestamp()).max();
-        assert_eq!(Some(block.timestamp_greatest), greatest);
+        assert_eq!(Some(block.greatest_timestamp), greatest);
         rest = after;
     }
     assert_eq!(rest, []);
-    let greatest = blocks.iter().map(|block| block.timestamp_greatest).max();
-    assert_eq!(greatest, Some(table.properties().timestamp_greatest));
+    let greatest = blocks.iter().map(|block| block.greatest_timestamp).max();
+    assert_eq!(greatest, Some(table.properties().greatest_timestamp));
 }
 
 #[test]

@@ -59,7 +59,7 @@ const FANOUT: u64 = 10;
 
 /// A table is rewritten for what is hidden in it once that is at least one part in
 /// this many. So at most this many bytes are written for each byte that is freed.
-const HIDDEN_PART_LEAST: u64 = 16;
+const HIDDEN_PART_DIVISOR: u64 = 16;
 
 /// What sizes the levels.
 #[derive(Clone, Copy, Debug)]
@@ -230,19 +230,21 @@ pub(crate) fn pick_hidden(
         .filter(|(_, table)| !table.is_damaged)
         .map(|(level, table)| {
             let part = hidden_part(table);
-            let left = (table.bytes as f64 * (1.0 - part)) as u64;
-            (level, table, part, left)
+            let rest_bytes = (table.bytes as f64 * (1.0 - part)) as u64;
+            (level, table, part, rest_bytes)
         })
-        .filter(|(_, _, part, left)| *part * HIDDEN_PART_LEAST as f64 >= 1.0 && *left <= room_bytes)
-        .max_by(|(.., left, _), (.., right, _)| left.total_cmp(right))
-        .map(|(level, table, _, left)| {
+        .filter(|(.., part, rest_bytes)| {
+            *part * HIDDEN_PART_DIVISOR as f64 >= 1.0 && *rest_bytes <= room_bytes
+        })
+        .max_by(|(.., part, _), (.., other, _)| part.total_cmp(other))
+        .map(|(level, table, _, rest_bytes)| {
             let pick = Pick {
                 inputs: vec![(level, table.id)],
                 output_level: level,
                 reason: Reason::Hidden,
                 cursor: None,
             };
-            (pick, left)
+            (pick, rest_bytes)
         })
 }
 

@@ -158,7 +158,7 @@ struct Key {
     /// A copy: a version of it could be long.
     bytes: Vec<u8>,
     /// The least sequence number among the versions kept so far, as it was on input.
-    sequence_least: u64,
+    least_sequence: u64,
 }
 
 impl<S: RecordSource> Retained<S> {
@@ -250,11 +250,11 @@ impl<S: RecordSource> Retained<S> {
     fn take(&mut self, mut record: Record) -> Option<Record> {
         match &mut self.key {
             Some(key) if *key.bytes == *record.entry.key() => {
-                if !self.retention.is_seen(record.sequence, key.sequence_least) {
+                if !self.retention.is_seen(record.sequence, key.least_sequence) {
                     self.dropped_versions += 1;
                     return None;
                 }
-                key.sequence_least = record.sequence;
+                key.least_sequence = record.sequence;
                 self.retention.settle(&mut record);
                 match self.held.take() {
                     None => Some(record),
@@ -271,7 +271,7 @@ impl<S: RecordSource> Retained<S> {
                 bytes.extend_from_slice(record.entry.key());
                 self.key = Some(Key {
                     bytes,
-                    sequence_least: record.sequence,
+                    least_sequence: record.sequence,
                 });
                 if self.is_hidden(&record.entry) {
                     // The versions of the key that it outranks are hidden as well.

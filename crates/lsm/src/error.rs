@@ -15,9 +15,9 @@ pub enum Error {
     /// accepts puts again by itself once there is room.
     #[error("the disk is full: free space on it, or delete data")]
     DiskFull,
-    /// An earlier sync failed, so what is on disk is unknown. Reads go on. Restart
-    /// the store to write again.
-    #[error("the store is read-only since a failed sync: {cause}")]
+    /// An earlier sync or write to the log failed, so what is on disk is unknown.
+    /// Reads go on. Restart the store to write again.
+    #[error("the store is read-only until it is restarted: {cause}")]
     Poisoned {
         /// The failure that poisoned the store.
         cause: Arc<str>,

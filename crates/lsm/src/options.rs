@@ -70,8 +70,9 @@ pub struct Options {
     pub table_bytes: u64,
     /// Space kept free for deletes, flush and compaction when the disk is full, in bytes.
     pub disk_reserve_bytes: u64,
-    /// How long verdicts are kept, so that a version that arrives again gets its
-    /// first verdict again. At least as long as a request may wait for its answer.
+    /// How long the store remembers its verdicts on writes: a version that is delivered
+    /// twice must get the same verdict both times (see `engine/verdicts.rs`). At least as
+    /// long as a request may wait for its answer.
     pub verdicts_kept: Duration,
     /// Versions above this timestamp are dropped for good when the store is opened.
     /// An operator sets it to get rid of versions that a wrong clock has stamped.
@@ -140,7 +141,7 @@ pub type ExpiredBefore = Arc<dyn Fn() -> u64 + Send + Sync>;
 /// The outside world of a store: everything that is a source of chance.
 #[derive(Clone)]
 pub struct Environment {
-    /// The folder that holds the store and nothing else.
+    /// The folder that holds the store. Its owner may keep files of other names there.
     pub folder: PathBuf,
     /// The file system.
     pub disk: Arc<dyn Disk>,

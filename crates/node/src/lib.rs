@@ -4,8 +4,8 @@
 //!
 //! - [`Node`] (`node`) is opened and closed; [`NodeConfig`] (`config`) says what
 //!   can be configured, [`Resources`] what the node may use.
-//! - [`Worker`] (`worker`) answers on one runtime: its coordinator, its links to
-//!   the other nodes (`peers`), its way to the own store, and their upkeep.
+//! - [`Worker`] (`worker`) answers on one runtime: its coordinator, its links to the
+//!   other nodes (`peers`), its way to this node's own store, and their upkeep.
 //! - `coordinator` asks the replicas of a key (`replicas`) and counts answers; a request
 //!   waits for them in `pending`. `stamping` issues the timestamps that order writes.
 //! - `completion_queue` brings answers of other threads back to the pending request:

@@ -24,8 +24,8 @@ use tokio::time::MissedTickBehavior;
 const BACKGROUND_A_REQUEST: usize = 4;
 
 /// What answers for the store on one runtime: the coordinator of requests, the links to
-/// the other nodes, the way to the own store, and their upkeep. It shares nothing with
-/// other threads but the handles of [`Node`].
+/// the other nodes, the way to this node's own store, and their upkeep. It shares nothing
+/// with other threads but the handles of [`Node`].
 pub struct Worker {
     node: Arc<Node>,
     /// Which runtime it is.

@@ -5,11 +5,11 @@
 //! them: unpacked, and verified when they were read. Nobody asks for the blocks of
 //! a removed table again, so they age out.
 //!
-//! Tables reserve a part of the bound for filters that they pin as long as they
-//! live (see [`Table::pin_filter`](crate::table::Table::pin_filter)). A reservation
-//! lowers the capacity for blocks, in large steps, and the capacity rises again
-//! only when the store is opened anew. Each change of the capacity makes the cache
-//! forget some of the blocks that it recently evicted.
+//! Tables reserve a part of the bound for filters that they pin as long as they live
+//! (see [`Table::pin_filter`](crate::table::Table::pin_filter)). A reservation lowers
+//! the capacity for blocks, in large steps, and the capacity rises again only when the
+//! store is opened anew. Each change of the capacity makes the cache forget some keys
+//! of its list of recently evicted blocks.
 //!
 //! Every read of a table goes through the cache, so it also counts reads and
 //! issues turns for long ones.
@@ -48,7 +48,7 @@ const RESERVATION_STEPS: usize = 16;
 /// meet less often; larger shards have room for larger blocks.
 const SHARD_BYTES: usize = 4 << 20;
 
-/// More shards than this gain nothing with the number of cores of a node.
+/// With the number of cores that a node has, more shards than this gain nothing.
 const SHARDS_MAX: usize = 64;
 
 /// The size of a usual block, in bytes. The number of recently evicted blocks that the

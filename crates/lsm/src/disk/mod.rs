@@ -38,7 +38,7 @@ pub trait Disk: Send + Sync {
     /// Creates a folder and its parents, durably. It is no error if the folder exists.
     ///
     /// # Errors
-    /// Those of the system, as for every call below.
+    /// Those of the system, as for every call of this trait.
     fn create_folder(&self, folder: &Path) -> io::Result<()>;
 
     /// The names of the files in a folder, sorted.
@@ -103,7 +103,7 @@ pub trait DiskFile: Send + Sync {
     ///
     /// # Errors
     /// `UnexpectedEof` if the file ends before the buffer is full, and those of the
-    /// system, as for every call below.
+    /// system, as for every call of this trait.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
     /// Writes all of `bytes` at `offset`; the file grows as needed.

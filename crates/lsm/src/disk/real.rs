@@ -45,8 +45,8 @@ pub struct RealDisk {
 #[derive(Debug)]
 struct RealFolder {
     file: File,
-    /// The first failure of a sync. The system reports it only to one sync, but the
-    /// changes of later ones may be lost too, so they fail with this.
+    /// The first failure of a sync. The system reports a failure to one sync only.
+    /// Later changes may be lost too, so every later sync returns this failure.
     failure: Option<io::ErrorKind>,
 }
 

@@ -183,7 +183,7 @@ fn a_crash_keeps_synced_bytes_and_a_choice_of_the_others() {
         [[1; 8192].as_slice(), &[2; 4096]].concat()
     );
 
-    // The pages survive without the length: the bytes behind the old end are gone,
+    // The pages survive without the length: the bytes after the old end are gone,
     let cut = disk.crash_clone(&mut |unsynced| matches!(unsynced, Unsynced::Page { .. }));
     assert_eq!(content(&cut, "a"), [[1; 4096], [2; 4096]].concat());
 

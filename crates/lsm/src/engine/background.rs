@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-/// The longest that a flush or a compaction rests between two of its steps, where
-/// a step took longer because the disk was slow or others had the cores.
+/// The longest rest of a flush or a compaction between two steps, even if the step
+/// before took longer. A compaction may rest longer to keep to its rate.
 pub(super) const REST_MAX: Duration = Duration::from_millis(20);
 
 /// A job of the engine, which runs once on its lane.
@@ -111,7 +111,7 @@ impl Background {
         }
     }
 
-    /// Names what runs the jobs, which does not keep it alive.
+    /// Sets the runner of the jobs. Only a weak reference is kept.
     pub(super) fn start(&self, runner: Weak<dyn RunJob>) {
         // A second start would be a bug, and the first one stays in force.
         let _first = self.runner.set(runner);
@@ -122,9 +122,9 @@ impl Background {
         &self.folder_lock
     }
 
-    /// Has the executor run a job after `delay`. Of a flush, a compaction and a
-    /// fill only one waits at a time, and scheduling another does nothing. The
-    /// job does nothing if the engine is gone or closed by then.
+    /// Schedules a job after `delay`. At most one flush, one compaction and one
+    /// fill wait at a time; scheduling another does nothing. The job does nothing
+    /// if the engine is gone or closed by then.
     pub(super) fn schedule(&self, job: EngineJob, delay: Duration) {
         let flag = self.scheduled.flag(job);
         if flag.is_some_and(|flag| flag.swap(true, Relaxed)) {

@@ -61,7 +61,7 @@ impl Inner {
         self.core.options.compaction && !self.core.health.is_full() && !self.compactor.is_stuck()
     }
 
-    /// Whether as many memtables wait for their flush as may. Memtables that have
+    /// Whether the number of frozen memtables has reached its limit. Memtables that have
     /// grown large because of long values count by their bytes.
     fn is_flush_behind(&self, state: &ReadState) -> bool {
         let frozen_max = self.core.options.memtables_frozen_max;

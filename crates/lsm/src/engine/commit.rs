@@ -28,8 +28,8 @@ use std::time::Duration;
 /// After a group of at least this many writes, the next one gets time to gather.
 const GATHER_GROUP_MIN: usize = 4;
 
-/// A group of this many writes gathers no further: its cost is spread enough, and
-/// the writers had better work on the next one meanwhile.
+/// A group of this many writes does not wait for more: its sync is already shared by
+/// enough writes.
 const GATHER_WRITES_MAX: usize = 64;
 
 /// The longest that a group gathers, in case the writers do not come back.
@@ -188,7 +188,8 @@ impl Inner {
             let progress = self.commit_group(&mut self.core.log.lock(), GROUP_BYTES_MAX);
             match progress {
                 Progress::Committed(writes) => {
-                    // Where writers are slowed, a group gathers anyway.
+                    // While writers are slowed, that delay is enough for a group to
+                    // gather.
                     let is_slow = slowdown >= SLOWDOWN_MIN;
                     if writes >= GATHER_GROUP_MIN && !is_slow && self.gather(writes) {
                         return;

@@ -1,9 +1,9 @@
 //! The core: the owners that every job uses, and what concerns several of them.
 //!
 //! Each owner keeps its fields to itself. The core wires them together: a failed
-//! sync makes the store unhealthy, and also ends the waits of the writers; a full
-//! disk also wakes the compaction, which can make room. Flush and compaction lie
-//! above the core, and the core reaches them only by the jobs that it schedules.
+//! sync poisons the store, and also ends the waits of the writers; a full disk
+//! also wakes the compaction, which can make room. Flush and compaction lie above
+//! the core, and the core reaches them only by the jobs that it schedules.
 
 use super::background::{Background, EngineJob};
 use super::counters::Counters;
@@ -49,20 +49,20 @@ impl Core {
         self.environment.clock.monotonic()
     }
 
-    /// Has the commit job come after `delay`.
+    /// Schedules the commit job after `delay`.
     pub(super) fn schedule_commits(&self, delay: Duration) {
-        // The job that comes late has already slowed its first group.
+        // A delayed job has already held its first group back.
         let was_slowed = delay != Duration::ZERO;
         self.background
             .schedule(EngineJob::Commit { was_slowed }, delay);
     }
 
-    /// Has a flush job come after `delay`.
+    /// Schedules a flush job after `delay`.
     pub(super) fn schedule_flush(&self, delay: Duration) {
         self.background.schedule(EngineJob::Flush, delay);
     }
 
-    /// Has a compaction job come after `delay`, if compaction is on.
+    /// Schedules a compaction job after `delay`, if compaction is on.
     pub(super) fn schedule_compaction(&self, delay: Duration) {
         if self.options.compaction {
             self.background.schedule(EngineJob::Compact, delay);
@@ -119,7 +119,7 @@ impl Core {
         let is_new = self.health.full_disk().enter();
         if is_new {
             self.schedule_room_watch(RoomWatch::new());
-            // Deletes may already hide something in the tables.
+            // Earlier deletes may have left space that compaction can free.
             self.schedule_compaction(Duration::ZERO);
         }
         is_new
@@ -150,7 +150,7 @@ impl Core {
         }
     }
 
-    /// Has a job find out later whether there is room again.
+    /// Schedules a job that finds out later whether there is room again.
     pub(super) fn schedule_room_watch(&self, watch: RoomWatch) {
         self.background
             .schedule(EngineJob::WatchForRoom(watch), watch.delay());

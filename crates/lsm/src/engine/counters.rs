@@ -36,8 +36,8 @@ impl Counters {
     }
 }
 
-/// How much the bytes that compactions move down to the last level hide there.
-/// Only compactions write it, one at a time.
+/// How many of the bytes that compactions move to the last level replace older
+/// versions there. Only compactions write it, one at a time.
 #[derive(Default)]
 pub(super) struct HiddenShare {
     moved_bytes: AtomicU64,
@@ -60,7 +60,7 @@ impl HiddenShare {
         self.dropped_bytes.store(dropped, Relaxed);
     }
 
-    /// The share of what was moved that was found hidden, between 0 and 1.
+    /// The share of the moved bytes that replaced older versions, between 0 and 1.
     pub(super) fn share(&self) -> f64 {
         let moved = self.moved_bytes.load(Relaxed).max(1);
         self.dropped_bytes.load(Relaxed) as f64 / moved as f64

@@ -52,8 +52,8 @@ enum FlushStep {
 }
 
 impl Flusher {
-    /// The flush job: takes one step, and has the next job come. Returns whether
-    /// a memtable was flushed.
+    /// The flush job: takes one step, and schedules the next job. Returns whether a
+    /// memtable was flushed.
     pub(super) fn run(&self, core: &Core) -> bool {
         let started = core.now();
         let step = step(&mut lock(&self.current), core);
@@ -95,7 +95,7 @@ impl Flusher {
     }
 }
 
-/// How long a flush rests after a step that took so long.
+/// How long a flush rests after a step that took `took`.
 fn rest(took: Duration, core: &Core) -> Duration {
     let state = core.tables.load();
     let is_next_near = state.active.bytes() > core.options.memtable_bytes / 2;
@@ -166,7 +166,7 @@ fn complete(flush: Flush, core: &Core) -> Result<(), Error> {
         output,
         records,
     } = flush;
-    // The source ends here, because it holds the memtable, too.
+    // Drop the source here: it also holds the memtable, which is to be freed.
     let sequences = records.into_source().sequences();
     let table = core.tables.files().finish(output, 0)?;
     let written = table.file_bytes();

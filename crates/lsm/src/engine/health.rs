@@ -3,8 +3,9 @@
 //! Three states restrict a store, and each has its own remedy:
 //! - **full**: the disk has no room. Puts are refused until there is room again;
 //!   see [`FullDisk`].
-//! - **poisoned**: a sync failed, so what is on disk is unknown. The store is
-//!   read-only until it is opened again.
+//! - **poisoned**: a sync failed, or a write to the log did for another reason
+//!   than a full disk, so what is on disk is unknown. The store is read-only
+//!   until it is opened again.
 //! - **closing**: the engine is being closed, and no job begins anything new.
 //!
 //! Which tables are damaged is known to each table, because a damaged table

@@ -2,9 +2,10 @@
 //!
 //! A segment holds the records of one memtable. When the memtable is frozen its
 //! segment is sealed, and the log goes on in the next segment, which was made
-//! ahead. Jobs beside the commits make that segment, write its space with zeros,
-//! sync the log where commits do not, and **claim** it: they write to the
-//! manifest how much of the log is durable, once the store is idle for a moment.
+//! ahead. [`crate::wal`] explains segments, groups and seals. Jobs beside the
+//! commits make that segment, write its space with zeros, sync the log where
+//! commits do not, and **claim** it: they write to the manifest how much of the
+//! log is durable, once the store is idle for a moment.
 //!
 //! Locks: the commit lock (`committer`), then `spare`. A thread that holds
 //! the commit lock may take those of the table set and of the queue, but not the
@@ -112,8 +113,8 @@ impl Committer {
     /// Whether entries that take `bytes` bytes of memory can be appended by a
     /// write to the system's memory and nothing else.
     pub(super) fn is_append_brief(&self, bytes: usize) -> bool {
-        // A write beside the log's sync may wait for it in the file system.
-        // Entries take more bytes in memory than in the log.
+        // An append during a background sync may block in the file system. `bytes`
+        // is enough room, because an entry takes less in the log than in memory.
         !self.is_syncing_aside && self.writer.has_room(bytes)
     }
 
@@ -180,7 +181,7 @@ impl Log {
         self.segment_bytes.load(Relaxed)
     }
 
-    /// Notes that a group was appended, and has the upkeep come that it makes due.
+    /// Records an append, and schedules the upkeep that is due after it.
     pub(super) fn after_append(&self, committer: &mut Committer, core: &Core) {
         self.segment_bytes.store(committer.segment_bytes(), Relaxed);
         self.schedule_claim(committer, core);
@@ -196,8 +197,9 @@ impl Log {
         }
     }
 
-    /// Whether the active memtable is to be frozen before more is written. Its
-    /// segment counts too, because entries that come twice fill only that.
+    /// Whether the active memtable is to be frozen before more is written. The
+    /// size of its segment counts too: an entry that is submitted twice takes
+    /// space in the log twice, but in the memtable once.
     pub(super) fn is_memtable_full(&self, committer: &Committer, active: &Memtable) -> bool {
         active.bytes() as u64 >= self.memtable_bytes
             || committer.segment_bytes() >= 2 * self.memtable_bytes && !active.is_empty()
@@ -293,8 +295,8 @@ impl Log {
         }
     }
 
-    /// Has the space of the log written before its groups come, if each group is
-    /// synced; see [`SegmentWriter::fill_some`].
+    /// If every commit syncs, schedules the job that writes zeros to the log's
+    /// space before groups reach it; see [`SegmentWriter::fill_some`].
     pub(super) fn schedule_fill(&self, core: &Core, delay: Duration) {
         if core.options.durability == Durability::Sync {
             core.background.schedule(EngineJob::FillSegment, delay);
@@ -359,8 +361,8 @@ impl Log {
         }
     }
 
-    /// Has the log claimed once nothing was written to it for a moment. A timer
-    /// is not free, so at most one is set a second.
+    /// Schedules a claim of the log, which is made once nothing was written to it
+    /// for a moment. A timer is not free, so at most one is set a second.
     fn schedule_claim(&self, committer: &mut Committer, core: &Core) {
         if !std::mem::replace(&mut committer.claim_scheduled, true) {
             let job = EngineJob::ClaimLog(committer.position());

@@ -36,7 +36,8 @@
 //!   `background` (jobs that wait, and the `folder_lock`), `health` (poisoned,
 //!   full, closing) with `full_disk`, `queue`, `log`, `table_set`, `snapshots` and
 //!   `counters`;
-//! - `queue`, `commit`, `backpressure`, `outbox`, `verdicts`, `log`: writes;
+//! - `queue`, `commit`, `backpressure`, `outbox`, `verdicts`, then [`wal`](crate::wal)
+//!   and `log`: writes;
 //! - `table_set`, `scan`, `snapshots`: reads, and how the live tables change;
 //! - `flush`, `compaction`: jobs above the core that move records down;
 //! - `recovery`, `recovered_log`: opening a store;
@@ -189,7 +190,7 @@ impl Engine {
             .map_err(|interrupt| match interrupt {
                 Interrupt::Failed(error) => error,
                 Interrupt::WouldBlock => {
-                    unreachable!("a get that may read the disk does not end for want of a block")
+                    unreachable!("a get that may read the disk cannot return WouldBlock")
                 }
             })
     }
@@ -226,7 +227,7 @@ impl Engine {
         self.inner.core.statistics()
     }
 
-    /// Whether puts are accepted now: the disk has room, and no sync has failed.
+    /// Whether puts are accepted now: the disk has room, and the store is not poisoned.
     /// Reads nothing but memory.
     #[must_use]
     pub fn takes_puts(&self) -> bool {
@@ -344,7 +345,7 @@ impl Inner {
         core.health.close();
         self.compactor.abandon(core);
         let flushed = self.flush_all();
-        // What is in a poisoned log is unknown: the log ends where it ends.
+        // It is unknown how much of a poisoned log is durable, so the log is not claimed.
         core.health.check_poison()?;
         flushed.and(core.log.conclude(core))
     }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 /// The verdict on a write that is stored.
 #[derive(Clone, Debug)]
 pub enum Applied {
-    /// Memory was enough to reach it.
+    /// Reached without reading the disk.
     Known(Verdict),
-    /// It needs blocks from the disk. With sound clocks that does not happen,
-    /// because no table is newer than a fresh write.
+    /// Needs blocks from the disk. If clocks are right this does not happen: a fresh
+    /// write is newer than every table.
     Pending(PendingVerdict),
 }
 

@@ -38,14 +38,16 @@ struct Gathering {
     bytes: usize,
 }
 
-/// Which thread has to commit the writes that were just added to the queue.
+/// What is left to do so that the writes that were just added to the queue are
+/// committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommitStart {
-    /// That of a commit job which is scheduled already, or will be woken.
+    /// A commit job is scheduled or will be woken, or another thread commits: do
+    /// nothing.
     Scheduled,
-    /// None yet: the caller commits in place, or schedules a commit job.
+    /// No commit is scheduled: commit in place, or schedule a commit job.
     Unscheduled,
-    /// That of the commit job, which has waited for these writes to gather.
+    /// The commit job waited for these writes to gather: schedule it now.
     Gathered,
 }
 
@@ -107,8 +109,9 @@ impl WriteQueue {
     /// entry. Until [`QueueState::end_group`] it counts as under way.
     pub(super) fn take_group(&self, bytes_max: usize) -> Group {
         let mut group = self.lock().take_group(bytes_max);
-        // Nothing orders the writes that wait together. Sorted by timestamp, most
-        // are newer than all before them, and the memtable takes those faster.
+        // The writes of a group have no order yet. In timestamp order most of them
+        // are newer than everything before, and the memtable inserts such records
+        // faster.
         group
             .make_contiguous()
             .sort_by_key(|pending| pending.entry.timestamp());
@@ -171,8 +174,8 @@ impl QueueState {
         Ok(())
     }
 
-    /// Marks a commit as certain to come for the writes that wait. Returns which
-    /// thread has to make it.
+    /// Marks a commit as certain to come for the writes that wait. Returns what the
+    /// caller has to do for that.
     pub(super) fn start_commit(&mut self) -> CommitStart {
         let is_first = !self.is_empty() && !std::mem::replace(&mut self.scheduled, true);
         if is_first {
@@ -193,8 +196,9 @@ impl QueueState {
         self.is_empty()
     }
 
-    /// Has the commit job wait until `writes` writes wait, or many bytes. Returns the
-    /// number for [`QueueState::end_gathering`], or [`None`] if as many wait already.
+    /// Makes the commit job wait until `writes` writes wait, or many bytes. Returns
+    /// the number for [`QueueState::end_gathering`], or [`None`] if as many wait
+    /// already.
     pub(super) fn gather(&mut self, writes: usize) -> Option<u64> {
         let gathering = Gathering {
             number: self.gatherings + 1,
@@ -284,8 +288,8 @@ impl QueueState {
         self.stalled
     }
 
-    /// Ends the stall. Returns whether there was one: the caller that gets `true`
-    /// has to have the commits go on, and no other caller does.
+    /// Ends the stall. Returns whether there was one: the caller that gets `true` has
+    /// to continue the commits, and no other caller does.
     pub(super) fn take_stall(&mut self) -> bool {
         std::mem::take(&mut self.stalled)
     }

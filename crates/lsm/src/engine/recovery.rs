@@ -73,8 +73,8 @@ impl Inner {
         let cache = Arc::new(BlockCache::new(options.cache_bytes));
         report.orphans_removed = remove_orphans(&**disk, folder, &names, &manifest)?;
         let tables = open_tables(&**disk, folder, &manifest, &cache)?;
-        // The snapshots of an earlier run are gone, but their sequence numbers may be
-        // in tables. A table's greatest sequence number always has a next one.
+        // Tables may still hold sequence numbers that snapshots of an earlier run
+        // needed. Adding 1 cannot overflow: `TableProperties::check` bounds them.
         let mut next_sequence = 1 + tables
             .iter()
             .map(|(_, table)| table.properties().greatest_sequence)
@@ -119,7 +119,8 @@ impl Inner {
         };
         manifest.greatest_timestamp = greatest_timestamp;
         let begin = |segment_bytes| {
-            // In this order, because a next segment exists before a seal is written.
+            // In this order: the next segment must exist before the last one is
+            // sealed.
             let writer = SegmentWriter::create_in_place(
                 &**disk,
                 folder,
@@ -188,7 +189,7 @@ impl Inner {
         Ok((inner, report))
     }
 
-    /// Takes the background work up where the last run left it.
+    /// Resumes the background work of the last run.
     fn resume(&self) {
         let core = &self.core;
         if !core.tables.load().frozen.is_empty() {

@@ -58,8 +58,8 @@ impl Snapshots {
         living.sequences.is_empty() && std::mem::take(&mut living.hold_back)
     }
 
-    /// Whether any snapshot lives. If so, the release of the last one says that
-    /// compaction waits.
+    /// Returns whether a snapshot lives. If one does, notes that compaction waits,
+    /// and the release of the last snapshot reports that.
     pub(super) fn hold_compaction_back(&self) -> bool {
         let mut living = lock(&self.living);
         living.hold_back = !living.sequences.is_empty();

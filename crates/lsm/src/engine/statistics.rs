@@ -70,8 +70,8 @@ pub struct Statistics {
     pub compaction_read_bytes: u64,
     /// Bytes that compactions wrote.
     pub compaction_written_bytes: u64,
-    /// The share of the bytes that compactions moved down to the last level which
-    /// hid as many bytes below: 1 if all were overwrites, 0 if none was.
+    /// Of the bytes that compactions moved to the last level, the share that replaced
+    /// older versions there: 1 if all were overwrites, 0 if all keys were new.
     pub hidden_share: f64,
     /// Group commits that were slowed because flush or compaction was behind.
     pub slowdowns: u64,

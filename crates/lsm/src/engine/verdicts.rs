@@ -6,8 +6,8 @@
 //! hint, and newer versions may arrive in between. Every request that
 //! waits for it must get the verdict of the first arrival. So:
 //!
-//! - *Nothing newer now* means nothing newer then, and needs no memory at all.
-//!   With sound clocks nearly every write is such a case.
+//! - If the store holds nothing newer now, it held nothing newer then. With sound
+//!   clocks this is the usual case, and nothing has to be remembered for it.
 //! - A version that is still in a memtable arrived before. Its verdict was clean,
 //!   unless it is noted here as not clean. So clean verdicts take no memory,
 //!   however many there are.
@@ -159,8 +159,9 @@ pub(super) fn judge(
     if let Some(noted) = verdicts.noted(version) {
         let applied = noted.clone();
         if is_added {
-            // The record is in a memtable once more, so the verdict has to be noted
-            // for as long as the record is known: otherwise it would count as clean.
+            // The record lies in a memtable again, under a later sequence number.
+            // Note its verdict under that number; if the note expired first, the
+            // version would count as clean.
             verdicts.note(version, record.sequence, &applied);
         }
         return applied;

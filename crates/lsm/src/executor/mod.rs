@@ -14,8 +14,9 @@ pub type Job = Box<dyn FnOnce() + Send>;
 
 /// The kind of work that a job does. An executor can run each lane on a thread of its
 /// own, with a priority of its own. It runs the jobs of a lane one after another. Few
-/// jobs of a lane wait at the same time: one of each kind, and one for each frozen
-/// memtable.
+/// jobs of a lane wait at the same time: at most one flush, one compaction and one
+/// fill, and a few others. Most of the others are timers; one that is no longer needed
+/// still waits, and does nothing when it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
     /// Group commit: writers wait for it.

@@ -35,7 +35,7 @@ fn decode(bytes: &[u8]) -> Result<Manifest, Error> {
     Manifest::decode(Path::new("/store/MANIFEST"), bytes)
 }
 
-/// Writes the right checksum, to reach the checks behind it.
+/// Writes the right checksum, to reach the checks after it.
 fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
     let content = bytes.len() - CHECKSUM_BYTES;
     let checksum = crc32c::crc32c(&bytes[..content]);

@@ -33,7 +33,7 @@ type Chunk = [AtomicU64; CHUNK_SLOTS];
 pub(super) struct HashIndex {
     chunks: Box<[OnceLock<Box<Chunk>>]>,
     /// All records that were the newest of their key at some time, and perhaps some
-    /// that another thread outran.
+    /// that lost a race against a newer version.
     records: boxcar::Vec<Arc<Record>>,
 }
 

@@ -39,7 +39,7 @@ enum Start {
 }
 
 impl Memtable {
-    /// The records at and behind `start`.
+    /// The records from `start` on.
     pub(crate) fn source(self: &Arc<Self>, start: Bound<&[u8]>) -> MemtableSource {
         let start = match start {
             Bound::Included(key) => Start::Key(key.into()),

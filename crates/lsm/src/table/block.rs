@@ -10,9 +10,9 @@
 //! block lists its offset. A search bisects the restarts and then walks at most
 //! sixteen entries. Keys ascend and may repeat.
 //!
-//! A search assembles no key. It knows how long a prefix the previous entry
-//! shares with the target and with the next entry. From these two lengths it
-//! knows which bytes it still has to compare.
+//! A search assembles no key. It tracks how many bytes the previous key shares with
+//! the target. Together with `shared` of the next entry, that tells which bytes are
+//! left to compare.
 
 use super::BUFFER_BYTES_KEPT;
 use super::malformed::Malformed;

@@ -1,11 +1,11 @@
 //! A bounded summary of when the records of a table expire.
 //!
-//! The summary adds up bytes by expiry. It rounds each expiry up to a multiple of
-//! a small part of the record's time to live, so no byte counts as expired too
-//! early. If there are still too many different expiries, it rounds all of them to
-//! multiples twice as long, and again until they are few enough. The multiples are
-//! powers of two, so an expiry that is rounded twice is late by less than the
-//! longer of the two.
+//! The summary adds up bytes by expiry. It rounds each expiry up to a multiple of a
+//! **grain**, a small part of the record's time to live, so no byte counts as expired
+//! too early. If there are still too many different expiries, it rounds all of them
+//! to multiples of a grain twice as long, and again until they are few enough. All
+//! grains are powers of two, so an expiry that is rounded twice is late by less than
+//! the larger grain.
 
 use base::{Entry, Expiry};
 use std::collections::BTreeMap;

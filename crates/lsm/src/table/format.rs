@@ -189,8 +189,8 @@ impl TableProperties {
         }
     }
 
-    /// Counts the next record, whose key is at or above all before. Its expiry is
-    /// counted elsewhere.
+    /// Counts the next record, whose key is at or above all before. `Expiries` counts
+    /// its expiry.
     pub(super) fn add(&mut self, record: &Record) {
         let entry = &record.entry;
         if self.entries == 0 {

@@ -29,7 +29,8 @@ impl IndexEntry {
     }
 
     /// Refuses a timestamp in or below the block that is greater than the index
-    /// says. Readers skip blocks by the greatest timestamp, so it has to be right.
+    /// says. Readers skip tables by the greatest timestamp in the properties; this
+    /// entry proves that timestamp when the table is opened and read.
     #[inline]
     pub(super) fn check(self, timestamp: Timestamp) -> Result<(), Malformed> {
         if timestamp <= self.greatest_timestamp {

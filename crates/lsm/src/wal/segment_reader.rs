@@ -188,7 +188,7 @@ fn read_body(body: &[u8]) -> Option<Entry> {
     Some(Entry::new(key, timestamp, kind, value, expiry, copies))
 }
 
-/// The offset of a group in `tail` whose header says that bytes behind `start` were
+/// The offset of a group in `tail` whose header says that bytes after `start` were
 /// synced before it was written. `tail` begins at offset `start` of its segment.
 fn find_claim(tail: &[u8], start: usize, tag: u64) -> Option<usize> {
     memchr::memmem::find_iter(tail, &GROUP_MAGIC.to_le_bytes())

@@ -144,8 +144,9 @@ impl RunningRequests {
 }
 
 impl Coordinator {
-    /// Waits until the standing of the own store is settled, if this node is one of the
-    /// replicas of the key. The standing is settled except for a moment after a start.
+    /// Waits until the standing of this node's own store is settled, if this node is one
+    /// of the replicas of the key. The standing is settled except for a moment after a
+    /// start.
     async fn settled(&self, key: &[u8], from: u8, deadline: Duration) {
         let own = self.replicas.own();
         let is_own = |node: &NodeNumber| self.peers.is_own(*node);

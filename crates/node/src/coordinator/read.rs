@@ -36,7 +36,8 @@ pub(super) struct Reading {
 }
 
 impl Coordinator {
-    /// Reads a key. Answers at once if the own store suffices and its disk is not needed.
+    /// Reads a key. Answers at once if this node's own store suffices and its disk is not
+    /// needed.
     ///
     /// # Errors
     /// See [`Failure`].

@@ -52,7 +52,7 @@ pub(super) struct Writing {
     copies: u8,
     /// The write with the stamp of its present round.
     entry: Entry,
-    /// Pending until the own store takes it with the entry: see `stamping`.
+    /// Pending until this node's own store takes it with the entry: see `stamping`.
     stamp: Option<Stamp>,
     /// What the second stamp must be above, while no stamp can be issued.
     restamps_above: Option<Timestamp>,

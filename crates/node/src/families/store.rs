@@ -214,7 +214,7 @@ fn gauges(store: &Statistics, node: &Node) -> Vec<Family> {
         ),
         (
             "kvorum_store_poisoned",
-            "Whether the store is read-only since a failed sync",
+            "Whether the store is read-only until it is restarted",
             f64::from(u8::from(store.poisoned.is_some())),
         ),
     ]

@@ -278,8 +278,9 @@ impl HintStoreInner {
         self.schedule_upkeep(schedule_upkeep);
     }
 
-    /// Has a job sync the written hints soon. The job does not run in the owner's lane,
-    /// because requests wait for the writes in that lane and a sync may take long.
+    /// Schedules a job that syncs the written hints soon. The job does not run in the
+    /// owner's lane, because requests wait for the writes in that lane and a sync may
+    /// take long.
     fn schedule_upkeep(self: &Arc<Self>, is_wanted: bool) {
         if is_wanted {
             self.spawn(Lane::Log, SYNC_DELAY, |inner| {
@@ -297,7 +298,7 @@ impl HintStoreInner {
         }
     }
 
-    /// Has the executor run a job, which does nothing if the store was dropped meanwhile.
+    /// Schedules a job, which does nothing if the store was dropped meanwhile.
     fn spawn(
         self: &Arc<Self>,
         lane: Lane,

@@ -15,11 +15,11 @@
 //! name       = bytes u16 | UTF-8
 //! ```
 //!
-//! The starts are the last ones of the store; the latest is the last. The standings
-//! have the same codes as in hellos. The nodes are all nodes of the cluster, with
-//! this one, in ascending order of their names. An unaware node has yet to learn
-//! that an operator has accepted this store. Magic, version and checksum keep
-//! their positions in every version, so that a newer file is not taken for a
+//! The starts are the most recent ones of the store, in order; the present one is the
+//! last. The standings have the same codes as in hellos. The nodes are all nodes of
+//! the cluster, with this one, in ascending order of their names. An unaware node has
+//! yet to learn that an operator has accepted this store. Magic, version and checksum
+//! keep their positions in every version, so that a newer file is not taken for a
 //! damaged one.
 
 use base::ByteReader;

@@ -4,7 +4,7 @@
 //! which of the request's answers it is (`ticket`), because a request may ask
 //! several replicas. Three kinds of requests wait:
 //!
-//! - a [`Wait`] is a future's, which takes the answers itself;
+//! - a [`Wait`] belongs to a future, which takes the answers itself;
 //! - a handler is called once, with the only answer;
 //! - an [`AnswerReceiver`] acts on each answer as it comes, whether a client
 //!   still waits or not: the requests of the coordinator.

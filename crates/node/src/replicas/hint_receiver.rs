@@ -1,5 +1,5 @@
-//! A replica as the delivery of hints uses it. The own store is one, too: it
-//! misses writes for which it has too much to do.
+//! A replica that hints are delivered to. This node's own store is one as well:
+//! it misses writes while it is overloaded.
 
 use super::{Asked, ReplicaRequest, ReplicaSet};
 use crate::hints::HintReceiver;

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The own store, for one runtime.
+/// This node's own store, for one runtime.
 pub(crate) struct LocalReplica {
     /// The store.
     pub(crate) engine: Engine,
@@ -101,7 +101,7 @@ impl LocalReplica {
             .map_err(|PoolFull| Miss::Overloaded)
     }
 
-    /// Whether the store takes writes: its disk is not full, and no sync has failed.
+    /// Whether the store takes writes: its disk is not full, and it is not poisoned.
     pub(super) fn takes_puts(&self) -> bool {
         self.engine.takes_puts()
     }

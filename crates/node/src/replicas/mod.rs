@@ -4,8 +4,8 @@
 //! peer's behind a link. Coordinators, read repair and the delivery of hints
 //! (`hint_receiver`) ask through it; peers' requests (`peer_requests`) come to the own
 //! store only. Two checks protect what is acknowledged, each in one place of `local`:
-//! the own store takes no version from beyond the clock bound, by whatever way it
-//! comes, and neither its acks nor its reads count while it is no witness.
+//! this node's own store takes no version from beyond the clock bound, by whatever way
+//! it comes, and neither its acks nor its reads count while it is no witness.
 
 mod hint_receiver;
 mod local;
@@ -33,7 +33,7 @@ pub(crate) enum ReplicaRequest<'a> {
     Write {
         /// The version.
         entry: &'a Entry,
-        /// Its stamp, if this node stamped it: the own store takes it.
+        /// Its stamp, if this node stamped it: this node's own store takes it.
         stamp: &'a mut Option<Stamp>,
     },
     /// For its newest version of a key.
@@ -62,12 +62,12 @@ enum Location<'a> {
 }
 
 impl ReplicaSet {
-    /// The own store, and those of the peers.
+    /// This node's own store, and those of the peers.
     pub(crate) fn new(own: Rc<LocalReplica>, peers: Rc<Peers>) -> Self {
         Self { own, peers }
     }
 
-    /// The own store.
+    /// This node's own store.
     pub(crate) fn own(&self) -> &Rc<LocalReplica> {
         &self.own
     }
@@ -109,8 +109,8 @@ impl ReplicaSet {
         }
     }
 
-    /// After how long a read of a node is slow; `None` for the own store, whose
-    /// reads wait only for its disk.
+    /// After how long a read of a node is slow; `None` for this node's own store,
+    /// whose reads wait only for its disk.
     pub(crate) fn slow_after(&self, node: NodeNumber) -> Option<Duration> {
         match self.locate(node)? {
             Location::OwnStore(_) => None,

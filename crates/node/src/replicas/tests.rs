@@ -176,7 +176,7 @@ async fn a_verdict_that_takes_a_read_is_answered_after_it_or_as_unknown() {
 }
 
 /// The worker of a node whose store no peer has confirmed, and its first runtime's
-/// tasks for the own store.
+/// tasks for its own store.
 fn worker_of_three(clock: &Arc<ManualClock>) -> (Rc<Worker>, tokio::task::LocalSet) {
     let urls = ["http://a:1", "http://b:1", "http://c:1"];
     let urls = urls.map(|url| url.parse::<NodeUrl>().unwrap());
@@ -219,8 +219,8 @@ fn hints_for_own(worker: &Worker) -> ReplicaHints {
     }
 }
 
-/// A write, a repair and a hint are the same request to the own store; a peer's write
-/// comes to `LocalReplica::write` as well.
+/// A write, a repair and a hint are the same request to the node's own store; a
+/// peer's write comes to `LocalReplica::write` as well.
 #[tokio::test]
 async fn no_version_from_beyond_the_clock_bound_gets_into_the_store() {
     let clock = Arc::new(ManualClock::new(START_MS));

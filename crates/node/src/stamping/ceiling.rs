@@ -9,11 +9,11 @@
 //!      | crc32c u32 of the rest
 //! ```
 //!
-//! Integers are little endian. The file never grows, so the ceiling can be raised on
-//! a full disk, where deletes still need stamps. Each slot has a page of its own. If a
-//! write is cut short, the other slot is intact and holds the ceiling before, and no
-//! stamp above that was issued yet. Magic, version and checksum stay where they are in
-//! every version of the format.
+//! Integers are little endian. The file never grows, so the ceiling can be raised on a
+//! full disk, where deletes still need stamps. Each slot has a page of its own. If a
+//! write is cut short, the other slot is intact and holds the previous ceiling, above
+//! which no stamp has been issued yet. Magic, version and checksum stay where they are
+//! in every version of the format.
 
 use base::{ByteReader, Timestamp};
 use lsm::disk::replace_file;

@@ -8,7 +8,7 @@
 //! admission (`503`). The body is read after all of them. Status, metrics, the ring
 //! and profiles are outside admission.
 //!
-//! # Where what lies
+//! # What is where
 //! - `resources`: a file or a folder for each resource, and the one table of them
 //!   ([`Resource`]): its path, its methods, its name in the metrics and its handler.
 //! - `exchange`: what a handler gets, and the checks that handlers share.

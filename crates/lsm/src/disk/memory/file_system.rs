@@ -191,7 +191,7 @@ impl Inode {
             self.synced.copy_page(page, &self.current);
         }
         // The sync of a page may have failed after a truncation of it: without this, old
-        // bytes could reappear behind the end.
+        // bytes could reappear after the end.
         self.synced.cut(self.synced.length);
     }
 

@@ -8,7 +8,7 @@
 //! journaling file systems keep the order of changes.
 //!
 //! Invariants:
-//! - The bytes of a page behind the file's end are zero, in both contents.
+//! - The bytes of a page after the file's end are zero, in both contents.
 //! - `used` is the sum of the lengths of all files that have a name or a handle.
 
 mod file_system;

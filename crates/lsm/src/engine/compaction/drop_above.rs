@@ -1,8 +1,8 @@
 //! Dropping versions above a timestamp when a store is opened.
 //!
 //! A clock that was wrong stamps versions that no write can replace until their
-//! time has come. An operator can have every version above a limit dropped: the
-//! memtables that the log has filled are flushed without such versions, and the
+//! time has come. An operator can set a limit above which every version is dropped:
+//! the memtables that the log has filled are flushed without such versions, and the
 //! tables that hold any are rewritten without them. A version that such a version
 //! replaced may be gone already; if it is still there, readers see it again.
 //!
@@ -48,8 +48,9 @@ pub(crate) fn drop_above(core: &Core, limit: Timestamp) -> Result<u64, Error> {
     if core.tables.greatest_timestamp() <= limit {
         return Ok(0);
     }
-    // Each edit below writes the limit to the manifest. What is left above it
-    // shows its own timestamps when the store is opened again.
+    // Each of the edits that follow stores the limit as the greatest timestamp. If
+    // a crash leaves versions above it, the next start finds their timestamps in
+    // the tables and the log.
     core.tables.set_greatest_timestamp(limit);
     let mut dropped = 0;
     let frozen = core.tables.load().frozen.clone();

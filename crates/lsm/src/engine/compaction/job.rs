@@ -34,8 +34,8 @@ const LEVEL_0_TABLES_DUE: usize = 4;
 /// From this many level-0 tables on, compaction is not held to its rate.
 const LEVEL_0_TABLES_HURRY: usize = 8;
 
-/// The longest that a step is put off before the job finds out again whether
-/// compaction has fallen behind, because a stalled writer waits for that.
+/// The longest pause before the job checks again whether compaction has fallen behind
+/// and has to hurry.
 const PACE_DELAY_MAX: Duration = Duration::from_millis(100);
 
 /// How long compaction rests before it checks what time alone has made due.
@@ -107,13 +107,14 @@ impl Compactor {
         self.retry.is_stuck()
     }
 
-    /// Has compaction come after a flush, which has changed what there is to compact.
+    /// Schedules compaction after a flush, which has changed what there is to
+    /// compact.
     pub(crate) fn schedule_after_flush(&self, core: &Core) {
         self.retry.note_flush();
         core.schedule_compaction(Duration::ZERO);
     }
 
-    /// Has a compaction job come at a time of the monotonic clock.
+    /// Schedules a compaction job for a time of the monotonic clock.
     fn wake_at(&self, due: Duration, core: &Core) {
         if self.retry.set_timer(due) {
             let delay = due.saturating_sub(core.now());
@@ -129,7 +130,7 @@ impl Compactor {
         }
     }
 
-    /// The compaction job: takes one step, and has the next job come.
+    /// The compaction job: takes one step, and schedules the next job.
     pub(crate) fn run(&self, core: &Core) {
         // A reader may have held a memtable when it was flushed. Nothing waits
         // for this job, so it can free the memtable now.
@@ -241,7 +242,7 @@ impl Compactor {
             state.step(core)?;
         }
         check_closing(core)?;
-        // What it has learned is about tables that are about to go.
+        // Its surveys describe tables that this compaction replaces.
         state.reclaim = Reclaim::default();
         set_damaged_aside(core)?;
         if let Some(pick) = pick_all(&summarize(&core.tables.load().tables)) {
@@ -326,7 +327,7 @@ impl CompactorState {
         }
     }
 
-    /// Has tables that could not be read tried once more when it is time.
+    /// Allows another try of the tables that could not be read, when it is time.
     fn try_unreadable_again(&mut self, core: &Core) {
         if self.unreadable.is_due(core.now()) {
             for (_, table) in core.tables.load().tables.iter() {

@@ -95,11 +95,11 @@ impl Compaction {
     /// Starts a compaction. `left_bytes` is what is expected to be left of its
     /// inputs, if that is known; otherwise it may write as much as it reads.
     pub(super) fn start(pick: Pick, left_bytes: Option<u64>, core: &Core) -> Self {
-        // The bound first: what is older than it was handed to the engine before
-        // the bound was given, so it is found in memory or in a table below.
+        // Read the drop bound first. Every write below it had reached the engine by
+        // then, so the reads of memory and tables that follow find it.
         let drop_bound = (core.environment.drop_bound)();
         let least_in_memory = core.least_timestamp_in_memory();
-        // The tables before the snapshots: a snapshot taken after these tables
+        // Read the tables before the snapshots: a snapshot taken after these tables
         // were read sees all that they hold, so it misses nothing that they outrank.
         let state = core.tables.load_full();
         let inputs = Inputs::divide(&state.tables, &pick);
@@ -148,8 +148,8 @@ impl Compaction {
         complete + self.output.as_ref().map_or(0, TableOutput::file_bytes)
     }
 
-    /// What it may still write, in bytes. Once it has written more than was
-    /// expected, that is as much as it has not read.
+    /// What it may still write, in bytes. Once it has written more than expected: the
+    /// size of its inputs minus what it has written.
     fn left_bytes(&self) -> u64 {
         let written = self.written_bytes();
         match self.write_bytes_max.checked_sub(written) {
@@ -165,7 +165,7 @@ impl Compaction {
     fn check_room(&self, core: &Core) -> Result<(), Error> {
         let left = self.left_bytes();
         let wanted = match (core.health.is_full(), self.pick.reason) {
-            // An operator asked for it to make room, and the reserve helps.
+            // `Engine::compact` was called; it may use the reserve.
             (true, Reason::Manual) => return Ok(()),
             (true, _) => left,
             // It may keep less than it reads, so it goes on until room is really short.

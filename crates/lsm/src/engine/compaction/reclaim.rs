@@ -194,9 +194,10 @@ impl Survey {
     fn look_up(&mut self, tombstone: &Entry, surveyed: &BTreeSet<TableId>) -> usize {
         let hash = KeyHash::of(tombstone.key());
         let mut read_bytes = 0;
-        // Only what is needed below, because the values may be long.
+        // Only what the second loop needs, because the values may be long.
         let mut older: SmallVec<[(TableId, Timestamp, usize); LEVELS]> = SmallVec::new();
-        // Below the newest tombstone of a surveyed table everything is counted.
+        // The survey of a table has counted everything older than its tombstone for
+        // this key.
         let mut counted_below = Timestamp::ZERO;
         for table in self.tables.candidates(tombstone.key()) {
             if table.id() == self.table.id() {

@@ -8,8 +8,8 @@
 //!
 //! A compaction needs much room, but only for a while. It stops before it takes
 //! the room that the log and the flushes need, so it does not make the store full.
-//! What deletes make of the room on a full disk is the work of compaction: see
-//! [`reclaim`](super::compaction).
+//! Compaction frees the space of deleted versions on a full disk: see
+//! `compaction/reclaim.rs`.
 
 mod reserve;
 
@@ -39,8 +39,8 @@ pub(super) struct FullDisk {
     folder: PathBuf,
     full: AtomicBool,
     reserve: Reserve,
-    /// The bytes that the log and the flushes may take before anything notices
-    /// that they did.
+    /// How much the log and the flushes may allocate between two checks of the
+    /// free space, in bytes.
     headroom_bytes: u64,
 }
 
@@ -90,9 +90,9 @@ impl FullDisk {
     /// # Errors
     /// [`Error::Io`].
     pub(super) fn try_leave(&self) -> Result<bool, Error> {
-        // The room is compared first: to take all that is left, even for a
-        // moment, could fail a delete, and a file system that cannot allocate
-        // space writes it.
+        // Compare the free space first. An attempt that takes all of it could make
+        // a delete fail, and on a file system without fallocate the attempt writes
+        // the whole reserve.
         if !self.has_room_for_reserve() {
             return Ok(false);
         }

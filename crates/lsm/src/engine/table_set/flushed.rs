@@ -2,10 +2,10 @@
 //! came with them, and with which sequence numbers.
 //!
 //! The tables do not know. A flush writes only the newest version of each key, a
-//! compaction drops what another table outranks, and neither keeps sequence
-//! numbers. So a flush also gathers the versions that it reads. When one of them
-//! arrives again, its writer gets the first verdict again, as if the memtable
-//! were still there.
+//! compaction drops what another table outranks, and neither keeps sequence numbers.
+//! So a flush also records the versions that it reads. When one of them arrives
+//! again, its writer gets the first verdict again, as if the memtable were still
+//! there.
 //!
 //! A version is identified by its whole timestamp and the hash of its key. Two writes
 //! never get the same timestamp, so two versions are never confused: keys that were
@@ -188,7 +188,8 @@ impl VersionSequences {
     }
 }
 
-/// The records of a memtable, whose sequence numbers are gathered as they pass.
+/// The records of a memtable; the sequence numbers of those that were read are
+/// recorded.
 pub(crate) struct RecordedSequences<S> {
     source: S,
     from: u64,
@@ -210,7 +211,7 @@ impl<S> RecordedSequences<S> {
         }
     }
 
-    /// The versions that were gathered, once all records have passed.
+    /// The versions that were recorded, once all records were read.
     pub(crate) fn sequences(self) -> VersionSequences {
         VersionSequences {
             from: if self.has_earlier { self.from } else { 0 },

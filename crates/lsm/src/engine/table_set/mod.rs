@@ -198,7 +198,7 @@ impl TableSet {
     fn describe(&self, state: &ReadState, manifest: &mut Manifest) {
         manifest.next_table = self.files.next();
         manifest.least_log_segment = state.least_segment();
-        // The segments before it were sealed before it took their place.
+        // Each earlier segment was sealed before the next one became active.
         let claim = LogClaim {
             segment: state.active.segment(),
             bytes: 0,

@@ -122,7 +122,7 @@ fn status(door: &Door) -> Status<'_> {
         store: Store {
             id: format!("{:032x}", node.store_id()),
             state: if statistics.poisoned.is_some() {
-                "read-only since a failed sync"
+                "read-only until it is restarted"
             } else if statistics.disk_full {
                 "disk full"
             } else {

@@ -10,19 +10,19 @@
 //!
 //! Every level has a score, and the level with the highest score is compacted, if
 //! that is at least 1:
-//! - level 0 by its number of tables, because reads ask all of them, and by its
-//!   bytes against those below, because in a small store level 0 would otherwise
-//!   store more twice than all other levels hold;
-//! - a level from the base down by its bytes against its target;
+//! - level 0 by its number of tables, because reads ask all of them, and by its bytes,
+//!   compared with those of the levels below: in a small store, level 0 could otherwise
+//!   duplicate more data than all other levels hold;
+//! - a level from the base down by its bytes, compared with its target;
 //! - a level above the base, which a store that shrinks leaves behind, is emptied
 //!   when nothing else is due.
 //!
-//! Level 0 is taken as a whole, with all tables that it overlaps on the base level.
-//! Of other levels one table is taken, in turn by key, with the tables that it
-//! overlaps below. If no level is due, a table is rewritten on its own level if it
-//! is mostly tombstones that may be dropped, or if half of it has expired. This
-//! holds on level 0 too, because a store that gets no more writes must not keep
-//! what has expired.
+//! Level 0 is taken as a whole, with all tables that it overlaps on the base level. Of
+//! other levels one table is taken, in turn by key, with the tables that it overlaps on
+//! the level that it is merged into. If no level is due, a table is rewritten on its own
+//! level if it is mostly tombstones that may be dropped, or if half of it has expired.
+//! This holds on level 0 too, because a store that gets no more writes must not keep what
+//! has expired.
 //!
 //! A compaction may write as much as it reads before it can remove anything. If the
 //! room for that is short, a smaller compaction takes the turn of a larger one: one
@@ -31,10 +31,10 @@
 //! into them needs. If not even that fits, small tables of level 0 are merged with
 //! each other, so that they do not become ever more.
 //!
-//! A damaged table cannot be merged, and must not stop the compaction of others. It
-//! lies on level 0, where tables may overlap, and is left out of scores and inputs.
-//! It only matters to tombstones: what those in it hide, and what it may hold that
-//! others hide, must still be assumed.
+//! A damaged table cannot be merged, and must not stop the compaction of others. It lies
+//! on level 0, where tables may overlap, and is left out of scores and inputs. It still
+//! counts when a tombstone of another table is to be dropped, because it may hold
+//! versions that the tombstone hides.
 //!
 //! On a full disk none of this may fit. There [`pick_hidden`] comes first: it
 //! rewrites a table on its own level, without what versions in other tables hide.
@@ -299,7 +299,8 @@ fn level_zero_score(
     if nothing_to_merge {
         return by_count;
     }
-    // Due at half of the bytes below, so that at most half of them are stored twice.
+    // Due at half of the bytes of the levels below, so that at most half of them are
+    // stored twice.
     by_count.max(bytes_of(level_zero) as f64 * 2.0 / below.max(1) as f64)
 }
 
@@ -322,8 +323,8 @@ fn pick_level_zero(levels: &Levels, base: usize, room_bytes: u64) -> Pick {
     }
 }
 
-/// As many of the smallest tables of level 0 as make one table, if they are as many
-/// as would be due. A table that has reached half of the size of a table is left
+/// The smallest tables of level 0 that together make one table, if their number alone
+/// would make level 0 due. A table that has reached half of the size of a table is left
 /// out, so that it is not rewritten again and again for a few small ones.
 fn pick_within_level_zero(levels: &Levels, settings: &PickSettings) -> Option<Pick> {
     let mut tables: Vec<&TableSummary> = levels[0]

@@ -17,22 +17,23 @@
 //! below the least snapshot, so nothing of lower rank is kept beside it.
 //!
 //! **Has it expired?** If the winner of a key expired before the bound that the
-//! caller gives, it is written as a tombstone of its timestamp: it hides what it
-//! hid before, and its value is gone. As a tombstone it outranks all that it
-//! outranked, so it keeps its position in the order. What it outranks is kept only
-//! for snapshots, and goes with them. No other rule treats a version as expired,
-//! because the clock may be wrong, and a value that is gone does not come back.
+//! caller gives, it is written as a tombstone of its timestamp: it hides what it hid
+//! before, and its value is gone. The tombstone outranks everything that the value
+//! outranked, so the order of the records stays. Older versions of the key are kept
+//! only for snapshots, and are dropped with them. No other rule treats a version as
+//! expired, because the clock may be wrong, and a value that is gone does not come
+//! back.
 //!
 //! **Is a tombstone still needed?** It hides older versions, so it may be dropped
-//! once nothing is left to hide and nothing to hide can arrive:
+//! once it hides nothing, and nothing that it would hide can still arrive:
 //! - its timestamp is below the drop bound, so no older write will arrive;
 //! - no version of its key at or below its timestamp lies outside the inputs;
 //! - no other version of its key was kept. Such a version would be kept only for a
 //!   snapshot, and without the tombstone every other reader would see it.
 //!
-//! If all three hold, a reader that saw the tombstone finds nothing in its place,
-//! and an older snapshot, which saw nothing, still sees nothing. Only the winner of
-//! its key is dropped this way. A lower tombstone is kept for a snapshot, and goes
+//! If all three hold, a reader that saw the tombstone finds nothing in its place, and
+//! an older snapshot, which saw nothing, still sees nothing. Only the winner of its
+//! key is dropped this way. A lower tombstone is kept for a snapshot, and is dropped
 //! with it.
 //!
 //! A compaction that makes room on a full disk asks another question first: **does
@@ -72,9 +73,9 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// What a flush keeps while these snapshots live: older versions that no
-    /// snapshot sees end at the flush, and tombstones stay. A snapshot that is
-    /// taken later sees everything that a frozen memtable holds.
+    /// What a flush keeps while these snapshots live: it drops older versions that no
+    /// snapshot sees, and keeps tombstones. A snapshot that is taken later sees
+    /// everything that a frozen memtable holds.
     pub(crate) fn of_flush(snapshots: Vec<u64>) -> Self {
         Self {
             snapshots,

@@ -358,7 +358,7 @@ fn keys_are_decided_one_by_one() {
     let input = vec![
         record(b"a", Kind::Tombstone, 2, 9), // dropped
         record(b"a", Kind::Value, 1, 8),     // dropped with it
-        record(b"b", Kind::Tombstone, 2, 9), // kept: the snapshot sees the value below
+        record(b"b", Kind::Tombstone, 2, 9), // kept: the snapshot sees the older value
         record(b"b", Kind::Value, 1, 3),
         record(b"c", Kind::Tombstone, 5, 9), // kept: too young to be dropped
         record(b"d", Kind::Tombstone, 1, 9), // kept: hides something elsewhere

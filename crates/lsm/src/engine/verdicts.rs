@@ -30,7 +30,7 @@ use super::outbox::Applied;
 use super::table_set::{Beside, Came, ReadState, Tables, Version};
 use crate::memtable::Rivals;
 use crate::record::Record;
-use crate::sync::lock;
+use crate::sync::{lock, try_lock};
 use crate::table::{Access, KeyHash};
 use base::{Timestamp, Verdict};
 use std::collections::{BTreeMap, VecDeque};
@@ -210,7 +210,14 @@ pub(super) fn judge(
 /// A verdict that needs reads of the disk. It is the verdict as of the commit of
 /// its write, whenever it is finished.
 #[derive(Clone)]
-pub struct PendingVerdict(Arc<Mutex<VerdictState>>);
+pub struct PendingVerdict(Arc<SharedVerdict>);
+
+struct SharedVerdict {
+    /// No version of the key that the store held at the commit is above this.
+    bound: Timestamp,
+    /// The lock is held while the tables are read.
+    state: Mutex<VerdictState>,
+}
 
 enum VerdictState {
     /// The reads were not made yet.
@@ -235,32 +242,40 @@ struct NeededReads {
 
 impl PendingVerdict {
     fn new(reads: NeededReads) -> Self {
-        Self(Arc::new(Mutex::new(VerdictState::Pending(reads))))
+        Self(Arc::new(SharedVerdict {
+            bound: reads.bound(),
+            state: Mutex::new(VerdictState::Pending(reads)),
+        }))
     }
 
     /// Reads what the verdict needs, once, and returns the verdict. May block.
     #[must_use]
     pub fn finish(&self) -> Verdict {
-        self.settle(NeededReads::read)
+        settle(&mut lock(&self.0.state), NeededReads::read)
     }
 
-    /// Settles the verdict as unknown, without reading. It stays so, also for
-    /// others who ask.
+    /// Settles the verdict as unknown, without reading. Later callers get the same
+    /// verdict. Does not block: while another thread reads, the verdict is unknown
+    /// to this caller only.
     #[must_use]
     pub fn give_up(&self) -> Verdict {
-        self.settle(|reads| Verdict::Unknown(reads.bound()))
+        let unknown = Verdict::Unknown(self.0.bound);
+        match try_lock(&self.0.state) {
+            Some(mut state) => settle(&mut state, |_| unknown),
+            None => unknown,
+        }
     }
+}
 
-    fn settle(&self, how: impl FnOnce(&NeededReads) -> Verdict) -> Verdict {
-        let mut state = lock(&self.0);
-        let verdict = match &*state {
-            VerdictState::Pending(reads) => how(reads),
-            VerdictState::Known(verdict) => return *verdict,
-        };
-        // This frees the handle on the tables, which compaction may have removed.
-        *state = VerdictState::Known(verdict);
-        verdict
-    }
+/// The verdict, which `read` finds if it is not known yet.
+fn settle(state: &mut VerdictState, read: impl FnOnce(&NeededReads) -> Verdict) -> Verdict {
+    let verdict = match state {
+        VerdictState::Pending(reads) => read(reads),
+        VerdictState::Known(verdict) => return *verdict,
+    };
+    // This frees the handle on the tables, which compaction may have removed.
+    *state = VerdictState::Known(verdict);
+    verdict
 }
 
 impl fmt::Debug for PendingVerdict {
@@ -287,5 +302,31 @@ impl NeededReads {
     fn bound(&self) -> Timestamp {
         let tables = self.tables.greatest_timestamp();
         self.newer.map_or(tables, |newer| newer.max(tables))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn giving_up_does_not_wait_for_the_reads_of_another_thread() {
+        let newer = Timestamp::from_u64(7);
+        let pending = PendingVerdict::new(NeededReads {
+            tables: Arc::new(Tables::new(std::iter::empty())),
+            key: Box::from(*b"k"),
+            timestamp: Timestamp::from_u64(5),
+            newer: Some(newer),
+            is_doubtful: false,
+        });
+        let reading = lock(&pending.0.state);
+        assert_eq!(pending.give_up(), Verdict::Unknown(newer));
+        drop(reading);
+        assert_eq!(
+            pending.finish(),
+            Verdict::Newer(newer),
+            "the reads decide for their callers"
+        );
+        assert_eq!(pending.give_up(), Verdict::Newer(newer));
     }
 }

@@ -12,7 +12,7 @@ use super::folder_lock::FolderLock;
 use super::full_disk::RoomWatch;
 use super::log::LogPosition;
 use crate::executor::{Executor, Lane};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -126,13 +126,15 @@ impl Background {
     /// fill wait at a time; scheduling another does nothing. The job does nothing
     /// if the engine is gone or closed by then.
     pub(super) fn schedule(&self, job: EngineJob, delay: Duration) {
-        let flag = self.scheduled.flag(job);
-        if flag.is_some_and(|flag| flag.swap(true, Relaxed)) {
-            return;
-        }
         let Some(runner) = self.runner.get().cloned() else {
             return;
         };
+        let flag = self.scheduled.flag(job);
+        // If a job waits already, it sees what this thread has done until now,
+        // because its own swap in `begin` comes after this one.
+        if flag.is_some_and(|flag| flag.swap(true, AcqRel)) {
+            return;
+        }
         let run = move || {
             if let Some(runner) = runner.upgrade() {
                 runner.run(job);
@@ -144,7 +146,9 @@ impl Background {
     /// Notes that a job begins, so that the next one of its kind may be scheduled.
     pub(super) fn begin(&self, job: EngineJob) {
         if let Some(flag) = self.scheduled.flag(job) {
-            flag.store(false, Relaxed);
+            // A store would let the job read what it needs before the flag is clear:
+            // it could miss what a thread did that found the flag set.
+            flag.swap(false, AcqRel);
         }
     }
 }
@@ -201,6 +205,19 @@ mod tests {
             "other jobs come as often as asked"
         );
         assert_eq!(runner.ran.lock().unwrap().len(), 8);
+    }
+
+    #[test]
+    fn a_job_that_comes_before_the_runner_does_not_keep_later_ones_away() {
+        let executor = Arc::new(StepExecutor::new(Arc::new(ManualClock::new(0))));
+        let background = Background::new(Arc::clone(&executor) as _, FolderLock::new(Box::new(())));
+        background.schedule(EngineJob::Flush, Duration::ZERO);
+        assert_eq!(executor.run_all_due(), 0);
+        let (other, _) = fixture();
+        let runner: Weak<Runner> = Arc::downgrade(&other);
+        background.start(runner);
+        background.schedule(EngineJob::Flush, Duration::ZERO);
+        assert_eq!(executor.run_all_due(), 1);
     }
 
     #[test]

@@ -398,11 +398,7 @@ impl Table {
         self.check_bounds(handle)?;
         let mut frame = frame::zeros(handle.bytes as usize);
         let room = Arc::get_mut(&mut frame).unwrap_or_default();
-        read(&*self.file, &self.path, room, handle.offset).inspect_err(|error| {
-            if let Error::Corrupt { .. } = error {
-                self.note_corruption(error);
-            }
-        })?;
+        self.read(room, handle.offset)?;
         frame::unpack(role, frame, handle.offset)
             .map_err(|malformed| self.corrupt(handle.offset, malformed))
     }
@@ -417,9 +413,18 @@ impl Table {
         self.check_bounds(handle)?;
         let mut trailer = [0; TRAILER_BYTES];
         let trailer_offset = handle.offset + (bytes - TRAILER_BYTES) as u64;
-        read(&*self.file, &self.path, &mut trailer, trailer_offset)?;
+        self.read(&mut trailer, trailer_offset)?;
         let bytes = bytes + frame::unpacked_bytes(trailer);
         Ok(Some(self.cache.long_reads().wait(bytes)))
+    }
+
+    /// Fills a buffer from the table's file, and notes if the file is too short.
+    fn read(&self, buffer: &mut [u8], offset: u64) -> Result<(), Error> {
+        read(&*self.file, &self.path, buffer, offset).inspect_err(|error| {
+            if let Error::Corrupt { .. } = error {
+                self.note_corruption(error);
+            }
+        })
     }
 
     fn check_bounds(&self, handle: Handle) -> Result<(), Error> {

@@ -112,6 +112,29 @@ fn a_file_cut_short_while_open_is_corrupt() {
     ));
 }
 
+/// The trailer of a long block is read before the block.
+#[test]
+fn a_table_counts_as_damaged_when_the_trailer_of_a_long_block_is_missing() {
+    let mut random = fastrand::Rng::with_seed(9);
+    let long = |key: &[u8], value: &[u8]| Record {
+        sequence: 0,
+        entry: Entry::value(key, Timestamp::from_u64(1), value, Expiry::NEVER, 0),
+    };
+    let mut value = vec![0; 20 << 10];
+    random.fill(&mut value);
+    let records = [long(b"a", &value), long(b"b", &value)];
+    let (file, table) = table(&SETTINGS, &records);
+    // This caches the index.
+    assert!(get(&table, b"b", Access::MayRead).unwrap().is_some());
+    file.set_len(100).unwrap();
+    assert!(!table.is_damaged());
+    assert!(matches!(
+        get(&table, b"a", Access::MayRead),
+        Err(Interrupt::Failed(Error::Corrupt { .. }))
+    ));
+    assert!(table.is_damaged());
+}
+
 #[test]
 fn a_later_version_is_refused_by_name() {
     let (file, _) = table(&SETTINGS, &even_records(10));

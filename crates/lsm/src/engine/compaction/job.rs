@@ -101,8 +101,8 @@ enum CompactionStep {
 }
 
 impl Compactor {
-    /// Whether the last attempt to compact has failed, so that nothing is gained
-    /// by waiting for the next.
+    /// Whether the last attempt to compact has failed and none has made progress
+    /// since, so that nothing is gained by waiting for compaction.
     pub(crate) fn is_stuck(&self) -> bool {
         self.retry.is_stuck()
     }
@@ -194,7 +194,8 @@ impl Compactor {
     /// Notes how a step ended, which decides when the next may be tried.
     fn note_step(&self, step: &Result<CompactionStep, Error>, core: &Core) {
         match step {
-            Ok(CompactionStep::Merged(_)) | Err(Error::Poisoned { .. }) => {}
+            Ok(CompactionStep::Merged(_)) => self.retry.note_progress(),
+            Err(Error::Poisoned { .. }) => {}
             Ok(CompactionStep::Idle | CompactionStep::Finished) => self.retry.note_success(),
             Err(error) => {
                 let failures = self.retry.note_failure(core.now());

@@ -26,6 +26,8 @@ pub(crate) struct Retry {
 struct RetryState {
     /// How often compaction has failed since it last succeeded.
     failures: u32,
+    /// Whether no step has made progress since the last failure.
+    is_stuck: bool,
     failed_at: Duration,
     /// When the timer that counts is due.
     wakes_at: Option<Duration>,
@@ -42,10 +44,10 @@ impl Retry {
         state.failed_at + delay.min(RETRY_DELAY_MAX)
     }
 
-    /// Whether the last attempt has failed, so that nothing is gained by waiting
-    /// for the next.
+    /// Whether the last attempt has failed and none has made progress since, so
+    /// that nothing is gained by waiting for compaction.
     pub(crate) fn is_stuck(&self) -> bool {
-        lock(&self.state).failures > 0
+        lock(&self.state).is_stuck
     }
 
     /// Notes a failure. Returns how many there were in a row.
@@ -53,12 +55,21 @@ impl Retry {
         let mut state = lock(&self.state);
         state.failed_at = now;
         state.failures = state.failures.saturating_add(1);
+        state.is_stuck = true;
         state.failures
+    }
+
+    /// Notes that an attempt has merged something. The failures still count,
+    /// because the attempt may fail where the last one did.
+    pub(crate) fn note_progress(&self) {
+        lock(&self.state).is_stuck = false;
     }
 
     /// Notes that compaction works, or has nothing to do.
     pub(crate) fn note_success(&self) {
-        lock(&self.state).failures = 0;
+        let mut state = lock(&self.state);
+        state.failures = 0;
+        state.is_stuck = false;
     }
 
     /// Notes that a flush has changed what there is to compact, so that earlier
@@ -114,6 +125,17 @@ mod tests {
         assert!(!retry.is_stuck());
         retry.note_flush();
         assert!(!retry.is_stuck());
+    }
+
+    #[test]
+    fn an_attempt_that_makes_progress_is_not_stuck_but_its_failure_counts_on() {
+        let retry = Retry::default();
+        assert_eq!(retry.note_failure(SECOND), 1);
+        retry.note_progress();
+        assert!(!retry.is_stuck());
+        assert_eq!(retry.note_failure(3 * SECOND), 2);
+        assert!(retry.is_stuck());
+        assert_eq!(retry.due(), 5 * SECOND);
     }
 
     #[test]

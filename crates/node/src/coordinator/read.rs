@@ -245,8 +245,8 @@ impl Reading {
         }
     }
 
-    /// Has the client's future ask another replica at half time, unless the client
-    /// has its reply.
+    /// Makes the client's future ask another replica at half time, unless the client has
+    /// its reply.
     fn hedge_at_half_time(&mut self, replica: ReplicaIndex) {
         if self.decision.is_some() {
             return;

@@ -185,7 +185,7 @@ fn go_on<R: Request>(request: &mut R, limit: &Rc<BackgroundLimit>) -> Option<Bac
 }
 
 impl<R: Request> RequestCell<R> {
-    /// Has the request act. Hands its reply to the client, and ends it if it is done.
+    /// Lets the request act. Hands its reply to the client, and ends it if it is done.
     fn act(&self, act: impl FnOnce(&mut R) -> Option<R::Reply>) -> Awaits {
         let mut running = self.running.borrow_mut();
         let Some(Running {

@@ -51,7 +51,7 @@ pub(crate) trait HintReceiver: 'static {
     /// Whether the peer is up, so that sending makes sense.
     fn is_up(&self) -> bool;
 
-    /// Has the peer store a hint. Ends within a bounded time.
+    /// Asks the peer to store a hint. Ends within a bounded time.
     fn store(&self, hint: Entry) -> impl Future<Output = Result<(), Miss>>;
 }
 

@@ -133,8 +133,8 @@ impl PendingRequests {
         self.enter(deadline, Listener::None)
     }
 
-    /// Has `handler` called with the one answer to the address that is returned,
-    /// or with `None` at the deadline.
+    /// Calls `handler` with the one answer to the address that is returned, or with
+    /// `None` at the deadline.
     pub(crate) fn handle(
         &self,
         deadline: Duration,
@@ -306,7 +306,7 @@ impl Registration {
         self.ticket
     }
 
-    /// Has a request receive the answers from now on.
+    /// Delivers the answers to a request from now on.
     pub(crate) fn listen(&self, receiver: Rc<dyn AnswerReceiver>) {
         if let Some(slot) = slot_of(&mut self.pending.slots.borrow_mut(), self.ticket) {
             slot.listener = Listener::Receiver(receiver);

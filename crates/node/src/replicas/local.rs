@@ -120,7 +120,7 @@ impl LocalReplica {
         let _in_time = tokio::time::timeout(patience, self.membership.settled()).await;
     }
 
-    /// Has the read pool finish a verdict that needs reads; the write's outcome then
+    /// Lets the read pool finish a verdict that needs reads; the write's outcome then
     /// comes again, complete. Any other completion is returned.
     pub(crate) fn finish_verdict(
         &self,

@@ -64,7 +64,7 @@ impl LocalReplica {
         }
     }
 
-    /// Has `work` done once the store's standing is settled, or when time is short.
+    /// Does `work` once the store's standing is settled, or when time is short.
     /// What waits here is bounded: each is a call of a peer in flight.
     fn when_settled(self: &Rc<Self>, reply: Reply, work: impl FnOnce(&Rc<Self>, Reply) + 'static) {
         if self.is_settled() {

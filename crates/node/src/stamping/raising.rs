@@ -12,7 +12,8 @@ use std::time::Duration;
 pub(super) const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Stamping {
-    /// Has a job raise the ceiling if half of what is reserved lies below `stamp`.
+    /// Schedules a job that raises the ceiling, if half of what is reserved lies below
+    /// `stamp`.
     pub(super) fn raise_if_low(&self, state: &mut StampingState, stamp: Timestamp) {
         if state.reservation.is_low(stamp) && !state.is_raising {
             state.is_raising = true;

@@ -241,7 +241,7 @@ fn check_previous_start(policy: &dyn HandshakePolicy, theirs: &Hello) -> Result<
     }
 }
 
-/// Has the node record the other's hello, once both sides have proved themselves.
+/// Lets the node record the other's hello, once both sides have proved themselves.
 async fn record(
     policy: &dyn HandshakePolicy,
     ours: &Hello,

@@ -110,7 +110,8 @@ impl PausedConnections {
 }
 
 impl PausedConnection {
-    /// Has the connection read again. Returns whether the connection still exists.
+    /// Lets the connection read again. Returns whether the connection still
+    /// exists.
     fn resume(&self) -> bool {
         let channel = self.channel.upgrade();
         channel.is_some_and(|channel| {

@@ -165,7 +165,7 @@ impl Progress {
         self.is_body_late.get()
     }
 
-    /// Has the connection linger: it will be closed with a part of a request unread.
+    /// Makes the connection linger: it will be closed with a part of a request unread.
     pub(crate) fn linger(&self) {
         self.lingers.set(true);
     }
@@ -175,7 +175,7 @@ impl Progress {
         self.lingers.get()
     }
 
-    /// Has the connection become a peer's once the answer is sent.
+    /// Turns the connection into a peer's once the answer is sent.
     pub(crate) fn upgrade(&self) {
         self.is_upgraded.set(true);
     }

@@ -72,7 +72,7 @@ impl ResponseBody {
         }
     }
 
-    /// Has the body report its end to `progress`.
+    /// Makes the body report its end to `progress`.
     pub(crate) fn followed_by(mut self, progress: Rc<Progress>) -> Self {
         progress.answer_begins(match &self.kind {
             ResponseKind::Full(chunk) if !chunk.is_counted() => chunk.remaining(),

@@ -88,7 +88,7 @@ impl Folder {
         self.open_as(members("a", &NODES), store_id, false).unwrap()
     }
 
-    /// Has a node record a peer's hello, and runs the jobs. Returns whether the
+    /// Makes a node record a peer's hello, and runs the jobs. Returns whether the
     /// connection may be used, if that is known by then.
     fn record(
         &self,
@@ -103,7 +103,7 @@ impl Folder {
     }
 }
 
-/// Has a node record a peer's hello, without running the jobs. The result is
+/// Makes a node record a peer's hello, without running the jobs. The result is
 /// filled once it is known whether the connection may be used.
 fn record(
     membership: &Membership,

@@ -16,10 +16,11 @@ mod reserve;
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::options::{Environment, Options};
+use crate::sync::lock;
 use reserve::Reserve;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How long a store that has just become full waits before it looks for room.
@@ -32,13 +33,18 @@ const WATCH_DELAY_MAX: Duration = Duration::from_secs(10);
 /// a table, and may cause other tables to be rewritten.
 const DELETES_DELAY: Duration = Duration::from_secs(15);
 
-/// The owner of the reserve, and of whether the store is full. It has no lock
-/// but that of the reserve's file.
+/// The owner of the reserve, and of whether the store is full.
+///
+/// Locks: `reserve`, held while the reserve's file grows or shrinks. No other lock
+/// is taken meanwhile.
 pub(super) struct FullDisk {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
+    /// Changes only under the lock of `reserve`, together with the reserve.
     full: AtomicBool,
-    reserve: Reserve,
+    reserve: Mutex<Reserve>,
+    /// The size of the reserve once it is made, in bytes.
+    reserve_bytes: u64,
     /// How much the log and the flushes may allocate between two checks of the
     /// free space, in bytes.
     headroom_bytes: u64,
@@ -56,7 +62,8 @@ impl FullDisk {
         let memtables = options.memtables_frozen_max as u64 + 2;
         Ok(Self {
             full: AtomicBool::new(true),
-            reserve: Reserve::open(&**disk, folder, options.disk_reserve_bytes)?,
+            reserve: Mutex::new(Reserve::open(&**disk, folder)?),
+            reserve_bytes: options.disk_reserve_bytes,
             headroom_bytes: memtables.saturating_mul(options.memtable_bytes as u64),
             disk: Arc::clone(disk),
             folder: folder.clone(),
@@ -71,14 +78,20 @@ impl FullDisk {
     /// Notes that the disk is full, and gives the reserve back. Returns whether
     /// the store was not full before.
     pub(super) fn enter(&self) -> bool {
-        if self.full.swap(true, Relaxed) {
-            return false;
-        }
+        let released = {
+            // A thread that finds the store full may try again only after another
+            // thread has given the reserve back, which it does under this lock.
+            let reserve = lock(&self.reserve);
+            if self.full.swap(true, Relaxed) {
+                return false;
+            }
+            reserve.release()
+        };
         tracing::error!(
             folder = %self.folder.display(),
             "the disk is full: puts are refused until there is room again; free space on it, or delete data"
         );
-        if let Err(error) = self.reserve.release() {
+        if let Err(error) = released {
             tracing::error!(%error, "could not give the reserve back");
         }
         true
@@ -96,7 +109,8 @@ impl FullDisk {
         if !self.has_room_for_reserve() {
             return Ok(false);
         }
-        match self.reserve.make(&*self.disk) {
+        let mut reserve = lock(&self.reserve);
+        match reserve.make(&*self.disk, self.reserve_bytes) {
             Ok(()) => {
                 self.full.store(false, Relaxed);
                 Ok(true)
@@ -109,7 +123,7 @@ impl FullDisk {
     /// Whether the disk has room for the reserve and for what the log and the
     /// flushes may need meanwhile. Yes if the system does not say.
     fn has_room_for_reserve(&self) -> bool {
-        let wanted = self.reserve.bytes().saturating_add(self.headroom_bytes);
+        let wanted = self.reserve_bytes.saturating_add(self.headroom_bytes);
         self.disk
             .available_bytes(&self.folder)
             .map_or(true, |available| available >= wanted)
@@ -121,7 +135,7 @@ impl FullDisk {
     pub(super) fn compaction_bytes_max(&self) -> u64 {
         match (self.is_full(), self.disk.available_bytes(&self.folder)) {
             (true, Ok(available)) => available / 2,
-            (true, Err(_)) => self.reserve.bytes() / 2,
+            (true, Err(_)) => self.reserve_bytes / 2,
             (false, Ok(available)) => available.saturating_sub(self.headroom_bytes),
             (false, Err(_)) => u64::MAX,
         }
@@ -171,6 +185,38 @@ impl RoomWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::{Call, Fault, FaultyDisk, MemoryDisk};
+    use crate::testing::environment;
+    use std::io;
+    use std::sync::mpsc;
+    use std::thread;
+
+    #[test]
+    fn a_thread_that_finds_the_store_full_waits_until_the_reserve_is_given_back() {
+        let memory = Arc::new(MemoryDisk::new());
+        let faulty = Arc::new(FaultyDisk::new(Arc::clone(&memory) as _));
+        let (environment, _) = environment(Arc::clone(&faulty) as _);
+        memory.create_folder(&environment.folder).unwrap();
+        let full_disk = FullDisk::open(&environment, &Options::default()).unwrap();
+        assert!(full_disk.try_leave().unwrap());
+        let (sender, is_releasing) = mpsc::channel();
+        let slow_release = Fault::at(0, io::ErrorKind::Other).only(move |call, _| {
+            if call == Call::SetLen {
+                sender.send(()).unwrap();
+                thread::sleep(Duration::from_millis(50));
+            }
+            false
+        });
+        faulty.arm(slow_release);
+        thread::scope(|scope| {
+            let first = scope.spawn(|| full_disk.enter());
+            is_releasing.recv().unwrap();
+            assert!(!full_disk.enter());
+            let reserve = memory.open(&environment.folder.join("RESERVE")).unwrap();
+            assert_eq!(reserve.len().unwrap(), 0, "the room is there for a retry");
+            assert!(first.join().unwrap());
+        });
+    }
 
     #[test]
     fn a_watch_looks_less_and_less_often_and_flushes_from_time_to_time() {

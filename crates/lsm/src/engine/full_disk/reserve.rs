@@ -3,10 +3,9 @@
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
-use crate::sync::lock;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The file whose size is the reserve.
 const RESERVE_FILE: &str = "RESERVE";
@@ -14,19 +13,17 @@ const RESERVE_FILE: &str = "RESERVE";
 /// The reserve of a store.
 pub(super) struct Reserve {
     path: PathBuf,
-    /// None before the reserve is first made. The lock is held while the file
-    /// grows or shrinks, and no other lock is taken meanwhile.
-    file: Mutex<Option<Arc<dyn DiskFile>>>,
-    bytes: u64,
+    /// None before the reserve is first made.
+    file: Option<Arc<dyn DiskFile>>,
 }
 
 impl Reserve {
-    /// A reserve of `bytes`, which is not made yet: the room of the reserve that
-    /// an earlier run left is given back.
+    /// A reserve that is not made yet: the room of the reserve that an earlier run
+    /// left is given back.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(super) fn open(disk: &dyn Disk, folder: &Path, bytes: u64) -> Result<Self, Error> {
+    pub(super) fn open(disk: &dyn Disk, folder: &Path) -> Result<Self, Error> {
         let path = folder.join(RESERVE_FILE);
         let file = match disk.open(&path) {
             Ok(file) => Some(file),
@@ -37,35 +34,25 @@ impl Reserve {
             file.set_len(0)
                 .map_err(|error| Error::io("truncate", &path, error))?;
         }
-        Ok(Self {
-            path,
-            file: Mutex::new(file),
-            bytes,
-        })
+        Ok(Self { path, file })
     }
 
-    /// The size that the reserve has once it is made, in bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Makes the reserve.
+    /// Makes the reserve, of `bytes`.
     ///
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Io`].
-    pub(super) fn make(&self, disk: &dyn Disk) -> Result<(), Error> {
-        if self.bytes == 0 {
+    pub(super) fn make(&mut self, disk: &dyn Disk, bytes: u64) -> Result<(), Error> {
+        if bytes == 0 {
             return Ok(());
         }
-        let mut reserve = lock(&self.file);
-        let file = match &*reserve {
+        let file = match &self.file {
             Some(file) => file,
-            None => reserve.insert(
+            None => self.file.insert(
                 disk.create(&self.path)
                     .map_err(|error| Error::io("create", &self.path, error))?,
             ),
         };
-        file.allocate(0, self.bytes).map_err(|error| {
+        file.allocate(0, bytes).map_err(|error| {
             // A part of the reserve may have been allocated before the error.
             let _ = file.set_len(0);
             Error::io("allocate", &self.path, error)
@@ -74,7 +61,7 @@ impl Reserve {
 
     /// Gives the room of the reserve back.
     pub(super) fn release(&self) -> io::Result<()> {
-        match &*lock(&self.file) {
+        match &self.file {
             Some(file) => file.set_len(0),
             None => Ok(()),
         }

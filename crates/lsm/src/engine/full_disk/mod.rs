@@ -192,6 +192,7 @@ mod tests {
     use std::thread;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "another thread runs meanwhile")]
     fn a_thread_that_finds_the_store_full_waits_until_the_reserve_is_given_back() {
         let memory = Arc::new(MemoryDisk::new());
         let faulty = Arc::new(FaultyDisk::new(Arc::clone(&memory) as _));

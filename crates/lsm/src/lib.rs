@@ -80,5 +80,4 @@ pub use engine::{
 pub use error::Error;
 pub use executor::{Executor, Job, Lane, LaneQueue, StepExecutor};
 pub use options::{Compression, DropBound, Durability, Environment, ExpiredBefore, Options};
-pub use record::{Record, RecordSource};
 pub use wal::{PendingSync, SegmentFile, SegmentFolder, SegmentOwner, SegmentWriter};

@@ -8,18 +8,18 @@ use base::Entry;
 /// versions a snapshot sees. The engine always sorts records by key (ascending), rank
 /// (descending, so that the winner is first) and sequence number (ascending).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub(crate) struct Record {
     /// The sequence number: greater than that of every record that was committed
     /// before, or 0 if the record is older than every open snapshot.
-    pub sequence: u64,
+    pub(crate) sequence: u64,
     /// The version.
-    pub entry: Entry,
+    pub(crate) entry: Entry,
 }
 
 impl Record {
     /// The order of records in memtables, tables and merges.
     #[must_use]
-    pub fn order(&self, other: &Self) -> std::cmp::Ordering {
+    pub(crate) fn order(&self, other: &Self) -> std::cmp::Ordering {
         self.entry
             .key()
             .cmp(other.entry.key())
@@ -34,7 +34,7 @@ impl Record {
 }
 
 /// A sorted stream of records: a memtable, a table or a merge of them.
-pub trait RecordSource: Send {
+pub(crate) trait RecordSource: Send {
     /// The next record in [`Record::order`], or `None` after the last. What a source
     /// returns after an error is undefined.
     ///

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::executor::StepExecutor;
 use crate::options::Environment;
 use crate::sync::lock;
-use base::{Entry, ManualClock, SeededRandom, Timestamp};
+use base::{Entry, ManualClock, SeededRandom, Timestamp, Verdict};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// An environment in which nothing happens by chance: the store lies in
@@ -46,6 +46,15 @@ impl BlockingWrite for Engine {
         self.submit(entry, &outbox, 0)?;
         self.commit_waiting();
         inbox.wait()
+    }
+}
+
+/// The verdict on a write, after reading what the verdict needs.
+#[must_use]
+pub fn verdict_of(applied: &Applied) -> Verdict {
+    match applied {
+        Applied::Known(verdict) => *verdict,
+        Applied::Pending(pending) => pending.finish(),
     }
 }
 

@@ -8,7 +8,7 @@ mod common;
 use base::{Entry, Expiry, Timestamp, Verdict};
 use common::World;
 use fastrand::Rng;
-use lsm::testing::BlockingWrite;
+use lsm::testing::{BlockingWrite, verdict_of};
 use lsm::{Engine, Error, Lookup, Scan};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -74,7 +74,7 @@ fn check_write(engine: &Engine, model: &mut Model, entry: &Entry) {
     let newest = model.get(entry.key()).map(Entry::timestamp);
     let newer = newest.filter(|newest| *newest > entry.timestamp());
     // `verdicts.rs` tests which write was first.
-    let is_right = match applied.verdict() {
+    let is_right = match verdict_of(&applied) {
         Verdict::Clean => true,
         Verdict::Newer(newest) => newest > entry.timestamp() && Some(newest) <= newer,
         Verdict::Unknown(bound) => bound > entry.timestamp() && newer.is_some(),

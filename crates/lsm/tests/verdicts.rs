@@ -13,7 +13,7 @@ use base::{Clock, Entry, Expiry, Timestamp, Verdict};
 use common::{World, put};
 use fastrand::Rng;
 use lsm::disk::{Call, Fault, FaultyDisk};
-use lsm::testing::BlockingWrite;
+use lsm::testing::{BlockingWrite, verdict_of};
 use lsm::{Applied, Engine, PendingVerdict};
 use std::collections::BTreeMap;
 use std::io;
@@ -34,7 +34,7 @@ fn unknown(bound: u64) -> Verdict {
 
 /// The verdict on a put, after reading what it needs.
 fn verdict(engine: &Engine, key: &str, timestamp: u64) -> Verdict {
-    engine.write(put(key, timestamp, "v")).unwrap().verdict()
+    verdict_of(&engine.write(put(key, timestamp, "v")).unwrap())
 }
 
 fn look(applied: Applied) -> PendingVerdict {
@@ -262,9 +262,13 @@ fn a_commit_reads_no_disk_and_a_pending_verdict_is_about_its_key_alone() {
     let newer_here = look(write("k", 45));
     let no_such_key = look(write("b", 45));
     let older_here = look(write("a", 45));
-    assert_eq!(write("zz", 45).verdict(), Verdict::Clean, "no table has it");
     assert_eq!(
-        write("m", 61).verdict(),
+        verdict_of(&write("zz", 45)),
+        Verdict::Clean,
+        "no table has it"
+    );
+    assert_eq!(
+        verdict_of(&write("m", 61)),
         Verdict::Clean,
         "no table is so new"
     );
@@ -273,7 +277,7 @@ fn a_commit_reads_no_disk_and_a_pending_verdict_is_about_its_key_alone() {
     assert_eq!(newer_here.finish(), newer(50));
     assert_eq!(no_such_key.finish(), Verdict::Clean);
     assert_eq!(older_here.finish(), Verdict::Clean);
-    assert_eq!(write("c", 45).verdict(), Verdict::Clean);
+    assert_eq!(verdict_of(&write("c", 45)), Verdict::Clean);
 }
 
 #[test]
@@ -287,9 +291,9 @@ fn a_verdict_is_unknown_if_a_block_is_damaged_or_not_read() {
     for (version, first) in [(45, damaged), (46, given_up)] {
         // The verdict stays the same for later arrivals.
         assert_eq!(first.finish(), unknown(60));
-        assert_eq!(write("k", version).verdict(), unknown(60));
+        assert_eq!(verdict_of(&write("k", version)), unknown(60));
     }
-    assert_eq!(write("k", 47).verdict(), newer(50));
+    assert_eq!(verdict_of(&write("k", 47)), newer(50));
 }
 
 #[test]
@@ -307,7 +311,7 @@ fn a_pending_verdict_is_as_of_its_commit() {
     let again = look(write("k", 45));
     assert_eq!(again.finish(), Verdict::Clean, "50 came later");
     assert_eq!(first.finish(), Verdict::Clean);
-    assert_eq!(write("k", 46).verdict(), newer(50), "comes now");
+    assert_eq!(verdict_of(&write("k", 46)), newer(50), "comes now");
 }
 
 /// The number of flushes that the store remembers separately.
@@ -417,7 +421,7 @@ impl Run {
         let gives_up = self.rng.u8(0..10) == 0;
         let now = match &applied {
             Applied::Pending(pending) if gives_up => pending.give_up(),
-            applied => applied.verdict(),
+            applied => verdict_of(applied),
         };
         let as_of_now = newest.map_or(Verdict::Clean, newer);
         let time = self.world.clock.monotonic();

@@ -15,17 +15,6 @@ pub enum Applied {
     Pending(PendingVerdict),
 }
 
-impl Applied {
-    /// The verdict, after reading what it needs. May block.
-    #[must_use]
-    pub fn verdict(&self) -> Verdict {
-        match self {
-            Self::Known(verdict) => *verdict,
-            Self::Pending(pending) => pending.finish(),
-        }
-    }
-}
-
 /// The outcome of a submitted write.
 #[derive(Debug)]
 pub struct Outcome {

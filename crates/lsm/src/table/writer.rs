@@ -130,7 +130,7 @@ impl TableWriter {
     /// # Errors
     /// [`Error::Sync`], [`Error::Io`], [`Error::DiskFull`]; [`Error::Invalid`] for a
     /// table without records, because it has no least and no greatest key.
-    pub(crate) fn finish(mut self) -> Result<TableProperties, Error> {
+    pub(crate) fn finish(mut self) -> Result<(), Error> {
         if self.properties.entries == 0 {
             return Err(Error::Invalid("a table needs a record".to_owned()));
         }
@@ -152,8 +152,7 @@ impl TableWriter {
             filter_bytes,
             file_bytes: self.blocks.offset() + FOOTER_BYTES as u64,
         };
-        self.blocks.finish(&footer.encode())?;
-        Ok(self.properties)
+        self.blocks.finish(&footer.encode())
     }
 
     fn finish_data_block(&mut self) -> Result<(), Error> {

@@ -15,7 +15,7 @@ use super::{SegmentWriter, remove_segment, segment_file_name, segment_of_file_na
 use crate::disk::{Disk, read_file};
 use crate::error::Error;
 use base::Entry;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A folder of segments.
@@ -33,12 +33,6 @@ impl SegmentFolder {
         disk.create_folder(&path)
             .map_err(|error| Error::io("create", &path, error))?;
         Ok(Self { disk, path })
-    }
-
-    /// The folder's path.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// The numbers of the folder's segments, ascending. Other files are ignored.
@@ -216,7 +210,7 @@ mod tests {
         let disk = Arc::new(MemoryDisk::new());
         let folder =
             SegmentFolder::open(Arc::clone(&disk) as Arc<dyn Disk>, "/logs".into()).unwrap();
-        disk.create(&folder.path().join(segment_file_name(3)))
+        disk.create(&folder.path.join(segment_file_name(3)))
             .unwrap();
         let file = folder.read(3).unwrap();
         assert_eq!(file.owner(&[1]).unwrap(), SegmentOwner::Unknown);

@@ -19,7 +19,7 @@ use base::{Entry, SeededRandom, SystemClock, Timestamp, Verdict};
 use lanes::Lanes;
 use ledger::{Floor, Ledger, MARCHERS, SCATTERED_KEYS, SCATTERERS};
 use lsm::disk::{MemoryDisk, Unsynced};
-use lsm::testing::BlockingWrite;
+use lsm::testing::{BlockingWrite, verdict_of};
 use lsm::{
     Applied, Disk, Durability, Engine, Environment, Error, Lookup, Options, Outbox, Outcome,
     RealDisk, Scan,
@@ -206,7 +206,7 @@ impl Run {
             };
             for ((entry, known), result) in piece.iter().zip(known).zip(results) {
                 let known = Timestamp::from_u64(known);
-                let is_told = match result.unwrap().verdict() {
+                let is_told = match verdict_of(&result.unwrap()) {
                     Verdict::Clean => known <= entry.timestamp(),
                     Verdict::Newer(newest) | Verdict::Unknown(newest) => known <= newest,
                 };

@@ -43,13 +43,13 @@ fn cache() -> Arc<BlockCache> {
     Arc::new(BlockCache::new(8 << 20))
 }
 
-fn write(file: &Arc<TestFile>, settings: &TableSettings, records: &[Record]) -> TableProperties {
+fn write(file: &Arc<TestFile>, settings: &TableSettings, records: &[Record]) {
     let file: Arc<dyn DiskFile> = Arc::<TestFile>::clone(file);
     let mut writer = TableWriter::create(file, Path::new(PATH), settings);
     for record in records {
         writer.add(record).unwrap();
     }
-    writer.finish().unwrap()
+    writer.finish().unwrap();
 }
 
 fn open(file: &Arc<TestFile>, cache: &Arc<BlockCache>) -> Result<Arc<Table>, Error> {

@@ -79,7 +79,7 @@ fn each_failing_call_of_the_writer_is_an_error_that_names_the_file() {
         for record in &records {
             writer.add(record)?;
         }
-        writer.finish().map(drop)
+        writer.finish()
     };
     let mut left = 0;
     while let Err(error) = write_to(&TestFile::failing_after(left)) {

@@ -16,9 +16,9 @@ use super::recovered_log::{LastSegment, read_log};
 use super::snapshots::Snapshots;
 use super::table_set::{Flushed, ReadState, TableFiles, TableSet, Tables};
 use crate::cache::BlockCache;
-use crate::disk::{Disk, temporary_name};
+use crate::disk::Disk;
 use crate::error::Error;
-use crate::manifest::{LogClaim, MANIFEST_FILE, Manifest};
+use crate::manifest::{LogClaim, Manifest};
 use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
 use crate::record::Record;
@@ -28,7 +28,7 @@ use crate::wal::{SegmentWriter, remove_segment, segment_of_file_name};
 use base::Timestamp;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ impl Inner {
         let log_secret = manifest.log_secret();
 
         let cache = Arc::new(BlockCache::new(options.cache_bytes));
-        report.orphans_removed = remove_orphans(&**disk, folder, &names, &manifest)?;
+        let mut orphans = find_orphans(folder, &names, &manifest);
         let tables = open_tables(&**disk, folder, &manifest, &cache)?;
         // Tables may still hold sequence numbers that snapshots of an earlier run
         // needed. Adding 1 cannot overflow: `TableProperties::check` bounds them.
@@ -137,9 +137,19 @@ impl Inner {
         };
         let log_writer = match begin(options.memtable_bytes as u64) {
             // On a full disk the segment starts empty and grows as it must.
-            Err(Error::DiskFull) => begin(0)?,
+            Err(Error::DiskFull) => match begin(0) {
+                Err(Error::DiskFull) => {
+                    report.orphans_removed += remove_files(&**disk, orphans.drain(..))?;
+                    begin(0)?
+                }
+                begun => begun?,
+            },
             begun => begun?,
         };
+        // The manifest is stored again before this. If an earlier run stored it and
+        // the sync failed, a crash may bring back an older manifest, which names
+        // tables that are orphans now.
+        report.orphans_removed += remove_files(&**disk, orphans.drain(..))?;
         let sealed_segments = obsolete.split_off(&manifest.least_log_segment);
         for segment in obsolete.into_keys().chain(log.made_ahead) {
             remove_segment(&**disk, folder, segment)?;
@@ -247,28 +257,26 @@ fn load_manifest(environment: &Environment) -> Result<Manifest, Error> {
     Ok(manifest)
 }
 
-/// Removes files that the manifest does not name: tables whose writing or removal
-/// was interrupted, and segments whose records are in tables.
-fn remove_orphans(
-    disk: &dyn Disk,
-    folder: &Path,
-    names: &[String],
-    manifest: &Manifest,
-) -> Result<u64, Error> {
-    let temporary = temporary_name(MANIFEST_FILE);
-    let mut removed = 0;
-    for name in names {
-        let orphaned = *name == temporary
-            || segment_of_file_name(name)
-                .is_some_and(|segment| segment < manifest.least_log_segment)
+/// The files that the manifest does not name: tables whose writing or removal was
+/// interrupted, and segments whose records are in tables. A temporary file of the
+/// manifest is not among them, because the next manifest takes its place.
+fn find_orphans(folder: &Path, names: &[String], manifest: &Manifest) -> Vec<PathBuf> {
+    let is_orphan = |name: &&String| {
+        segment_of_file_name(name).is_some_and(|segment| segment < manifest.least_log_segment)
             || parse_table_file_name(name)
-                .is_some_and(|id| manifest.tables.iter().all(|table| table.id != id));
-        if orphaned {
-            let path = folder.join(name);
-            disk.remove(&path)
-                .map_err(|error| Error::io("remove", &path, error))?;
-            removed += 1;
-        }
+                .is_some_and(|id| manifest.tables.iter().all(|table| table.id != id))
+    };
+    let orphans = names.iter().filter(is_orphan);
+    orphans.map(|name| folder.join(name)).collect()
+}
+
+/// Removes files. Returns how many.
+fn remove_files(disk: &dyn Disk, files: impl Iterator<Item = PathBuf>) -> Result<u64, Error> {
+    let mut removed = 0;
+    for file in files {
+        disk.remove(&file)
+            .map_err(|error| Error::io("remove", &file, error))?;
+        removed += 1;
     }
     Ok(removed)
 }
@@ -334,6 +342,7 @@ fn list(disk: &dyn Disk, folder: &Path) -> Result<Vec<String>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::{Call, Fault, FaultyDisk};
     use crate::testing::{BlockingWrite, environment};
     use crate::{Engine, MemoryDisk};
     use base::{Entry, Expiry};
@@ -365,6 +374,23 @@ mod tests {
         }
         manifest.store(&*disk, folder).unwrap();
         Engine::open(environment(disk).0, options).map(drop)
+    }
+
+    #[test]
+    fn orphans_stay_until_the_manifest_is_stored_again() {
+        let memory = Arc::new(MemoryDisk::new());
+        let disk = Arc::new(FaultyDisk::new(Arc::clone(&memory) as _));
+        let open = || Engine::open(environment(Arc::clone(&disk) as _).0, Options::default());
+        open().unwrap().0.close().unwrap();
+        let orphan = Path::new("/store").join(table_file_name(TableId(77)));
+        memory.create(&orphan).unwrap();
+        let is_rename = |call, _: &Path| call == Call::Rename;
+        disk.arm(Fault::at(0, io::ErrorKind::Other).only(is_rename));
+        open().map(drop).unwrap_err();
+        memory.open(&orphan).unwrap();
+        let (_engine, report) = open().unwrap();
+        assert_eq!(report.orphans_removed, 1);
+        memory.open(&orphan).map(drop).unwrap_err();
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod node_url;
 mod placement;
 mod replicas;
 mod standing;
+pub mod sweep;
 mod timestamp_reservation;
 
 pub use clock_bound::ClockBound;

@@ -241,6 +241,18 @@ impl Confirmation {
         }
     }
 
+    /// Notes that the store was found, or made, equal with the present stores of all
+    /// peers: what any of them has it has, too. Returns whether it counts from now
+    /// on. An outdated store does not, because another process may still have the
+    /// later state of it.
+    pub fn refilled(&mut self, peers: BTreeSet<NodeNumber>) -> bool {
+        let is_refilled = matches!(self, Self::Unfilled { is_outdated: false });
+        if is_refilled {
+            *self = Self::accepted(peers);
+        }
+        is_refilled
+    }
+
     /// Notes that a peer was heard, or cannot be reached.
     pub fn consulted(&mut self, peer: NodeNumber, peers: usize) {
         if let Self::Returning { consulted } = self {

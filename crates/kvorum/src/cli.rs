@@ -1,5 +1,6 @@
 //! The commands.
 
+use crate::admin::AdminOptions;
 use crate::dev::DevOptions;
 use crate::lab::LabOptions;
 use crate::load::{self, LoadOptions};
@@ -30,6 +31,8 @@ pub(crate) enum Command {
     /// Run a local cluster to try things out; Ctrl-C stops it, and its data is kept
     #[command(allow_negative_numbers = true)]
     Dev(DevOptions),
+    /// See how the nodes of a running cluster are, and have them compared
+    Admin(AdminOptions),
     /// Run an experiment on nodes of its own and write a page about the results
     Lab(LabOptions),
     /// Record where a running node spends its time or memory, as a flame graph

@@ -3,13 +3,14 @@
 //! [`cli`] lists the commands. [`layers`] collects their options from the
 //! command line, the environment and a file. [`serve`] runs a node, [`dev`] a
 //! local cluster of child processes, [`load`] the load generator, [`profiling`]
-//! records a profile of a running node, and [`lab`] runs experiments on
-//! clusters of its own.
+//! records a profile of a running node, [`admin`] shows a running cluster and
+//! has its nodes compared, and [`lab`] runs experiments on clusters of its own.
 //!
 //! Exit codes: 0 for success, 1 for a failure, 2 for a wrong command line, 130
 //! and 143 for a command that SIGINT or SIGTERM ended early. Each failure is
 //! one line on stderr.
 
+mod admin;
 mod cli;
 mod dev;
 mod failure;
@@ -18,6 +19,7 @@ mod lab;
 mod layers;
 mod load;
 mod logging;
+mod node_client;
 mod profiling;
 mod resources;
 mod serve;
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
     let ended = parsed.and_then(|parsed| match &parsed.program.command {
         Command::Node(ServeCommand::Serve(options)) => Ok(serve::run(options, &parsed)?),
         Command::Dev(options) => dev::run(options),
+        Command::Admin(options) => Ok(admin::run(options)?),
         Command::Lab(options) => Ok(lab::run(options)?),
         Command::Profile(options) => Ok(profiling::run(options)?),
         Command::Load(options) => Ok(load::run(options)?),

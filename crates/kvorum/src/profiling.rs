@@ -1,16 +1,13 @@
 //! `kvorum profile`: asks a running node for a profile and saves it.
 
 use crate::failure::{Failure, report_line};
+use crate::node_client::{self, NodeRequest, problem_member};
 use crate::values::url;
 use clap::{Args, ValueEnum};
 use cluster::NodeUrl;
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// How long connecting to the node may take.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// How long the node may take to turn its recording into a profile.
 const FINISH_MAX: Duration = Duration::from_secs(60);
@@ -134,158 +131,40 @@ fn fetch(options: &ProfileOptions) -> Result<Vec<u8>, Failure> {
         ProfileFormat::Svg => "image/svg+xml",
         ProfileFormat::Folded => "text/plain",
     };
-    let request = format!(
-        "GET /debug/profile?kind={kind}&seconds={seconds} HTTP/1.1\r\n\
-         Host: {authority}\r\nAccept: {accept}\r\nConnection: close\r\n\r\n",
+    let target = format!(
+        "/debug/profile?kind={kind}&seconds={seconds}",
         kind = word(&options.kind),
         seconds = options.seconds,
-        authority = authority(url),
     );
-    let patience = Duration::from_secs(options.seconds) + FINISH_MAX;
-    let answer = connect(url)
-        .and_then(|stream| exchange(stream, &request, patience))
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::ConnectionRefused => Failure::failed(format!(
-                "{url} refuses connections: start the node, or name another one with --url"
-            )),
-            _ => Failure::failed(format!("cannot reach {url}: {error}")),
-        })?;
-    let incomplete = || {
-        Failure::failed(format!(
-            "{url} closed the connection before its response was complete: see the node's log"
-        ))
+    let request = NodeRequest {
+        node: url,
+        option: "--url",
+        method: "GET",
+        target: &target,
+        headers: &[("Accept", accept)],
+        time_max: Duration::from_secs(options.seconds) + FINISH_MAX,
+        answer_bytes_max: ANSWER_BYTES_MAX,
     };
-    let answer = HttpResponse::parse(&answer).map_err(|error| match error {
-        ResponseError::Incomplete => incomplete(),
-        ResponseError::OtherProtocol => {
-            Failure::failed(format!("the server at {url} does not speak HTTP/1.1"))
-        }
-    })?;
+    let answer = request.send()?;
     match answer.status {
-        200 => Ok(answer.body.to_vec()),
-        status => Err(Failure::failed(refusal(url, status, answer.body))),
+        200 => Ok(answer.body),
+        status => Err(Failure::failed(refusal(url, status, &answer.body))),
     }
-}
-
-fn connect(url: &NodeUrl) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for address in (url.host(), url.port()).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_MAX) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-fn exchange(mut stream: TcpStream, request: &str, patience: Duration) -> io::Result<Vec<u8>> {
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(CONNECT_MAX))?;
-    stream.write_all(request.as_bytes())?;
-    let mut answer = Vec::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
-    Ok(answer)
-}
-
-/// The URL without its scheme, for the header `Host`.
-fn authority(url: &NodeUrl) -> String {
-    let text = url.to_string();
-    text.strip_prefix("http://").unwrap_or(&text).to_owned()
 }
 
 /// The failure line for an unsuccessful response.
 fn refusal(url: &NodeUrl, status: u16, body: &[u8]) -> String {
-    let problem: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-    let member = |name: &str| problem.get(name).and_then(serde_json::Value::as_str);
-    match (member("type"), member("detail")) {
-        (Some("urn:kvorum:problem:unknown-path"), _) => {
+    match problem_member(body, "type").as_deref() {
+        Some("urn:kvorum:problem:unknown-path") => {
             format!("{url} serves no profiles: start the node with --debug-endpoints")
         }
-        (_, Some(detail)) => format!("{url} refuses: {detail}"),
-        _ => format!("{url} answers {status}: it may not be a Kvorum node"),
-    }
-}
-
-/// A response whose body has the length that its head states.
-#[derive(Debug, PartialEq, Eq)]
-struct HttpResponse<'a> {
-    status: u16,
-    body: &'a [u8],
-}
-
-/// Why there is no response.
-#[derive(Debug, PartialEq, Eq)]
-enum ResponseError {
-    Incomplete,
-    OtherProtocol,
-}
-
-impl<'a> HttpResponse<'a> {
-    /// Parses all bytes that came until the connection was closed.
-    fn parse(bytes: &'a [u8]) -> Result<Self, ResponseError> {
-        if bytes.is_empty() {
-            return Err(ResponseError::Incomplete);
-        }
-        if !bytes.starts_with(b"HTTP/1.1 ") {
-            return Err(ResponseError::OtherProtocol);
-        }
-        let head_bytes = bytes
-            .windows(4)
-            .position(|window| window == b"\r\n\r\n")
-            .ok_or(ResponseError::Incomplete)?;
-        let head = String::from_utf8_lossy(&bytes[..head_bytes]);
-        let mut lines = head.lines();
-        let status = lines
-            .next()
-            .and_then(|line| line.split(' ').nth(1)?.parse().ok())
-            .ok_or(ResponseError::OtherProtocol)?;
-        let mut length = None;
-        for (name, value) in lines.filter_map(|line| line.split_once(':')) {
-            if name.eq_ignore_ascii_case("content-length") {
-                length = value.trim().parse().ok();
-            }
-        }
-        let body = &bytes[head_bytes + 4..];
-        match length {
-            // Each response of a node to a profile request has a length.
-            None => Err(ResponseError::OtherProtocol),
-            Some(length) if body.len() < length => Err(ResponseError::Incomplete),
-            Some(length) => Ok(Self {
-                status,
-                body: &body[..length],
-            }),
-        }
+        _ => node_client::refusal(url, status, body),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_a_complete_response_is_accepted() {
-        let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
-        let answer = HttpResponse::parse(whole).unwrap();
-        assert_eq!((answer.status, answer.body), (200, &b"abc"[..]));
-        for cut in 9..whole.len() {
-            assert_eq!(
-                HttpResponse::parse(&whole[..cut]),
-                Err(ResponseError::Incomplete),
-                "{cut}"
-            );
-        }
-        assert_eq!(HttpResponse::parse(b""), Err(ResponseError::Incomplete));
-        for other in [
-            &b"SSH-2.0-OpenSSH\r\n"[..],
-            b"HTTP/1.1 abc\r\ncontent-length: 0\r\n\r\n",
-            b"HTTP/1.1 200 OK\r\n\r\nabc",
-        ] {
-            assert_eq!(
-                HttpResponse::parse(other),
-                Err(ResponseError::OtherProtocol)
-            );
-        }
-    }
 
     #[test]
     fn a_refusal_says_what_to_do() {

@@ -36,6 +36,7 @@ mod seams;
 pub mod simulation;
 mod stamping;
 mod submissions;
+mod sweep;
 mod turn_budget;
 mod wait_sites;
 mod worker;
@@ -52,5 +53,8 @@ pub use node::{Load, Node};
 pub use or_abort::or_abort;
 pub use seams::{OpenError, Seams};
 pub use stamping::{NoStamp, StampingStatus};
+pub use sweep::{
+    EndedPasses, LastClean, OrderedSweep, PassReport, RunningPass, SweepCounts, SweepStatus,
+};
 pub use turn_budget::Allotment;
 pub use worker::Worker;

@@ -8,9 +8,11 @@ use crate::metrics::Metrics;
 use crate::read_pool::{ReadPool, ReadsRun};
 use crate::seams::{OpenError, Seams};
 use crate::stamping::{Stamping, StampingStatus};
+use crate::sweep::{OrderedSweep, SweepEnvironment, SweepStatus, Sweeps};
 use crate::turn_budget::TurnBudget;
 use base::Budget;
 use base::{Clock, Random, Timestamp};
+use cluster::sweep::PassKind;
 use cluster::{NodeNumber, Placement, Standing};
 use lsm::{Disk, Engine, Executor};
 use peer::LogLimiter;
@@ -43,6 +45,8 @@ pub struct Node {
     pub(crate) stamping: Arc<Stamping>,
     /// Which node this is, and whether its store counts.
     pub(crate) membership: Membership,
+    /// This node's part in sweeps.
+    pub(crate) sweeps: Arc<Sweeps>,
     /// Limits repeated log lines about a peer.
     pub(crate) log_limiter: Arc<LogLimiter>,
     /// Writes that peers missed.
@@ -181,8 +185,23 @@ impl Node {
         )?;
         let metrics = Metrics::new(resources.runtimes, config.members.names().len());
         let read_pool = ReadPool::new(&engine, config.read_queue, reads_run);
+        let placement = Arc::new(Placement::new(config.members.names()));
+        let sweeps = Sweeps::new(SweepEnvironment {
+            members: config.members.clone(),
+            placement: Arc::clone(&placement),
+            engine: engine.clone(),
+            clock: Arc::clone(&clock),
+            random: Arc::clone(&seams.random),
+            executor: Arc::clone(executor),
+            stamping: Arc::clone(&stamping),
+            membership: membership.clone(),
+            timeout: config.timeout,
+            interval: config.sweep_interval,
+            full_interval: config.full_sweep_interval,
+        });
         Ok(Self {
-            placement: Arc::new(Placement::new(config.members.names())),
+            placement,
+            sweeps,
             engine,
             disk: seams.disk,
             clock,
@@ -236,6 +255,19 @@ impl Node {
     #[must_use]
     pub fn hints_waiting(&self, node: NodeNumber) -> HintsWaiting {
         self.hints.waiting(node)
+    }
+
+    /// What the node knows of sweeps.
+    #[must_use]
+    pub fn sweep_status(&self) -> SweepStatus {
+        self.sweeps.status()
+    }
+
+    /// Has the node drive a pass of a sweep as soon as none of its own is running, or
+    /// joins the running one. `None` for a node alone, which has nothing to compare with.
+    #[must_use]
+    pub fn order_sweep(&self, kind: PassKind) -> Option<OrderedSweep> {
+        self.sweeps.order(kind)
     }
 
     /// What the node is working on.

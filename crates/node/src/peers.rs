@@ -1,7 +1,7 @@
 //! The nodes of the cluster, as one runtime sees and reaches them.
 
-use crate::node::Node;
-use cluster::{NodeNumber, NodeUrl, Ranking};
+use crate::stamping::Stamping;
+use cluster::{Members, NodeNumber, NodeUrl, Placement, Ranking};
 use peer::{Link, LinkStatus};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,7 +10,9 @@ use std::time::Duration;
 
 /// The links of one runtime to the other nodes.
 pub(crate) struct Peers {
-    node: Arc<Node>,
+    members: Members,
+    placement: Arc<Placement>,
+    stamping: Arc<Stamping>,
     /// By node; none for this node.
     links: Vec<Option<Rc<Link>>>,
     /// By node: whether its link was down at the last check.
@@ -19,32 +21,39 @@ pub(crate) struct Peers {
 
 impl Peers {
     /// All nodes; `link` makes the link to each of the others.
-    pub(crate) fn new(node: &Arc<Node>, link: impl Fn(NodeNumber) -> Rc<Link>) -> Rc<Self> {
-        let members = &node.config.members;
+    pub(crate) fn new(
+        members: Members,
+        placement: Arc<Placement>,
+        stamping: Arc<Stamping>,
+        link: impl Fn(NodeNumber) -> Rc<Link>,
+    ) -> Rc<Self> {
+        let nodes = members.names().len();
         let links = members
             .numbers()
             .map(|node| (node != members.own()).then(|| link(node)))
             .collect();
         Rc::new(Self {
-            were_down: RefCell::new(vec![true; members.names().len()]),
-            node: Arc::clone(node),
+            were_down: RefCell::new(vec![true; nodes]),
+            members,
+            placement,
+            stamping,
             links,
         })
     }
 
     /// Whether there are no other nodes.
     pub(crate) fn is_single_node(&self) -> bool {
-        self.node.config.members.is_single_node()
+        self.members.is_single_node()
     }
 
     /// Whether it is this node.
     pub(crate) fn is_own(&self, node: NodeNumber) -> bool {
-        node == self.node.config.members.own()
+        node == self.members.own()
     }
 
     /// The first `from` nodes of a key's ranking.
     pub(crate) fn ranking(&self, key: &[u8], from: u8) -> Ranking {
-        self.node.placement.ranking(key, from)
+        self.placement.ranking(key, from)
     }
 
     /// Whether a node is known not to answer.
@@ -59,7 +68,7 @@ impl Peers {
 
     /// The URL of a node.
     pub(crate) fn url_of(&self, node: NodeNumber) -> &NodeUrl {
-        self.node.config.members.url(node)
+        self.members.url(node)
     }
 
     /// Ends the calls whose time is over, reports the peers' clocks, and returns the nodes
@@ -70,7 +79,7 @@ impl Peers {
         }
         self.report_clocks();
         let mut were_down = self.were_down.borrow_mut();
-        let peers = self.node.config.members.peers();
+        let peers = self.members.peers();
         peers
             .filter(|node| {
                 let is_down = self.is_down(*node);
@@ -81,8 +90,8 @@ impl Peers {
 
     /// Reports to `stamping` what the links know about the other nodes' clocks.
     fn report_clocks(&self) {
-        let stamping = &self.node.stamping;
-        for node in self.node.config.members.peers() {
+        let stamping = &self.stamping;
+        for node in self.members.peers() {
             let link = self.link(node);
             if let Some(ahead_ms) = link.and_then(|link| link.ahead_of_monotonic_ms()) {
                 stamping.record_clock(node, ahead_ms);

@@ -9,6 +9,7 @@ use crate::peers::Peers;
 use crate::pending::PendingRequests;
 use crate::replicas::{LocalReplica, ReplicaHints, ReplicaSet};
 use crate::submissions::Submissions;
+use crate::sweep::Sweeper;
 use base::{Clock, overdue_check_period};
 use bytes::Bytes;
 use cluster::{NodeNumber, Ranking};
@@ -35,6 +36,8 @@ pub struct Worker {
     peer_environment: PeerEnvironment,
     /// The replicas of keys, this node's own store among them.
     replicas: Rc<ReplicaSet>,
+    /// This runtime's part in sweeps.
+    sweeper: Rc<Sweeper>,
     metrics: Arc<WorkerMetrics>,
 }
 
@@ -62,7 +65,7 @@ impl Worker {
             incoming: Arc::clone(&node.peer_bytes),
             value_bytes_max: config.value_bytes_max,
         };
-        let peers = Peers::new(&node, |node| {
+        let link_to = |node| {
             Link::new(
                 config.members.name(node).to_owned(),
                 config.members.url(node).clone(),
@@ -70,7 +73,13 @@ impl Worker {
                 peer_environment.clone(),
                 Rc::clone(&pending) as Rc<dyn AnswerHandler>,
             )
-        });
+        };
+        let peers = Peers::new(
+            config.members.clone(),
+            Arc::clone(&node.placement),
+            Arc::clone(&node.stamping),
+            link_to,
+        );
         let weak_peers = Rc::downgrade(&peers);
         handshakes.call_on_dialled(move |node| {
             let peers = weak_peers.upgrade();
@@ -89,6 +98,12 @@ impl Worker {
             clock: Arc::clone(&node.clock),
         });
         let replicas = Rc::new(ReplicaSet::new(replica, Rc::clone(&peers)));
+        let sweeper = Rc::new(Sweeper {
+            sweeps: Arc::clone(&node.sweeps),
+            peers: Rc::clone(&peers),
+            replicas: Rc::clone(&replicas),
+            pending: Rc::clone(&pending),
+        });
         let metrics = node.metrics.of_worker(number);
         let resources = &node.resources;
         let requests_max = resources.requests_max.div_ceil(resources.runtimes);
@@ -113,6 +128,7 @@ impl Worker {
             peers,
             peer_environment,
             replicas,
+            sweeper,
             metrics,
         })
     }
@@ -130,6 +146,7 @@ impl Worker {
             tokio::task::spawn_local(Rc::clone(link).run_forever());
         }
         if self.number == 0 {
+            tokio::task::spawn_local(Rc::clone(&self.sweeper).drive_forever());
             self.spawn_hint_deliveries();
         }
     }
@@ -160,8 +177,8 @@ impl Worker {
     /// the upgrade; `known` is called once the connection has proved to be a peer's.
     pub async fn welcome(&self, stream: Box<dyn Stream>, received: Bytes, known: impl FnOnce()) {
         let environment = self.peer_environment.clone();
-        let own = Rc::clone(self.replicas.own());
-        peer::serve(stream, received, environment, own, known).await;
+        let sweeper = Rc::clone(&self.sweeper);
+        peer::serve(stream, received, environment, sweeper, known).await;
     }
 
     /// The node that it works for.

@@ -14,6 +14,8 @@ pub(super) enum CallKind {
     Write,
     /// To find a version.
     Read,
+    /// To do something for a sweep.
+    Sweep,
 }
 
 /// A call that waits for its answer.

@@ -46,6 +46,7 @@ mod protocol;
 mod reply;
 mod server;
 mod start_watch;
+mod sweep_message;
 mod transport;
 mod wait_sites;
 
@@ -56,6 +57,7 @@ use base::Budget;
 use base::{Clock, Entry, Random, Verdict};
 use bytes::Bytes;
 use cluster::Miss;
+use cluster::sweep::PassId;
 use handshake::HandshakeEnvironment;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -65,10 +67,13 @@ pub use handshake::{HandshakePolicy, Hello};
 pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
 pub use log_limiter::LogLimiter;
 pub use protocol::Protocol;
-pub use protocol::{NegotiatedProtocol, STANDING};
+pub use protocol::{NegotiatedProtocol, STANDING, SWEEP};
 pub use reply::Reply;
 pub use server::{RequestHandler, serve};
 pub use start_watch::{LiveLink, PeerStart, StartWatch};
+pub use sweep_message::{
+    BOUND_KEY_BYTES_MAX, KEY_HASHES_MAX, SYMBOLS_MAX, SweepAnswer, SweepRequest, bound_steps_max,
+};
 pub use transport::PEER_PROTOCOL;
 pub use transport::{Dialing, Stream, TcpTransport, Transport};
 
@@ -83,6 +88,15 @@ pub enum PeerRequest {
     Write(Entry),
     /// What is the freshest version of this key?
     Read(Bytes),
+    /// Store this version, which a pass of a sweep brings.
+    Mend {
+        /// The pass.
+        pass: PassId,
+        /// The version.
+        entry: Entry,
+    },
+    /// Do this for a sweep.
+    Sweep(SweepRequest),
 }
 
 /// What a replica answers.
@@ -98,6 +112,8 @@ pub enum PeerAnswer {
     Found(Option<Entry>),
     /// The replica did not handle the request.
     Missed(Miss),
+    /// The answer to a request of a sweep.
+    Swept(SweepAnswer),
 }
 
 /// What peer connections take from the node.

@@ -13,6 +13,10 @@
 //!    8  pong     wall clock in ms u64
 //!    9  piece    the next bytes of the value of this call
 //!   10  standing code u8, as in hellos     (only with the feature `STANDING`)
+//!   11  sweep    remaining ms u32 | request, as drawn in `sweep_message/`
+//!   12  swept    answer, as drawn there
+//!   13  mend     remaining ms u32 | pass u64 | entry
+//!                                          (11 to 13 only with the feature `SWEEP`)
 //!
 //! entry = flags u8 | copies u8 | key bytes u16 | timestamp u64 | value bytes u32
 //!       | expiry u64, if flags has EXPIRES | key | value
@@ -29,9 +33,11 @@
 //! messages go back.
 
 use super::frame::{Frame, FrameError, PIECE_BYTES, put_frame};
+use super::sweep_message::{SweepAnswer, SweepRequest};
 use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp, Verdict};
 use cluster::Miss;
 use cluster::Standing;
+use cluster::sweep::PassId;
 use std::time::Duration;
 
 const WRITE: u8 = 1;
@@ -44,6 +50,9 @@ const PING: u8 = 7;
 const PONG: u8 = 8;
 const PIECE: u8 = 9;
 const STANDING: u8 = 10;
+const SWEEP: u8 = 11;
+const SWEPT: u8 = 12;
+const MEND: u8 = 13;
 
 const CLEAN: u8 = 0;
 const NEWER: u8 = 1;
@@ -91,6 +100,24 @@ pub(super) enum Message<'a> {
     Piece(&'a [u8]),
     /// How the acceptor's store stands.
     Standing(Standing),
+    /// A request of a sweep.
+    Sweep {
+        /// How long the dialler waits for the answer.
+        remaining: Duration,
+        /// The request.
+        request: &'a [u8],
+    },
+    /// The answer to a request of a sweep.
+    Swept(&'a [u8]),
+    /// Store this version, which a pass of a sweep brings.
+    Mend {
+        /// How long the dialler waits for the answer.
+        remaining: Duration,
+        /// The pass.
+        pass: PassId,
+        /// The version.
+        entry: EntryHead<'a>,
+    },
 }
 
 /// An entry that has arrived, without its value if that is long.
@@ -159,6 +186,16 @@ impl<'a> Message<'a> {
                 let [code] = fields.array()?;
                 Self::Standing(Standing::from_code(code))
             }
+            SWEEP => Self::Sweep {
+                remaining: fields.remaining()?,
+                request: fields.take_rest(),
+            },
+            SWEPT => Self::Swept(fields.take_rest()),
+            MEND => Self::Mend {
+                remaining: fields.remaining()?,
+                pass: PassId(fields.u64()?),
+                entry: fields.entry()?,
+            },
             _ => return Err(frame.malformed("an unknown kind")),
         };
         fields.end()?;
@@ -186,6 +223,10 @@ impl<'a> Fields<'a> {
     fn bytes(&mut self, count: usize) -> Result<&'a [u8], FrameError> {
         let taken = self.reader.bytes(count);
         self.present(taken)
+    }
+
+    fn take_rest(&mut self) -> &'a [u8] {
+        std::mem::replace(&mut self.reader, ByteReader::new(&[])).rest()
     }
 
     fn u32(&mut self) -> Result<u32, FrameError> {
@@ -279,6 +320,34 @@ pub(super) fn put_write(out: &mut Vec<u8>, call: u64, remaining: Duration, entry
         put_remaining(out, remaining);
         put_entry(out, entry);
     });
+}
+
+/// Appends a mend; a long value is yet to follow.
+pub(super) fn put_mend(
+    out: &mut Vec<u8>,
+    call: u64,
+    remaining: Duration,
+    pass: PassId,
+    entry: &Entry,
+) {
+    put_frame(out, MEND, call, |out| {
+        put_remaining(out, remaining);
+        out.extend_from_slice(&pass.0.to_le_bytes());
+        put_entry(out, entry);
+    });
+}
+
+/// Appends a request of a sweep.
+pub(super) fn put_sweep(out: &mut Vec<u8>, call: u64, remaining: Duration, request: &SweepRequest) {
+    put_frame(out, SWEEP, call, |out| {
+        put_remaining(out, remaining);
+        request.encode(out);
+    });
+}
+
+/// Appends the answer to a request of a sweep.
+pub(super) fn put_swept(out: &mut Vec<u8>, call: u64, answer: &SweepAnswer) {
+    put_frame(out, SWEPT, call, |out| answer.encode(out));
 }
 
 /// Appends a read.

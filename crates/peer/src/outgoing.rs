@@ -13,10 +13,11 @@
 
 use super::Stream;
 use super::assembly::LONG_VALUES_MAX;
-use super::frame::{HEADER_BYTES, PIECE_BYTES};
+use super::frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, PIECE_BYTES};
 use super::message;
 use base::Entry;
 use base::Share;
+use cluster::sweep::PassId;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
@@ -52,6 +53,8 @@ pub(super) struct LongMessage {
 pub(super) enum LongMessageKind {
     /// To be stored.
     Write,
+    /// To be stored, for a pass of a sweep.
+    Mend(PassId),
     /// As the answer to a read.
     Found,
 }
@@ -94,6 +97,11 @@ impl Outgoing {
     /// Whether a short frame with this key may be appended.
     pub(super) fn has_room_for_key(&self, key: &[u8]) -> bool {
         self.queue.borrow().encoded_bytes + key.len() <= ENCODED_BYTES_MAX
+    }
+
+    /// Whether a frame of any length may be appended.
+    pub(super) fn has_room_for_frame(&self) -> bool {
+        self.queue.borrow().encoded_bytes + PAYLOAD_BYTES_MAX <= ENCODED_BYTES_MAX
     }
 
     /// Whether a message with this entry may be appended.
@@ -257,6 +265,10 @@ impl Queue {
             match long.kind {
                 LongMessageKind::Write => {
                     message::put_write(&mut self.batch, long.call, remaining, &long.entry);
+                }
+                LongMessageKind::Mend(pass) => {
+                    let batch = &mut self.batch;
+                    message::put_mend(batch, long.call, remaining, pass, &long.entry);
                 }
                 LongMessageKind::Found => {
                     message::put_found(&mut self.batch, long.call, &long.entry);

@@ -16,6 +16,10 @@ use std::fmt;
 /// store stands whenever that changes.
 pub const STANDING: u64 = 1;
 
+/// The dialled side takes part in sweeps: frames of the kinds `sweep`, `swept`
+/// and `mend`.
+pub const SWEEP: u64 = 2;
+
 /// What a build supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
@@ -41,7 +45,7 @@ impl Protocol {
     pub const OWN: Self = Self {
         least: 1,
         greatest: 1,
-        features: STANDING,
+        features: STANDING | SWEEP,
     };
 
     /// What this build uses with another; `None` if they share no version.

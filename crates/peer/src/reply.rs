@@ -107,6 +107,9 @@ impl ReplyChannel {
                 outgoing.push(|out| message::put_found(out, call, &entry));
             }
             PeerAnswer::Missed(miss) => outgoing.push(|out| message::put_missed(out, call, miss)),
+            PeerAnswer::Swept(answer) => {
+                outgoing.push(|out| message::put_swept(out, call, &answer));
+            }
         }
     }
 }

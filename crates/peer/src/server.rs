@@ -11,12 +11,14 @@ use crate::connection::{Connection, End, Side};
 use crate::frame::{Decoder, Frame, FrameError, PAYLOAD_BYTES_MAX};
 use crate::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError, Session};
 use crate::log_limiter::Direction;
-use crate::message::{self, Message};
+use crate::message::{self, EntryHead, Message};
 use crate::outgoing::Outgoing;
 use crate::reply::{CloseOnDrop, Reply, ReplyChannel};
+use crate::sweep_message::SweepRequest;
 use crate::{NegotiatedProtocol, PeerEnvironment, PeerRequest, STANDING, Stream};
-use base::Share;
+use base::{Entry, Share};
 use bytes::Bytes;
+use cluster::sweep::PassId;
 use cluster::{Miss, Standing};
 use std::future::Future;
 use std::pin::Pin;
@@ -118,13 +120,29 @@ fn log_failure(environment: &PeerEnvironment, error: &HandshakeError) {
     }
 }
 
+/// What a long write on its way in is for.
+struct LongWrite {
+    deadline: Duration,
+    /// The pass, if it is a mend.
+    pass: Option<PassId>,
+}
+
+impl LongWrite {
+    fn request(&self, entry: Entry) -> PeerRequest {
+        match self.pass {
+            Some(pass) => PeerRequest::Mend { pass, entry },
+            None => PeerRequest::Write(entry),
+        }
+    }
+}
+
 /// The acceptor's side of a connection: takes requests, and sends answers.
 struct AcceptorSide<R> {
     replies: Rc<ReplyChannel>,
     handler: Rc<R>,
     environment: PeerEnvironment,
-    /// Writes whose long values arrive in pieces, each with its deadline.
-    writes: Assembler<Duration>,
+    /// Writes and mends whose long values arrive in pieces.
+    writes: Assembler<LongWrite>,
     /// What the two sides have negotiated.
     negotiated: NegotiatedProtocol,
     /// How this node's store stands, as last sent on this connection.
@@ -154,6 +172,20 @@ impl<R: RequestHandler> AcceptorSide<R> {
             Some(reply) => self.handler.serve(request, reply),
             None => self.miss(call, Miss::Overloaded),
         }
+    }
+
+    /// Serves a write whose value is all here, or waits for the rest of it.
+    fn take_write(
+        &mut self,
+        frame: Frame<'_>,
+        entry: &EntryHead<'_>,
+        write: LongWrite,
+    ) -> Result<(), FrameError> {
+        match entry.whole() {
+            Some(entry) => self.serve(write.request(entry), frame.call, write.deadline, None),
+            None => self.writes.begin(frame, entry, write)?,
+        }
+        Ok(())
     }
 
     /// Sends how this node's store stands, if that has changed.
@@ -189,11 +221,29 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
         match Message::decode(frame)? {
             Message::Write { remaining, entry } => {
                 let deadline = now.saturating_add(remaining);
-                if let Some(entry) = entry.whole() {
-                    self.serve(PeerRequest::Write(entry), call, deadline, None);
-                } else {
-                    self.writes.begin(frame, &entry, deadline)?;
-                }
+                let write = LongWrite {
+                    deadline,
+                    pass: None,
+                };
+                self.take_write(frame, &entry, write)?;
+            }
+            Message::Mend {
+                remaining,
+                pass,
+                entry,
+            } => {
+                let deadline = now.saturating_add(remaining);
+                let mend = LongWrite {
+                    deadline,
+                    pass: Some(pass),
+                };
+                self.take_write(frame, &entry, mend)?;
+            }
+            Message::Sweep { remaining, request } => {
+                let request =
+                    SweepRequest::decode(request).map_err(|what| frame.malformed(what))?;
+                let deadline = now.saturating_add(remaining);
+                self.serve(PeerRequest::Sweep(request), call, deadline, None);
             }
             Message::Read { remaining, key } => {
                 let request = PeerRequest::Read(Bytes::copy_from_slice(key));
@@ -203,9 +253,9 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                 None => {}
                 Some(Assembled { entry: None, .. }) => self.miss(call, Miss::Overloaded),
                 Some(Assembled {
-                    context: deadline,
+                    context: write,
                     entry: Some((entry, share)),
-                }) => self.serve(PeerRequest::Write(entry), call, deadline, Some(share)),
+                }) => self.serve(write.request(entry), call, write.deadline, Some(share)),
             },
             Message::Ping => {
                 self.send_standing();
@@ -214,6 +264,7 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                 outgoing.push_urgent(|out| message::put_pong(out, call, unix_ms));
             }
             Message::Stored { .. }
+            | Message::Swept(_)
             | Message::Standing(_)
             | Message::Found(_)
             | Message::Absent

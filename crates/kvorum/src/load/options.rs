@@ -17,7 +17,7 @@ pub(crate) const AFTER_HELP: &str = "\
 SIZE is a number of bytes: 4096, 64KB (1000 bytes each), 128MiB (1024 KiB each).
 SIZES is a fixed SIZE, a uniform distribution MIN..MAX, or an exponential distribution
 MEAN~MAX.
-TIME is a whole number with the unit ms, s, m or h: 500ms.
+TIME is a whole number with the unit ms, s, m, h or d: 500ms.
 
 With --rate NUMBER the load is an open loop: requests fall due at that rate, even if earlier
 ones are still unanswered, and latency counts from when a request was due. With --rate max

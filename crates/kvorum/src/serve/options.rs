@@ -10,8 +10,8 @@ use crate::layers::OptionError;
 use crate::logging::LogOptions;
 use crate::resources;
 use crate::values::{
-    ByteSize, CompressionOption, DurabilityOption, FilterOption, ReplicasOption, Switch, TimeSpan,
-    address, count, member, name, size, span, url,
+    ByteSize, CompressionOption, DurabilityOption, FilterOption, IntervalOption, ReplicasOption,
+    Switch, TimeSpan, address, count, interval, member, name, size, span, url,
 };
 use clap::{Args, Parser, Subcommand};
 use cluster::{Member, Members, NodeUrl};
@@ -42,7 +42,7 @@ pub(crate) enum ServeCommand {
 
 const SERVE_AFTER_HELP: &str = "\
 SIZE is a number of bytes: 4096, 64KB (1000 bytes each), 128MiB (1024 KiB each).
-TIME is a whole number with the unit ms, s, m or h: 500ms.
+TIME is a whole number with the unit ms, s, m, h or d: 500ms.
 
 Every option can also be set in the environment, in capitals (KVORUM_READ_THREADS=8),
 and every option but --config in the file that --config names, without the dashes
@@ -95,6 +95,12 @@ pub(crate) struct ServeOptions {
     /// How long writes that another node has missed are kept for it
     #[arg(long, value_parser = span(bounds::HINT_AGE), value_name = "TIME", help_heading = "Cluster", default_value_t = TimeSpan(defaults().node.hint_age_max))]
     pub(crate) hint_age_max: TimeSpan,
+    /// How often the nodes compare what has changed since they last agreed, and send each other what is missing; off for never
+    #[arg(long, value_parser = interval(bounds::SWEEP_INTERVAL), value_name = "INTERVAL", help_heading = "Cluster", default_value_t = IntervalOption(defaults().node.sweep_interval))]
+    pub(crate) sweep_interval: IntervalOption,
+    /// How often the nodes compare everything, and verify every stored block; off for only when a store has to be filled
+    #[arg(long, value_parser = interval(bounds::SWEEP_INTERVAL), value_name = "INTERVAL", help_heading = "Cluster", default_value_t = IntervalOption(defaults().node.full_sweep_interval))]
+    pub(crate) full_sweep_interval: IntervalOption,
 
     /// The node's memory budget [default: a quarter of the memory of the machine or the cgroup, at least 128MiB]
     #[arg(long, value_parser = size(bounds::MEMORY_BYTES), value_name = "SIZE", help_heading = "Store")]
@@ -216,6 +222,8 @@ impl ServeOptions {
         config.node.clock_drift_max = self.clock_drift_max.0;
         config.node.hint_bytes_max = self.hint_bytes_max.0;
         config.node.hint_age_max = self.hint_age_max.0;
+        config.node.sweep_interval = self.sweep_interval.0;
+        config.node.full_sweep_interval = self.full_sweep_interval.0;
 
         config.node.durability = self.durability.0;
         config.node.compression = self.compression.into();

@@ -1,8 +1,9 @@
 //! A node whose folder was lost or restored from a copy: it takes writes, but
-//! neither its reads nor its acks count until an operator accepts it.
+//! neither its reads nor its acks count, until a sweep has filled the lost folder or an
+//! operator has accepted the copy.
 
 use crate::cluster::{ClusterNode, TestCluster};
-use crate::support::{HttpConnection, wait_until_ok};
+use crate::support::{HttpConnection, kvorum, wait_until_ok};
 use serde_json::Value;
 use std::path::Path;
 
@@ -104,7 +105,7 @@ fn accept(cluster: &mut TestCluster, accepted: usize, value: &[u8]) {
 }
 
 #[test]
-fn a_node_without_its_folder_does_not_count_until_that_is_accepted() {
+fn a_node_without_its_folder_is_filled_once_all_nodes_are_up() {
     let mut cluster = TestCluster::start();
     let mut writer = cluster[0].connect().unwrap();
     for key in 0..KEYS {
@@ -112,18 +113,50 @@ fn a_node_without_its_folder_does_not_count_until_that_is_accepted() {
     }
 
     cluster[2].stop();
+    cluster[1].stop();
     std::fs::remove_dir_all(&cluster[2].data).unwrap();
     cluster[2].start(&[]);
     wait_until_unfilled(&cluster[2]);
-    cluster[2].wait_until_logged(&["ERROR", "another store", "--accept-empty"]);
-    cluster[0].wait_until_logged(&["WARN", "another store", "--accept-empty", "peer=\"c\""]);
-    check_unfilled(&cluster, &[0, 1, 2], 2, b"value");
-
-    // A restart does not change that.
+    cluster[2].wait_until_logged(&["ERROR", "another store", "full sweep"]);
+    cluster[0].wait_until_logged(&["WARN", "another store", "full sweep", "peer=\"c\""]);
+    // It does not count while a node is away, and a restart does not change that.
     cluster[2].stop();
     cluster[2].start(&[]);
     wait_until_unfilled(&cluster[2]);
-    accept(&mut cluster, 2, b"value");
+    let status = admin(&cluster[0], &["status"]);
+    assert!(status.contains("! b: "), "{status}");
+    assert!(status.contains("! c: its store has lost data"), "{status}");
+    assert!(status.contains("start b"), "{status}");
+
+    // No operator accepts it.
+    cluster[1].start(&[]);
+    cluster.wait_until_joined();
+    for node in &cluster.nodes {
+        let mut connection = node.connect().unwrap();
+        for key in 0..KEYS {
+            wait_until_ok("all replicas", || {
+                get(&mut connection, key, b"value", "3/3")
+            });
+        }
+    }
+    let swept = admin(&cluster[1], &["sweep", "--full", "--wait"]);
+    assert!(swept.contains("all nodes are equal"), "{swept}");
+    let status = admin(&cluster[0], &["status"]);
+    assert!(!status.contains('!'), "{status}");
+    assert!(status.contains("s ago"), "{status}");
+    let json: Value = serde_json::from_str(&admin(&cluster[0], &["status", "--json"])).unwrap();
+    assert_eq!(json["nodes"].as_array().unwrap().len(), 3);
+    assert_eq!(json["nodes"][1]["standing"], "witness");
+    assert_eq!(json["advice"].as_array().unwrap().len(), 0);
+}
+
+/// What `kvorum admin` prints about the cluster of a node.
+fn admin(node: &ClusterNode, words: &[&str]) -> String {
+    let url = format!("http://{}", node.location.address);
+    let words = [&["admin"], words, &["--target", &url]].concat();
+    let output = kvorum(&words).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! the core, and the core reaches them only by the jobs that it schedules.
 
 use super::background::{Background, EngineJob};
+use super::changes::Changes;
 use super::counters::Counters;
 use super::full_disk::RoomWatch;
 use super::health::Health;
@@ -39,6 +40,8 @@ pub(super) struct Core {
     pub(super) tables: TableSet,
     /// Owns the living snapshots.
     pub(super) snapshots: Snapshots,
+    /// Remembers what flushes have seen.
+    pub(super) changes: Changes,
     /// Counts what was done.
     pub(super) counters: Counters,
 }

@@ -6,6 +6,7 @@
 //! unless writers may soon have to wait for it.
 
 use super::background::REST_MAX;
+use super::changes::Steps;
 use super::compaction::{Retained, Retention};
 use super::core::Core;
 use super::table_set::{FlushedMemtable, RecordedSequences, TableEdit, TableOutput};
@@ -39,6 +40,8 @@ struct Flush {
     memtable: Arc<Memtable>,
     records: Retained<RecordedSequences<MemtableSource>>,
     output: TableOutput,
+    /// How old the versions are that it has written.
+    steps: Steps,
 }
 
 /// How a step of a flush ended.
@@ -134,6 +137,7 @@ fn try_step(current: &mut Option<Flush>, core: &Core) -> Result<FlushStep, Error
     let mut bytes = 0;
     while let Some(record) = flush.records.next()? {
         flush.output.add(&record)?;
+        flush.steps.add(&record);
         bytes += record.entry.data_bytes();
         if bytes >= STEP_BYTES {
             return Ok(FlushStep::Written);
@@ -156,6 +160,7 @@ fn begin(core: &Core) -> Result<Option<Flush>, Error> {
     Ok(Some(Flush {
         records: Retained::new(source, Retention::of_flush(core.snapshots.living())),
         output: core.tables.files().create()?,
+        steps: Steps::default(),
         memtable,
     }))
 }
@@ -165,11 +170,15 @@ fn complete(flush: Flush, core: &Core) -> Result<(), Error> {
         memtable,
         output,
         records,
+        steps,
     } = flush;
     // Drop the source here: it also holds the memtable, which is to be freed.
     let sequences = records.into_source().sequences();
     let table = core.tables.files().finish(output, 0)?;
     let written = table.file_bytes();
+    let last_sequence = memtable.last_sequence();
+    // Before readers miss the memtable: what it holds is always seen somewhere.
+    core.changes.flushed(last_sequence, steps.finish());
     core.tables.apply(TableEdit {
         added: vec![(0, table)],
         flushed: Some(FlushedMemtable {

@@ -361,6 +361,20 @@ impl Log {
         }
     }
 
+    /// Syncs what is not synced yet.
+    ///
+    /// # Errors
+    /// [`Error::Sync`]; the store is poisoned then.
+    pub(super) fn sync(&self, core: &Core) -> Result<(), Error> {
+        let mut committer = self.lock();
+        if committer.writer.unsynced_bytes() == 0 {
+            return Ok(());
+        }
+        core.counters
+            .time_sync(&*core.environment.clock, || committer.sync())
+            .map_err(|error| core.poison(error))
+    }
+
     /// Schedules a claim of the log, which is made once nothing was written to it
     /// for a moment. A timer is not free, so at most one is set a second.
     fn schedule_claim(&self, committer: &mut Committer, core: &Core) {

@@ -52,6 +52,7 @@
 
 mod background;
 mod backpressure;
+mod changes;
 mod commit;
 mod compaction;
 mod core;
@@ -72,6 +73,7 @@ mod sync_times;
 mod table_set;
 mod verdicts;
 
+pub use changes::LeastTimestamps;
 pub use outbox::{Applied, Outbox, Outcome};
 pub use recovery::RecoveryReport;
 pub use scan::Scan;
@@ -200,6 +202,33 @@ impl Engine {
     #[must_use]
     pub fn scan(&self, start: &[u8], end: Option<&[u8]>) -> Scan {
         Scan::new(Arc::clone(&self.inner), start, end)
+    }
+
+    /// The sequence number of the last record that was committed.
+    #[must_use]
+    pub fn last_sequence(&self) -> u64 {
+        self.inner.core.snapshots.visible()
+    }
+
+    /// How old the versions are that were committed after `sequence`, a number
+    /// that [`Engine::last_sequence`] gave since the store was opened. All of them
+    /// are at or above the bound of their key in one of the lists.
+    ///
+    /// # Errors
+    /// As [`Engine::get`].
+    pub fn changes_since(&self, sequence: u64) -> Result<Vec<LeastTimestamps>, Error> {
+        self.inner.core.changes.since(sequence, &self.inner.core)
+    }
+
+    /// Makes everything durable that is committed. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Sync`], [`Error::Poisoned`], [`Error::Closed`].
+    pub fn sync(&self) -> Result<(), Error> {
+        let core = &self.inner.core;
+        let _folder_lock = core.background.folder_lock().hold()?;
+        core.health.check_poison()?;
+        core.log.sync(core)
     }
 
     /// Writes everything in memory to tables. Blocks.

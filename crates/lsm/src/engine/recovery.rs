@@ -3,6 +3,7 @@
 
 use super::Inner;
 use super::background::{Background, EngineJob};
+use super::changes::Changes;
 use super::compaction::{Compactor, drop_above};
 use super::core::Core;
 use super::counters::Counters;
@@ -183,6 +184,7 @@ impl Inner {
                 log,
                 tables,
                 snapshots,
+                changes: Changes::default(),
                 counters: Counters::default(),
                 environment,
                 options,

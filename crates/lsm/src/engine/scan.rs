@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::merge::Merge;
 use crate::record::{Record, RecordSource};
 use crate::table::{Purpose, Table};
-use base::Entry;
+use base::{Entry, Timestamp};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,10 @@ pub struct Scan {
     snapshot: u64,
     start: Bound<Vec<u8>>,
     end: Option<Vec<u8>>,
-    /// Whether it has returned no batch yet.
-    is_fresh: bool,
+    /// Whether the cache keeps the blocks that it reads first.
+    keeps_data: bool,
+    /// Blocks that hold only versions below this are passed over.
+    least_timestamp: Timestamp,
 }
 
 impl Scan {
@@ -36,8 +38,19 @@ impl Scan {
             snapshot,
             start: Bound::Included(start.to_vec()),
             end: end.map(<[u8]>::to_vec),
-            is_fresh: true,
+            keeps_data: true,
+            least_timestamp: Timestamp::ZERO,
         }
+    }
+
+    /// The scan, for one who reads everything once: the cache keeps no data of it.
+    /// Blocks that hold only versions below `least_timestamp` are not read, so of a
+    /// key whose newest version is below it the scan may return an older one, or none.
+    #[must_use]
+    pub fn for_sweep(mut self, least_timestamp: Timestamp) -> Self {
+        self.keeps_data = false;
+        self.least_timestamp = least_timestamp;
+        self
     }
 
     /// The next entries by key, including tombstones and expired versions: as many
@@ -68,7 +81,7 @@ impl Scan {
         }
         if let Some(last) = batch.last() {
             self.start = Bound::Excluded(last.key().to_vec());
-            self.is_fresh = false;
+            self.keeps_data = false;
         }
         Ok(batch)
     }
@@ -78,7 +91,8 @@ impl Scan {
         let state = self.inner.core.tables.load();
         let start = self.start.as_ref().map(Vec::as_slice);
         let purpose = Purpose::Scan {
-            keep_data: self.is_fresh,
+            keep_data: self.keeps_data,
+            least_timestamp: self.least_timestamp,
         };
         let mut sources: Vec<Box<dyn RecordSource>> = Vec::new();
         for memtable in state.memtables() {
@@ -103,6 +117,9 @@ impl Scan {
     /// Whether a table may have keys that the scan has not returned yet.
     fn reaches(&self, table: &Table) -> bool {
         let properties = table.properties();
+        if properties.greatest_timestamp < self.least_timestamp {
+            return false;
+        }
         let starts = match &self.start {
             Bound::Included(start) => *properties.greatest_key >= **start,
             Bound::Excluded(start) => *properties.greatest_key > **start,
@@ -121,5 +138,47 @@ impl Drop for Scan {
         if self.inner.core.snapshots.release(self.snapshot) {
             self.inner.core.schedule_compaction(Duration::ZERO);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{BlockingWrite, environment};
+    use crate::{Engine, MemoryDisk, Options};
+    use base::{Entry, Expiry, Timestamp};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_scan_for_a_sweep_passes_over_what_is_older_and_keeps_nothing_in_the_cache() {
+        let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
+        let (engine, _) = Engine::open(environment, Options::default()).unwrap();
+        for (from, timestamp) in [("a", 10), ("b", 100)] {
+            for number in 0..100 {
+                let key = format!("{from}{number:02}");
+                let timestamp = Timestamp::from_u64(timestamp);
+                let entry = Entry::value(key.as_bytes(), timestamp, b"v", Expiry::NEVER, 1);
+                engine.write(entry).unwrap();
+            }
+            engine.flush().unwrap();
+        }
+        let keys = |least: u64| {
+            let scan = engine.scan(b"", None);
+            let mut scan = scan.for_sweep(Timestamp::from_u64(least));
+            let batch = scan.next_batch(1 << 20).unwrap();
+            batch
+                .iter()
+                .map(|entry| entry.key()[0])
+                .collect::<Vec<u8>>()
+        };
+        let reads = || engine.statistics().data_blocks_fetched;
+        assert_eq!(keys(0).len(), 200);
+        assert_eq!(keys(50), [b'b'; 100]);
+        let before = reads();
+        assert_eq!(keys(101), []);
+        assert_eq!(
+            reads(),
+            before,
+            "nothing is newer, so no data block is read"
+        );
     }
 }

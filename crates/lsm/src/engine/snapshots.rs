@@ -34,6 +34,11 @@ impl Snapshots {
         self.visible.store(sequence, Ordering::Release);
     }
 
+    /// The greatest sequence number that readers may see.
+    pub(super) fn visible(&self) -> u64 {
+        self.visible.load(Ordering::Acquire)
+    }
+
     /// Takes a snapshot of now: the greatest sequence number that it sees. It lives
     /// until [`Snapshots::release`].
     pub(super) fn take(&self) -> u64 {

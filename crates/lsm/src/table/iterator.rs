@@ -76,7 +76,7 @@ impl TableIterator {
     fn advance(&mut self) -> Result<Option<Record>, Error> {
         self.single_record = None;
         if self.data_blocks >= DATA_BLOCKS_KEPT
-            && let Purpose::Scan { keep_data } = &mut self.purpose
+            && let Purpose::Scan { keep_data, .. } = &mut self.purpose
         {
             *keep_data = false;
         }
@@ -106,6 +106,9 @@ impl TableIterator {
                 && let Some((_, entry)) = blocks.next::<IndexEntry>(table)?
             {
                 table.check(*above, entry.greatest_timestamp)?;
+                if purpose.passes_over(entry.greatest_timestamp) {
+                    continue;
+                }
                 let handle = entry.handle;
                 self.data_blocks = self.data_blocks.saturating_add(1);
                 let block = match table.data_block_for(purpose, handle)? {
@@ -126,6 +129,9 @@ impl TableIterator {
             let Some((_, entry)) = top.next::<IndexEntry>(table)? else {
                 return Ok(None);
             };
+            if purpose.passes_over(entry.greatest_timestamp) {
+                continue;
+            }
             let walk = Walk::open(table, purpose, entry.handle, Role::Index, from)?;
             *index = Some((walk, entry));
         }

@@ -59,6 +59,7 @@ pub(crate) use writer::TableWriter;
 
 use crate::error::Error;
 use crate::options::{Compression, Options};
+use base::Timestamp;
 
 /// A buffer that a huge block has grown past this many bytes is freed when the
 /// block is complete.
@@ -105,10 +106,24 @@ pub(crate) enum Purpose {
         /// Whether the cache also keeps the first few data blocks: a short scan may
         /// be repeated, but a long one would push out the blocks of gets.
         keep_data: bool,
+        /// Blocks that hold only versions below this are passed over.
+        least_timestamp: Timestamp,
     },
     /// A compaction merges this table into others. The table will soon be gone, so
     /// the cache keeps nothing of it, and no counter counts the reads.
     Compaction,
+}
+
+impl Purpose {
+    /// Whether a block is not read whose newest version has this timestamp.
+    fn passes_over(self, greatest_timestamp: Timestamp) -> bool {
+        match self {
+            Self::Scan {
+                least_timestamp, ..
+            } => greatest_timestamp < least_timestamp,
+            Self::Compaction => false,
+        }
+    }
 }
 
 /// Why a get returned no answer.

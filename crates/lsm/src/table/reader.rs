@@ -337,7 +337,7 @@ impl Table {
         role: Role,
     ) -> Result<Block, Error> {
         let fetch = match purpose {
-            Purpose::Scan { keep_data } => Fetch {
+            Purpose::Scan { keep_data, .. } => Fetch {
                 access: Access::MayRead,
                 // A long block would push as much out of the cache as a long scan.
                 keep: role != Role::Data || keep_data && (handle.bytes as usize) < LONG_FRAME_BYTES,

@@ -66,6 +66,11 @@ pub struct NodeConfig {
     pub hint_bytes_max: u64,
     /// How long a hint is kept. Default: 3 h.
     pub hint_age_max: Duration,
+    /// How often the nodes compare what has changed since they were last found
+    /// equal. `None`: never. Default: 10 min.
+    pub sweep_interval: Option<Duration>,
+    /// How often the nodes compare everything. `None`: never. Default: 7 days.
+    pub full_sweep_interval: Option<Duration>,
     /// The protocol that the node speaks with its peers. Tests of two releases side by
     /// side set that of another release. Default: [`Protocol::OWN`].
     #[doc(hidden)]
@@ -115,6 +120,8 @@ impl NodeConfig {
             clock_drift_max: Duration::from_secs(3600),
             hint_bytes_max: 1 << 30,
             hint_age_max: Duration::from_secs(3 * 3600),
+            sweep_interval: Some(Duration::from_secs(600)),
+            full_sweep_interval: Some(Duration::from_secs(7 * 24 * 3600)),
             protocol: Protocol::OWN,
         }
     }

@@ -44,6 +44,14 @@ impl NodeConfig {
         )?;
         bounds::check("hint_bytes_max", &self.hint_bytes_max, &bounds::HINT_BYTES)?;
         bounds::check("hint_age_max", &self.hint_age_max, &bounds::HINT_AGE)?;
+        for (field, interval) in [
+            ("sweep_interval", self.sweep_interval),
+            ("full_sweep_interval", self.full_sweep_interval),
+        ] {
+            if let Some(interval) = interval {
+                bounds::check(field, &interval, &bounds::SWEEP_INTERVAL)?;
+            }
+        }
 
         // A node alone has no peers, and on one machine no other machine can connect.
         if self.members.is_single_node() || self.cluster_secret.is_some() {

@@ -271,7 +271,7 @@ impl Reading {
         let missed = |why| ReadEvent::Missed { replica, why };
         let entry = match answer {
             PeerAnswer::Found(entry) => entry,
-            PeerAnswer::Stored { .. } => return missed(Miss::Failed),
+            PeerAnswer::Stored { .. } | PeerAnswer::Swept(_) => return missed(Miss::Failed),
             PeerAnswer::Missed(why) => return missed(why),
         };
         let rank = entry.as_ref().map(Entry::rank);
@@ -298,7 +298,7 @@ fn repaired(replica: ReplicaIndex, answer: &PeerAnswer) -> ReadEvent {
             verdict: *verdict,
         },
         PeerAnswer::Missed(why) => ReadEvent::RepairMissed { replica, why: *why },
-        PeerAnswer::Found(_) => ReadEvent::RepairMissed {
+        PeerAnswer::Found(_) | PeerAnswer::Swept(_) => ReadEvent::RepairMissed {
             replica,
             why: Miss::Failed,
         },

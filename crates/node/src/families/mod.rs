@@ -2,15 +2,17 @@
 
 mod cluster;
 mod store;
+mod sweeps;
 
 use crate::metrics::Family;
 use crate::node::Node;
 
-/// The metrics about the store, the coordinated requests, the hints and the peers of a
-/// node.
+/// The metrics about the store, the coordinated requests, the hints, the peers and the
+/// sweeps of a node.
 #[must_use]
 pub fn families(node: &Node) -> Vec<Family> {
     let mut families = store::families(node);
     families.extend(cluster::families(&node.metrics, node));
+    families.extend(sweeps::families(node));
     families
 }

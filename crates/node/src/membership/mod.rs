@@ -72,6 +72,7 @@ use peer::{Hello, StartWatch};
 use profile::lock;
 use startup::{check_unchanged, initial_confirmation, starts_with_another};
 use state::{MembershipState, OwnStore, Recorded};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -142,9 +143,14 @@ impl Membership {
             Standing::Unconfirmed => tracing::info!(
                 "the store's reads and acks count once its peers have said what they remember of it"
             ),
+            Standing::Unfilled if confirmation.is_outdated() => tracing::error!(
+                "the store is older than what the peers remember, or a copy: its reads and acks \
+                 do not count. Replace the folder with an empty one, or start the node with \
+                 --accept-empty"
+            ),
             Standing::Unfilled => tracing::error!(
                 "the store lost data that it had acknowledged: its reads and acks do not count \
-                 until the node is started with --accept-empty"
+                 until a full sweep has filled it, which begins by itself once all nodes are up"
             ),
         }
         let own = OwnStore {
@@ -285,6 +291,18 @@ impl Membership {
     fn unreachable(&self, peer: NodeNumber) {
         self.change_confirmation(peer, |confirmation, peers| {
             confirmation.consulted(peer, peers);
+        });
+    }
+
+    /// Notes that the store was found, or made, equal with the present stores of
+    /// all peers. If it was unfilled, its reads and acks count from now on.
+    pub(crate) fn refilled(&self) {
+        let own = self.inner.own.members.own();
+        let peers: BTreeSet<NodeNumber> = self.inner.own.members.peers().collect();
+        self.change_confirmation(own, |confirmation, _| {
+            if confirmation.refilled(peers) {
+                tracing::info!("the store is refilled: it has what all its peers have");
+            }
         });
     }
 

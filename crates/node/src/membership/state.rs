@@ -140,7 +140,8 @@ impl MembershipState {
             Confirmation::Unfilled { is_outdated: false } => tracing::error!(
                 peer,
                 "a peer remembers another store of this node: the folder was lost. The store's \
-                 reads and acks do not count until this node is started with --accept-empty"
+                 reads and acks do not count until a full sweep has filled it, which begins by \
+                 itself once all nodes are up"
             ),
             _ => {}
         }
@@ -168,8 +169,9 @@ impl MembershipState {
                 tracing::warn!(
                     peer = own.members.name(peer),
                     "a peer has connected with another store than the remembered one, with an \
-                     older state of it, or with a copy. Its reads and acks do not count until it \
-                     is started with --accept-empty"
+                     older state of it, or with a copy. Its reads and acks do not count. A full \
+                     sweep fills an empty store by itself once all nodes are up; for an older \
+                     state or a copy, its log says what to do"
                 );
             }
             return Some(Recorded::InVersion(known.since));

@@ -2,28 +2,17 @@
 
 use super::LocalReplica;
 use crate::completion_queue::Completion;
-use base::Entry;
 use base::Refused;
+use base::{Entry, Verdict};
 use bytes::Bytes;
 use cluster::Miss;
-use peer::{PeerAnswer, PeerRequest, Reply};
+use lsm::{Applied, Lookup};
+use peer::{PeerAnswer, Reply};
 use std::rc::Rc;
 
-impl peer::RequestHandler for LocalReplica {
-    fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply) {
-        match request {
-            PeerRequest::Write(entry) => self.write_for_peer(entry, reply),
-            PeerRequest::Read(key) => {
-                self.when_settled(reply, move |replica, reply| {
-                    replica.read_for_peer(&key, reply);
-                });
-            }
-        }
-    }
-}
-
 impl LocalReplica {
-    fn write_for_peer(self: &Rc<Self>, entry: Entry, reply: Reply) {
+    /// Stores a version that a peer has sent, be it a write, a hint or a mend.
+    pub(crate) fn write_for_peer(self: &Rc<Self>, entry: Entry, reply: Reply) {
         // The entry is stored at once; only the answer waits for the standing.
         let replica = Rc::clone(self);
         let address = self.pending.handle(reply.deadline(), move |completion| {
@@ -37,7 +26,43 @@ impl LocalReplica {
         }
     }
 
-    fn read_for_peer(self: &Rc<Self>, key: &Bytes, reply: Reply) {
+    /// Stores a version that a sweep brings. The answer is no ack, so it does not
+    /// depend on the standing.
+    pub(crate) fn mend_for_peer(self: &Rc<Self>, entry: Entry, reply: Reply) {
+        // What is here already is no change: recorded as one, it would have the next
+        // sweep compare it again, and so on without end.
+        if let Ok(Lookup::Found(Some(held))) = self.engine.get_cached(entry.key())
+            && held.rank() >= entry.rank()
+        {
+            let verdict = match held.timestamp() > entry.timestamp() {
+                true => Verdict::Newer(held.timestamp()),
+                false => Verdict::Clean,
+            };
+            return reply.send(PeerAnswer::Stored { verdict });
+        }
+        let replica = Rc::clone(self);
+        let address = self.pending.handle(reply.deadline(), move |completion| {
+            reply.send(match completion {
+                Some(Completion::Written(Ok(Applied::Known(verdict)))) => {
+                    PeerAnswer::Stored { verdict }
+                }
+                completion => replica.answer_of(completion).0,
+            });
+        });
+        if let Err(why) = self.write(entry, None, address) {
+            let missed = Completion::Peer(PeerAnswer::Missed(why));
+            self.pending.complete(address, missed);
+        }
+    }
+
+    /// Reads a key for a peer.
+    pub(crate) fn read_for_peer(self: &Rc<Self>, key: Bytes, reply: Reply) {
+        self.when_settled(reply, move |replica, reply| {
+            replica.read_settled(&key, reply);
+        });
+    }
+
+    fn read_settled(self: &Rc<Self>, key: &Bytes, reply: Reply) {
         if let Some(answer) = self.read_cached(key) {
             return self.reply_cached(answer, reply);
         }

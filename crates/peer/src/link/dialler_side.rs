@@ -9,6 +9,7 @@ use crate::failure_detector::{FailureDetector, HEARTBEAT, Liveness};
 use crate::frame::{Frame, FrameError};
 use crate::message::{self, Message};
 use crate::outgoing::Outgoing;
+use crate::sweep_message::SweepAnswer;
 use crate::{LiveLink, NegotiatedProtocol, PeerAnswer, STANDING, StartWatch};
 use cluster::Miss;
 use std::task::{Context, Poll};
@@ -112,7 +113,12 @@ impl Side for DiallerSide<'_> {
         match Message::decode(frame)? {
             Message::Stored { verdict } => {
                 let stored = PeerAnswer::Stored { verdict };
-                self.answer(frame, CallKind::Write, stored, now)?;
+                let kind = match self.link.kind_of(frame.call) {
+                    // Mends are stored, too.
+                    Some(CallKind::Sweep) => CallKind::Sweep,
+                    _ => CallKind::Write,
+                };
+                self.answer(frame, kind, stored, now)?;
             }
             Message::Found(head) => match head.whole() {
                 Some(entry) => {
@@ -139,8 +145,17 @@ impl Side for DiallerSide<'_> {
             Message::Standing(standing) if self.negotiated.has(STANDING) => {
                 self.link.standing.set(Some(standing));
             }
+            Message::Swept(answer) => {
+                let answer = SweepAnswer::decode(answer).map_err(|what| frame.malformed(what))?;
+                self.answer(frame, CallKind::Sweep, PeerAnswer::Swept(answer), now)?;
+            }
             Message::Pong { unix_ms } => self.take_pong(frame.call, unix_ms, now),
-            Message::Write { .. } | Message::Read { .. } | Message::Ping | Message::Standing(_) => {
+            Message::Write { .. }
+            | Message::Read { .. }
+            | Message::Mend { .. }
+            | Message::Sweep { .. }
+            | Message::Ping
+            | Message::Standing(_) => {
                 return Err(frame.malformed("a message that only the dialler sends"));
             }
         }

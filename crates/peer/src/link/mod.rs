@@ -73,9 +73,12 @@ pub struct Link {
     /// How the peer's store stands, as the peer says; `None` while there is no
     /// connection.
     standing: Cell<Option<Standing>>,
+    /// Whether there is a connection on which both sides know sweeps.
+    takes_sweeps: Cell<bool>,
     counts: Cell<LinkCounts>,
     read_wait_site: WaitSite,
     write_wait_site: WaitSite,
+    sweep_wait_site: WaitSite,
     /// Notified to dial at once.
     redial: Notify,
     /// Whether the present connection is to be closed and the peer dialled again.
@@ -95,6 +98,7 @@ impl Link {
         Rc::new(Self {
             read_wait_site: wait_sites::peer(&name, "read"),
             write_wait_site: wait_sites::peer(&name, "write"),
+            sweep_wait_site: wait_sites::peer(&name, "sweep"),
             name,
             url,
             transport,
@@ -108,6 +112,7 @@ impl Link {
             write_latency: Cell::default(),
             ahead_of_monotonic_ms: Cell::new(None),
             standing: Cell::new(None),
+            takes_sweeps: Cell::new(false),
             counts: Cell::default(),
             redial: Notify::new(),
             is_redial_due: Cell::new(false),
@@ -127,9 +132,15 @@ impl Link {
         if deadline <= now {
             return Err(Miss::Timeout);
         }
+        let is_sweep = matches!(request, PeerRequest::Mend { .. } | PeerRequest::Sweep(_));
+        if is_sweep && !self.takes_sweeps.get() {
+            return Err(Miss::Refused);
+        }
         let (kind, has_room) = match &request {
             PeerRequest::Write(entry) => (CallKind::Write, self.outgoing.has_room_for(entry)),
             PeerRequest::Read(key) => (CallKind::Read, self.outgoing.has_room_for_key(key)),
+            PeerRequest::Mend { entry, .. } => (CallKind::Sweep, self.outgoing.has_room_for(entry)),
+            PeerRequest::Sweep(_) => (CallKind::Sweep, self.outgoing.has_room_for_frame()),
         };
         let mut calls = self.calls.borrow_mut();
         if calls.len() == CALLS_MAX || !has_room {
@@ -157,6 +168,23 @@ impl Link {
             PeerRequest::Read(key) => {
                 let put = |out: &mut Vec<u8>| message::put_read(out, call, remaining, &key);
                 self.outgoing.push(put);
+            }
+            PeerRequest::Mend { pass, entry } if message::is_long(&entry) => {
+                self.outgoing.push_long(LongMessage {
+                    kind: LongMessageKind::Mend(pass),
+                    call,
+                    deadline,
+                    entry,
+                    _share: None,
+                });
+            }
+            PeerRequest::Mend { pass, entry } => {
+                self.outgoing
+                    .push(|out| message::put_mend(out, call, remaining, pass, &entry));
+            }
+            PeerRequest::Sweep(request) => {
+                self.outgoing
+                    .push(|out| message::put_sweep(out, call, remaining, &request));
             }
         }
         Ok(())
@@ -288,6 +316,8 @@ impl Link {
             // how long to wait for an answer.
             (PeerAnswer::Missed(_), _) => None,
             (PeerAnswer::Found(Some(entry)), _) if message::is_long(entry) => None,
+            // A request of a sweep takes as long as the sweep makes it.
+            (_, CallKind::Sweep) => None,
             (_, CallKind::Read) => Some(&self.read_latency),
             (_, CallKind::Write) => Some(&self.write_latency),
         };
@@ -319,6 +349,7 @@ impl Link {
         call.stopwatch.stop(match call.kind {
             CallKind::Read => &self.read_wait_site,
             CallKind::Write => &self.write_wait_site,
+            CallKind::Sweep => &self.sweep_wait_site,
         });
     }
 

@@ -9,7 +9,7 @@ use crate::failure_detector::HEARTBEAT;
 use crate::frame::{Decoder, PAYLOAD_BYTES_MAX};
 use crate::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError, Session};
 use crate::log_limiter::Direction;
-use crate::{NegotiatedProtocol, PeerEnvironment};
+use crate::{NegotiatedProtocol, PeerEnvironment, SWEEP};
 use cluster::Miss;
 use std::pin::pin;
 use std::rc::Rc;
@@ -130,6 +130,7 @@ impl Link {
         pin!(self.redial.notified()).enable();
         self.has_been_up.set(true);
         self.state.set(LinkState::Up);
+        self.takes_sweeps.set(negotiated.has(SWEEP));
         self.count(|counts| counts.connects += 1);
         self.calls.borrow_mut().begin_all(clock.monotonic());
         let mut side = DiallerSide::new(self, negotiated, connection.start.clone());
@@ -152,6 +153,7 @@ impl Link {
     fn disconnect(&self) {
         self.state.set(LinkState::Down);
         self.standing.set(None);
+        self.takes_sweeps.set(false);
         self.outgoing.clear();
         let lost = self.calls.borrow_mut().remove_all();
         self.end(&lost, Miss::Refused);

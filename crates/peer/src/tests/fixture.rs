@@ -3,6 +3,7 @@
 use super::frame::{Decoder, PAYLOAD_BYTES_MAX};
 use super::message::*;
 use super::*;
+use cluster::sweep::PassId;
 
 const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/peer-v1.frames");
 
@@ -36,6 +37,10 @@ fn messages() -> Vec<u8> {
     put_ping(&mut out, u64::MAX);
     put_pong(&mut out, u64::MAX, 1_700_000_000_000);
     put_standing(&mut out, Standing::Unfilled);
+    let sync = SweepRequest::Sync { pass: PassId(5) };
+    put_sweep(&mut out, 10, ms(1_000), &sync);
+    put_swept(&mut out, 10, &SweepAnswer::Done);
+    put_mend(&mut out, 11, ms(1_000), PassId(5), &lasting);
     handshake::put_one_of_each(&mut out);
     out
 }
@@ -49,7 +54,7 @@ fn messages_have_the_bytes_of_the_fixture() {
         assert_eq!(Message::decode(frame).is_ok(), frame.kind < 32);
     }
     let expected = [
-        1, 1, 9, 2, 3, 3, 3, 4, 4, 5, 6, 6, 6, 6, 6, 6, 7, 8, 10, 32, 33, 34,
+        1, 1, 9, 2, 3, 3, 3, 4, 4, 5, 6, 6, 6, 6, 6, 6, 7, 8, 10, 11, 12, 13, 32, 33, 34,
     ];
     assert_eq!(kinds, expected);
     assert!(

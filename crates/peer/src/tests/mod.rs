@@ -6,6 +6,7 @@ mod failures;
 mod fixture;
 mod reconnecting;
 mod sessions;
+mod sweeps;
 mod values;
 
 use super::failure_detector::HEARTBEAT;
@@ -329,10 +330,13 @@ impl RequestHandler for TestReplica {
     fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply) {
         if self.is_prompt.get() {
             return match request {
-                PeerRequest::Write(_) => reply.send(PeerAnswer::Stored {
-                    verdict: Verdict::Clean,
-                }),
+                PeerRequest::Write(_) | PeerRequest::Mend { .. } => {
+                    reply.send(PeerAnswer::Stored {
+                        verdict: Verdict::Clean,
+                    });
+                }
                 PeerRequest::Read(_) => reply.send(PeerAnswer::Found(None)),
+                PeerRequest::Sweep(_) => reply.send(PeerAnswer::Swept(SweepAnswer::Done)),
             };
         }
         self.asked.borrow_mut().push_back((request, reply));
@@ -457,7 +461,8 @@ pub(super) fn read_of(key: &str) -> PeerRequest {
 pub(super) fn key_of(request: &PeerRequest) -> String {
     let key = match request {
         PeerRequest::Read(key) => &key[..],
-        PeerRequest::Write(entry) => entry.key(),
+        PeerRequest::Write(entry) | PeerRequest::Mend { entry, .. } => entry.key(),
+        PeerRequest::Sweep(_) => b"",
     };
     String::from_utf8(key.to_vec()).unwrap()
 }

@@ -3,7 +3,7 @@
 
 pub use node::bounds::{
     CLOCK_DRIFT, COMPACTION_BYTES_PER_SECOND, COUNTS, DISK_RESERVE_BYTES, HINT_AGE, HINT_BYTES,
-    TIMES, VALUE_BYTES,
+    SWEEP_INTERVAL, TIMES, VALUE_BYTES,
 };
 
 pub(super) use node::bounds::check;

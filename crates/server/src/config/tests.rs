@@ -138,6 +138,14 @@ fn an_invalid_field_is_named() {
         |config| config.node.hint_age_max = Duration::ZERO,
         "hint_age_max",
     );
+    refused(
+        |config| config.node.sweep_interval = Some(Duration::ZERO),
+        "sweep_interval",
+    );
+    refused(
+        |config| config.node.full_sweep_interval = Some(Duration::MAX),
+        "full_sweep_interval",
+    );
 }
 
 #[test]

@@ -4,9 +4,9 @@
 //! The checks come in a fixed order, so that a status also says which checks the
 //! request has passed: whether a web page of another site sent it (`421`, `403`), what
 //! HTTP demands of any head (`400`, `414`, `431`, `501`), path (`400`), method
-//! (`405`), parameters (`400`), conditions (`400`, `501`, `505`), body limit (`413`),
-//! admission (`503`). The body is read after all of them. Status, metrics, the ring
-//! and profiles are outside admission.
+//! (`405`), type of the body (`415`), parameters (`400`), conditions (`400`, `501`, `505`), body limit (`413`),
+//! admission (`503`). The body is read after all of them. Status, metrics, the ring,
+//! profiles and sweeps are outside admission.
 //!
 //! # What is where
 //! - `resources`: a file or a folder for each resource, and the one table of them
@@ -62,6 +62,7 @@ use resources::Resource;
 use response_body::ResponseBody;
 use std::rc::Rc;
 use std::time::Duration;
+use verb::Verb;
 
 /// Answers a request.
 pub(crate) async fn answer(
@@ -140,6 +141,9 @@ async fn dispatch(
     let verb = resource
         .verb(&head.method)
         .ok_or_else(|| Problem::method_not_allowed(&resource.allow()))?;
+    if verb == Verb::Post && !negotiation::is_json(&head.headers) {
+        return Err(Problem::not_json());
+    }
     let exchange = Exchange {
         door,
         channel,

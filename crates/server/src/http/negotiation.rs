@@ -1,8 +1,8 @@
 //! Content negotiation: which format of an answer a request asks for, by `Accept` and
-//! `TE`.
+//! `TE`; and whether a body is JSON, by `Content-Type`.
 
 use hyper::HeaderMap;
-use hyper::header::{ACCEPT, TE};
+use hyper::header::{ACCEPT, CONTENT_TYPE, TE};
 
 /// The format of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,20 @@ pub(crate) fn profile_format(headers: &HeaderMap) -> ProfileFormat {
     } else {
         ProfileFormat::FlameGraph
     }
+}
+
+/// Whether the body is said to be JSON or lines of JSON. A browser does not send such a
+/// request for a page of another site before it has asked the node.
+pub(crate) fn is_json(headers: &HeaderMap) -> bool {
+    let media = headers.get(CONTENT_TYPE).and_then(|value| {
+        let text = value.to_str().ok()?;
+        text.split(';').next().map(str::trim)
+    });
+    media.is_some_and(|media| {
+        ["application/json", "application/x-ndjson"]
+            .iter()
+            .any(|json| json.eq_ignore_ascii_case(media))
+    })
 }
 
 /// What `Accept` says of each of these media types.

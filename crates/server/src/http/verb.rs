@@ -13,6 +13,8 @@ pub(crate) enum Verb {
     Put,
     /// `DELETE`.
     Delete,
+    /// `POST`.
+    Post,
 }
 
 impl Verb {
@@ -23,6 +25,7 @@ impl Verb {
             Method::HEAD => Some(Self::Head),
             Method::PUT => Some(Self::Put),
             Method::DELETE => Some(Self::Delete),
+            Method::POST => Some(Self::Post),
             _ => None,
         }
     }
@@ -34,6 +37,7 @@ impl Verb {
             Self::Head => "HEAD",
             Self::Put => "PUT",
             Self::Delete => "DELETE",
+            Self::Post => "POST",
         }
     }
 }

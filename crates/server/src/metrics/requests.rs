@@ -25,21 +25,32 @@ pub(crate) enum Route {
     Metrics,
     /// A profile. Its client chooses how long it takes, so its time is not a latency.
     Profile,
+    /// What only operators ask for. A client may choose to wait until a sweep has ended,
+    /// so its time is not a latency.
+    Admin,
     /// A path that the node does not have, or a head that cannot be parsed.
     Other,
 }
 
-const ROUTES: [(Route, &str); 7] = [
+impl Route {
+    /// Whether the time until the answer is up to the node.
+    fn has_latency(self) -> bool {
+        !matches!(self, Self::Profile | Self::Admin)
+    }
+}
+
+const ROUTES: [(Route, &str); 8] = [
     (Route::Entity, "entity"),
     (Route::Range, "range"),
     (Route::Ring, "ring"),
     (Route::Status, "status"),
     (Route::Metrics, "metrics"),
     (Route::Profile, "profile"),
+    (Route::Admin, "admin"),
     (Route::Other, "other"),
 ];
 
-const METHODS: [&str; 5] = ["GET", "HEAD", "PUT", "DELETE", "other"];
+const METHODS: [&str; 6] = ["GET", "HEAD", "PUT", "DELETE", "POST", "other"];
 
 /// The last entry stands for all other statuses.
 const STATUSES: [u16; 29] = [
@@ -48,7 +59,7 @@ const STATUSES: [u16; 29] = [
 ];
 
 /// The expected answers of each route.
-const EXPECTED: [(Route, &str, &[u16]); 12] = [
+const EXPECTED: [(Route, &str, &[u16]); 13] = [
     (Route::Entity, "GET", &[200, 304, 400, 404, 503, 504]),
     (Route::Entity, "HEAD", &[200, 304, 400, 404, 503, 504]),
     (Route::Entity, "PUT", &[201, 400, 413, 501, 503, 504, 507]),
@@ -59,6 +70,7 @@ const EXPECTED: [(Route, &str, &[u16]); 12] = [
     (Route::Status, "GET", &[200]),
     (Route::Metrics, "GET", &[200]),
     (Route::Profile, "GET", &[200]),
+    (Route::Admin, "POST", &[200, 202, 400, 409, 415]),
     (Route::Other, "GET", &[400, 405]),
     (Route::Other, "other", &[400, 405]),
 ];
@@ -101,7 +113,7 @@ impl RequestMetrics {
         let row = route_row(route);
         let column = method_column(method);
         self.answers[row][column][status_index(status)].add(1);
-        if route != Route::Profile {
+        if route.has_latency() {
             let latency = &self.latency[row][column];
             latency.buckets[bucket_of(took)].add(1);
             latency
@@ -178,7 +190,7 @@ pub(super) fn families(metrics: &Metrics) -> Vec<Family> {
                     has_answers = true;
                 }
             }
-            if has_answers && *route != Route::Profile {
+            if has_answers && route.has_latency() {
                 latencies.push((labels(), distribution(metrics, row, column)));
             }
         }

@@ -20,6 +20,10 @@ mod requests;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod sweep_requests;
+#[cfg(test)]
+mod sweeps;
+#[cfg(test)]
 mod unauthenticated_peers;
 #[cfg(test)]
 #[path = "../http/support.rs"]

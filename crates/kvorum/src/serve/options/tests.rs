@@ -49,6 +49,8 @@ fn every_option_reaches_the_node() {
         ("--clock-drift-max", "7m"),
         ("--hint-bytes-max", "777MiB"),
         ("--hint-age-max", "7m"),
+        ("--sweep-interval", "off"),
+        ("--full-sweep-interval", "7m"),
         ("--replicas", "1/1"),
         ("--memory", "1TiB"),
         ("--durability", "os"),

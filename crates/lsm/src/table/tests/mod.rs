@@ -37,7 +37,10 @@ const SETTINGS: TableSettings = TableSettings {
     filter_false_positive_rate: Some(0.01),
 };
 
-const SCAN: Purpose = Purpose::Scan { keep_data: false };
+const SCAN: Purpose = Purpose::Scan {
+    keep_data: false,
+    least_timestamp: Timestamp::ZERO,
+};
 
 fn cache() -> Arc<BlockCache> {
     Arc::new(BlockCache::new(8 << 20))

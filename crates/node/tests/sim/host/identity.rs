@@ -56,6 +56,7 @@ pub(super) fn config(number: HostNumber, scenario: &Scenario) -> NodeConfig {
     config.durability = scenario.durability;
     config.hint_bytes_max = scenario.hint_bytes_max;
     config.hint_age_max = scenario.hint_age_max;
+    config.sweep_interval = scenario.sweep_interval;
     config
 }
 

@@ -338,6 +338,12 @@ impl Host {
         })
     }
 
+    /// Whether the store here is a witness; `None` if no process runs.
+    pub(crate) fn is_witness(&self) -> Option<bool> {
+        let state = self.state.borrow();
+        Some(state.process.as_ref()?.node.is_witness())
+    }
+
     /// How many hints wait here; `None` if no process runs.
     pub(crate) fn hints_waiting(&self) -> Option<u64> {
         let state = self.state.borrow();

@@ -83,6 +83,8 @@ pub(crate) struct Scenario {
     pub(crate) hint_bytes_max: u64,
     /// How long hints are kept.
     pub(crate) hint_age_max: Duration,
+    /// How often the nodes compare what they keep, if they do.
+    pub(crate) sweep_interval: Option<Duration>,
     /// The kinds of faults.
     pub(crate) faults: Vec<FaultKind>,
     /// The only host whose clock may be wrong beyond the bound.
@@ -106,8 +108,15 @@ impl Scenario {
             0..30 => any_fault.without_faults(dice),
             30..45 => any_fault.with_one_unavailable(dice),
             45..60 => any_fault.with_loss(loss, dice),
+            60..75 => any_fault.with_many_sweeps(dice),
             _ => any_fault,
         }
+    }
+
+    /// Whether a store whose folder was lost is filled by the others, without an
+    /// operator.
+    pub(crate) fn refills(&self) -> bool {
+        self.sweep_interval.is_some() && matches!(self.loss, Some(Loss::Folder | Loss::Rot))
     }
 
     fn any_fault(dice: &Dice) -> Self {
@@ -144,6 +153,11 @@ impl Scenario {
             survival_percent: *dice.pick(&[0, 0, 50, 95]),
             hint_bytes_max: *dice.pick(&[1 << 30, 1 << 30, 300 << 10]),
             hint_age_max: Duration::from_secs(*dice.pick(&[24 * 60 * 60, 24 * 60 * 60, 1])),
+            sweep_interval: *dice.pick(&[
+                None,
+                Some(Duration::from_secs(2)),
+                Some(Duration::from_secs(5)),
+            ]),
             faults,
             far_host: dice.place(nodes),
             loss: None,
@@ -193,6 +207,31 @@ impl Scenario {
             durability: Durability::Sync,
             loss: Some(loss),
             span: Duration::from_millis(dice.within(&(6_000..=8_000))),
+            ..self
+        }
+    }
+
+    /// One node after the other is absent for longer than hints live, and clocks are far
+    /// apart, while the nodes sweep many times: what a sweep may pass over matters only
+    /// if an earlier one has ended before the faults.
+    fn with_many_sweeps(self, dice: &Dice) -> Self {
+        Self {
+            nodes: *dice.pick(&[3, 3, 4]),
+            far_host: dice.place(3),
+            runtimes: 1,
+            clients: *dice.pick(&[2, 4]),
+            keys: 150,
+            pairs: Pairs::Quorum,
+            pause_ms: 40..=300,
+            timeout: Duration::from_millis(300),
+            skew_ms_max: *dice.pick(&[1_000, 300_000, 1_500_000]),
+            hint_age_max: Duration::from_secs(1),
+            sweep_interval: Some(Duration::from_secs(1)),
+            // A restart would forget what earlier sweeps have shown.
+            faults: vec![FaultKind::Freeze, FaultKind::Isolate],
+            fault_gap_ms: 3_000..=5_000,
+            fault_ms: 2_000..=4_000,
+            span: Duration::from_millis(dice.within(&(15_000..=20_000))),
             ..self
         }
     }

@@ -19,6 +19,13 @@ const SETTLING: Duration = Duration::from_secs(6);
 /// How long the cluster has to deliver all hints.
 const DRAINING: Duration = Duration::from_secs(120);
 
+/// How long sweeps have beside their interval: one may have begun before all was
+/// mended.
+const SWEEPING: Duration = Duration::from_secs(20);
+
+/// How long the nodes have to fill a store whose folder was lost.
+const REFILLING: Duration = Duration::from_secs(60);
+
 /// How long the cluster has for repairs in the background.
 const REPAIRING: Duration = Duration::from_secs(2);
 
@@ -46,12 +53,28 @@ impl World {
         self.hints_have_arrived(&copies)?;
         self.no_surplus(&copies)?;
         if let Some(lost) = self.lost.get() {
-            self.accept_loss(lost, dice).await?;
+            match self.scenario.refills() {
+                true => self.refill(lost).await?,
+                false => self.accept_loss(lost, dice).await?,
+            }
         }
+        self.sweep().await?;
         let all = self.scenario.nodes as u8;
         self.read_all(all, None, dice).await?;
         sleep(REPAIRING).await;
         self.agree(&self.copies_of_all_keys()?)
+    }
+
+    /// Gives the nodes time to compare everything, where they do, and demands
+    /// that they have become equal without a read.
+    async fn sweep(&self) -> Result<(), String> {
+        let Some(interval) = self.scenario.sweep_interval else {
+            return Ok(());
+        };
+        sleep(interval + SWEEPING).await;
+        self.trace.note(format_args!("sweeps have had their time"));
+        let differing = self.agree(&self.copies_of_all_keys()?);
+        differing.map_err(|why| format!("after a sweep, before anything was read: {why}"))
     }
 
     /// The host whose folder is an older copy, if there is one. Its peers do nothing as
@@ -77,6 +100,20 @@ impl World {
             }
             sleep(Duration::from_millis(200)).await;
         }
+    }
+
+    /// Waits until a store whose folder was lost is filled again by itself.
+    async fn refill(&self, lost: HostNumber) -> Result<(), String> {
+        let began = Instant::now();
+        while self.hosts[lost].is_witness() != Some(true) {
+            if began.elapsed() > REFILLING {
+                return Err(format!("the store of node {lost} was not filled"));
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+        self.trace
+            .note(format_args!("the store of node {lost} is filled"));
+        Ok(())
     }
 
     /// Does what an operator does after a folder was lost: lets the other nodes agree, and

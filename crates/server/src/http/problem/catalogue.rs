@@ -46,6 +46,8 @@ problem_types! {
     UNKNOWN_PATH = BAD_REQUEST, "unknown-path", "Unknown Path";
     METHOD_NOT_ALLOWED = METHOD_NOT_ALLOWED, "method-not-allowed", "Method Not Allowed";
     BAD_PARAMETER = BAD_REQUEST, "bad-parameter", "Bad Parameter";
+    NOT_JSON = UNSUPPORTED_MEDIA_TYPE, "not-json", "Not JSON";
+    NO_OTHER_NODES = CONFLICT, "no-other-nodes", "No Other Nodes";
     UPGRADE_REQUIRED = UPGRADE_REQUIRED, "upgrade-required", "Upgrade Required";
     PARTIAL_PUT = BAD_REQUEST, "partial-put", "Partial Put";
     CONDITIONAL_WRITE = NOT_IMPLEMENTED, "conditional-write", "Conditional Writes Not Implemented";
@@ -153,6 +155,24 @@ impl Problem {
         );
         problem.allow = Some(allow.into());
         problem
+    }
+
+    /// A `POST` that a web page could send without asking first.
+    pub(crate) fn not_json() -> Self {
+        Self::new(
+            &NOT_JSON,
+            "a POST needs Content-Type: application/json or application/x-ndjson, also without a \
+             body, because web pages cannot send it by themselves: add the field",
+        )
+    }
+
+    /// A sweep on a node alone.
+    pub(crate) fn no_other_nodes() -> Self {
+        Self::new(
+            &NO_OTHER_NODES,
+            "a sweep compares the nodes of a cluster, and this node is alone: there is nothing \
+             to do",
+        )
     }
 
     /// A request that only peers send.

@@ -1,6 +1,7 @@
 //! The resources that the node serves: the one table of them. `http/mod.rs` says how
 //! to add one.
 
+mod admin_sweep;
 mod entities;
 mod entity;
 mod metrics;
@@ -30,16 +31,19 @@ pub(crate) enum Resource {
     Ring,
     /// The entrance for other nodes of the cluster: `/v0/peer`.
     Peer,
+    /// A sweep that an operator asks for: `/v0/admin/sweep`.
+    AdminSweep,
     /// A profile of the process: `/debug/profile`, where debug endpoints are on.
     Profile,
 }
 
 /// The path of each resource.
-const PATHS: [(&str, Resource); 7] = [
+const PATHS: [(&str, Resource); 8] = [
     ("/v0/entity", Resource::Entity),
     ("/v0/entities", Resource::Entities),
     ("/v0/status", Resource::Status),
     ("/v0/ring", Resource::Ring),
+    ("/v0/admin/sweep", Resource::AdminSweep),
     ("/metrics", Resource::Metrics),
     ("/v0/peer", Resource::Peer),
     ("/debug/profile", Resource::Profile),
@@ -79,6 +83,7 @@ impl Resource {
                 &[Verb::Get, Verb::Head]
             }
             Self::Peer => &[Verb::Get],
+            Self::AdminSweep => &[Verb::Post],
         }
     }
 
@@ -92,6 +97,7 @@ impl Resource {
             Self::Metrics => Some(Route::Metrics),
             Self::Ring => Some(Route::Ring),
             Self::Peer => None,
+            Self::AdminSweep => Some(Route::Admin),
             Self::Profile => Some(Route::Profile),
         }
     }
@@ -105,6 +111,7 @@ impl Resource {
             Self::Metrics => metrics::answer(exchange).await,
             Self::Ring => ring::answer(&exchange),
             Self::Peer => peer::answer(&exchange),
+            Self::AdminSweep => admin_sweep::answer(exchange).await,
             Self::Profile => profile::answer(exchange).await,
         }
     }
@@ -145,6 +152,7 @@ mod tests {
             (Resource::Metrics, "GET, HEAD"),
             (Resource::Ring, "GET, HEAD"),
             (Resource::Peer, "GET"),
+            (Resource::AdminSweep, "POST"),
             (Resource::Profile, "GET, HEAD"),
         ] {
             assert_eq!(resource.allow(), allow, "{resource:?}");

@@ -5,8 +5,10 @@ use crate::door::Door;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
 use crate::http::query;
-use cluster::Standing;
+use cluster::sweep::PassKind;
+use cluster::{NodeNumber, Standing};
 use serde::Serialize;
+use std::time::Duration;
 
 #[derive(Serialize)]
 struct Status<'a> {
@@ -19,6 +21,7 @@ struct Status<'a> {
     standing: &'static str,
     cluster: Vec<Member<'a>>,
     clock: Clock,
+    sweeps: Sweeps,
     store: Store,
 }
 
@@ -37,6 +40,48 @@ struct Member<'a> {
     /// Writes that it missed and that this node keeps for it.
     hints: u64,
     hint_bytes: u64,
+    /// When a sweep last found this node equal with it; left out until one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_clean_unix_ms: Option<u64>,
+    /// When a full sweep did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_full_clean_unix_ms: Option<u64>,
+}
+
+/// What the node knows of sweeps. All counts begin with the start of the node.
+#[derive(Serialize)]
+struct Sweeps {
+    /// The passes that this node takes part in now.
+    running: Vec<RunningSweep>,
+    recent: EndedSweeps,
+    full: EndedSweeps,
+    mends_sent: u64,
+    mends_received: u64,
+    ranges_compared: u64,
+    ranges_differing: u64,
+    surplus_announced: u64,
+}
+
+#[derive(Serialize)]
+struct RunningSweep {
+    kind: &'static str,
+    began_unix_ms: u64,
+    ranges: u64,
+}
+
+/// The passes of a kind that have ended.
+#[derive(Serialize)]
+struct EndedSweeps {
+    /// How often they begin; left out if they do not by themselves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval_seconds: Option<u64>,
+    clean: u64,
+    incomplete: u64,
+    /// Left out until one has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_end_unix_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_duration_ms: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -110,6 +155,7 @@ fn status(door: &Door) -> Status<'_> {
         state,
         standing: node.standing().word(),
         cluster: members(door),
+        sweeps: sweeps(door),
         clock: Clock {
             unix_ms: door.clock().unix_ms(),
             greatest_timestamp: stamping.greatest.to_string(),
@@ -151,6 +197,8 @@ fn status(door: &Door) -> Status<'_> {
 fn members(door: &Door) -> Vec<Member<'_>> {
     let own = door.worker.node();
     let members = &door.shared().config().node.members;
+    let sweeps = own.sweep_status();
+    let last_clean = |node: NodeNumber| sweeps.last_clean.get(node.index());
     members
         .numbers()
         .map(|node| {
@@ -171,7 +219,41 @@ fn members(door: &Door) -> Vec<Member<'_>> {
                 clock_ahead_ms: link.and_then(|link| link.drift_ms),
                 hints: waiting.hints,
                 hint_bytes: waiting.bytes,
+                last_clean_unix_ms: last_clean(node).and_then(|clean| clean.any_unix_ms),
+                last_full_clean_unix_ms: last_clean(node).and_then(|clean| clean.full_unix_ms),
             }
         })
         .collect()
+}
+
+fn sweeps(door: &Door) -> Sweeps {
+    let config = &door.shared().config().node;
+    let status = door.worker.node().sweep_status();
+    let counts = status.counts;
+    let ended = |kind: PassKind, interval: Option<Duration>| {
+        let ended = status.ended[kind as usize];
+        let duration = u64::try_from(ended.last_duration.as_millis()).unwrap_or(u64::MAX);
+        EndedSweeps {
+            interval_seconds: interval.map(|interval| interval.as_secs()),
+            clean: ended.clean,
+            incomplete: ended.incomplete,
+            last_end_unix_ms: ended.last_end_unix_ms,
+            last_duration_ms: ended.last_end_unix_ms.map(|_| duration),
+        }
+    };
+    let running = status.running.iter().map(|pass| RunningSweep {
+        kind: pass.kind.word(),
+        began_unix_ms: pass.began_unix_ms,
+        ranges: pass.ranges,
+    });
+    Sweeps {
+        running: running.collect(),
+        recent: ended(PassKind::Recent, config.sweep_interval),
+        full: ended(PassKind::Full, config.full_sweep_interval),
+        mends_sent: counts.mends_sent,
+        mends_received: counts.mends_received,
+        ranges_compared: counts.ranges_compared,
+        ranges_differing: counts.ranges_differing,
+        surplus_announced: counts.surplus_announced,
+    }
 }

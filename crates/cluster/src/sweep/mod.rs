@@ -1,0 +1,32 @@
+//! What a sweep compares: anti-entropy by scans.
+//!
+//! Two replicas of a key can differ for longer than hints live: a hint can be
+//! dropped, lost with its node, or never be kept. A **sweep** walks the key
+//! space, compares what the nodes keep, and sends each missing version where it
+//! belongs. It keeps no hash tree beside the data, because a tree taxes every
+//! write; it scans.
+//!
+//! ```text
+//! pass   one walk over the whole key space, with an id, by one driver
+//! range  a part of the key space that holds about 4 MiB; scanned once by each node
+//! item   what a node keeps of one key, as a hash: 20 bytes
+//! digest a count and a sum over items: what two nodes compare first
+//! symbol a sum over some of the items: what two nodes reconcile a difference with
+//! ```
+//!
+//! - [`PassProgress`] is what the driver of a pass goes by.
+//! - [`KeyBounds`] says what a recent pass may pass over.
+//! - [`Item`] and [`Digest`] say what is equal.
+//! - [`RangeItems`] is what a node remembers of a range that it has scanned.
+//! - [`symbols`] finds the items that differ without sending those that do not.
+
+mod bounds;
+mod digest;
+mod pass;
+mod range_items;
+pub mod symbols;
+
+pub use bounds::{KeyBounds, STEPS_MAX};
+pub use digest::{Digest, Item};
+pub use pass::{NodeDigests, Pair, PassId, PassKind, PassProgress, differing};
+pub use range_items::RangeItems;

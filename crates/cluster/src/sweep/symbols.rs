@@ -1,0 +1,449 @@
+//! Rateless set reconciliation: which items do only I have, which only you?
+//!
+//! The algorithm is Yang, Gilad and Alizadeh, "Practical Rateless Set
+//! Reconciliation" (SIGCOMM 2024), a descendant of invertible Bloom lookup
+//! tables. A node turns its set into an endless list of **symbols**. Symbol 0
+//! sums up all items, later symbols fewer and fewer of them; which ones follows
+//! from an item's hash. The other node makes the same symbols of its own set and
+//! subtracts: what both have cancels out. A difference that holds a single item
+//! gives it away, it is taken out of all other symbols, and so on until nothing
+//! is left. Some 1.4 symbols an item of the difference are enough, however large
+//! the sets, and nobody has to know the size of the difference before.
+//!
+//! Hashes are 32 or 64 bits, so a wrong item can come out once in a long while.
+//! The caller checks the result: its own digest with the difference applied must
+//! be the other node's digest.
+
+use super::digest::{Digest, Item};
+use base::Timestamp;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// The seed of the hash that decides which symbols an item is part of.
+const PLACEMENT_SEED: u64 = 1;
+/// The seed of the hash that tells a single item from a sum of several.
+const CHECK_SEED: u64 = 2;
+
+/// The sum over some of the items of a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Symbol {
+    /// The exclusive or of the key hashes.
+    pub key_hashes: u64,
+    /// The exclusive or of the timestamps.
+    pub timestamps: u64,
+    /// The exclusive or of the content hashes.
+    pub content_hashes: u32,
+    /// The exclusive or of the check hashes.
+    pub checks: u32,
+    /// The number of items.
+    pub items: i32,
+}
+
+impl Symbol {
+    /// The bytes of a symbol on the wire.
+    pub const BYTES: usize = 28;
+
+    fn toggle(&mut self, item: Item, sign: i32) {
+        self.key_hashes ^= item.key_hash;
+        self.timestamps ^= item.timestamp.as_u64();
+        self.content_hashes ^= item.content_hash;
+        self.checks ^= check_of(item);
+        self.items = self.items.wrapping_add(sign);
+    }
+
+    fn subtract(&mut self, other: &Self) {
+        self.key_hashes ^= other.key_hashes;
+        self.timestamps ^= other.timestamps;
+        self.content_hashes ^= other.content_hashes;
+        self.checks ^= other.checks;
+        self.items = self.items.wrapping_sub(other.items);
+    }
+
+    /// The item, if the symbol is the sum of a single one.
+    fn single(&self) -> Option<Item> {
+        let item = Item {
+            key_hash: self.key_hashes,
+            timestamp: Timestamp::from_u64(self.timestamps),
+            content_hash: self.content_hashes,
+        };
+        (matches!(self.items, 1 | -1) && self.checks == check_of(item)).then_some(item)
+    }
+
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn check_of(item: Item) -> u32 {
+    item.hash(CHECK_SEED) as u32
+}
+
+/// The numbers of the symbols that an item is part of, in ascending order: 0
+/// first, then ever sparser. Symbol `n` holds an item with a probability of
+/// about `1 / (1 + n / 2)`.
+struct Placement {
+    random: u64,
+    next: u64,
+}
+
+impl Placement {
+    fn of(item: Item) -> Self {
+        Self {
+            // An odd number, so that the generator never gets stuck.
+            random: item.hash(PLACEMENT_SEED) | 1,
+            next: 0,
+        }
+    }
+}
+
+impl Iterator for Placement {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let number = self.next;
+        // A multiplicative generator, as in the authors' own program.
+        self.random = self.random.wrapping_mul(0xda94_2042_e4dd_58b5);
+        let uniform = (self.random as f64 + 1.0) / 2f64.powi(64);
+        let gap = (number as f64 + 1.5) * (1.0 / uniform.sqrt() - 1.0);
+        // The conversion saturates: such an item is in no further symbol that anybody asks for.
+        self.next = number.saturating_add((gap.ceil() as u64).max(1));
+        Some(number)
+    }
+}
+
+/// The symbols with these numbers of a set of items.
+#[must_use]
+pub fn symbols_of(items: impl IntoIterator<Item = Item>, numbers: Range<u32>) -> Vec<Symbol> {
+    let mut symbols = vec![Symbol::default(); numbers.len()];
+    for item in items {
+        add_to(&mut symbols, &numbers, item, 1);
+    }
+    symbols
+}
+
+/// Adds an item to those of its symbols whose numbers are asked for.
+fn add_to(symbols: &mut [Symbol], numbers: &Range<u32>, item: Item, sign: i32) {
+    let (start, end) = (u64::from(numbers.start), u64::from(numbers.end));
+    let placed = Placement::of(item).take_while(|number| *number < end);
+    for number in placed.skip_while(|number| *number < start) {
+        if let Some(symbol) = symbols.get_mut((number - start) as usize) {
+            symbol.toggle(item, sign);
+        }
+    }
+}
+
+/// What two sets do not share.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// The items that only this node's set has.
+    pub only_mine: Vec<Item>,
+    /// The items that only the other set has.
+    pub only_theirs: Vec<Item>,
+}
+
+impl Difference {
+    /// The number of items.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.only_mine.len() + self.only_theirs.len()
+    }
+
+    /// Whether the sets are equal.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Which versions two nodes send each other because their items differ.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exchange {
+    /// The hashes of the keys that this node sends to the other.
+    pub send: Vec<u64>,
+    /// The hashes of the keys that this node asks the other for.
+    pub fetch: Vec<u64>,
+}
+
+impl Difference {
+    /// A digest of this node with the difference applied: what the other must have.
+    #[must_use]
+    pub fn applied_to(&self, mut mine: Digest) -> Digest {
+        self.only_mine.iter().for_each(|item| mine.remove(*item));
+        self.only_theirs.iter().for_each(|item| mine.add(*item));
+        mine
+    }
+
+    /// What the two send each other: the newest version of each key goes to the
+    /// node that lacks it. Two contents of one timestamp go both ways, and both
+    /// nodes choose the same. `kept` gives the item that this node keeps of a key
+    /// if it compares that with the other or not: the newest version may have
+    /// fewer copies than the one that the other keeps.
+    #[must_use]
+    pub fn exchange(&self, kept: impl Fn(u64) -> Option<Item>) -> Exchange {
+        let theirs: BTreeMap<u64, Timestamp> = self
+            .only_theirs
+            .iter()
+            .map(|item| (item.key_hash, item.timestamp))
+            .collect();
+        let mut exchange = Exchange::default();
+        for mine in &self.only_mine {
+            let is_older = theirs
+                .get(&mine.key_hash)
+                .is_some_and(|theirs| mine.timestamp < *theirs);
+            if !is_older {
+                exchange.send.push(mine.key_hash);
+            }
+        }
+        let sent: BTreeSet<u64> = exchange.send.iter().copied().collect();
+        for theirs in &self.only_theirs {
+            match kept(theirs.key_hash).map(|kept| kept.timestamp.cmp(&theirs.timestamp)) {
+                Some(Ordering::Greater) if sent.contains(&theirs.key_hash) => {}
+                Some(Ordering::Greater) => exchange.send.push(theirs.key_hash),
+                Some(Ordering::Less | Ordering::Equal) | None => {
+                    exchange.fetch.push(theirs.key_hash);
+                }
+            }
+        }
+        exchange
+    }
+}
+
+/// Finds the difference between a set at hand and one of which symbols come.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    /// Mine minus theirs, by number, without what was found.
+    symbols: Vec<Symbol>,
+    difference: Difference,
+}
+
+impl Decoder {
+    /// A decoder that has no symbols yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The number of symbols that came: the number of the first one to ask for next.
+    #[must_use]
+    pub fn symbols(&self) -> u32 {
+        self.symbols.len() as u32
+    }
+
+    /// Takes the next symbols of the other set; `mine` is the set at hand, the
+    /// same each time. Gives the difference once it is known.
+    pub fn take(
+        &mut self,
+        mine: impl IntoIterator<Item = Item>,
+        theirs: &[Symbol],
+    ) -> Option<&Difference> {
+        let first = self.symbols.len();
+        let numbers = first as u32..(first + theirs.len()) as u32;
+        let mut fresh = symbols_of(mine, numbers.clone());
+        for (fresh, theirs) in fresh.iter_mut().zip(theirs) {
+            fresh.subtract(theirs);
+        }
+        for item in &self.difference.only_mine {
+            add_to(&mut fresh, &numbers, *item, -1);
+        }
+        for item in &self.difference.only_theirs {
+            add_to(&mut fresh, &numbers, *item, 1);
+        }
+        self.symbols.append(&mut fresh);
+        self.peel(first);
+        // All items that are not found yet are part of symbol 0.
+        let is_done = self.symbols.first().is_some_and(Symbol::is_empty);
+        is_done.then_some(&self.difference)
+    }
+
+    /// Takes items out that are alone in a symbol, as long as there are any.
+    /// Symbols before `first` hold none.
+    fn peel(&mut self, first: usize) {
+        let mut candidates: Vec<usize> = (first..self.symbols.len()).rev().collect();
+        // Each item that comes out empties a symbol for good. One that a collision
+        // let out falsely may not, so the number of items is bounded.
+        let most = self.symbols.len();
+        while let Some(number) = candidates.pop() {
+            let Some(symbol) = self.symbols.get(number) else {
+                continue;
+            };
+            let Some(item) = symbol.single() else {
+                continue;
+            };
+            if self.difference.len() >= most {
+                return;
+            }
+            let sign = symbol.items;
+            match sign {
+                1 => self.difference.only_mine.push(item),
+                _ => self.difference.only_theirs.push(item),
+            }
+            let end = self.symbols.len() as u64;
+            for number in Placement::of(item).take_while(|number| *number < end) {
+                let number = number as usize;
+                if let Some(symbol) = self.symbols.get_mut(number) {
+                    symbol.toggle(item, -sign);
+                    candidates.push(number);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn random_set(random: &mut fastrand::Rng, items: usize) -> BTreeSet<Item> {
+        (0..items)
+            .map(|_| Item {
+                key_hash: random.u64(..),
+                timestamp: Timestamp::from_u64(random.u64(..)),
+                content_hash: random.u32(..),
+            })
+            .collect()
+    }
+
+    /// Asks for symbols in batches that double, and gives the difference with
+    /// the number of symbols that it took.
+    fn reconcile(mine: &BTreeSet<Item>, theirs: &BTreeSet<Item>) -> (Difference, u32) {
+        let mut decoder = Decoder::new();
+        loop {
+            let next = decoder.symbols();
+            let batch = symbols_of(theirs.iter().copied(), next..(next + 1).max(next * 5 / 4));
+            if let Some(difference) = decoder.take(mine.iter().copied(), &batch) {
+                let difference = difference.clone();
+                return (difference, decoder.symbols());
+            }
+            assert!(decoder.symbols() < 100_000, "no end");
+        }
+    }
+
+    #[test]
+    fn finds_exactly_the_difference() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for (shared, mine, theirs) in [
+            (0, 0, 0),
+            (0, 1, 0),
+            (0, 0, 1),
+            (5, 0, 0),
+            (5, 1, 1),
+            (1000, 4, 4),
+            (1000, 0, 7),
+            (1000, 200, 100),
+            (0, 500, 0),
+        ] {
+            let shared = random_set(&mut random, shared);
+            let only_mine = random_set(&mut random, mine);
+            let only_theirs = random_set(&mut random, theirs);
+            let mine = shared.union(&only_mine).copied().collect();
+            let theirs = shared.union(&only_theirs).copied().collect();
+            let (difference, _) = reconcile(&mine, &theirs);
+            assert_eq!(
+                difference.only_mine.into_iter().collect::<BTreeSet<_>>(),
+                only_mine
+            );
+            assert_eq!(
+                difference.only_theirs.into_iter().collect::<BTreeSet<_>>(),
+                only_theirs
+            );
+        }
+    }
+
+    #[test]
+    fn versions_of_one_key_come_out_on_both_sides() {
+        let mut random = fastrand::Rng::with_seed(2);
+        let mine = random_set(&mut random, 300);
+        let older = *mine.iter().nth(17).unwrap();
+        let newer = Item {
+            timestamp: Timestamp::from_u64(older.timestamp.as_u64() + 1),
+            ..older
+        };
+        let mut theirs = mine.clone();
+        theirs.remove(&older);
+        theirs.insert(newer);
+        let (difference, _) = reconcile(&mine, &theirs);
+        assert_eq!(difference.only_mine, [older]);
+        assert_eq!(difference.only_theirs, [newer]);
+    }
+
+    #[test]
+    fn the_newest_version_goes_whichever_way_it_is_missing() {
+        let item = |key_hash, timestamp, content_hash| Item {
+            key_hash,
+            timestamp: Timestamp::from_u64(timestamp),
+            content_hash,
+        };
+        let difference = Difference {
+            // Absent there; newer here; older here; another content of one stamp.
+            only_mine: vec![item(1, 5, 1), item(2, 7, 1), item(3, 5, 1), item(4, 5, 1)],
+            // 5 is absent here; of 6 this node keeps a newer version of fewer copies.
+            only_theirs: vec![
+                item(2, 5, 1),
+                item(3, 7, 1),
+                item(4, 5, 2),
+                item(5, 5, 1),
+                item(6, 5, 1),
+            ],
+        };
+        let kept = |key_hash| match key_hash {
+            2 => Some(item(2, 7, 1)),
+            3 => Some(item(3, 5, 1)),
+            4 => Some(item(4, 5, 1)),
+            6 => Some(item(6, 9, 1)),
+            _ => None,
+        };
+        let exchange = difference.exchange(kept);
+        assert_eq!(exchange.send, [1, 2, 4, 6]);
+        assert_eq!(exchange.fetch, [3, 4, 5]);
+    }
+
+    #[test]
+    fn symbols_needed_follow_the_difference_and_not_the_sets() {
+        let mut random = fastrand::Rng::with_seed(3);
+        let mut total = 0;
+        for _ in 0..100 {
+            let shared = random_set(&mut random, 4000);
+            let mut theirs = shared.clone();
+            theirs.append(&mut random_set(&mut random, 8));
+            total += reconcile(&shared, &theirs).1;
+        }
+        assert!(
+            (800..2400).contains(&total),
+            "{total} symbols for 800 items"
+        );
+    }
+
+    #[test]
+    fn symbols_asked_for_in_parts_are_those_asked_for_at_once() {
+        let mut random = fastrand::Rng::with_seed(4);
+        let set = random_set(&mut random, 50);
+        let whole = symbols_of(set.iter().copied(), 0..40);
+        let mut parts = symbols_of(set.iter().copied(), 0..13);
+        parts.extend(symbols_of(set.iter().copied(), 13..40));
+        assert_eq!(whole, parts);
+    }
+
+    #[test]
+    fn nonsense_never_ends_in_a_panic_or_without_an_end() {
+        let mut random = fastrand::Rng::with_seed(5);
+        for _ in 0..200 {
+            let mine = random_set(&mut random, 20);
+            let mut decoder = Decoder::new();
+            for _ in 0..10 {
+                let theirs: Vec<Symbol> = (0..8)
+                    .map(|_| Symbol {
+                        key_hashes: random.u64(..),
+                        timestamps: random.u64(..),
+                        content_hashes: random.u32(..),
+                        checks: random.u32(..),
+                        items: random.i32(-2..2),
+                    })
+                    .collect();
+                decoder.take(mine.iter().copied(), &theirs);
+            }
+            assert!(decoder.difference.len() <= 80);
+        }
+    }
+}

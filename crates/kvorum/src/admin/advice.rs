@@ -1,0 +1,231 @@
+//! Where an operator has to do something, and what.
+
+use super::overview::{Asked, NodeStatus};
+
+/// A pair of nodes that no sweep has found equal for this many intervals needs a look.
+const INTERVALS_MAX: u64 = 3;
+
+/// And at least for this long: a pass over much data takes its time.
+const UNCLEAN_SECONDS_MIN: u64 = 3600;
+
+/// A line for each thing that an operator has to do.
+pub(super) fn of(asked: &[Asked]) -> Vec<String> {
+    let unreachable = asked.iter().filter(|asked| asked.status.is_err());
+    let unreachable: Vec<&str> = unreachable.map(|asked| asked.name.as_str()).collect();
+    let mut lines = Vec::new();
+    for node in asked {
+        match &node.status {
+            Err(problem) => lines.push(format!(
+                "{}: {problem}. Start it; if its machine or its disk is lost, replace the node",
+                node.name
+            )),
+            Ok(status) => lines.extend(of_node(status, &unreachable)),
+        }
+    }
+    lines
+}
+
+fn of_node(status: &NodeStatus, unreachable: &[&str]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut say = |text: String| lines.push(format!("{}: {text}", status.name));
+    if let Some(problem) = of_standing(status, unreachable) {
+        say(problem);
+    } else if let Some(why) = &status.clock.refuses_writes {
+        say(format!("it refuses writes: {why}"));
+    }
+    if let Some(why) = &status.store.poisoned {
+        say(format!(
+            "its store is read-only ({why}). Check its disk, then restart it or replace it"
+        ));
+    }
+    if status.store.disk_full {
+        say("its disk is full: give it room, or delete keys".to_owned());
+    }
+    match status.store.tables_damaged {
+        0 => {}
+        damaged => say(format!(
+            "{damaged} of its tables are damaged. Check its disk, then replace the node"
+        )),
+    }
+    if let Some(interval) = status.sweeps.recent.interval_seconds {
+        let seconds_max = (interval * INTERVALS_MAX).max(UNCLEAN_SECONDS_MIN);
+        let unclean = status.others().filter(|member| {
+            let seconds = status.seconds_since_clean(member);
+            !unreachable.contains(&member.name.as_str())
+                && seconds.unwrap_or(status.uptime_seconds) > seconds_max
+        });
+        let names: Vec<&str> = unclean.map(|member| member.name.as_str()).collect();
+        if !names.is_empty() {
+            say(format!(
+                "no sweep has found it equal with {} for more than {} minutes. Its log says why; \
+                 then run 'kvorum admin sweep --wait'",
+                names.join(" and "),
+                seconds_max / 60
+            ));
+        }
+    }
+    lines
+}
+
+/// What to do about a store that does not count, or has been accepted.
+fn of_standing(status: &NodeStatus, unreachable: &[&str]) -> Option<String> {
+    let has_all = unreachable.is_empty();
+    let missing = unreachable.join(" and ");
+    match (status.standing.as_str(), &status.clock.refuses_writes) {
+        ("witness", _) => None,
+        // It refuses writes because the others remember a later start of its store.
+        ("unfilled", Some(_)) => Some(
+            "its store is older than what the other nodes remember, or a copy. If no other \
+             process has the other folder, replace the node with an empty folder, or start it \
+             once with --accept-empty"
+                .to_owned(),
+        ),
+        // It needs nobody.
+        ("unfilled", None) if has_all => None,
+        ("unfilled", None) => Some(format!(
+            "its store has lost data and does not count. It is filled by itself once all nodes \
+             are up: start {missing}"
+        )),
+        ("unconfirmed", _) if has_all => None,
+        ("unconfirmed", _) => Some(format!(
+            "its store does not count before all nodes have met once: start {missing}"
+        )),
+        // A full sweep has filled it since it started.
+        ("accepted", _)
+            if status
+                .others()
+                .all(|member| member.last_full_clean_unix_ms.is_some()) =>
+        {
+            None
+        }
+        ("accepted", _) => Some(
+            "it was started with --accept-empty and may lack data: run 'kvorum admin sweep \
+             --full --wait' once all nodes are up"
+                .to_owned(),
+        ),
+        (other, _) => Some(format!(
+            "its standing is {other}, which this program does not know"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn status() -> Value {
+        json!({
+            "name": "a", "uptime_seconds": 7200, "state": "serving", "standing": "witness",
+            "cluster": [
+                {"name": "a", "url": "http://h:1", "hints": 0},
+                {"name": "b", "url": "http://h:2", "hints": 0, "last_clean_unix_ms": 9_000_000},
+            ],
+            "clock": {"unix_ms": 10_000_000},
+            "sweeps": {"running": [], "recent": {"interval_seconds": 600}},
+            "store": {"poisoned": null, "disk_full": false, "tables_damaged": 0},
+        })
+    }
+
+    /// The advice for a node whose status has another value at `pointer`.
+    fn advice_with(pointer: &str, value: Value, others: &[&str]) -> String {
+        let mut status = status();
+        match status.pointer_mut(pointer) {
+            Some(place) => *place = value,
+            None => {
+                let (parent, name) = pointer.rsplit_once('/').unwrap();
+                status.pointer_mut(parent).unwrap()[name] = value;
+            }
+        }
+        let status: NodeStatus = serde_json::from_value(status).unwrap();
+        of_node(&status, others).join("\n")
+    }
+
+    #[test]
+    fn a_node_that_is_well_needs_nobody() {
+        assert_eq!(advice_with("/standing", json!("witness"), &[]), "");
+        // It is filled, or confirmed, by itself.
+        assert_eq!(advice_with("/standing", json!("unfilled"), &[]), "");
+        assert_eq!(advice_with("/standing", json!("unconfirmed"), &[]), "");
+        assert_eq!(advice_with("/cluster/0/hints", json!(99), &[]), "");
+    }
+
+    #[test]
+    fn each_state_that_needs_an_operator_has_a_line() {
+        for (pointer, value, others, word) in [
+            ("/standing", json!("unfilled"), &["b"][..], "start b"),
+            (
+                "/standing",
+                json!("unconfirmed"),
+                &["b", "c"],
+                "start b and c",
+            ),
+            ("/standing", json!("accepted"), &[], "admin sweep --full"),
+            (
+                "/clock/refuses_writes",
+                json!("the clock is wrong"),
+                &[],
+                "the clock is wrong",
+            ),
+            (
+                "/store/poisoned",
+                json!("a sync failed"),
+                &[],
+                "a sync failed",
+            ),
+            ("/store/disk_full", json!(true), &[], "disk is full"),
+            ("/store/tables_damaged", json!(2), &[], "2 of its tables"),
+            (
+                "/cluster/1/last_clean_unix_ms",
+                json!(6_300_000),
+                &[],
+                "equal with b",
+            ),
+            (
+                "/cluster/1/last_clean_unix_ms",
+                json!(null),
+                &[],
+                "more than 60 minutes",
+            ),
+        ] {
+            let advice = advice_with(pointer, value, others);
+            assert!(advice.starts_with("a: "), "{pointer}: {advice}");
+            assert!(advice.contains(word), "{pointer}: {advice}");
+            assert_eq!(advice.lines().count(), 1, "{advice}");
+        }
+    }
+
+    #[test]
+    fn a_restored_store_needs_an_operator_even_if_all_nodes_are_up() {
+        let mut status = status();
+        status["standing"] = json!("unfilled");
+        status["clock"]["refuses_writes"] = json!("restored");
+        let status: NodeStatus = serde_json::from_value(status).unwrap();
+        let advice = of_node(&status, &[]).join("\n");
+        assert!(advice.contains("--accept-empty"), "{advice}");
+    }
+
+    #[test]
+    fn a_store_that_a_full_sweep_has_filled_needs_nobody() {
+        let mut status = status();
+        status["standing"] = json!("accepted");
+        status["cluster"][1]["last_full_clean_unix_ms"] = json!(9_000_000);
+        let status: NodeStatus = serde_json::from_value(status).unwrap();
+        assert!(of_node(&status, &[]).is_empty());
+    }
+
+    #[test]
+    fn no_sweep_is_missed_where_none_is_due() {
+        let no_interval = advice_with("/sweeps/recent", json!({}), &[]);
+        assert_eq!(no_interval, "");
+        // The node that cannot be reached has a line of its own.
+        let unreachable = advice_with("/cluster/1/last_clean_unix_ms", json!(null), &["b"]);
+        assert_eq!(unreachable, "");
+        // A node that has just started has not been found equal yet.
+        let mut young = status();
+        young["uptime_seconds"] = json!(60);
+        young["cluster"][1]["last_clean_unix_ms"] = json!(null);
+        let young: NodeStatus = serde_json::from_value(young).unwrap();
+        assert!(of_node(&young, &[]).is_empty());
+    }
+}

@@ -1,0 +1,90 @@
+//! `kvorum admin`: what an operator does with a running cluster.
+//!
+//! - `status`: asks every node for its status, and prints what they say.
+//! - `overview`: what the statuses of all nodes say together.
+//! - `advice`: where an operator has to do something.
+//! - `table`: the overview as text.
+//! - `sweep`: has a node compare all nodes now.
+
+mod advice;
+mod overview;
+mod status;
+mod sweep;
+mod table;
+
+use crate::failure::Failure;
+use crate::values::url;
+use clap::{Args, Subcommand};
+use cluster::NodeUrl;
+use std::io::{self, Write};
+
+/// The longest response that is read, in bytes: far above any status.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
+
+/// The options of `admin`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct AdminOptions {
+    #[command(subcommand)]
+    command: AdminCommand,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+enum AdminCommand {
+    /// Show how each node is, when it was last found equal with the others, and what to do
+    Status(StatusOptions),
+    /// Have the nodes compare what they keep now, and send each other what is missing
+    Sweep(SweepOptions),
+}
+
+/// The node to ask.
+#[derive(Args, Clone, Debug)]
+struct Target {
+    /// A node of the cluster
+    #[arg(long = "target", value_parser = url, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    url: NodeUrl,
+}
+
+/// The options of `admin status`.
+#[derive(Args, Clone, Debug)]
+struct StatusOptions {
+    #[command(flatten)]
+    target: Target,
+    /// Print JSON for programs instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// The options of `admin sweep`.
+#[derive(Args, Clone, Debug)]
+struct SweepOptions {
+    #[command(flatten)]
+    target: Target,
+    /// Compare everything and verify every stored block, not only what has changed
+    #[arg(long)]
+    full: bool,
+    /// Wait until the sweep has ended, and say how; exit code 1 if the nodes are not equal
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Does what the options say.
+///
+/// # Errors
+/// A node that cannot be reached or refuses; a sweep that was waited for and did not find
+/// all nodes equal.
+pub(crate) fn run(options: &AdminOptions) -> Result<(), Failure> {
+    match &options.command {
+        AdminCommand::Status(options) => status::run(options),
+        AdminCommand::Sweep(options) => sweep::run(options),
+    }
+}
+
+/// Writes to stdout.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(|error| Failure::failed(format!("cannot write to stdout: {error}")))
+}

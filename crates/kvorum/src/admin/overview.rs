@@ -1,0 +1,179 @@
+//! What the statuses of all nodes say together.
+
+use super::advice;
+use serde::{Deserialize, Serialize};
+
+/// The status of a node, as far as it is used here.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct NodeStatus {
+    pub(super) name: String,
+    pub(super) uptime_seconds: u64,
+    pub(super) state: String,
+    pub(super) standing: String,
+    pub(super) cluster: Vec<Member>,
+    pub(super) clock: ClockStatus,
+    pub(super) sweeps: SweepsStatus,
+    pub(super) store: StoreStatus,
+}
+
+/// A node in the status of another.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Member {
+    pub(super) name: String,
+    pub(super) url: String,
+    pub(super) hints: u64,
+    pub(super) last_clean_unix_ms: Option<u64>,
+    pub(super) last_full_clean_unix_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct ClockStatus {
+    pub(super) unix_ms: u64,
+    pub(super) refuses_writes: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct SweepsStatus {
+    pub(super) running: Vec<RunningSweep>,
+    pub(super) recent: SweepsOfKind,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct RunningSweep {
+    pub(super) kind: String,
+    pub(super) began_unix_ms: u64,
+    pub(super) ranges: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct SweepsOfKind {
+    pub(super) interval_seconds: Option<u64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct StoreStatus {
+    pub(super) poisoned: Option<String>,
+    pub(super) disk_full: bool,
+    pub(super) tables_damaged: u64,
+}
+
+/// What became of the question for a node's status.
+pub(super) struct Asked {
+    /// The node's name and URL, as the first node that was asked knows them.
+    pub(super) name: String,
+    pub(super) url: String,
+    /// The status, or why there is none.
+    pub(super) status: Result<NodeStatus, String>,
+}
+
+/// All nodes of a cluster.
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+pub(super) struct Overview {
+    pub(super) nodes: Vec<NodeOverview>,
+    /// The passes that run, as the node says that has come furthest.
+    pub(super) sweeps: Vec<SweepOverview>,
+    /// What an operator has to do, a line each.
+    pub(super) advice: Vec<String>,
+}
+
+/// A node of a cluster.
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+pub(super) struct NodeOverview {
+    pub(super) name: String,
+    pub(super) url: String,
+    /// `serving`, `stopping`, or `unreachable`.
+    pub(super) state: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) standing: Option<String>,
+    /// The writes that it missed and that the other nodes keep for it.
+    pub(super) hints_waiting: u64,
+    /// For each other node, how long ago a sweep found the two equal.
+    pub(super) last_clean: Vec<LastCleanOverview>,
+}
+
+/// When a node was last found equal with another.
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+pub(super) struct LastCleanOverview {
+    pub(super) name: String,
+    /// Left out if no sweep did since the node started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) seconds_ago: Option<u64>,
+}
+
+/// A pass that runs.
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+pub(super) struct SweepOverview {
+    pub(super) kind: String,
+    pub(super) seconds: u64,
+    pub(super) ranges: u64,
+}
+
+impl Overview {
+    /// Puts together what the nodes have answered.
+    pub(super) fn of(asked: &[Asked]) -> Self {
+        let statuses = || asked.iter().filter_map(|asked| asked.status.as_ref().ok());
+        let hints_for = |name: &str| {
+            let members = statuses().flat_map(|status| &status.cluster);
+            let of_node = members.filter(|member| member.name == name);
+            of_node.map(|member| member.hints).sum()
+        };
+        let nodes = asked.iter().map(|asked| {
+            let status = asked.status.as_ref();
+            NodeOverview {
+                name: asked.name.clone(),
+                url: asked.url.clone(),
+                state: status
+                    .map_or("unreachable", |status| &status.state)
+                    .to_owned(),
+                standing: status.ok().map(|status| status.standing.clone()),
+                hints_waiting: hints_for(&asked.name),
+                last_clean: status.map_or_else(|_| Vec::new(), NodeStatus::last_clean),
+            }
+        });
+        // Each node says how far it is itself. They are never more than a range apart.
+        let furthest = statuses().max_by_key(|status| {
+            let ranges = status.sweeps.running.iter().map(|sweep| sweep.ranges + 1);
+            ranges.sum::<u64>()
+        });
+        Self {
+            nodes: nodes.collect(),
+            sweeps: furthest.map_or_else(Vec::new, NodeStatus::running),
+            advice: advice::of(asked),
+        }
+    }
+}
+
+impl NodeStatus {
+    /// How long ago this node was found equal with another.
+    pub(super) fn seconds_since_clean(&self, member: &Member) -> Option<u64> {
+        let last_unix_ms = member.last_clean_unix_ms?;
+        Some(self.clock.unix_ms.saturating_sub(last_unix_ms) / 1000)
+    }
+
+    /// The lines of the other nodes.
+    pub(super) fn others(&self) -> impl Iterator<Item = &Member> {
+        self.cluster
+            .iter()
+            .filter(|member| member.name != self.name)
+    }
+
+    fn last_clean(&self) -> Vec<LastCleanOverview> {
+        self.others()
+            .map(|member| LastCleanOverview {
+                name: member.name.clone(),
+                seconds_ago: self.seconds_since_clean(member),
+            })
+            .collect()
+    }
+
+    fn running(&self) -> Vec<SweepOverview> {
+        let running = self.sweeps.running.iter();
+        running
+            .map(|sweep| SweepOverview {
+                kind: sweep.kind.clone(),
+                seconds: self.clock.unix_ms.saturating_sub(sweep.began_unix_ms) / 1000,
+                ranges: sweep.ranges,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,79 @@
+//! `kvorum admin status`.
+
+use super::overview::{Asked, Member, NodeStatus, Overview};
+use super::{ANSWER_BYTES_MAX, StatusOptions, print, table};
+use crate::failure::Failure;
+use crate::node_client::{NodeRequest, refusal};
+use cluster::NodeUrl;
+use std::thread;
+use std::time::Duration;
+
+/// How long a node may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// Prints how the nodes of a cluster are.
+///
+/// # Errors
+/// The node of the options cannot be reached, or is no node.
+pub(super) fn run(options: &StatusOptions) -> Result<(), Failure> {
+    let first = fetch(&options.target.url)?;
+    let overview = Overview::of(&ask_all(&first));
+    if options.json {
+        let json = serde_json::to_string_pretty(&overview)
+            .map_err(|error| Failure::failed(format!("cannot write JSON: {error}")))?;
+        return print(&format!("{json}\n"));
+    }
+    print(&table::text(&overview))
+}
+
+/// Asks all nodes of a cluster at the same time.
+fn ask_all(first: &NodeStatus) -> Vec<Asked> {
+    let status_of = |member: &Member| match member.name == first.name {
+        true => Ok(first.clone()),
+        false => ask(member),
+    };
+    thread::scope(|scope| {
+        let asked: Vec<_> = first
+            .cluster
+            .iter()
+            .map(|member| (member, scope.spawn(|| status_of(member))))
+            .collect();
+        let asked = asked.into_iter().map(|(member, answer)| Asked {
+            name: member.name.clone(),
+            url: member.url.clone(),
+            status: answer
+                .join()
+                .unwrap_or_else(|_| Err("asking it ended in a panic".to_owned())),
+        });
+        asked.collect()
+    })
+}
+
+fn ask(member: &Member) -> Result<NodeStatus, String> {
+    let url: NodeUrl = member
+        .url
+        .parse()
+        .map_err(|error| format!("its URL {} is wrong: {error}", member.url))?;
+    fetch(&url).map_err(|failure| failure.line().to_owned())
+}
+
+fn fetch(node: &NodeUrl) -> Result<NodeStatus, Failure> {
+    let answer = NodeRequest {
+        node,
+        option: "--target",
+        method: "GET",
+        target: "/v0/status",
+        headers: &[],
+        time_max: ANSWER_MAX,
+        answer_bytes_max: ANSWER_BYTES_MAX,
+    }
+    .send()?;
+    if answer.status != 200 {
+        return Err(Failure::failed(refusal(node, answer.status, &answer.body)));
+    }
+    serde_json::from_slice(&answer.body).map_err(|error| {
+        Failure::failed(format!(
+            "{node} does not answer as a Kvorum node of this version: {error}"
+        ))
+    })
+}

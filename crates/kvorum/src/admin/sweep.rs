@@ -1,0 +1,120 @@
+//! `kvorum admin sweep`.
+
+use super::{ANSWER_BYTES_MAX, SweepOptions, print};
+use crate::failure::Failure;
+use crate::node_client::{NodeRequest, refusal};
+use serde::Deserialize;
+use std::time::Duration;
+
+/// How long a sweep is waited for. A full sweep reads all data once.
+const SWEEP_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How long a node may take to begin one.
+const BEGIN_MAX: Duration = Duration::from_secs(30);
+
+/// What a node answers.
+#[derive(Debug, Deserialize)]
+struct Sweep {
+    kind: String,
+    joined: bool,
+    #[serde(default)]
+    clean: Option<bool>,
+    #[serde(default)]
+    ranges: u64,
+    #[serde(default)]
+    ranges_differing: u64,
+    #[serde(default)]
+    pairs: u64,
+    #[serde(default)]
+    pairs_clean: u64,
+}
+
+/// Has a node drive a sweep.
+///
+/// # Errors
+/// The node cannot be reached, or refuses; or the sweep did not find all nodes equal.
+pub(super) fn run(options: &SweepOptions) -> Result<(), Failure> {
+    let node = &options.target.url;
+    let (full, wait) = (options.full, options.wait);
+    let answer = NodeRequest {
+        node,
+        option: "--target",
+        method: "POST",
+        target: &format!("/v0/admin/sweep?full={full}&wait={wait}"),
+        headers: &[("Content-Type", "application/json")],
+        time_max: if wait { SWEEP_MAX } else { BEGIN_MAX },
+        answer_bytes_max: ANSWER_BYTES_MAX,
+    }
+    .send()?;
+    if !matches!(answer.status, 200 | 202) {
+        return Err(Failure::failed(refusal(node, answer.status, &answer.body)));
+    }
+    let sweep: Sweep = serde_json::from_slice(&answer.body).map_err(|error| {
+        Failure::failed(format!("{node} does not answer as a Kvorum node: {error}"))
+    })?;
+    let line = describe(&sweep);
+    if sweep.clean == Some(false) {
+        return Err(Failure::failed(line));
+    }
+    if wait && sweep.clean.is_none() {
+        return Err(Failure::failed(format!(
+            "{node} stopped before the sweep had ended: see 'kvorum admin status'"
+        )));
+    }
+    print(&format!("{line}\n"))
+}
+
+/// What a node has answered, as one line.
+fn describe(sweep: &Sweep) -> String {
+    let kind = &sweep.kind;
+    let Some(is_clean) = sweep.clean else {
+        let begun = match sweep.joined {
+            true => format!("a {kind} sweep was already running"),
+            false => format!("a {kind} sweep begins"),
+        };
+        return format!("{begun}: 'kvorum admin status' shows how far it is");
+    };
+    let ranges = sweep.ranges;
+    let differing = match sweep.ranges_differing {
+        0 => "no two nodes differed".to_owned(),
+        differing => format!("two nodes differed {differing} times"),
+    };
+    let found = format!("a {kind} sweep has compared {ranges} ranges, in which {differing}");
+    match is_clean {
+        true => format!("{found}; all nodes are equal"),
+        false => format!(
+            "{found}; only {} of {} pairs of nodes are equal: see 'kvorum admin status', and \
+             sweep again once all nodes are up",
+            sweep.pairs_clean, sweep.pairs
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described(json: &str) -> String {
+        describe(&serde_json::from_str(json).unwrap())
+    }
+
+    #[test]
+    fn a_report_says_whether_the_nodes_are_equal() {
+        let begun = described(r#"{"kind":"full","joined":false,"state":"ordered"}"#);
+        assert!(begun.starts_with("a full sweep begins"), "{begun}");
+        let joined = described(r#"{"kind":"full","joined":true,"state":"running"}"#);
+        assert!(joined.contains("already running"), "{joined}");
+        let clean = described(
+            r#"{"kind":"recent","joined":false,"state":"ended","clean":true,"ranges":7,
+                "ranges_differing":0,"pairs":3,"pairs_clean":3}"#,
+        );
+        assert!(clean.contains("7 ranges, in which no two nodes differed"));
+        assert!(clean.ends_with("all nodes are equal"), "{clean}");
+        let unclean = described(
+            r#"{"kind":"recent","joined":false,"state":"ended","clean":false,"ranges":7,
+                "ranges_differing":2,"pairs":3,"pairs_clean":1}"#,
+        );
+        assert!(unclean.contains("two nodes differed 2 times"), "{unclean}");
+        assert!(unclean.contains("only 1 of 3 pairs"), "{unclean}");
+    }
+}

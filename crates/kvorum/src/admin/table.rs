@@ -1,0 +1,130 @@
+//! The overview of a cluster as text.
+
+use super::overview::{NodeOverview, Overview};
+use std::fmt::Write as _;
+
+const HEAD: [&str; 5] = ["node", "state", "standing", "hints", "last clean sweep"];
+
+/// The overview as a table, with the running sweeps and the advice below it.
+pub(super) fn text(overview: &Overview) -> String {
+    let mut rows = vec![HEAD.map(str::to_owned)];
+    rows.extend(overview.nodes.iter().map(row));
+    let widths: [usize; HEAD.len()] = std::array::from_fn(|column| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0)
+    });
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(widths);
+        let cells: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        // Writing to a string never fails.
+        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
+    }
+    for sweep in &overview.sweeps {
+        let _ = writeln!(
+            text,
+            "\na {} sweep has been running for {} and has compared {} ranges",
+            sweep.kind,
+            span(sweep.seconds),
+            sweep.ranges
+        );
+    }
+    if !overview.advice.is_empty() {
+        text.push('\n');
+    }
+    for line in &overview.advice {
+        let _ = writeln!(text, "! {line}");
+    }
+    text
+}
+
+fn row(node: &NodeOverview) -> [String; HEAD.len()] {
+    let clean = node.last_clean.iter().map(|clean| {
+        let when = clean.seconds_ago.map_or("never".to_owned(), |seconds| {
+            format!("{} ago", span(seconds))
+        });
+        format!("{}: {when}", clean.name)
+    });
+    [
+        node.name.clone(),
+        node.state.clone(),
+        node.standing.clone().unwrap_or_else(|| "-".to_owned()),
+        node.hints_waiting.to_string(),
+        clean.collect::<Vec<_>>().join(", "),
+    ]
+}
+
+/// A time, roughly.
+fn span(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds}s"),
+        120..7200 => format!("{}m", seconds / 60),
+        7200..172_800 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::overview::{LastCleanOverview, SweepOverview};
+    use super::*;
+
+    #[test]
+    fn spans_are_short() {
+        for (seconds, short) in [
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (7199, "119m"),
+            (7200, "2h"),
+            (172_800, "2d"),
+        ] {
+            assert_eq!(span(seconds), short);
+        }
+    }
+
+    #[test]
+    fn each_node_has_a_row_and_each_advice_a_line() {
+        let node = |name: &str, state: &str, standing: Option<&str>, clean| NodeOverview {
+            name: name.to_owned(),
+            url: "http://h:1".to_owned(),
+            state: state.to_owned(),
+            standing: standing.map(str::to_owned),
+            hints_waiting: 12,
+            last_clean: clean,
+        };
+        let clean = |name: &str, seconds_ago| LastCleanOverview {
+            name: name.to_owned(),
+            seconds_ago,
+        };
+        let overview = Overview {
+            nodes: vec![
+                node(
+                    "a",
+                    "serving",
+                    Some("witness"),
+                    vec![clean("b", Some(180)), clean("c", None)],
+                ),
+                node("north-2", "unreachable", None, Vec::new()),
+            ],
+            sweeps: vec![SweepOverview {
+                kind: "full".to_owned(),
+                seconds: 5,
+                ranges: 3,
+            }],
+            advice: vec!["north-2: start it".to_owned()],
+        };
+        let expected = "\
+node     state        standing  hints  last clean sweep
+a        serving      witness   12     b: 3m ago, c: never
+north-2  unreachable  -         12
+
+a full sweep has been running for 5s and has compared 3 ranges
+
+! north-2: start it
+";
+        assert_eq!(text(&overview), expected);
+    }
+}

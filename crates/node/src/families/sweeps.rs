@@ -1,0 +1,89 @@
+//! Metrics about sweeps.
+
+use crate::metrics::{Family, Labels};
+use crate::node::Node;
+use crate::sweep::{EndedPasses, LastClean};
+use cluster::sweep::PassKind;
+
+/// What this node knows of sweeps.
+pub(super) fn families(node: &Node) -> [Family; 8] {
+    let status = node.sweep_status();
+    let label = |name, value: &str| -> Labels { vec![(name, value.to_owned())] };
+    let of_kind = |kind: PassKind| status.ended[kind as usize];
+    let ended = PassKind::ALL.into_iter().flat_map(|kind| {
+        let EndedPasses {
+            clean, incomplete, ..
+        } = of_kind(kind);
+        [("clean", clean), ("incomplete", incomplete)].map(|(outcome, count)| {
+            let mut labels = label("kind", kind.word());
+            labels.push(("outcome", outcome.to_owned()));
+            (labels, count)
+        })
+    });
+    let durations = PassKind::ALL.map(|kind| {
+        let seconds = of_kind(kind).last_duration.as_secs_f64();
+        (label("kind", kind.word()), seconds)
+    });
+    let running = PassKind::ALL.map(|kind| {
+        let running = status.running.iter().filter(|pass| pass.kind == kind);
+        (label("kind", kind.word()), running.count() as f64)
+    });
+    let last_clean = |of: fn(&LastClean) -> Option<u64>| {
+        let (peers, status) = (node.config.members.peers(), &status);
+        peers.map(move |peer| {
+            let clean = status.last_clean.get(peer.index()).and_then(of);
+            let seconds = clean.map_or(0.0, |unix_ms| unix_ms as f64 / 1e3);
+            (label("peer", node.config.members.name(peer)), seconds)
+        })
+    };
+    let counts = status.counts;
+    let surplus = counts.surplus_announced;
+    [
+        Family::counters(
+            "kvorum_sweeps",
+            "Passes that ended: clean if this node is equal with every other node, else incomplete",
+            ended,
+        ),
+        Family::gauges(
+            "kvorum_sweeps_running",
+            "Passes that this node takes part in",
+            running,
+        ),
+        Family::gauges(
+            "kvorum_sweep_last_duration_seconds",
+            "How long the last pass that ended took; 0 before the first",
+            durations,
+        ),
+        Family::gauges(
+            "kvorum_sweep_last_clean_timestamp_seconds",
+            "When a pass last found this node equal with a peer; 0 if none did since the start",
+            last_clean(|clean| clean.any_unix_ms),
+        ),
+        Family::gauges(
+            "kvorum_sweep_last_full_clean_timestamp_seconds",
+            "When a full pass last found this node equal with a peer; 0 if none did since the start",
+            last_clean(|clean| clean.full_unix_ms),
+        ),
+        Family::counters(
+            "kvorum_sweep_mends",
+            "Versions that sweeps sent to a node that lacked them",
+            [
+                (label("direction", "sent"), counts.mends_sent),
+                (label("direction", "received"), counts.mends_received),
+            ],
+        ),
+        Family::counters(
+            "kvorum_sweep_ranges",
+            "Ranges that this node compared, and those in which it differed, once for each other node",
+            [
+                (label("result", "compared"), counts.ranges_compared),
+                (label("result", "differing"), counts.ranges_differing),
+            ],
+        ),
+        Family::counter(
+            "kvorum_sweep_surplus_announced",
+            "Copies beyond the replicas of their keys that were sent to those replicas",
+            surplus,
+        ),
+    ]
+}

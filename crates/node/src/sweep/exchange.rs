@@ -1,0 +1,210 @@
+//! Makes two nodes equal in a range.
+
+use super::participant::{Plan, UnknownRange};
+use super::{RETRY_PAUSE, Sweeper, TRIES_MAX};
+use base::Entry;
+use cluster::sweep::symbols::Decoder;
+use cluster::sweep::{Digest, Item, PassId};
+use cluster::{Miss, NodeNumber};
+use peer::{KEY_HASHES_MAX, PeerRequest, SweepAnswer, SweepRequest};
+
+/// The symbols that are asked for first: enough for a handful of items.
+const SYMBOLS_FIRST: u32 = 8;
+/// The most symbols that one exchange asks for. A range has some 16,000 keys, so
+/// they are enough for two nodes that share none.
+pub(super) const SYMBOLS_TOTAL_MAX: u32 = 96 << 10;
+/// Mends that are on their way at a time.
+const MENDS_IN_FLIGHT: usize = 64;
+
+/// A range of a pass.
+pub(super) type RangeId = (PassId, u32);
+
+impl Sweeper {
+    /// Makes this node and another equal in a range of which that one has `theirs`.
+    pub(super) async fn reconcile(
+        &self,
+        range: RangeId,
+        with: NodeNumber,
+        theirs: Digest,
+    ) -> SweepAnswer {
+        let Some(plan) = self.plan(range, with, theirs).await else {
+            return SweepAnswer::Unknown;
+        };
+        let sent = self.send_entries(range.0, with, plan.send).await;
+        let mut is_equal = plan.is_whole && sent.all;
+        let mut received = 0;
+        // A newer version may have fewer copies, and no item that the two compare.
+        let fetch = [plan.fetch, sent.newer_there].concat();
+        for key_hashes in fetch.chunks(KEY_HASHES_MAX) {
+            let request = SweepRequest::Send {
+                pass: range.0,
+                range: range.1,
+                asker: self.sweeps.environment.members.own(),
+                key_hashes: key_hashes.to_vec(),
+            };
+            match self.ask_peer(with, request).await {
+                Ok(SweepAnswer::Sent { all, sent }) => {
+                    is_equal &= all;
+                    received += sent;
+                }
+                _ => is_equal = false,
+            }
+        }
+        SweepAnswer::Reconciled {
+            is_equal,
+            sent: sent.mends,
+            received,
+        }
+    }
+
+    /// Finds out what each of the two lacks.
+    async fn plan(&self, range: RangeId, with: NodeNumber, theirs: Digest) -> Option<Plan> {
+        let mut decoder = Decoder::new();
+        let mut count = SYMBOLS_FIRST;
+        while decoder.symbols() < SYMBOLS_TOTAL_MAX {
+            let request = SweepRequest::Symbols {
+                pass: range.0,
+                range: range.1,
+                asker: self.sweeps.environment.members.own(),
+                first: decoder.symbols(),
+                count,
+            };
+            let Ok(SweepAnswer::Symbols(symbols)) = self.ask_peer(with, request).await else {
+                return None;
+            };
+            if symbols.is_empty() {
+                return None;
+            }
+            let plan;
+            (decoder, plan) = self
+                .in_background(move |own| {
+                    let mut decoder = decoder;
+                    let plan = own.plan(range, with, &mut decoder, &symbols, theirs);
+                    (decoder, plan)
+                })
+                .await?;
+            match plan {
+                Ok(Some(plan)) => return Some(plan),
+                Ok(None) => count = decoder.symbols().min(peer::SYMBOLS_MAX as u32),
+                Err(UnknownRange) => return None,
+            }
+        }
+        None
+    }
+
+    /// Sends the newest versions of some keys to the node that asks for them.
+    pub(super) async fn send(
+        &self,
+        (pass, range): RangeId,
+        asker: NodeNumber,
+        key_hashes: Vec<u64>,
+    ) -> SweepAnswer {
+        let entries = self.in_background(move |own| own.entries((pass, range), key_hashes));
+        match entries.await {
+            Some(Ok(Ok(entries))) => {
+                let sent = self.send_entries(pass, asker, entries).await;
+                SweepAnswer::Sent {
+                    all: sent.all,
+                    sent: sent.mends,
+                }
+            }
+            Some(Ok(Err(error))) => {
+                tracing::error!(%error, "a sweep cannot read the store");
+                SweepAnswer::Sent {
+                    all: false,
+                    sent: 0,
+                }
+            }
+            Some(Err(UnknownRange)) | None => SweepAnswer::Unknown,
+        }
+    }
+
+    /// Sends the surplus copies of a range to all replicas of their keys.
+    pub(super) async fn announce(&self, (pass, range): RangeId) -> SweepAnswer {
+        let surplus = self.in_background(move |own| own.surplus((pass, range)));
+        let Some(Ok(Ok(entries))) = surplus.await else {
+            return SweepAnswer::Unknown;
+        };
+        let (mut all, mut announced) = (true, 0);
+        for node in self.sweeps.environment.members.peers() {
+            let is_replica = |entry: &&Entry| {
+                let ranking = self.peers.ranking(entry.key(), entry.copies());
+                ranking.contains(&node)
+            };
+            let entries = entries.iter().filter(is_replica).cloned().collect();
+            let sent = self.send_entries(pass, node, entries).await;
+            all &= sent.all;
+            announced += sent.mends;
+        }
+        self.sweeps.record.surplus_announced(announced);
+        SweepAnswer::Sent {
+            all,
+            sent: announced,
+        }
+    }
+
+    /// Sends versions as mends.
+    async fn send_entries(&self, pass: PassId, to: NodeNumber, entries: Vec<Entry>) -> Sent {
+        let mut sent = Sent {
+            all: true,
+            mends: 0,
+            newer_there: Vec::new(),
+        };
+        let mut entries = entries.into_iter();
+        loop {
+            let batch: Vec<Entry> = entries.by_ref().take(MENDS_IN_FLIGHT).collect();
+            if batch.is_empty() {
+                break;
+            }
+            self.send_batch(pass, to, batch, &mut sent).await;
+            if !sent.all {
+                // The peer is full, or has too much to do: the next pass goes on.
+                break;
+            }
+        }
+        self.sweeps.record.mends_sent(sent.mends);
+        sent
+    }
+
+    /// Sends versions at the same time; again those that were too much for the peer.
+    async fn send_batch(&self, pass: PassId, to: NodeNumber, batch: Vec<Entry>, sent: &mut Sent) {
+        let mut batch = batch;
+        for tries in 1..=TRIES_MAX {
+            let start = |entry: Entry| {
+                let mend = PeerRequest::Mend {
+                    pass,
+                    entry: entry.clone(),
+                };
+                (entry, self.start_call(to, mend))
+            };
+            let calls: Vec<_> = batch.drain(..).map(start).collect();
+            for (entry, call) in calls {
+                match call.stored().await {
+                    Ok(is_newer_there) => {
+                        sent.mends += 1;
+                        if is_newer_there {
+                            sent.newer_there.push(Item::key_hash_of(entry.key()));
+                        }
+                    }
+                    Err(Miss::Overloaded) => batch.push(entry),
+                    Err(_) => sent.all = false,
+                }
+            }
+            if batch.is_empty() || !sent.all {
+                break;
+            }
+            tokio::time::sleep(RETRY_PAUSE * tries).await;
+        }
+        sent.all &= batch.is_empty();
+    }
+}
+
+/// What became of mends.
+struct Sent {
+    /// Whether all were stored.
+    all: bool,
+    /// How many were.
+    mends: u32,
+    /// The hashes of the keys of which the other node may hold something newer.
+    newer_there: Vec<u64>,
+}

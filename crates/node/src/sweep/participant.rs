@@ -1,0 +1,461 @@
+//! What this node keeps of the passes that it takes part in, and what it does
+//! for them with its store.
+//!
+//! Everything here may read the disk and hash megabytes, so it runs as jobs of
+//! the background lane, one after another. A pass holds what was scanned ahead of
+//! the range that is due, and the items of the last few ranges, until nobody can
+//! ask for them any more.
+
+use super::exchange::RangeId;
+use base::{Clock, Entry, Timestamp};
+use bytes::Bytes;
+use cluster::sweep::symbols::{Decoder, Exchange, Symbol, symbols_of};
+use cluster::sweep::{Digest, Item, KeyBounds, PassId, PassKind, RangeItems};
+use cluster::{NodeNumber, Placement};
+use lsm::{Engine, Error};
+use peer::{SYMBOLS_MAX, SweepAnswer};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A scan goes on for about this many bytes of keys and values: what a range
+/// holds at most, on the node that has the most of it.
+pub(super) const RANGE_BYTES: usize = 4 << 20;
+/// And for this many keys.
+const RANGE_KEYS: usize = 16 << 10;
+/// The bytes that are scanned in one job.
+const STEP_BYTES: usize = 1 << 20;
+/// The bytes that are read from the store at once. A job stops between two batches
+/// once it has enough keys, so the keys of a range are bounded however short they
+/// are: symbols must be enough for all of them.
+const BATCH_BYTES: usize = 32 << 10;
+/// The ranges of a pass whose items are kept: the one that is reconciled, and
+/// the next.
+const RANGES_KEPT: usize = 2;
+/// The passes that a node takes part in at a time. More than one is rare: it
+/// takes two drivers that do not see each other.
+const PASSES_MAX: usize = 3;
+/// A pass of which nothing was heard for so long is forgotten.
+const PASS_IDLE_MAX: Duration = Duration::from_secs(120);
+
+/// A node's part in passes.
+pub(super) struct Participant {
+    engine: Engine,
+    clock: Arc<dyn Clock>,
+    placement: Arc<Placement>,
+    own: NodeNumber,
+    passes: BTreeMap<PassId, PassState>,
+    /// By node number: the last pass that found this node equal with it. Lost at a
+    /// restart, and with it what need not be compared again.
+    last_clean: Vec<Option<CleanPass>>,
+}
+
+/// What is known since a pass that found two nodes equal.
+#[derive(Clone, Copy)]
+struct CleanPass {
+    /// Versions above it were left out.
+    cut: Timestamp,
+    /// The last record of this node's store when the pass began.
+    sequence: u64,
+}
+
+struct PassState {
+    kind: PassKind,
+    /// Versions above it are left out.
+    cut: Timestamp,
+    /// The last record of the store when the pass began.
+    sequence: u64,
+    /// What may be passed over with each node, by node number.
+    bounds: Vec<KeyBounds>,
+    /// The items from the next range on, as far as the scan has come.
+    ahead: RangeItems,
+    /// The bytes of keys and values that `ahead` stands for.
+    ahead_bytes: usize,
+    /// Where the scan goes on.
+    position: Position,
+    /// The last ranges, by number.
+    ranges: VecDeque<(u32, RangeItems)>,
+    /// When the driver or a peer last asked for something, on the monotonic clock.
+    last_asked: Duration,
+}
+
+/// How far a pass has scanned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Position {
+    /// Up to this key, without it.
+    At(Bytes),
+    /// To the end of the key space.
+    End,
+}
+
+/// Whether a scan has come far enough.
+pub(super) enum Advance {
+    /// It has; up to this key, or to the end for [`None`].
+    Reached(Option<Bytes>),
+    /// Another job has to go on.
+    GoOn,
+    /// The pass is not known.
+    Unknown,
+}
+
+/// What makes this node and another equal in a range.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// What the other lacks.
+    pub(super) send: Vec<Entry>,
+    /// The hashes of the keys of which this node lacks the newest version.
+    pub(super) fetch: Vec<u64>,
+    /// Whether the two are equal once this is done.
+    pub(super) is_whole: bool,
+}
+
+/// The pass, or the range, is not known any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct UnknownRange;
+
+impl Participant {
+    pub(super) fn new(
+        engine: Engine,
+        clock: Arc<dyn Clock>,
+        placement: Arc<Placement>,
+        own: NodeNumber,
+    ) -> Self {
+        let last_clean = vec![None; placement.nodes()];
+        Self {
+            engine,
+            clock,
+            placement,
+            own,
+            passes: BTreeMap::new(),
+            last_clean,
+        }
+    }
+
+    /// Begins to take part in a pass, or begins anew after this node or the
+    /// driver was restarted. Gives the bounds that this node knows.
+    pub(super) fn begin(
+        &mut self,
+        pass: PassId,
+        kind: PassKind,
+        greatest_seen: Timestamp,
+    ) -> SweepAnswer {
+        let now = self.clock.monotonic();
+        self.passes
+            .retain(|_, state| now.saturating_sub(state.last_asked) < PASS_IDLE_MAX);
+        // The driver of a pass that nobody has asked about for longest is most
+        // likely gone. If it is not, it leaves this node out and comes again.
+        while self.passes.len() >= PASSES_MAX && !self.passes.contains_key(&pass) {
+            let asked = self
+                .passes
+                .iter()
+                .map(|(pass, state)| (state.last_asked, *pass));
+            if let Some((_, longest_idle)) = asked.min() {
+                self.passes.remove(&longest_idle);
+            }
+        }
+        let sequence = self.engine.last_sequence();
+        let bounds = self.bounds();
+        let state = PassState {
+            kind,
+            cut: Timestamp::ZERO,
+            sequence,
+            bounds: bounds.clone(),
+            ahead: RangeItems::default(),
+            ahead_bytes: 0,
+            position: Position::At(Bytes::new()),
+            ranges: VecDeque::new(),
+            last_asked: now,
+        };
+        self.passes.insert(pass, state);
+        SweepAnswer::Begun {
+            store_id: self.engine.store_id(),
+            greatest_seen,
+            bounds,
+        }
+    }
+
+    /// Takes note of the cut, and of what each pair passes over.
+    pub(super) fn agree(
+        &mut self,
+        pass: PassId,
+        cut: Timestamp,
+        bounds: Vec<KeyBounds>,
+    ) -> SweepAnswer {
+        let nodes = self.placement.nodes();
+        match self.state(pass) {
+            Some(state) if bounds.len() == nodes => {
+                state.cut = cut;
+                state.bounds = bounds;
+                SweepAnswer::Done
+            }
+            _ => SweepAnswer::Unknown,
+        }
+    }
+
+    /// Scans on for one step, unless what was scanned ahead is enough for a range.
+    ///
+    /// # Errors
+    /// See [`lsm::Scan::next_batch`].
+    pub(super) fn advance(&mut self, pass: PassId, start: &[u8]) -> Result<Advance, Error> {
+        let engine = self.engine.clone();
+        let Some(state) = self.state(pass) else {
+            return Ok(Advance::Unknown);
+        };
+        state.skip_to(start);
+        let from = match &state.position {
+            Position::At(key) if !state.is_enough() => key.clone(),
+            Position::At(key) => return Ok(Advance::Reached(Some(key.clone()))),
+            Position::End => return Ok(Advance::Reached(None)),
+        };
+        let bounds = state.bounds.iter();
+        let least = bounds.map(|bounds| bounds.least_in(&from, None)).min();
+        let scan = engine.scan(&from, None);
+        let mut scan = scan.for_sweep(least.unwrap_or(Timestamp::ZERO));
+        let enough_bytes = state.ahead_bytes + STEP_BYTES;
+        while state.position != Position::End
+            && state.ahead_bytes < enough_bytes
+            && !state.is_enough()
+        {
+            state.take(&scan.next_batch(BATCH_BYTES)?);
+        }
+        Ok(Advance::GoOn)
+    }
+
+    /// The digests of the range that ends at `end`.
+    pub(super) fn digest(&mut self, pass: PassId, range: u32, end: Option<&[u8]>) -> SweepAnswer {
+        let (own, placement) = (self.own, Arc::clone(&self.placement));
+        let Some(state) = self.state(pass) else {
+            return SweepAnswer::Unknown;
+        };
+        // The driver ends a range where the node that has come least far is.
+        let is_scanned = match (&state.position, end) {
+            (Position::End, _) => true,
+            (Position::At(_), None) => false,
+            (Position::At(reached), Some(end)) => end <= reached,
+        };
+        if !is_scanned {
+            return SweepAnswer::Unknown;
+        }
+        let before = state.ahead.len();
+        let items = state.ahead.take_below(end);
+        let rest = state.ahead.len();
+        state.ahead_bytes = state.ahead_bytes * rest / before.max(1);
+        let digests = items.digests(&placement, &state.bounds);
+        let surplus = items.surplus(&placement, own).count();
+        if state.ranges.len() == RANGES_KEPT {
+            state.ranges.pop_front();
+        }
+        state.ranges.push_back((range, items));
+        SweepAnswer::Digests {
+            surplus: u32::try_from(surplus).unwrap_or(u32::MAX),
+            digests,
+        }
+    }
+
+    /// Symbols over what is shared with another node.
+    pub(super) fn symbols(
+        &mut self,
+        range: RangeId,
+        asker: NodeNumber,
+        first: u32,
+        count: u32,
+    ) -> SweepAnswer {
+        let count = count.min(SYMBOLS_MAX as u32);
+        let numbers = first..first.saturating_add(count);
+        match self.shared_items(range, asker) {
+            Ok(items) => SweepAnswer::Symbols(symbols_of(items, numbers)),
+            Err(UnknownRange) => SweepAnswer::Unknown,
+        }
+    }
+
+    /// Takes symbols of another node, which has `theirs` of the range. Once the
+    /// difference is known it gives what to do about it.
+    ///
+    /// # Errors
+    /// [`UnknownRange`].
+    pub(super) fn plan(
+        &mut self,
+        range: RangeId,
+        with: NodeNumber,
+        decoder: &mut Decoder,
+        symbols: &[Symbol],
+        theirs: Digest,
+    ) -> Result<Option<Plan>, UnknownRange> {
+        let items = self.shared_items(range, with)?;
+        let mine: Digest = items.iter().copied().collect();
+        let Some(difference) = decoder.take(items, symbols) else {
+            return Ok(None);
+        };
+        let decoded = difference.applied_to(mine);
+        // All that this node keeps of these keys, shared with the other or not.
+        let only_theirs = difference.only_theirs.iter().map(|item| item.key_hash);
+        let items = self.range(range)?;
+        let kept: BTreeMap<u64, Item> = items
+            .find(only_theirs.collect())
+            .map(|(_, item)| (item.key_hash, item))
+            .collect();
+        let Exchange { send, fetch } = difference.exchange(|key_hash| kept.get(&key_hash).copied());
+        let entries = self.entries(range, send)?;
+        let is_whole = decoded == theirs && entries.is_ok();
+        Ok(Some(Plan {
+            send: entries.unwrap_or_default(),
+            fetch,
+            is_whole,
+        }))
+    }
+
+    /// The newest versions of the keys with these hashes.
+    ///
+    /// # Errors
+    /// [`UnknownRange`]; within, that of the store.
+    pub(super) fn entries(
+        &mut self,
+        range: RangeId,
+        key_hashes: Vec<u64>,
+    ) -> Result<Result<Vec<Entry>, Error>, UnknownRange> {
+        let engine = self.engine.clone();
+        let items = self.range(range)?;
+        Ok(newest_of(
+            &engine,
+            items.find(key_hashes).map(|(key, _)| key),
+        ))
+    }
+
+    /// The surplus copies of a range.
+    ///
+    /// # Errors
+    /// As [`Participant::entries`].
+    pub(super) fn surplus(
+        &mut self,
+        range: RangeId,
+    ) -> Result<Result<Vec<Entry>, Error>, UnknownRange> {
+        let (own, engine) = (self.own, self.engine.clone());
+        let placement = Arc::clone(&self.placement);
+        let items = self.range(range)?;
+        let keys = items.surplus(&placement, own).map(|(key, _)| key);
+        Ok(newest_of(&engine, keys))
+    }
+
+    /// Forgets a pass that found this node equal with some others. Gives its kind,
+    /// if this node has taken part in it since it began.
+    pub(super) fn end(&mut self, pass: PassId, clean_with: &[NodeNumber]) -> Option<PassKind> {
+        let state = self.passes.remove(&pass)?;
+        for node in clean_with {
+            if let Some(last_clean) = self.last_clean.get_mut(node.index()) {
+                *last_clean = Some(CleanPass {
+                    cut: state.cut,
+                    sequence: state.sequence,
+                });
+            }
+        }
+        Some(state.kind)
+    }
+
+    /// Makes durable what the store has committed. Returns whether this node has
+    /// taken part in the pass since it began: after a restart it may have lost what
+    /// the pass has brought.
+    ///
+    /// # Errors
+    /// See [`Engine::sync`].
+    pub(super) fn sync(&mut self, pass: PassId) -> Result<bool, Error> {
+        if self.state(pass).is_none() {
+            return Ok(false);
+        }
+        self.engine.sync()?;
+        Ok(true)
+    }
+
+    /// What need not be compared again with each node: what is older than all that
+    /// came since the two were found equal.
+    fn bounds(&self) -> Vec<KeyBounds> {
+        let bounds_since = |clean: &CleanPass| {
+            // A change that cannot be read is not known: everything is compared.
+            let changes = self.engine.changes_since(clean.sequence).ok()?;
+            let unchanged = KeyBounds::constant(Timestamp::MAX);
+            let changed = changes.into_iter().map(|least| {
+                let before = (Vec::new(), Timestamp::MAX);
+                KeyBounds::from_steps(std::iter::once(before).chain(least))
+            });
+            let bounds = changed.fold(unchanged, |bounds, changed| bounds.min(&changed));
+            Some(bounds.at_most(clean.cut))
+        };
+        let steps_max = peer::bound_steps_max(self.last_clean.len());
+        let bounds = self.last_clean.iter().map(|clean| {
+            let bounds = clean.as_ref().and_then(bounds_since);
+            let bounds = bounds.unwrap_or_else(KeyBounds::everything);
+            bounds.with_steps_at_most(steps_max)
+        });
+        bounds.collect()
+    }
+
+    fn state(&mut self, pass: PassId) -> Option<&mut PassState> {
+        let now = self.clock.monotonic();
+        let state = self.passes.get_mut(&pass)?;
+        state.last_asked = now;
+        Some(state)
+    }
+
+    fn range(&mut self, (pass, number): RangeId) -> Result<&RangeItems, UnknownRange> {
+        let state = self.state(pass).ok_or(UnknownRange)?;
+        let range = state.ranges.iter().find(|(range, _)| *range == number);
+        range.map(|(_, items)| items).ok_or(UnknownRange)
+    }
+
+    fn shared_items(
+        &mut self,
+        range: RangeId,
+        with: NodeNumber,
+    ) -> Result<Vec<Item>, UnknownRange> {
+        let placement = Arc::clone(&self.placement);
+        let bounds = self.state(range.0).and_then(|state| {
+            let bounds = state.bounds.get(with.index());
+            bounds.cloned()
+        });
+        let bounds = bounds.ok_or(UnknownRange)?;
+        let items = self.range(range)?;
+        Ok(items.shared_with(&placement, with, &bounds).collect())
+    }
+}
+
+fn newest_of<'a>(
+    engine: &Engine,
+    keys: impl Iterator<Item = &'a [u8]>,
+) -> Result<Vec<Entry>, Error> {
+    keys.filter_map(|key| engine.get(key).transpose()).collect()
+}
+
+impl PassState {
+    fn is_enough(&self) -> bool {
+        self.ahead_bytes >= RANGE_BYTES / 2 || self.ahead.len() >= RANGE_KEYS / 2
+    }
+
+    /// Goes on no earlier than at `start`: a pass that is resumed begins there.
+    fn skip_to(&mut self, start: &[u8]) {
+        if let Position::At(position) = &self.position
+            && position.as_ref() < start
+        {
+            let _passed_over = self.ahead.take_below(None);
+            self.ahead_bytes = 0;
+            self.position = Position::At(Bytes::copy_from_slice(start));
+        }
+    }
+
+    /// Takes the next entries of the scan; none at its end.
+    fn take(&mut self, batch: &[Entry]) {
+        for entry in batch {
+            // A version above the cut may still be on its way to the others, and the
+            // next recent pass compares it. A full pass takes all: it may fill a
+            // store, and below a version that reached a single node there may be one
+            // that the lost store has acknowledged.
+            if self.kind == PassKind::Full || entry.timestamp() <= self.cut {
+                self.ahead.push(entry, self.cut);
+            }
+            self.ahead_bytes += entry.data_bytes();
+        }
+        self.position = match batch.last() {
+            // No key lies between a key and the same key with a zero byte.
+            Some(last) => Position::At([last.key(), &[0]].concat().into()),
+            None => Position::End,
+        };
+    }
+}

@@ -1,0 +1,246 @@
+//! When this node drives a pass: at intervals, while a store has to be filled, and when
+//! an operator asks for one.
+
+use super::Sweeper;
+use super::driver::PassReport;
+use cluster::Standing;
+use cluster::sweep::PassKind;
+use profile::lock;
+use std::rc::Rc;
+use std::sync::Mutex;
+use std::time::Duration;
+use tokio::sync::{Notify, oneshot};
+
+/// How often a node looks whether a pass is due.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+
+/// How long after a full pass the next one begins while a store has to be filled. The
+/// time doubles with each pass that has not filled it: a store that was restored from a
+/// copy waits for an operator, however often it is compared.
+const REFILL_PERIOD: Duration = Duration::from_secs(5);
+/// The longest such time.
+const REFILL_PERIOD_MAX: Duration = Duration::from_secs(600);
+
+/// The passes that operators have asked this node to drive: one that runs, and one that
+/// is next.
+#[derive(Default)]
+pub(super) struct Orders {
+    state: Mutex<OrderState>,
+    /// Wakes the driver.
+    ordered: Notify,
+}
+
+#[derive(Default)]
+struct OrderState {
+    running: Option<Order>,
+    next: Option<Order>,
+}
+
+/// A pass, and who wants to know how it ends.
+struct Order {
+    kind: PassKind,
+    waiting: Vec<oneshot::Sender<PassReport>>,
+}
+
+/// A pass that an operator has asked for.
+#[derive(Debug)]
+pub struct OrderedSweep {
+    /// What it compares. A full pass compares what a recent one would, too.
+    pub kind: PassKind,
+    /// Whether this node was already driving it.
+    pub has_begun: bool,
+    /// How it ends; an error if the node stops before.
+    pub report: oneshot::Receiver<PassReport>,
+}
+
+impl Orders {
+    /// Has a pass driven as soon as the running one has ended. A running pass that
+    /// compares as much is joined.
+    pub(super) fn order(&self, kind: PassKind) -> OrderedSweep {
+        let mut state = lock(&self.state);
+        let (sender, report) = oneshot::channel();
+        let compares_enough =
+            |order: &&mut Order| order.kind == PassKind::Full || kind == PassKind::Recent;
+        if let Some(order) = state.running.as_mut().filter(compares_enough) {
+            order.wait(sender);
+            return OrderedSweep {
+                kind: order.kind,
+                has_begun: true,
+                report,
+            };
+        }
+        let order = state.next.get_or_insert_with(|| Order {
+            kind,
+            waiting: Vec::new(),
+        });
+        if kind == PassKind::Full {
+            order.kind = kind;
+        }
+        order.wait(sender);
+        self.ordered.notify_one();
+        OrderedSweep {
+            kind: order.kind,
+            has_begun: false,
+            report,
+        }
+    }
+
+    /// Begins the next pass: the one that was ordered, or else the one that is due.
+    /// Gives its kind.
+    fn begin(&self, due: impl FnOnce() -> Option<PassKind>) -> Option<PassKind> {
+        let ordered = lock(&self.state).next.take();
+        let order = ordered.or_else(|| {
+            let kind = due()?;
+            let waiting = Vec::new();
+            Some(Order { kind, waiting })
+        })?;
+        let kind = order.kind;
+        lock(&self.state).running = Some(order);
+        Some(kind)
+    }
+
+    /// The running pass has ended.
+    fn end(&self, report: PassReport) {
+        let ended = lock(&self.state).running.take();
+        for waiting in ended.into_iter().flat_map(|order| order.waiting) {
+            // Fails where the request has ended.
+            let _sent = waiting.send(report).is_ok();
+        }
+    }
+}
+
+impl Order {
+    /// Someone waits for the end of the pass.
+    fn wait(&mut self, report: oneshot::Sender<PassReport>) {
+        // Those whose request has ended do not wait any more.
+        self.waiting.retain(|waiting| !waiting.is_closed());
+        self.waiting.push(report);
+    }
+}
+
+impl Sweeper {
+    /// Drives a pass whenever an operator asks for one, or one is due and this node is
+    /// the first of those that are up. Runs for as long as its runtime.
+    pub(crate) async fn drive_forever(self: Rc<Self>) {
+        if self.sweeps.environment.members.is_single_node() {
+            return;
+        }
+        let orders = &self.sweeps.orders;
+        let mut refill_period = REFILL_PERIOD;
+        loop {
+            // Either way there may be something to do.
+            let _woken = tokio::time::timeout(LOOK_PERIOD, orders.ordered.notified()).await;
+            let due = || self.due(refill_period).filter(|_| self.is_first_up());
+            let Some(kind) = orders.begin(due) else {
+                continue;
+            };
+            let report = self.drive(kind).await;
+            refill_period = match self.is_any_unfilled() {
+                true if kind == PassKind::Full => (2 * refill_period).min(REFILL_PERIOD_MAX),
+                true => refill_period,
+                false => REFILL_PERIOD,
+            };
+            tracing::info!(?kind, ?report, "a sweep has ended");
+            // This node's own part may have failed.
+            self.sweeps.record.drive_ended(kind);
+            orders.end(report);
+        }
+    }
+
+    /// The kind of the pass that is due, if one is. A store that has to be filled makes
+    /// one due `refill_period` after the last full one.
+    fn due(&self, refill_period: Duration) -> Option<PassKind> {
+        let (environment, record) = (&self.sweeps.environment, &self.sweeps.record);
+        let is_due = |kind, interval: Option<Duration>| {
+            interval.is_some_and(|interval| record.is_due(kind, interval))
+        };
+        let must_fill = record.is_due(PassKind::Full, refill_period) && self.is_any_unfilled();
+        if must_fill || is_due(PassKind::Full, environment.full_interval) {
+            return Some(PassKind::Full);
+        }
+        is_due(PassKind::Recent, environment.interval).then_some(PassKind::Recent)
+    }
+
+    /// Whether all nodes are up and the store of one of them has to be filled: that
+    /// takes a comparison with all the others.
+    fn is_any_unfilled(&self) -> bool {
+        let members = &self.sweeps.environment.members;
+        let own = self.sweeps.environment.membership.standing();
+        let standing_of = |node| match self.peers.is_own(node) {
+            true => Some(own),
+            false => self.peers.status(node).and_then(|status| status.standing),
+        };
+        let standings: Option<Vec<Standing>> = members.numbers().map(standing_of).collect();
+        standings.is_some_and(|standings| standings.contains(&Standing::Unfilled))
+    }
+
+    /// Whether this node is the first by name of those that are up.
+    fn is_first_up(&self) -> bool {
+        let members = &self.sweeps.environment.members;
+        let first = members
+            .numbers()
+            .find(|node| self.peers.is_own(*node) || !self.peers.is_down(*node));
+        first == Some(members.own())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: PassReport = PassReport {
+        ranges: 1,
+        differing: 0,
+        clean_pairs: 3,
+        pairs: 3,
+    };
+
+    fn nothing_due() -> Option<PassKind> {
+        None
+    }
+
+    #[test]
+    fn what_is_ordered_comes_before_what_is_due() {
+        let orders = Orders::default();
+        assert_eq!(orders.begin(nothing_due), None);
+        let mut ordered = orders.order(PassKind::Recent);
+        assert!(!ordered.has_begun);
+        let full_due = || Some(PassKind::Full);
+        assert_eq!(orders.begin(full_due), Some(PassKind::Recent));
+        orders.end(REPORT);
+        assert_eq!(ordered.report.try_recv(), Ok(REPORT));
+        assert_eq!(orders.begin(full_due), Some(PassKind::Full));
+    }
+
+    #[test]
+    fn an_order_joins_a_running_pass_that_compares_as_much() {
+        for (running, ordered, joins) in [
+            (PassKind::Recent, PassKind::Recent, true),
+            (PassKind::Full, PassKind::Recent, true),
+            (PassKind::Full, PassKind::Full, true),
+            (PassKind::Recent, PassKind::Full, false),
+        ] {
+            let orders = Orders::default();
+            orders.begin(|| Some(running));
+            let mut order = orders.order(ordered);
+            assert_eq!(order.has_begun, joins, "{running:?} {ordered:?}");
+            orders.end(REPORT);
+            assert_eq!(order.report.try_recv().is_ok(), joins);
+            let next = (!joins).then_some(ordered);
+            assert_eq!(orders.begin(nothing_due), next);
+        }
+    }
+
+    #[test]
+    fn orders_that_wait_become_one_pass() {
+        let orders = Orders::default();
+        let mut recent = orders.order(PassKind::Recent);
+        let mut full = orders.order(PassKind::Full);
+        assert_eq!(full.kind, PassKind::Full);
+        assert_eq!(orders.begin(nothing_due), Some(PassKind::Full));
+        orders.end(REPORT);
+        assert_eq!(recent.report.try_recv(), Ok(REPORT));
+        assert_eq!(full.report.try_recv(), Ok(REPORT));
+        assert_eq!(orders.begin(nothing_due), None);
+    }
+}

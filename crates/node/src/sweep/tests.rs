@@ -1,0 +1,146 @@
+//! A node's part in passes, on a store in memory.
+
+use super::participant::{Advance, Participant};
+use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
+use cluster::sweep::{KeyBounds, PassId, PassKind};
+use cluster::{NodeNumber, Placement};
+use lsm::testing::{BlockingWrite, environment};
+use lsm::{Engine, MemoryDisk, Options};
+use peer::SweepAnswer;
+use std::sync::Arc;
+
+const PASS: PassId = PassId(7);
+const PEER: NodeNumber = NodeNumber::new(1);
+
+fn engine() -> Engine {
+    let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
+    Engine::open(environment, Options::default()).unwrap().0
+}
+
+fn participant(engine: &Engine) -> Participant {
+    let clock = Arc::new(ManualClock::new(0)) as Arc<dyn Clock>;
+    let placement = Arc::new(Placement::new(["a", "b", "c"]));
+    Participant::new(engine.clone(), clock, placement, NodeNumber::new(0))
+}
+
+fn write(engine: &Engine, key: &str, timestamp: u64) {
+    let timestamp = Timestamp::from_u64(timestamp);
+    let entry = Entry::value(key.as_bytes(), timestamp, b"", Expiry::NEVER, 3);
+    engine.write(entry).unwrap();
+}
+
+/// Begins a pass in which everything is compared, up to a cut.
+fn begin(participant: &mut Participant, pass: PassId, kind: PassKind, cut: u64) {
+    let begun = participant.begin(pass, kind, Timestamp::ZERO);
+    assert!(matches!(begun, SweepAnswer::Begun { .. }), "{begun:?}");
+    let bounds = vec![KeyBounds::everything(); 3];
+    let agreed = participant.agree(pass, Timestamp::from_u64(cut), bounds);
+    assert_eq!(agreed, SweepAnswer::Done);
+}
+
+/// The number of items of each range that the node shares with its peer.
+fn items_of_ranges(participant: &mut Participant, pass: PassId) -> Vec<u64> {
+    let (mut start, mut all) = (Vec::new(), Vec::new());
+    loop {
+        let end = match participant.advance(pass, &start).unwrap() {
+            Advance::GoOn => continue,
+            Advance::Reached(end) => end,
+            Advance::Unknown => panic!("the pass is not known"),
+        };
+        let number = all.len() as u32;
+        match participant.digest(pass, number, end.as_deref()) {
+            SweepAnswer::Digests { digests, .. } => all.push(digests[PEER.index()].items),
+            answer => panic!("no digests: {answer:?}"),
+        }
+        match end {
+            Some(end) => start = end.to_vec(),
+            None => return all,
+        }
+    }
+}
+
+#[test]
+fn a_full_pass_takes_versions_above_the_cut_and_a_recent_one_leaves_them_out() {
+    let engine = engine();
+    write(&engine, "below", 10);
+    write(&engine, "above", 30);
+    let mut participant = participant(&engine);
+    // The first version of this key may have been acknowledged by a store that is
+    // lost. It must not hide from a refill behind a later one.
+    write(&engine, "both", 10);
+    write(&engine, "both", 30);
+    begin(&mut participant, PASS, PassKind::Recent, 20);
+    assert_eq!(items_of_ranges(&mut participant, PASS), [1]);
+    begin(&mut participant, PASS, PassKind::Full, 20);
+    assert_eq!(items_of_ranges(&mut participant, PASS), [3]);
+}
+
+#[test]
+fn a_range_of_the_shortest_keys_has_no_more_than_symbols_can_tell_apart() {
+    const KEYS: u64 = 100_000;
+    let engine = engine();
+    for number in 0..KEYS {
+        write(&engine, &format!("{number:05x}"), 10);
+    }
+    let mut participant = participant(&engine);
+    begin(&mut participant, PASS, PassKind::Full, 20);
+    let ranges = items_of_ranges(&mut participant, PASS);
+    assert_eq!(ranges.iter().sum::<u64>(), KEYS);
+    let most = *ranges.iter().max().unwrap();
+    // Two nodes may share none of them.
+    let symbols = f64::from(super::exchange::SYMBOLS_TOTAL_MAX);
+    assert!(2.0 * 1.4 * (most as f64) < symbols, "{most} keys");
+}
+
+#[test]
+fn a_node_that_was_restarted_in_a_pass_does_not_say_that_what_it_got_is_durable() {
+    let engine = engine();
+    let mut before = participant(&engine);
+    begin(&mut before, PASS, PassKind::Full, 20);
+    assert!(before.sync(PASS).unwrap());
+    let mut restarted = participant(&engine);
+    assert!(!restarted.sync(PASS).unwrap());
+    assert_eq!(restarted.end(PASS, &[PEER]), None);
+}
+
+#[test]
+fn passes_whose_drivers_are_gone_keep_no_other_from_beginning() {
+    let engine = engine();
+    write(&engine, "k", 10);
+    let mut participant = participant(&engine);
+    for pass in 0..20 {
+        begin(&mut participant, PassId(pass), PassKind::Full, 20);
+    }
+    assert_eq!(items_of_ranges(&mut participant, PassId(19)), [1]);
+}
+
+#[test]
+fn a_recent_pass_after_nothing_happened_reads_no_data_block() {
+    let engine = engine();
+    for number in 0..1000 {
+        write(&engine, &format!("{number:04}"), 10 + number);
+    }
+    engine.flush().unwrap();
+    let mut participant = participant(&engine);
+    let cut = Timestamp::from_u64(5000);
+    begin(&mut participant, PASS, PassKind::Full, cut.as_u64());
+    assert_eq!(items_of_ranges(&mut participant, PASS), [1000]);
+    let all = [PEER, NodeNumber::new(2)];
+    assert_eq!(participant.end(PASS, &all), Some(PassKind::Full));
+    let recent = |participant: &mut Participant, pass| {
+        let begun = participant.begin(pass, PassKind::Recent, Timestamp::ZERO);
+        let SweepAnswer::Begun { mut bounds, .. } = begun else {
+            panic!("{begun:?}");
+        };
+        // As the driver says: a node compares nothing with itself.
+        bounds[0] = KeyBounds::constant(Timestamp::MAX);
+        participant.agree(pass, Timestamp::from_u64(6000), bounds);
+        let before = engine.statistics().data_blocks_fetched;
+        let items = items_of_ranges(participant, pass);
+        (items, engine.statistics().data_blocks_fetched - before)
+    };
+    assert_eq!(recent(&mut participant, PassId(8)), (vec![0], 0));
+    // An old version that arrives late is compared, and so is what may hide it.
+    write(&engine, "0500x", 5);
+    assert!(recent(&mut participant, PassId(9)).0[0] > 0);
+}

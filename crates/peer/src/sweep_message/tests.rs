@@ -1,0 +1,201 @@
+use super::*;
+use cluster::NODES_MAX;
+
+fn requests() -> Vec<SweepRequest> {
+    let pass = PassId(7);
+    let node = NodeNumber::new(2);
+    let bounds = KeyBounds::from_steps([
+        (Vec::new(), Timestamp::from_u64(5)),
+        (b"m".to_vec(), Timestamp::from_u64(9)),
+    ]);
+    vec![
+        SweepRequest::Begin {
+            pass,
+            kind: PassKind::Recent,
+        },
+        SweepRequest::Begin {
+            pass,
+            kind: PassKind::Full,
+        },
+        SweepRequest::Agree {
+            pass,
+            cut: Timestamp::from_u64(1 << 40),
+            bounds: vec![KeyBounds::everything(), bounds],
+        },
+        SweepRequest::Advance {
+            pass,
+            start: Bytes::new(),
+        },
+        SweepRequest::Digest {
+            pass,
+            range: 3,
+            end: None,
+        },
+        SweepRequest::Digest {
+            pass,
+            range: 3,
+            end: Some(Bytes::from_static(b"k\0")),
+        },
+        SweepRequest::Reconcile {
+            pass,
+            range: 3,
+            with: node,
+            theirs: Digest::default(),
+        },
+        SweepRequest::Symbols {
+            pass,
+            range: 3,
+            asker: node,
+            first: 8,
+            count: 16,
+        },
+        SweepRequest::Send {
+            pass,
+            range: 3,
+            asker: node,
+            key_hashes: vec![1, u64::MAX],
+        },
+        SweepRequest::Announce { pass, range: 3 },
+        SweepRequest::Sync { pass },
+        SweepRequest::End {
+            pass,
+            clean_with: vec![node],
+        },
+    ]
+}
+
+fn answers() -> Vec<SweepAnswer> {
+    let symbol = Symbol {
+        key_hashes: 1,
+        timestamps: 2,
+        content_hashes: 3,
+        checks: 4,
+        items: -5,
+    };
+    vec![
+        SweepAnswer::Begun {
+            store_id: 1,
+            greatest_seen: Timestamp::from_u64(8),
+            bounds: vec![KeyBounds::everything(); 3],
+        },
+        SweepAnswer::Done,
+        SweepAnswer::Advanced(None),
+        SweepAnswer::Advanced(Some(Bytes::from_static(b"k"))),
+        SweepAnswer::Digests {
+            surplus: 1,
+            digests: vec![
+                Digest {
+                    items: 3,
+                    sum: u128::MAX - 1
+                };
+                2
+            ],
+        },
+        SweepAnswer::Reconciled {
+            is_equal: true,
+            sent: 1,
+            received: 2,
+        },
+        SweepAnswer::Symbols(vec![symbol; 3]),
+        SweepAnswer::Sent {
+            all: false,
+            sent: 9,
+        },
+        SweepAnswer::Unknown,
+    ]
+}
+
+#[test]
+fn what_is_encoded_is_decoded() {
+    for request in requests() {
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        assert_eq!(SweepRequest::decode(&bytes), Ok(request));
+    }
+    for answer in answers() {
+        let mut bytes = Vec::new();
+        answer.encode(&mut bytes);
+        assert_eq!(SweepAnswer::decode(&bytes), Ok(answer));
+    }
+}
+
+#[test]
+fn the_longest_messages_fit_a_frame() {
+    let mut most = 0;
+    for nodes in 1..=NODES_MAX {
+        let step = |number: u8| {
+            let key = match number {
+                0 => Vec::new(),
+                _ => vec![number; BOUND_KEY_BYTES_MAX],
+            };
+            (key, Timestamp::from_u64(number.into()))
+        };
+        let bounds = KeyBounds::from_steps((0..STEPS_MAX as u8).map(step));
+        let request = SweepRequest::Agree {
+            pass: PassId(1),
+            cut: Timestamp::ZERO,
+            bounds: vec![bounds; nodes],
+        };
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        most = most.max(bytes.len());
+        assert!(SweepRequest::decode(&bytes).is_ok());
+    }
+    let pass = PassId(1);
+    let longest = [
+        SweepRequest::Send {
+            pass,
+            range: 0,
+            asker: NodeNumber::new(0),
+            key_hashes: vec![0; KEY_HASHES_MAX],
+        },
+        SweepRequest::Advance {
+            pass,
+            start: Bytes::from(vec![0; base::KEY_BYTES_MAX + 1]),
+        },
+    ];
+    for request in longest {
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        most = most.max(bytes.len());
+    }
+    let longest = [
+        SweepAnswer::Symbols(vec![Symbol::default(); SYMBOLS_MAX]),
+        SweepAnswer::Digests {
+            surplus: 0,
+            digests: vec![Digest::default(); NODES_MAX],
+        },
+    ];
+    for answer in longest {
+        let mut bytes = Vec::new();
+        answer.encode(&mut bytes);
+        most = most.max(bytes.len());
+    }
+    assert!(most <= PAYLOAD_BYTES_MAX, "{most} bytes");
+}
+
+#[test]
+fn what_is_cut_short_or_random_is_an_error_or_another_message_but_never_a_panic() {
+    for request in requests() {
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        for end in 0..bytes.len() {
+            assert_ne!(SweepRequest::decode(&bytes[..end]), Ok(request.clone()));
+        }
+    }
+    let mut random = 1u64;
+    for length in 0..20_000 {
+        let bytes: Vec<u8> = (0..length % 64)
+            .map(|_| {
+                random = random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                // Small numbers are tags and lengths more often.
+                ((random >> 33) % 12) as u8
+            })
+            .collect();
+        let is_request = SweepRequest::decode(&bytes).is_ok();
+        let is_answer = SweepAnswer::decode(&bytes).is_ok();
+        assert!(!is_request || bytes.len() > 8, "{is_answer}");
+    }
+}

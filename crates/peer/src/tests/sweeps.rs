@@ -1,0 +1,66 @@
+//! Requests of sweeps, and mends.
+
+use super::*;
+use cluster::sweep::{PassId, PassKind};
+
+fn begin() -> PeerRequest {
+    PeerRequest::Sweep(SweepRequest::Begin {
+        pass: PassId(1),
+        kind: PassKind::Full,
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_of_a_sweep_is_asked_and_answered() {
+    run(async {
+        let (asker, replica, ..) = connected().await;
+        asker.link.call(begin(), asker.after(ms(100)), 1).unwrap();
+        let (request, reply) = replica.next().await;
+        assert_eq!(request, begin());
+        let answer = PeerAnswer::Swept(SweepAnswer::Advanced(Some(Bytes::from_static(b"k"))));
+        reply.send(answer.clone());
+        assert_eq!(asker.answers.next().await, (1, answer));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn mends_carry_their_pass_however_long_their_values_are() {
+    run(async {
+        let (asker, replica, ..) = connected().await;
+        for (ticket, value_bytes) in [(1, 10), (2, 200_000)] {
+            let mend = PeerRequest::Mend {
+                pass: PassId(7),
+                entry: entry("key", &vec![b'v'; value_bytes]),
+            };
+            asker
+                .link
+                .call(mend.clone(), asker.after(ms(500)), ticket)
+                .unwrap();
+            let (request, reply) = replica.next().await;
+            assert_eq!(request, mend);
+            let stored = PeerAnswer::Stored {
+                verdict: Verdict::Clean,
+            };
+            reply.send(stored.clone());
+            assert_eq!(asker.answers.next().await, (ticket, stored));
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_does_not_know_sweeps_is_not_asked() {
+    run(async {
+        let mut older = TestNode::named("asker");
+        older.hello.protocol.features = STANDING;
+        let mut asker = Asker::new(older.environment(50_000));
+        asker.start();
+        let (replica, freeze) = (Rc::<TestReplica>::default(), FreezeSwitch::default());
+        let _serving = asker.accept(&replica, &freeze).await;
+        asker.until(LinkState::Up).await;
+        let refused = asker.link.call(begin(), asker.after(ms(100)), 1);
+        assert_eq!(refused, Err(Miss::Refused));
+    })
+    .await;
+}

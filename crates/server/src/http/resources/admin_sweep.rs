@@ -1,0 +1,165 @@
+//! `/v0/admin/sweep`: has this node drive a pass of a sweep now. Outside admission,
+//! because an operator may need it on an overloaded node, and because a client that waits
+//! for the end of the pass does no work.
+
+use crate::door::Door;
+use crate::door::channel::Channel;
+use crate::http::exchange::{Answer, Exchange};
+use crate::http::page;
+use crate::http::problem::Problem;
+use crate::http::query::{ParameterError, QueryBytes, pairs, set, unknown};
+use cluster::sweep::PassKind;
+use hyper::StatusCode;
+use node::PassReport;
+use serde::Serialize;
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How often a wait checks whether the client has left or the node stops.
+const CHECK_PERIOD: Duration = Duration::from_millis(100);
+
+/// The parameters of a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SweepParameters {
+    /// What to compare.
+    kind: PassKind,
+    /// Whether to answer only when the pass has ended.
+    wait: bool,
+}
+
+#[derive(Serialize)]
+struct Sweep {
+    kind: &'static str,
+    /// Whether the pass had begun before this request.
+    joined: bool,
+    state: &'static str,
+    /// How it ended; left out before that.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    report: Option<Report>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    /// Whether all nodes are equal.
+    clean: bool,
+    ranges: u64,
+    ranges_differing: u64,
+    pairs: u64,
+    pairs_clean: u64,
+}
+
+impl From<PassReport> for Report {
+    fn from(report: PassReport) -> Self {
+        Self {
+            clean: report.clean_pairs == report.pairs,
+            ranges: report.ranges,
+            ranges_differing: report.differing,
+            pairs: report.pairs,
+            pairs_clean: report.clean_pairs,
+        }
+    }
+}
+
+/// Reads the query.
+///
+/// # Errors
+/// The first parameter that is not valid.
+fn parameters(query: Option<&str>) -> Result<SweepParameters, ParameterError> {
+    let (mut full, mut wait) = (None, None);
+    for parameter in pairs(query) {
+        let (name, value) = parameter?;
+        match name.as_slice() {
+            b"full" => set(&mut full, "full", switch_of("full", &value)?)?,
+            b"wait" => set(&mut wait, "wait", switch_of("wait", &value)?)?,
+            _ => return Err(unknown(&name)),
+        }
+    }
+    Ok(SweepParameters {
+        kind: match full.unwrap_or(false) {
+            true => PassKind::Full,
+            false => PassKind::Recent,
+        },
+        wait: wait.unwrap_or(false),
+    })
+}
+
+fn switch_of(name: &str, value: &QueryBytes) -> Result<bool, ParameterError> {
+    match value.as_slice() {
+        b"true" => Ok(true),
+        b"false" => Ok(false),
+        _ => Err(ParameterError::new(name, "is unknown: give true or false")),
+    }
+}
+
+/// `POST`.
+pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
+    let parameters = parameters(exchange.query())?;
+    exchange.check_body_limit()?;
+    let node = exchange.door.worker.node();
+    let ordered = node
+        .order_sweep(parameters.kind)
+        .ok_or_else(Problem::no_other_nodes)?;
+    let report = match parameters.wait {
+        true => wait(exchange.door, exchange.channel, ordered.report).await,
+        false => None,
+    };
+    let (state, status) = match (&report, ordered.has_begun) {
+        (Some(_), _) => ("ended", StatusCode::OK),
+        (None, true) => ("running", StatusCode::ACCEPTED),
+        (None, false) => ("ordered", StatusCode::ACCEPTED),
+    };
+    let mut page = page::json(&Sweep {
+        kind: ordered.kind.word(),
+        joined: ordered.has_begun,
+        state,
+        report: report.map(Report::from),
+    });
+    *page.status_mut() = status;
+    Ok(page)
+}
+
+/// Waits for the end of the pass. `None`: the client has left, or the node stops.
+async fn wait(
+    door: &Door,
+    channel: &Channel,
+    mut report: oneshot::Receiver<PassReport>,
+) -> Option<PassReport> {
+    while !door.is_stopping() {
+        if let Ok(ended) = tokio::time::timeout(CHECK_PERIOD, &mut report).await {
+            return ended.ok();
+        }
+        if poll_fn(|cx| Poll::Ready(channel.has_client_left(cx))).await {
+            break;
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_switches() {
+        for (query, kind, wait) in [
+            (None, PassKind::Recent, false),
+            (Some("full=false&wait=false"), PassKind::Recent, false),
+            (Some("wait=true"), PassKind::Recent, true),
+            (Some("full=true"), PassKind::Full, false),
+        ] {
+            let expected = SweepParameters { kind, wait };
+            assert_eq!(parameters(query), Ok(expected), "{query:?}");
+        }
+        for query in [
+            "full=1",
+            "full",
+            "wait=yes",
+            "full=true&full=true",
+            "all=true",
+        ] {
+            assert!(parameters(Some(query)).is_err(), "{query}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Sweeps as an operator asks for them and sees them.
+
+use crate::support::{Cluster, until};
+use crate::wire::Reply;
+use server::ServerConfig;
+use std::time::Duration;
+
+const JSON: &str = "content-type: application/json\r\n";
+
+/// No sweep begins by itself. A pass waits for two timeouts after it has begun, so the
+/// timeout is short.
+fn without_sweeps(config: &mut ServerConfig) {
+    config.node.sweep_interval = None;
+    config.node.full_sweep_interval = None;
+    config.node.timeout = Duration::from_millis(500);
+}
+
+fn sweep(cluster: &Cluster, node: usize, query: &str) -> Reply {
+    let target = format!("/v0/admin/sweep{query}");
+    cluster.client(node).request("POST", &target, JSON, b"")
+}
+
+#[test]
+fn a_sweep_brings_what_no_hint_and_no_read_did() {
+    let mut cluster = Cluster::start_with(3, without_sweeps);
+    let key = cluster.key_on(&[0, 1, 2]);
+    let target = format!("/v0/entity?id={key}&ack=2&from=3");
+    cluster.stop_node(2);
+    assert_eq!(cluster.client(0).put(&target, b"v").status, 201);
+    until("the hint is kept", || cluster.hints_at(0, 2) == 1);
+    cluster.stop_node(0);
+    cluster.lose_hints(0);
+    cluster.start_node(0);
+    cluster.start_node(2);
+    cluster.wait_until_joined();
+    assert_eq!(cluster.held_by(2, &key), None);
+    assert!(cluster.member_at(0, 2).get("last_clean_unix_ms").is_none());
+
+    let swept = sweep(&cluster, 0, "?full=true&wait=true");
+    assert_eq!(swept.status, 200, "{}", swept.text());
+    let report = swept.json();
+    assert_eq!(report["kind"], "full");
+    assert_eq!(report["state"], "ended");
+    assert_eq!(report["joined"], false);
+    assert_eq!(report["clean"], true, "{report}");
+    assert_eq!(report["pairs"], 3);
+    assert_eq!(report["pairs_clean"], 3);
+    assert!(report["ranges"].as_u64().unwrap() >= 1);
+    assert!(report["ranges_differing"].as_u64().unwrap() >= 1);
+    assert_eq!(cluster.held_by(2, &key).unwrap().0, "v");
+
+    for node in 0..3 {
+        let status = cluster.status(node);
+        let sweeps = &status["sweeps"];
+        assert_eq!(sweeps["full"]["clean"], 1, "{sweeps}");
+        assert_eq!(sweeps["full"]["incomplete"], 0);
+        assert_eq!(sweeps["recent"]["clean"], 0);
+        assert!(sweeps["full"]["last_end_unix_ms"].is_u64());
+        assert!(sweeps["running"].as_array().unwrap().is_empty());
+        assert!(sweeps["full"].get("interval_seconds").is_none());
+        for other in 0..3 {
+            let member = &status["cluster"][other];
+            assert_eq!(member["last_clean_unix_ms"].is_u64(), other != node);
+            assert_eq!(member["last_full_clean_unix_ms"].is_u64(), other != node);
+        }
+        let clean = "kvorum_sweeps_total{kind=\"full\",outcome=\"clean\"}";
+        assert_eq!(cluster.metric(node, clean), 1.0);
+    }
+    let received = "kvorum_sweep_mends_total{direction=\"received\"}";
+    assert!(cluster.metric(2, received) >= 1.0);
+    assert!(
+        cluster.status(2)["sweeps"]["mends_received"]
+            .as_u64()
+            .unwrap()
+            >= 1
+    );
+    let last_clean = "kvorum_sweep_last_clean_timestamp_seconds{peer=\"c\"}";
+    assert!(cluster.metric(0, last_clean) > 0.0);
+}
+
+#[test]
+fn a_sweep_without_a_node_ends_and_says_that_it_is_incomplete() {
+    let mut cluster = Cluster::start_with(3, without_sweeps);
+    cluster.stop_node(2);
+    let report = sweep(&cluster, 0, "?wait=true").json();
+    assert_eq!(report["kind"], "recent");
+    assert_eq!(report["clean"], false, "{report}");
+    assert_eq!(report["pairs_clean"], 1);
+    let status = cluster.status(0);
+    assert_eq!(status["sweeps"]["recent"]["incomplete"], 1);
+    assert!(status["cluster"][1]["last_clean_unix_ms"].is_u64());
+    assert!(
+        status["cluster"][1]
+            .get("last_full_clean_unix_ms")
+            .is_none()
+    );
+    assert!(status["cluster"][2].get("last_clean_unix_ms").is_none());
+}
+
+#[test]
+fn one_pass_runs_at_a_time_and_another_request_joins_it() {
+    let cluster = Cluster::start_with(3, without_sweeps);
+    let ordered = sweep(&cluster, 1, "?full=true");
+    assert_eq!(ordered.status, 202, "{}", ordered.text());
+    assert_eq!(ordered.json()["state"], "ordered");
+    until("the status shows the pass", || {
+        let running = cluster.status(2)["sweeps"]["running"].clone();
+        running[0]["kind"] == "full"
+    });
+    // A full pass compares what a recent one would.
+    let joined = sweep(&cluster, 1, "?wait=true");
+    assert_eq!(joined.status, 200, "{}", joined.text());
+    assert_eq!(joined.json()["kind"], "full");
+    assert_eq!(joined.json()["joined"], true);
+    assert_eq!(cluster.status(1)["sweeps"]["full"]["clean"], 1);
+    assert_eq!(cluster.status(1)["sweeps"]["recent"]["clean"], 0);
+}
+
+#[test]
+fn a_request_that_is_not_right_begins_no_sweep() {
+    let cluster = Cluster::start_with(2, without_sweeps);
+    for (method, query, head, status) in [
+        ("GET", "", "", 405),
+        ("PUT", "", "", 405),
+        ("POST", "", "", 415),
+        ("POST", "", "content-type: text/plain\r\n", 415),
+        ("POST", "?full=yes", JSON, 400),
+        ("POST", "?all=true", JSON, 400),
+        ("POST", "/", JSON, 400),
+    ] {
+        let target = format!("/v0/admin/sweep{query}");
+        let reply = cluster.client(0).request(method, &target, head, b"");
+        assert_eq!(reply.status, status, "{method} {query} {}", reply.text());
+    }
+    let status = cluster.status(0);
+    assert!(status["sweeps"]["running"].as_array().unwrap().is_empty());
+    assert_eq!(status["sweeps"]["recent"]["clean"], 0);
+    let alone = Cluster::start(1);
+    let reply = sweep(&alone, 0, "");
+    assert_eq!(reply.status, 409, "{}", reply.text());
+    assert_eq!(reply.json()["type"], "urn:kvorum:problem:no-other-nodes");
+}

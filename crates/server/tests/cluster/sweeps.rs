@@ -1,0 +1,267 @@
+//! Nodes become equal by themselves, and a store whose folder was lost is filled by the
+//! others: without a read, and without an operator.
+
+use crate::support::{Cluster, until};
+use lsm::{Disk, MemoryDisk};
+use server::ServerConfig;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Hints that do not outlive an absence, and sweeps in short order.
+fn sweeping(config: &mut ServerConfig) {
+    config.node.timeout = Duration::from_millis(400);
+    config.node.hint_age_max = Duration::from_secs(1);
+    config.node.sweep_interval = Some(Duration::from_secs(1));
+}
+
+/// The disks of the nodes of a cluster.
+#[derive(Default)]
+struct Disks(Mutex<Vec<Arc<MemoryDisk>>>);
+
+impl Disks {
+    /// A new disk for a node.
+    fn add(&self, node: usize) -> Arc<dyn Disk> {
+        let mut disks = self.0.lock().unwrap();
+        disks.truncate(node);
+        disks.push(Arc::new(MemoryDisk::new()));
+        Arc::clone(&disks[node]) as Arc<dyn Disk>
+    }
+
+    fn disk(&self, node: usize) -> Arc<MemoryDisk> {
+        Arc::clone(&self.0.lock().unwrap()[node])
+    }
+
+    /// Stops a node that gets no chance to end well: what it has written so far is all
+    /// that its next start finds.
+    fn kill(&self, cluster: &mut Cluster, node: usize) {
+        let left = Arc::new(self.disk(node).crash_clone(&mut |_| true));
+        cluster.stop_node(node);
+        self.replace(cluster, node, left);
+    }
+
+    /// Replaces the disk of a node that is stopped.
+    fn replace(&self, cluster: &mut Cluster, node: usize, disk: Arc<MemoryDisk>) {
+        self.0.lock().unwrap()[node] = Arc::clone(&disk);
+        cluster.replace_disk(node, disk);
+    }
+}
+
+fn target(key: &str, pair: &str) -> String {
+    format!("/v0/entity?id={key}&replicas={pair}")
+}
+
+/// The live versions in a node's own store, one a line.
+fn stored_at(cluster: &Cluster, node: usize) -> Vec<String> {
+    let ndjson = "accept: application/x-ndjson\r\n";
+    let listed = cluster
+        .client(node)
+        .request("GET", "/v0/entities?start=a&end=z", ndjson, b"");
+    assert_eq!(listed.status, 200);
+    listed.text().lines().map(str::to_owned).collect()
+}
+
+fn wait_until_equal(cluster: &Cluster) -> Vec<String> {
+    until("all stores hold the same", || {
+        let first = stored_at(cluster, 0);
+        (1..3).all(|node| stored_at(cluster, node) == first)
+    });
+    stored_at(cluster, 0)
+}
+
+fn wait_until_filled(cluster: &Cluster, node: usize) {
+    until("the lost store counts again", || {
+        matches!(&*cluster.standing(node), "witness" | "accepted")
+    });
+    let key = cluster.key_on(&[node]);
+    until("an ack of all replicas succeeds", || {
+        cluster.client(node).put(&target(&key, "3/3"), b"v").status == 201
+    });
+}
+
+#[test]
+fn stores_become_equal_without_hints_and_without_a_read() {
+    let mut cluster = Cluster::start_with(3, sweeping);
+    let mut client = cluster.client(1);
+    for number in 0..60 {
+        let put = client.put(&target(&format!("k{number:02}"), "3/3"), b"old");
+        assert_eq!(put.status, 201);
+    }
+    cluster.stop_node(2);
+    for number in 0..60 {
+        let target = target(&format!("k{number:02}"), "2/3");
+        match number % 3 {
+            0 => assert_eq!(client.put(&target, b"new").status, 201),
+            1 => assert_eq!(client.delete(&target).status, 202),
+            _ => {}
+        }
+    }
+    assert_eq!(client.put(&target("fresh", "2/3"), b"v").status, 201);
+    until("the hints have expired", || cluster.hints_at(1, 2) == 0);
+    cluster.start_node(2);
+    let stored = wait_until_equal(&cluster);
+    assert_eq!(stored.len(), 41);
+    let count = |value: &str| {
+        let value = format!("\"value\":\"{value}\"");
+        stored.iter().filter(|line| line.contains(&value)).count()
+    };
+    assert_eq!((count("new"), count("old"), count("v")), (20, 20, 1));
+    for node in 0..3 {
+        assert_eq!(cluster.metric(node, "kvorum_repairs_total "), 0.0);
+        assert_eq!(cluster.metric(node, "kvorum_hints_delivered_total "), 0.0);
+    }
+}
+
+#[test]
+fn a_store_that_lost_its_folder_is_filled_while_the_others_serve() {
+    let mut cluster = Cluster::start_with(3, sweeping);
+    let mut client = cluster.client(0);
+    for number in 0..200 {
+        let put = client.put(&target(&format!("k{number:03}"), "3/3"), b"old");
+        assert_eq!(put.status, 201);
+    }
+    cluster.stop_node(2);
+    cluster.replace_disk(2, Arc::new(MemoryDisk::new()));
+    cluster.start_node(2);
+    let is_over = AtomicBool::new(false);
+    let served = std::thread::scope(|scope| {
+        let serve = scope.spawn(|| {
+            let mut served = 0_u32;
+            let mut client = cluster.client(1);
+            while !is_over.load(Ordering::SeqCst) {
+                let key = format!("k{:03}", served * 7 % 300);
+                let put = client.put(&target(&key, "2/3"), b"meanwhile");
+                assert!(matches!(put.status, 200..300), "{}", put.text());
+                served += 1;
+            }
+            served
+        });
+        let filled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            wait_until_filled(&cluster, 2);
+        }));
+        is_over.store(true, Ordering::SeqCst);
+        let served = serve.join().unwrap();
+        filled.unwrap();
+        served
+    });
+    assert!(served > 100, "{served} writes");
+    wait_until_equal(&cluster);
+}
+
+#[test]
+fn a_store_is_filled_although_the_driver_and_then_the_node_itself_are_killed() {
+    const KEYS: usize = 160;
+    let disks = Disks::default();
+    let mut cluster = Cluster::start_on(3, sweeping, |node| disks.add(node));
+    let mut client = cluster.client(0);
+    let mut random = fastrand::Rng::with_seed(1);
+    for number in 0..KEYS {
+        // Some values are sent in one piece, some in several.
+        let value: String = (0..random.usize(40_000..160_000))
+            .map(|_| random.alphanumeric())
+            .collect();
+        let put = client.put(&target(&format!("k{number:03}"), "3/3"), value.as_bytes());
+        assert_eq!(put.status, 201);
+    }
+    cluster.stop_node(2);
+    disks.replace(&mut cluster, 2, Arc::new(MemoryDisk::new()));
+    cluster.start_node(2);
+    // The first node by name drives. A pass goes from the first key to the last.
+    let last = format!("k{:03}", KEYS - 1);
+    for (killed, filled) in [(0, "k000"), (2, "k040")] {
+        until("a pass has filled a part", || {
+            cluster.held_by(2, filled).is_some()
+        });
+        assert!(cluster.held_by(2, &last).is_none(), "too late to kill");
+        assert_eq!(cluster.standing(2), "unfilled");
+        disks.kill(&mut cluster, killed);
+        cluster.start_node(killed);
+    }
+    cluster.wait_until_joined();
+    wait_until_filled(&cluster, 2);
+    // The last one was written to see whether the store counts.
+    assert!(wait_until_equal(&cluster).len() >= KEYS);
+}
+
+/// The two that keep the older version have the lower numbers.
+#[test]
+fn a_newer_version_with_fewer_copies_replaces_older_ones() {
+    let cluster = Cluster::start_with(3, |config| {
+        sweeping(config);
+        config.node.full_sweep_interval = Some(Duration::from_secs(1));
+    });
+    let key = cluster.key_on(&[2]);
+    let mut client = cluster.client(2);
+    assert_eq!(client.put(&target(&key, "3/3"), b"old").status, 201);
+    let put = client.put(&target(&key, "1/1"), b"new");
+    assert!(matches!(put.status, 200 | 201));
+    let newest = Some(("new".to_owned(), put.version()));
+    until("the newest version has replaced the older ones", || {
+        (0..3).all(|node| cluster.held_by(node, &key) == newest)
+    });
+}
+
+/// Under `os` a write is acknowledged before it is durable, and so is a mend.
+#[test]
+fn what_a_refill_has_brought_outlives_a_power_cut() {
+    let disks = Disks::default();
+    let change = |config: &mut ServerConfig| {
+        sweeping(config);
+        config.node.durability = lsm::Durability::Os;
+    };
+    let mut cluster = Cluster::start_on(3, change, |node| disks.add(node));
+    let mut client = cluster.client(0);
+    for number in 0..50 {
+        let put = client.put(&target(&format!("k{number:03}"), "3/3"), b"v");
+        assert_eq!(put.status, 201);
+    }
+    let before = wait_until_equal(&cluster);
+    cluster.stop_node(2);
+    disks.replace(&mut cluster, 2, Arc::new(MemoryDisk::new()));
+    cluster.start_node(2);
+    until("the lost store counts again", || {
+        matches!(&*cluster.standing(2), "witness" | "accepted")
+    });
+    // Nothing that was not synced is left, and nobody fills the store again.
+    let left = disks.disk(2).crash_clone(&mut |_| false);
+    cluster.stop_node(2);
+    for node in [0, 1] {
+        cluster.stop_node(node);
+    }
+    disks.replace(&mut cluster, 2, Arc::new(left));
+    cluster.start_node(2);
+    assert_eq!(stored_at(&cluster, 2), before);
+}
+
+/// The peer that is absent may be the only one that has what the lost store has
+/// acknowledged.
+#[test]
+fn a_lost_store_does_not_count_before_it_was_compared_with_every_peer() {
+    let mut cluster = Cluster::start_with(3, |config| {
+        sweeping(config);
+        config.node.full_sweep_interval = Some(Duration::from_secs(1));
+    });
+    for key in ["k0", "k1"] {
+        let put = cluster.client(0).put(&target(key, "3/3"), b"old");
+        assert_eq!(put.status, 201);
+    }
+    cluster.stop_node(0);
+    let put = cluster.client(1).put(&target("k0", "2/3"), b"new");
+    assert_eq!(put.status, 201);
+    cluster.stop_node(2);
+    cluster.replace_disk(2, Arc::new(MemoryDisk::new()));
+    cluster.stop_node(1);
+    cluster.start_node(0);
+    cluster.start_node(2);
+    until("a pass has found the two that are up equal", || {
+        !cluster.member_at(2, 0)["last_full_clean_unix_ms"].is_null()
+    });
+    assert!(cluster.held_by(2, "k0").is_some());
+    assert_eq!(cluster.standing(2), "unfilled");
+    assert_eq!(cluster.client(0).get(&target("k0", "2/3")).status, 504);
+    cluster.start_node(1);
+    cluster.wait_until_joined();
+    wait_until_filled(&cluster, 2);
+    assert_eq!(cluster.held_by(2, "k0").unwrap().0, "new");
+    assert_eq!(cluster.client(0).get(&target("k0", "2/3")).text(), "new");
+}

@@ -68,7 +68,7 @@ impl KeyBounds {
             .map(|(key, bound)| (key.as_slice(), *bound))
     }
 
-    /// The function with at most so many steps; one that is not above it.
+    /// The function, shortened to at most this many steps. No bound rises.
     #[must_use]
     pub fn with_steps_at_most(mut self, steps_max: usize) -> Self {
         self.shorten_to(steps_max.max(1));

@@ -64,7 +64,7 @@ impl Item {
         bytes
     }
 
-    /// A hash of the whole item, of which `seed` makes one of its own.
+    /// A hash of the whole item. Each `seed` gives another hash.
     pub(super) fn hash(self, seed: u64) -> u64 {
         xxh3_64_with_seed(&self.to_bytes(), seed)
     }

@@ -1,4 +1,4 @@
-//! A pass: one walk over the key space, and what it has shown of each pair.
+//! A pass: one walk over the key space, and what it has found about each pair of nodes.
 
 use super::digest::Digest;
 use crate::node_number::NodeNumber;

@@ -8,9 +8,9 @@
 //! subtracts: what both have cancels out. A difference that holds a single item
 //! gives it away, it is taken out of all other symbols, and so on until nothing
 //! is left. Some 1.4 symbols an item of the difference are enough, however large
-//! the sets, and nobody has to know the size of the difference before.
+//! the sets are. The size of the difference need not be known before.
 //!
-//! Hashes are 32 or 64 bits, so a wrong item can come out once in a long while.
+//! Hashes have 32 or 64 bits, so very rarely a wrong item is decoded.
 //! The caller checks the result: its own digest with the difference applied must
 //! be the other node's digest.
 
@@ -209,7 +209,7 @@ impl Difference {
     }
 }
 
-/// Finds the difference between a set at hand and one of which symbols come.
+/// Finds the difference between this node's set and a set of which it receives symbols.
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// Mine minus theirs, by number, without what was found.
@@ -224,7 +224,7 @@ impl Decoder {
         Self::default()
     }
 
-    /// The number of symbols that came: the number of the first one to ask for next.
+    /// The number of symbols received, which is the number of the next one to ask for.
     #[must_use]
     pub fn symbols(&self) -> u32 {
         self.symbols.len() as u32

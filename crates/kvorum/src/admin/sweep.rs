@@ -79,7 +79,8 @@ fn describe(sweep: &Sweep) -> String {
         0 => "no two nodes differed".to_owned(),
         differing => format!("two nodes differed {differing} times"),
     };
-    let found = format!("a {kind} sweep has compared {ranges} ranges, in which {differing}");
+    let range_word = if ranges == 1 { "range" } else { "ranges" };
+    let found = format!("a {kind} sweep has compared {ranges} {range_word}, in which {differing}");
     match is_clean {
         true => format!("{found}; all nodes are equal"),
         false => format!(

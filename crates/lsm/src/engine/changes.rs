@@ -1,8 +1,8 @@
 //! What has changed since some moment: how old the versions are that were
 //! committed since then.
 //!
-//! Whoever has compared the store with another one up to a moment need not compare
-//! again what lies below the least timestamp of what was committed later. That
+//! If two stores were found equal at some moment, versions below the least timestamp
+//! that was committed later need not be compared again. That
 //! takes no work on the way of a write: memtables are asked when the question
 //! comes, and a flush leaves behind what it has seen. A restart forgets, so a
 //! sequence number from before it says nothing.
@@ -20,7 +20,7 @@ use std::sync::Mutex;
 const FLUSHES_MAX: usize = 32;
 /// The most steps that a memtable or a flush is divided into.
 const STEPS_MAX: usize = 32;
-/// Keys that begin a step are cut to so many bytes.
+/// A key that begins a step is cut to this many bytes.
 const STEP_KEY_BYTES_MAX: usize = 32;
 
 /// The least timestamps of a set of versions, by parts of the key space: the key

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 /// that have not make work, no harm.
 const SETTLING_MAX: Duration = Duration::from_secs(30);
 
-/// What became of a pass.
+/// The result of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PassReport {
     /// The ranges that were compared.
@@ -55,7 +55,7 @@ impl Sweeper {
 }
 
 impl Drive {
-    /// Finds out who takes part, and what each pair may pass over.
+    /// Finds out which nodes take part, and what each pair may pass over.
     async fn begin(&mut self) {
         let peers = &self.sweeper.peers;
         let members = &self.sweeper.sweeps.environment.members;

@@ -20,7 +20,7 @@ const MENDS_IN_FLIGHT: usize = 64;
 pub(super) type RangeId = (PassId, u32);
 
 impl Sweeper {
-    /// Makes this node and another equal in a range of which that one has `theirs`.
+    /// Makes this node and another equal in a range. `theirs` is the digest of the other node.
     pub(super) async fn reconcile(
         &self,
         range: RangeId,
@@ -57,7 +57,7 @@ impl Sweeper {
         }
     }
 
-    /// Finds out what each of the two lacks.
+    /// Finds the versions that each of the two nodes lacks.
     async fn plan(&self, range: RangeId, with: NodeNumber, theirs: Digest) -> Option<Plan> {
         let mut decoder = Decoder::new();
         let mut count = SYMBOLS_FIRST;
@@ -199,12 +199,12 @@ impl Sweeper {
     }
 }
 
-/// What became of mends.
+/// The result of sending mends.
 struct Sent {
     /// Whether all were stored.
     all: bool,
     /// How many were.
     mends: u32,
-    /// The hashes of the keys of which the other node may hold something newer.
+    /// The hashes of the keys for which the other node may hold a newer version.
     newer_there: Vec<u64>,
 }

@@ -8,7 +8,7 @@
 //!   digest        ---------->   digests with each peer
 //!   reconcile     ------------------------------------->    symbols, then mends both ways
 //!   ... next range ...
-//!   sync          ---------->   what came is durable
+//!   sync          ---------->   makes durable what arrived
 //!   end           ---------->   which pairs are clean
 //! ```
 //!

@@ -35,7 +35,7 @@ const RANGES_KEPT: usize = 2;
 /// The passes that a node takes part in at a time. More than one is rare: it
 /// takes two drivers that do not see each other.
 const PASSES_MAX: usize = 3;
-/// A pass of which nothing was heard for so long is forgotten.
+/// A pass is forgotten when no request for it has arrived for this long.
 const PASS_IDLE_MAX: Duration = Duration::from_secs(120);
 
 /// A node's part in passes.
@@ -50,7 +50,7 @@ pub(super) struct Participant {
     last_clean: Vec<Option<CleanPass>>,
 }
 
-/// What is known since a pass that found two nodes equal.
+/// What a node remembers of the last pass that found it equal with another.
 #[derive(Clone, Copy)]
 struct CleanPass {
     /// Versions above it were left out.
@@ -88,7 +88,7 @@ enum Position {
     End,
 }
 
-/// Whether a scan has come far enough.
+/// Whether a scan has read enough for the next range.
 pub(super) enum Advance {
     /// It has; up to this key, or to the end for [`None`].
     Reached(Option<Bytes>),
@@ -101,9 +101,9 @@ pub(super) enum Advance {
 /// What makes this node and another equal in a range.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// What the other lacks.
+    /// The versions that the other node lacks.
     pub(super) send: Vec<Entry>,
-    /// The hashes of the keys of which this node lacks the newest version.
+    /// The hashes of the keys whose newest version this node lacks.
     pub(super) fetch: Vec<u64>,
     /// Whether the two are equal once this is done.
     pub(super) is_whole: bool,

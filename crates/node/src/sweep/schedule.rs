@@ -36,7 +36,7 @@ struct OrderState {
     next: Option<Order>,
 }
 
-/// A pass, and who wants to know how it ends.
+/// A pass, and the requests that wait for its result.
 struct Order {
     kind: PassKind,
     waiting: Vec<oneshot::Sender<PassReport>>,

@@ -86,19 +86,19 @@ pub fn differing(digests: &[NodeDigests]) -> Vec<Pair> {
 }
 
 /// What a pass has shown so far. A pair is **clean** if every range was found
-/// equal, or made equal and durable, by the same starts of both stores.
+/// equal, or made equal and durable. A participant that restarts forgets the pass, so it
+/// is lost to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassProgress {
-    /// Each node that takes part, with the start number of its store.
-    members: Vec<(NodeNumber, u64)>,
+    /// The nodes that take part.
+    members: Vec<NodeNumber>,
     unclean: BTreeSet<Pair>,
 }
 
 impl PassProgress {
-    /// A pass that has just begun, with the nodes that take part and the start
-    /// numbers of their stores.
+    /// A pass that has just begun, with the nodes that take part.
     #[must_use]
-    pub fn new(members: Vec<(NodeNumber, u64)>) -> Self {
+    pub fn new(members: Vec<NodeNumber>) -> Self {
         Self {
             members,
             unclean: BTreeSet::new(),
@@ -107,7 +107,7 @@ impl PassProgress {
 
     /// The nodes that still take part.
     pub fn nodes(&self) -> impl Iterator<Item = NodeNumber> + '_ {
-        self.members.iter().map(|(node, _)| *node)
+        self.members.iter().copied()
     }
 
     /// A range of a pair was not made equal.
@@ -115,24 +115,18 @@ impl PassProgress {
         self.unclean.insert(pair);
     }
 
-    /// A node did not answer, or another start of its store did: none of its
-    /// pairs can be clean in this pass.
+    /// A node did not answer, or does not know the pass any more: none of its pairs can
+    /// be clean in this pass.
     pub fn lose(&mut self, node: NodeNumber) {
-        self.members.retain(|(member, _)| *member != node);
-    }
-
-    /// Whether this start of a node's store takes part.
-    #[must_use]
-    pub fn has(&self, node: NodeNumber, start: u64) -> bool {
-        self.members.contains(&(node, start))
+        self.members.retain(|member| *member != node);
     }
 
     /// The pairs that are clean so far; at the end of the pass, those that are.
     #[must_use]
     pub fn clean(&self) -> Vec<Pair> {
         let mut pairs = Vec::new();
-        for (index, (one, _)) in self.members.iter().enumerate() {
-            for (other, _) in &self.members[index + 1..] {
+        for (index, one) in self.members.iter().enumerate() {
+            for other in &self.members[index + 1..] {
                 let pair = Pair::of(*one, *other);
                 if !self.unclean.contains(&pair) {
                     pairs.push(pair);
@@ -178,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_pair_stays_clean_unless_it_is_spoilt_or_a_node_is_lost() {
-        let mut progress = PassProgress::new(vec![(node(0), 10), (node(1), 11), (node(2), 12)]);
+        let mut progress = PassProgress::new(vec![node(0), node(1), node(2)]);
         assert_eq!(progress.clean().len(), 3);
         progress.spoil(Pair::of(node(1), node(0)));
         assert_eq!(
@@ -187,8 +181,6 @@ mod tests {
         );
         progress.lose(node(2));
         assert_eq!(progress.clean(), []);
-        assert!(progress.has(node(0), 10));
-        assert!(!progress.has(node(0), 13), "another start of the store");
-        assert!(!progress.has(node(2), 12), "it was lost");
+        assert_eq!(progress.nodes().collect::<Vec<_>>(), [node(0), node(1)]);
     }
 }

@@ -53,12 +53,6 @@ impl RangeItems {
         self.items.is_empty()
     }
 
-    /// The memory that is taken, in bytes.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.keys.capacity() + self.items.capacity() * size_of::<KeyItem>()
-    }
-
     /// Takes out the items of the keys below `end`, all of them for [`None`].
     #[must_use]
     pub fn take_below(&mut self, end: Option<&[u8]>) -> Self {

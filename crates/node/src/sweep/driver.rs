@@ -71,27 +71,21 @@ impl Drive {
         let mut taking_part = Vec::new();
         for (node, answer) in answers {
             if let Some(SweepAnswer::Begun {
-                store_id,
                 greatest_seen,
                 bounds,
             }) = answer
             {
                 cut = cut.max(greatest_seen);
-                taking_part.push((node, store_id, bounds));
+                taking_part.push((node, bounds));
             }
         }
         // By then a write from before the cut has arrived, or it is a hint. One
         // that is still on its way makes work, no harm.
         let settling = 2 * self.sweeper.sweeps.environment.timeout;
         tokio::time::sleep(settling.min(SETTLING_MAX)).await;
-        self.progress = PassProgress::new(
-            taking_part
-                .iter()
-                .map(|(node, store_id, _)| (*node, *store_id))
-                .collect(),
-        );
+        self.progress = PassProgress::new(taking_part.iter().map(|(node, _)| *node).collect());
         let bounds_of = |node: NodeNumber, with: NodeNumber| {
-            let (.., bounds) = taking_part.iter().find(|(number, ..)| *number == node)?;
+            let (_, bounds) = taking_part.iter().find(|(number, _)| *number == node)?;
             bounds.get(with.index())
         };
         let steps_max = peer::bound_steps_max(members.names().len());

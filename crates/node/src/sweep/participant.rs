@@ -168,7 +168,6 @@ impl Participant {
         };
         self.passes.insert(pass, state);
         SweepAnswer::Begun {
-            store_id: self.engine.store_id(),
             greatest_seen,
             bounds,
         }

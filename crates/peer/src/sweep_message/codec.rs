@@ -151,12 +151,10 @@ impl SweepAnswer {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Begun {
-                store_id,
                 greatest_seen,
                 bounds,
             } => {
                 out.push(1);
-                put_u64(out, *store_id);
                 put_u64(out, greatest_seen.as_u64());
                 put_bounds(out, bounds);
             }
@@ -207,7 +205,6 @@ impl SweepAnswer {
         let mut fields = Fields(ByteReader::new(payload));
         let answer = match fields.u8()? {
             1 => Self::Begun {
-                store_id: fields.u64()?,
                 greatest_seen: fields.timestamp()?,
                 bounds: fields.bounds()?,
             },

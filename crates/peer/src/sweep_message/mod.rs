@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! request = pass u64 | tag u8 | fields          answer = tag u8 | fields
-//!  1 begin      is full u8                       1 begun     store id u64 | greatest seen u64
+//!  1 begin      is full u8                       1 begun     greatest seen u64
 //!  2 agree      cut u64 | bounds of each node                | bounds of each node
 //!                                                2 done
 //!  3 advance    start key                        3 advanced  end of what is scanned: option key
@@ -155,8 +155,6 @@ pub enum SweepRequest {
 pub enum SweepAnswer {
     /// It takes part.
     Begun {
-        /// The id of its store.
-        store_id: u64,
         /// The greatest timestamp that it has issued or seen.
         greatest_seen: Timestamp,
         /// What it could pass over with each node, by node number.

@@ -74,7 +74,6 @@ fn answers() -> Vec<SweepAnswer> {
     };
     vec![
         SweepAnswer::Begun {
-            store_id: 1,
             greatest_seen: Timestamp::from_u64(8),
             bounds: vec![KeyBounds::everything(); 3],
         },

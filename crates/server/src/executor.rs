@@ -20,6 +20,7 @@ pub(crate) struct ThreadExecutor {
     flush: Arc<LaneQueue>,
     compaction: Arc<LaneQueue>,
     owner: Arc<LaneQueue>,
+    sweep: Arc<LaneQueue>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -36,6 +37,7 @@ impl ThreadExecutor {
             flush: lane(),
             compaction: lane(),
             owner: lane(),
+            sweep: lane(),
             threads: Mutex::default(),
         };
         // Every writer waits for the commit, which needs little processor time but
@@ -46,6 +48,7 @@ impl ThreadExecutor {
             ("flush", Lane::Flush, 10),
             ("compaction", Lane::Compaction, 15),
             ("owner", Lane::Owner, 0),
+            ("sweep", Lane::Sweep, 15),
         ] {
             let queue = Arc::clone(executor.queue(lane));
             let thread = std::thread::Builder::new()
@@ -88,6 +91,7 @@ impl ThreadExecutor {
             Lane::Flush => &self.flush,
             Lane::Compaction => &self.compaction,
             Lane::Owner => &self.owner,
+            Lane::Sweep => &self.sweep,
         }
     }
 }

@@ -30,16 +30,21 @@ pub enum Lane {
     /// Work of the engine's owner that blocks on the disk, for example on the owner's
     /// own logs. The engine spawns no job here. The owner bounds how many jobs wait.
     Owner,
+    /// Long scans of the engine's owner, a step a job: nobody waits for them, so they
+    /// keep away from the jobs of [`Lane::Owner`], which requests wait for. The engine
+    /// spawns no job here.
+    Sweep,
 }
 
 impl Lane {
     /// Every lane.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Commit,
         Self::Log,
         Self::Flush,
         Self::Compaction,
         Self::Owner,
+        Self::Sweep,
     ];
 }
 

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! - `participant`: what a node keeps of a pass, and what it reads from its store
-//!   for it; jobs of the background lane.
+//!   for it; jobs of [`Lane::Sweep`].
 //! - `exchange`: makes two nodes equal in a range.
 //! - `driver`: leads a pass.
 //! - `schedule`: when this node drives one.
@@ -343,7 +343,7 @@ impl Sweeper {
             .unwrap_or(SweepAnswer::Unknown)
     }
 
-    /// Has a job done by the background lane; [`None`] if the node is closed.
+    /// Has a job done by the lane of sweeps; [`None`] if the node is closed.
     async fn in_background<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Participant) -> T + Send + 'static,
@@ -357,7 +357,7 @@ impl Sweeper {
         self.sweeps
             .environment
             .executor
-            .spawn(Lane::Owner, Duration::ZERO, job);
+            .spawn(Lane::Sweep, Duration::ZERO, job);
         receiver.await.ok()
     }
 }

@@ -337,6 +337,10 @@ impl Inner {
             let applied = judge(&mut committer.verdicts, &state, &record, rivals, now);
             deliveries.add(pending.outbox, pending.ticket, Ok(applied));
         }
+        core.acknowledged.add(writes);
+        if core.options.durability.syncs_commits() {
+            core.acknowledged.note_synced(core.acknowledged.committed());
+        }
         core.snapshots.publish(committer.next_sequence() - 1);
         core.tables.note_timestamp(greatest);
         core.counters.writes.fetch_add(writes, Relaxed);

@@ -5,6 +5,7 @@
 //! also wakes the compaction, which can make room. Flush and compaction lie above
 //! the core, and the core reaches them only by the jobs that it schedules.
 
+use super::acknowledged::AcknowledgedCounter;
 use super::background::{Background, EngineJob};
 use super::changes::Changes;
 use super::counters::Counters;
@@ -42,6 +43,8 @@ pub(super) struct Core {
     pub(super) snapshots: Snapshots,
     /// Remembers what flushes have seen.
     pub(super) changes: Changes,
+    /// Counts the records that were ever committed.
+    pub(super) acknowledged: AcknowledgedCounter,
     /// Counts what was done.
     pub(super) counters: Counters,
 }

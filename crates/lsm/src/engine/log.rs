@@ -223,6 +223,8 @@ impl Log {
                 return Err(error);
             }
         };
+        // The seal was synced, and with it all groups before.
+        core.acknowledged.note_synced(core.acknowledged.committed());
         core.tables.freeze_active(
             committer.writer.segment(),
             (sealed.segment(), sealed.allocated_bytes()),
@@ -335,12 +337,12 @@ impl Log {
 
     /// The job that syncs the log without holding up the commits.
     pub(super) fn sync_aside(&self, core: &Core) {
-        let pending = {
+        let (pending, committed) = {
             let mut committer = self.lock();
             committer.sync_scheduled = false;
             let pending = committer.writer.pending_sync();
             committer.is_syncing_aside = pending.is_some();
-            pending
+            (pending, core.acknowledged.committed())
         };
         let Some(sync) = pending else {
             return;
@@ -353,6 +355,7 @@ impl Log {
         match result {
             Ok(()) => {
                 committer.writer.synced(&sync);
+                core.acknowledged.note_synced(committed);
                 self.schedule_claim(&mut committer, core);
             }
             Err(error) => {
@@ -372,7 +375,9 @@ impl Log {
         }
         core.counters
             .time_sync(&*core.environment.clock, || committer.sync())
-            .map_err(|error| core.poison(error))
+            .map_err(|error| core.poison(error))?;
+        core.acknowledged.note_synced(core.acknowledged.committed());
+        Ok(())
     }
 
     /// Schedules a claim of the log, which is made once nothing was written to it
@@ -414,6 +419,7 @@ impl Log {
             if committer.writer.unsynced_bytes() > 0 {
                 committer.writer.sync()?;
             }
+            core.acknowledged.note_synced(core.acknowledged.committed());
             committer.writer.claim()
         };
         core.tables.claim_log(claim)

@@ -41,6 +41,7 @@
 //! - `table_set`, `scan`, `snapshots`: reads, and how the live tables change;
 //! - `flush`, `compaction`: jobs above the core that move records down;
 //! - `recovery`, `recovered_log`: opening a store;
+//! - `acknowledged`: how many records were ever committed;
 //! - `statistics`, `counters`, `sync_times`: what the store holds and has done.
 //!
 //! # Locks, in the order in which they are taken
@@ -50,6 +51,7 @@
 //! table set's manifest, then its sealed segments; the queue's; a memtable's.
 //! Readers take only the last: they load the read state.
 
+mod acknowledged;
 mod background;
 mod backpressure;
 mod changes;
@@ -73,6 +75,7 @@ mod sync_times;
 mod table_set;
 mod verdicts;
 
+pub use acknowledged::Acknowledged;
 pub use changes::LeastTimestamps;
 pub use outbox::{Applied, Outbox, Outcome};
 pub use recovery::RecoveryReport;
@@ -202,6 +205,12 @@ impl Engine {
     #[must_use]
     pub fn scan(&self, start: &[u8], end: Option<&[u8]>) -> Scan {
         Scan::new(Arc::clone(&self.inner), start, end)
+    }
+
+    /// How many records this store has ever committed. Reads nothing but memory.
+    #[must_use]
+    pub fn acknowledged(&self) -> Acknowledged {
+        self.inner.core.acknowledged.get()
     }
 
     /// The sequence number of the last record that was committed.

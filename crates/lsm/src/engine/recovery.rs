@@ -2,6 +2,7 @@
 //! nothing is left that a crash interrupted.
 
 use super::Inner;
+use super::acknowledged::AcknowledgedCounter;
 use super::background::{Background, EngineJob};
 use super::changes::Changes;
 use super::compaction::{Compactor, drop_above};
@@ -157,6 +158,12 @@ impl Inner {
         }
         full_disk.try_leave()?;
 
+        // All of it is durable: the last segment was synced again above.
+        let acknowledged = AcknowledgedCounter::new(
+            manifest
+                .records_before
+                .saturating_add(report.entries_replayed),
+        );
         let snapshots = Snapshots::default();
         snapshots.publish(next_sequence - 1);
         let log = Log::new(
@@ -185,6 +192,7 @@ impl Inner {
                 tables,
                 snapshots,
                 changes: Changes::default(),
+                acknowledged,
                 counters: Counters::default(),
                 environment,
                 options,
@@ -253,6 +261,7 @@ fn load_manifest(environment: &Environment) -> Result<Manifest, Error> {
         least_log_segment: 1,
         log_claim: LogClaim::default(),
         greatest_timestamp: Timestamp::ZERO,
+        records_before: 0,
         tables: Vec::new(),
     };
     manifest.store(&**disk, folder)?;

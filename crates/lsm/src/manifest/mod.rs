@@ -7,8 +7,11 @@
 //! The format of the file, with integers in little endian:
 //!
 //! ```text
-//! | magic | version | store id | next table | least log | log claim | greatest timestamp | tables |
-//! |   8   |   u32   |   u128   |    u64     |    u64    |  2 * u64  |        u64         |  u32   |
+//! | magic | version | store id | next table | least log | log claim | greatest timestamp |
+//! |   8   |   u32   |   u128   |    u64     |    u64    |  2 * u64  |        u64         |
+//!
+//! | records before | tables |
+//! |      u64       |  u32   |
 //!
 //! tables times:  | level | table id | file bytes |     at the end:  | crc32c |
 //!                |  u8   |   u64    |    u64     |                  |  u32   |
@@ -16,7 +19,8 @@
 //!
 //! The checksum covers everything before it. In every version the magic, the version
 //! and the checksum have the same offsets, so that a reader can distinguish a damaged
-//! file from one of a newer version.
+//! file from one of a newer version. Version 2, which lacks the records before, is
+//! read as if that were 0.
 
 use crate::disk::{Disk, read_small_file, replace_file};
 use crate::error::Error;
@@ -39,8 +43,9 @@ pub(crate) const LEVELS: usize = 7;
 pub(crate) const MANIFEST_FILE: &str = "MANIFEST";
 
 const MAGIC: [u8; 8] = *b"kvormani";
-const VERSION: u32 = 2;
-const HEADER_BYTES: usize = 8 + 4 + 16 + 8 + 8 + 16 + 8 + 4;
+const VERSION: u32 = 3;
+/// The oldest version that is read.
+const VERSION_MIN: u32 = 2;
 const TABLE_BYTES: usize = 1 + 8 + 8;
 const CHECKSUM_BYTES: usize = 4;
 
@@ -83,6 +88,9 @@ pub(crate) struct Manifest {
     pub(crate) log_claim: LogClaim,
     /// The greatest timestamp that any table has or had.
     pub(crate) greatest_timestamp: Timestamp,
+    /// How many records were committed that are in no live log segment: those of the
+    /// segments below `least_log_segment`, and those that were ingested.
+    pub(crate) records_before: u64,
     /// The live tables. The file of any other table is obsolete.
     pub(crate) tables: Vec<LiveTable>,
 }
@@ -112,8 +120,7 @@ impl Manifest {
 
     /// Encodes the file's bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let tables_bytes = self.tables.len() * TABLE_BYTES;
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + tables_bytes + CHECKSUM_BYTES);
+        let mut bytes = Vec::new();
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&self.store_id.to_le_bytes());
@@ -122,6 +129,7 @@ impl Manifest {
         bytes.extend_from_slice(&self.log_claim.segment.to_le_bytes());
         bytes.extend_from_slice(&self.log_claim.bytes.to_le_bytes());
         bytes.extend_from_slice(&self.greatest_timestamp.as_u64().to_le_bytes());
+        bytes.extend_from_slice(&self.records_before.to_le_bytes());
         bytes.extend_from_slice(&(self.tables.len() as u32).to_le_bytes());
         for table in &self.tables {
             bytes.push(table.level);
@@ -160,9 +168,10 @@ impl Manifest {
         }
         let truncated = || corrupt(content.len(), "the manifest is too short".to_owned());
         let version = reader.u32().ok_or_else(truncated)?;
-        if version != VERSION {
+        if !(VERSION_MIN..=VERSION).contains(&version) {
             return Err(Error::Invalid(format!(
-                "{} has format version {version}; this release reads version {VERSION}",
+                "{} has format version {version}; this release reads versions {VERSION_MIN} to \
+                 {VERSION}",
                 file.display()
             )));
         }
@@ -185,10 +194,15 @@ impl Manifest {
             bytes: reader.u64().ok_or_else(truncated)?,
         };
         let greatest_timestamp = Timestamp::from_u64(reader.u64().ok_or_else(truncated)?);
+        let records_before = match version {
+            VERSION_MIN => 0,
+            _ => reader.u64().ok_or_else(truncated)?,
+        };
         let count = reader.u32().ok_or_else(truncated)? as usize;
+        let tables_offset = content.len() - reader.rest().len();
         if count.checked_mul(TABLE_BYTES) != Some(reader.rest().len()) {
             return Err(corrupt(
-                HEADER_BYTES,
+                tables_offset,
                 format!("{count} tables in {} bytes", reader.rest().len()),
             ));
         }
@@ -223,6 +237,7 @@ impl Manifest {
             least_log_segment,
             log_claim,
             greatest_timestamp,
+            records_before,
             tables,
         })
     }

@@ -47,6 +47,7 @@ pub(crate) struct Memtable {
     least_timestamp: AtomicU64,
     greatest_timestamp: AtomicU64,
     last_sequence: AtomicU64,
+    committed: AtomicU64,
     has_tombstones: AtomicBool,
 }
 
@@ -62,6 +63,7 @@ impl Memtable {
             least_timestamp: AtomicU64::new(u64::MAX),
             greatest_timestamp: AtomicU64::new(0),
             last_sequence: AtomicU64::new(0),
+            committed: AtomicU64::new(0),
             has_tombstones: AtomicBool::new(false),
         }
     }
@@ -71,6 +73,7 @@ impl Memtable {
     /// another thread adds at the same moment; the engine adds one record at a time,
     /// in the order of the sequence numbers.
     pub(crate) fn insert(&self, record: &Arc<Record>) -> Rivals {
+        self.committed.fetch_add(1, Relaxed);
         let entry = &record.entry;
         let hash = KeyHash::of(entry.key());
         let (rivals, is_here) = self.find_rivals(record, hash);
@@ -177,6 +180,12 @@ impl Memtable {
     /// The sequence number of the record that came last; 0 when there is none.
     pub(crate) fn last_sequence(&self) -> u64 {
         self.last_sequence.load(Relaxed)
+    }
+
+    /// How many records its log segment holds: those that it was given, even if it
+    /// already held the same version.
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed.load(Relaxed)
     }
 
     /// The least timestamp of its records; the greatest possible when there are none.

@@ -36,6 +36,12 @@ pub(crate) struct FlushedMemtable {
 }
 
 impl TableEdit {
+    /// How many committed records it moves from the log's live segments to tables.
+    pub(super) fn records(&self) -> u64 {
+        let flushed = self.flushed.as_ref();
+        flushed.map_or(0, |flushed| flushed.memtable.committed())
+    }
+
     /// The read state after the edit.
     pub(super) fn apply(&self, state: &ReadState) -> ReadState {
         let is_flushed = |memtable: &Arc<Memtable>| {

@@ -158,6 +158,7 @@ impl TableSet {
         // nor the least segment that is needed.
         let mut next = manifest.clone();
         self.describe(&edit.apply(&self.read_state.load()), &mut next);
+        next.records_before = next.records_before.saturating_add(edit.records());
         if let Err(error) = next.store(&*self.disk, &self.folder) {
             if !error.is_sync() {
                 for (_, table) in &edit.added {

@@ -4,6 +4,7 @@
 //! list behind a lock. A thread wakes the runtime only when the list stops being empty, so
 //! a group commit of a thousand writes costs each runtime one wake.
 
+use crate::range_digest::RangeDigest;
 use crate::turn_budget::Allotment;
 use crate::wait_sites;
 use base::Entry;
@@ -23,6 +24,8 @@ pub(crate) enum Completion {
     Read(Result<(Option<Entry>, Option<Share>), Error>),
     /// The scan, its next entries, and the allotment of memory that they take.
     Scanned(Box<Scan>, Result<Vec<Entry>, Error>, Allotment),
+    /// The sum over a range, and whether it is complete.
+    Digested(Box<RangeDigest>, Result<bool, Error>),
     /// A peer answered, or no answer of it can come.
     Peer(PeerAnswer),
     /// A hint is kept, or could not be kept.

@@ -29,6 +29,7 @@ mod node;
 mod or_abort;
 mod peers;
 mod pending;
+mod range_digest;
 mod read_pool;
 mod replicas;
 mod seams;
@@ -51,6 +52,7 @@ pub use families::families;
 pub use hints::HintsWaiting;
 pub use node::{Load, Node};
 pub use or_abort::or_abort;
+pub use range_digest::RangeDigest;
 pub use seams::{OpenError, Seams};
 pub use stamping::{NoStamp, StampingStatus};
 pub use sweep::{

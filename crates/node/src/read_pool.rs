@@ -10,6 +10,7 @@
 //! each read itself ([`ReadsRun::OnTheSpot`]).
 
 use crate::completion_queue::{Completion, CompletionQueue};
+use crate::range_digest::RangeDigest;
 use crate::turn_budget::Allotment;
 use crate::wait_sites;
 use base::Entry;
@@ -31,6 +32,9 @@ pub(crate) enum Read {
     /// The next entries of a scan, up to this number of bytes. The entries may take the
     /// allotment; the read returns the rest of it.
     Batch(Box<Scan>, usize, Allotment),
+    /// The next keys of a sum over a range. They are dropped once they are added, and the
+    /// allotment stands for them until then.
+    Digest(Box<RangeDigest>, Allotment),
 }
 
 /// A read, and where its answer goes.
@@ -187,6 +191,11 @@ fn read(engine: &Engine, job: ReadJob) {
             let entries_read = entries.as_deref().unwrap_or_default().iter();
             allotment.shrink_to(entries_read.map(memory_bytes).sum());
             Completion::Scanned(scan, entries, allotment)
+        }
+        Read::Digest(mut digest, allotment) => {
+            let is_complete = digest.step();
+            drop(allotment);
+            Completion::Digested(digest, is_complete)
         }
     };
     job.completions.complete(job.ticket, completion);

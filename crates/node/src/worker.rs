@@ -12,7 +12,7 @@ use crate::submissions::Submissions;
 use crate::sweep::Sweeper;
 use base::{Clock, overdue_check_period};
 use bytes::Bytes;
-use cluster::{NodeNumber, Ranking};
+use cluster::{NodeNumber, Placement, Ranking};
 use peer::{AnswerHandler, HandshakePolicy, Link, LinkStatus, PeerEnvironment, Stream, Transport};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -203,6 +203,12 @@ impl Worker {
     #[must_use]
     pub fn deadline_after(&self, began: Duration) -> Duration {
         began.saturating_add(self.node.config.timeout)
+    }
+
+    /// Which nodes are the replicas of a key.
+    #[must_use]
+    pub fn placement(&self) -> &Arc<Placement> {
+        &self.node.placement
     }
 
     /// The first `from` nodes of a key's ranking.

@@ -46,6 +46,12 @@ impl Item {
         }
     }
 
+    /// Whether the version is a tombstone or had expired by the cut.
+    #[must_use]
+    pub fn is_dead(self) -> bool {
+        self.content_hash == Self::DEAD
+    }
+
     /// The hash of a key.
     #[must_use]
     pub fn key_hash_of(key: &[u8]) -> u64 {

@@ -18,15 +18,18 @@
 //! - [`KeyBounds`] says what a recent pass may pass over.
 //! - [`Item`] and [`Digest`] say what is equal.
 //! - [`RangeItems`] is what a node remembers of a range that it has scanned.
+//! - [`Kept`] sums up any range, for those who compare nodes from outside.
 //! - [`symbols`] finds the items that differ without sending those that do not.
 
 mod bounds;
 mod digest;
+mod kept;
 mod pass;
 mod range_items;
 pub mod symbols;
 
 pub use bounds::{KeyBounds, STEPS_MAX};
 pub use digest::{Digest, Item};
+pub use kept::{Kept, KeptScope};
 pub use pass::{NodeDigests, Pair, PassId, PassKind, PassProgress, differing};
 pub use range_items::RangeItems;

@@ -3,9 +3,11 @@
 use super::Coordinator;
 use crate::completion_queue::Completion;
 use crate::config::BATCH_BYTES_MAX;
+use crate::range_digest::RangeDigest;
 use crate::read_pool::{PoolFull, Read, ReadJob};
 use crate::turn_budget::Allotment;
 use base::Entry;
+use cluster::sweep::KeptScope;
 use lsm::Scan;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +50,54 @@ impl Coordinator {
         scan: Box<Scan>,
         deadline: Duration,
     ) -> Result<Batch, BatchFailure> {
+        let read = |allotment| Read::Batch(scan, BATCH_BYTES_MAX, allotment);
+        match self.read_range(read, deadline).await? {
+            Some(Completion::Scanned(scan, Ok(entries), allotment)) => Ok(Batch {
+                scan,
+                entries,
+                allotment,
+            }),
+            Some(Completion::Scanned(_, Err(error), _)) => Err(BatchFailure::Failed(error)),
+            _ => Err(BatchFailure::TimedOut),
+        }
+    }
+
+    /// Begins to sum up the keys of a range that this node keeps now.
+    #[must_use]
+    pub fn begin_digest(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        scope: KeptScope,
+    ) -> Box<RangeDigest> {
+        let engine = &self.replicas.own().engine;
+        Box::new(RangeDigest::new(engine, start, end, scope))
+    }
+
+    /// Goes on for a step with a sum over a range, once there is memory for the largest
+    /// batch. Gives whether it was the last step.
+    ///
+    /// # Errors
+    /// See [`BatchFailure`]; the sum is lost.
+    pub async fn continue_digest(
+        &self,
+        digest: Box<RangeDigest>,
+        deadline: Duration,
+    ) -> Result<(Box<RangeDigest>, bool), BatchFailure> {
+        let read = |allotment| Read::Digest(digest, allotment);
+        match self.read_range(read, deadline).await? {
+            Some(Completion::Digested(digest, Ok(is_complete))) => Ok((digest, is_complete)),
+            Some(Completion::Digested(_, Err(error))) => Err(BatchFailure::Failed(error)),
+            _ => Err(BatchFailure::TimedOut),
+        }
+    }
+
+    /// Waits for memory for a batch, then for the read that takes it.
+    async fn read_range(
+        &self,
+        read: impl FnOnce(Allotment) -> Read,
+        deadline: Duration,
+    ) -> Result<Option<Completion>, BatchFailure> {
         let mut wait = self.pending.wait(deadline);
         let allotment = tokio::select! {
             biased;
@@ -59,19 +109,11 @@ impl Coordinator {
         let own = self.replicas.own();
         own.read_pool
             .submit(ReadJob {
-                read: Read::Batch(scan, BATCH_BYTES_MAX, allotment),
+                read: read(allotment),
                 completions: Arc::clone(self.pending.completions()),
                 ticket: wait.address(),
             })
             .map_err(|PoolFull| BatchFailure::Overloaded)?;
-        match wait.only().await {
-            Some(Completion::Scanned(scan, Ok(entries), allotment)) => Ok(Batch {
-                scan,
-                entries,
-                allotment,
-            }),
-            Some(Completion::Scanned(_, Err(error), _)) => Err(BatchFailure::Failed(error)),
-            _ => Err(BatchFailure::TimedOut),
-        }
+        Ok(wait.only().await)
     }
 }

@@ -158,7 +158,9 @@ impl LocalReplica {
             Some(Completion::Written(Err(error)) | Completion::Read(Err(error))) => {
                 Err(miss_of(&error))
             }
-            Some(Completion::Scanned(..) | Completion::HintKept) => Err(Miss::Failed),
+            Some(Completion::Scanned(..) | Completion::Digested(..) | Completion::HintKept) => {
+                Err(Miss::Failed)
+            }
             None => Err(Miss::Timeout),
         };
         answer.unwrap_or_else(|why| (PeerAnswer::Missed(why), None))

@@ -17,6 +17,9 @@ pub(crate) enum Route {
     Entity,
     /// A range of keys.
     Range,
+    /// A sum over a range of keys. Its client chooses how long it takes, so its time is not
+    /// a latency.
+    Digest,
     /// The replicas of a key.
     Ring,
     /// The state of the node.
@@ -35,13 +38,14 @@ pub(crate) enum Route {
 impl Route {
     /// Whether the time until the answer is up to the node.
     fn has_latency(self) -> bool {
-        !matches!(self, Self::Profile | Self::Admin)
+        !matches!(self, Self::Digest | Self::Profile | Self::Admin)
     }
 }
 
-const ROUTES: [(Route, &str); 8] = [
+const ROUTES: [(Route, &str); 9] = [
     (Route::Entity, "entity"),
     (Route::Range, "range"),
+    (Route::Digest, "digest"),
     (Route::Ring, "ring"),
     (Route::Status, "status"),
     (Route::Metrics, "metrics"),
@@ -59,13 +63,14 @@ const STATUSES: [u16; 29] = [
 ];
 
 /// The expected answers of each route.
-const EXPECTED: [(Route, &str, &[u16]); 13] = [
+const EXPECTED: [(Route, &str, &[u16]); 14] = [
     (Route::Entity, "GET", &[200, 304, 400, 404, 503, 504]),
     (Route::Entity, "HEAD", &[200, 304, 400, 404, 503, 504]),
     (Route::Entity, "PUT", &[201, 400, 413, 501, 503, 504, 507]),
     (Route::Entity, "DELETE", &[202, 400, 501, 503, 504]),
     (Route::Range, "GET", &[200, 400, 503]),
     (Route::Range, "HEAD", &[200, 400, 503]),
+    (Route::Digest, "GET", &[200, 400, 503]),
     (Route::Ring, "GET", &[200, 400]),
     (Route::Status, "GET", &[200]),
     (Route::Metrics, "GET", &[200]),

@@ -127,3 +127,33 @@ fn a_range_whose_reader_stalls_is_cut_and_never_looks_whole() {
         "the range does not look whole"
     );
 }
+
+#[test]
+fn a_digest_counts_as_a_range_and_covers_many_steps() {
+    let mut config = config();
+    config.scans_max = Some(1);
+    config.scan_stall_timeout = Duration::from_secs(3600);
+    let node = start_with(config);
+    let mut client = Client::connect(&node);
+    let value = vec![b'v'; 1 << 20];
+    for number in 0..24 {
+        client.put(&format!("/v0/entity?id=k{number:02}"), &value);
+    }
+    let digest = client.get("/v0/digest?start=k");
+    assert_eq!(digest.status, 200, "{}", digest.text());
+    assert_eq!(digest.json()["count"], 24);
+    assert_eq!(digest.json()["bytes"], 24 * (3 + (1 << 20)));
+    // A range that is not read holds the only place.
+    let mut reader = Client::connect(&node);
+    reader.send("GET /v0/entities?start=k HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    wait_for_metric(&node, "kvorum_scans", "1.0");
+    let refused = client.get("/v0/digest?start=k");
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert!(refused.header("retry-after").is_some());
+    drop(reader);
+    wait_for_metric(&node, "kvorum_scans", "0.0");
+    // The node does not read a connection for a moment after a refusal.
+    assert_eq!(client.get("/v0/digest?start=k").status, 200);
+    wait_for_metric(&node, "kvorum_scans", "0.0");
+    assert_eq!(client.get("/v0/entities?start=x").status, 200);
+}

@@ -253,11 +253,11 @@ impl Problem {
         )
     }
 
-    /// The client left while its profile was recorded.
+    /// The client left while its profile was recorded, or its digest made.
     pub(crate) fn client_left() -> Self {
         Self::new(
             &CLIENT_LEFT,
-            "the client closed its side, which ends a profile: keep the connection open",
+            "the client closed its side, which ends a profile or a digest: keep the connection open",
         )
     }
 

@@ -2,6 +2,7 @@
 //! to add one.
 
 mod admin_sweep;
+mod digest;
 mod entities;
 mod entity;
 mod metrics;
@@ -23,6 +24,8 @@ pub(crate) enum Resource {
     Entity,
     /// A range of this node's keys: `/v0/entities`.
     Entities,
+    /// What this node keeps in a range, as a sum: `/v0/digest`.
+    Digest,
     /// The node: `/v0/status`.
     Status,
     /// The metrics of the node, for Prometheus: `/metrics`.
@@ -38,9 +41,10 @@ pub(crate) enum Resource {
 }
 
 /// The path of each resource.
-const PATHS: [(&str, Resource); 8] = [
+const PATHS: [(&str, Resource); 9] = [
     ("/v0/entity", Resource::Entity),
     ("/v0/entities", Resource::Entities),
+    ("/v0/digest", Resource::Digest),
     ("/v0/status", Resource::Status),
     ("/v0/ring", Resource::Ring),
     ("/v0/admin/sweep", Resource::AdminSweep),
@@ -79,9 +83,12 @@ impl Resource {
     fn verbs(self) -> &'static [Verb] {
         match self {
             Self::Entity => &[Verb::Get, Verb::Head, Verb::Put, Verb::Delete],
-            Self::Entities | Self::Status | Self::Metrics | Self::Ring | Self::Profile => {
-                &[Verb::Get, Verb::Head]
-            }
+            Self::Entities
+            | Self::Digest
+            | Self::Status
+            | Self::Metrics
+            | Self::Ring
+            | Self::Profile => &[Verb::Get, Verb::Head],
             Self::Peer => &[Verb::Get],
             Self::AdminSweep => &[Verb::Post],
         }
@@ -93,6 +100,7 @@ impl Resource {
         match self {
             Self::Entity => Some(Route::Entity),
             Self::Entities => Some(Route::Range),
+            Self::Digest => Some(Route::Digest),
             Self::Status => Some(Route::Status),
             Self::Metrics => Some(Route::Metrics),
             Self::Ring => Some(Route::Ring),
@@ -107,6 +115,7 @@ impl Resource {
         match self {
             Self::Entity => entity::answer(exchange).await,
             Self::Entities => entities::answer(exchange).await,
+            Self::Digest => digest::answer(exchange).await,
             Self::Status => status::answer(exchange).await,
             Self::Metrics => metrics::answer(exchange).await,
             Self::Ring => ring::answer(&exchange),
@@ -136,6 +145,7 @@ mod tests {
     fn paths_are_exact() {
         assert_eq!(Resource::at("/v0/entity"), Some(Resource::Entity));
         assert_eq!(Resource::at("/v0/entities"), Some(Resource::Entities));
+        assert_eq!(Resource::at("/v0/digest"), Some(Resource::Digest));
         assert_eq!(Resource::at("/v0/status"), Some(Resource::Status));
         assert_eq!(Resource::at("/metrics"), Some(Resource::Metrics));
         for path in ["", "/", "*", "/v0/entity/", "/V0/entity", "/v0//entity"] {
@@ -148,6 +158,7 @@ mod tests {
         for (resource, allow) in [
             (Resource::Entity, "GET, HEAD, PUT, DELETE"),
             (Resource::Entities, "GET, HEAD"),
+            (Resource::Digest, "GET, HEAD"),
             (Resource::Status, "GET, HEAD"),
             (Resource::Metrics, "GET, HEAD"),
             (Resource::Ring, "GET, HEAD"),

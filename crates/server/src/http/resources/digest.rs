@@ -1,0 +1,227 @@
+//! `/v0/digest`: what this node keeps in a range of keys, as a count and a sum, so that
+//! anyone can see whether replicas agree.
+//!
+//! It counts as a range: it holds a range's place until it is answered, and a permit only
+//! until it begins. The read pool reads and sums up, a step at a time.
+
+use crate::door::Door;
+use crate::http::exchange::{Answer, Exchange};
+use crate::http::page;
+use crate::http::problem::Problem;
+use crate::http::query::keys::bound_of;
+use crate::http::query::{ParameterError, QueryBytes, number_of, pairs, set, unknown};
+use crate::http::response_body::ResponseBody;
+use crate::http::verb::Verb;
+use base::Timestamp;
+use cluster::sweep::{Kept, KeptScope};
+use cluster::{Members, NodeNumber};
+use hyper::Response;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use serde::Serialize;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+/// The parameters of `/v0/digest`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct DigestParameters {
+    /// The first key.
+    start: QueryBytes,
+    /// The key at which the range ends without it; `None`: after the last key.
+    end: Option<QueryBytes>,
+    /// Only the keys that this node and that one keep.
+    peer: Option<NodeNumber>,
+    /// Newer versions are left out.
+    cut: Option<Timestamp>,
+    /// What is dead below it is left out.
+    forgotten: Option<Timestamp>,
+}
+
+#[derive(Serialize)]
+struct DigestPage {
+    /// The number of keys, deleted ones included.
+    count: u64,
+    /// The bytes of the keys and of the values that are alive.
+    bytes: u64,
+    /// 128 bits in hexadecimal digits.
+    digest: String,
+    /// Versions as strings, because many JSON readers round long numbers.
+    cut: String,
+    forgotten: String,
+}
+
+/// Reads the query.
+///
+/// # Errors
+/// The first parameter that is not valid.
+fn parameters(query: Option<&str>, members: &Members) -> Result<DigestParameters, ParameterError> {
+    let (mut start, mut end, mut peer, mut cut, mut forgotten) = (None, None, None, None, None);
+    for parameter in pairs(query) {
+        let (name, value) = parameter?;
+        match name.as_slice() {
+            b"start" => set(&mut start, "start", bound_of("start", value)?)?,
+            b"end" => set(&mut end, "end", bound_of("end", value)?)?,
+            b"peer" => set(&mut peer, "peer", peer_of(&value, members)?)?,
+            b"cut" => set(&mut cut, "cut", version_of("cut", &value)?)?,
+            b"forgotten" => set(
+                &mut forgotten,
+                "forgotten",
+                version_of("forgotten", &value)?,
+            )?,
+            _ => return Err(unknown(&name)),
+        }
+    }
+    let start = start.ok_or_else(|| {
+        ParameterError::new("start", "is missing: give the first key as start=KEY")
+    })?;
+    Ok(DigestParameters {
+        start,
+        end,
+        peer,
+        cut,
+        forgotten,
+    })
+}
+
+fn peer_of(name: &[u8], members: &Members) -> Result<NodeNumber, ParameterError> {
+    let name = std::str::from_utf8(name).ok();
+    let node = name.and_then(|name| members.number_of(name));
+    let others = || {
+        let names = members.peers().map(|peer| members.name(peer));
+        match names.collect::<Vec<_>>().join(", ") {
+            none if none.is_empty() => "leave it out, because this node is alone".to_owned(),
+            names => format!("give one of {names}"),
+        }
+    };
+    match node {
+        None => {
+            let detail = format_args!("is no node of the cluster: {}", others());
+            Err(ParameterError::new("peer", detail))
+        }
+        Some(own) if own == members.own() => {
+            let detail = format_args!("is this node itself: {}", others());
+            Err(ParameterError::new("peer", detail))
+        }
+        Some(peer) => Ok(peer),
+    }
+}
+
+fn version_of(name: &str, value: &[u8]) -> Result<Timestamp, ParameterError> {
+    number_of(name, value).map(Timestamp::from_u64)
+}
+
+/// `GET` and `HEAD`; `HEAD` reads nothing.
+pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
+    let door = exchange.door;
+    let members = &door.shared().config().node.members;
+    let parameters = parameters(exchange.query(), members)?;
+    exchange.check_body_limit()?;
+    let permit = exchange.admit(exchange.deadline()).await?;
+    let _scan_share = door.scans().take(1)?;
+    if exchange.verb == Verb::Head {
+        let mut response = Response::new(ResponseBody::empty());
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        return Ok(response);
+    }
+    // From now on it counts as a range and holds no permit, because it may take long.
+    drop(permit);
+    let scope = KeptScope {
+        placement: Arc::clone(door.worker.placement()),
+        both: parameters.peer.map(|peer| [members.own(), peer]),
+        cut: parameters.cut.unwrap_or_else(|| greatest(door)),
+        forgotten: parameters.forgotten.unwrap_or(Timestamp::ZERO),
+    };
+    let kept = sum_up(&exchange, &parameters, scope.clone()).await?;
+    Ok(page::json(&DigestPage {
+        count: kept.digest.items,
+        bytes: kept.bytes,
+        digest: format!("{:032x}", kept.digest.sum),
+        cut: scope.cut.to_string(),
+        forgotten: scope.forgotten.to_string(),
+    }))
+}
+
+/// A timestamp that is below none that this node keeps, and not before the present.
+fn greatest(door: &Door) -> Timestamp {
+    let now = Timestamp::from_unix_ms(door.clock().unix_ms());
+    now.max(door.worker.node().stamping_status().greatest)
+}
+
+async fn sum_up(
+    exchange: &Exchange<'_>,
+    parameters: &DigestParameters,
+    scope: KeptScope,
+) -> Result<Kept, Problem> {
+    let door = exchange.door;
+    let (start, end) = (&parameters.start, parameters.end.as_deref());
+    if end.is_some_and(|end| start.as_slice() >= end) {
+        return Ok(Kept::default());
+    }
+    let coordinator = door.worker.coordinator();
+    let mut digest = coordinator.begin_digest(start, end, scope);
+    loop {
+        let deadline = door
+            .clock()
+            .monotonic()
+            .saturating_add(door.stall_timeout());
+        let (summed, is_complete) = coordinator.continue_digest(digest, deadline).await?;
+        if is_complete {
+            return Ok(summed.kept());
+        }
+        if door.is_stopping() {
+            return Err(Problem::overloaded());
+        }
+        if poll_fn(|cx| Poll::Ready(exchange.channel.has_client_left(cx))).await {
+            return Err(Problem::client_left());
+        }
+        digest = summed;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cluster::{Member, NodeUrl};
+
+    fn members() -> Members {
+        let node = |name: &str, port: u16| {
+            let url: NodeUrl = format!("http://127.0.0.1:{port}").parse().unwrap();
+            Member::named(name, url).unwrap()
+        };
+        let nodes = vec![node("a", 1), node("b", 2), node("c", 3)];
+        let own = nodes[1].url().clone();
+        Members::new(nodes, &own).unwrap()
+    }
+
+    #[test]
+    fn parameters_are_read_or_refused() {
+        let members = members();
+        let parsed = parameters(Some("start=a&end=b&peer=c&cut=7&forgotten=5"), &members).unwrap();
+        assert_eq!(parsed.start.as_slice(), b"a");
+        assert_eq!(parsed.end.as_deref(), Some(&b"b"[..]));
+        assert_eq!(parsed.peer, members.number_of("c"));
+        assert_eq!(parsed.cut, Some(Timestamp::from_u64(7)));
+        assert_eq!(parsed.forgotten, Some(Timestamp::from_u64(5)));
+        for (query, name, part) in [
+            ("", "start", "missing"),
+            ("end=a", "start", "missing"),
+            ("start=", "start", "empty"),
+            ("start=a&end=", "end", "empty"),
+            ("start=a&peer=", "peer", "give one of a, c"),
+            ("start=a&peer=d", "peer", "give one of a, c"),
+            ("start=a&peer=%FF", "peer", "no node"),
+            ("start=a&peer=b", "peer", "this node itself"),
+            ("start=a&cut=", "cut", "whole number"),
+            ("start=a&cut=-1", "cut", "whole number"),
+            ("start=a&cut=18446744073709551616", "cut", "out of range"),
+            ("start=a&forgotten=x", "forgotten", "whole number"),
+            ("start=a&cut=1&cut=1", "cut", "more than once"),
+            ("start=a&limit=1", "limit", "not a parameter"),
+        ] {
+            let error = parameters(Some(query), &members).unwrap_err();
+            assert_eq!(error.parameter, name, "{query}");
+            assert!(error.detail.contains(part), "{query}: {}", error.detail);
+        }
+    }
+}

@@ -57,6 +57,17 @@ impl Placement {
         self.name_hashes.len()
     }
 
+    /// The replicas of a key, for those who need no order: all nodes, without a hash,
+    /// when there are no more than `from`.
+    #[must_use]
+    pub fn replicas(&self, key: &[u8], from: u8) -> Ranking {
+        if usize::from(from) < self.nodes() {
+            return self.ranking(key, from);
+        }
+        let numbers = (0..=u8::MAX).zip(&self.name_hashes);
+        numbers.map(|(number, _)| NodeNumber::new(number)).collect()
+    }
+
     /// The first `from` nodes of the key's ranking; all nodes when there are fewer.
     #[must_use]
     pub fn ranking(&self, key: &[u8], from: u8) -> Ranking {

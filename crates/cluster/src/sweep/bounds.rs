@@ -23,6 +23,32 @@ pub struct KeyBounds {
     steps: Vec<(Vec<u8>, Timestamp)>,
 }
 
+/// A walk over [`KeyBounds`] in the order of the keys.
+pub struct AscendingBounds<'a> {
+    /// The bound where the walk is.
+    bound: Timestamp,
+    /// The steps behind that.
+    later: &'a [(Vec<u8>, Timestamp)],
+}
+
+impl AscendingBounds<'_> {
+    /// The bound of a key that is not before any key that was asked for.
+    #[inline]
+    pub fn of(&mut self, key: &[u8]) -> Timestamp {
+        while let Some(((begin, bound), later)) = self.later.split_first()
+            && begin.as_slice() <= key
+        {
+            (self.bound, self.later) = (*bound, later);
+        }
+        self.bound
+    }
+
+    fn advanced_to(mut self, key: &[u8]) -> Self {
+        self.of(key);
+        self
+    }
+}
+
 impl KeyBounds {
     /// The same bound for all keys.
     #[must_use]
@@ -84,6 +110,17 @@ impl KeyBounds {
         self.steps[..after]
             .last()
             .map_or(Timestamp::ZERO, |(_, bound)| *bound)
+    }
+
+    /// The bounds of keys that are asked for in ascending order. That costs one
+    /// comparison a key at most, and none for a constant function.
+    #[must_use]
+    pub fn ascending(&self) -> AscendingBounds<'_> {
+        AscendingBounds {
+            bound: Timestamp::ZERO,
+            later: &self.steps,
+        }
+        .advanced_to(&[])
     }
 
     /// The least bound of the keys from `start` on, up to `end` (without it).

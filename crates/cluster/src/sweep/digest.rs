@@ -94,6 +94,12 @@ impl Digest {
         self.sum = self.sum.wrapping_add(xxh3_128(&item.to_bytes()));
     }
 
+    /// Adds the items of another digest.
+    pub fn join(&mut self, other: Self) {
+        self.items = self.items.wrapping_add(other.items);
+        self.sum = self.sum.wrapping_add(other.sum);
+    }
+
     /// Takes an item away that was added before.
     pub fn remove(&mut self, item: Item) {
         self.items = self.items.wrapping_sub(1);

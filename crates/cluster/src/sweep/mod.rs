@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! pass   one walk over the whole key space, with an id, by one driver
-//! range  a part of the key space that holds about 4 MiB; scanned once by each node
+//! range  a part of the key space that holds about 8 MiB; scanned once by each node
 //! item   what a node keeps of one key, as a hash: 20 bytes
 //! digest a count and a sum over items: what two nodes compare first
 //! symbol a sum over some of the items: what two nodes reconcile a difference with
@@ -28,7 +28,7 @@ mod pass;
 mod range_items;
 pub mod symbols;
 
-pub use bounds::{KeyBounds, STEPS_MAX};
+pub use bounds::{AscendingBounds, KeyBounds, STEPS_MAX};
 pub use digest::{Digest, Item};
 pub use kept::{Kept, KeptScope};
 pub use pass::{NodeDigests, Pair, PassId, PassKind, PassProgress, differing};

@@ -83,10 +83,11 @@ impl RangeItems {
         peer: NodeNumber,
         bounds: &'a KeyBounds,
     ) -> impl Iterator<Item = Item> + 'a {
+        let mut bounds = bounds.ascending();
         let is_shared = move |item: &&KeyItem| {
             let key = self.key(item);
             item.item.timestamp >= bounds.of(key)
-                && placement.ranking(key, item.copies).contains(&peer)
+                && placement.replicas(key, item.copies).contains(&peer)
         };
         self.items.iter().filter(is_shared).map(|item| item.item)
     }
@@ -95,19 +96,21 @@ impl RangeItems {
     /// [shared](RangeItems::shared_with) with it. `bounds` has one for each node.
     #[must_use]
     pub fn digests(&self, placement: &Placement, bounds: &[KeyBounds]) -> Vec<Digest> {
-        let mut digests = vec![Digest::default(); bounds.len()];
+        let bounds = bounds.iter().map(KeyBounds::ascending);
+        let mut digests: Vec<_> = bounds.map(|bounds| (Digest::default(), bounds)).collect();
         for item in &self.items {
             let key = self.key(item);
-            for node in placement.ranking(key, item.copies) {
-                let index = node.index();
-                if let (Some(digest), Some(bounds)) = (digests.get_mut(index), bounds.get(index))
+            // Hashed once, whichever nodes share it.
+            let alone = Digest::from_iter([item.item]);
+            for node in placement.replicas(key, item.copies) {
+                if let Some((digest, bounds)) = digests.get_mut(node.index())
                     && item.item.timestamp >= bounds.of(key)
                 {
-                    digest.add(item.item);
+                    digest.join(alone);
                 }
             }
         }
-        digests
+        digests.into_iter().map(|(digest, _)| digest).collect()
     }
 
     /// The keys, with their numbers of copies, of which this node, `own`, is no
@@ -118,8 +121,8 @@ impl RangeItems {
         own: NodeNumber,
     ) -> impl Iterator<Item = (&'a [u8], u8)> + 'a {
         let is_surplus = move |item: &&KeyItem| {
-            let ranking = placement.ranking(self.key(item), item.copies);
-            !ranking.contains(&own)
+            let replicas = placement.replicas(self.key(item), item.copies);
+            !replicas.contains(&own)
         };
         let surplus = self.items.iter().filter(is_surplus);
         surplus.map(|item| (self.key(item), item.copies))

@@ -4,7 +4,7 @@
 //! ```text
 //! driver                      each node                     two nodes that differ
 //!   begin, agree  ---------->   bounds
-//!   advance       ---------->   scan ahead, about 4 MiB
+//!   advance       ---------->   scan ahead, about 8 MiB
 //!   digest        ---------->   digests with each peer
 //!   reconcile     ------------------------------------->    symbols, then mends both ways
 //!   ... next range ...
@@ -54,7 +54,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// How long a node waits for the answer to one request of a sweep. Scanning or
-/// exchanging 4 MiB takes milliseconds; it is a busy disk that takes long.
+/// exchanging 16 MiB takes milliseconds; it is a busy disk that takes long.
 const REQUEST_MAX: Duration = Duration::from_secs(30);
 
 /// How often a request is sent that an overloaded node turns away.

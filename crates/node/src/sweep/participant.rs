@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// A scan goes on for about this many bytes of keys and values: what a range
 /// holds at most, on the node that has the most of it.
-pub(super) const RANGE_BYTES: usize = 4 << 20;
+pub(super) const RANGE_BYTES: usize = 16 << 20;
 /// And for this many keys.
 const RANGE_KEYS: usize = 16 << 10;
 /// The bytes that are scanned in one job.
@@ -28,7 +28,7 @@ const STEP_BYTES: usize = 1 << 20;
 /// The bytes that are read from the store at once. A job stops between two batches
 /// once it has enough keys, so the keys of a range are bounded however short they
 /// are: symbols must be enough for all of them.
-const BATCH_BYTES: usize = 32 << 10;
+const BATCH_BYTES: usize = 64 << 10;
 /// The ranges of a pass whose items are kept: the one that is reconciled, and
 /// the next.
 const RANGES_KEPT: usize = 2;

@@ -1,5 +1,6 @@
 //! What can go wrong, named by what the caller must do about it.
 
+use base::Timestamp;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -56,6 +57,12 @@ pub enum Error {
     Locked {
         /// The data folder.
         folder: PathBuf,
+    },
+    /// The write is older than the fence of the store: its sender must not try again.
+    #[error("the write is obsolete: it is older than the store's fence {fence}")]
+    Obsolete {
+        /// The timestamp below which the store takes no ordinary writes.
+        fence: Timestamp,
     },
     /// The store is being closed.
     #[error("the store is closed")]

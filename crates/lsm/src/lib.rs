@@ -74,8 +74,8 @@ mod wal;
 
 pub use disk::{Disk, DiskFile, FaultyDisk, MemoryDisk, RealDisk};
 pub use engine::{
-    Acknowledged, Applied, Engine, LeastTimestamps, LevelStatistics, Lookup, Outbox, Outcome,
-    PendingVerdict, RecoveryReport, Scan, Statistics, SyncTimeStatistics,
+    Acknowledged, Admission, Applied, Engine, LeastTimestamps, LevelStatistics, Lookup, Outbox,
+    Outcome, PendingVerdict, RecoveryReport, Scan, Statistics, SyncTimeStatistics,
 };
 pub use error::Error;
 pub use executor::{Executor, Job, Lane, LaneQueue, StepExecutor};

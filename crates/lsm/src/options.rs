@@ -77,6 +77,9 @@ pub struct Options {
     /// Versions above this timestamp are dropped for good when the store is opened.
     /// An operator sets it to get rid of versions that a wrong clock has stamped.
     pub drop_versions_above: Option<Timestamp>,
+    /// The fence that was raised last: ordinary writes below it are refused (see
+    /// [`Engine::fence`](crate::Engine::fence)). [`Timestamp::ZERO`] for none.
+    pub fence: Timestamp,
 }
 
 impl Default for Options {
@@ -96,6 +99,7 @@ impl Default for Options {
             disk_reserve_bytes: 64 << 20,
             verdicts_kept: Duration::from_secs(10),
             drop_versions_above: None,
+            fence: Timestamp::ZERO,
         }
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use base::Expiry;
 use common::{CollectedOutcomes, World, delete, put, read};
 use lsm::testing::BlockingWrite;
-use lsm::{Durability, Error, Lookup, Outbox};
+use lsm::{Admission, Durability, Error, Lookup, Outbox};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,7 +128,7 @@ fn without_a_sync_a_small_write_is_committed_in_place() {
         assert_eq!(groups(), [1], "at once");
         assert_eq!(read(&engine, "a"), Some("v".into()));
         engine.submit_batch(
-            (2..5).map(|timestamp| (put("b", timestamp, "v"), timestamp)),
+            (2..5).map(|timestamp| (put("b", timestamp, "v"), Admission::Ordinary, timestamp)),
             &outbox,
         );
         assert_eq!(groups(), [3], "together");

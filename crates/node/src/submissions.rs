@@ -10,7 +10,7 @@ use crate::or_abort::or_abort;
 use crate::stamping::Stamp;
 use crate::wait_sites;
 use base::Entry;
-use lsm::{Engine, Outbox};
+use lsm::{Admission, Engine, Outbox};
 use profile::Stopwatch;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -70,7 +70,7 @@ impl Submissions {
             let batch = noted.drain(..).map(|submission| {
                 submission.stopwatch.stop(&wait_sites::TURN);
                 stamps.extend(submission.stamp);
-                (submission.entry, submission.ticket)
+                (submission.entry, Admission::Ordinary, submission.ticket)
             });
             // A panic would end this task but not the runtime, which would store nothing.
             or_abort(|| self.engine.submit_batch(batch, &self.outbox));

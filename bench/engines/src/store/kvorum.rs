@@ -8,7 +8,7 @@ use super::{Durability, Failure, Store};
 use crate::data::{KEY_BYTES, Key};
 use crate::terms;
 use base::{Entry, Expiry, OsRandom, SystemClock, Timestamp};
-use lsm::{Compression, Engine, Environment, Options, Outbox, Outcome, RealDisk};
+use lsm::{Admission, Compression, Engine, Environment, Options, Outbox, Outcome, RealDisk};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -91,7 +91,7 @@ impl Store for Kvorum {
     fn put_batch(&self, pairs: &[(Key, Vec<u8>)]) -> Result<(), Failure> {
         let arrivals = Arc::new(Arrivals::default());
         let outbox: Arc<dyn Outbox> = Arc::clone(&arrivals) as _;
-        let entries = pairs.iter().map(|(key, value)| (self.entry(key, value), 0));
+        let entries = pairs.iter().map(|(key, value)| (self.entry(key, value), Admission::Ordinary, 0));
         self.engine.submit_batch(entries, &outbox);
         arrivals.wait(pairs.len())
     }

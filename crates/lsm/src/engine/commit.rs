@@ -13,6 +13,7 @@
 use super::Inner;
 use super::background::EngineJob;
 use super::backpressure::Stall;
+use super::fence::Admission;
 use super::log::Committer;
 use super::outbox::{Deliveries, Outbox, Outcome};
 use super::queue::{CommitStart, GROUP_BYTES_MAX, Group, QueueState, check_lengths, split_deletes};
@@ -66,7 +67,7 @@ impl Inner {
         ticket: u64,
     ) -> Result<(), Error> {
         let mut queue = self.core.queue.lock();
-        self.enqueue(&mut queue, entry, outbox, ticket)?;
+        self.enqueue(&mut queue, entry, Admission::Ordinary, outbox, ticket)?;
         self.start_commit(queue);
         Ok(())
     }
@@ -75,13 +76,13 @@ impl Inner {
     /// outcomes before this returns.
     pub(super) fn submit_batch(
         &self,
-        batch: impl IntoIterator<Item = (Entry, u64)>,
+        batch: impl IntoIterator<Item = (Entry, Admission, u64)>,
         outbox: &Arc<dyn Outbox>,
     ) {
         let mut refused = Vec::new();
         let mut queue = self.core.queue.lock();
-        for (entry, ticket) in batch {
-            if let Err(error) = self.enqueue(&mut queue, entry, outbox, ticket) {
+        for (entry, admission, ticket) in batch {
+            if let Err(error) = self.enqueue(&mut queue, entry, admission, outbox, ticket) {
                 let result = Err(error);
                 refused.push(Outcome { ticket, result });
             }
@@ -97,6 +98,7 @@ impl Inner {
         &self,
         queue: &mut QueueState,
         entry: Entry,
+        admission: Admission,
         outbox: &Arc<dyn Outbox>,
         ticket: u64,
     ) -> Result<(), Error> {
@@ -108,9 +110,11 @@ impl Inner {
             core.counters.refused_disk_full.fetch_add(1, Relaxed);
             return Err(Error::DiskFull);
         }
-        queue.push(entry, outbox, ticket).inspect_err(|_| {
-            core.counters.refused_overloaded.fetch_add(1, Relaxed);
-        })
+        queue
+            .push(entry, admission, outbox, ticket)
+            .inspect_err(|_| {
+                core.counters.refused_overloaded.fetch_add(1, Relaxed);
+            })
     }
 
     /// Commits the writes that wait, if no commit is scheduled and it takes but
@@ -265,10 +269,15 @@ impl Inner {
         }
         let mut group = core.queue.take_group(bytes_max);
         let writes = group.len();
-        let logged = prepared.and_then(|_| self.log_group(committer, &mut group));
-        match logged {
-            Ok(()) => self.apply(committer, group),
-            Err(error) => core.refuse(group, &error),
+        if let Some((refused, error)) = core.fence.take_refused(&mut group) {
+            core.refuse(refused, &error);
+        }
+        if !group.is_empty() {
+            let logged = prepared.and_then(|_| self.log_group(committer, &mut group));
+            match logged {
+                Ok(()) => self.apply(committer, group),
+                Err(error) => core.refuse(group, &error),
+            }
         }
         core.queue.lock().end_group();
         Progress::Committed(writes)

@@ -9,6 +9,7 @@ use super::acknowledged::AcknowledgedCounter;
 use super::background::{Background, EngineJob};
 use super::changes::Changes;
 use super::counters::Counters;
+use super::fence::Fence;
 use super::full_disk::RoomWatch;
 use super::health::Health;
 use super::log::Log;
@@ -37,6 +38,8 @@ pub(super) struct Core {
     pub(super) queue: WriteQueue,
     /// Owns the log, and with it the commit lock.
     pub(super) log: Log,
+    /// Owns the timestamp below which ordinary writes are refused.
+    pub(super) fence: Fence,
     /// Owns the manifest and the read state.
     pub(super) tables: TableSet,
     /// Owns the living snapshots.

@@ -36,7 +36,7 @@
 //!   `background` (jobs that wait, and the `folder_lock`), `health` (poisoned,
 //!   full, closing) with `full_disk`, `queue`, `log`, `table_set`, `snapshots` and
 //!   `counters`;
-//! - `queue`, `commit`, `backpressure`, `outbox`, `verdicts`, then [`wal`](crate::wal)
+//! - `queue`, `commit`, `fence`, `backpressure`, `outbox`, `verdicts`, then [`wal`](crate::wal)
 //!   and `log`: writes;
 //! - `table_set`, `scan`, `snapshots`: reads, and how the live tables change;
 //! - `flush`, `compaction`: jobs above the core that move records down;
@@ -48,7 +48,7 @@
 //!
 //! The folder lock, for as long as a job or a call may write; the flusher's or the
 //! compactor's; the commit lock, then the spare segment's, both of the log; the
-//! table set's manifest, then its sealed segments; the queue's; a memtable's.
+//! fence's; the table set's manifest, then its sealed segments; the queue's; a memtable's.
 //! Readers take only the last: they load the read state.
 
 mod acknowledged;
@@ -59,6 +59,7 @@ mod commit;
 mod compaction;
 mod core;
 mod counters;
+mod fence;
 mod flush;
 mod folder_lock;
 mod full_disk;
@@ -77,6 +78,7 @@ mod verdicts;
 
 pub use acknowledged::Acknowledged;
 pub use changes::LeastTimestamps;
+pub use fence::Admission;
 pub use outbox::{Applied, Outbox, Outcome};
 pub use recovery::RecoveryReport;
 pub use scan::Scan;
@@ -139,7 +141,7 @@ impl Engine {
         Ok((Self { inner }, report))
     }
 
-    /// Submits a write to the next group commit, without waiting. Its outcome is
+    /// Submits an ordinary write to the next group commit, without waiting. Its outcome is
     /// delivered to `outbox` under `ticket`. Unless each commit is synced, a small
     /// one may be committed here, so that the outcome is delivered before this
     /// returns.
@@ -152,15 +154,32 @@ impl Engine {
     }
 
     /// Submits many writes as [`Engine::submit`] does one, but under one lock and
-    /// with one wake of the commit lane. Each write is an entry with its ticket.
-    /// The outcome of each is delivered to `outbox`; that of a refused one before
-    /// this returns.
+    /// with one wake of the commit lane. Each write is an entry with its admission
+    /// and its ticket. The outcome of each is delivered to `outbox`; that of a
+    /// refused one before this returns, unless the fence refuses it.
     pub fn submit_batch(
         &self,
-        batch: impl IntoIterator<Item = (Entry, u64)>,
+        batch: impl IntoIterator<Item = (Entry, Admission, u64)>,
         outbox: &Arc<dyn Outbox>,
     ) {
         self.inner.submit_batch(batch, outbox);
+    }
+
+    /// Refuses ordinary writes below `fence` from now on, with
+    /// [`Error::Obsolete`] as their outcome. Everything below it that was committed
+    /// is visible when this returns. A lower fence than the present one changes
+    /// nothing. The caller makes the fence durable: see [`Options::fence`]. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]. [`Error::Poisoned`]: the log may hold writes that no scan
+    /// sees and that come back with the next start.
+    pub fn fence(&self, fence: Timestamp) -> Result<(), Error> {
+        let core = &self.inner.core;
+        let _folder_lock = core.background.folder_lock().hold()?;
+        let mut committer = core.log.lock();
+        core.health.check_poison()?;
+        core.fence.raise(fence, &mut committer);
+        Ok(())
     }
 
     /// Commits what was submitted, on this thread, for tests that wait for a write.

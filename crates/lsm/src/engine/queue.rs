@@ -1,5 +1,6 @@
 //! The queue of writes that wait for the next group commit, bounded in bytes.
 
+use super::fence::Admission;
 use super::outbox::Outbox;
 use crate::error::Error;
 use crate::memtable::memory_bytes;
@@ -18,6 +19,7 @@ pub(super) const GROUP_BYTES_MAX: usize = 4 << 20;
 /// A write that waits for its group, or is in one.
 pub(super) struct PendingWrite {
     pub(super) entry: Entry,
+    pub(super) admission: Admission,
     pub(super) outbox: Arc<dyn Outbox>,
     pub(super) ticket: u64,
     /// How long it waits: first for its group, then for the group's end.
@@ -157,6 +159,7 @@ impl QueueState {
     pub(super) fn push(
         &mut self,
         entry: Entry,
+        admission: Admission,
         outbox: &Arc<dyn Outbox>,
         ticket: u64,
     ) -> Result<(), Error> {
@@ -167,6 +170,7 @@ impl QueueState {
         self.bytes += bytes;
         self.waiting.push_back(PendingWrite {
             entry,
+            admission,
             outbox: Arc::clone(outbox),
             ticket,
             stopwatch: Stopwatch::start(),

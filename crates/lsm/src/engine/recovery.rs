@@ -8,6 +8,7 @@ use super::changes::Changes;
 use super::compaction::{Compactor, drop_above};
 use super::core::Core;
 use super::counters::Counters;
+use super::fence::Fence;
 use super::flush::Flusher;
 use super::folder_lock::FolderLock;
 use super::full_disk::{FullDisk, RoomWatch};
@@ -189,6 +190,7 @@ impl Inner {
                 health: Health::new(full_disk),
                 queue: WriteQueue::new(&options),
                 log,
+                fence: Fence::new(options.fence),
                 tables,
                 snapshots,
                 changes: Changes::default(),

@@ -21,8 +21,8 @@ use ledger::{Floor, Ledger, MARCHERS, SCATTERED_KEYS, SCATTERERS};
 use lsm::disk::{MemoryDisk, Unsynced};
 use lsm::testing::{BlockingWrite, verdict_of};
 use lsm::{
-    Applied, Disk, Durability, Engine, Environment, Error, Lookup, Options, Outbox, Outcome,
-    RealDisk, Scan,
+    Admission, Applied, Disk, Durability, Engine, Environment, Error, Lookup, Options, Outbox,
+    Outcome, RealDisk, Scan,
 };
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -141,7 +141,9 @@ impl Inbox {
     /// Submits a batch and waits for its outcomes, in the order of its entries.
     fn write(self: &Arc<Self>, engine: &Engine, batch: &[Entry]) -> Vec<Result<Applied, Error>> {
         let outbox: Arc<dyn Outbox> = Arc::clone(self) as _;
-        engine.submit_batch(batch.iter().cloned().zip(0..), &outbox);
+        let writes = batch.iter().cloned().zip(0..);
+        let writes = writes.map(|(entry, ticket)| (entry, Admission::Ordinary, ticket));
+        engine.submit_batch(writes, &outbox);
         let outcomes = self.outcomes.lock().unwrap();
         let all = |outcomes: &mut Vec<Outcome>| outcomes.len() < batch.len();
         let mut outcomes = self.arrived.wait_while(outcomes, all).unwrap();

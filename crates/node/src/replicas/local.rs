@@ -188,7 +188,7 @@ pub(super) fn miss_of(error: &lsm::Error) -> Miss {
     match error {
         lsm::Error::Overloaded => Miss::Overloaded,
         lsm::Error::DiskFull => Miss::Full,
-        lsm::Error::Closed => Miss::Refused,
+        lsm::Error::Closed | lsm::Error::Obsolete { .. } => Miss::Refused,
         // The engine logs such an error once for the store or the file. A line for
         // each request that meets it would fill the log.
         lsm::Error::Poisoned { .. } | lsm::Error::Corrupt { .. } => {

@@ -1,0 +1,184 @@
+//! The fence: nothing that is older slips into the store behind it.
+
+mod common;
+
+use base::{Entry, Timestamp};
+use common::{CollectedOutcomes, World, delete, put, read, scan_all};
+use lsm::disk::{Call, Fault, FaultyDisk};
+use lsm::testing::BlockingWrite;
+use lsm::{Admission, Disk, Durability, Engine, Error, Lane, Options, Outbox};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+fn at(timestamp: u64) -> Timestamp {
+    Timestamp::from_u64(timestamp)
+}
+
+/// The tickets that were refused by the fence `fence`, and those that were stored.
+#[track_caller]
+fn outcomes(collected: &CollectedOutcomes, fence: u64) -> (Vec<u64>, Vec<u64>) {
+    let (mut refused, mut stored) = (Vec::new(), Vec::new());
+    for outcome in collected.take() {
+        match outcome.result {
+            Ok(_) => stored.push(outcome.ticket),
+            Err(Error::Obsolete { fence: told }) => {
+                assert_eq!(told, at(fence));
+                refused.push(outcome.ticket);
+            }
+            Err(error) => unreachable!("{error}"),
+        }
+    }
+    (refused, stored)
+}
+
+fn is_obsolete(written: Result<lsm::Applied, Error>) -> bool {
+    match written {
+        Ok(_) => false,
+        Err(Error::Obsolete { .. }) => true,
+        Err(error) => unreachable!("{error}"),
+    }
+}
+
+#[test]
+fn writes_that_wait_when_the_fence_rises_are_refused_below_it() {
+    let world = World::new();
+    let engine = world.open();
+    let collected = Arc::new(CollectedOutcomes::default());
+    let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
+    // Synced commits wait for the commit lane.
+    for timestamp in [50, 49, 10] {
+        let entry = put(&format!("k{timestamp}"), timestamp, "v");
+        engine.submit(entry, &outbox, timestamp).unwrap();
+    }
+    engine.fence(at(50)).unwrap();
+    assert!(scan_all(&engine, "", None).is_empty(), "they still wait");
+    world.executor.run_lane(Lane::Commit);
+    assert_eq!(outcomes(&collected, 50), (vec![10, 49], vec![50]));
+    assert_eq!(read(&engine, "k49"), None);
+    assert_eq!(read(&engine, "k50").as_deref(), Some("v"));
+
+    // A group of nothing else leaves no trace in the log either.
+    engine.submit(put("k1", 1, "v"), &outbox, 1).unwrap();
+    let written = engine.statistics().log_written_bytes;
+    world.executor.run_lane(Lane::Commit);
+    assert_eq!(outcomes(&collected, 50), (vec![1], vec![]));
+    assert_eq!(engine.statistics().log_written_bytes, written);
+}
+
+#[test]
+fn mends_pass_the_fence() {
+    let engine = World::new().open();
+    engine.fence(at(50)).unwrap();
+    let collected = Arc::new(CollectedOutcomes::default());
+    let outbox: Arc<dyn Outbox> = Arc::clone(&collected) as _;
+    let writes = [
+        (put("a", 10, "mend"), Admission::Mend, 0),
+        (put("b", 10, "late"), Admission::Ordinary, 1),
+        (delete("c", 49), Admission::Mend, 2),
+        (put("d", 50, "new"), Admission::Ordinary, 3),
+    ];
+    engine.submit_batch(writes, &outbox);
+    engine.close().unwrap();
+    assert_eq!(outcomes(&collected, 50), (vec![1], vec![0, 2, 3]));
+    let kept: Vec<_> = scan_all(&engine, "", None)
+        .iter()
+        .map(|entry| entry.key()[0])
+        .collect();
+    assert_eq!(kept, b"acd");
+}
+
+#[test]
+fn a_fence_never_goes_back() {
+    let engine = World::new().open();
+    for (fence, in_force) in [(50, 50), (40, 50), (0, 50), (60, 60)] {
+        engine.fence(at(fence)).unwrap();
+        assert!(is_obsolete(engine.write(put("k", in_force - 1, "v"))));
+        assert!(!is_obsolete(engine.write(put("k", in_force, "v"))));
+    }
+    engine.close().unwrap();
+    assert!(matches!(engine.fence(at(70)), Err(Error::Closed)));
+}
+
+#[test]
+fn a_restart_replays_what_is_older_and_refuses_what_comes() {
+    let mut world = World::new();
+    let engine = world.open();
+    engine.write(put("old", 10, "v")).unwrap();
+    engine.fence(at(50)).unwrap();
+    // Not closed: the log is replayed.
+    drop(engine);
+    world.options = Options {
+        fence: at(50),
+        ..world.options
+    };
+    let (engine, report) = world.try_open().unwrap();
+    assert_eq!(report.entries_replayed, 1);
+    assert_eq!(read(&engine, "old").as_deref(), Some("v"));
+    assert!(is_obsolete(engine.write(put("late", 49, "v"))));
+    assert!(!is_obsolete(engine.write(put("new", 50, "v"))));
+}
+
+/// Its log may hold a write that no scan sees and that a restart brings back: a
+/// pass would miss it.
+#[test]
+fn a_poisoned_store_takes_no_fence() {
+    let mut world = World::new();
+    let disk = Arc::new(FaultyDisk::new(Arc::clone(&world.memory) as _));
+    world.disk = Arc::clone(&disk) as _;
+    let engine = world.open();
+    disk.arm(Fault::at(0, io::ErrorKind::Other).only(|call, _| call == Call::Sync));
+    engine.write(put("k", 10, "v")).unwrap_err();
+    let fenced = engine.fence(at(50));
+    assert!(matches!(fenced, Err(Error::Poisoned { .. })), "{fenced:?}");
+    assert_eq!(read(&engine, "k"), None);
+    drop(engine);
+    world.disk = Arc::clone(&world.memory) as Arc<dyn Disk>;
+    assert_eq!(read(&world.open(), "k").as_deref(), Some("v"));
+}
+
+/// Threads write below the fence while it rises. What a scan sees behind the fence
+/// is all that there will ever be.
+#[test]
+fn nothing_older_appears_after_the_fence_has_risen() {
+    for round in 0..20 {
+        let mut world = World::new();
+        world.options.durability = Durability::Os;
+        world.options.memtable_bytes = 64 << 10;
+        let engine = world.open();
+        let is_over = AtomicBool::new(false);
+        let writer = |thread: u64| {
+            let mut number = 0;
+            while !is_over.load(SeqCst) {
+                let key = format!("{thread}-{number}");
+                // Every second write is above the fence.
+                let timestamp = 1 + number + number % 2 * 1_000_000;
+                let _refused_or_stored = engine.write(put(&key, timestamp, "v"));
+                number += 1;
+            }
+        };
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let writer = &writer;
+                scope.spawn(move || writer(thread));
+            }
+            while engine.last_sequence() < 100 + round {
+                std::thread::yield_now();
+            }
+            engine.fence(at(1_000_000)).unwrap();
+            let seen = below(&engine, 1_000_000);
+            let sequence = engine.last_sequence();
+            while engine.last_sequence() < sequence + 100 {
+                std::thread::yield_now();
+            }
+            is_over.store(true, SeqCst);
+            assert_eq!(below(&engine, 1_000_000), seen);
+        });
+    }
+}
+
+fn below(engine: &Engine, bound: u64) -> Vec<Entry> {
+    let mut all = scan_all(engine, "", None);
+    all.retain(|entry| entry.timestamp() < at(bound));
+    all
+}

@@ -56,7 +56,8 @@ pub use range_digest::RangeDigest;
 pub use seams::{OpenError, Seams};
 pub use stamping::{NoStamp, StampingStatus};
 pub use sweep::{
-    EndedPasses, LastClean, OrderedSweep, PassReport, RunningPass, SweepCounts, SweepStatus,
+    EndedPasses, LastClean, OrderedSweep, PassReport, RefillProgress, RunningPass, SweepCounts,
+    SweepStatus,
 };
 pub use turn_budget::Allotment;
 pub use worker::Worker;

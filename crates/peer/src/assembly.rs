@@ -6,11 +6,11 @@
 //! request is answered as overloaded.
 //!
 //! A connection has at most [`LONG_VALUES_MAX`] long values under way at a time,
-//! and none is longer than the node's longest value. If a peer sends more, or a
+//! and none is longer than the node's longest value, or a run than its bound. If a peer sends more, or a
 //! longer one, the connection is closed.
 
 use super::frame::{Frame, FrameError, PIECE_BYTES};
-use super::message::EntryHead;
+use super::message::{EntryHead, RunHead};
 use base::{Budget, Share};
 use base::{Entry, Expiry, Timestamp};
 use smallvec::SmallVec;
@@ -73,6 +73,28 @@ impl<T> Assembler<T> {
         if head.value_bytes > self.value_bytes_max {
             return Err(frame.malformed("a value that is too long"));
         }
+        self.add(frame, head, context)
+    }
+
+    /// Begins a run, which becomes an entry without a key.
+    ///
+    /// # Errors
+    /// As [`Assembler::begin`]. The decoder has checked the length.
+    pub(super) fn begin_run(
+        &mut self,
+        frame: Frame<'_>,
+        head: &RunHead<'_>,
+        context: T,
+    ) -> Result<(), FrameError> {
+        self.add(frame, &EntryHead::of_run(head.run_bytes), context)
+    }
+
+    fn add(
+        &mut self,
+        frame: Frame<'_>,
+        head: &EntryHead<'_>,
+        context: T,
+    ) -> Result<(), FrameError> {
         if self.values.len() == LONG_VALUES_MAX {
             return Err(frame.malformed("more long values than allowed at a time"));
         }

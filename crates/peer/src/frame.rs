@@ -27,6 +27,9 @@ use tokio::io::AsyncReadExt;
 /// never waits for more than a few of them.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
 
+/// The most bytes of a run. It may be longer than the longest value of a node.
+pub const RUN_BYTES_MAX: usize = 1 << 20;
+
 /// The bytes of a frame before its payload.
 pub(super) const HEADER_BYTES: usize = 17;
 

@@ -5,7 +5,9 @@ use super::assembly::Assembler;
 use super::frame::{Decoder, FrameError, HEADER_BYTES, PAYLOAD_BYTES_MAX};
 use super::handshake::fuzz_hello;
 use super::message::Message;
+use super::run::Run;
 use base::Budget;
+use bytes::Bytes;
 
 /// The longest value, so that a few values fit into a fuzzer's memory.
 const VALUE_BYTES_MAX: usize = 1 << 20;
@@ -58,6 +60,13 @@ fn take(decoder: &mut Decoder, values: &mut Assembler<()>) -> Result<bool, Frame
                 values.begin(frame, &entry, ())?;
             }
         }
+        Message::Run(head) if head.bytes.len() < head.run_bytes => {
+            values.begin_run(frame, &head, ())?;
+        }
+        Message::Run(head) => {
+            let run = Run::new(Bytes::copy_from_slice(head.bytes), true, 0);
+            let _entries = run.entries().is_ok();
+        }
         Message::Piece(piece) => drop(values.piece(frame, piece)?),
         _ => {}
     }
@@ -81,6 +90,7 @@ fn repair(mut bytes: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::super::message;
+    use super::super::run::RunWriter;
     use super::*;
     use base::{Entry, Expiry, Timestamp};
     use cluster::Miss;
@@ -108,12 +118,25 @@ mod tests {
         message::put_ping(&mut out, 8);
         message::put_pong(&mut out, 8, 9);
         message::put_standing(&mut out, Standing::Witness);
+        for entries in [1, 3] {
+            let mut run = RunWriter::default();
+            for _ in 0..entries {
+                run.push(&Entry::value(b"key", at, &[7; 30_000], Expiry::NEVER, 3));
+            }
+            let run = run.finish(true, 9);
+            message::put_run(&mut out, 10, true, 9, run.bytes());
+            if entries == 3 {
+                for piece in run.bytes().chunks(1 << 16) {
+                    message::put_piece(&mut out, 10, piece);
+                }
+            }
+        }
         out
     }
 
     #[test]
     fn valid_frames_are_decoded_and_need_no_repair() {
-        assert_eq!(take_all(&valid(), 1), (14, None));
+        assert_eq!(take_all(&valid(), 1), (18, None));
         let mut repaired = valid();
         repair(&mut repaired);
         assert!(repaired == valid());

@@ -13,7 +13,7 @@
 //!   the requests.
 //! - `connection` is the task that both ends run: it reads, acts and writes.
 //! - `protocol` negotiates versions and features between releases.
-//! - `frame` and `message` are the bytes. `outgoing` holds what is to be sent;
+//! - `frame`, `message` and `run` are the bytes. `outgoing` holds what is to be sent;
 //!   `assembly` puts long values together again.
 //! - `log_limiter` keeps repeated warnings out of the log; `fuzz` is for fuzzers.
 //!
@@ -44,6 +44,7 @@ mod message;
 mod outgoing;
 mod protocol;
 mod reply;
+mod run;
 mod server;
 mod start_watch;
 mod sweep_message;
@@ -62,17 +63,20 @@ use handshake::HandshakeEnvironment;
 use std::rc::Rc;
 use std::sync::Arc;
 
+pub use frame::RUN_BYTES_MAX;
 pub use fuzz::fuzz_frames;
 pub use handshake::{HandshakePolicy, Hello};
 pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
 pub use log_limiter::LogLimiter;
 pub use protocol::Protocol;
-pub use protocol::{NegotiatedProtocol, STANDING, SWEEP};
+pub use protocol::{BULK, NegotiatedProtocol, STANDING, SWEEP};
 pub use reply::Reply;
+pub use run::{RUN_ENTRY_BYTES_MAX, Run, RunWriter};
 pub use server::{RequestHandler, serve};
 pub use start_watch::{LiveLink, PeerStart, StartWatch};
 pub use sweep_message::{
-    BOUND_KEY_BYTES_MAX, KEY_HASHES_MAX, SYMBOLS_MAX, SweepAnswer, SweepRequest, bound_steps_max,
+    BOUND_KEY_BYTES_MAX, HELD_MAX, KEY_HASHES_MAX, SYMBOLS_MAX, SweepAnswer, SweepRequest,
+    bound_steps_max,
 };
 pub use transport::PEER_PROTOCOL;
 pub use transport::{Dialing, Stream, TcpTransport, Transport};
@@ -114,6 +118,8 @@ pub enum PeerAnswer {
     Missed(Miss),
     /// The answer to a request of a sweep.
     Swept(SweepAnswer),
+    /// The answer to [`SweepRequest::Pull`].
+    Pulled(Run),
 }
 
 /// What peer connections take from the node.

@@ -17,6 +17,8 @@
 //!   12  swept    answer, as drawn there
 //!   13  mend     remaining ms u32 | pass u64 | entry
 //!                                          (11 to 13 only with the feature `SWEEP`)
+//!   14  run      is last u8 | position u16, in thousandths | run bytes u32 | run
+//!                                          (only with the feature `BULK`)
 //!
 //! entry = flags u8 | copies u8 | key bytes u16 | timestamp u64 | value bytes u32
 //!       | expiry u64, if flags has EXPIRES | key | value
@@ -27,12 +29,12 @@
 //!
 //! If a value is longer than [`PIECE_BYTES`], its entry arrives without it. The
 //! value follows in pieces, between other frames. Each piece but the last has
-//! exactly that size. See `assembly.rs`.
+//! exactly that size. See `assembly.rs`. A run (`run.rs`) travels in the same way.
 //!
 //! Requests, their pieces and pings go from the dialler to the acceptor; the other
 //! messages go back.
 
-use super::frame::{Frame, FrameError, PIECE_BYTES, put_frame};
+use super::frame::{Frame, FrameError, PIECE_BYTES, RUN_BYTES_MAX, put_frame};
 use super::sweep_message::{SweepAnswer, SweepRequest};
 use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp, Verdict};
 use cluster::Miss;
@@ -53,13 +55,16 @@ const STANDING: u8 = 10;
 const SWEEP: u8 = 11;
 const SWEPT: u8 = 12;
 const MEND: u8 = 13;
+const RUN: u8 = 14;
 
 const CLEAN: u8 = 0;
 const NEWER: u8 = 1;
 const UNKNOWN: u8 = 2;
 
-const FLAG_TOMBSTONE: u8 = 1;
-const FLAG_EXPIRES: u8 = 2;
+/// The flag of an entry that is a tombstone.
+pub(super) const FLAG_TOMBSTONE: u8 = 1;
+/// The flag of an entry that expires.
+pub(super) const FLAG_EXPIRES: u8 = 2;
 
 /// A message that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +123,19 @@ pub(super) enum Message<'a> {
         /// The version.
         entry: EntryHead<'a>,
     },
+    /// A run of versions, which answers a request for a range in bulk.
+    Run(RunHead<'a>),
+}
+
+/// A run that has arrived, without its bytes if it is long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RunHead<'a> {
+    pub(super) is_last: bool,
+    pub(super) position_permille: u16,
+    /// The length of the whole run.
+    pub(super) run_bytes: usize,
+    /// The run, if it is short.
+    pub(super) bytes: &'a [u8],
 }
 
 /// An entry that has arrived, without its value if that is long.
@@ -135,6 +153,19 @@ pub(super) struct EntryHead<'a> {
 }
 
 impl EntryHead<'_> {
+    /// What stands for a run of so many bytes, which are yet to arrive.
+    pub(super) fn of_run(run_bytes: usize) -> Self {
+        Self {
+            kind: Kind::Value,
+            copies: 0,
+            timestamp: Timestamp::ZERO,
+            expiry: Expiry::NEVER,
+            key: &[],
+            value_bytes: run_bytes,
+            value: &[],
+        }
+    }
+
     /// The entry, if its value has arrived with it.
     pub(super) fn whole(&self) -> Option<Entry> {
         if self.value.len() < self.value_bytes {
@@ -196,6 +227,7 @@ impl<'a> Message<'a> {
                 pass: PassId(fields.u64()?),
                 entry: fields.entry()?,
             },
+            RUN => Self::Run(fields.run()?),
             _ => return Err(frame.malformed("an unknown kind")),
         };
         fields.end()?;
@@ -287,6 +319,26 @@ impl<'a> Fields<'a> {
             key,
             value_bytes,
             value,
+        })
+    }
+
+    fn run(&mut self) -> Result<RunHead<'a>, FrameError> {
+        let [is_last, p0, p1] = self.array()?;
+        if is_last > 1 {
+            return Err(self.frame.malformed("neither yes nor no"));
+        }
+        let run_bytes = self.u32()? as usize;
+        if run_bytes > RUN_BYTES_MAX {
+            return Err(self.frame.malformed("a run that is too long"));
+        }
+        Ok(RunHead {
+            is_last: is_last == 1,
+            position_permille: u16::from_le_bytes([p0, p1]),
+            run_bytes,
+            bytes: match run_bytes > PIECE_BYTES {
+                true => &[],
+                false => self.bytes(run_bytes)?,
+            },
         })
     }
 
@@ -415,7 +467,34 @@ fn put_remaining(out: &mut Vec<u8>, remaining: Duration) {
     out.extend_from_slice(&remaining_ms.to_le_bytes());
 }
 
+/// Appends a run; if it is long, its bytes follow in pieces.
+pub(super) fn put_run(
+    out: &mut Vec<u8>,
+    call: u64,
+    is_last: bool,
+    position_permille: u16,
+    bytes: &[u8],
+) {
+    put_frame(out, RUN, call, |out| {
+        out.push(is_last.into());
+        out.extend_from_slice(&position_permille.to_le_bytes());
+        out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        if bytes.len() <= PIECE_BYTES {
+            out.extend_from_slice(bytes);
+        }
+    });
+}
+
 fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
+    put_entry_head(out, entry);
+    out.extend_from_slice(entry.key());
+    if !is_long(entry) {
+        out.extend_from_slice(entry.value_bytes());
+    }
+}
+
+/// Appends an entry without its key and value.
+pub(super) fn put_entry_head(out: &mut Vec<u8>, entry: &Entry) {
     let expires = entry.expiry() != Expiry::NEVER;
     let tombstone = entry.kind() == Kind::Tombstone;
     let tombstone_flag = if tombstone { FLAG_TOMBSTONE } else { 0 };
@@ -426,10 +505,6 @@ fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
     out.extend_from_slice(&(entry.value_bytes().len() as u32).to_le_bytes());
     if expires {
         out.extend_from_slice(&entry.expiry().unix_ms().to_le_bytes());
-    }
-    out.extend_from_slice(entry.key());
-    if !is_long(entry) {
-        out.extend_from_slice(entry.value_bytes());
     }
 }
 

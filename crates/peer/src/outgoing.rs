@@ -57,6 +57,14 @@ pub(super) enum LongMessageKind {
     Mend(PassId),
     /// As the answer to a read.
     Found,
+    /// As the answer to a request for a range in bulk. The entry has no key, and the
+    /// run as its value.
+    Run {
+        /// As in a [`Run`](crate::Run).
+        is_last: bool,
+        /// As in a [`Run`](crate::Run).
+        position_permille: u16,
+    },
 }
 
 /// A long value whose first pieces are sent.
@@ -272,6 +280,13 @@ impl Queue {
                 }
                 LongMessageKind::Found => {
                     message::put_found(&mut self.batch, long.call, &long.entry);
+                }
+                LongMessageKind::Run {
+                    is_last,
+                    position_permille,
+                } => {
+                    let (batch, run) = (&mut self.batch, long.entry.value_bytes());
+                    message::put_run(batch, long.call, is_last, position_permille, run);
                 }
             }
             self.encoded_bytes += self.batch.len() - before;

@@ -20,6 +20,10 @@ pub const STANDING: u64 = 1;
 /// and `mend`.
 pub const SWEEP: u64 = 2;
 
+/// The dialled side sends ranges in bulk: it takes `pull` requests of sweeps, and
+/// answers with frames of the kind `run`.
+pub const BULK: u64 = 4;
+
 /// What a build supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
@@ -45,7 +49,7 @@ impl Protocol {
     pub const OWN: Self = Self {
         least: 1,
         greatest: 1,
-        features: STANDING | SWEEP,
+        features: STANDING | SWEEP | BULK,
     };
 
     /// What this build uses with another; `None` if they share no version.

@@ -2,8 +2,9 @@
 
 use crate::message;
 use crate::outgoing::{LongMessage, LongMessageKind, Outgoing};
+use crate::run::Run;
 use crate::{CALLS_MAX, PeerAnswer};
-use base::Share;
+use base::{Entry, Expiry, Kind, Share, Timestamp};
 use cluster::Miss;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -106,11 +107,45 @@ impl ReplyChannel {
             PeerAnswer::Found(Some(entry)) => {
                 outgoing.push(|out| message::put_found(out, call, &entry));
             }
+            PeerAnswer::Pulled(run) => self.send_run(call, &run, deadline),
             PeerAnswer::Missed(miss) => outgoing.push(|out| message::put_missed(out, call, miss)),
             PeerAnswer::Swept(answer) => {
                 outgoing.push(|out| message::put_swept(out, call, &answer));
             }
         }
+    }
+}
+
+impl ReplyChannel {
+    fn send_run(&self, call: u64, run: &Run, deadline: Duration) {
+        let outgoing = &self.outgoing;
+        // A long run is sent as the value of an entry without a key.
+        let entry = Entry::from_data(
+            run.bytes().clone(),
+            0,
+            Timestamp::ZERO,
+            Kind::Value,
+            Expiry::NEVER,
+            0,
+        );
+        if !outgoing.has_room_for(&entry) {
+            return outgoing.push(|out| message::put_missed(out, call, Miss::Overloaded));
+        }
+        if !message::is_long(&entry) {
+            let (is_last, position) = (run.is_last, run.position_permille);
+            return outgoing
+                .push(|out| message::put_run(out, call, is_last, position, run.bytes()));
+        }
+        outgoing.push_long(LongMessage {
+            kind: LongMessageKind::Run {
+                is_last: run.is_last,
+                position_permille: run.position_permille,
+            },
+            call,
+            deadline,
+            entry,
+            _share: None,
+        });
     }
 }
 

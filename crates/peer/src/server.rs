@@ -265,6 +265,7 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
             }
             Message::Stored { .. }
             | Message::Swept(_)
+            | Message::Run(_)
             | Message::Standing(_)
             | Message::Found(_)
             | Message::Absent

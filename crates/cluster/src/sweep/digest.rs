@@ -70,6 +70,12 @@ impl Item {
         bytes
     }
 
+    /// A hash that tells the items of one range apart, but for rare collisions.
+    #[must_use]
+    pub fn short_hash(self) -> u32 {
+        self.hash(0) as u32
+    }
+
     /// A hash of the whole item. Each `seed` gives another hash.
     pub(super) fn hash(self, seed: u64) -> u64 {
         xxh3_64_with_seed(&self.to_bytes(), seed)

@@ -34,7 +34,7 @@ impl PassKind {
 /// Two nodes, the lower number first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pair {
-    /// The node of the lower number: it reconciles the two.
+    /// The node of the lower number.
     pub lower: NodeNumber,
     /// The other one.
     pub upper: NodeNumber,

@@ -30,15 +30,48 @@ impl RangeItems {
     /// Adds the newest version of a key that is after all keys so far. What has
     /// expired by the cut is dead.
     pub fn push(&mut self, entry: &Entry, cut: Timestamp) {
+        self.push_item(entry.key(), Item::of(entry, cut), entry.copies());
+    }
+
+    fn push_item(&mut self, key: &[u8], item: Item, copies: u8) {
         // Both fit: keys have 4096 bytes at most, and a range is bounded.
-        let (key_begin, key_bytes) = (self.keys.len() as u32, entry.key().len() as u16);
-        self.keys.extend_from_slice(entry.key());
+        let (key_begin, key_bytes) = (self.keys.len() as u32, key.len() as u16);
+        self.keys.extend_from_slice(key);
         self.items.push(KeyItem {
-            item: Item::of(entry, cut),
+            item,
             key_begin,
             key_bytes,
-            copies: entry.copies(),
+            copies,
         });
+    }
+
+    /// Takes in versions that have arrived in bulk, in the order of their keys. Those
+    /// that are not newer than what the range has of their key are left out. Gives
+    /// the others, in order.
+    #[must_use]
+    pub fn take_in(&mut self, entries: Vec<Entry>, cut: Timestamp) -> Vec<Entry> {
+        let before = std::mem::take(self);
+        let mut known = before.items.iter().peekable();
+        let mut taken = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let key = entry.key();
+            while let Some(item) = known.next_if(|item| before.key(item) < key) {
+                self.push_item(before.key(item), item.item, item.copies);
+            }
+            match known.next_if(|item| before.key(item) == key) {
+                Some(item) if item.item.timestamp >= entry.timestamp() => {
+                    self.push_item(key, item.item, item.copies);
+                }
+                _ => {
+                    self.push(&entry, cut);
+                    taken.push(entry);
+                }
+            }
+        }
+        for item in known {
+            self.push_item(before.key(item), item.item, item.copies);
+        }
+        taken
     }
 
     /// The number of keys.
@@ -83,13 +116,25 @@ impl RangeItems {
         peer: NodeNumber,
         bounds: &'a KeyBounds,
     ) -> impl Iterator<Item = Item> + 'a {
+        self.shared_keys(placement, peer, bounds)
+            .map(|(_, item)| item)
+    }
+
+    /// As [`RangeItems::shared_with`], with the keys.
+    pub fn shared_keys<'a>(
+        &'a self,
+        placement: &'a Placement,
+        peer: NodeNumber,
+        bounds: &'a KeyBounds,
+    ) -> impl Iterator<Item = (&'a [u8], Item)> + 'a {
         let mut bounds = bounds.ascending();
         let is_shared = move |item: &&KeyItem| {
             let key = self.key(item);
             item.item.timestamp >= bounds.of(key)
                 && placement.replicas(key, item.copies).contains(&peer)
         };
-        self.items.iter().filter(is_shared).map(|item| item.item)
+        let shared = self.items.iter().filter(is_shared);
+        shared.map(|item| (self.key(item), item.item))
     }
 
     /// A digest for each node, by number: of what is
@@ -220,5 +265,45 @@ mod tests {
         }
         assert_eq!(rest.take_below(None).len(), 70);
         assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn what_is_taken_in_replaces_only_what_is_older() {
+        let entry = |number: u64, ms: u64| {
+            let key = format!("key-{number:02}");
+            Entry::value(key.as_bytes(), stamp(ms), b"w", Expiry::NEVER, 3)
+        };
+        let mut expected = RangeItems::default();
+        let mut items = RangeItems::default();
+        for number in [10, 20, 30] {
+            items.push(&entry(number, 50), stamp(200));
+        }
+        let arrived = vec![
+            entry(5, 1),
+            entry(10, 60),
+            entry(15, 1),
+            entry(20, 50),
+            entry(30, 40),
+            entry(40, 1),
+        ];
+        let taken = items.take_in(arrived, stamp(200));
+        assert_eq!(
+            taken,
+            [entry(5, 1), entry(10, 60), entry(15, 1), entry(40, 1)]
+        );
+        for (number, ms) in [(5, 1), (10, 60), (15, 1), (20, 50), (30, 50), (40, 1)] {
+            expected.push(&entry(number, ms), stamp(200));
+        }
+        let (placement, bounds) = (placement(), KeyBounds::everything());
+        for node in 0..5 {
+            let keys = |items: &RangeItems| {
+                let shared = items.shared_keys(&placement, NodeNumber::new(node), &bounds);
+                let owned = shared.map(|(key, item)| (key.to_vec(), item));
+                owned.collect::<Vec<_>>()
+            };
+            assert_eq!(keys(&items), keys(&expected));
+        }
+        assert_eq!(items.take_in(Vec::new(), stamp(200)), []);
+        assert_eq!(items.len(), 6);
     }
 }

@@ -271,7 +271,9 @@ impl Reading {
         let missed = |why| ReadEvent::Missed { replica, why };
         let entry = match answer {
             PeerAnswer::Found(entry) => entry,
-            PeerAnswer::Stored { .. } | PeerAnswer::Swept(_) => return missed(Miss::Failed),
+            PeerAnswer::Stored { .. } | PeerAnswer::Swept(_) | PeerAnswer::Pulled(_) => {
+                return missed(Miss::Failed);
+            }
             PeerAnswer::Missed(why) => return missed(why),
         };
         let rank = entry.as_ref().map(Entry::rank);
@@ -298,9 +300,11 @@ fn repaired(replica: ReplicaIndex, answer: &PeerAnswer) -> ReadEvent {
             verdict: *verdict,
         },
         PeerAnswer::Missed(why) => ReadEvent::RepairMissed { replica, why: *why },
-        PeerAnswer::Found(_) | PeerAnswer::Swept(_) => ReadEvent::RepairMissed {
-            replica,
-            why: Miss::Failed,
-        },
+        PeerAnswer::Found(_) | PeerAnswer::Swept(_) | PeerAnswer::Pulled(_) => {
+            ReadEvent::RepairMissed {
+                replica,
+                why: Miss::Failed,
+            }
+        }
     }
 }

@@ -27,12 +27,14 @@ mod driver;
 mod exchange;
 mod participant;
 mod record;
+mod refill;
 mod schedule;
 #[cfg(test)]
 mod tests;
 
 pub use driver::PassReport;
 pub use record::{EndedPasses, LastClean, RunningPass, SweepCounts, SweepStatus};
+pub use refill::RefillProgress;
 pub use schedule::OrderedSweep;
 
 use crate::completion_queue::Completion;
@@ -174,7 +176,9 @@ impl PeerCall {
         match self.answer().await {
             PeerAnswer::Stored { verdict } => Ok(verdict != Verdict::Clean),
             PeerAnswer::Missed(why) => Err(why),
-            PeerAnswer::Found(_) | PeerAnswer::Swept(_) => Err(Miss::Failed),
+            PeerAnswer::Found(_) | PeerAnswer::Swept(_) | PeerAnswer::Pulled(_) => {
+                Err(Miss::Failed)
+            }
         }
     }
 }
@@ -205,7 +209,9 @@ impl Sweeper {
                 PeerAnswer::Swept(answer) => return Ok(answer),
                 PeerAnswer::Missed(Miss::Overloaded) if tries < TRIES_MAX => {}
                 PeerAnswer::Missed(why) => return Err(why),
-                PeerAnswer::Stored { .. } | PeerAnswer::Found(_) => return Err(Miss::Failed),
+                PeerAnswer::Stored { .. } | PeerAnswer::Found(_) | PeerAnswer::Pulled(_) => {
+                    return Err(Miss::Failed);
+                }
             }
             tokio::time::sleep(RETRY_PAUSE * tries).await;
             tries += 1;
@@ -289,6 +295,7 @@ impl Sweeper {
                 asker,
                 key_hashes,
             } => self.send((pass, range), asker, key_hashes).await,
+            SweepRequest::Pull { .. } => SweepAnswer::Unknown,
             SweepRequest::Announce { pass, range } => self.announce((pass, range)).await,
             SweepRequest::Sync { pass } => {
                 match self.in_background(move |own| own.sync(pass)).await {

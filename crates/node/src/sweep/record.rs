@@ -1,6 +1,7 @@
 //! What a node knows of the passes that it took part in, for its schedule and for its
 //! operator.
 
+use super::refill::RefillProgress;
 use base::Clock;
 use cluster::NodeNumber;
 use cluster::sweep::{PassId, PassKind};
@@ -29,6 +30,8 @@ pub struct SweepStatus {
     pub last_clean: Vec<LastClean>,
     /// What this node has done for sweeps since it started.
     pub counts: SweepCounts,
+    /// What a running pass has brought in bulk, if one has.
+    pub refill: Option<RefillProgress>,
 }
 
 /// A pass that a node takes part in.
@@ -77,6 +80,10 @@ pub struct SweepCounts {
     pub ranges_differing: u64,
     /// Copies beyond the replicas of their keys that were sent to those replicas.
     pub surplus_announced: u64,
+    /// Versions that peers sent in bulk because this node lacked most of a range.
+    pub bulk_keys_received: u64,
+    /// The bytes of their keys and values.
+    pub bulk_bytes_received: u64,
 }
 
 /// What a node remembers of sweeps. Its runtimes share it.
@@ -242,7 +249,10 @@ impl Record {
                 ranges_compared: state.ranges_compared,
                 ranges_differing: self.ranges_differing.load(Relaxed),
                 surplus_announced: self.surplus_announced.load(Relaxed),
+                bulk_keys_received: 0,
+                bulk_bytes_received: 0,
             },
+            refill: None,
         }
     }
 }
@@ -372,6 +382,8 @@ mod tests {
             ranges_compared: 0,
             ranges_differing: 1,
             surplus_announced: 2,
+            bulk_keys_received: 0,
+            bulk_bytes_received: 0,
         };
         assert_eq!(record.status().counts, expected);
     }

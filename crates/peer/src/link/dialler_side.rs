@@ -9,8 +9,11 @@ use crate::failure_detector::{FailureDetector, HEARTBEAT, Liveness};
 use crate::frame::{Frame, FrameError};
 use crate::message::{self, Message};
 use crate::outgoing::Outgoing;
+use crate::run::Run;
 use crate::sweep_message::SweepAnswer;
 use crate::{LiveLink, NegotiatedProtocol, PeerAnswer, STANDING, StartWatch};
+use base::Entry;
+use bytes::Bytes;
 use cluster::Miss;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -29,7 +32,41 @@ pub(super) struct DiallerSide<'a> {
     /// Whether the peer has answered anything yet.
     has_answered: bool,
     /// Answers whose long values arrive in pieces.
-    answers: Assembler<()>,
+    answers: Assembler<LongAnswer>,
+}
+
+/// What a long value on its way in answers.
+enum LongAnswer {
+    /// A read.
+    Found,
+    /// A request for a range in bulk; the fields are those of the [`Run`].
+    Run {
+        is_last: bool,
+        position_permille: u16,
+    },
+}
+
+impl LongAnswer {
+    /// The kind of the call, and the answer; [`None`] for a value without room.
+    fn with(self, entry: Option<Entry>) -> (CallKind, PeerAnswer) {
+        let overloaded = PeerAnswer::Missed(Miss::Overloaded);
+        match self {
+            Self::Found => {
+                let found = entry.map(|entry| PeerAnswer::Found(Some(entry)));
+                (CallKind::Read, found.unwrap_or(overloaded))
+            }
+            Self::Run {
+                is_last,
+                position_permille,
+            } => {
+                let run = entry.map(|entry| {
+                    let run = Run::new(entry.value_handle(), is_last, position_permille);
+                    PeerAnswer::Pulled(run)
+                });
+                (CallKind::Sweep, run.unwrap_or(overloaded))
+            }
+        }
+    }
 }
 
 impl<'a> DiallerSide<'a> {
@@ -125,7 +162,7 @@ impl Side for DiallerSide<'_> {
                     let found = PeerAnswer::Found(Some(entry));
                     self.answer(frame, CallKind::Read, found, now)?;
                 }
-                None => self.answers.begin(frame, &head, ())?,
+                None => self.answers.begin(frame, &head, LongAnswer::Found)?,
             },
             Message::Absent => self.answer(frame, CallKind::Read, PeerAnswer::Found(None), now)?,
             Message::Missed(miss) => {
@@ -135,11 +172,9 @@ impl Side for DiallerSide<'_> {
             Message::Piece(piece) => {
                 if let Some(assembled) = self.answers.piece(frame, piece)? {
                     // From here on the request that waits for the value counts its bytes.
-                    let found = match assembled.entry {
-                        Some((entry, _share)) => PeerAnswer::Found(Some(entry)),
-                        None => PeerAnswer::Missed(Miss::Overloaded),
-                    };
-                    self.answer(frame, CallKind::Read, found, now)?;
+                    let entry = assembled.entry.map(|(entry, _share)| entry);
+                    let (kind, answer) = assembled.context.with(entry);
+                    self.answer(frame, kind, answer, now)?;
                 }
             }
             Message::Standing(standing) if self.negotiated.has(STANDING) => {
@@ -148,6 +183,20 @@ impl Side for DiallerSide<'_> {
             Message::Swept(answer) => {
                 let answer = SweepAnswer::decode(answer).map_err(|what| frame.malformed(what))?;
                 self.answer(frame, CallKind::Sweep, PeerAnswer::Swept(answer), now)?;
+            }
+            Message::Run(head) => {
+                let (is_last, position_permille) = (head.is_last, head.position_permille);
+                if head.bytes.len() == head.run_bytes {
+                    let bytes = Bytes::copy_from_slice(head.bytes);
+                    let run = Run::new(bytes, is_last, position_permille);
+                    self.answer(frame, CallKind::Sweep, PeerAnswer::Pulled(run), now)?;
+                } else {
+                    let run = LongAnswer::Run {
+                        is_last,
+                        position_permille,
+                    };
+                    self.answers.begin_run(frame, &head, run)?;
+                }
             }
             Message::Pong { unix_ms } => self.take_pong(frame.call, unix_ms, now),
             Message::Write { .. }

@@ -31,6 +31,7 @@ use crate::clock_offset::own_ahead_ms;
 use crate::latency::Latency;
 use crate::message;
 use crate::outgoing::{LongMessage, LongMessageKind, Outgoing};
+use crate::sweep_message::SweepRequest;
 use crate::wait_sites;
 use crate::{CALLS_MAX, PeerAnswer, PeerEnvironment, PeerRequest, Transport};
 use cluster::{Miss, NodeUrl, Standing};
@@ -75,6 +76,8 @@ pub struct Link {
     standing: Cell<Option<Standing>>,
     /// Whether there is a connection on which both sides know sweeps.
     takes_sweeps: Cell<bool>,
+    /// Whether there is a connection on which both sides know runs.
+    sends_runs: Cell<bool>,
     counts: Cell<LinkCounts>,
     read_wait_site: WaitSite,
     write_wait_site: WaitSite,
@@ -113,6 +116,7 @@ impl Link {
             ahead_of_monotonic_ms: Cell::new(None),
             standing: Cell::new(None),
             takes_sweeps: Cell::new(false),
+            sends_runs: Cell::new(false),
             counts: Cell::default(),
             redial: Notify::new(),
             is_redial_due: Cell::new(false),
@@ -134,6 +138,10 @@ impl Link {
         }
         let is_sweep = matches!(request, PeerRequest::Mend { .. } | PeerRequest::Sweep(_));
         if is_sweep && !self.takes_sweeps.get() {
+            return Err(Miss::Refused);
+        }
+        let is_pull = matches!(request, PeerRequest::Sweep(SweepRequest::Pull { .. }));
+        if is_pull && !self.sends_runs.get() {
             return Err(Miss::Refused);
         }
         let (kind, has_room) = match &request {

@@ -9,7 +9,7 @@ use crate::failure_detector::HEARTBEAT;
 use crate::frame::{Decoder, PAYLOAD_BYTES_MAX};
 use crate::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError, Session};
 use crate::log_limiter::Direction;
-use crate::{NegotiatedProtocol, PeerEnvironment, SWEEP};
+use crate::{BULK, NegotiatedProtocol, PeerEnvironment, SWEEP};
 use cluster::Miss;
 use std::pin::pin;
 use std::rc::Rc;
@@ -131,6 +131,7 @@ impl Link {
         self.has_been_up.set(true);
         self.state.set(LinkState::Up);
         self.takes_sweeps.set(negotiated.has(SWEEP));
+        self.sends_runs.set(negotiated.has(BULK));
         self.count(|counts| counts.connects += 1);
         self.calls.borrow_mut().begin_all(clock.monotonic());
         let mut side = DiallerSide::new(self, negotiated, connection.start.clone());

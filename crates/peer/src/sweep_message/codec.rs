@@ -1,7 +1,8 @@
 //! The codec of sweep messages, as `mod.rs` draws them.
 
 use super::{
-    BOUND_KEY_BYTES_MAX, KEY_HASHES_MAX, SYMBOLS_MAX, SweepAnswer, SweepRequest, bound_steps_max,
+    BOUND_KEY_BYTES_MAX, HELD_MAX, KEY_HASHES_MAX, SYMBOLS_MAX, SweepAnswer, SweepRequest,
+    bound_steps_max,
 };
 use base::{ByteReader, Timestamp};
 use bytes::Bytes;
@@ -79,6 +80,21 @@ impl SweepRequest {
                     put_node(out, *node);
                 }
             }
+            Self::Pull {
+                range,
+                asker,
+                after,
+                held,
+                ..
+            } => {
+                out.push(11);
+                put_u32(out, *range);
+                put_node(out, *asker);
+                put_option_key(out, after.as_deref());
+                for hash in held.iter().take(HELD_MAX) {
+                    put_u32(out, *hash);
+                }
+            }
         }
     }
 
@@ -138,6 +154,13 @@ impl SweepRequest {
             10 => Self::End {
                 pass,
                 clean_with: fields.rest_of(NODES_MAX, Fields::node)?,
+            },
+            11 => Self::Pull {
+                pass,
+                range: fields.u32()?,
+                asker: fields.node()?,
+                after: fields.option_key()?,
+                held: fields.rest_of(HELD_MAX, Fields::u32)?,
             },
             _ => return Err("an unknown request of a sweep"),
         };

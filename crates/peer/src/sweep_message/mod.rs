@@ -18,6 +18,8 @@
 //!  8 announce   range u32                        8 unknown   the pass or range is not known (any more)
 //!  9 sync
 //! 10 end        n * u8: clean with these nodes
+//! 11 pull       range u32 | for u8 | after option key | n * u32: short hashes
+//!                                                 the answer is a `run` or 8 unknown
 //!
 //! digest     = items u64 | sum u128
 //! symbol     = key hashes u64 | timestamps u64 | content hashes u32 | checks u32 | items i32
@@ -44,6 +46,8 @@ use cluster::sweep::{Digest, KeyBounds, PassId, PassKind, STEPS_MAX};
 pub const SYMBOLS_MAX: usize = 2048;
 /// The most key hashes that one request carries.
 pub const KEY_HASHES_MAX: usize = 4096;
+/// The most short hashes that one request carries.
+pub const HELD_MAX: usize = 8192;
 /// The most bytes of a key that begins a step of bounds.
 pub const BOUND_KEY_BYTES_MAX: usize = 32;
 
@@ -129,6 +133,19 @@ pub enum SweepRequest {
         /// The hashes of the keys.
         key_hashes: Vec<u64>,
     },
+    /// Give a run of what is shared with the node that asks, in the order of the keys.
+    Pull {
+        /// The pass.
+        pass: PassId,
+        /// The number of the range.
+        range: u32,
+        /// The node that asks.
+        asker: NodeNumber,
+        /// The keys after this one; [`None`] from the beginning of the range on.
+        after: Option<Bytes>,
+        /// Short hashes of the items that the node that asks has. They are left out.
+        held: Vec<u32>,
+    },
     /// Send the surplus copies of a range to their replicas.
     Announce {
         /// The pass.
@@ -204,6 +221,7 @@ impl SweepRequest {
             | Self::Reconcile { pass, .. }
             | Self::Symbols { pass, .. }
             | Self::Send { pass, .. }
+            | Self::Pull { pass, .. }
             | Self::Announce { pass, .. }
             | Self::Sync { pass }
             | Self::End { pass, .. } => *pass,

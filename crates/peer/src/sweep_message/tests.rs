@@ -56,6 +56,20 @@ fn requests() -> Vec<SweepRequest> {
             key_hashes: vec![1, u64::MAX],
         },
         SweepRequest::Announce { pass, range: 3 },
+        SweepRequest::Pull {
+            pass,
+            range: 3,
+            asker: node,
+            after: None,
+            held: vec![5, u32::MAX],
+        },
+        SweepRequest::Pull {
+            pass,
+            range: 3,
+            asker: node,
+            after: Some(Bytes::from_static(b"k")),
+            held: Vec::new(),
+        },
         SweepRequest::Sync { pass },
         SweepRequest::End {
             pass,
@@ -151,6 +165,13 @@ fn the_longest_messages_fit_a_frame() {
         SweepRequest::Advance {
             pass,
             start: Bytes::from(vec![0; base::KEY_BYTES_MAX + 1]),
+        },
+        SweepRequest::Pull {
+            pass,
+            range: 0,
+            asker: NodeNumber::new(0),
+            after: Some(Bytes::from(vec![0; base::KEY_BYTES_MAX])),
+            held: vec![0; HELD_MAX],
         },
     ];
     for request in longest {

@@ -41,6 +41,10 @@ fn messages() -> Vec<u8> {
     put_sweep(&mut out, 10, ms(1_000), &sync);
     put_swept(&mut out, 10, &SweepAnswer::Done);
     put_mend(&mut out, 11, ms(1_000), PassId(5), &lasting);
+    let mut run = RunWriter::default();
+    run.push(&expiring);
+    run.push(&Entry::tombstone(b"other", at, 2));
+    put_run(&mut out, 12, false, 999, run.finish(false, 999).bytes());
     handshake::put_one_of_each(&mut out);
     out
 }
@@ -54,7 +58,7 @@ fn messages_have_the_bytes_of_the_fixture() {
         assert_eq!(Message::decode(frame).is_ok(), frame.kind < 32);
     }
     let expected = [
-        1, 1, 9, 2, 3, 3, 3, 4, 4, 5, 6, 6, 6, 6, 6, 6, 7, 8, 10, 11, 12, 13, 32, 33, 34,
+        1, 1, 9, 2, 3, 3, 3, 4, 4, 5, 6, 6, 6, 6, 6, 6, 7, 8, 10, 11, 12, 13, 14, 32, 33, 34,
     ];
     assert_eq!(kinds, expected);
     assert!(

@@ -64,3 +64,60 @@ async fn a_peer_that_does_not_know_sweeps_is_not_asked() {
     })
     .await;
 }
+
+fn pull() -> PeerRequest {
+    PeerRequest::Sweep(SweepRequest::Pull {
+        pass: PassId(1),
+        range: 7,
+        asker: cluster::NodeNumber::new(0),
+        after: None,
+        held: vec![1],
+    })
+}
+
+/// The length of a run is bounded by itself, not by the longest value of a node.
+#[tokio::test(start_paused = true)]
+async fn a_run_arrives_whole_however_long_it_is() {
+    run(async {
+        let (asker, replica, ..) = connected().await;
+        for (ticket, entries) in [(1, 0), (2, 3), (3, 900)] {
+            asker
+                .link
+                .call(pull(), asker.after(ms(500)), ticket)
+                .unwrap();
+            let (request, reply) = replica.next().await;
+            assert_eq!(request, pull());
+            let mut writer = RunWriter::default();
+            let sent: Vec<Entry> = (0..entries)
+                .map(|number| entry(&format!("key-{number:03}"), &[b'v'; 1000]))
+                .collect();
+            sent.iter().for_each(|entry| writer.push(entry));
+            reply.send(PeerAnswer::Pulled(writer.finish(true, 900)));
+            match asker.answers.next().await {
+                (answered, PeerAnswer::Pulled(run)) if answered == ticket => {
+                    assert_eq!(run.entries(), Ok(sent));
+                    assert_eq!((run.is_last, run.position_permille), (true, 900));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_does_not_know_runs_is_asked_for_none() {
+    run(async {
+        let mut older = TestNode::named("asker");
+        older.hello.protocol.features = STANDING | SWEEP;
+        let mut asker = Asker::new(older.environment(50_000));
+        asker.start();
+        let (replica, freeze) = (Rc::<TestReplica>::default(), FreezeSwitch::default());
+        let _serving = asker.accept(&replica, &freeze).await;
+        asker.until(LinkState::Up).await;
+        let refused = asker.link.call(pull(), asker.after(ms(100)), 1);
+        assert_eq!(refused, Err(Miss::Refused));
+        assert_eq!(asker.link.call(begin(), asker.after(ms(100)), 2), Ok(()));
+    })
+    .await;
+}

@@ -1,12 +1,23 @@
 //! Where an operator has to do something, and what.
 
-use super::overview::{Asked, NodeStatus};
+use super::overview::{Asked, Member, NodeStatus};
+use super::table::span;
 
 /// A pair of nodes that no sweep has found equal for this many intervals needs a look.
 const INTERVALS_MAX: u64 = 3;
 
 /// And at least for this long: a pass over much data takes its time.
 const UNCLEAN_SECONDS_MIN: u64 = 3600;
+
+/// A full sweep is late after this many intervals.
+const FULL_INTERVALS_MAX: u64 = 2;
+
+/// A clock that is further than this from those of most other nodes is not kept by NTP.
+const CLOCK_AHEAD_MS_MAX: u64 = 2000;
+
+/// Two nodes that are both up and have had no connection for this long cannot reach each
+/// other.
+const APART_SECONDS: u64 = 60;
 
 /// A line for each thing that an operator has to do.
 pub(super) fn of(asked: &[Asked]) -> Vec<String> {
@@ -16,13 +27,34 @@ pub(super) fn of(asked: &[Asked]) -> Vec<String> {
     for node in asked {
         match &node.status {
             Err(problem) => lines.push(format!(
-                "{}: {problem}. Start it; if its machine or its disk is lost, replace the node",
-                node.name
+                "{}: {problem}. {}Start it; if its machine or its disk is lost, replace the node",
+                node.name,
+                of_absence(asked, &node.name)
             )),
             Ok(status) => lines.extend(of_node(status, &unreachable)),
         }
     }
     lines
+}
+
+/// What it means that a node is away for so long.
+fn of_absence(asked: &[Asked], name: &str) -> String {
+    let statuses = asked.iter().filter_map(|asked| asked.status.as_ref().ok());
+    let longest = statuses
+        .filter_map(|status| {
+            let member = status.others().find(|member| member.name == name)?;
+            Some((member.down_seconds?, status.hints.age_max_seconds))
+        })
+        .max();
+    match longest {
+        Some((down, kept)) if down > kept => format!(
+            "It has been away for {}, and hints are kept for {}: a sweep brings it what it \
+             missed before. ",
+            span(down),
+            span(kept)
+        ),
+        _ => String::new(),
+    }
 }
 
 fn of_node(status: &NodeStatus, unreachable: &[&str]) -> Vec<String> {
@@ -32,6 +64,14 @@ fn of_node(status: &NodeStatus, unreachable: &[&str]) -> Vec<String> {
         say(problem);
     } else if let Some(why) = &status.clock.refuses_writes {
         say(format!("it refuses writes: {why}"));
+    } else if let Some(ahead_ms) = status.clock.others_ahead_ms
+        && ahead_ms.unsigned_abs() > CLOCK_AHEAD_MS_MAX
+    {
+        let way = if ahead_ms > 0 { "behind" } else { "ahead of" };
+        say(format!(
+            "its clock is {} s {way} those of the other nodes: repair NTP on its machine",
+            ahead_ms.unsigned_abs() / 1000
+        ));
     }
     if let Some(why) = &status.store.poisoned {
         say(format!(
@@ -47,16 +87,53 @@ fn of_node(status: &NodeStatus, unreachable: &[&str]) -> Vec<String> {
             "{damaged} of its tables are damaged. Check its disk, then replace the node"
         )),
     }
-    if let Some(interval) = status.sweeps.recent.interval_seconds {
-        let seconds_max = (interval * INTERVALS_MAX).max(UNCLEAN_SECONDS_MIN);
-        let unclean = status.others().filter(|member| {
-            let seconds = status.seconds_since_clean(member);
+    for member in status
+        .others()
+        .filter(|member| is_apart(member, unreachable))
+    {
+        say(format!(
+            "it has had no connection to {} for {}, although both answer here. Its log says why: \
+             the network between them, another secret or another list",
+            member.name,
+            span(member.down_seconds.unwrap_or_default())
+        ));
+    }
+    let hint_bytes: u64 = status.cluster.iter().map(|member| member.hint_bytes).sum();
+    if hint_bytes > status.hints.bytes_max / 2 {
+        let waiting = status.cluster.iter().max_by_key(|member| member.hint_bytes);
+        say(format!(
+            "its hints take {}% of their room, most of them for {}. Past that the oldest are \
+             dropped and left to sweeps: bring that node back, or raise --hint-bytes-max",
+            hint_bytes.saturating_mul(100) / status.hints.bytes_max.max(1),
+            waiting.map_or("another node", |member| &member.name)
+        ));
+    }
+    of_sweeps(status, unreachable).into_iter().for_each(say);
+    lines
+}
+
+/// Whether a node that answers has had no connection to another that answers, too.
+fn is_apart(member: &Member, unreachable: &[&str]) -> bool {
+    let seconds = member.down_seconds.unwrap_or_default();
+    member.state == "down" && seconds >= APART_SECONDS && !unreachable.contains(&&*member.name)
+}
+
+/// What to do about pairs of nodes that no sweep has found equal for too long.
+fn of_sweeps(status: &NodeStatus, unreachable: &[&str]) -> Option<String> {
+    // The nodes that answer and were last found equal longer ago than they should be.
+    let late = |seconds_max: u64, last: fn(&Member) -> Option<u64>| -> Vec<&str> {
+        let members = status.others().filter(|member| {
+            let seconds = status.seconds_since(last(member));
             !unreachable.contains(&member.name.as_str())
                 && seconds.unwrap_or(status.uptime_seconds) > seconds_max
         });
-        let names: Vec<&str> = unclean.map(|member| member.name.as_str()).collect();
+        members.map(|member| member.name.as_str()).collect()
+    };
+    if let Some(interval) = status.sweeps.recent.interval_seconds {
+        let seconds_max = (interval * INTERVALS_MAX).max(UNCLEAN_SECONDS_MIN);
+        let names = late(seconds_max, |member| member.last_clean_unix_ms);
         if !names.is_empty() {
-            say(format!(
+            return Some(format!(
                 "no sweep has found it equal with {} for more than {} minutes. Its log says why; \
                  then run 'kvorum admin sweep --wait'",
                 names.join(" and "),
@@ -64,7 +141,17 @@ fn of_node(status: &NodeStatus, unreachable: &[&str]) -> Vec<String> {
             ));
         }
     }
-    lines
+    let interval = status.sweeps.full.interval_seconds?;
+    let seconds_max = (interval * FULL_INTERVALS_MAX).max(UNCLEAN_SECONDS_MIN);
+    let names = late(seconds_max, |member| member.last_full_clean_unix_ms);
+    (!names.is_empty()).then(|| {
+        format!(
+            "no full sweep has found it equal with {} for more than {}: run 'kvorum admin sweep \
+             --full --wait' while all nodes are up",
+            names.join(" and "),
+            span(seconds_max)
+        )
+    })
 }
 
 /// What to do about a store that does not count, or has been accepted.
@@ -118,11 +205,23 @@ mod tests {
         json!({
             "name": "a", "uptime_seconds": 7200, "state": "serving", "standing": "witness",
             "cluster": [
-                {"name": "a", "url": "http://h:1", "hints": 0},
-                {"name": "b", "url": "http://h:2", "hints": 0, "last_clean_unix_ms": 9_000_000},
+                {
+                    "name": "a", "url": "http://h:1", "state": "this node",
+                    "hints": 0, "hint_bytes": 0,
+                },
+                {
+                    "name": "b", "url": "http://h:2", "state": "up",
+                    "hints": 0, "hint_bytes": 0,
+                    "last_clean_unix_ms": 9_000_000, "last_full_clean_unix_ms": 9_000_000,
+                },
             ],
             "clock": {"unix_ms": 10_000_000},
-            "sweeps": {"running": [], "recent": {"interval_seconds": 600}},
+            "hints": {"age_max_seconds": 10_800, "bytes_max": 1000},
+            "sweeps": {
+                "running": [],
+                "recent": {"interval_seconds": 600},
+                "full": {"interval_seconds": 1800},
+            },
             "store": {"poisoned": null, "disk_full": false, "tables_damaged": 0},
         })
     }
@@ -160,7 +259,25 @@ mod tests {
                 &["b", "c"],
                 "start b and c",
             ),
-            ("/standing", json!("accepted"), &[], "admin sweep --full"),
+            (
+                "/clock/others_ahead_ms",
+                json!(-3000),
+                &[],
+                "clock is 3 s ahead of",
+            ),
+            ("/clock/others_ahead_ms", json!(9000), &[], "9 s behind"),
+            (
+                "/cluster/1/hint_bytes",
+                json!(600),
+                &[],
+                "60% of their room",
+            ),
+            (
+                "/cluster/1/last_full_clean_unix_ms",
+                json!(6_300_000),
+                &[],
+                "no full sweep has found it equal with b",
+            ),
             (
                 "/clock/refuses_writes",
                 json!("the clock is wrong"),
@@ -196,6 +313,58 @@ mod tests {
     }
 
     #[test]
+    fn an_accepted_store_needs_a_full_sweep() {
+        let mut status = status();
+        status["standing"] = json!("accepted");
+        status["cluster"][1]["last_full_clean_unix_ms"] = json!(null);
+        let status: NodeStatus = serde_json::from_value(status).unwrap();
+        let advice = of_node(&status, &[]).join("\n");
+        assert!(advice.contains("admin sweep --full"), "{advice}");
+    }
+
+    #[test]
+    fn two_nodes_that_answer_and_cannot_reach_each_other_have_a_line() {
+        let mut status = status();
+        let member = &mut status["cluster"][1];
+        member["state"] = json!("down");
+        member["down_seconds"] = json!(59);
+        let of = |status: &Value, unreachable: &[&str]| {
+            let status: NodeStatus = serde_json::from_value(status.clone()).unwrap();
+            of_node(&status, unreachable).join("\n")
+        };
+        assert_eq!(of(&status, &[]), "", "it may just be starting");
+        status["cluster"][1]["down_seconds"] = json!(60);
+        let advice = of(&status, &[]);
+        assert!(advice.contains("no connection to b for 60s"), "{advice}");
+        assert_eq!(of(&status, &["b"]), "");
+    }
+
+    #[test]
+    fn a_node_that_is_away_longer_than_hints_are_kept_is_told_apart() {
+        let advice = |down_seconds: u64| {
+            let mut status = status();
+            status["cluster"][1]["down_seconds"] = json!(down_seconds);
+            let asked = [
+                Asked {
+                    name: "a".to_owned(),
+                    url: "http://h:1".to_owned(),
+                    status: Ok(serde_json::from_value(status).unwrap()),
+                },
+                Asked {
+                    name: "b".to_owned(),
+                    url: "http://h:2".to_owned(),
+                    status: Err("b is gone".to_owned()),
+                },
+            ];
+            of(&asked).join("\n")
+        };
+        assert!(advice(10_800).starts_with("b: b is gone. Start it;"));
+        let longer = advice(20_000);
+        let expected = "b: b is gone. It has been away for 5h, and hints are kept for 3h: a sweep";
+        assert!(longer.starts_with(expected), "{longer}");
+    }
+
+    #[test]
     fn a_restored_store_needs_an_operator_even_if_all_nodes_are_up() {
         let mut status = status();
         status["standing"] = json!("unfilled");
@@ -209,7 +378,6 @@ mod tests {
     fn a_store_that_a_full_sweep_has_filled_needs_nobody() {
         let mut status = status();
         status["standing"] = json!("accepted");
-        status["cluster"][1]["last_full_clean_unix_ms"] = json!(9_000_000);
         let status: NodeStatus = serde_json::from_value(status).unwrap();
         assert!(of_node(&status, &[]).is_empty());
     }

@@ -12,6 +12,7 @@ pub(super) struct NodeStatus {
     pub(super) standing: String,
     pub(super) cluster: Vec<Member>,
     pub(super) clock: ClockStatus,
+    pub(super) hints: HintLimits,
     pub(super) sweeps: SweepsStatus,
     pub(super) store: StoreStatus,
 }
@@ -21,7 +22,10 @@ pub(super) struct NodeStatus {
 pub(super) struct Member {
     pub(super) name: String,
     pub(super) url: String,
+    pub(super) state: String,
+    pub(super) down_seconds: Option<u64>,
     pub(super) hints: u64,
+    pub(super) hint_bytes: u64,
     pub(super) last_clean_unix_ms: Option<u64>,
     pub(super) last_full_clean_unix_ms: Option<u64>,
 }
@@ -29,13 +33,21 @@ pub(super) struct Member {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct ClockStatus {
     pub(super) unix_ms: u64,
+    pub(super) others_ahead_ms: Option<i64>,
     pub(super) refuses_writes: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct HintLimits {
+    pub(super) age_max_seconds: u64,
+    pub(super) bytes_max: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct SweepsStatus {
     pub(super) running: Vec<RunningSweep>,
     pub(super) recent: SweepsOfKind,
+    pub(super) full: SweepsOfKind,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -146,8 +158,12 @@ impl Overview {
 impl NodeStatus {
     /// How long ago this node was found equal with another.
     pub(super) fn seconds_since_clean(&self, member: &Member) -> Option<u64> {
-        let last_unix_ms = member.last_clean_unix_ms?;
-        Some(self.clock.unix_ms.saturating_sub(last_unix_ms) / 1000)
+        self.seconds_since(member.last_clean_unix_ms)
+    }
+
+    /// How long ago something happened, by this node's clock.
+    pub(super) fn seconds_since(&self, unix_ms: Option<u64>) -> Option<u64> {
+        Some(self.clock.unix_ms.saturating_sub(unix_ms?) / 1000)
     }
 
     /// The lines of the other nodes.

@@ -57,7 +57,7 @@ fn row(node: &NodeOverview) -> [String; HEAD.len()] {
 }
 
 /// A time, roughly.
-fn span(seconds: u64) -> String {
+pub(super) fn span(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds}s"),
         120..7200 => format!("{}m", seconds / 60),

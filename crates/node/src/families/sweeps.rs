@@ -1,12 +1,12 @@
 //! Metrics about sweeps.
 
-use crate::metrics::{Family, Labels};
+use crate::metrics::{Cell, Family, Labels, LinkMetrics, WorkerMetrics};
 use crate::node::Node;
 use crate::sweep::{EndedPasses, LastClean};
 use cluster::sweep::PassKind;
 
 /// What this node knows of sweeps.
-pub(super) fn families(node: &Node) -> [Family; 8] {
+pub(super) fn families(node: &Node) -> [Family; 9] {
     let status = node.sweep_status();
     let label = |name, value: &str| -> Labels { vec![(name, value.to_owned())] };
     let of_kind = |kind: PassKind| status.ended[kind as usize];
@@ -38,6 +38,10 @@ pub(super) fn families(node: &Node) -> [Family; 8] {
     };
     let counts = status.counts;
     let surplus = counts.surplus_announced;
+    let bytes = |of: fn(&LinkMetrics) -> &Cell| {
+        let links = |worker: &WorkerMetrics| worker.links.iter().map(|link| of(link).get()).sum();
+        node.metrics.sum(links)
+    };
     [
         Family::counters(
             "kvorum_sweeps",
@@ -78,6 +82,20 @@ pub(super) fn families(node: &Node) -> [Family; 8] {
             [
                 (label("result", "compared"), counts.ranges_compared),
                 (label("result", "differing"), counts.ranges_differing),
+            ],
+        ),
+        Family::counters(
+            "kvorum_sweep_bytes",
+            "Bytes of the requests of sweeps that this node sent to peers, mends included, and of the answers that it received",
+            [
+                (
+                    label("direction", "sent"),
+                    bytes(|link| &link.sweep_sent_bytes),
+                ),
+                (
+                    label("direction", "received"),
+                    bytes(|link| &link.sweep_received_bytes),
+                ),
             ],
         ),
         Family::counter(

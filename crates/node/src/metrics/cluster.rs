@@ -60,6 +60,10 @@ pub(crate) struct LinkMetrics {
     pub(crate) connects: Cell,
     /// How often the peer was suspected.
     pub(crate) suspicions: Cell,
+    /// Bytes of the requests of sweeps.
+    pub(crate) sweep_sent_bytes: Cell,
+    /// Bytes of the answers to them.
+    pub(crate) sweep_received_bytes: Cell,
     /// One more than the code of the standing that the peer reports; 0 while it is not
     /// connected.
     pub(crate) standing: Cell,
@@ -83,6 +87,8 @@ impl LinkMetrics {
         self.overloaded.set(counts.overloaded);
         self.connects.set(counts.connects);
         self.suspicions.set(counts.suspicions);
+        self.sweep_sent_bytes.set(counts.sweep_sent_bytes);
+        self.sweep_received_bytes.set(counts.sweep_received_bytes);
         for (cell, latency) in [
             (&self.read_us, status.read_latency),
             (&self.write_us, status.write_latency),

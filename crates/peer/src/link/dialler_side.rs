@@ -6,7 +6,7 @@ use crate::calls::CallKind;
 use crate::clock_offset;
 use crate::connection::{End, Side};
 use crate::failure_detector::{FailureDetector, HEARTBEAT, Liveness};
-use crate::frame::{Frame, FrameError};
+use crate::frame::{Frame, FrameError, HEADER_BYTES};
 use crate::message::{self, Message};
 use crate::outgoing::Outgoing;
 use crate::run::Run;
@@ -118,6 +118,11 @@ impl<'a> DiallerSide<'a> {
             .is_some_and(|asked| asked != kind)
         {
             return Err(frame.malformed("an answer of another kind than its call"));
+        }
+        if kind == CallKind::Sweep {
+            let bytes = (HEADER_BYTES + frame.payload.len()) as u64;
+            self.link
+                .count(|counts| counts.sweep_received_bytes += bytes);
         }
         self.link.answer(frame.call, answer, now);
         Ok(())

@@ -64,6 +64,9 @@ pub struct Link {
     state: Cell<LinkState>,
     /// Whether it has been up.
     has_been_up: Cell<bool>,
+    /// Since when there is no connection, on the monotonic clock; `None` while there is
+    /// one.
+    down_since: Cell<Option<Duration>>,
     calls: RefCell<Calls>,
     outgoing: Outgoing,
     read_latency: Cell<Latency>,
@@ -98,6 +101,7 @@ impl Link {
         environment: PeerEnvironment,
         answers: Rc<dyn AnswerHandler>,
     ) -> Rc<Self> {
+        let now = environment.clock.monotonic();
         Rc::new(Self {
             read_wait_site: wait_sites::peer(&name, "read"),
             write_wait_site: wait_sites::peer(&name, "write"),
@@ -109,6 +113,7 @@ impl Link {
             answers,
             state: Cell::new(LinkState::Connecting),
             has_been_up: Cell::new(false),
+            down_since: Cell::new(Some(now)),
             calls: RefCell::default(),
             outgoing: Outgoing::default(),
             read_latency: Cell::default(),
@@ -178,6 +183,8 @@ impl Link {
                 self.outgoing.push(put);
             }
             PeerRequest::Mend { pass, entry } if message::is_long(&entry) => {
+                let bytes = entry.data_bytes() as u64;
+                self.count(|counts| counts.sweep_sent_bytes += bytes);
                 self.outgoing.push_long(LongMessage {
                     kind: LongMessageKind::Mend(pass),
                     call,
@@ -187,15 +194,23 @@ impl Link {
                 });
             }
             PeerRequest::Mend { pass, entry } => {
-                self.outgoing
-                    .push(|out| message::put_mend(out, call, remaining, pass, &entry));
+                self.push_for_sweep(|out| message::put_mend(out, call, remaining, pass, &entry));
             }
             PeerRequest::Sweep(request) => {
-                self.outgoing
-                    .push(|out| message::put_sweep(out, call, remaining, &request));
+                self.push_for_sweep(|out| message::put_sweep(out, call, remaining, &request));
             }
         }
         Ok(())
+    }
+
+    /// Sends a frame of a sweep, and counts its bytes.
+    fn push_for_sweep(&self, encode: impl FnOnce(&mut Vec<u8>)) {
+        self.outgoing.push(|out| {
+            let before = out.len();
+            encode(out);
+            let bytes = (out.len() - before) as u64;
+            self.count(|counts| counts.sweep_sent_bytes += bytes);
+        });
     }
 
     /// Whether a call would fail at once.
@@ -268,6 +283,10 @@ impl Link {
     pub fn status(&self) -> LinkStatus {
         LinkStatus {
             state: self.state.get(),
+            down_for: self.down_since.get().map(|since| {
+                let now = self.environment.clock.monotonic();
+                now.saturating_sub(since)
+            }),
             in_flight: self.calls.borrow().len(),
             standing: self.standing.get(),
             drift_ms: self.drift_ms(own_ahead_ms(&*self.environment.clock)),

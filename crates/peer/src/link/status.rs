@@ -45,6 +45,10 @@ pub struct LinkCounts {
     pub connects: u64,
     /// How often the peer was suspected.
     pub suspicions: u64,
+    /// Bytes of the requests of sweeps, mends included.
+    pub sweep_sent_bytes: u64,
+    /// Bytes of the answers to them.
+    pub sweep_received_bytes: u64,
 }
 
 /// What is known of a link.
@@ -52,6 +56,8 @@ pub struct LinkCounts {
 pub struct LinkStatus {
     /// Its state.
     pub state: LinkState,
+    /// For how long there has been no connection; `None` while there is one.
+    pub down_for: Option<Duration>,
     /// Calls that wait for an answer.
     pub in_flight: usize,
     /// How the peer's store stands, as the peer says; `None` while there is no

@@ -129,6 +129,7 @@ impl Link {
         self.is_redial_due.set(false);
         pin!(self.redial.notified()).enable();
         self.has_been_up.set(true);
+        self.down_since.set(None);
         self.state.set(LinkState::Up);
         self.takes_sweeps.set(negotiated.has(SWEEP));
         self.sends_runs.set(negotiated.has(BULK));
@@ -153,6 +154,10 @@ impl Link {
     /// Ends the calls that wait, because there is no connection any more.
     fn disconnect(&self) {
         self.state.set(LinkState::Down);
+        if self.down_since.get().is_none() {
+            let now = self.environment.clock.monotonic();
+            self.down_since.set(Some(now));
+        }
         self.standing.set(None);
         self.takes_sweeps.set(false);
         self.outgoing.clear();

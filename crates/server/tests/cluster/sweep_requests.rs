@@ -74,6 +74,13 @@ fn a_sweep_brings_what_no_hint_and_no_read_did() {
             .unwrap()
             >= 1
     );
+    // The driver asks, and the node of the lower number brings the two together.
+    for direction in ["sent", "received"] {
+        let bytes = format!("kvorum_sweep_bytes_total{{direction=\"{direction}\"}}");
+        until("the bytes are counted", || {
+            cluster.metric(0, &bytes) > 100.0
+        });
+    }
     let last_clean = "kvorum_sweep_last_clean_timestamp_seconds{peer=\"c\"}";
     assert!(cluster.metric(0, last_clean) > 0.0);
 }
@@ -81,7 +88,10 @@ fn a_sweep_brings_what_no_hint_and_no_read_did() {
 #[test]
 fn a_sweep_without_a_node_ends_and_says_that_it_is_incomplete() {
     let mut cluster = Cluster::start_with(3, without_sweeps);
+    assert!(cluster.member_at(0, 2).get("down_seconds").is_none());
     cluster.stop_node(2);
+    assert!(cluster.member_at(0, 2)["down_seconds"].is_u64());
+    assert!(cluster.member_at(0, 1).get("down_seconds").is_none());
     let report = sweep(&cluster, 0, "?wait=true").json();
     assert_eq!(report["kind"], "recent");
     assert_eq!(report["clean"], false, "{report}");

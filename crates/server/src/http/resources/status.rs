@@ -21,6 +21,7 @@ struct Status<'a> {
     standing: &'static str,
     cluster: Vec<Member<'a>>,
     clock: Clock,
+    hints: Hints,
     sweeps: Sweeps,
     store: Store,
 }
@@ -37,6 +38,10 @@ struct Member<'a> {
     /// How far its clock is ahead of this node's; left out while that is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     clock_ahead_ms: Option<i64>,
+    /// For how long this node has had no connection to it, or at least since this node
+    /// started; left out while there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    down_seconds: Option<u64>,
     /// Writes that it missed and that this node keeps for it.
     hints: u64,
     hint_bytes: u64,
@@ -46,6 +51,14 @@ struct Member<'a> {
     /// When a full sweep did.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_full_clean_unix_ms: Option<u64>,
+}
+
+/// The limits of hints.
+#[derive(Serialize)]
+struct Hints {
+    age_max_seconds: u64,
+    /// For all nodes together.
+    bytes_max: u64,
 }
 
 /// What the node knows of sweeps. All counts begin with the start of the node.
@@ -155,6 +168,10 @@ fn status(door: &Door) -> Status<'_> {
         state,
         standing: node.standing().word(),
         cluster: members(door),
+        hints: Hints {
+            age_max_seconds: config.node.hint_age_max.as_secs(),
+            bytes_max: config.node.hint_bytes_max,
+        },
         sweeps: sweeps(door),
         clock: Clock {
             unix_ms: door.clock().unix_ms(),
@@ -217,6 +234,9 @@ fn members(door: &Door) -> Vec<Member<'_>> {
                 }
                 .map(Standing::word),
                 clock_ahead_ms: link.and_then(|link| link.drift_ms),
+                down_seconds: link
+                    .and_then(|link| link.down_for)
+                    .map(|down_for| down_for.as_secs()),
                 hints: waiting.hints,
                 hint_bytes: waiting.bytes,
                 last_clean_unix_ms: last_clean(node).and_then(|clean| clean.any_unix_ms),

@@ -208,15 +208,26 @@ impl Drive {
             let digest = digests.and_then(|digests| digests.with.get(with.index()));
             digest.copied().unwrap_or_else(Digest::default)
         };
-        for pair in differing(digests) {
+        let mut pairs = differing(digests);
+        // A node that lacks most of the range pulls it from the first peer. So the peers
+        // take turns.
+        let first = range as usize % pairs.len().max(1);
+        pairs.rotate_left(first);
+        for pair in pairs {
             self.report.differing += 1;
+            let is_lower_fuller =
+                digest_of(pair.lower, pair.upper).items > digest_of(pair.upper, pair.lower).items;
+            let (emptier, fuller) = match is_lower_fuller {
+                true => (pair.upper, pair.lower),
+                false => (pair.lower, pair.upper),
+            };
             let request = SweepRequest::Reconcile {
                 pass,
                 range,
-                with: pair.upper,
-                theirs: digest_of(pair.upper, pair.lower),
+                with: fuller,
+                theirs: digest_of(fuller, emptier),
             };
-            let answer = self.sweeper.ask(pair.lower, request).await;
+            let answer = self.sweeper.ask(emptier, request).await;
             if !matches!(answer, Ok(SweepAnswer::Reconciled { is_equal: true, .. })) {
                 self.progress.spoil(pair);
             }

@@ -1,5 +1,6 @@
 //! Makes two nodes equal in a range.
 
+use super::bulk::Filled;
 use super::participant::{Plan, UnknownRange};
 use super::{RETRY_PAUSE, Sweeper, TRIES_MAX};
 use base::Entry;
@@ -27,12 +28,18 @@ impl Sweeper {
         with: NodeNumber,
         theirs: Digest,
     ) -> SweepAnswer {
+        let pulled = match self.fill(range, with, theirs).await {
+            Some(Filled::Equal(pulled)) => return Self::reconciled(true, 0, pulled),
+            Some(Filled::Rest(pulled)) => pulled,
+            Some(Filled::Refused) => return Self::reconciled(false, 0, 0),
+            None => return SweepAnswer::Unknown,
+        };
         let Some(plan) = self.plan(range, with, theirs).await else {
             return SweepAnswer::Unknown;
         };
         let sent = self.send_entries(range.0, with, plan.send).await;
         let mut is_equal = plan.is_whole && sent.all;
-        let mut received = 0;
+        let mut received = pulled;
         // A newer version may have fewer copies, and no item that the two compare.
         let fetch = [plan.fetch, sent.newer_there].concat();
         for key_hashes in fetch.chunks(KEY_HASHES_MAX) {
@@ -45,15 +52,19 @@ impl Sweeper {
             match self.ask_peer(with, request).await {
                 Ok(SweepAnswer::Sent { all, sent }) => {
                     is_equal &= all;
-                    received += sent;
+                    received += u64::from(sent);
                 }
                 _ => is_equal = false,
             }
         }
+        Self::reconciled(is_equal, sent.mends, received)
+    }
+
+    fn reconciled(is_equal: bool, sent: u32, received: u64) -> SweepAnswer {
         SweepAnswer::Reconciled {
             is_equal,
-            sent: sent.mends,
-            received,
+            sent,
+            received: u32::try_from(received).unwrap_or(u32::MAX),
         }
     }
 

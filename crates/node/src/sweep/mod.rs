@@ -6,7 +6,8 @@
 //!   begin, agree  ---------->   bounds
 //!   advance       ---------->   scan ahead, about 8 MiB
 //!   digest        ---------->   digests with each peer
-//!   reconcile     ------------------------------------->    symbols, then mends both ways
+//!   reconcile     ------------------------------------->    runs, if one lacks most of it;
+//!                                                           symbols, then mends both ways
 //!   ... next range ...
 //!   sync          ---------->   makes durable what arrived
 //!   end           ---------->   which pairs are clean
@@ -14,7 +15,10 @@
 //!
 //! - `participant`: what a node keeps of a pass, and what it reads from its store
 //!   for it; jobs of [`Lane::Sweep`].
+//! - `pass_state`: the scan of one pass, and its last ranges.
 //! - `exchange`: makes two nodes equal in a range.
+//! - `bulk`: pulls a range of which this node lacks most, as `runs`; `filling` puts them
+//!   into tables, and `refill` follows how far that has come.
 //! - `driver`: leads a pass.
 //! - `schedule`: when this node drives one.
 //! - `record`: what this node knows of the passes that it took part in.
@@ -23,11 +27,15 @@
 //! wins. So nothing has to be undone when a pass is cut short anywhere, and two
 //! drivers at a time cost work, not correctness.
 
+mod bulk;
 mod driver;
 mod exchange;
+mod filling;
 mod participant;
+mod pass_state;
 mod record;
 mod refill;
+mod runs;
 mod schedule;
 #[cfg(test)]
 mod tests;
@@ -96,6 +104,7 @@ pub(crate) struct Sweeps {
     environment: SweepEnvironment,
     participant: Arc<Mutex<Participant>>,
     record: record::Record,
+    refill: refill::Refill,
     orders: schedule::Orders,
 }
 
@@ -112,6 +121,7 @@ impl Sweeps {
     pub(crate) fn new(environment: SweepEnvironment) -> Arc<Self> {
         let (clock, placement) = (&environment.clock, &environment.placement);
         let record = record::Record::new(Arc::clone(clock), placement.nodes());
+        let refill = refill::Refill::new(Arc::clone(clock));
         let participant = Participant::new(
             environment.engine.clone(),
             Arc::clone(clock),
@@ -122,13 +132,14 @@ impl Sweeps {
             environment,
             participant: Arc::new(Mutex::new(participant)),
             record,
+            refill,
             orders: schedule::Orders::default(),
         })
     }
 
     /// What this node knows of sweeps.
     pub(crate) fn status(&self) -> SweepStatus {
-        self.record.status()
+        self.record.status(&self.refill)
     }
 
     /// Has this node drive a pass, unless it is alone.
@@ -188,8 +199,17 @@ impl Sweeper {
     fn serve_sweep(self: &Rc<Self>, request: SweepRequest, reply: Reply) {
         let sweeper = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let answer = sweeper.answer(request).await;
-            reply.send(PeerAnswer::Swept(answer));
+            let answer = match request {
+                SweepRequest::Pull {
+                    pass,
+                    range,
+                    asker,
+                    after,
+                    held,
+                } => sweeper.answer_pull((pass, range), asker, after, held).await,
+                request => PeerAnswer::Swept(sweeper.answer(request).await),
+            };
+            reply.send(answer);
         });
     }
 
@@ -202,20 +222,26 @@ impl Sweeper {
     }
 
     async fn ask_peer(&self, node: NodeNumber, request: SweepRequest) -> Result<SweepAnswer, Miss> {
-        // One request that is turned away must not cost a pass of gigabytes a node.
-        let mut tries = 1;
-        loop {
-            match self.call(node, PeerRequest::Sweep(request.clone())).await {
-                PeerAnswer::Swept(answer) => return Ok(answer),
-                PeerAnswer::Missed(Miss::Overloaded) if tries < TRIES_MAX => {}
-                PeerAnswer::Missed(why) => return Err(why),
-                PeerAnswer::Stored { .. } | PeerAnswer::Found(_) | PeerAnswer::Pulled(_) => {
-                    return Err(Miss::Failed);
-                }
+        match self.call_patiently(node, PeerRequest::Sweep(request)).await {
+            PeerAnswer::Swept(answer) => Ok(answer),
+            PeerAnswer::Missed(why) => Err(why),
+            PeerAnswer::Stored { .. } | PeerAnswer::Found(_) | PeerAnswer::Pulled(_) => {
+                Err(Miss::Failed)
+            }
+        }
+    }
+
+    /// Asks again if the peer has too much to do. One request that is turned away must
+    /// not cost a pass of gigabytes a node.
+    async fn call_patiently(&self, node: NodeNumber, request: PeerRequest) -> PeerAnswer {
+        for tries in 1..TRIES_MAX {
+            match self.call(node, request.clone()).await {
+                PeerAnswer::Missed(Miss::Overloaded) => {}
+                answer => return answer,
             }
             tokio::time::sleep(RETRY_PAUSE * tries).await;
-            tries += 1;
         }
+        self.call(node, request).await
     }
 
     async fn call(&self, node: NodeNumber, request: PeerRequest) -> PeerAnswer {
@@ -263,6 +289,7 @@ impl Sweeper {
                 let answer = digest.await;
                 if matches!(answer, SweepAnswer::Digests { .. }) {
                     self.sweeps.record.range_compared(pass);
+                    self.push_pulled(pass);
                 }
                 answer
             }
@@ -295,6 +322,7 @@ impl Sweeper {
                 asker,
                 key_hashes,
             } => self.send((pass, range), asker, key_hashes).await,
+            // No node pulls from itself; `serve_sweep` answers the others.
             SweepRequest::Pull { .. } => SweepAnswer::Unknown,
             SweepRequest::Announce { pass, range } => self.announce((pass, range)).await,
             SweepRequest::Sync { pass } => {
@@ -315,6 +343,7 @@ impl Sweeper {
                     return SweepAnswer::Unknown;
                 };
                 self.sweeps.record.ended(pass, kind, &clean_with);
+                self.sweeps.refill.ended(pass);
                 let is_full = kind == PassKind::Full;
                 let peers = &mut self.sweeps.environment.members.peers();
                 if is_full && peers.all(|peer| clean_with.contains(&peer)) {
@@ -356,15 +385,20 @@ impl Sweeper {
         job: impl FnOnce(&mut Participant) -> T + Send + 'static,
     ) -> Option<T> {
         let (sender, receiver) = oneshot::channel();
-        let participant = Arc::clone(&self.sweeps.participant);
-        let job = Box::new(move || {
+        self.spawn_in_background(move |own| {
             // Nobody may wait for it any more.
-            let _waits = sender.send(job(&mut lock(&participant))).is_ok();
+            let _waits = sender.send(job(own)).is_ok();
         });
+        receiver.await.ok()
+    }
+
+    /// Has a job done for which nobody waits.
+    fn spawn_in_background(&self, job: impl FnOnce(&mut Participant) + Send + 'static) {
+        let participant = Arc::clone(&self.sweeps.participant);
+        let job = Box::new(move || job(&mut lock(&participant)));
         self.sweeps
             .environment
             .executor
             .spawn(Lane::Sweep, Duration::ZERO, job);
-        receiver.await.ok()
     }
 }

@@ -7,31 +7,28 @@
 //! ask for them any more.
 
 use super::exchange::RangeId;
+use super::filling::Filling;
+use super::pass_state::{PassState, Position, Range};
 use base::{Clock, Entry, Timestamp};
 use bytes::Bytes;
 use cluster::sweep::symbols::{Decoder, Exchange, Symbol, symbols_of};
-use cluster::sweep::{Digest, Item, KeyBounds, PassId, PassKind, RangeItems};
+use cluster::sweep::{Digest, Item, KeyBounds, PassId, PassKind};
 use cluster::{NodeNumber, Placement};
 use lsm::{Engine, Error};
 use peer::{SYMBOLS_MAX, SweepAnswer};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A scan goes on for about this many bytes of keys and values: what a range
 /// holds at most, on the node that has the most of it.
 pub(super) const RANGE_BYTES: usize = 16 << 20;
-/// And for this many keys.
-const RANGE_KEYS: usize = 16 << 10;
 /// The bytes that are scanned in one job.
 const STEP_BYTES: usize = 1 << 20;
 /// The bytes that are read from the store at once. A job stops between two batches
 /// once it has enough keys, so the keys of a range are bounded however short they
 /// are: symbols must be enough for all of them.
 const BATCH_BYTES: usize = 64 << 10;
-/// The ranges of a pass whose items are kept: the one that is reconciled, and
-/// the next.
-const RANGES_KEPT: usize = 2;
 /// The passes that a node takes part in at a time. More than one is rare: it
 /// takes two drivers that do not see each other.
 const PASSES_MAX: usize = 3;
@@ -40,10 +37,10 @@ const PASS_IDLE_MAX: Duration = Duration::from_secs(120);
 
 /// A node's part in passes.
 pub(super) struct Participant {
-    engine: Engine,
+    pub(super) engine: Engine,
     clock: Arc<dyn Clock>,
-    placement: Arc<Placement>,
-    own: NodeNumber,
+    pub(super) placement: Arc<Placement>,
+    pub(super) own: NodeNumber,
     passes: BTreeMap<PassId, PassState>,
     /// By node number: the last pass that found this node equal with it. Lost at a
     /// restart, and with it what need not be compared again.
@@ -57,35 +54,6 @@ struct CleanPass {
     cut: Timestamp,
     /// The last record of this node's store when the pass began.
     sequence: u64,
-}
-
-struct PassState {
-    kind: PassKind,
-    /// Versions above it are left out.
-    cut: Timestamp,
-    /// The last record of the store when the pass began.
-    sequence: u64,
-    /// What may be passed over with each node, by node number.
-    bounds: Vec<KeyBounds>,
-    /// The items from the next range on, as far as the scan has come.
-    ahead: RangeItems,
-    /// The bytes of keys and values that `ahead` stands for.
-    ahead_bytes: usize,
-    /// Where the scan goes on.
-    position: Position,
-    /// The last ranges, by number.
-    ranges: VecDeque<(u32, RangeItems)>,
-    /// When the driver or a peer last asked for something, on the monotonic clock.
-    last_asked: Duration,
-}
-
-/// How far a pass has scanned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Position {
-    /// Up to this key, without it.
-    At(Bytes),
-    /// To the end of the key space.
-    End,
 }
 
 /// Whether a scan has read enough for the next range.
@@ -155,17 +123,10 @@ impl Participant {
         }
         let sequence = self.engine.last_sequence();
         let bounds = self.bounds();
-        let state = PassState {
-            kind,
-            cut: Timestamp::ZERO,
-            sequence,
-            bounds: bounds.clone(),
-            ahead: RangeItems::default(),
-            ahead_bytes: 0,
-            position: Position::At(Bytes::new()),
-            ranges: VecDeque::new(),
-            last_asked: now,
-        };
+        let filling = Filling::default();
+        let held = self.engine.statistics();
+        let versions = held.table_entries + held.memtable_entries;
+        let state = PassState::new(kind, sequence, bounds.clone(), filling, versions, now);
         self.passes.insert(pass, state);
         SweepAnswer::Begun {
             greatest_seen,
@@ -226,25 +187,12 @@ impl Participant {
         let Some(state) = self.state(pass) else {
             return SweepAnswer::Unknown;
         };
-        // The driver ends a range where the node that has come least far is.
-        let is_scanned = match (&state.position, end) {
-            (Position::End, _) => true,
-            (Position::At(_), None) => false,
-            (Position::At(reached), Some(end)) => end <= reached,
-        };
-        if !is_scanned {
+        let bounds = state.bounds.clone();
+        let Some(items) = state.end_range(range, end) else {
             return SweepAnswer::Unknown;
-        }
-        let before = state.ahead.len();
-        let items = state.ahead.take_below(end);
-        let rest = state.ahead.len();
-        state.ahead_bytes = state.ahead_bytes * rest / before.max(1);
-        let digests = items.digests(&placement, &state.bounds);
+        };
+        let digests = items.digests(&placement, &bounds);
         let surplus = items.surplus(&placement, own).count();
-        if state.ranges.len() == RANGES_KEPT {
-            state.ranges.pop_front();
-        }
-        state.ranges.push_back((range, items));
         SweepAnswer::Digests {
             surplus: u32::try_from(surplus).unwrap_or(u32::MAX),
             digests,
@@ -288,7 +236,7 @@ impl Participant {
         let decoded = difference.applied_to(mine);
         // All that this node keeps of these keys, shared with the other or not.
         let only_theirs = difference.only_theirs.iter().map(|item| item.key_hash);
-        let items = self.range(range)?;
+        let items = &self.range(range)?.items;
         let kept: BTreeMap<u64, Item> = items
             .find(only_theirs.collect())
             .map(|(_, item)| (item.key_hash, item))
@@ -313,11 +261,9 @@ impl Participant {
         key_hashes: Vec<u64>,
     ) -> Result<Result<Vec<Entry>, Error>, UnknownRange> {
         let engine = self.engine.clone();
-        let items = self.range(range)?;
-        Ok(newest_of(
-            &engine,
-            items.find(key_hashes).map(|(key, _)| key),
-        ))
+        let range = self.range(range)?;
+        let keys = range.items.find(key_hashes).map(|(key, _)| key);
+        Ok(newest_of(&engine, range, keys))
     }
 
     /// The surplus copies of a range.
@@ -330,9 +276,9 @@ impl Participant {
     ) -> Result<Result<Vec<Entry>, Error>, UnknownRange> {
         let (own, engine) = (self.own, self.engine.clone());
         let placement = Arc::clone(&self.placement);
-        let items = self.range(range)?;
-        let keys = items.surplus(&placement, own).map(|(key, _)| key);
-        Ok(newest_of(&engine, keys))
+        let range = self.range(range)?;
+        let keys = range.items.surplus(&placement, own).map(|(key, _)| key);
+        Ok(newest_of(&engine, range, keys))
     }
 
     /// Forgets a pass that found this node equal with some others. Gives its kind,
@@ -350,18 +296,28 @@ impl Participant {
         Some(state.kind)
     }
 
-    /// Makes durable what the store has committed. Returns whether this node has
+    /// Makes durable what the store has committed, and what the pass has brought in
+    /// bulk. Returns whether this node has
     /// taken part in the pass since it began: after a restart it may have lost what
     /// the pass has brought.
     ///
     /// # Errors
-    /// See [`Engine::sync`].
+    /// See [`Engine::sync`] and [`Filling::commit`]. The pass is given up then.
     pub(super) fn sync(&mut self, pass: PassId) -> Result<bool, Error> {
-        if self.state(pass).is_none() {
+        let Some(state) = self.state(pass) else {
             return Ok(false);
+        };
+        if let Err(error) = state.commit_pulled() {
+            self.give_up(pass);
+            return Err(error);
         }
         self.engine.sync()?;
         Ok(true)
+    }
+
+    /// Forgets a pass that cannot go on. Its driver finds that it is not known.
+    pub(super) fn give_up(&mut self, pass: PassId) {
+        self.passes.remove(&pass);
     }
 
     /// What need not be compared again with each node: what is older than all that
@@ -387,20 +343,19 @@ impl Participant {
         bounds.collect()
     }
 
-    fn state(&mut self, pass: PassId) -> Option<&mut PassState> {
+    pub(super) fn state(&mut self, pass: PassId) -> Option<&mut PassState> {
         let now = self.clock.monotonic();
         let state = self.passes.get_mut(&pass)?;
         state.last_asked = now;
         Some(state)
     }
 
-    fn range(&mut self, (pass, number): RangeId) -> Result<&RangeItems, UnknownRange> {
+    fn range(&mut self, (pass, number): RangeId) -> Result<&Range, UnknownRange> {
         let state = self.state(pass).ok_or(UnknownRange)?;
-        let range = state.ranges.iter().find(|(range, _)| *range == number);
-        range.map(|(_, items)| items).ok_or(UnknownRange)
+        state.range(number).map(|range| &*range).ok_or(UnknownRange)
     }
 
-    fn shared_items(
+    pub(super) fn shared_items(
         &mut self,
         range: RangeId,
         with: NodeNumber,
@@ -411,50 +366,24 @@ impl Participant {
             bounds.cloned()
         });
         let bounds = bounds.ok_or(UnknownRange)?;
-        let items = self.range(range)?;
+        let items = &self.range(range)?.items;
         Ok(items.shared_with(&placement, with, &bounds).collect())
     }
 }
 
+/// The newest versions of some keys of a range, in the store or pulled.
 fn newest_of<'a>(
     engine: &Engine,
+    range: &Range,
     keys: impl Iterator<Item = &'a [u8]>,
 ) -> Result<Vec<Entry>, Error> {
-    keys.filter_map(|key| engine.get(key).transpose()).collect()
-}
-
-impl PassState {
-    fn is_enough(&self) -> bool {
-        self.ahead_bytes >= RANGE_BYTES / 2 || self.ahead.len() >= RANGE_KEYS / 2
-    }
-
-    /// Goes on no earlier than at `start`: a pass that is resumed begins there.
-    fn skip_to(&mut self, start: &[u8]) {
-        if let Position::At(position) = &self.position
-            && position.as_ref() < start
-        {
-            let _passed_over = self.ahead.take_below(None);
-            self.ahead_bytes = 0;
-            self.position = Position::At(Bytes::copy_from_slice(start));
-        }
-    }
-
-    /// Takes the next entries of the scan; none at its end.
-    fn take(&mut self, batch: &[Entry]) {
-        for entry in batch {
-            // A version above the cut may still be on its way to the others, and the
-            // next recent pass compares it. A full pass takes all: it may fill a
-            // store, and below a version that reached a single node there may be one
-            // that the lost store has acknowledged.
-            if self.kind == PassKind::Full || entry.timestamp() <= self.cut {
-                self.ahead.push(entry, self.cut);
-            }
-            self.ahead_bytes += entry.data_bytes();
-        }
-        self.position = match batch.last() {
-            // No key lies between a key and the same key with a zero byte.
-            Some(last) => Position::At([last.key(), &[0]].concat().into()),
-            None => Position::End,
-        };
-    }
+    let newest = |key: &[u8]| {
+        let stored = engine.get(key)?;
+        let pulled = range.pulled(key);
+        Ok(match (stored, pulled) {
+            (Some(stored), Some(pulled)) if stored.rank() < pulled.rank() => Some(pulled.clone()),
+            (stored, pulled) => stored.or_else(|| pulled.cloned()),
+        })
+    };
+    keys.filter_map(|key| newest(key).transpose()).collect()
 }

@@ -1,7 +1,7 @@
 //! What a node knows of the passes that it took part in, for its schedule and for its
 //! operator.
 
-use super::refill::RefillProgress;
+use super::refill::{Refill, RefillProgress};
 use base::Clock;
 use cluster::NodeNumber;
 use cluster::sweep::{PassId, PassKind};
@@ -235,7 +235,8 @@ impl Record {
     }
 
     /// What is known now.
-    pub(super) fn status(&self) -> SweepStatus {
+    pub(super) fn status(&self, refill: &Refill) -> SweepStatus {
+        let (bulk_keys_received, bulk_bytes_received) = refill.totals();
         let now = self.clock.monotonic();
         let state = lock(&self.state);
         let running = state.running.iter().filter(|known| !known.is_silent(now));
@@ -249,10 +250,10 @@ impl Record {
                 ranges_compared: state.ranges_compared,
                 ranges_differing: self.ranges_differing.load(Relaxed),
                 surplus_announced: self.surplus_announced.load(Relaxed),
-                bulk_keys_received: 0,
-                bulk_bytes_received: 0,
+                bulk_keys_received,
+                bulk_bytes_received,
             },
-            refill: None,
+            refill: refill.progress(),
         }
     }
 }
@@ -285,6 +286,11 @@ mod tests {
         (clock, record)
     }
 
+    /// No pass has brought anything in bulk.
+    fn nothing() -> Refill {
+        Refill::new(Arc::new(ManualClock::new(START_UNIX_MS)))
+    }
+
     fn node(number: u8) -> NodeNumber {
         NodeNumber::new(number)
     }
@@ -300,10 +306,10 @@ mod tests {
             began_unix_ms: START_UNIX_MS,
             ranges: 2,
         };
-        assert_eq!(record.status().running, [running]);
+        assert_eq!(record.status(&nothing()).running, [running]);
         clock.advance(Duration::from_secs(3));
         record.ended(PassId(7), PassKind::Full, &[node(1), node(2)]);
-        let status = record.status();
+        let status = record.status(&nothing());
         assert_eq!(status.running, []);
         let full = status.ended[PassKind::Full as usize];
         assert_eq!((full.clean, full.incomplete), (1, 0));
@@ -322,7 +328,7 @@ mod tests {
         clock.advance(Duration::from_secs(1));
         record.began(PassId(2), PassKind::Recent);
         record.ended(PassId(2), PassKind::Recent, &[node(2), node(1)]);
-        let status = record.status();
+        let status = record.status(&nothing());
         let full = status.ended[PassKind::Full as usize];
         assert_eq!((full.clean, full.incomplete), (0, 1));
         let recent = status.ended[PassKind::Recent as usize];
@@ -349,9 +355,9 @@ mod tests {
         clock.advance(SILENCE_MAX / 2);
         record.range_compared(PassId(1));
         clock.advance(SILENCE_MAX / 2);
-        assert_eq!(record.status().running.len(), 1);
+        assert_eq!(record.status(&nothing()).running.len(), 1);
         clock.advance(SILENCE_MAX / 2);
-        assert_eq!(record.status().running, []);
+        assert_eq!(record.status(&nothing()).running, []);
     }
 
     #[test]
@@ -385,6 +391,6 @@ mod tests {
             bulk_keys_received: 0,
             bulk_bytes_received: 0,
         };
-        assert_eq!(record.status().counts, expected);
+        assert_eq!(record.status(&nothing()).counts, expected);
     }
 }

@@ -1,0 +1,235 @@
+//! What a node keeps of one pass.
+
+use super::filling::Filling;
+use super::participant::RANGE_BYTES;
+use base::{Entry, Timestamp};
+use bytes::Bytes;
+use cluster::sweep::{KeyBounds, PassKind, RangeItems};
+use lsm::Error;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A scan ahead ends after this many keys.
+const RANGE_KEYS: usize = 16 << 10;
+/// The ranges of a pass whose items are kept: the one that is reconciled, and
+/// the next.
+const RANGES_KEPT: usize = 2;
+
+pub(super) struct PassState {
+    pub(super) kind: PassKind,
+    /// Versions above it are left out.
+    pub(super) cut: Timestamp,
+    /// The last record of the store when the pass began.
+    pub(super) sequence: u64,
+    /// What may be passed over with each node, by node number.
+    pub(super) bounds: Vec<KeyBounds>,
+    /// The items from the next range on, as far as the scan has come.
+    ahead: RangeItems,
+    /// The bytes of keys and values that `ahead` stands for.
+    pub(super) ahead_bytes: usize,
+    /// Where the scan goes on.
+    pub(super) position: Position,
+    /// Where the next range begins.
+    next_start: Bytes,
+    /// The last ranges.
+    ranges: VecDeque<Range>,
+    /// What other nodes have sent in bulk.
+    pub(super) filling: Filling,
+    /// The keys that were scanned.
+    keys_scanned: u64,
+    /// The versions that the store held when the pass began.
+    versions: u64,
+    /// When the driver or a peer last asked for something, on the monotonic clock.
+    pub(super) last_asked: Duration,
+}
+
+/// A range that was scanned.
+pub(super) struct Range {
+    /// Its number.
+    number: u32,
+    /// Its first key, or one before.
+    pub(super) start: Bytes,
+    /// Where it ends; [`None`] for the end of the key space.
+    pub(super) end: Option<Bytes>,
+    /// What this node keeps of it, and what it has pulled.
+    pub(super) items: RangeItems,
+    /// What other nodes have sent of it in bulk, in the order of the keys: no version
+    /// of it is in the store yet.
+    pub(super) pulled: Vec<Entry>,
+    /// The bytes of it.
+    pub(super) pulled_bytes: usize,
+}
+
+/// How far a pass has scanned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Position {
+    /// Up to this key, without it.
+    At(Bytes),
+    /// To the end of the key space.
+    End,
+}
+
+impl PassState {
+    /// A pass that has just begun, in a store that holds so many `versions`.
+    pub(super) fn new(
+        kind: PassKind,
+        sequence: u64,
+        bounds: Vec<KeyBounds>,
+        filling: Filling,
+        versions: u64,
+        now: Duration,
+    ) -> Self {
+        Self {
+            kind,
+            cut: Timestamp::ZERO,
+            sequence,
+            bounds,
+            ahead: RangeItems::default(),
+            ahead_bytes: 0,
+            position: Position::At(Bytes::new()),
+            next_start: Bytes::new(),
+            ranges: VecDeque::new(),
+            filling,
+            keys_scanned: 0,
+            versions,
+            last_asked: now,
+        }
+    }
+
+    /// Whether enough is scanned for the next range.
+    pub(super) fn is_enough(&self) -> bool {
+        self.ahead_bytes >= RANGE_BYTES / 2 || self.ahead.len() >= RANGE_KEYS / 2
+    }
+
+    /// Goes on no earlier than at `start`: a pass that is resumed begins there.
+    pub(super) fn skip_to(&mut self, start: &[u8]) {
+        if let Position::At(position) = &self.position
+            && position.as_ref() < start
+        {
+            let _passed_over = self.ahead.take_below(None);
+            self.ahead_bytes = 0;
+            self.position = Position::At(Bytes::copy_from_slice(start));
+            self.next_start = Bytes::copy_from_slice(start);
+        }
+    }
+
+    /// Takes the next entries of the scan; none at its end.
+    pub(super) fn take(&mut self, batch: &[Entry]) {
+        for entry in batch {
+            // A version above the cut may still be on its way to the others, and the
+            // next recent pass compares it. A full pass takes all: it may fill a
+            // store, and below a version that reached a single node there may be one
+            // that the lost store has acknowledged.
+            if self.kind == PassKind::Full || entry.timestamp() <= self.cut {
+                self.ahead.push(entry, self.cut);
+            }
+            self.ahead_bytes += entry.data_bytes();
+        }
+        self.keys_scanned += batch.len() as u64;
+        self.position = match batch.last() {
+            // No key lies between a key and the same key with a zero byte.
+            Some(last) => Position::At([last.key(), &[0]].concat().into()),
+            None => Position::End,
+        };
+    }
+
+    /// Ends the next range, unless the scan has not come so far. What was pulled of
+    /// the range before the last one waits in `filling` from then on.
+    pub(super) fn end_range(&mut self, number: u32, end: Option<&[u8]>) -> Option<&RangeItems> {
+        // The driver ends a range where the node that has come least far is.
+        let is_scanned = match (&self.position, end) {
+            (Position::End, _) => true,
+            (Position::At(_), None) => false,
+            (Position::At(reached), Some(end)) => end <= reached,
+        };
+        if !is_scanned {
+            return None;
+        }
+        let before = self.ahead.len();
+        let items = self.ahead.take_below(end);
+        let rest = self.ahead.len();
+        self.ahead_bytes = self.ahead_bytes * rest / before.max(1);
+        let end = end.map(Bytes::copy_from_slice);
+        let next_start = end.clone().unwrap_or_default();
+        let start = std::mem::replace(&mut self.next_start, next_start);
+        if self.ranges.len() == RANGES_KEPT
+            && let Some(left) = self.ranges.pop_front()
+        {
+            self.filling.add(left.pulled);
+        }
+        self.ranges.push_back(Range {
+            number,
+            start,
+            end,
+            items,
+            pulled: Vec::new(),
+            pulled_bytes: 0,
+        });
+        self.ranges.back().map(|range| &range.items)
+    }
+
+    /// The range of this number, if it is one of the last.
+    pub(super) fn range(&mut self, number: u32) -> Option<&mut Range> {
+        let mut ranges = self.ranges.iter_mut();
+        ranges.find(|range| range.number == number)
+    }
+
+    /// Makes all that other nodes have sent in bulk part of the store, durably.
+    ///
+    /// # Errors
+    /// See [`Filling::commit`].
+    pub(super) fn commit_pulled(&mut self) -> Result<(), Error> {
+        for range in &mut self.ranges {
+            self.filling.add(std::mem::take(&mut range.pulled));
+        }
+        self.filling.commit()
+    }
+
+    /// How much of the store was scanned, about, in thousandths.
+    pub(super) fn position_permille(&self) -> u16 {
+        match &self.position {
+            Position::End => 1000,
+            // The store may have grown meanwhile.
+            Position::At(_) => {
+                let permille = self.keys_scanned * 1000 / self.versions.max(1);
+                permille.min(999) as u16
+            }
+        }
+    }
+}
+
+impl Range {
+    /// What was pulled of a key.
+    pub(super) fn pulled(&self, key: &[u8]) -> Option<&Entry> {
+        let found = self.pulled.binary_search_by(|entry| entry.key().cmp(key));
+        found.ok().and_then(|index| self.pulled.get(index))
+    }
+
+    /// Takes in versions that another node has sent in bulk, in the order of their
+    /// keys. Gives the number of those that this node lacked, and their bytes.
+    pub(super) fn take_in(&mut self, entries: Vec<Entry>, cut: Timestamp) -> (u64, u64) {
+        let taken = self.items.take_in(entries, cut);
+        let keys = taken.len() as u64;
+        let bytes: usize = taken.iter().map(Entry::data_bytes).sum();
+        self.pulled_bytes += bytes;
+        let is_behind = match (self.pulled.last(), taken.first()) {
+            (Some(last), Some(first)) => last.key() < first.key(),
+            _ => true,
+        };
+        self.pulled.extend(taken);
+        if !is_behind {
+            // Another node has sent some of the range before. Of two versions of a
+            // key the one that was taken last is newer: the sort keeps their order.
+            self.pulled.sort_by(|one, other| one.key().cmp(other.key()));
+            self.pulled.reverse();
+            self.pulled.dedup_by(|one, other| one.key() == other.key());
+            self.pulled.reverse();
+        }
+        (keys, bytes as u64)
+    }
+
+    /// Whether a key is one of the range.
+    pub(super) fn contains(&self, key: &[u8]) -> bool {
+        *self.start <= *key && self.end.as_deref().is_none_or(|end| key < end)
+    }
+}

@@ -1,0 +1,217 @@
+//! Runs: how a node gives a range to another one in bulk, and takes it.
+
+use super::exchange::RangeId;
+use super::participant::{Participant, RANGE_BYTES, UnknownRange};
+use base::Entry;
+use bytes::Bytes;
+use cluster::NodeNumber;
+use cluster::sweep::{Digest, Item, PassId};
+use lsm::{Error, Scan};
+use peer::{HELD_MAX, Run, RunWriter};
+use std::sync::Arc;
+
+/// A range is asked for in bulk if this node lacks so many items of it, or more. None is,
+/// as long as what arrives cannot be put into tables.
+const BULK_ITEMS_MIN: u64 = 1 << 32;
+/// The most bytes that are pulled of a range. Several nodes may send some of it, and
+/// values may have become longer since the range was scanned. What does not fit comes as
+/// mends.
+const PULLED_BYTES_MAX: usize = 2 * RANGE_BYTES;
+/// The bytes that are read from the store at once.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// How much this node lacks of what another one has of a range.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Gap {
+    /// Nothing: the two are equal.
+    None,
+    /// Few items, or none: symbols tell which.
+    Small,
+    /// Most of it.
+    Large {
+        /// The short hashes of what it has.
+        held: Vec<u32>,
+    },
+}
+
+/// What taking a run has brought.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// The versions that this node lacked.
+    pub(super) keys: u64,
+    /// The bytes of their keys and values.
+    pub(super) bytes: u64,
+    /// Whether more of the range may be pulled.
+    pub(super) has_room: bool,
+}
+
+/// Why a run was not taken. No version of it was.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum RunRefusal {
+    /// The pass, or the range, is not known any more.
+    Unknown,
+    /// It is not what was asked for.
+    Malformed(&'static str),
+}
+
+impl Participant {
+    /// How much this node lacks of a range of which another node has `theirs`.
+    pub(super) fn gap(
+        &mut self,
+        range: RangeId,
+        with: NodeNumber,
+        theirs: Digest,
+    ) -> Result<Gap, UnknownRange> {
+        let items = self.shared_items(range, with)?;
+        let mine: Digest = items.iter().copied().collect();
+        if mine == theirs {
+            return Ok(Gap::None);
+        }
+        let lacks = theirs.items.saturating_sub(mine.items);
+        Ok(match lacks >= BULK_ITEMS_MIN && lacks > mine.items {
+            true => Gap::Large {
+                held: items
+                    .into_iter()
+                    .take(HELD_MAX)
+                    .map(Item::short_hash)
+                    .collect(),
+            },
+            false => Gap::Small,
+        })
+    }
+
+    /// The newest versions of what is shared with the node that asks, in the order of
+    /// their keys: those `after` a key, without what the other has already, and
+    /// without values that are too long for a run.
+    ///
+    /// # Errors
+    /// [`UnknownRange`]; within, that of the store.
+    pub(super) fn run(
+        &mut self,
+        (pass, number): RangeId,
+        asker: NodeNumber,
+        after: Option<&Bytes>,
+        mut held: Vec<u32>,
+    ) -> Result<Result<Run, Error>, UnknownRange> {
+        held.sort_unstable();
+        let (engine, placement) = (self.engine.clone(), Arc::clone(&self.placement));
+        let state = self.state(pass).ok_or(UnknownRange)?;
+        let bounds = state.bounds.get(asker.index()).cloned();
+        let bounds = bounds.ok_or(UnknownRange)?;
+        let position = state.position_permille();
+        let range = state.range(number).ok_or(UnknownRange)?;
+        let from = match after {
+            Some(after) => [after, &[0][..]].concat(),
+            None => range.start.to_vec(),
+        };
+        let least = bounds.least_in(&from, range.end.as_deref());
+        let scan = engine.scan(&from, range.end.as_deref()).for_sweep(least);
+        let mut store = ByKey::new(scan);
+        let mut writer = RunWriter::default();
+        for (key, item) in range.items.shared_keys(&placement, asker, &bounds) {
+            if *key < *from || held.binary_search(&item.short_hash()).is_ok() {
+                continue;
+            }
+            if !writer.has_room() {
+                return Ok(Ok(writer.finish(false, position)));
+            }
+            let stored = match store.seek(key) {
+                Ok(stored) => stored,
+                Err(error) => return Ok(Err(error)),
+            };
+            // What this node has pulled itself is not in its store yet.
+            let newest = match (stored, range.pulled(key)) {
+                (Some(stored), Some(pulled)) if stored.rank() < pulled.rank() => Some(pulled),
+                (stored, pulled) => stored.or(pulled),
+            };
+            if let Some(newest) = newest.filter(|entry| RunWriter::carries(entry)) {
+                writer.push(newest);
+            }
+        }
+        Ok(Ok(writer.finish(true, position)))
+    }
+
+    /// Takes the versions of a run that was asked for from the keys `after` one on.
+    ///
+    /// # Errors
+    /// [`RunRefusal`].
+    pub(super) fn take_run(
+        &mut self,
+        (pass, number): RangeId,
+        after: Option<&Bytes>,
+        entries: Vec<Entry>,
+    ) -> Result<Taken, RunRefusal> {
+        let (own, placement) = (self.own, Arc::clone(&self.placement));
+        let state = self.state(pass).ok_or(RunRefusal::Unknown)?;
+        let cut = state.cut;
+        let range = state.range(number).ok_or(RunRefusal::Unknown)?;
+        let mut before = after.map(|after| &**after);
+        for entry in &entries {
+            if before.is_some_and(|before| entry.key() <= before) {
+                return Err(RunRefusal::Malformed("keys that are not in order"));
+            }
+            if !range.contains(entry.key()) {
+                return Err(RunRefusal::Malformed("a key beyond the range"));
+            }
+            let replicas = placement.replicas(entry.key(), entry.copies());
+            if !replicas.contains(&own) {
+                return Err(RunRefusal::Malformed("a version for other nodes"));
+            }
+            before = Some(entry.key());
+        }
+        let (keys, bytes) = range.take_in(entries, cut);
+        Ok(Taken {
+            keys,
+            bytes,
+            has_room: range.pulled_bytes < PULLED_BYTES_MAX,
+        })
+    }
+
+    /// Writes into tables what waits for that. A pass whose tables cannot be written
+    /// is given up: its driver finds that this node does not know it any more.
+    ///
+    /// # Errors
+    /// As those of an ingest.
+    pub(super) fn push_pulled(&mut self, pass: PassId) -> Result<(), Error> {
+        let pushed = match self.state(pass) {
+            Some(state) => state.filling.commit(),
+            None => Ok(()),
+        };
+        if pushed.is_err() {
+            self.give_up(pass);
+        }
+        pushed
+    }
+}
+
+/// A scan whose entries are found by key, in ascending order.
+struct ByKey {
+    scan: Scan,
+    batch: std::vec::IntoIter<Entry>,
+    current: Option<Entry>,
+    is_at_end: bool,
+}
+
+impl ByKey {
+    fn new(scan: Scan) -> Self {
+        Self {
+            scan,
+            batch: Vec::new().into_iter(),
+            current: None,
+            is_at_end: false,
+        }
+    }
+
+    /// The entry of a key that is after all keys so far.
+    fn seek(&mut self, key: &[u8]) -> Result<Option<&Entry>, Error> {
+        while !self.is_at_end && self.current.as_ref().is_none_or(|entry| entry.key() < key) {
+            self.current = self.batch.next();
+            if self.current.is_none() {
+                let batch = self.scan.next_batch(BATCH_BYTES)?;
+                self.is_at_end = batch.is_empty();
+                self.batch = batch.into_iter();
+            }
+        }
+        Ok(self.current.as_ref().filter(|entry| entry.key() == key))
+    }
+}

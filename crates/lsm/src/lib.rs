@@ -34,6 +34,7 @@
 //!     executor: Arc::clone(&executor) as _,
 //!     drop_bound: Arc::new(|| Timestamp::ZERO),
 //!     expired_before_unix_ms: Arc::new(|| 0),
+//!     rest_after: Arc::new(|took, _urgency| took),
 //! };
 //! let (engine, _) = Engine::open(environment, Options::default())?;
 //!
@@ -79,5 +80,7 @@ pub use engine::{
 };
 pub use error::Error;
 pub use executor::{Executor, Job, Lane, LaneQueue, StepExecutor};
-pub use options::{Compression, DropBound, Durability, Environment, ExpiredBefore, Options};
+pub use options::{
+    Compression, DropBound, Durability, Environment, ExpiredBefore, Options, RestAfter,
+};
 pub use wal::{PendingSync, SegmentFile, SegmentFolder, SegmentOwner, SegmentWriter};

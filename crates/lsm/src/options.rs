@@ -142,6 +142,11 @@ pub type DropBound = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// wrong: a value that is gone does not come back.
 pub type ExpiredBefore = Arc<dyn Fn() -> u64 + Send + Sync>;
 
+/// Returns how long compaction rests after a step that took so long. The number says
+/// how urgent compaction is: from 0, not at all, to 1, at which it must not rest because
+/// writers would soon have to wait for it.
+pub type RestAfter = Arc<dyn Fn(Duration, f64) -> Duration + Send + Sync>;
+
 /// The outside world of a store: everything that is a source of chance.
 #[derive(Clone)]
 pub struct Environment {
@@ -159,4 +164,6 @@ pub struct Environment {
     pub drop_bound: DropBound,
     /// The bound for freeing expired values. Each compaction calls it.
     pub expired_before_unix_ms: ExpiredBefore,
+    /// The pace of compaction. Each step calls it.
+    pub rest_after: RestAfter,
 }

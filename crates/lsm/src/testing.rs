@@ -24,6 +24,7 @@ pub fn environment(disk: Arc<dyn Disk>) -> (Environment, Arc<StepExecutor>) {
         executor: Arc::clone(&executor) as _,
         drop_bound: Arc::new(|| Timestamp::ZERO),
         expired_before_unix_ms: Arc::new(|| 0),
+        rest_after: Arc::new(|took, _urgency| took),
     };
     (environment, executor)
 }

@@ -240,6 +240,32 @@ fn compaction_is_held_to_its_rate() {
     assert_eq!(engine.statistics().compactions, 1);
 }
 
+/// Its environment gives compaction a pace. The nearer writers are to waiting for it, the
+/// less it rests, and in a hurry it does not rest at all.
+#[test]
+fn compaction_rests_as_it_is_told_unless_it_is_urgent() {
+    for (tables, compactions) in [(4, 0), (8, 1)] {
+        let mut world = World::new();
+        world.options.compression = lsm::Compression::None;
+        world.options.memtable_bytes = 512 << 10;
+        world.rest_ms.store(250, Relaxed);
+        let engine = world.open();
+        let mut number = 0;
+        while engine.statistics().levels[0].tables < tables {
+            number += 1;
+            let key = format!("{number:05}");
+            engine.write(put(&key, number, &"x".repeat(200))).unwrap();
+            world.executor.run_lane(Lane::Flush);
+        }
+        // Two megabytes or more, 128 KiB a step, 64 MiB a second.
+        world.executor.run_for(Duration::from_millis(500));
+        assert_eq!(engine.statistics().compactions, compactions, "{tables}");
+        // A rest is no stop.
+        world.executor.run_for(Duration::from_secs(20));
+        assert_eq!(engine.statistics().compactions, 1, "{tables}");
+    }
+}
+
 /// The rate no longer holds once compaction is behind, even if a step was put off for a
 /// long time before.
 #[test]

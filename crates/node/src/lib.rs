@@ -12,9 +12,11 @@
 //!   those of group commits, and of `read_pool`, where reads may block.
 //! - `membership` remembers which node of which cluster this is.
 //! - `hints` keeps writes that peers missed, and delivers them.
+//! - `background` gives hints, sweeps and compaction what clients leave.
 //! - [`metrics`] counts, [`families`] returns the counts, and `wait_sites` names for
 //!   profiles where requests wait.
 
+mod background;
 mod completion_queue;
 mod config;
 mod coordinator;
@@ -42,6 +44,7 @@ mod turn_budget;
 mod wait_sites;
 mod worker;
 
+pub use background::{ClientsSeen, LatencyCounts, SeeClients};
 pub use config::{
     BATCH_BYTES_MAX, ConfigError, MemoryParts, NodeConfig, Resources, Secret, bounds,
 };

@@ -1,5 +1,6 @@
 //! What all runtimes of a node share, from the opening of its store to the closing.
 
+use crate::background::{Background, SeeClients, WorkKind};
 use crate::config::{NodeConfig, Resources};
 use crate::expiry::{ExpiryBound, OwnClock};
 use crate::hints::{HintEnvironment, HintOptions, HintStore, HintsWaiting};
@@ -45,6 +46,8 @@ pub struct Node {
     pub(crate) stamping: Arc<Stamping>,
     /// Which node this is, and whether its store counts.
     pub(crate) membership: Membership,
+    /// The budget of hints, sweeps and compaction.
+    pub(crate) background: Arc<Background>,
     /// This node's part in sweeps.
     pub(crate) sweeps: Arc<Sweeps>,
     /// Limits repeated log lines about a peer.
@@ -115,6 +118,8 @@ impl Node {
             false => OwnClock::ByPeers(Box::new(move || proven.proven_unix_ms())),
         };
         let expiry = ExpiryBound::new(own_clock, config.clock_drift_max);
+        let background = Background::new(Arc::clone(&clock));
+        let pace = Arc::clone(&background);
         let environment = lsm::Environment {
             folder: config.data.clone(),
             disk: Arc::clone(&seams.disk),
@@ -127,6 +132,9 @@ impl Node {
                 false => Timestamp::ZERO,
             }),
             expired_before_unix_ms: Arc::new(move || expiry.expired_before_unix_ms()),
+            rest_after: Arc::new(move |took, urgency| {
+                pace.rest_after_urgent(WorkKind::Compaction, took, urgency)
+            }),
         };
         let drop_above = match config.drop_future_versions {
             true => Some(end_of_present(&*clock, config.clock_drift_max)?),
@@ -195,12 +203,14 @@ impl Node {
             executor: Arc::clone(executor),
             stamping: Arc::clone(&stamping),
             membership: membership.clone(),
+            background: Arc::clone(&background),
             timeout: config.timeout,
             interval: config.sweep_interval,
             full_interval: config.full_sweep_interval,
         });
         Ok(Self {
             placement,
+            background,
             sweeps,
             engine,
             disk: seams.disk,
@@ -268,6 +278,12 @@ impl Node {
     #[must_use]
     pub fn order_sweep(&self, kind: PassKind) -> Option<OrderedSweep> {
         self.sweeps.order(kind)
+    }
+
+    /// Says where the node sees what its clients feel: background work rests while they
+    /// feel it. Until then only the queueing delay of the runtimes counts.
+    pub fn see_clients_by(&self, see: SeeClients) {
+        self.background.see_clients_by(see);
     }
 
     /// What the node is working on.

@@ -142,6 +142,8 @@ impl Worker {
         let submissions = Rc::clone(&self.replicas.own().submissions);
         tokio::task::spawn_local(submissions.submit_forever());
         tokio::task::spawn_local(Rc::clone(self).end_overdue_forever());
+        let background = Arc::clone(&self.node.background);
+        tokio::task::spawn_local(background.probe_forever(self.number == 0));
         for link in self.peers.links() {
             tokio::task::spawn_local(Rc::clone(link).run_forever());
         }
@@ -168,6 +170,7 @@ impl Worker {
                 Rc::new(receiver),
                 Arc::clone(&reading),
                 Arc::clone(&self.node.random),
+                Arc::clone(&self.node.background),
             );
             tokio::task::spawn_local(delivery.run());
         }

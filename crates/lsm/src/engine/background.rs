@@ -16,8 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-/// The longest rest of a flush or a compaction between two steps, even if the step
-/// before took longer. A compaction may rest longer to keep to its rate.
+/// The longest rest of a flush between two steps, even if the step before took longer.
 pub(super) const REST_MAX: Duration = Duration::from_millis(20);
 
 /// A job of the engine, which runs once on its lane.

@@ -18,6 +18,7 @@ use lsm::{
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Everything outside the store.
 pub struct World {
@@ -29,6 +30,8 @@ pub struct World {
     pub bound: Arc<AtomicU64>,
     /// Whether the store may free entries that have expired by the clock.
     pub trusts_clock: Arc<AtomicBool>,
+    /// How long compaction rests after each step if it is not urgent, in milliseconds.
+    pub rest_ms: Arc<AtomicU64>,
     pub options: Options,
 }
 
@@ -49,6 +52,7 @@ impl World {
             clock,
             bound: Arc::default(),
             trusts_clock: Arc::new(AtomicBool::new(true)),
+            rest_ms: Arc::default(),
             options: Options {
                 memtable_bytes: 8 << 10,
                 cache_bytes: 256 << 10,
@@ -70,6 +74,7 @@ impl World {
 
     pub fn environment(&self) -> Environment {
         let bound = Arc::clone(&self.bound);
+        let rest_ms = Arc::clone(&self.rest_ms);
         let (clock, trusts_clock) = (Arc::clone(&self.clock), Arc::clone(&self.trusts_clock));
         Environment {
             folder: Self::folder(),
@@ -81,6 +86,10 @@ impl World {
             expired_before_unix_ms: Arc::new(move || match trusts_clock.load(Ordering::Relaxed) {
                 true => clock.unix_ms(),
                 false => 0,
+            }),
+            rest_after: Arc::new(move |_took, urgency| {
+                let rest = Duration::from_millis(rest_ms.load(Ordering::Relaxed));
+                rest.mul_f64(1.0 - urgency)
             }),
         }
     }

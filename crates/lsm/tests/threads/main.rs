@@ -95,6 +95,7 @@ fn open(
         executor: Arc::clone(lanes) as _,
         drop_bound: Arc::new(move || ledger.drop_bound()),
         expired_before_unix_ms: Arc::new(|| 0),
+        rest_after: Arc::new(|took, _urgency| took),
     };
     Engine::open(environment, options(durability)).unwrap().0
 }

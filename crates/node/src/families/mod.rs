@@ -1,5 +1,6 @@
 //! The metrics of a node as plain data: about its store and about the other nodes.
 
+mod background;
 mod cluster;
 mod store;
 mod sweeps;
@@ -7,12 +8,13 @@ mod sweeps;
 use crate::metrics::Family;
 use crate::node::Node;
 
-/// The metrics about the store, the coordinated requests, the hints, the peers and the
-/// sweeps of a node.
+/// The metrics about the store, the coordinated requests, the hints, the peers, the
+/// sweeps and the background work of a node.
 #[must_use]
 pub fn families(node: &Node) -> Vec<Family> {
     let mut families = store::families(node);
     families.extend(cluster::families(&node.metrics, node));
     families.extend(sweeps::families(node));
+    families.extend(background::families(node));
     families
 }

@@ -17,6 +17,7 @@
 //! as long, so only one of them is in memory for all peers of the node.
 
 use super::{HintBatch, HintStore};
+use crate::background::{Background, WorkKind};
 use base::{Entry, Random};
 use cluster::{Miss, NodeNumber};
 use lsm::Error;
@@ -42,6 +43,9 @@ const DELAY_MAX: Duration = Duration::from_secs(5);
 /// After this many failures in a row the remaining hints of a segment are put back.
 const FAILURES_MAX: u32 = 5;
 
+/// After so many hints a delivery rests as long as the budget of background work says.
+const STEP_HINTS: usize = 128;
+
 /// How long a delivery waits for more hints before it reads a segment that has few,
 /// because each segment costs two syncs.
 const GATHER_DELAY: Duration = Duration::from_millis(200);
@@ -62,6 +66,7 @@ pub(crate) struct HintDelivery<R> {
     receiver: Rc<R>,
     reading: Arc<Semaphore>,
     random: Arc<dyn Random>,
+    background: Arc<Background>,
     /// How often in a row the peer did not store a hint.
     failures: u32,
 }
@@ -90,6 +95,7 @@ impl<R: HintReceiver> HintDelivery<R> {
         receiver: Rc<R>,
         reading: Arc<Semaphore>,
         random: Arc<dyn Random>,
+        background: Arc<Background>,
     ) -> Self {
         Self {
             store,
@@ -97,6 +103,7 @@ impl<R: HintReceiver> HintDelivery<R> {
             receiver,
             reading,
             random,
+            background,
             failures: 0,
         }
     }
@@ -197,11 +204,22 @@ impl<R: HintReceiver> HintDelivery<R> {
     async fn send_until_missed(&self, left: &mut VecDeque<Entry>) {
         let mut in_flight = JoinSet::new();
         let mut missed = VecDeque::new();
+        let (mut step_began, mut step_hints) = (self.background.now(), 0);
         loop {
+            if step_hints >= STEP_HINTS {
+                let took = self.background.now().saturating_sub(step_began);
+                let rest = self.background.rest_after(WorkKind::Hints, took);
+                if !rest.is_zero() {
+                    sleep(rest).await;
+                }
+                (step_began, step_hints) = (self.background.now(), 0);
+            }
             while missed.is_empty()
                 && in_flight.len() < WINDOW
+                && step_hints < STEP_HINTS
                 && let Some(hint) = left.pop_front()
             {
+                step_hints += 1;
                 let receiver = Rc::clone(&self.receiver);
                 in_flight.spawn_local(async move {
                     let result = receiver.store(hint.clone()).await;

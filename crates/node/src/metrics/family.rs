@@ -68,6 +68,20 @@ impl Family {
         }
     }
 
+    /// A metric of durations that only grow, in seconds.
+    #[must_use]
+    pub fn seconds_counters(
+        name: &'static str,
+        help: &'static str,
+        series: impl IntoIterator<Item = (Labels, f64)>,
+    ) -> Self {
+        Self {
+            name,
+            help,
+            series: Series::Counters(series.into_iter().collect()),
+        }
+    }
+
     /// A metric of one number that goes up and down.
     #[must_use]
     pub fn gauge(name: &'static str, help: &'static str, number: f64) -> Self {

@@ -45,6 +45,7 @@ pub use record::{EndedPasses, LastClean, RunningPass, SweepCounts, SweepStatus};
 pub use refill::RefillProgress;
 pub use schedule::OrderedSweep;
 
+use crate::background::{Background, Pacer, WorkKind};
 use crate::completion_queue::Completion;
 use crate::membership::Membership;
 use crate::peers::Peers;
@@ -91,6 +92,8 @@ pub(crate) struct SweepEnvironment {
     pub(crate) stamping: Arc<Stamping>,
     /// How the store stands.
     pub(crate) membership: Membership,
+    /// The budget of background work.
+    pub(crate) background: Arc<Background>,
     /// The deadline of requests.
     pub(crate) timeout: Duration,
     /// How often the nodes compare what has changed, if they do.
@@ -103,6 +106,7 @@ pub(crate) struct SweepEnvironment {
 pub(crate) struct Sweeps {
     environment: SweepEnvironment,
     participant: Arc<Mutex<Participant>>,
+    pacer: Arc<Pacer>,
     record: record::Record,
     refill: refill::Refill,
     orders: schedule::Orders,
@@ -129,6 +133,12 @@ impl Sweeps {
             environment.members.own(),
         );
         Arc::new(Self {
+            pacer: Pacer::new(
+                Arc::clone(&environment.background),
+                WorkKind::Sweep,
+                Arc::clone(&environment.executor),
+                Lane::Sweep,
+            ),
             environment,
             participant: Arc::new(Mutex::new(participant)),
             record,
@@ -379,26 +389,26 @@ impl Sweeper {
             .unwrap_or(SweepAnswer::Unknown)
     }
 
-    /// Has a job done by the lane of sweeps; [`None`] if the node is closed.
+    /// Has a job done by the lane of sweeps, once the lane has rested from the one
+    /// before; [`None`] if the node is closed.
     async fn in_background<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Participant) -> T + Send + 'static,
     ) -> Option<T> {
-        let (sender, receiver) = oneshot::channel();
-        self.spawn_in_background(move |own| {
-            // Nobody may wait for it any more.
-            let _waits = sender.send(job(own)).is_ok();
-        });
-        receiver.await.ok()
+        self.paced(job).await.ok()
     }
 
     /// Has a job done for which nobody waits.
     fn spawn_in_background(&self, job: impl FnOnce(&mut Participant) + Send + 'static) {
+        let _nobody_waits = self.paced(job);
+    }
+
+    fn paced<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Participant) -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
         let participant = Arc::clone(&self.sweeps.participant);
-        let job = Box::new(move || job(&mut lock(&participant)));
-        self.sweeps
-            .environment
-            .executor
-            .spawn(Lane::Sweep, Duration::ZERO, job);
+        let job = move || job(&mut lock(&participant));
+        self.sweeps.pacer.spawn(job)
     }
 }

@@ -114,6 +114,7 @@ impl Door {
 
     /// Starts the background tasks of a runtime, which last until it ends.
     pub(crate) fn spawn_upkeep(self: &Rc<Self>) {
+        self.metrics.runs_here();
         self.worker.spawn_upkeep();
         let paused_connections = Rc::clone(&self.paused_connections);
         tokio::task::spawn_local(paused_connections.resume_forever(Rc::clone(&self.gate)));

@@ -20,18 +20,21 @@ pub(crate) struct DoorShared {
     /// Budget for ranges that are being streamed, in ranges.
     pub(crate) scans: Arc<Budget>,
     /// The counters of all doors.
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl DoorShared {
     /// The shared part of the doors of a server with this configuration.
     pub(crate) fn new(config: ServerConfig, node: Arc<Node>) -> Self {
         let split = config.memory_split();
+        let metrics = Arc::new(Metrics::new(config.threads));
+        let seen = Arc::clone(&metrics);
+        node.see_clients_by(Box::new(move || seen.clients_seen()));
         Self {
             uploads: Uploads::new(split.uploads_short_bytes, split.uploads_long_bytes),
             heads: Budget::new(split.heads_bytes),
             scans: Budget::new(split.scans_max),
-            metrics: Metrics::new(config.threads),
+            metrics,
             node,
             config,
         }

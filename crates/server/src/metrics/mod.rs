@@ -5,9 +5,12 @@ mod requests;
 
 pub(crate) use requests::Route;
 
+use node::ClientsSeen;
 use node::metrics::{Cell, Family};
 use requests::RequestMetrics;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::runtime::{Handle, RuntimeMetrics};
 
 /// The metrics of the door of one runtime.
 #[derive(Default)]
@@ -22,9 +25,25 @@ pub(crate) struct DoorMetrics {
     pub(crate) unsent: Cell,
     /// Requests that wait for a permit to run.
     pub(crate) queued: Cell,
+    /// What the scheduler of the runtime counts, once it runs.
+    scheduler: OnceLock<RuntimeMetrics>,
 }
 
 impl DoorMetrics {
+    /// Notes that the calling thread's scheduler runs this door.
+    pub(crate) fn runs_here(&self) {
+        // A second one would be a bug, and the first stays in force.
+        let _first = self.scheduler.set(Handle::current().metrics());
+    }
+
+    /// How long the runtime was busy since it started.
+    fn busy(&self) -> Duration {
+        let scheduler = self.scheduler.get();
+        scheduler.map_or(Duration::ZERO, |scheduler| {
+            scheduler.worker_total_busy_duration(0)
+        })
+    }
+
     /// Sets the gauges to what others count.
     pub(crate) fn publish(
         &self,
@@ -61,6 +80,14 @@ impl Metrics {
     /// The answers of all doors.
     pub(crate) fn requests(&self) -> Vec<Family> {
         requests::families(self)
+    }
+
+    /// What clients feel of the node.
+    pub(crate) fn clients_seen(&self) -> ClientsSeen {
+        ClientsSeen {
+            latencies: requests::entity_latencies(self),
+            busy: self.doors.iter().map(|door| door.busy()).collect(),
+        }
     }
 
     /// The sum of a number over all doors.

@@ -7,6 +7,7 @@
 
 use super::Metrics;
 use hyper::{Method, StatusCode};
+use node::LatencyCounts;
 use node::metrics::{Cell, Distribution, Family, Labels};
 use std::time::Duration;
 
@@ -84,7 +85,7 @@ const EXPECTED: [(Route, &str, &[u16]); 14] = [
 const EXPECTED_OF_PEERS: [u16; 3] = [101, 400, 503];
 
 /// The upper bounds of the latency histograms, in microseconds.
-const BOUNDS_US: [u64; 19] = [
+static BOUNDS_US: [u64; 19] = [
     10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000,
     500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000,
 ];
@@ -222,6 +223,22 @@ pub(super) fn families(metrics: &Metrics) -> Vec<Family> {
             of_peers,
         ),
     ]
+}
+
+/// How long all requests for a key took.
+pub(super) fn entity_latencies(metrics: &Metrics) -> LatencyCounts {
+    let row = route_row(Route::Entity);
+    let in_bucket = |bucket: usize| {
+        let of_door = |door: &super::DoorMetrics| {
+            let methods = door.requests.latency[row].iter();
+            methods.map(|latency| latency.buckets[bucket].get()).sum()
+        };
+        metrics.sum(of_door)
+    };
+    LatencyCounts {
+        bounds_us: &BOUNDS_US,
+        counts: (0..=BOUNDS_US.len()).map(in_bucket).collect(),
+    }
 }
 
 fn distribution(metrics: &Metrics, row: usize, column: usize) -> Distribution {

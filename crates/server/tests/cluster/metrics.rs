@@ -134,6 +134,41 @@ fn every_bound_stands_beside_what_it_bounds() {
     assert!(page.series["kvorum_disk_free_bytes"] > 0.0);
 }
 
+/// What clients feel reaches the budget of background work, and what work does.
+#[test]
+fn the_budget_of_background_work_sees_clients_and_work() {
+    let cluster = Cluster::start(3);
+    let page = page_of(&cluster);
+    for kind in ["sweep", "hints", "compaction"] {
+        for counter in ["work", "rest"] {
+            let series = format!("kvorum_background_{counter}_seconds_total{{kind=\"{kind}\"}}");
+            assert!(page.series.contains_key(&series), "{series}");
+        }
+    }
+    let share = page.series["kvorum_background_share"];
+    assert!(share > 0.0 && share <= 1.0, "{share}");
+    let key = cluster.key_on(&[0]);
+    let target = format!("/v0/entity?id={key}");
+    until("the requests of clients are seen", || {
+        for _ in 0..50 {
+            cluster.client(0).get(&target);
+        }
+        let page = page_of(&cluster);
+        let seen = [
+            "kvorum_background_request_tail_seconds{value=\"now\"}",
+            "kvorum_background_request_tail_seconds{value=\"normal\"}",
+            "kvorum_background_runtimes_busy",
+        ];
+        seen.iter().all(|series| page.series[*series] > 0.0)
+    });
+    let json = "content-type: application/json\r\n";
+    let target = "/v0/admin/sweep?full=true&wait=true";
+    let swept = cluster.client(0).request("POST", target, json, b"");
+    assert_eq!(swept.status, 200, "{}", swept.text());
+    let worked = "kvorum_background_work_seconds_total{kind=\"sweep\"}";
+    assert!(page_of(&cluster).series[worked] > 0.0);
+}
+
 /// The rules of `promtool check metrics`, and some of our own.
 #[test]
 fn names_and_units_follow_the_conventions_of_prometheus() {

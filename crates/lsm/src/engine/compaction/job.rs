@@ -2,8 +2,8 @@
 //!
 //! A compaction is a row of short jobs, each of which reads some blocks. Between
 //! them it can be paced, ended, and interleaved with anything else. It rests for
-//! as long as it works, or for longer if its rate demands that, unless it falls
-//! behind.
+//! as long as its environment says, or for longer if its rate demands that. The
+//! further it falls behind, the less it rests.
 //!
 //! A table that turns out to be damaged is moved to level 0 and left out from
 //! then on. That changes only the manifest: a level says nothing about age, and on
@@ -17,7 +17,7 @@ use super::merging::{Compaction, Replaced};
 use super::pick::{Pick, PickSettings, may_become_due, pick, pick_all, summarize};
 use super::reclaim::Reclaim;
 use super::retry::Retry;
-use crate::engine::background::{EngineJob, REST_MAX};
+use crate::engine::background::EngineJob;
 use crate::engine::core::Core;
 use crate::engine::table_set::TableEdit;
 use crate::error::Error;
@@ -31,7 +31,8 @@ use std::time::Duration;
 /// From this many level-0 tables on, their compaction is due.
 const LEVEL_0_TABLES_DUE: usize = 4;
 
-/// From this many level-0 tables on, compaction is not held to its rate.
+/// From this many level-0 tables on, compaction does not rest: writers are slowed from
+/// a few more on.
 const LEVEL_0_TABLES_HURRY: usize = 8;
 
 /// The longest pause before the job checks again whether compaction has fallen behind
@@ -159,8 +160,9 @@ impl Compactor {
             state.paced_until = match step {
                 Ok(CompactionStep::Merged(bytes)) => {
                     let took = now.saturating_sub(started);
-                    let rest = now.saturating_add(took.min(REST_MAX));
-                    rest.max(started.saturating_add(pace(bytes, core)))
+                    let rest = (core.environment.rest_after)(took, urgency(core));
+                    let rested = now.saturating_add(rest);
+                    rested.max(started.saturating_add(pace(bytes, core)))
                 }
                 _ => Duration::ZERO,
             };
@@ -375,17 +377,19 @@ impl CompactorState {
     /// How long the next step is put off now: not at all if compaction is behind.
     /// The delay is short, because compaction may fall behind meanwhile.
     fn pacing_delay(&self, core: &Core, now: Duration) -> Duration {
-        if core
-            .tables
-            .load()
-            .tables
-            .has_level_zero_tables(LEVEL_0_TABLES_HURRY)
-        {
+        if urgency(core) >= 1.0 {
             return Duration::ZERO;
         }
         let left = self.paced_until.saturating_sub(now);
         left.min(PACE_DELAY_MAX)
     }
+}
+
+/// How urgent compaction is: from 0 to 1, at which writers will soon wait for it.
+fn urgency(core: &Core) -> f64 {
+    let tables = core.tables.load().tables.level_zero_tables() as f64;
+    let (due, hurry) = (LEVEL_0_TABLES_DUE as f64, LEVEL_0_TABLES_HURRY as f64);
+    ((tables - due) / (hurry - due)).clamp(0.0, 1.0)
 }
 
 /// How long `bytes` may take at the configured rate.

@@ -1,6 +1,7 @@
 //! How hints are delivered to a peer.
 
 use super::*;
+use crate::background::{Background, WorkKind};
 use base::SeededRandom;
 use cluster::Miss;
 use std::cell::{Cell, RefCell};
@@ -58,20 +59,31 @@ struct World {
     machine: Rc<Machine>,
     store: HintStore,
     reading: Arc<Semaphore>,
+    background: Arc<Background>,
 }
 
 impl World {
     fn run<F: Future<Output = ()>>(test: impl FnOnce(Rc<Self>) -> F) {
+        let machine = Rc::new(Machine::new());
+        let background = Background::new(Arc::clone(&machine.clock) as _);
+        Self::run_with(machine, background, test);
+    }
+
+    fn run_with<F: Future<Output = ()>>(
+        machine: Rc<Machine>,
+        background: Arc<Background>,
+        test: impl FnOnce(Rc<Self>) -> F,
+    ) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
             .build()
             .unwrap();
-        let machine = Rc::new(Machine::new());
         let world = Rc::new(Self {
             store: machine.open(),
             machine: Rc::clone(&machine),
             reading: Arc::new(Semaphore::new(1)),
+            background,
         });
         let local = tokio::task::LocalSet::new();
         local.spawn_local(async move {
@@ -91,6 +103,7 @@ impl World {
             Rc::clone(&peer),
             Arc::clone(&self.reading),
             Arc::new(SeededRandom::new(7)),
+            Arc::clone(&self.background),
         );
         tokio::task::spawn_local(delivery.run());
         peer
@@ -115,6 +128,20 @@ impl World {
         timeout(Duration::from_secs(600), drained).await.unwrap();
         began.elapsed()
     }
+}
+
+#[test]
+fn a_delivery_rests_while_clients_feel_it_and_does_not_starve() {
+    let machine = Rc::new(Machine::new());
+    let background = crate::background::overloaded(&machine.clock);
+    World::run_with(machine, background, async |world| {
+        world.deliver_to(A);
+        world.keep(A, 0..1_000, b"v");
+        let took = world.drained(A).await;
+        let rested = world.background.times(WorkKind::Hints).1;
+        assert!(took > rested && rested > Duration::from_secs(1), "{took:?}");
+        assert!(took < Duration::from_secs(5), "{took:?}");
+    });
 }
 
 #[test]
@@ -252,7 +279,8 @@ fn a_delivery_ends_with_its_store() {
         world.store.close();
         let random = Arc::new(SeededRandom::new(7));
         let reading = Arc::clone(&world.reading);
-        let delivery = HintDelivery::new(world.store.clone(), A, peer, reading, random);
+        let background = Arc::clone(&world.background);
+        let delivery = HintDelivery::new(world.store.clone(), A, peer, reading, random, background);
         let ended = timeout(Duration::from_secs(10), delivery.run()).await;
         assert!(ended.is_ok());
     });

@@ -1,0 +1,397 @@
+//! Traces of the controller: what it decides as the load changes; and the rests that
+//! follow from it.
+
+use super::controller::{Controller, Measured, SHARE_MIN, STEP_MAX};
+use super::latencies::LatencyCounts;
+use super::{Background, ClientsSeen, Pacer, REST_MAX, WorkKind};
+use base::{Clock, ManualClock};
+use lsm::StepExecutor;
+use profile::lock;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+static BOUNDS_US: [u64; 9] = [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000];
+
+const STEP: Duration = Duration::from_millis(100);
+
+/// What clients and runtimes do in a step of the trace.
+#[derive(Clone, Copy)]
+struct Load {
+    requests: u64,
+    /// How long one in fifty requests takes; the others are quick.
+    slow_us: u64,
+    queueing_delay: Duration,
+    busy: f64,
+    /// How much of its share background work uses.
+    work: f64,
+}
+
+const IDLE: Load = Load {
+    requests: 0,
+    slow_us: 0,
+    queueing_delay: Duration::ZERO,
+    busy: 0.01,
+    work: 1.0,
+};
+
+const HALF: Load = Load {
+    requests: 1_000,
+    slow_us: 600,
+    queueing_delay: Duration::from_micros(100),
+    busy: 0.5,
+    work: 1.0,
+};
+
+const OVERLOAD: Load = Load {
+    requests: 2_000,
+    slow_us: 20_000,
+    queueing_delay: Duration::from_millis(20),
+    busy: 0.99,
+    work: 1.0,
+};
+
+fn count(counts: &mut LatencyCounts, us: u64, requests: u64) {
+    counts.bounds_us = &BOUNDS_US;
+    counts.counts.resize(BOUNDS_US.len() + 1, 0);
+    counts.counts[BOUNDS_US.partition_point(|bound| *bound < us)] += requests;
+}
+
+/// A controller on its own, under a load that a test writes down.
+struct Trace {
+    controller: Controller,
+    now: Duration,
+    latencies: LatencyCounts,
+}
+
+impl Trace {
+    fn new() -> Self {
+        Self {
+            controller: Controller::new(Duration::ZERO),
+            now: Duration::ZERO,
+            latencies: LatencyCounts::default(),
+        }
+    }
+
+    fn share(&self) -> f64 {
+        self.controller.share()
+    }
+
+    fn step(&mut self, load: Load) -> f64 {
+        self.now += STEP;
+        let slow = load.requests / 50;
+        count(&mut self.latencies, load.slow_us, slow);
+        count(&mut self.latencies, 60, load.requests - slow);
+        self.controller.step(&Measured {
+            now: self.now,
+            queueing_delay: load.queueing_delay,
+            busy: load.busy,
+            latencies: self.latencies.clone(),
+            worked: STEP.mul_f64(self.share() * load.work),
+        });
+        self.share()
+    }
+
+    fn run(&mut self, seconds: u64, load: Load) -> f64 {
+        for _ in 0..10 * seconds {
+            self.step(load);
+        }
+        self.share()
+    }
+
+    /// After a while in which clients were served and there was no background work.
+    fn settled() -> Self {
+        let mut trace = Self::new();
+        trace.run(20, Load { work: 0.0, ..HALF });
+        assert_eq!(trace.share(), 1.0);
+        trace
+    }
+}
+
+#[test]
+fn on_an_idle_machine_background_work_never_rests() {
+    let mut trace = Trace::new();
+    for _ in 0..600 {
+        assert_eq!(trace.step(IDLE), 1.0);
+    }
+}
+
+#[test]
+fn requests_that_do_not_feel_the_work_leave_it_all_its_time() {
+    let mut trace = Trace::settled();
+    for _ in 0..600 {
+        assert_eq!(trace.step(HALF), 1.0);
+    }
+}
+
+#[test]
+fn what_is_normal_is_learned_before_work_is_done_beside_requests() {
+    let mut trace = Trace::new();
+    assert_eq!(trace.step(HALF), SHARE_MIN);
+    assert_eq!(trace.run(1, HALF), SHARE_MIN);
+    assert_eq!(trace.run(10, HALF), 1.0);
+}
+
+/// Requests that take longer the more background work is done: the share settles where
+/// the slow ones take less than twice as long as normally.
+#[test]
+fn the_share_settles_where_clients_do_not_feel_the_work() {
+    let mut trace = Trace::settled();
+    let (mut shares, mut slow) = (Vec::new(), Vec::new());
+    for number in 0..1_200 {
+        let slow_us = (600.0 * (1.0 + 4.0 * trace.share())) as u64;
+        let share = trace.step(Load { slow_us, ..HALF });
+        if number >= 600 {
+            shares.push(share);
+            slow.push(slow_us as f64);
+        }
+    }
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+    let (share, slow_us) = (mean(&shares), mean(&slow));
+    assert!((0.05..0.5).contains(&share), "{share}");
+    assert!(slow_us < 2.0 * 600.0, "{slow_us}");
+}
+
+#[test]
+fn at_overload_the_share_falls_to_its_floor_at_once_and_stays_there() {
+    let mut trace = Trace::settled();
+    trace.run(1, OVERLOAD);
+    // Even if it lasts so long that all of it has become normal.
+    for _ in 0..6_000 {
+        assert_eq!(trace.step(OVERLOAD), SHARE_MIN);
+    }
+}
+
+#[test]
+fn each_sign_of_overload_is_enough() {
+    let saturated = Load { busy: 0.95, ..HALF };
+    let queueing_delay = Duration::from_millis(10);
+    let delayed = Load {
+        queueing_delay,
+        ..HALF
+    };
+    let slow = Load {
+        slow_us: 9_000,
+        ..HALF
+    };
+    for load in [saturated, delayed, slow] {
+        let mut trace = Trace::settled();
+        let least = (0..30).map(|_| trace.step(load)).fold(1.0, f64::min);
+        assert_eq!(least, SHARE_MIN);
+    }
+}
+
+#[test]
+fn after_an_overload_the_share_recovers_in_seconds() {
+    let mut trace = Trace::settled();
+    assert_eq!(trace.run(60, OVERLOAD), SHARE_MIN);
+    assert!(trace.run(2, HALF) > 0.1);
+    assert_eq!(trace.run(10, HALF), 1.0);
+}
+
+/// More load takes longer on any machine; it is no harm that background work does.
+#[test]
+fn a_lasting_change_of_the_load_becomes_normal() {
+    let mut trace = Trace::settled();
+    let heavier = Load {
+        slow_us: 2_000,
+        ..HALF
+    };
+    assert!(trace.run(3, heavier) < 0.2);
+    assert_eq!(trace.run(30, heavier), 1.0);
+}
+
+/// Otherwise the share would rise for ever, a little at a time.
+#[test]
+fn what_clients_feel_beside_the_work_does_not_become_normal() {
+    let mut trace = Trace::settled();
+    let normal = trace.controller.latency().1;
+    for slow_us in (600..1_000).step_by(2) {
+        trace.step(Load { slow_us, ..HALF });
+    }
+    assert!(trace.controller.latency().1 <= normal);
+}
+
+#[test]
+fn one_slow_request_is_not_felt() {
+    let mut trace = Trace::settled();
+    for number in 0..100 {
+        if number % 10 == 0 {
+            count(&mut trace.latencies, 1_000_000, 1);
+        }
+        let few = Load {
+            requests: 10,
+            ..HALF
+        };
+        assert_eq!(trace.step(few), 1.0);
+    }
+}
+
+#[test]
+fn what_was_measured_while_the_clock_stood_still_says_nothing() {
+    let mut trace = Trace::settled();
+    for _ in 0..10 {
+        trace.now += STEP_MAX;
+        assert_eq!(trace.step(OVERLOAD), 1.0);
+        assert_eq!(trace.run(1, HALF), 1.0);
+    }
+}
+
+/// A budget at its floor: its runtimes are always busy.
+pub(crate) fn overloaded(clock: &Arc<ManualClock>) -> Arc<Background> {
+    let background = Background::new(Arc::clone(clock) as _);
+    let busy = Arc::clone(clock);
+    background.see_clients_by(Box::new(move || ClientsSeen {
+        busy: vec![busy.monotonic()],
+        ..ClientsSeen::default()
+    }));
+    for _ in 0..20 {
+        clock.advance(STEP);
+        background.decide();
+    }
+    assert_eq!(background.status().share, SHARE_MIN);
+    background
+}
+
+fn overloaded_now() -> (Arc<Background>, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new(0));
+    (overloaded(&clock), clock)
+}
+
+#[test]
+fn work_rests_so_long_that_it_used_its_share() {
+    let (background, _clock) = overloaded_now();
+    let took = Duration::from_micros(500);
+    for kind in WorkKind::ALL {
+        let rest = background.rest_after(kind, took);
+        let share = took.as_secs_f64() / (took + rest).as_secs_f64();
+        assert!((share - SHARE_MIN).abs() < 1e-6, "{share}");
+        assert_eq!(background.times(kind), (took, rest));
+    }
+}
+
+#[test]
+fn a_rest_is_bounded_and_shorter_the_more_urgent_the_work_is() {
+    let (background, _clock) = overloaded_now();
+    let kind = WorkKind::Compaction;
+    let long = Duration::from_secs(60);
+    assert_eq!(background.rest_after(kind, long), REST_MAX);
+    let half = background.rest_after_urgent(kind, long, 0.5);
+    assert_eq!(half, REST_MAX / 2);
+    assert_eq!(
+        background.rest_after_urgent(kind, long, 1.0),
+        Duration::ZERO
+    );
+}
+
+#[test]
+fn work_on_an_idle_machine_does_not_rest() {
+    let background = Background::new(Arc::new(ManualClock::new(0)));
+    let long = Duration::from_secs(1);
+    assert_eq!(background.rest_after(WorkKind::Sweep, long), Duration::ZERO);
+}
+
+#[test]
+fn one_late_probe_is_no_queue() {
+    let (background, clock) = overloaded_now();
+    let late = Duration::from_millis(500);
+    background.note_delay(late);
+    clock.advance(STEP);
+    background.decide();
+    assert_eq!(background.status().queueing_delay.0, Duration::ZERO);
+    background.note_delay(late);
+    background.note_delay(late);
+    clock.advance(STEP);
+    background.decide();
+    assert_eq!(background.status().queueing_delay.0, late);
+}
+
+/// A lane of sweeps whose jobs take two milliseconds, and note when they end.
+struct Lane {
+    clock: Arc<ManualClock>,
+    executor: Arc<StepExecutor>,
+    pacer: Arc<Pacer>,
+    ends: Arc<Mutex<Vec<Duration>>>,
+}
+
+const TOOK: Duration = Duration::from_millis(2);
+
+impl Lane {
+    fn new() -> Self {
+        let (background, clock) = overloaded_now();
+        let executor = Arc::new(StepExecutor::new(Arc::clone(&clock)));
+        let (kind, lane) = (WorkKind::Sweep, lsm::Lane::Sweep);
+        Self {
+            pacer: Pacer::new(background, kind, Arc::clone(&executor) as _, lane),
+            clock,
+            executor,
+            ends: Arc::default(),
+        }
+    }
+
+    fn spawn(&self) {
+        let (clock, ends) = (Arc::clone(&self.clock), Arc::clone(&self.ends));
+        self.pacer.spawn(move || {
+            clock.advance(TOOK);
+            lock(&ends).push(clock.monotonic());
+        });
+    }
+
+    /// How long after one job the next one ended.
+    fn gaps(&self) -> Vec<Duration> {
+        let ends = lock(&self.ends);
+        ends.windows(2).map(|two| two[1] - two[0]).collect()
+    }
+}
+
+/// The lane's thread is free while the lane rests.
+#[test]
+fn jobs_of_a_busy_lane_are_put_off_and_not_blocked() {
+    let lane = Lane::new();
+    lane.spawn();
+    let began = lane.clock.monotonic();
+    lane.executor.run_all_due();
+    assert_eq!(lane.clock.monotonic(), began + TOOK, "the thread is free");
+    lane.spawn();
+    assert_eq!(lane.executor.run_all_due(), 0, "the lane rests");
+    lane.executor.run_until_idle();
+    assert_eq!(lane.gaps(), [TOOK.mul_f64(1.0 / SHARE_MIN)]);
+}
+
+#[test]
+fn jobs_that_ran_in_a_row_leave_their_rests_up_to_a_bound() {
+    let lane = Lane::new();
+    for _ in 0..100 {
+        lane.spawn();
+    }
+    lane.executor.run_until_idle();
+    assert_eq!(lane.gaps(), [TOOK; 99], "they waited for no rest");
+    lane.spawn();
+    lane.executor.run_until_idle();
+    assert_eq!(lane.gaps()[99], 4 * REST_MAX + TOOK);
+}
+
+/// The other tasks of the runtime are busy whenever the probe wakes.
+#[test]
+fn a_probe_measures_how_long_tasks_wait_for_their_turn() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    let clock = Arc::new(ManualClock::new(0));
+    let background = Background::new(Arc::clone(&clock) as _);
+    let (period, busy) = (Duration::from_millis(25), Duration::from_millis(7));
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        tokio::task::spawn_local(Arc::clone(&background).probe_forever(false));
+        for _ in 0..20 {
+            tokio::time::sleep(period).await;
+            clock.advance(period + busy);
+        }
+    });
+    let delays = lock(&background.delays);
+    let is_busy = |delay: &Duration| (busy / 2..2 * busy).contains(delay);
+    assert!(
+        delays.len() > 10 && delays.iter().all(is_busy),
+        "{delays:?}"
+    );
+}

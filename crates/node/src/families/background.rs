@@ -1,0 +1,55 @@
+//! Metrics about the budget of background work.
+
+use crate::background::WorkKind;
+use crate::metrics::{Family, Labels};
+use crate::node::Node;
+use std::time::Duration;
+
+/// The state of the budget, what it is derived from, and what it did.
+pub(super) fn families(node: &Node) -> [Family; 6] {
+    let status = node.background.status();
+    let now_and_normal = |(now, normal): (Duration, Duration)| {
+        [("now", now), ("normal", normal)].map(|(value, time)| {
+            let labels: Labels = vec![("value", value.to_owned())];
+            (labels, time.as_secs_f64())
+        })
+    };
+    let of_kinds = |of: fn((Duration, Duration)) -> Duration| {
+        WorkKind::ALL.map(|kind| {
+            let labels: Labels = vec![("kind", kind.word().to_owned())];
+            (labels, of(node.background.times(kind)).as_secs_f64())
+        })
+    };
+    [
+        Family::gauge(
+            "kvorum_background_share",
+            "Share of its time that each kind of background work may use; the rest of it rests",
+            status.share,
+        ),
+        Family::gauges(
+            "kvorum_background_queueing_delay_seconds",
+            "How long a task of a runtime waits for its turn: now, and normally",
+            now_and_normal(status.queueing_delay),
+        ),
+        Family::gauges(
+            "kvorum_background_request_tail_seconds",
+            "What 99 of 100 requests of clients for keys did not exceed: in the last window, and normally",
+            now_and_normal(status.latency),
+        ),
+        Family::gauge(
+            "kvorum_background_runtimes_busy",
+            "Share of their time that the runtimes were busy",
+            status.busy,
+        ),
+        Family::seconds_counters(
+            "kvorum_background_work_seconds",
+            "How long background work worked, by kind",
+            of_kinds(|(worked, _)| worked),
+        ),
+        Family::seconds_counters(
+            "kvorum_background_rest_seconds",
+            "How long background work rested so that clients do not feel it, by kind",
+            of_kinds(|(_, rested)| rested),
+        ),
+    ]
+}

@@ -133,7 +133,7 @@ impl Options {
 }
 
 /// Returns the bound below which tombstones may be dropped: no write with a lower
-/// timestamp will be submitted any more. [`Timestamp::ZERO`] for "never".
+/// timestamp will be submitted or ingested any more. [`Timestamp::ZERO`] for "never".
 pub type DropBound = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// Returns a time in milliseconds since the Unix epoch: a value that expired before

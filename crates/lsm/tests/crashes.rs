@@ -1,5 +1,5 @@
 //! Power cuts: whatever unsynced pages survive, the store opens and holds
-//! every write that was acknowledged.
+//! every write that was acknowledged, and of each ingest all or nothing.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,9 +14,12 @@ use common::World;
 use fastrand::Rng;
 use lsm::disk::{Fault, FaultyDisk, MemoryDisk};
 use lsm::testing::BlockingWrite;
-use lsm::{Durability, Engine, Error};
+use lsm::{Admission, Durability, Engine, Error};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// The keys that only ingests write.
+const BULK_KEYS: usize = 12;
 
 /// The writes to a store, and its answers.
 #[derive(Default)]
@@ -41,7 +44,30 @@ impl History {
         Ok(())
     }
 
-    /// Checks that no acknowledged write is missing, and that the store holds nothing that
+    /// Ingests all bulk keys at once, in several tables, under one timestamp.
+    fn ingest(&mut self, engine: &Engine, number: u64, bytes: usize) -> Result<(), Error> {
+        let timestamp = Timestamp::from_u64(number);
+        let value = vec![number as u8; bytes];
+        let entries: Vec<_> = (0..BULK_KEYS)
+            .map(|key| {
+                let key = format!("bulk-{key:02}");
+                Entry::value(key.as_bytes(), timestamp, &value, Expiry::NEVER, 1)
+            })
+            .collect();
+        self.written.extend(entries.iter().cloned());
+        let mut ingest = engine.begin_ingest(Admission::Mend)?;
+        for entry in &entries {
+            ingest.push(entry.clone())?;
+        }
+        ingest.commit()?;
+        for entry in entries {
+            self.acknowledged.insert(entry.key().to_vec(), entry);
+        }
+        Ok(())
+    }
+
+    /// Checks that no acknowledged write is missing, that of an ingest all or nothing is
+    /// there, and that the store holds nothing that
     /// was never written.
     fn check(&self, engine: &Engine, context: &str) {
         for (key, acknowledged) in &self.acknowledged {
@@ -53,7 +79,14 @@ impl History {
                 "{context}: {acknowledged:?} was acknowledged, {found:?} is there"
             );
         }
-        for found in common::scan_all(engine, "", None) {
+        let all = common::scan_all(engine, "", None);
+        let bulk = all.iter().filter(|entry| entry.key().starts_with(b"bulk"));
+        let bulk: Vec<_> = bulk.map(Entry::timestamp).collect();
+        assert!(
+            bulk.is_empty() || bulk.len() == BULK_KEYS && bulk.iter().all(|at| *at == bulk[0]),
+            "{context}: half an ingest: {bulk:?}"
+        );
+        for found in all {
             assert!(
                 self.written.contains(&found),
                 "{context}: {found:?} was never written"
@@ -85,6 +118,7 @@ fn work(world: &World, rng: &mut Rng, history: &mut History, writes: u64) -> Res
             6 => engine.flush()?,
             // After so long the store records a claim for the log.
             7 => world.executor.run_for(std::time::Duration::from_secs(2)),
+            8 => history.ingest(&engine, number, rng.usize(0..3000))?,
             _ => {}
         }
     }
@@ -181,10 +215,12 @@ fn without_sync_a_power_cut_loses_a_tail_only() {
         let after = World::on(Arc::new(disk));
         let engine = after.open();
         let found = common::scan_all(&engine, "", None);
-        // The store holds some prefix of the writes.
+        // The store holds some prefix of the writes, and all that was ingested.
         let prefixes = (0..=history.written.len()).any(|length| {
             let mut newest: BTreeMap<&[u8], &Entry> = BTreeMap::new();
-            for entry in &history.written[..length] {
+            let ingested = history.written[length..].iter();
+            let ingested = ingested.filter(|entry| entry.key().starts_with(b"bulk"));
+            for entry in history.written[..length].iter().chain(ingested) {
                 newest.insert(entry.key(), entry);
             }
             newest.values().copied().eq(found.iter())

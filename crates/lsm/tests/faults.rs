@@ -9,10 +9,11 @@
 
 mod common;
 
+use base::Entry;
 use common::{CollectedOutcomes, World, put, read};
 use lsm::disk::{Call, Fault, FaultyDisk};
 use lsm::testing::BlockingWrite;
-use lsm::{Durability, Error, Lane, Outbox};
+use lsm::{Admission, Durability, Engine, Error, Lane, Outbox};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -142,6 +143,9 @@ impl Run {
         }
         world.disk = Arc::clone(&faulty) as _;
         let key_of = |number: u64| format!("key-{:02}", number % 20);
+        let bulk_keys = || (0..10).map(|number| format!("bulk-{number}"));
+        // The first half of the bulk keys, and the other half, in tables of their own.
+        world.options.table_bytes = 2 << 10;
         let mut acknowledged = BTreeMap::new();
         if let Ok((engine, _)) = world.try_open() {
             let collected = Arc::new(CollectedOutcomes::default());
@@ -157,6 +161,12 @@ impl Run {
                 }
                 if number % 3 == 0 {
                     world.executor.run_one(|_| 0);
+                }
+                if number % 40 == 20 && ingest(&engine, bulk_keys(), number).is_ok() {
+                    acknowledged.extend(bulk_keys().map(|key| (key, number)));
+                }
+                if number % 10 == 0 {
+                    assert_whole(self, &engine);
                 }
             }
             world.executor.run_for(Duration::from_secs(5));
@@ -176,12 +186,48 @@ impl Run {
         }
         world.disk = Arc::clone(&world.memory) as _;
         let engine = world.open();
+        assert_whole(self, &engine);
         for (key, number) in acknowledged {
             let found = engine.get(key.as_bytes()).unwrap().expect("acknowledged");
             assert!(found.timestamp().as_u64() >= number, "{self:?}: {key}");
         }
         faulty.calls()
     }
+}
+
+/// Ingests a value of each key with the timestamp `number`, in several tables.
+fn ingest(engine: &Engine, keys: impl Iterator<Item = String>, number: u64) -> Result<(), Error> {
+    let mut ingest = engine.begin_ingest(Admission::Mend)?;
+    for key in keys {
+        ingest.push(put(&key, number, &random_value(number)))?;
+    }
+    let ingested = ingest.commit()?;
+    assert!(ingested.tables > 1);
+    Ok(())
+}
+
+/// A long value that cannot be compressed.
+fn random_value(seed: u64) -> String {
+    let mut random = fastrand::Rng::with_seed(seed);
+    std::iter::repeat_with(|| random.alphanumeric())
+        .take(1000)
+        .collect()
+}
+
+/// Checks that readers see all of an ingest or nothing.
+fn assert_whole(run: Run, engine: &Engine) {
+    let mut scan = engine.scan(b"bulk", Some(b"bull"));
+    let mut found = Vec::new();
+    loop {
+        match scan.next_batch(1 << 20) {
+            Ok(batch) if batch.is_empty() => break,
+            Ok(batch) => found.extend(batch.iter().map(Entry::timestamp)),
+            // A read may fail.
+            Err(_) => return,
+        }
+    }
+    let is_whole = found.len() == 10 && found.iter().all(|timestamp| *timestamp == found[0]);
+    assert!(found.is_empty() || is_whole, "{run:?}: {found:?}");
 }
 
 /// Whichever call fails once, and with whichever error, no acknowledged write is lost, in

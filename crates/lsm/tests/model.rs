@@ -1,4 +1,4 @@
-//! The store against a map of newest versions, under random operations,
+//! The store against a map of newest versions, under random operations, ingests,
 //! background work, flushes, compactions and reopenings.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
@@ -9,7 +9,7 @@ use base::{Entry, Expiry, Timestamp, Verdict};
 use common::World;
 use fastrand::Rng;
 use lsm::testing::{BlockingWrite, verdict_of};
-use lsm::{Engine, Error, Lookup, Scan};
+use lsm::{Admission, Engine, Error, Ingest, Lookup, Scan};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -46,6 +46,79 @@ fn random_entry(rng: &mut Rng, number: Option<u64>) -> Entry {
     Entry::value(key.as_bytes(), timestamp, &value, expiry, rng.u8(1..4))
 }
 
+/// What the store is told.
+#[derive(Default)]
+struct Arrivals {
+    /// How many records it has ever taken.
+    records: u64,
+    /// Some sequence numbers, each with what has arrived since.
+    since: Vec<(u64, Vec<Entry>)>,
+}
+
+impl Arrivals {
+    fn add(&mut self, entry: &Entry) {
+        self.records += 1;
+        for (_, entries) in &mut self.since {
+            entries.push(entry.clone());
+        }
+    }
+
+    /// Checks that the store knows of all newest versions that have arrived.
+    fn check(&self, engine: &Engine, model: &Model) {
+        assert_eq!(engine.acknowledged().total, self.records);
+        for (sequence, entries) in &self.since {
+            let changes = engine.changes_since(*sequence).unwrap();
+            // A flush leaves out what newer versions in its memtable hide.
+            let is_newest = |entry: &&Entry| model.get(entry.key()) == Some(entry);
+            for entry in entries.iter().filter(is_newest) {
+                let mut bounds = changes.iter().filter_map(|list| {
+                    let after = list.partition_point(|(key, _)| key.as_slice() <= entry.key());
+                    list[..after].last().map(|(_, least)| *least)
+                });
+                assert!(
+                    bounds.any(|least| least <= entry.timestamp()),
+                    "{entry:?} has arrived since {sequence}"
+                );
+            }
+        }
+    }
+}
+
+/// An ingest under way, and what was pushed to it.
+struct Pushed {
+    ingest: Ingest,
+    entries: Vec<Entry>,
+}
+
+impl Pushed {
+    /// Pushes a few entries, or returns `false` when the ingest has failed.
+    fn push_some(&mut self, rng: &mut Rng, number: Option<u64>) -> bool {
+        for _ in 0..rng.usize(1..12) {
+            let entry = random_entry(rng, number);
+            let last = self.entries.last();
+            if last.is_some_and(|last| entry.key() <= last.key()) {
+                continue;
+            }
+            if unless_full(self.ingest.push(entry.clone())).is_none() {
+                return false;
+            }
+            self.entries.push(entry);
+        }
+        true
+    }
+
+    fn commit(self, model: &mut Model, arrivals: &mut Arrivals) {
+        let Some(ingested) = unless_full(self.ingest.commit()) else {
+            return;
+        };
+        assert_eq!(ingested.records, self.entries.len() as u64);
+        for entry in &self.entries {
+            apply(model, entry);
+            arrivals.add(entry);
+        }
+    }
+}
+
 fn apply(model: &mut Model, entry: &Entry) {
     match model.get_mut(entry.key()) {
         Some(held) if held.rank() >= entry.rank() => {}
@@ -67,7 +140,7 @@ fn unless_full<T>(result: Result<T, Error>) -> Option<T> {
     }
 }
 
-fn check_write(engine: &Engine, model: &mut Model, entry: &Entry) {
+fn check_write(engine: &Engine, model: &mut Model, arrivals: &mut Arrivals, entry: &Entry) {
     let Some(applied) = unless_full(engine.write(entry.clone())) else {
         return;
     };
@@ -81,6 +154,7 @@ fn check_write(engine: &Engine, model: &mut Model, entry: &Entry) {
     };
     assert!(is_right, "{entry:?} was told {applied:?} beside {newest:?}");
     apply(model, entry);
+    arrivals.add(entry);
 }
 
 /// The version, or the tombstone that compaction may have left of it.
@@ -158,6 +232,7 @@ fn run(seed: u64) {
     let mut world = World::new();
     world.options.memtable_bytes = rng.usize(2_000..20_000);
     world.options.memtables_frozen_max = rng.usize(1..4);
+    world.options.table_bytes = rng.u64(500..16_000);
     world.options.compaction = rng.u8(0..4) != 0;
     if rng.u8(0..4) == 0 {
         world.options.filter_false_positive_rate = None;
@@ -172,11 +247,40 @@ fn run(seed: u64) {
     let mut model = Model::new();
     let mut engine = world.open();
     let mut scans: Vec<Expected> = Vec::new();
+    let mut ingests: Vec<Pushed> = Vec::new();
+    let mut arrivals = Arrivals::default();
     for number in 0..600 {
         let number = is_unique.then_some(number);
         match rng.u32(0..100) {
-            0..55 => check_write(&engine, &mut model, &random_entry(&mut rng, number)),
-            55..75 => check_reads(&engine, &model, &mut rng),
+            0..47 => {
+                let entry = random_entry(&mut rng, number);
+                check_write(&engine, &mut model, &mut arrivals, &entry);
+            }
+            47..55 => {
+                let ingest = match ingests.is_empty() || rng.u8(0..8) == 0 {
+                    true => {
+                        unless_full(engine.begin_ingest(Admission::Mend)).map(|ingest| Pushed {
+                            ingest,
+                            entries: Vec::new(),
+                        })
+                    }
+                    false => Some(ingests.swap_remove(rng.usize(0..ingests.len()))),
+                };
+                if let Some(mut ingest) = ingest
+                    && ingest.push_some(&mut rng, number)
+                {
+                    match rng.u8(0..10) {
+                        0..6 => ingest.commit(&mut model, &mut arrivals),
+                        6 => {}
+                        _ => ingests.push(ingest),
+                    }
+                }
+            }
+            55 => {
+                arrivals.check(&engine, &model);
+                arrivals.since.push((engine.last_sequence(), Vec::new()));
+            }
+            56..75 => check_reads(&engine, &model, &mut rng),
             75..85 => {
                 world.executor.run_one(|jobs| rng.usize(0..jobs));
             }
@@ -198,9 +302,15 @@ fn run(seed: u64) {
             },
             _ => {
                 scans.clear();
+                arrivals.check(&engine, &model);
+                arrivals.since.clear();
+                let mut late = None;
                 if rng.bool() {
                     unless_full(engine.close());
+                    // It outlives its engine, and the next one has the folder.
+                    late = ingests.pop();
                 }
+                ingests.clear();
                 drop(engine);
                 engine = match unless_full(world.try_open()) {
                     Some((engine, _)) => engine,
@@ -209,12 +319,17 @@ fn run(seed: u64) {
                         world.open()
                     }
                 };
+                if let Some(mut late) = late {
+                    let closed = late.ingest.push(random_entry(&mut rng, number));
+                    assert!(matches!(closed, Err(Error::Closed)), "{closed:?}");
+                }
             }
         }
     }
     for mut expected in scans {
         while advance(&mut expected, &mut rng) {}
     }
+    arrivals.check(&engine, &model);
     let all: Vec<_> = model.values().cloned().collect();
     let found = common::scan_all(&engine, "", None);
     assert_eq!(found.len(), all.len());

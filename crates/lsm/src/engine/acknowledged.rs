@@ -5,7 +5,7 @@
 //!
 //! The counter costs a write no byte in the log. The manifest holds how many records
 //! were committed that are in no live segment of the log, and a start adds those that
-//! it replays. So a crash may lower the total by what was not synced, but never below
+//! it replays. Ingested records count as soon as the manifest names their tables. So a crash may lower the total by what was not synced, but never below
 //! what was durable. A version that is written twice counts twice. A store that an
 //! older release has written begins to count when it is opened.
 
@@ -28,6 +28,8 @@ pub(super) struct AcknowledgedCounter {
     committed: AtomicU64,
     /// How many of the committed records are synced.
     synced: AtomicU64,
+    /// How many records were ingested since the start. They are durable.
+    ingested: AtomicU64,
 }
 
 impl AcknowledgedCounter {
@@ -36,6 +38,7 @@ impl AcknowledgedCounter {
         Self {
             committed: AtomicU64::new(total),
             synced: AtomicU64::new(total),
+            ingested: AtomicU64::new(0),
         }
     }
 
@@ -44,7 +47,12 @@ impl AcknowledgedCounter {
         self.committed.fetch_add(records, Relaxed);
     }
 
-    /// How many records were committed. A caller that holds the commit lock passes this
+    /// Notes records that were ingested.
+    pub(super) fn add_ingested(&self, records: u64) {
+        self.ingested.fetch_add(records, Relaxed);
+    }
+
+    /// How many records were committed through the log. A caller that holds the commit lock passes this
     /// to [`AcknowledgedCounter::note_synced`] after the sync that it begins now.
     pub(super) fn committed(&self) -> u64 {
         self.committed.load(Relaxed)
@@ -58,10 +66,11 @@ impl AcknowledgedCounter {
     /// The counter now.
     pub(super) fn get(&self) -> Acknowledged {
         // A record is synced after it is committed, so the total is no less.
-        let durable = self.synced.load(Relaxed);
+        let synced = self.synced.load(Relaxed);
+        let ingested = self.ingested.load(Relaxed);
         Acknowledged {
-            total: self.committed().max(durable),
-            durable,
+            total: self.committed().max(synced) + ingested,
+            durable: synced + ingested,
         }
     }
 }

@@ -41,7 +41,7 @@ struct FlushedChanges {
 }
 
 impl Changes {
-    /// Remembers a flush whose last record had this sequence number.
+    /// Remembers a flush or an ingest whose last record had this sequence number.
     pub(super) fn flushed(&self, last_sequence: u64, least: LeastTimestamps) {
         let mut flushes = lock(&self.flushes);
         flushes.push_back(FlushedChanges {
@@ -52,6 +52,8 @@ impl Changes {
             && let Some(oldest) = flushes.pop_front()
             && let Some(next) = flushes.front_mut()
         {
+            // A memtable may be flushed after an ingest that came later.
+            next.last_sequence = next.last_sequence.max(oldest.last_sequence);
             let both = oldest.least.iter().chain(&next.least);
             let least = both.map(|(_, least)| *least).min();
             next.least = least.map(|least| (Vec::new(), least)).into_iter().collect();

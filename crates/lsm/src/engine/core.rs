@@ -12,6 +12,7 @@ use super::counters::Counters;
 use super::fence::Fence;
 use super::full_disk::RoomWatch;
 use super::health::Health;
+use super::ingests::Ingests;
 use super::log::Log;
 use super::outbox::Deliveries;
 use super::queue::{Group, WriteQueue};
@@ -46,6 +47,8 @@ pub(super) struct Core {
     pub(super) snapshots: Snapshots,
     /// Remembers what flushes have seen.
     pub(super) changes: Changes,
+    /// Knows the ingests under way.
+    pub(super) ingests: Ingests,
     /// Counts the records that were ever committed.
     pub(super) acknowledged: AcknowledgedCounter,
     /// Counts what was done.
@@ -78,11 +81,12 @@ impl Core {
         }
     }
 
-    /// The least timestamp of everything that no table has yet: the writes that
-    /// wait, the group under way and the memtables. A write that was submitted
-    /// before this call is counted, or is in a table.
+    /// The least timestamp of everything that no live table has yet: the writes that
+    /// wait, the group under way, the memtables and the ingests under way. A write that
+    /// was submitted or pushed before this call is counted, or is in a live table.
     pub(super) fn least_timestamp_in_memory(&self) -> Timestamp {
         let waiting = self.queue.lock().least_timestamp();
+        let waiting = waiting.min(self.ingests.least_timestamp());
         // The read state is loaded afterwards, so a write that has left the
         // queue by then is in one of its memtables.
         let state = self.tables.load();

@@ -12,8 +12,8 @@
 //! timestamp, so for a group without obsolete writes the fence costs one
 //! comparison.
 //!
-//! An edit of the table set that brings versions in from outside does not take
-//! the commit lock. It holds the fence instead: [`Fence::hold`], then
+//! An ingest brings versions in by an edit of the table set, which is durable before it
+//! takes the commit lock. So it holds the fence meanwhile: [`Fence::hold`], then
 //! [`Fence::check`], then the edit.
 //!
 //! The owner of the store makes the fence durable, and gives it back when it opens
@@ -38,9 +38,12 @@ pub enum Admission {
     Mend,
 }
 
+/// Keeps the fence where it is.
+pub(super) type FenceGuard<'a> = MutexGuard<'a, ()>;
+
 /// The owner of the fence.
 ///
-/// Its lock comes after the commit lock and before those of the table set.
+/// Its lock comes before those of the table set and the commit lock.
 pub(super) struct Fence {
     bound: AtomicU64,
     edits: Mutex<()>,
@@ -56,7 +59,7 @@ impl Fence {
     }
 
     /// Keeps the fence where it is until the guard is dropped.
-    pub(super) fn hold(&self) -> MutexGuard<'_, ()> {
+    pub(super) fn hold(&self) -> FenceGuard<'_> {
         lock(&self.edits)
     }
 
@@ -73,10 +76,14 @@ impl Fence {
         Ok(())
     }
 
-    /// Raises the fence, if it is lower. The committer shows that the caller holds
-    /// the commit lock.
-    pub(super) fn raise(&self, fence: Timestamp, _committer: &mut Committer) {
-        let _held = self.hold();
+    /// Raises the fence, if it is lower. The guard and the committer show that the
+    /// caller holds the fence and the commit lock.
+    pub(super) fn raise(
+        &self,
+        fence: Timestamp,
+        _held: &FenceGuard<'_>,
+        _committer: &mut Committer,
+    ) {
         self.bound.fetch_max(fence.as_u64(), Relaxed);
     }
 

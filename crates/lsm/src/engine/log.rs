@@ -8,8 +8,8 @@
 //! log is durable, once the store is idle for a moment.
 //!
 //! Locks: the commit lock (`committer`), then `spare`. A thread that holds
-//! the commit lock may take those of the table set and of the queue, but not the
-//! reverse.
+//! the commit lock may take those of the queue and of the table set, except the
+//! manifest's, but not the reverse.
 
 use super::background::EngineJob;
 use super::core::Core;

@@ -18,6 +18,15 @@
 //! 7. Later the `flush` job writes the frozen memtable to a level-0 table, and its
 //!    log segment is removed. `compaction` merges tables down the levels.
 //!
+//! # The life of an ingest
+//!
+//! 1. The caller pushes entries in the order of their keys. They are written to tables
+//!    that no manifest names, so a crash leaves nothing of them (`ingest`).
+//! 2. The commit names all tables in one edit of the manifest, each on the deepest level
+//!    where it overlaps nothing.
+//! 3. Under the commit lock the records get one sequence number, and become visible to
+//!    readers at once. `changes` and `verdicts` learn of their arrival.
+//!
 //! # The life of a read
 //!
 //! 1. A read loads the read state, an immutable value: the active memtable, the
@@ -34,12 +43,13 @@
 //!
 //! - `core`: the owners that every job uses, each with its own fields and locks:
 //!   `background` (jobs that wait, and the `folder_lock`), `health` (poisoned,
-//!   full, closing) with `full_disk`, `queue`, `log`, `table_set`, `snapshots` and
-//!   `counters`;
+//!   full, closing) with `full_disk`, `queue`, `log`, `table_set`, `snapshots`,
+//!   `changes`, `ingests` and `counters`;
 //! - `queue`, `commit`, `fence`, `backpressure`, `outbox`, `verdicts`, then [`wal`](crate::wal)
 //!   and `log`: writes;
 //! - `table_set`, `scan`, `snapshots`: reads, and how the live tables change;
 //! - `flush`, `compaction`: jobs above the core that move records down;
+//! - `ingest`: sorted entries that become tables;
 //! - `recovery`, `recovered_log`: opening a store;
 //! - `acknowledged`: how many records were ever committed;
 //! - `statistics`, `counters`, `sync_times`: what the store holds and has done.
@@ -47,8 +57,10 @@
 //! # Locks, in the order in which they are taken
 //!
 //! The folder lock, for as long as a job or a call may write; the flusher's or the
-//! compactor's; the commit lock, then the spare segment's, both of the log; the
-//! fence's; the table set's manifest, then its sealed segments; the queue's; a memtable's.
+//! compactor's; the fence's; the table set's manifest; the commit lock, then the spare
+//! segment's, both of the log; that of the living snapshots; the table set's sealed
+//! segments; the queue's; a memtable's. A thread that holds the commit lock must not wait
+//! for the manifest's: it would keep all writers waiting across the manifest's syncs.
 //! Readers take only the last: they load the read state.
 
 mod acknowledged;
@@ -64,6 +76,8 @@ mod flush;
 mod folder_lock;
 mod full_disk;
 mod health;
+mod ingest;
+mod ingests;
 mod log;
 mod outbox;
 mod queue;
@@ -79,6 +93,7 @@ mod verdicts;
 pub use acknowledged::Acknowledged;
 pub use changes::LeastTimestamps;
 pub use fence::Admission;
+pub use ingest::{Ingest, Ingested};
 pub use outbox::{Applied, Outbox, Outcome};
 pub use recovery::RecoveryReport;
 pub use scan::Scan;
@@ -176,9 +191,11 @@ impl Engine {
     pub fn fence(&self, fence: Timestamp) -> Result<(), Error> {
         let core = &self.inner.core;
         let _folder_lock = core.background.folder_lock().hold()?;
+        // The edits first: an ingest takes the commit lock while it holds the fence.
+        let held = core.fence.hold();
         let mut committer = core.log.lock();
         core.health.check_poison()?;
-        core.fence.raise(fence, &mut committer);
+        core.fence.raise(fence, &held, &mut committer);
         Ok(())
     }
 
@@ -246,6 +263,16 @@ impl Engine {
     /// As [`Engine::get`].
     pub fn changes_since(&self, sequence: u64) -> Result<Vec<LeastTimestamps>, Error> {
         self.inner.core.changes.since(sequence, &self.inner.core)
+    }
+
+    /// Begins to write sorted entries straight to tables, past the log and the
+    /// memtables. Nothing of them is visible before [`Ingest::commit`], which refuses all
+    /// of it if `admission` is ordinary and an entry lies below the fence.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Poisoned`], [`Error::Closed`].
+    pub fn begin_ingest(&self, admission: Admission) -> Result<Ingest, Error> {
+        Ingest::begin(Arc::clone(&self.inner), admission)
     }
 
     /// Makes everything durable that is committed. Blocks.

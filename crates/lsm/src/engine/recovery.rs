@@ -13,6 +13,7 @@ use super::flush::Flusher;
 use super::folder_lock::FolderLock;
 use super::full_disk::{FullDisk, RoomWatch};
 use super::health::Health;
+use super::ingests::Ingests;
 use super::log::Log;
 use super::queue::WriteQueue;
 use super::recovered_log::{LastSegment, read_log};
@@ -194,6 +195,7 @@ impl Inner {
                 tables,
                 snapshots,
                 changes: Changes::default(),
+                ingests: Ingests::default(),
                 acknowledged,
                 counters: Counters::default(),
                 environment,

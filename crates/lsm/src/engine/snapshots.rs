@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// that is taken after one of them has read [`Snapshots::living`] sees at least
 /// everything in its inputs, so it needs only the winners among them.
 ///
-/// Its lock is held briefly, and no other lock is taken meanwhile.
+/// Its lock is held briefly. Meanwhile only an ingest takes another: that with which the
+/// table set replaces the read state.
 #[derive(Default)]
 pub(super) struct Snapshots {
     /// The greatest sequence number that readers may see.
@@ -32,6 +33,16 @@ impl Snapshots {
     /// Lets readers see the records up to `sequence`.
     pub(super) fn publish(&self, sequence: u64) {
         self.visible.store(sequence, Ordering::Release);
+    }
+
+    /// Lets `show` add tables to the read state whose records have this `sequence`, and
+    /// lets readers see them. No snapshot is taken in between: one that a reader of the
+    /// tables does not find among the living sees all of their records.
+    pub(super) fn publish_with<T>(&self, sequence: u64, show: impl FnOnce() -> T) -> T {
+        let _living = lock(&self.living);
+        let shown = show();
+        self.publish(sequence);
+        shown
     }
 
     /// The greatest sequence number that readers may see.

@@ -29,6 +29,8 @@ pub(crate) struct TableIterator {
     state: IteratorState,
     /// The block of the last record, if the record was alone in it and is long.
     single_record: Option<Handle>,
+    /// The sequence number that every record has at least.
+    least_sequence: u64,
 }
 
 #[expect(
@@ -64,6 +66,7 @@ impl TableIterator {
             Bound::Excluded(key) => [key, &[0]].concat(),
         };
         Self {
+            least_sequence: table.least_sequence(),
             table,
             purpose,
             data_blocks: 0,
@@ -140,9 +143,10 @@ impl TableIterator {
 
 impl RecordSource for TableIterator {
     fn next(&mut self) -> Result<Option<Record>, Error> {
-        let result = self.advance();
-        if !matches!(result, Ok(Some(_))) {
-            self.state = IteratorState::Ended;
+        let mut result = self.advance();
+        match &mut result {
+            Ok(Some(record)) => record.sequence = record.sequence.max(self.least_sequence),
+            _ => self.state = IteratorState::Ended,
         }
         result
     }
@@ -156,7 +160,10 @@ impl RecordSource for TableIterator {
             return Ok(None);
         };
         match self.table.data_block_for(self.purpose, handle)? {
-            DataBlock::SingleRecord(record) => Ok(Some(record)),
+            DataBlock::SingleRecord(mut record) => {
+                record.sequence = record.sequence.max(self.least_sequence);
+                Ok(Some(record))
+            }
             DataBlock::Sorted(_) => {
                 let what = Malformed("the block has changed since it was read");
                 Err(self.table.corrupt(handle.offset, what))

@@ -17,7 +17,7 @@ use base::{Entry, Timestamp};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// An open table. Only its properties are in memory, and the filter if it is
 /// pinned. Everything else comes through the cache.
@@ -33,6 +33,9 @@ pub(crate) struct Table {
     is_corrupt: AtomicBool,
     /// How many compactions have failed because the system could not read the table.
     failed_reads: AtomicU32,
+    /// The sequence number with which the table was ingested; 0 if it was not, or before
+    /// the last start.
+    ingested_as: AtomicU64,
 }
 
 /// The number of failed reads after which a table counts as damaged for a while. One
@@ -92,6 +95,7 @@ impl Table {
             cache,
             is_corrupt: AtomicBool::new(false),
             failed_reads: AtomicU32::new(0),
+            ingested_as: AtomicU64::new(0),
         };
         let block = table.read_block(footer.properties, Role::Properties)?;
         table.properties = TableProperties::decode(block.payload())
@@ -196,6 +200,18 @@ impl Table {
                 "a table is damaged: its intact parts are served, and compaction skips it"
             );
         }
+    }
+
+    /// Lets all records of the table count as committed with this sequence number,
+    /// because they arrive only now. Called before any reader has the table. No file
+    /// says so: no snapshot survives a restart.
+    pub(crate) fn ingest_as(&self, sequence: u64) {
+        self.ingested_as.store(sequence, Relaxed);
+    }
+
+    /// The sequence number that every record of the table has at least.
+    pub(super) fn least_sequence(&self) -> u64 {
+        self.ingested_as.load(Relaxed)
     }
 
     /// What the table holds.

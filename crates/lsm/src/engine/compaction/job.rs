@@ -248,11 +248,17 @@ impl Compactor {
         // Its surveys describe tables that this compaction replaces.
         state.reclaim = Reclaim::default();
         set_damaged_aside(core)?;
-        if let Some(pick) = pick_all(&summarize(&core.tables.load().tables)) {
-            state.current = Some(Compaction::start(pick, None, core));
+        let pick = || pick_all(&summarize(&core.tables.load().tables));
+        while let Some(pick) = pick() {
+            state.current = Compaction::start(pick, None, core);
+            if state.current.is_none() {
+                // An ingest has come in between.
+                continue;
+            }
             while let CompactionStep::Merged(_) = state.step(core)? {
                 check_closing(core)?;
             }
+            break;
         }
         drop(state);
         core.end_stall();
@@ -282,7 +288,11 @@ impl CompactorState {
                 } else if let Some(bytes) = self.reclaim.survey_some(core) {
                     return Ok(CompactionStep::Merged(bytes));
                 } else if let Some(pick) = self.pick(core) {
-                    Compaction::start(pick, None, core)
+                    match Compaction::start(pick, None, core) {
+                        Some(compaction) => compaction,
+                        // The next step picks again.
+                        None => return Ok(CompactionStep::Merged(0)),
+                    }
                 } else {
                     return Ok(CompactionStep::Idle);
                 }
@@ -343,7 +353,7 @@ impl CompactorState {
     /// one is worth it.
     fn begin_hidden(&self, core: &Core) -> Option<Compaction> {
         let (pick, left_bytes) = self.reclaim.pick(core)?;
-        let compaction = Compaction::start(pick, Some(left_bytes), core);
+        let compaction = Compaction::start(pick, Some(left_bytes), core)?;
         // A scan that has begun since the pick sees what the compaction would drop.
         (!compaction.has_snapshots()).then_some(compaction)
     }

@@ -6,7 +6,7 @@
 use super::pick::{Pick, Reason};
 use super::retention::{Advance, NewerElsewhere, Retained, Retention};
 use crate::engine::core::Core;
-use crate::engine::table_set::{LevelSource, TableEdit, TableOutput, Tables};
+use crate::engine::table_set::{LevelSource, MergeRange, TableEdit, TableOutput, Tables};
 use crate::error::Error;
 use crate::merge::Merge;
 use crate::record::RecordSource;
@@ -35,6 +35,8 @@ pub(super) struct Compaction {
     entry_bytes: u64,
     /// The most that it is expected to write, in bytes.
     write_bytes_max: u64,
+    /// Keeps ingested tables out of its way.
+    _range: Arc<MergeRange>,
 }
 
 /// What a complete compaction has put in the place of its inputs.
@@ -93,8 +95,10 @@ impl Inputs {
 
 impl Compaction {
     /// Starts a compaction. `left_bytes` is what is expected to be left of its
-    /// inputs, if that is known; otherwise it may write as much as it reads.
-    pub(super) fn start(pick: Pick, left_bytes: Option<u64>, core: &Core) -> Self {
+    /// inputs, if that is known; otherwise it may write as much as it reads. `None` if an
+    /// ingest has added a table in its way since the pick.
+    pub(super) fn start(pick: Pick, left_bytes: Option<u64>, core: &Core) -> Option<Self> {
+        let range = core.tables.begin_merge(pick.output_level, &pick.inputs)?;
         // Read the drop bound first. Every write below it had reached the engine by
         // then, so the reads of memory and tables that follow find it.
         let drop_bound = (core.environment.drop_bound)();
@@ -120,7 +124,8 @@ impl Compaction {
             newer_elsewhere,
         };
         tracing::debug!(?pick, read_bytes = inputs.file_bytes, "compaction starts");
-        Self {
+        Some(Self {
+            _range: range,
             records: Retained::new(Merge::new(inputs.sources), retention),
             pick,
             output: None,
@@ -129,7 +134,7 @@ impl Compaction {
             read_bytes: inputs.file_bytes,
             entry_bytes: inputs.entry_bytes,
             write_bytes_max: left_bytes.unwrap_or(inputs.file_bytes),
-        }
+        })
     }
 
     /// Whether snapshots lived when it began that may see more than the winners.

@@ -6,13 +6,15 @@ use super::tables::Tables;
 use crate::memtable::Memtable;
 use crate::table::Table;
 use crate::table_id::TableId;
+use base::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Tables that take the place of others, all at once.
 ///
 /// A flush adds a table and names the memtable whose records are in it. A compaction
-/// adds its outputs and removes its inputs. A damaged table moves to another level.
+/// adds its outputs and removes its inputs. An ingest adds tables whose records the store
+/// did not have. A damaged table moves to another level.
 #[derive(Default)]
 pub(crate) struct TableEdit {
     /// New tables, each with its level. Their files are complete and durable.
@@ -23,6 +25,21 @@ pub(crate) struct TableEdit {
     pub(crate) moved: Vec<(usize, Arc<Table>)>,
     /// The memtable that the added tables take the place of.
     pub(crate) flushed: Option<FlushedMemtable>,
+    /// What arrives with the added tables, if they are ingested.
+    pub(crate) ingested: Option<IngestedRecords>,
+}
+
+/// What arrives with ingested tables.
+#[derive(Clone, Copy)]
+pub(crate) struct IngestedRecords {
+    /// How many records.
+    pub(crate) records: u64,
+    /// The least timestamp among them.
+    pub(crate) least_timestamp: Timestamp,
+    /// The greatest timestamp among them.
+    pub(crate) greatest_timestamp: Timestamp,
+    /// When they have become visible, on the monotonic clock.
+    pub(crate) at: Duration,
 }
 
 /// A memtable whose records are in a table now.
@@ -36,10 +53,12 @@ pub(crate) struct FlushedMemtable {
 }
 
 impl TableEdit {
-    /// How many committed records it moves from the log's live segments to tables.
+    /// How many records that count as committed it adds to those in no live segment of
+    /// the log.
     pub(super) fn records(&self) -> u64 {
         let flushed = self.flushed.as_ref();
-        flushed.map_or(0, |flushed| flushed.memtable.committed())
+        let flushed = flushed.map_or(0, |flushed| flushed.memtable.committed());
+        flushed + self.ingested.map_or(0, |ingested| ingested.records)
     }
 
     /// The read state after the edit.

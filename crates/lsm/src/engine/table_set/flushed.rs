@@ -53,7 +53,8 @@ impl Version {
     }
 }
 
-/// A memtable that was flushed, or all that a store held when it was opened.
+/// A memtable that was flushed, tables that were ingested, or all that a store held when
+/// it was opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Flushed {
     /// When, on the monotonic clock.
@@ -94,6 +95,17 @@ impl Flushed {
             at,
             least_timestamp: Timestamp::ZERO,
             greatest_timestamp,
+            sequences: Arc::default(),
+        }
+    }
+
+    /// What is remembered of tables that were ingested: any version between these
+    /// timestamps may have come with them.
+    pub(crate) fn ingested(at: Duration, least: Timestamp, greatest: Timestamp) -> Self {
+        Self {
+            at,
+            least_timestamp: least,
+            greatest_timestamp: greatest,
             sequences: Arc::default(),
         }
     }

@@ -12,10 +12,12 @@
 //! - [`edit`](TableEdit), [`files`](TableFiles): how it changes;
 //! - [`flushed`](Flushed): which versions came with the memtables that were
 //!   flushed a moment ago;
+//! - [`placement`](MergeRange): the level for an ingested table;
 //! - [`level_source`](LevelSource): a walk over the tables of a level.
 //!
 //! Locks: `manifest`, held while the manifest is replaced, across the disk's
-//! syncs; then `sealed_segments`, held briefly while the read state is replaced,
+//! syncs, and by an ingest also while it waits for the commit lock; then `merge`, held
+//! briefly; then `sealed_segments`, held briefly while the read state is replaced,
 //! so that a freeze and an edit do not overwrite each other; then `retired`, held
 //! briefly. Readers take none.
 
@@ -23,13 +25,15 @@ mod edit;
 mod files;
 mod flushed;
 mod level_source;
+mod placement;
 mod read_state;
 mod tables;
 
-pub(crate) use edit::{FlushedMemtable, TableEdit};
+pub(crate) use edit::{FlushedMemtable, IngestedRecords, TableEdit};
 pub(crate) use files::{TableFiles, TableOutput};
 pub(crate) use flushed::{Came, Flushed, RecordedSequences, Version, VersionSequences};
 pub(crate) use level_source::LevelSource;
+pub(crate) use placement::MergeRange;
 pub(crate) use read_state::ReadState;
 pub(crate) use tables::{Beside, Tables};
 
@@ -39,14 +43,17 @@ use crate::manifest::{LiveTable, LogClaim, Manifest};
 use crate::memtable::Memtable;
 use crate::options::{Environment, Options};
 use crate::sync::lock;
+use crate::table::Table;
+use crate::table_id::TableId;
 use crate::wal::remove_segment;
 use arc_swap::{ArcSwap, Guard};
 use base::Timestamp;
 use flushed::remember;
+use placement::level_for;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 /// The owner of the manifest and the read state.
@@ -57,6 +64,8 @@ pub(crate) struct TableSet {
     files: TableFiles,
     /// The manifest in force.
     manifest: Mutex<Manifest>,
+    /// Where the merge in progress writes.
+    merge: Mutex<Weak<MergeRange>>,
     /// Sealed log segments that are not removed yet, and the space that each
     /// takes, in bytes.
     sealed_segments: Mutex<BTreeMap<u64, u64>>,
@@ -85,6 +94,7 @@ impl TableSet {
             files,
             greatest_timestamp: AtomicU64::new(manifest.greatest_timestamp.as_u64()),
             manifest: Mutex::new(manifest),
+            merge: Mutex::default(),
             sealed_segments: Mutex::new(sealed_segments),
             read_state: ArcSwap::from_pointee(read_state),
             retired: Mutex::new(Vec::new()),
@@ -153,11 +163,69 @@ impl TableSet {
     /// files of the added tables are removed, unless a failed sync leaves it
     /// unknown which manifest is in force.
     pub(crate) fn apply(&self, edit: TableEdit) -> Result<(), Error> {
-        let mut manifest = lock(&self.manifest);
+        let obsolete = self.store(lock(&self.manifest), edit)?.show();
+        self.free_retired();
+        for id in obsolete.tables {
+            self.files.remove(id);
+        }
+        for segment in obsolete.segments {
+            if let Err(error) = remove_segment(&*self.disk, &self.folder, segment) {
+                tracing::warn!(%error, "could not remove a log segment; the next start will");
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds tables that were ingested, each on the level where it fits, durably. The
+    /// caller makes them visible.
+    ///
+    /// # Errors
+    /// As [`TableSet::apply`].
+    pub(crate) fn store_ingested(
+        &self,
+        tables: Vec<Arc<Table>>,
+        records: IngestedRecords,
+    ) -> Result<StoredEdit<'_>, Error> {
+        let manifest = lock(&self.manifest);
+        let live = Arc::clone(&self.read_state.load().tables);
+        let merge = lock(&self.merge).upgrade();
+        let place = |table: Arc<Table>| (level_for(&table, &live, merge.as_deref()), table);
+        let edit = TableEdit {
+            added: tables.into_iter().map(place).collect(),
+            ingested: Some(records),
+            ..TableEdit::default()
+        };
+        self.store(manifest, edit)
+    }
+
+    /// Begins a merge of `inputs` into tables of `level`: no ingest adds a table to that
+    /// level in the range that is returned, for as long as the caller keeps it. `None`
+    /// if one has done so since the inputs were chosen.
+    pub(crate) fn begin_merge(
+        &self,
+        level: usize,
+        inputs: &[(usize, TableId)],
+    ) -> Option<Arc<MergeRange>> {
+        // No ingest lies between the check and the note.
+        let _manifest = lock(&self.manifest);
+        let range = MergeRange::of(&self.read_state.load().tables, level, inputs)?;
+        let range = Arc::new(range);
+        *lock(&self.merge) = Arc::downgrade(&range);
+        Some(range)
+    }
+
+    /// Makes an edit durable.
+    fn store<'a>(
+        &'a self,
+        mut manifest: MutexGuard<'a, Manifest>,
+        edit: TableEdit,
+    ) -> Result<StoredEdit<'a>, Error> {
         // A memtable may be frozen meanwhile, which changes neither the tables
         // nor the least segment that is needed.
         let mut next = manifest.clone();
-        self.describe(&edit.apply(&self.read_state.load()), &mut next);
+        let after = edit.apply(&self.read_state.load());
+        debug_assert!(after.tables.are_sorted(), "tables of a level overlap");
+        self.describe(&after, &mut next);
         next.records_before = next.records_before.saturating_add(edit.records());
         if let Err(error) = next.store(&*self.disk, &self.folder) {
             if !error.is_sync() {
@@ -167,32 +235,12 @@ impl TableSet {
             }
             return Err(error);
         }
-        let least_segment = next.least_log_segment;
         *manifest = next;
-        let obsolete = {
-            let mut sealed_segments = lock(&self.sealed_segments);
-            let mut state = edit.apply(&self.read_state.load());
-            if let Some(flushed) = edit.flushed {
-                let last = Flushed::new(flushed.at, &flushed.memtable, flushed.sequences);
-                remember(&mut state.flushed, last, self.verdicts_kept);
-                lock(&self.retired).push(flushed.memtable);
-            }
-            self.read_state.store(Arc::new(state));
-            let kept = sealed_segments.split_off(&least_segment);
-            std::mem::replace(&mut *sealed_segments, kept)
-        };
-        drop(manifest);
-
-        self.free_retired();
-        for id in edit.removed {
-            self.files.remove(id);
-        }
-        for segment in obsolete.into_keys() {
-            if let Err(error) = remove_segment(&*self.disk, &self.folder, segment) {
-                tracing::warn!(%error, "could not remove a log segment; the next start will");
-            }
-        }
-        Ok(())
+        Ok(StoredEdit {
+            set: self,
+            manifest,
+            edit,
+        })
     }
 
     /// Fills a manifest with what `state` holds.
@@ -243,4 +291,56 @@ impl TableSet {
         // Dropped without the lock, because a memtable has many records to free.
         drop(free);
     }
+}
+
+/// An edit that is durable and not yet visible. No other edit comes in between.
+#[must_use]
+pub(crate) struct StoredEdit<'a> {
+    set: &'a TableSet,
+    manifest: MutexGuard<'a, Manifest>,
+    edit: TableEdit,
+}
+
+impl StoredEdit<'_> {
+    /// Sets when the ingested records arrive, on the monotonic clock.
+    pub(crate) fn arriving_at(mut self, at: Duration) -> Self {
+        if let Some(ingested) = &mut self.edit.ingested {
+            ingested.at = at;
+        }
+        self
+    }
+
+    /// Makes the edit visible. Returns what it has made useless.
+    pub(crate) fn show(self) -> Obsolete {
+        let Self {
+            set,
+            manifest,
+            edit,
+        } = self;
+        let mut sealed_segments = lock(&set.sealed_segments);
+        let mut state = edit.apply(&set.read_state.load());
+        if let Some(flushed) = edit.flushed {
+            let last = Flushed::new(flushed.at, &flushed.memtable, flushed.sequences);
+            remember(&mut state.flushed, last, set.verdicts_kept);
+            lock(&set.retired).push(flushed.memtable);
+        }
+        if let Some(ingested) = edit.ingested {
+            let (least, greatest) = (ingested.least_timestamp, ingested.greatest_timestamp);
+            let last = Flushed::ingested(ingested.at, least, greatest);
+            remember(&mut state.flushed, last, set.verdicts_kept);
+        }
+        set.read_state.store(Arc::new(state));
+        let kept = sealed_segments.split_off(&manifest.least_log_segment);
+        let segments = std::mem::replace(&mut *sealed_segments, kept);
+        Obsolete {
+            tables: edit.removed,
+            segments: segments.into_keys().collect(),
+        }
+    }
+}
+
+/// The files that an edit has made useless.
+pub(crate) struct Obsolete {
+    tables: Vec<TableId>,
+    segments: Vec<u64>,
 }

@@ -69,6 +69,25 @@ impl Tables {
             .flat_map(|(level, tables)| tables.iter().map(move |table| (level, table)))
     }
 
+    /// Whether a table of a level other than 0 has keys in the range of `table`.
+    pub(super) fn overlaps(&self, level: usize, table: &Table) -> bool {
+        let (keys, tables) = (table.properties(), &self.levels[level]);
+        let from = tables.partition_point(|other| other.properties().greatest_key < keys.least_key);
+        tables
+            .get(from)
+            .is_some_and(|other| other.properties().least_key <= keys.greatest_key)
+    }
+
+    /// Whether no two tables of a level other than 0 overlap.
+    pub(super) fn are_sorted(&self) -> bool {
+        self.levels[1..].iter().all(|tables| {
+            tables.windows(2).all(|pair| match pair {
+                [before, after] => before.properties().greatest_key < after.properties().least_key,
+                _ => true,
+            })
+        })
+    }
+
     /// The greatest timestamp of all tables.
     pub(crate) fn greatest_timestamp(&self) -> Timestamp {
         self.greatest_timestamp

@@ -1,0 +1,296 @@
+//! Ingest: sorted entries become tables of the store, past the log and the memtables.
+//!
+//! A store that is filled with much data would otherwise write each byte to the log, to
+//! a table of level 0 and through every level below. An ingest writes it once.
+//!
+//! # What holds for ingested versions
+//!
+//! They are versions as any others, only their way is another. So everything that the
+//! engine says of a write has to hold for them:
+//!
+//! - **Rank.** Reads compare versions by rank wherever they lie, and a lookup ends early
+//!   only by the greatest timestamps of tables. So an old version of a key does not come
+//!   back to life above a newer one in a memtable, and a tombstone hides older versions
+//!   on every level.
+//! - **Levels.** Tables of a level below 0 must not overlap, and a compaction in progress
+//!   is going to add tables. The table set therefore chooses the level of each table when
+//!   it edits the manifest ([`MergeRange`](super::table_set::MergeRange)).
+//! - **All or nothing.** One edit of the manifest names all tables. Before it they are
+//!   orphans, which the next start removes.
+//! - **Snapshots.** A scan seeks anew in each batch, so it meets the tables in its middle.
+//!   All records get one sequence number, issued under the commit lock as that of a group
+//!   of one write, and no snapshot is taken between the moment at which the tables become
+//!   visible and the moment at which the number does. So a snapshot sees all or none of
+//!   them. The files are written before the number is known. They hold 0, and the open
+//!   table adds the number; after a restart 0 is right, because no snapshot is left.
+//! - **Verdicts.** The verdict on a version describes its first arrival, which may be the
+//!   ingest. What was newer then is not remembered, so for as long as verdicts are kept,
+//!   any version between the least and the greatest ingested timestamp may have arrived,
+//!   and is told "unknown" unless the answer is clean anyway.
+//! - **Changes.** Ingested versions are arrivals: [`Changes`](super::changes::Changes)
+//!   remembers their least timestamps before anybody can see them.
+//! - **The drop bound.** A compaction drops a tombstone if no older version of its key
+//!   lies in another table, in memory or in a write that waits. An entry that was pushed
+//!   is a write that waits: [`Ingests`](super::ingests::Ingests) knows the least timestamp of each ingest under
+//!   way, from before the push returns until after the tables are live.
+//! - **The counter of acknowledged writes** counts ingested records with the edit.
+//! - **The fence** is checked with the edit, and does not rise before the tables are
+//!   visible.
+//!
+//! The caller answers for what the commit job does not check either: that no timestamp is
+//! too far ahead of the clock, and that none lies below the drop bound.
+//!
+//! # Failures
+//!
+//! The files of an ingest are removed when it is dropped or fails, unless the engine was
+//! closed meanwhile: the folder may be another engine's by then, with other tables of the
+//! same names. The next start removes them. A failed sync poisons the store, as that of a
+//! flush does. An ingest leaves the room that the log and the flushes may need, and takes
+//! none of a full disk, so it ends with [`Error::DiskFull`] before they suffer.
+
+use super::Inner;
+use super::changes::Steps;
+use super::core::Core;
+use super::fence::Admission;
+use super::queue::check_lengths;
+use super::table_set::{IngestedRecords, TableOutput};
+use crate::error::Error;
+use crate::manifest::LEVELS;
+use crate::record::Record;
+use crate::table::Table;
+use base::{Entry, Timestamp};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a commit has added to the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ingested {
+    /// How many tables.
+    pub tables: u64,
+    /// The bytes of their files.
+    pub bytes: u64,
+    /// How many records they hold.
+    pub records: u64,
+}
+
+/// Entries on their way to tables of a store, in the order of their keys.
+///
+/// It takes the memory of one table that is written, and a file handle for each table
+/// that is complete. It holds no lock between calls, so a job may hold it for long and
+/// hand it to the next; but for as long as it lives, compaction drops no tombstone that
+/// is as new as an entry that was pushed. A table has at least one record of the ingest
+/// and no others, so many small ingests make many small tables.
+pub struct Ingest {
+    inner: Arc<Inner>,
+    number: u64,
+    admission: Admission,
+    /// The table that is being written.
+    output: Option<TableOutput>,
+    /// The tables that are complete and durable.
+    tables: Vec<Arc<Table>>,
+    steps: Steps,
+    last_key: Vec<u8>,
+    records: u64,
+    least_timestamp: Timestamp,
+    greatest_timestamp: Timestamp,
+    /// Why it cannot go on.
+    failure: Option<Error>,
+}
+
+impl Ingest {
+    pub(super) fn begin(inner: Arc<Inner>, admission: Admission) -> Result<Self, Error> {
+        {
+            let _folder_lock = inner.core.background.folder_lock().hold()?;
+            check_health(&inner.core)?;
+        }
+        Ok(Self {
+            number: inner.core.ingests.begin(),
+            inner,
+            admission,
+            output: None,
+            tables: Vec::new(),
+            steps: Steps::default(),
+            last_key: Vec::new(),
+            records: 0,
+            least_timestamp: Timestamp::MAX,
+            greatest_timestamp: Timestamp::ZERO,
+            failure: None,
+        })
+    }
+
+    /// Writes the next entry, whose key is above that of the entry before. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a key out of order and for lengths beyond the limits,
+    /// [`Error::DiskFull`], [`Error::Poisoned`], [`Error::Closed`], [`Error::Io`]. After
+    /// an error the ingest has removed its files, and all further calls fail.
+    pub fn push(&mut self, entry: Entry) -> Result<(), Error> {
+        let inner = Arc::clone(&self.inner);
+        let _folder_lock = inner.core.background.folder_lock().hold()?;
+        self.try_push(entry, &inner.core)
+            .map_err(|error| self.fail(error, &inner.core))
+    }
+
+    fn try_push(&mut self, entry: Entry, core: &Core) -> Result<(), Error> {
+        self.check(core)?;
+        check_lengths(&entry)?;
+        if self.records > 0 && entry.key() <= self.last_key.as_slice() {
+            let what = "the keys of an ingest do not ascend";
+            return Err(Error::Invalid(what.to_owned()));
+        }
+        let timestamp = entry.timestamp();
+        if timestamp < self.least_timestamp {
+            self.least_timestamp = timestamp;
+            core.ingests.note(self.number, timestamp);
+        }
+        self.greatest_timestamp = self.greatest_timestamp.max(timestamp);
+        self.last_key.clear();
+        self.last_key.extend_from_slice(entry.key());
+        let output = match &mut self.output {
+            Some(output) => output,
+            None => {
+                check_room(core)?;
+                self.output.insert(core.tables.files().create()?)
+            }
+        };
+        let record = Record { sequence: 0, entry };
+        output.add(&record)?;
+        self.steps.add(&record);
+        self.records += 1;
+        if output.file_bytes() >= core.options.table_bytes {
+            self.finish_output(core)?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything that was pushed part of the store, durably and at once. Blocks.
+    ///
+    /// # Errors
+    /// As [`Ingest::push`], and [`Error::Obsolete`]. Nothing of it is part of the store then, unless a failed sync
+    /// leaves that unknown until the next start.
+    pub fn commit(mut self) -> Result<Ingested, Error> {
+        let inner = Arc::clone(&self.inner);
+        let _folder_lock = inner.core.background.folder_lock().hold()?;
+        self.try_commit(&inner.core)
+            .map_err(|error| self.fail(error, &inner.core))
+    }
+
+    fn try_commit(&mut self, core: &Core) -> Result<Ingested, Error> {
+        self.check(core)?;
+        self.finish_output(core)?;
+        let tables = std::mem::take(&mut self.tables);
+        let ingested = Ingested {
+            tables: tables.len() as u64,
+            bytes: tables.iter().map(|table| table.file_bytes()).sum(),
+            records: self.records,
+        };
+        if tables.is_empty() {
+            return Ok(ingested);
+        }
+        // Before the edit, whose manifest names it.
+        core.tables.note_timestamp(self.greatest_timestamp);
+        let records = IngestedRecords {
+            records: self.records,
+            least_timestamp: self.least_timestamp,
+            greatest_timestamp: self.greatest_timestamp,
+            at: core.now(),
+        };
+        // The fence does not rise between this check and the moment at which the tables
+        // are visible. So nothing below it slips in behind a scan that begins after it.
+        let _fence = core.fence.hold();
+        if let Err(error) = core.fence.check(self.least_timestamp, self.admission) {
+            self.tables = tables;
+            return Err(error);
+        }
+        let stored = core.tables.store_ingested(tables.clone(), records)?;
+        {
+            let mut committer = core.log.lock();
+            let sequence = committer.issue_sequence();
+            for table in &tables {
+                table.ingest_as(sequence);
+            }
+            // Before anybody sees the tables.
+            let steps = std::mem::take(&mut self.steps);
+            core.changes.flushed(sequence, steps.finish());
+            core.acknowledged.add_ingested(self.records);
+            let stored = stored.arriving_at(core.now());
+            core.snapshots.publish_with(sequence, || stored.show());
+        }
+        core.schedule_compaction(Duration::ZERO);
+        Ok(ingested)
+    }
+
+    /// Checks that it can go on.
+    fn check(&self, core: &Core) -> Result<(), Error> {
+        match &self.failure {
+            Some(failure) => Err(failure.clone()),
+            None => check_health(core),
+        }
+    }
+
+    /// Completes the table that is being written, if there is one.
+    fn finish_output(&mut self, core: &Core) -> Result<(), Error> {
+        if let Some(output) = self.output.take() {
+            // Its level is not known yet, and is hardly ever level 0.
+            let table = core.tables.files().finish(output, LEVELS - 1)?;
+            self.tables.push(table);
+        }
+        Ok(())
+    }
+
+    /// Gives it up because of `error`. Returns the error that its calls return.
+    fn fail(&mut self, error: Error, core: &Core) -> Error {
+        self.remove_files(core);
+        let error = core.poison_if_sync(error);
+        self.failure.get_or_insert(error).clone()
+    }
+
+    fn remove_files(&mut self, core: &Core) {
+        let files = core.tables.files();
+        if let Some(output) = self.output.take() {
+            files.abandon(&output);
+        }
+        for table in self.tables.drain(..) {
+            files.remove(table.id());
+        }
+    }
+}
+
+impl Drop for Ingest {
+    fn drop(&mut self) {
+        let core = &self.inner.core;
+        // After the tables are live, or when they never will be.
+        core.ingests.end(self.number);
+        let inner = Arc::clone(&self.inner);
+        if let Ok(_folder_lock) = inner.core.background.folder_lock().hold() {
+            self.remove_files(&inner.core);
+        }
+    }
+}
+
+/// Checks that the store takes what is ingested.
+///
+/// # Errors
+/// [`Error::DiskFull`], [`Error::Poisoned`], [`Error::Closed`].
+fn check_health(core: &Core) -> Result<(), Error> {
+    core.health.check_poison()?;
+    if core.health.is_closing() {
+        return Err(Error::Closed);
+    }
+    match core.health.is_full() {
+        true => Err(Error::DiskFull),
+        false => Ok(()),
+    }
+}
+
+/// Checks that another table leaves the room that the log and the flushes may need.
+///
+/// # Errors
+/// [`Error::DiskFull`].
+fn check_room(core: &Core) -> Result<(), Error> {
+    if core.options.table_bytes <= core.health.full_disk().compaction_bytes_max() {
+        Ok(())
+    } else {
+        Err(Error::DiskFull)
+    }
+}

@@ -75,8 +75,9 @@ mod wal;
 
 pub use disk::{Disk, DiskFile, FaultyDisk, MemoryDisk, RealDisk};
 pub use engine::{
-    Acknowledged, Admission, Applied, Engine, Ingest, Ingested, LeastTimestamps, LevelStatistics,
-    Lookup, Outbox, Outcome, PendingVerdict, RecoveryReport, Scan, Statistics, SyncTimeStatistics,
+    Acknowledged, Admission, Applied, DamageMark, Engine, Ingest, Ingested, LeastTimestamps,
+    LevelStatistics, Lookup, Outbox, Outcome, PendingVerdict, RecoveryReport, Scan, Statistics,
+    SyncTimeStatistics,
 };
 pub use error::Error;
 pub use executor::{Executor, Job, Lane, LaneQueue, StepExecutor};

@@ -11,17 +11,19 @@
 //! store is opened anew. Each change of the capacity makes the cache forget some keys
 //! of its list of recently evicted blocks.
 //!
-//! Every read of a table goes through the cache, so it also counts reads and
-//! issues turns for long ones.
+//! Every read of a table goes through the cache, so it also counts reads, issues
+//! turns for long ones, and takes the reports of damaged blocks.
 
 mod block;
 mod counters;
+mod damage_reports;
 mod long_reads;
 
 pub(crate) use block::{Block, LONG_BLOCK_BYTES};
 #[cfg(test)]
 pub(crate) use counters::ReadCounts;
 pub(crate) use counters::{CountsStripe, ReadCounters};
+pub(crate) use damage_reports::DamageReports;
 pub(crate) use long_reads::{LongReadTurn, LongReads};
 
 use crate::sync::lock;
@@ -64,6 +66,7 @@ pub(crate) struct BlockCache {
     reserved: Mutex<Reserved>,
     counters: ReadCounters,
     long_reads: LongReads,
+    damage_reports: DamageReports,
 }
 
 /// Table and offset in its file.
@@ -94,6 +97,7 @@ impl BlockCache {
             reserved: Mutex::default(),
             counters: ReadCounters::default(),
             long_reads: LongReads::default(),
+            damage_reports: DamageReports::default(),
         }
     }
 
@@ -143,6 +147,11 @@ impl BlockCache {
     /// Issues the turns to read long blocks.
     pub(crate) fn long_reads(&self) -> &LongReads {
         &self.long_reads
+    }
+
+    /// Where tables report damage.
+    pub(crate) fn damage_reports(&self) -> &DamageReports {
+        &self.damage_reports
     }
 
     /// The counters of reads.

@@ -45,6 +45,8 @@ pub(super) enum EngineJob {
     SyncLog,
     /// Claim the log, if it still ends where it ended when this was scheduled.
     ClaimLog(LogPosition),
+    /// Note what tables have reported as damaged.
+    NoteDamage,
     /// Find out whether a full disk has room again.
     WatchForRoom(RoomWatch),
 }
@@ -54,7 +56,7 @@ impl EngineJob {
         match self {
             Self::Commit { .. } | Self::EndGathering(_) => Lane::Commit,
             Self::Flush => Lane::Flush,
-            Self::Compact | Self::WakeCompaction(_) => Lane::Compaction,
+            Self::Compact | Self::WakeCompaction(_) | Self::NoteDamage => Lane::Compaction,
             Self::PrepareSegment
             | Self::FillSegment
             | Self::SyncLog
@@ -76,6 +78,7 @@ struct Scheduled {
     flush: AtomicBool,
     compact: AtomicBool,
     fill_segment: AtomicBool,
+    note_damage: AtomicBool,
 }
 
 impl Scheduled {
@@ -84,6 +87,7 @@ impl Scheduled {
             EngineJob::Flush => Some(&self.flush),
             EngineJob::Compact => Some(&self.compact),
             EngineJob::FillSegment => Some(&self.fill_segment),
+            EngineJob::NoteDamage => Some(&self.note_damage),
             _ => None,
         }
     }
@@ -121,8 +125,8 @@ impl Background {
         &self.folder_lock
     }
 
-    /// Schedules a job after `delay`. At most one flush, one compaction and one
-    /// fill wait at a time; scheduling another does nothing. The job does nothing
+    /// Schedules a job after `delay`. At most one flush, one compaction, one fill and
+    /// one note of damage wait at a time; scheduling another does nothing. The job does nothing
     /// if the engine is gone or closed by then.
     pub(super) fn schedule(&self, job: EngineJob, delay: Duration) {
         let Some(runner) = self.runner.get().cloned() else {

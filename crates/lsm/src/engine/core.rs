@@ -9,6 +9,7 @@ use super::acknowledged::AcknowledgedCounter;
 use super::background::{Background, EngineJob};
 use super::changes::Changes;
 use super::counters::Counters;
+use super::damage::Damage;
 use super::fence::Fence;
 use super::full_disk::RoomWatch;
 use super::health::Health;
@@ -47,6 +48,8 @@ pub(super) struct Core {
     pub(super) snapshots: Snapshots,
     /// Remembers what flushes have seen.
     pub(super) changes: Changes,
+    /// Owns what is known of damaged tables.
+    pub(super) damage: Damage,
     /// Knows the ingests under way.
     pub(super) ingests: Ingests,
     /// Counts the records that were ever committed.

@@ -48,6 +48,7 @@
 //! - `queue`, `commit`, `fence`, `backpressure`, `outbox`, `verdicts`, then [`wal`](crate::wal)
 //!   and `log`: writes;
 //! - `table_set`, `scan`, `snapshots`: reads, and how the live tables change;
+//! - `damage`: what becomes of damaged parts of tables;
 //! - `flush`, `compaction`: jobs above the core that move records down;
 //! - `ingest`: sorted entries that become tables;
 //! - `recovery`, `recovered_log`: opening a store;
@@ -71,6 +72,7 @@ mod commit;
 mod compaction;
 mod core;
 mod counters;
+mod damage;
 mod fence;
 mod flush;
 mod folder_lock;
@@ -92,6 +94,7 @@ mod verdicts;
 
 pub use acknowledged::Acknowledged;
 pub use changes::LeastTimestamps;
+pub use damage::DamageMark;
 pub use fence::Admission;
 pub use ingest::{Ingest, Ingested};
 pub use outbox::{Applied, Outbox, Outcome};
@@ -110,6 +113,7 @@ use compaction::Compactor;
 use core::Core;
 use flush::Flusher;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The answer of a read that must not block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -234,6 +238,48 @@ impl Engine {
                     unreachable!("a get that may read the disk cannot return WouldBlock")
                 }
             })
+    }
+
+    /// The newest version of a key that is not in a damaged part of a table, for one
+    /// who compares the store with others. May read the disk.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Io`], where the damage is not noted yet.
+    pub fn get_past_damage(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
+        self.inner.core.tables.load_full().newest_past_damage(key)
+    }
+
+    /// Whether a damaged part of a table may have held versions of `key`, so that
+    /// nothing the store says about the key is certain. Costs nothing while no damage
+    /// is noted.
+    #[must_use]
+    pub fn is_damaged(&self, key: &[u8]) -> bool {
+        self.inner.core.tables.is_damaged(key)
+    }
+
+    /// The damage that is noted now. A scan for a sweep that begins later passes over
+    /// all of it.
+    #[must_use]
+    pub fn damage_mark(&self) -> DamageMark {
+        damage::mark_of(&self.inner.core.tables.load().damaged)
+    }
+
+    /// Whether damage was noted that was not compared yet.
+    #[must_use]
+    pub fn has_damage_to_compare(&self) -> bool {
+        let core = &self.inner.core;
+        core.damage.is_to_compare(&core.tables.load())
+    }
+
+    /// Takes note that the store was compared with all others since the mark was
+    /// taken, and was written what it lacked. Compaction then rewrites the tables
+    /// without the parts that were damaged up to the mark. A table in which more
+    /// damage was noted since then waits for the next comparison.
+    pub fn mend_damage(&self, up_to: DamageMark) {
+        let core = &self.inner.core;
+        if core.damage.compared(up_to, &core.tables.load()) {
+            core.schedule_compaction(Duration::ZERO);
+        }
     }
 
     /// Starts a scan, as of now, of the keys from `start` up to, but without, `end`.
@@ -375,6 +421,7 @@ impl RunJob for Inner {
             EngineJob::FillSegment => core.log.fill_segment(core),
             EngineJob::SyncLog => core.log.sync_aside(core),
             EngineJob::ClaimLog(seen) => core.log.claim_if_idle(seen, core),
+            EngineJob::NoteDamage => core.damage.note(core),
             EngineJob::WatchForRoom(watch) => core.watch_for_room(watch),
         }
     }

@@ -8,6 +8,7 @@ use super::changes::Changes;
 use super::compaction::{Compactor, drop_above};
 use super::core::Core;
 use super::counters::Counters;
+use super::damage::Damage;
 use super::fence::Fence;
 use super::flush::Flusher;
 use super::folder_lock::FolderLock;
@@ -18,7 +19,7 @@ use super::log::Log;
 use super::queue::WriteQueue;
 use super::recovered_log::{LastSegment, read_log};
 use super::snapshots::Snapshots;
-use super::table_set::{Flushed, ReadState, TableFiles, TableSet, Tables};
+use super::table_set::{Flushed, NotedRange, ReadState, TableFiles, TableSet, Tables};
 use crate::cache::BlockCache;
 use crate::disk::Disk;
 use crate::error::Error;
@@ -107,7 +108,10 @@ impl Inner {
             frozen.push(Arc::new(memtable));
         }
 
+        let damaged = (1..).zip(manifest.damaged.iter().cloned());
+        let damaged = damaged.map(|(number, range)| NotedRange { number, range });
         let state = ReadState {
+            damaged: damaged.collect(),
             active: Arc::new(Memtable::new(log.next, options.memtable_bytes)),
             frozen,
             tables: Arc::new(tables),
@@ -116,6 +120,9 @@ impl Inner {
                 greatest_timestamp,
             )],
         };
+        for (_, table) in state.tables.iter() {
+            table.set_damaged_parts(state.damaged_parts(table.id()));
+        }
         manifest.least_log_segment = state.least_segment();
         manifest.log_claim = LogClaim {
             segment: log.next,
@@ -185,6 +192,7 @@ impl Inner {
             sealed_segments,
         );
         let executor = Arc::clone(&environment.executor);
+        let damage = Damage::new(&tables.load().damaged);
         let inner = Arc::new(Self {
             core: Core {
                 background: Background::new(executor, FolderLock::new(folder_lock)),
@@ -195,6 +203,7 @@ impl Inner {
                 tables,
                 snapshots,
                 changes: Changes::default(),
+                damage,
                 ingests: Ingests::default(),
                 acknowledged,
                 counters: Counters::default(),
@@ -206,11 +215,25 @@ impl Inner {
         });
         let runner: Weak<Self> = Arc::downgrade(&inner);
         inner.core.background.start(runner);
+        inner.report_damage();
         if let Some(limit) = inner.core.options.drop_versions_above {
             report.versions_dropped = drop_above(&inner.core, limit)?;
         }
         inner.resume();
         Ok((inner, report))
+    }
+
+    /// Has a job note what tables report as damaged from now on.
+    fn report_damage(self: &Arc<Self>) {
+        let inner = Arc::downgrade(self);
+        let wake = move || {
+            if let Some(inner) = inner.upgrade() {
+                let background = &inner.core.background;
+                background.schedule(EngineJob::NoteDamage, Duration::ZERO);
+            }
+        };
+        let files = self.core.tables.files();
+        files.cache().damage_reports().start(Box::new(wake));
     }
 
     /// Resumes the background work of the last run.
@@ -267,6 +290,7 @@ fn load_manifest(environment: &Environment) -> Result<Manifest, Error> {
         greatest_timestamp: Timestamp::ZERO,
         records_before: 0,
         tables: Vec::new(),
+        damaged: Vec::new(),
     };
     manifest.store(&**disk, folder)?;
     Ok(manifest)

@@ -17,17 +17,18 @@ use std::time::Duration;
 /// Between batches it holds only its sequence number and its next key, but no
 /// memtable, table or block: each batch seeks in what is live then. So a scan that
 /// stalls costs no memory. It only keeps the disk space of versions that it sees
-/// and that were overwritten meanwhile.
+/// and that were overwritten meanwhile. A scan for a sweep holds all of these until it
+/// is dropped, so it is to be used for a moment.
 pub struct Scan {
     inner: Arc<Inner>,
     /// The greatest sequence number that it sees.
     snapshot: u64,
     start: Bound<Vec<u8>>,
     end: Option<Vec<u8>>,
-    /// Whether the cache keeps the blocks that it reads first.
-    keeps_data: bool,
-    /// Blocks that hold only versions below this are passed over.
-    least_timestamp: Timestamp,
+    /// How it reads tables.
+    purpose: Purpose,
+    /// The records from `start` on, of a scan for a sweep after its first batch.
+    records: Option<Merge>,
 }
 
 impl Scan {
@@ -38,18 +39,35 @@ impl Scan {
             snapshot,
             start: Bound::Included(start.to_vec()),
             end: end.map(<[u8]>::to_vec),
-            keeps_data: true,
-            least_timestamp: Timestamp::ZERO,
+            purpose: Purpose::Scan {
+                keep_data: true,
+                least_timestamp: Timestamp::ZERO,
+            },
+            records: None,
         }
     }
 
-    /// The scan, for one who reads everything once: the cache keeps no data of it.
+    /// The scan, for one who reads everything once: the cache keeps nothing of it.
     /// Blocks that hold only versions below `least_timestamp` are not read, so of a
     /// key whose newest version is below it the scan may return an older one, or none.
+    /// It passes over damaged blocks; the engine notes them.
     #[must_use]
     pub fn for_sweep(mut self, least_timestamp: Timestamp) -> Self {
-        self.keeps_data = false;
-        self.least_timestamp = least_timestamp;
+        self.purpose = Purpose::Sweep {
+            least_timestamp,
+            checks_disk: false,
+        };
+        self
+    }
+
+    /// The same, but every block is read from the disk and checked, whether the cache
+    /// has it or not; and so are the parts of tables that hold no records.
+    #[must_use]
+    pub fn for_full_sweep(mut self) -> Self {
+        self.purpose = Purpose::Sweep {
+            least_timestamp: Timestamp::ZERO,
+            checks_disk: true,
+        };
         self
     }
 
@@ -60,40 +78,49 @@ impl Scan {
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Io`]. The scan stays where it was.
     pub fn next_batch(&mut self, bytes_max: usize) -> Result<Vec<Entry>, Error> {
-        let mut merge = self.merge();
+        let mut records = self.records.take().unwrap_or_else(|| self.merge());
         let mut batch: Vec<Entry> = Vec::new();
         let mut bytes = 0;
-        while let Some((Record { sequence, entry }, entry_bytes)) = merge.peek()? {
+        while let Some((Record { sequence, entry }, entry_bytes)) = records.peek()? {
             if self.end.as_deref().is_some_and(|end| entry.key() >= end) {
                 break;
             }
             // The winner of a key is the first of its records that the snapshot sees.
-            let is_winner = *sequence <= self.snapshot
-                && batch.last().is_none_or(|last| last.key() != entry.key());
+            let last_key = batch.last().map(Entry::key).or_else(|| self.last_key());
+            let is_winner = *sequence <= self.snapshot && last_key != Some(entry.key());
             if is_winner {
                 bytes += entry_bytes;
                 if bytes > bytes_max && !batch.is_empty() {
                     break;
                 }
             }
-            let record = merge.next()?;
+            let record = records.next()?;
             batch.extend(record.filter(|_| is_winner).map(|record| record.entry));
         }
         if let Some(last) = batch.last() {
             self.start = Bound::Excluded(last.key().to_vec());
-            self.keeps_data = false;
+            match &mut self.purpose {
+                Purpose::Scan { keep_data, .. } => *keep_data = false,
+                // To seek once more would read a block of each table again.
+                _ => self.records = Some(records),
+            }
         }
         Ok(batch)
+    }
+
+    /// The last key of the batches so far.
+    fn last_key(&self) -> Option<&[u8]> {
+        match &self.start {
+            Bound::Excluded(last) => Some(last),
+            Bound::Included(_) | Bound::Unbounded => None,
+        }
     }
 
     /// All records from the scan's next key on.
     fn merge(&self) -> Merge {
         let state = self.inner.core.tables.load();
         let start = self.start.as_ref().map(Vec::as_slice);
-        let purpose = Purpose::Scan {
-            keep_data: self.keeps_data,
-            least_timestamp: self.least_timestamp,
-        };
+        let purpose = self.purpose;
         let mut sources: Vec<Box<dyn RecordSource>> = Vec::new();
         for memtable in state.memtables() {
             sources.push(Box::new(memtable.source(start)));
@@ -117,7 +144,7 @@ impl Scan {
     /// Whether a table may have keys that the scan has not returned yet.
     fn reaches(&self, table: &Table) -> bool {
         let properties = table.properties();
-        if properties.greatest_timestamp < self.least_timestamp {
+        if self.purpose.passes_over(properties.greatest_timestamp) {
             return false;
         }
         let starts = match &self.start {
@@ -149,7 +176,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_scan_for_a_sweep_passes_over_what_is_older_and_keeps_nothing_in_the_cache() {
+    fn a_scan_for_a_sweep_passes_over_what_is_older() {
         let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
         let (engine, _) = Engine::open(environment, Options::default()).unwrap();
         for (from, timestamp) in [("a", 10), ("b", 100)] {
@@ -180,5 +207,44 @@ mod tests {
             before,
             "nothing is newer, so no data block is read"
         );
+    }
+    #[test]
+    fn a_scan_for_a_sweep_keeps_nothing_in_the_cache_and_returns_each_key_once() {
+        let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
+        let options = Options {
+            block_bytes: 256,
+            compaction: false,
+            ..Options::default()
+        };
+        let (engine, _) = Engine::open(environment, options).unwrap();
+        for round in 1..=3 {
+            for number in 0..100 {
+                let timestamp = Timestamp::from_u64(round);
+                let key = format!("{number:03}");
+                let entry = Entry::value(key.as_bytes(), timestamp, b"v", Expiry::NEVER, 1);
+                engine.write(entry).unwrap();
+            }
+            engine.flush().unwrap();
+        }
+        let before = engine.statistics().cache_bytes;
+        for is_full in [false, true] {
+            let scan = engine.scan(b"", None);
+            let mut scan = match is_full {
+                true => scan.for_full_sweep(),
+                false => scan.for_sweep(Timestamp::ZERO),
+            };
+            let mut found = Vec::new();
+            loop {
+                let batch = scan.next_batch(30).unwrap();
+                if batch.is_empty() {
+                    break;
+                }
+                found.extend(batch);
+            }
+            assert_eq!(found.len(), 100);
+            assert!(found.iter().all(|entry| entry.timestamp().as_u64() == 3));
+            assert_eq!(engine.statistics().cache_bytes, before, "{is_full}");
+        }
+        drop(engine);
     }
 }

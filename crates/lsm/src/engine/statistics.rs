@@ -28,6 +28,8 @@ pub struct Statistics {
     /// Tables of which some part was damaged or unreadable since the store was
     /// opened. Their other parts are served, and compaction leaves them out.
     pub tables_damaged: u64,
+    /// Key ranges that damaged parts of tables may have held, until they are mended.
+    pub damaged_ranges: u64,
     /// Memory of the active and the frozen memtables, in bytes.
     pub memtable_bytes: u64,
     /// Frozen memtables that wait for their flush.
@@ -153,6 +155,7 @@ impl Core {
                 let tables = state.tables.iter();
                 tables.filter(|(_, table)| table.is_damaged()).count() as u64
             },
+            damaged_ranges: state.damaged.len() as u64,
             memtable_bytes: memtables().map(|memtable| memtable.bytes() as u64).sum(),
             memtables_frozen: state.frozen.len() as u64,
             log_bytes: self.tables.sealed_segments_bytes() + self.log.segment_bytes(),

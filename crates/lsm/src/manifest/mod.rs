@@ -13,21 +13,31 @@
 //! | records before | tables |
 //! |      u64       |  u32   |
 //!
-//! tables times:  | level | table id | file bytes |     at the end:  | crc32c |
-//!                |  u8   |   u64    |    u64     |                  |  u32   |
+//! tables times:  | level | table id | file bytes |     then:  | damaged ranges |
+//!                |  u8   |   u64    |    u64     |            |      u32       |
+//!
+//! damaged ranges times: | table id | from byte | to byte | first key  | last key   |
+//!                       |   u64    |    u64    |   u64   | u16, bytes | u16, bytes |
+//!
+//! at the end:  | crc32c |
+//!              |  u32   |
 //! ```
+//!
+//! A last key of `u16::MAX` bytes, which no key has, is the end of the key space.
 //!
 //! The checksum covers everything before it. In every version the magic, the version
 //! and the checksum have the same offsets, so that a reader can distinguish a damaged
-//! file from one of a newer version. Version 2, which lacks the records before, is
-//! read as if that were 0.
+//! file from one of a newer version. Version 2, which lacks the records before
+//! and the damaged ranges, is read as if there were none.
 
 use crate::disk::{Disk, read_small_file, replace_file};
 use crate::error::Error;
 use crate::table_id::TableId;
 use crate::wait_sites;
-use base::{ByteReader, Timestamp};
+use base::{ByteReader, KEY_BYTES_MAX, Timestamp};
+use bytes::Bytes;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 
 mod fuzz;
@@ -47,6 +57,7 @@ const VERSION: u32 = 3;
 /// The oldest version that is read.
 const VERSION_MIN: u32 = 2;
 const TABLE_BYTES: usize = 1 + 8 + 8;
+const END_OF_KEYS: u16 = u16::MAX;
 const CHECKSUM_BYTES: usize = 4;
 
 /// The longest manifest that is read, in bytes: it has room for almost four million
@@ -93,6 +104,8 @@ pub(crate) struct Manifest {
     pub(crate) records_before: u64,
     /// The live tables. The file of any other table is obsolete.
     pub(crate) tables: Vec<LiveTable>,
+    /// The parts of live tables that are damaged.
+    pub(crate) damaged: Vec<DamagedRange>,
 }
 
 /// A table that is part of the store.
@@ -104,6 +117,27 @@ pub(crate) struct LiveTable {
     pub(crate) id: TableId,
     /// The length of its file in bytes.
     pub(crate) bytes: u64,
+}
+
+/// A part of a table's file that is not what was written, and the keys whose versions
+/// it may have held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DamagedRange {
+    /// The table.
+    pub(crate) table: TableId,
+    /// The part of its file, in bytes.
+    pub(crate) bytes: Range<u64>,
+    /// The first key.
+    pub(crate) first_key: Bytes,
+    /// The last key; `None` for the end of the key space.
+    pub(crate) last_key: Option<Bytes>,
+}
+
+impl DamagedRange {
+    /// Whether the part may have held versions of `key`.
+    pub(crate) fn admits(&self, key: &[u8]) -> bool {
+        *self.first_key <= *key && self.last_key.as_ref().is_none_or(|last| *key <= **last)
+    }
 }
 
 impl Manifest {
@@ -135,6 +169,14 @@ impl Manifest {
             bytes.push(table.level);
             bytes.extend_from_slice(&table.id.0.to_le_bytes());
             bytes.extend_from_slice(&table.bytes.to_le_bytes());
+        }
+        bytes.extend_from_slice(&(self.damaged.len() as u32).to_le_bytes());
+        for range in &self.damaged {
+            bytes.extend_from_slice(&range.table.0.to_le_bytes());
+            bytes.extend_from_slice(&range.bytes.start.to_le_bytes());
+            bytes.extend_from_slice(&range.bytes.end.to_le_bytes());
+            put_key(&mut bytes, Some(&range.first_key));
+            put_key(&mut bytes, range.last_key.as_ref());
         }
         let checksum = crc32c::crc32c(&bytes);
         bytes.extend_from_slice(&checksum.to_le_bytes());
@@ -200,7 +242,8 @@ impl Manifest {
         };
         let count = reader.u32().ok_or_else(truncated)? as usize;
         let tables_offset = content.len() - reader.rest().len();
-        if count.checked_mul(TABLE_BYTES) != Some(reader.rest().len()) {
+        let table_bytes = count.checked_mul(TABLE_BYTES);
+        if table_bytes.is_none_or(|bytes| bytes > reader.rest().len()) {
             return Err(corrupt(
                 tables_offset,
                 format!("{count} tables in {} bytes", reader.rest().len()),
@@ -215,7 +258,7 @@ impl Manifest {
 
         let mut tables = Vec::with_capacity(count);
         let mut ids = BTreeSet::new();
-        while !reader.rest().is_empty() {
+        for _ in 0..count {
             let offset = content.len() - reader.rest().len();
             let level = reader.u8().ok_or_else(truncated)?;
             let id = TableId(reader.u64().ok_or_else(truncated)?);
@@ -231,6 +274,15 @@ impl Manifest {
             }
             tables.push(LiveTable { level, id, bytes });
         }
+        let offset = content.len() - reader.rest().len();
+        let damaged = match version {
+            VERSION_MIN => Some(Vec::new()),
+            _ => damaged_ranges(&mut reader, &tables),
+        };
+        let Some(damaged) = damaged.filter(|_| reader.rest().is_empty()) else {
+            let what = "the damaged ranges are malformed".to_owned();
+            return Err(corrupt(offset, what));
+        };
         Ok(Self {
             store_id,
             next_table,
@@ -239,6 +291,7 @@ impl Manifest {
             greatest_timestamp,
             records_before,
             tables,
+            damaged,
         })
     }
 
@@ -262,4 +315,42 @@ impl Manifest {
     pub(crate) fn store(&self, disk: &dyn Disk, folder: &Path) -> Result<(), Error> {
         wait_sites::MANIFEST.time(|| replace_file(disk, folder, MANIFEST_FILE, &self.encode()))
     }
+}
+
+/// Appends a key with its length; `None` is the end of the key space.
+fn put_key(bytes: &mut Vec<u8>, key: Option<&Bytes>) {
+    let key_bytes = key.map_or(END_OF_KEYS, |key| key.len() as u16);
+    bytes.extend_from_slice(&key_bytes.to_le_bytes());
+    bytes.extend_from_slice(key.map_or(&[], |key| key));
+}
+
+/// Takes a key; within, `None` is the end of the key space.
+fn take_key(reader: &mut ByteReader<'_>) -> Option<Option<Bytes>> {
+    let key_bytes = reader.u16()?;
+    if key_bytes == END_OF_KEYS {
+        return Some(None);
+    }
+    let key_bytes = usize::from(key_bytes);
+    let key = (key_bytes <= KEY_BYTES_MAX).then(|| reader.bytes(key_bytes))??;
+    Some(Some(Bytes::copy_from_slice(key)))
+}
+
+/// Takes the damaged ranges; `None` if no store wrote them.
+fn damaged_ranges(reader: &mut ByteReader<'_>, tables: &[LiveTable]) -> Option<Vec<DamagedRange>> {
+    let count = reader.u32()?;
+    let mut damaged = Vec::new();
+    for _ in 0..count {
+        let range = DamagedRange {
+            table: TableId(reader.u64()?),
+            bytes: reader.u64()?..reader.u64()?,
+            first_key: take_key(reader)??,
+            last_key: take_key(reader)?,
+        };
+        let is_live = tables.iter().any(|table| table.id == range.table);
+        if !is_live || range.bytes.is_empty() || !range.admits(&range.first_key) {
+            return None;
+        }
+        damaged.push(range);
+    }
+    Some(damaged)
 }

@@ -29,6 +29,20 @@ fn example() -> Manifest {
                 bytes: 77_777,
             },
         ],
+        damaged: vec![
+            DamagedRange {
+                table: TableId(3),
+                bytes: 4096..8200,
+                first_key: Bytes::from_static(b"apple"),
+                last_key: Some(Bytes::from_static(b"banana")),
+            },
+            DamagedRange {
+                table: TableId(8),
+                bytes: 0..1000,
+                first_key: Bytes::new(),
+                last_key: None,
+            },
+        ],
     }
 }
 
@@ -51,6 +65,7 @@ fn the_format_is_that_of_version_3() {
     assert_eq!(decode(fixture).unwrap(), example());
     let empty = Manifest {
         tables: Vec::new(),
+        damaged: Vec::new(),
         ..example()
     };
     assert_eq!(decode(&empty.encode()).unwrap(), empty);
@@ -63,10 +78,11 @@ fn the_format_is_that_of_version_3() {
 }
 
 #[test]
-fn version_2_is_read_and_counts_no_records() {
+fn version_2_is_read_and_has_neither_records_nor_damage() {
     let fixture = include_bytes!("../../tests/fixtures/manifest-v2");
     let expected = Manifest {
         records_before: 0,
+        damaged: Vec::new(),
         ..example()
     };
     assert_eq!(decode(fixture).unwrap(), expected);
@@ -118,6 +134,7 @@ fn a_manifest_that_no_store_writes_is_refused_despite_its_checksum() {
         (vec![table(7, 1)], "a table on level 7"),
         (vec![table(6, 9)], "table 9 is yet to come"),
         (vec![table(6, 1), table(0, 1)], "table 1 is there twice"),
+        (vec![table(6, 3)], "damaged ranges are malformed"),
     ] {
         let bytes = Manifest {
             tables,
@@ -153,11 +170,15 @@ fn a_manifest_that_no_store_writes_is_refused_despite_its_checksum() {
         let what = format!("a claim for log segment {claimed}");
         assert!(error.contains(&what), "{error}");
     }
-    let mut greedy = example().encode();
-    let tables = greedy.len() - CHECKSUM_BYTES - 2 * TABLE_BYTES;
+    let no_damage = Manifest {
+        damaged: Vec::new(),
+        ..example()
+    };
+    let mut greedy = no_damage.encode();
+    let tables = greedy.len() - CHECKSUM_BYTES - 4 - 2 * TABLE_BYTES;
     greedy[tables - 4..tables].fill(0xff);
     let error = decode(&with_checksum(greedy)).unwrap_err().to_string();
-    assert!(error.contains("4294967295 tables in 34 bytes"), "{error}");
+    assert!(error.contains("4294967295 tables in 38 bytes"), "{error}");
 }
 
 #[test]
@@ -231,6 +252,7 @@ fn a_change_happens_wholly_or_not_at_all() {
     let new = Manifest {
         least_log_segment: 5,
         tables: Vec::new(),
+        damaged: Vec::new(),
         ..example()
     };
     let mut outcomes = Vec::new();

@@ -31,6 +31,8 @@ pub(crate) struct TableIterator {
     single_record: Option<Handle>,
     /// The sequence number that every record has at least.
     least_sequence: u64,
+    /// Where the block begins that was read last.
+    block_offset: u64,
 }
 
 #[expect(
@@ -73,10 +75,25 @@ impl TableIterator {
             from,
             state: IteratorState::Fresh,
             single_record: None,
+            block_offset: 0,
         }
     }
 
+    /// The next record; behind damage if the purpose of the walk allows that.
     fn advance(&mut self) -> Result<Option<Record>, Error> {
+        loop {
+            match self.advance_in_sound_parts() {
+                Err(error)
+                    if self
+                        .table
+                        .passes_damage(self.purpose, self.block_offset, &error) => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// After an error the walk stands behind the block that could not be read.
+    fn advance_in_sound_parts(&mut self) -> Result<Option<Record>, Error> {
         self.single_record = None;
         if self.data_blocks >= DATA_BLOCKS_KEPT
             && let Purpose::Scan { keep_data, .. } = &mut self.purpose
@@ -84,8 +101,15 @@ impl TableIterator {
             *keep_data = false;
         }
         let (table, purpose, from) = (&*self.table, self.purpose, &self.from);
+        let is_passed_over =
+            |handle: Handle| purpose.passes_over_noted() && table.is_noted(handle.offset);
         if let IteratorState::Fresh = self.state {
             let handle = table.top_index();
+            self.state = IteratorState::Ended;
+            self.block_offset = handle.offset;
+            if is_passed_over(handle) {
+                return Ok(None);
+            }
             self.state = IteratorState::Walking {
                 top: Walk::open(table, purpose, handle, Role::TopIndex, from)?,
                 index: None,
@@ -96,45 +120,67 @@ impl TableIterator {
             return Ok(None);
         };
         loop {
-            if let Some((records, entry)) = data
-                && let Some((key, body)) = records.next::<RecordBody<'_>>(table)?
-            {
-                table.check(*entry, body.timestamp())?;
-                let record = body.to_record(key);
-                self.from.clear();
-                return Ok(Some(record));
-            }
-            *data = None;
-            if let Some((blocks, above)) = index
-                && let Some((_, entry)) = blocks.next::<IndexEntry>(table)?
-            {
-                table.check(*above, entry.greatest_timestamp)?;
-                if purpose.passes_over(entry.greatest_timestamp) {
-                    continue;
-                }
-                let handle = entry.handle;
-                self.data_blocks = self.data_blocks.saturating_add(1);
-                let block = match table.data_block_for(purpose, handle)? {
-                    DataBlock::Sorted(block) => block,
-                    DataBlock::SingleRecord(record) => {
-                        table.check(entry, record.entry.timestamp())?;
-                        // According to the index no key of the block is below `from`.
+            if let Some((records, entry)) = data {
+                match records.next_record(table, *entry) {
+                    Ok(Some(record)) => {
                         self.from.clear();
-                        self.single_record = Some(handle);
                         return Ok(Some(record));
                     }
+                    Ok(None) => *data = None,
+                    Err(error) => {
+                        self.block_offset = entry.handle.offset;
+                        *data = None;
+                        return Err(error);
+                    }
+                }
+            }
+            if let Some((blocks, above)) = index {
+                let entry = match blocks.next::<IndexEntry>(table) {
+                    Ok(entry) => entry.map(|(_, entry)| entry),
+                    Err(error) => {
+                        self.block_offset = above.handle.offset;
+                        *index = None;
+                        return Err(error);
+                    }
                 };
-                let walk = Walk::new(table, &block, handle, Role::Data, from)?;
-                *data = Some((walk, entry));
-                continue;
+                if let Some(entry) = entry {
+                    let handle = entry.handle;
+                    self.block_offset = above.handle.offset;
+                    table.check(*above, entry.greatest_timestamp)?;
+                    if purpose.passes_over(entry.greatest_timestamp) || is_passed_over(handle) {
+                        continue;
+                    }
+                    self.data_blocks = self.data_blocks.saturating_add(1);
+                    self.block_offset = handle.offset;
+                    let block = match table.data_block_for(purpose, handle)? {
+                        DataBlock::Sorted(block) => block,
+                        DataBlock::SingleRecord(record) => {
+                            table.check(entry, record.entry.timestamp())?;
+                            // According to the index no key of the block is below `from`.
+                            self.from.clear();
+                            self.single_record = Some(handle);
+                            return Ok(Some(record));
+                        }
+                    };
+                    let walk = Walk::new(table, &block, handle, Role::Data, from)?;
+                    *data = Some((walk, entry));
+                    continue;
+                }
             }
             *index = None;
-            let Some((_, entry)) = top.next::<IndexEntry>(table)? else {
-                return Ok(None);
+            let entry = match top.next::<IndexEntry>(table) {
+                Ok(Some((_, entry))) => entry,
+                Ok(None) => return Ok(None),
+                Err(error) => {
+                    self.block_offset = top.offset;
+                    self.state = IteratorState::Ended;
+                    return Err(error);
+                }
             };
-            if purpose.passes_over(entry.greatest_timestamp) {
+            if purpose.passes_over(entry.greatest_timestamp) || is_passed_over(entry.handle) {
                 continue;
             }
+            self.block_offset = entry.handle.offset;
             let walk = Walk::open(table, purpose, entry.handle, Role::Index, from)?;
             *index = Some((walk, entry));
         }
@@ -146,7 +192,14 @@ impl RecordSource for TableIterator {
         let mut result = self.advance();
         match &mut result {
             Ok(Some(record)) => record.sequence = record.sequence.max(self.least_sequence),
-            _ => self.state = IteratorState::Ended,
+            _ => {
+                let has_walked = !matches!(self.state, IteratorState::Ended);
+                self.state = IteratorState::Ended;
+                if self.purpose.checks_disk() && has_walked {
+                    // Once in a pass: only one of its walks comes to the end.
+                    self.table.check_rest();
+                }
+            }
         }
         result
     }
@@ -207,6 +260,15 @@ impl Walk {
             cursor: cursor.map_err(|malformed| table.corrupt(handle.offset, malformed))?,
             offset: handle.offset,
         })
+    }
+
+    /// The next record of a data block, of which the index says `entry`.
+    fn next_record(&mut self, table: &Table, entry: IndexEntry) -> Result<Option<Record>, Error> {
+        let Some((key, body)) = self.next::<RecordBody<'_>>(table)? else {
+            return Ok(None);
+        };
+        table.check(entry, body.timestamp())?;
+        Ok(Some(body.to_record(key)))
     }
 
     fn next<'a, B: Body<'a>>(&'a mut self, table: &Table) -> Result<Option<(&'a [u8], B)>, Error> {

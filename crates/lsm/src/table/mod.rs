@@ -36,6 +36,7 @@
 
 mod block;
 mod block_writer;
+mod damage;
 mod expiries;
 mod filter;
 mod format;
@@ -109,20 +110,54 @@ pub(crate) enum Purpose {
         /// Blocks that hold only versions below this are passed over.
         least_timestamp: Timestamp,
     },
+    /// A sweep compares what the table holds with other stores. The cache keeps
+    /// nothing of it. Damaged parts are reported and passed over: what they held
+    /// comes from the other stores.
+    Sweep {
+        /// Blocks that hold only versions below this are passed over.
+        least_timestamp: Timestamp,
+        /// Whether every block is read from the disk, and the parts of the file that
+        /// a walk does not need as well, so that all damage is found. No counter
+        /// counts these reads.
+        checks_disk: bool,
+    },
     /// A compaction merges this table into others. The table will soon be gone, so
     /// the cache keeps nothing of it, and no counter counts the reads.
     Compaction,
+    /// The same, of a table that is damaged: known damaged parts are passed over if
+    /// they cannot be read. Any other damage is an error.
+    Mend,
 }
 
 impl Purpose {
     /// Whether a block is not read whose newest version has this timestamp.
-    fn passes_over(self, greatest_timestamp: Timestamp) -> bool {
+    pub(crate) fn passes_over(self, greatest_timestamp: Timestamp) -> bool {
         match self {
             Self::Scan {
                 least_timestamp, ..
+            }
+            | Self::Sweep {
+                least_timestamp, ..
             } => greatest_timestamp < least_timestamp,
-            Self::Compaction => false,
+            Self::Compaction | Self::Mend => false,
         }
+    }
+
+    /// Whether a walk reads what is not needed for it, to find damage.
+    fn checks_disk(self) -> bool {
+        matches!(
+            self,
+            Self::Sweep {
+                checks_disk: true,
+                ..
+            }
+        )
+    }
+
+    /// Whether parts that are noted as damaged are not even read: if one of them could
+    /// be read now and not later, what it holds would count as compared.
+    fn passes_over_noted(self) -> bool {
+        matches!(self, Self::Sweep { .. })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reading a table: opens it and finds the winning version of a key.
 
 use super::block::{BlockCursor, Body, FoundEntry, SortedBlock};
+use super::damage::DamagedParts;
 use super::filter::{FilterShape, KeyHash};
 use super::format::{FOOTER_BYTES, Footer, FooterError, TableProperties, VERSION};
 use super::frame::{self, Handle, Role, TRAILER_BYTES};
@@ -15,6 +16,7 @@ use crate::error::Error;
 use crate::table_id::TableId;
 use base::{Entry, Timestamp};
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -31,6 +33,8 @@ pub(crate) struct Table {
     cache: Arc<BlockCache>,
     /// Whether a part of it was found not to be what was written.
     is_corrupt: AtomicBool,
+    /// The parts of the file that the engine has noted as damaged.
+    damaged_parts: DamagedParts,
     /// How many compactions have failed because the system could not read the table.
     failed_reads: AtomicU32,
     /// The sequence number with which the table was ingested; 0 if it was not, or before
@@ -49,6 +53,8 @@ const LONG_FRAME_BYTES: usize = 16 << 10;
 #[derive(Clone, Copy)]
 struct Fetch<'a> {
     access: Access,
+    /// Whether the block comes from the disk even if the cache has it.
+    bypasses_cache: bool,
     /// Whether the cache keeps the block if it was read.
     keep: bool,
     /// Whether a long block waits for its turn. Compaction does not wait: only one
@@ -94,6 +100,7 @@ impl Table {
             pinned_filter: None,
             cache,
             is_corrupt: AtomicBool::new(false),
+            damaged_parts: DamagedParts::default(),
             failed_reads: AtomicU32::new(0),
             ingested_as: AtomicU64::new(0),
         };
@@ -193,13 +200,30 @@ impl Table {
         }
     }
 
-    fn note_corruption(&self, error: &Error) {
+    /// Notes that the table is damaged, and reports where.
+    pub(super) fn note_corruption(&self, error: &Error, offset: u64) {
         if !self.is_corrupt.swap(true, Relaxed) {
             tracing::error!(
                 %error,
                 "a table is damaged: its intact parts are served, and compaction skips it"
             );
         }
+        if !self.damaged_parts.contains(offset) {
+            self.cache.damage_reports().report(self.id, offset);
+        }
+    }
+
+    /// The parts of the file that are noted as damaged.
+    pub(super) fn damaged_parts(&self) -> &DamagedParts {
+        &self.damaged_parts
+    }
+
+    /// Notes which parts of the file are damaged.
+    pub(crate) fn set_damaged_parts(&self, parts: Vec<Range<u64>>) {
+        if !parts.is_empty() {
+            self.is_corrupt.store(true, Relaxed);
+        }
+        self.damaged_parts.set(parts);
     }
 
     /// Lets all records of the table count as committed with this sequence number,
@@ -250,6 +274,7 @@ impl Table {
         let counts = is_for_reader.then(|| self.cache.counters().stripe(hash.as_u64()));
         let fetch = Fetch {
             access,
+            bypasses_cache: false,
             keep: is_for_reader,
             takes_turns: is_for_reader,
             counts,
@@ -340,6 +365,11 @@ impl Table {
         DataBlock::open(block).map_err(|malformed| self.corrupt(handle.offset, malformed))
     }
 
+    /// Where the parts of the file lie.
+    pub(super) fn footer(&self) -> &Footer {
+        &self.footer
+    }
+
     /// The handle of the top index block.
     pub(super) fn top_index(&self) -> Handle {
         self.footer.top_index
@@ -355,22 +385,37 @@ impl Table {
         let fetch = match purpose {
             Purpose::Scan { keep_data, .. } => Fetch {
                 access: Access::MayRead,
+                bypasses_cache: false,
                 // A long block would push as much out of the cache as a long scan.
                 keep: role != Role::Data || keep_data && (handle.bytes as usize) < LONG_FRAME_BYTES,
                 takes_turns: true,
                 counts: Some(self.cache.counters().stripe(self.id.0)),
             },
-            Purpose::Compaction => Fetch {
+            Purpose::Sweep { checks_disk, .. } => Fetch {
+                access: Access::MayRead,
+                bypasses_cache: checks_disk,
+                keep: false,
+                takes_turns: true,
+                counts: (!checks_disk).then(|| self.cache.counters().stripe(self.id.0)),
+            },
+            Purpose::Compaction | Purpose::Mend => Fetch {
                 access: Access::Compaction,
+                bypasses_cache: false,
                 keep: false,
                 takes_turns: false,
                 counts: None,
             },
         };
-        match self.block(handle, role, fetch) {
-            Ok(block) => Ok(block),
-            Err(Interrupt::Failed(error)) => Err(error),
-            Err(Interrupt::WouldBlock) => unreachable!("the fetch may read"),
+        let mut tries = 1;
+        loop {
+            match self.block(handle, role, fetch) {
+                Ok(block) => return Ok(block),
+                Err(Interrupt::Failed(Error::Io { .. })) if tries < Self::reads_max(purpose) => {
+                    tries += 1;
+                }
+                Err(Interrupt::Failed(error)) => return Err(error),
+                Err(Interrupt::WouldBlock) => unreachable!("the fetch may read"),
+            }
         }
     }
 
@@ -385,7 +430,10 @@ impl Table {
 
     /// A block from the cache or, if the fetch may read, from the disk.
     fn block(&self, handle: Handle, role: Role, fetch: Fetch<'_>) -> Result<Block, Interrupt> {
-        let cached = self.cache.get(self.id, handle.offset);
+        let cached = match fetch.bypasses_cache {
+            true => None,
+            false => self.cache.get(self.id, handle.offset),
+        };
         if cached.is_none() && fetch.access == Access::Cached {
             return Err(Interrupt::WouldBlock);
         }
@@ -410,7 +458,7 @@ impl Table {
 
     /// A block from the disk. Allocates no memory for a handle that does not lie
     /// within the file.
-    fn read_block(&self, handle: Handle, role: Role) -> Result<Block, Error> {
+    pub(super) fn read_block(&self, handle: Handle, role: Role) -> Result<Block, Error> {
         self.check_bounds(handle)?;
         let mut frame = frame::zeros(handle.bytes as usize);
         let room = Arc::get_mut(&mut frame).unwrap_or_default();
@@ -435,10 +483,10 @@ impl Table {
     }
 
     /// Fills a buffer from the table's file, and notes if the file is too short.
-    fn read(&self, buffer: &mut [u8], offset: u64) -> Result<(), Error> {
+    pub(super) fn read(&self, buffer: &mut [u8], offset: u64) -> Result<(), Error> {
         read(&*self.file, &self.path, buffer, offset).inspect_err(|error| {
             if let Error::Corrupt { .. } = error {
-                self.note_corruption(error);
+                self.note_corruption(error, offset);
             }
         })
     }
@@ -455,7 +503,7 @@ impl Table {
 
     pub(super) fn corrupt(&self, offset: u64, Malformed(what): Malformed) -> Error {
         let error = Error::corrupt(&self.path, offset, what);
-        self.note_corruption(&error);
+        self.note_corruption(&error, offset);
         error
     }
 }

@@ -91,7 +91,8 @@ impl Request for Reading {
             None => ReadEvent::Deadline,
             Some((tag, completion)) => {
                 self.hedges.retain(|hedge| hedge.replica != tag.replica);
-                let (answer, share) = self.coordinator.replicas.answer_of(Some(completion));
+                let replicas = &self.coordinator.replicas;
+                let (answer, share) = replicas.answer_of(&self.key, Some(completion));
                 match tag.kind {
                     AnswerKind::Read => self.answered(tag.replica, answer, share),
                     AnswerKind::Repair => repaired(tag.replica, &answer),

@@ -307,7 +307,8 @@ impl Writing {
         match tag.kind {
             AnswerKind::Hint(round) => Some(WriteEvent::HintKept { round, replica }),
             AnswerKind::Write(round) => {
-                let (answer, _share) = self.coordinator.replicas.answer_of(Some(completion));
+                let replicas = &self.coordinator.replicas;
+                let (answer, _share) = replicas.answer_of(self.entry.key(), Some(completion));
                 Some(event_of(round, replica, &answer))
             }
             AnswerKind::Read | AnswerKind::Repair => None,

@@ -198,6 +198,11 @@ fn gauges(store: &Statistics, node: &Node) -> Vec<Family> {
             store.tables_damaged as f64,
         ),
         (
+            "kvorum_store_damaged_ranges",
+            "Key ranges that damaged blocks may have held, until they are mended",
+            store.damaged_ranges as f64,
+        ),
+        (
             "kvorum_store_write_amplification",
             "Bytes written to disk for each byte of keys and values",
             store.write_amplification(),

@@ -186,6 +186,11 @@ impl Membership {
         self.standing().is_witness()
     }
 
+    /// Whether this node has no peers.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.inner.own.members.is_single_node()
+    }
+
     /// How this node's store stands with its peers.
     pub(crate) fn standing(&self) -> Standing {
         Standing::from_code(self.inner.standing.load(Ordering::Acquire))

@@ -42,7 +42,7 @@ impl HintReceiver for ReplicaHints {
             .ask(self.node, request, deadline, wait.address());
         let answer = match asked {
             Asked::Now(answer) => answer,
-            Asked::Later => self.replicas.answer_of(wait.only().await).0,
+            Asked::Later => self.replicas.answer_of(hint.key(), wait.only().await).0,
         };
         match answer {
             // A store that is no witness has stored it nevertheless.

@@ -80,7 +80,7 @@ impl LocalReplica {
     /// The newest version of a key, if no disk has to be read for it: a tombstone
     /// and an expired value are versions, too.
     pub(super) fn read_cached(&self, key: &[u8]) -> Option<PeerAnswer> {
-        if let Err(why) = self.check_standing() {
+        if let Err(why) = self.check_standing(key) {
             return Some(PeerAnswer::Missed(why));
         }
         match self.engine.get_cached(key) {
@@ -136,11 +136,15 @@ impl LocalReplica {
         }
     }
 
-    /// What a completion is to the request that asked, and the share of memory that
-    /// a long value came with; `None` is the deadline. Where the store is no witness
-    /// its acks and its reads are misses, because it may have lost what it once
+    /// What a completion is to the request that asked for `key`, and the share of
+    /// memory that a long value came with; `None` is the deadline. Where the store is no
+    /// witness its acks and its reads are misses, because it may have lost what it once
     /// acknowledged.
-    pub(super) fn answer_of(&self, completion: Option<Completion>) -> (PeerAnswer, Option<Share>) {
+    pub(super) fn answer_of(
+        &self,
+        key: &[u8],
+        completion: Option<Completion>,
+    ) -> (PeerAnswer, Option<Share>) {
         let answer = match completion {
             Some(Completion::Peer(answer)) => return (answer, None),
             Some(Completion::Written(Ok(applied))) => {
@@ -149,11 +153,11 @@ impl LocalReplica {
                     // `finish_verdict` leaves none of these.
                     Applied::Pending(pending) => pending.give_up(),
                 };
-                self.check_standing()
+                self.check_standing(key)
                     .map(|()| (PeerAnswer::Stored { verdict }, None))
             }
             Some(Completion::Read(Ok((entry, share)))) => self
-                .check_standing()
+                .check_standing(key)
                 .map(|()| (PeerAnswer::Found(entry), share)),
             Some(Completion::Written(Err(error)) | Completion::Read(Err(error))) => {
                 Err(miss_of(&error))
@@ -166,12 +170,18 @@ impl LocalReplica {
         answer.unwrap_or_else(|why| (PeerAnswer::Missed(why), None))
     }
 
-    /// Whether what the store says counts: only that of a witness does.
-    fn check_standing(&self) -> Result<(), Miss> {
-        match self.membership.is_witness() {
+    /// Whether what the store says of a key counts: only that of a witness does, and
+    /// not if a damaged block may have held the key.
+    fn check_standing(&self, key: &[u8]) -> Result<(), Miss> {
+        match self.membership.is_witness() && !self.is_damaged(key) {
             true => Ok(()),
             false => Err(Miss::Unfilled),
         }
+    }
+
+    /// Whether a damaged block may have held the key, and a peer may have what it held.
+    pub(super) fn is_damaged(&self, key: &[u8]) -> bool {
+        self.engine.is_damaged(key) && !self.membership.is_alone()
     }
 
     fn submit(&self, read: Read, address: u64) -> Result<(), PoolFull> {

@@ -5,7 +5,8 @@
 //! (`hint_receiver`) ask through it; peers' requests (`peer_requests`) come to the own
 //! store only. Two checks protect what is acknowledged, each in one place of `local`:
 //! this node's own store takes no version from beyond the clock bound, by whatever way
-//! it comes, and neither its acks nor its reads count while it is no witness.
+//! it comes, and neither its acks nor its reads count while it is no witness, or of keys
+//! that a damaged block may have held.
 
 mod hint_receiver;
 mod local;
@@ -95,10 +96,14 @@ impl ReplicaSet {
         }
     }
 
-    /// What a completion is as the answer of the replica that was asked, and the
+    /// What a completion is as the answer of the replica that was asked for `key`, and the
     /// share of memory that a long value came with; `None` is the deadline.
-    pub(crate) fn answer_of(&self, completion: Option<Completion>) -> (PeerAnswer, Option<Share>) {
-        self.own.answer_of(completion)
+    pub(crate) fn answer_of(
+        &self,
+        key: &[u8],
+        completion: Option<Completion>,
+    ) -> (PeerAnswer, Option<Share>) {
+        self.own.answer_of(key, completion)
     }
 
     /// Why a node is known not to answer, if it is.

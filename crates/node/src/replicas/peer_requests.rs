@@ -14,10 +14,10 @@ impl LocalReplica {
     /// Stores a version that a peer has sent, be it a write, a hint or a mend.
     pub(crate) fn write_for_peer(self: &Rc<Self>, entry: Entry, reply: Reply) {
         // The entry is stored at once; only the answer waits for the standing.
-        let replica = Rc::clone(self);
+        let (replica, version) = (Rc::clone(self), entry.clone());
         let address = self.pending.handle(reply.deadline(), move |completion| {
-            replica.when_settled(reply, |replica, reply| {
-                reply.send(replica.answer_of(completion).0);
+            replica.when_settled(reply, move |replica, reply| {
+                reply.send(replica.answer_of(version.key(), completion).0);
             });
         });
         if let Err(why) = self.write(entry, None, address) {
@@ -30,8 +30,10 @@ impl LocalReplica {
     /// depend on the standing.
     pub(crate) fn mend_for_peer(self: &Rc<Self>, entry: Entry, reply: Reply) {
         // What is here already is no change: recorded as one, it would have the next
-        // sweep compare it again, and so on without end.
-        if let Ok(Lookup::Found(Some(held))) = self.engine.get_cached(entry.key())
+        // sweep compare it again, and so on without end. But what only the cache has of a
+        // damaged block will be gone.
+        if !self.is_damaged(entry.key())
+            && let Ok(Lookup::Found(Some(held))) = self.engine.get_cached(entry.key())
             && held.rank() >= entry.rank()
         {
             let verdict = match held.timestamp() > entry.timestamp() {
@@ -40,13 +42,13 @@ impl LocalReplica {
             };
             return reply.send(PeerAnswer::Stored { verdict });
         }
-        let replica = Rc::clone(self);
+        let (replica, version) = (Rc::clone(self), entry.clone());
         let address = self.pending.handle(reply.deadline(), move |completion| {
             reply.send(match completion {
                 Some(Completion::Written(Ok(Applied::Known(verdict)))) => {
                     PeerAnswer::Stored { verdict }
                 }
-                completion => replica.answer_of(completion).0,
+                completion => replica.answer_of(version.key(), completion).0,
             });
         });
         if let Err(why) = self.write(entry, None, address) {
@@ -66,9 +68,9 @@ impl LocalReplica {
         if let Some(answer) = self.read_cached(key) {
             return self.reply_cached(answer, reply);
         }
-        let replica = Rc::clone(self);
+        let (replica, asked) = (Rc::clone(self), key.clone());
         let address = self.pending.handle(reply.deadline(), move |completion| {
-            let (answer, share) = replica.answer_of(completion);
+            let (answer, share) = replica.answer_of(&asked, completion);
             reply.send_holding(answer, share);
         });
         if let Err(why) = self.read(key, address) {

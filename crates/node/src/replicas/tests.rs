@@ -125,8 +125,9 @@ fn replica(node: &Node) -> Rc<LocalReplica> {
 /// What the store answers to a write.
 async fn verdict(replica: &LocalReplica, entry: Entry) -> Verdict {
     let wait = replica.pending.wait(Duration::MAX);
+    let key = entry.key().to_vec();
     replica.write(entry, None, wait.address()).unwrap();
-    match replica.answer_of(wait.only().await).0 {
+    match replica.answer_of(&key, wait.only().await).0 {
         PeerAnswer::Stored { verdict } => verdict,
         answer => panic!("{answer:?}"),
     }
@@ -203,9 +204,13 @@ async fn asked_own(worker: &Worker, request: ReplicaRequest<'_>) -> PeerAnswer {
     );
     let own = worker.node().config.members.own();
     let wait = pending.wait(Duration::MAX);
+    let key = match &request {
+        ReplicaRequest::Write { entry, .. } => entry.key().to_vec(),
+        ReplicaRequest::Read(key) => key.to_vec(),
+    };
     match replicas.ask(own, request, Duration::MAX, wait.address()) {
         Asked::Now(answer) => answer,
-        Asked::Later => replicas.answer_of(wait.only().await).0,
+        Asked::Later => replicas.answer_of(&key, wait.only().await).0,
     }
 }
 
@@ -282,5 +287,5 @@ async fn neither_acks_nor_reads_of_a_store_that_is_no_witness_count() {
     assert!(own.engine.get(b"k").unwrap().is_some());
     // A read that was under way when the store lost its standing.
     let found = Completion::Read(Ok((Some(entry), None)));
-    assert_eq!(own.answer_of(Some(found)).0, unfilled);
+    assert_eq!(own.answer_of(b"k", Some(found)).0, unfilled);
 }

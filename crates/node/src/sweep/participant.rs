@@ -126,7 +126,9 @@ impl Participant {
         let filling = Filling::default();
         let held = self.engine.statistics();
         let versions = held.table_entries + held.memtable_entries;
-        let state = PassState::new(kind, sequence, bounds.clone(), filling, versions, now);
+        let damage = self.engine.damage_mark();
+        let own = bounds.clone();
+        let state = PassState::new(kind, sequence, damage, own, filling, versions, now);
         self.passes.insert(pass, state);
         SweepAnswer::Begun {
             greatest_seen,
@@ -170,7 +172,10 @@ impl Participant {
         let bounds = state.bounds.iter();
         let least = bounds.map(|bounds| bounds.least_in(&from, None)).min();
         let scan = engine.scan(&from, None);
-        let mut scan = scan.for_sweep(least.unwrap_or(Timestamp::ZERO));
+        let mut scan = match state.kind {
+            PassKind::Recent => scan.for_sweep(least.unwrap_or(Timestamp::ZERO)),
+            PassKind::Full => scan.for_full_sweep(),
+        };
         let enough_bytes = state.ahead_bytes + STEP_BYTES;
         while state.position != Position::End
             && state.ahead_bytes < enough_bytes
@@ -282,7 +287,8 @@ impl Participant {
     }
 
     /// Forgets a pass that found this node equal with some others. Gives its kind,
-    /// if this node has taken part in it since it began.
+    /// if this node has taken part in it since it began. A full pass that found it equal
+    /// with all others has brought what damaged parts of the store had held.
     pub(super) fn end(&mut self, pass: PassId, clean_with: &[NodeNumber]) -> Option<PassKind> {
         let state = self.passes.remove(&pass)?;
         for node in clean_with {
@@ -292,6 +298,13 @@ impl Participant {
                     sequence: state.sequence,
                 });
             }
+        }
+        let mut others = (0..self.last_clean.len()).filter(|node| *node != self.own.index());
+        if state.kind == PassKind::Full
+            && others.all(|other| clean_with.iter().any(|node| node.index() == other))
+            && let Some(damage) = state.damage
+        {
+            self.engine.mend_damage(damage);
         }
         Some(state.kind)
     }
@@ -378,7 +391,7 @@ fn newest_of<'a>(
     keys: impl Iterator<Item = &'a [u8]>,
 ) -> Result<Vec<Entry>, Error> {
     let newest = |key: &[u8]| {
-        let stored = engine.get(key)?;
+        let stored = engine.get_past_damage(key)?;
         let pulled = range.pulled(key);
         Ok(match (stored, pulled) {
             (Some(stored), Some(pulled)) if stored.rank() < pulled.rank() => Some(pulled.clone()),

@@ -5,7 +5,7 @@ use super::participant::RANGE_BYTES;
 use base::{Entry, Timestamp};
 use bytes::Bytes;
 use cluster::sweep::{KeyBounds, PassKind, RangeItems};
-use lsm::Error;
+use lsm::{DamageMark, Error};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -21,6 +21,9 @@ pub(super) struct PassState {
     pub(super) cut: Timestamp,
     /// The last record of the store when the pass began.
     pub(super) sequence: u64,
+    /// The damage of the store when the pass began at the first key; [`None`] if it
+    /// began behind, so that not all damage is compared.
+    pub(super) damage: Option<DamageMark>,
     /// What may be passed over with each node, by node number.
     pub(super) bounds: Vec<KeyBounds>,
     /// The items from the next range on, as far as the scan has come.
@@ -74,6 +77,7 @@ impl PassState {
     pub(super) fn new(
         kind: PassKind,
         sequence: u64,
+        damage: DamageMark,
         bounds: Vec<KeyBounds>,
         filling: Filling,
         versions: u64,
@@ -83,6 +87,7 @@ impl PassState {
             kind,
             cut: Timestamp::ZERO,
             sequence,
+            damage: Some(damage),
             bounds,
             ahead: RangeItems::default(),
             ahead_bytes: 0,
@@ -108,6 +113,7 @@ impl PassState {
         {
             let _passed_over = self.ahead.take_below(None);
             self.ahead_bytes = 0;
+            self.damage = None;
             self.position = Position::At(Bytes::copy_from_slice(start));
             self.next_start = Bytes::copy_from_slice(start);
         }

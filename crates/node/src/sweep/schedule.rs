@@ -1,5 +1,5 @@
-//! When this node drives a pass: at intervals, while a store has to be filled, and when
-//! an operator asks for one.
+//! When this node drives a pass: at intervals, while a store has to be filled, while its
+//! own store is damaged, and when an operator asks for one.
 
 use super::Sweeper;
 use super::driver::PassReport;
@@ -130,12 +130,16 @@ impl Sweeper {
         loop {
             // Either way there may be something to do.
             let _woken = tokio::time::timeout(LOOK_PERIOD, orders.ordered.notified()).await;
-            let due = || self.due(refill_period).filter(|_| self.is_first_up());
+            let due = || match self.is_first_up() {
+                true => self.due(refill_period),
+                // No other node knows of the damage.
+                false => self.due_for_damage(refill_period),
+            };
             let Some(kind) = orders.begin(due) else {
                 continue;
             };
             let report = self.drive(kind).await;
-            refill_period = match self.is_any_unfilled() {
+            refill_period = match self.is_any_unfilled() || self.is_damaged() {
                 true if kind == PassKind::Full => (2 * refill_period).min(REFILL_PERIOD_MAX),
                 true => refill_period,
                 false => REFILL_PERIOD,
@@ -155,10 +159,28 @@ impl Sweeper {
             interval.is_some_and(|interval| record.is_due(kind, interval))
         };
         let must_fill = record.is_due(PassKind::Full, refill_period) && self.is_any_unfilled();
-        if must_fill || is_due(PassKind::Full, environment.full_interval) {
+        if must_fill
+            || self.due_for_damage(refill_period).is_some()
+            || is_due(PassKind::Full, environment.full_interval)
+        {
             return Some(PassKind::Full);
         }
         is_due(PassKind::Recent, environment.interval).then_some(PassKind::Recent)
+    }
+
+    /// A full pass, if this node's store is damaged: what it held comes from the others.
+    /// It is due `refill_period` after the last full one.
+    fn due_for_damage(&self, refill_period: Duration) -> Option<PassKind> {
+        let is_due = self.sweeps.record.is_due(PassKind::Full, refill_period);
+        (is_due && self.is_damaged()).then_some(PassKind::Full)
+    }
+
+    /// Whether all nodes are up and this node's store has damage that was not compared
+    /// with all the others.
+    fn is_damaged(&self) -> bool {
+        let environment = &self.sweeps.environment;
+        let mut others = environment.members.peers();
+        environment.engine.has_damage_to_compare() && others.all(|node| !self.peers.is_down(node))
     }
 
     /// Whether all nodes are up and the store of one of them has to be filled: that

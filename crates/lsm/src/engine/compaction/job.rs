@@ -8,13 +8,15 @@
 //! A table that turns out to be damaged is moved to level 0 and left out from
 //! then on. That changes only the manifest: a level says nothing about age, and on
 //! level 0, where tables may overlap, the table keeps no other from being merged.
-//! A table that the system cannot read is tried again once in a while.
+//! A table that the system cannot read is tried again once in a while. A damaged table
+//! is rewritten once its damaged parts were compared with other stores
+//! ([`damage`](crate::engine::damage)).
 //!
 //! A compaction that fails because there is no room or because an input is damaged
 //! is tried again, less and less often. Writers do not wait for one that cannot work.
 
 use super::merging::{Compaction, Replaced};
-use super::pick::{Pick, PickSettings, may_become_due, pick, pick_all, summarize};
+use super::pick::{Pick, PickSettings, Reason, may_become_due, pick, pick_all, summarize};
 use super::reclaim::Reclaim;
 use super::retry::Retry;
 use crate::engine::background::EngineJob;
@@ -67,6 +69,8 @@ struct CompactorState {
     cursors: [Option<Bytes>; LEVELS],
     reclaim: Reclaim,
     unreadable: Unreadable,
+    /// Whether the last attempt to mend a table has failed, so that others come first.
+    mend_failed: bool,
 }
 
 /// When tables that could not be read are tried again.
@@ -248,6 +252,12 @@ impl Compactor {
         // Its surveys describe tables that this compaction replaces.
         state.reclaim = Reclaim::default();
         set_damaged_aside(core)?;
+        while let Some(mend) = state.begin_mend(core) {
+            state.current = Some(mend);
+            while let CompactionStep::Merged(_) = state.step(core)? {
+                check_closing(core)?;
+            }
+        }
         let pick = || pick_all(&summarize(&core.tables.load().tables));
         while let Some(pick) = pick() {
             state.current = Compaction::start(pick, None, core);
@@ -283,7 +293,9 @@ impl CompactorState {
             None => {
                 self.try_unreadable_again(core);
                 set_damaged_aside(core)?;
-                if let Some(compaction) = self.begin_hidden(core) {
+                if let Some(compaction) = self.begin_mend(core) {
+                    compaction
+                } else if let Some(compaction) = self.begin_hidden(core) {
                     compaction
                 } else if let Some(bytes) = self.reclaim.survey_some(core) {
                     return Ok(CompactionStep::Merged(bytes));
@@ -328,6 +340,7 @@ impl CompactorState {
 
     /// Notes that a compaction has failed, and which tables it could not read.
     fn note_failure(&mut self, compaction: &Compaction, error: &Error, core: &Core) {
+        self.mend_failed = compaction.pick.reason == Reason::Damaged;
         // If only room was short, there may be more of it the next time.
         if compaction.exceeds_estimate() || !matches!(error, Error::DiskFull) {
             self.reclaim.give_up(&compaction.pick.inputs);
@@ -347,6 +360,21 @@ impl CompactorState {
                 table.try_again();
             }
         }
+    }
+
+    /// Begins to rewrite a table without its damaged parts, if one was compared.
+    fn begin_mend(&mut self, core: &Core) -> Option<Compaction> {
+        if std::mem::take(&mut self.mend_failed) {
+            return None;
+        }
+        let (level, table) = core.damage.mendable(&core.tables.load())?;
+        let pick = Pick {
+            inputs: vec![(level, table)],
+            output_level: level,
+            reason: Reason::Damaged,
+            cursor: None,
+        };
+        Compaction::start(pick, None, core)
     }
 
     /// On a full disk, begins to rewrite a table without what is hidden in it, if

@@ -33,6 +33,8 @@ pub(super) struct Compaction {
     read_bytes: u64,
     /// The bytes of the keys and values in its inputs.
     entry_bytes: u64,
+    /// The versions in its inputs.
+    entries: u64,
     /// The most that it is expected to write, in bytes.
     write_bytes_max: u64,
     /// Keeps ingested tables out of its way.
@@ -55,14 +57,19 @@ struct Inputs {
     sources: Vec<Box<dyn RecordSource>>,
     file_bytes: u64,
     entry_bytes: u64,
+    entries: u64,
     others: Tables,
 }
 
 impl Inputs {
     fn divide(tables: &Tables, pick: &Pick) -> Self {
+        let purpose = match pick.reason {
+            Reason::Damaged => Purpose::Mend,
+            _ => Purpose::Compaction,
+        };
         let is_input = |table: &Table| pick.inputs.iter().any(|(_, id)| *id == table.id());
         let mut sources: Vec<Box<dyn RecordSource>> = Vec::new();
-        let (mut file_bytes, mut entry_bytes) = (0, 0);
+        let (mut file_bytes, mut entry_bytes, mut entries) = (0, 0, 0);
         let mut others = Vec::new();
         for (level, tables) in tables.levels().iter().enumerate() {
             let (inputs, rest): (Vec<_>, Vec<_>) =
@@ -71,16 +78,17 @@ impl Inputs {
             for table in &inputs {
                 file_bytes += table.file_bytes();
                 entry_bytes += table.properties().entry_bytes;
+                entries += table.properties().entries;
             }
             if level == 0 {
                 for table in inputs {
-                    sources.push(Box::new(table.iter(Bound::Unbounded, Purpose::Compaction)));
+                    sources.push(Box::new(table.iter(Bound::Unbounded, purpose)));
                 }
             } else if !inputs.is_empty() {
                 sources.push(Box::new(LevelSource::new(
                     inputs,
                     Bound::Unbounded,
-                    Purpose::Compaction,
+                    purpose,
                 )));
             }
         }
@@ -88,6 +96,7 @@ impl Inputs {
             sources,
             file_bytes,
             entry_bytes,
+            entries,
             others: Tables::new(others.into_iter()),
         }
     }
@@ -133,6 +142,7 @@ impl Compaction {
             outputs: Vec::new(),
             read_bytes: inputs.file_bytes,
             entry_bytes: inputs.entry_bytes,
+            entries: inputs.entries,
             write_bytes_max: left_bytes.unwrap_or(inputs.file_bytes),
         })
     }
@@ -241,6 +251,7 @@ impl Compaction {
     pub(super) fn complete(self, core: &Core) -> Result<Replaced, Error> {
         let written: u64 = self.outputs.iter().map(|table| table.file_bytes()).sum();
         self.note_hidden(self.read_bytes.saturating_sub(written), core);
+        let damaged_versions = self.damaged_versions();
         let Self { pick, outputs, .. } = self;
         let entry_bytes = |table: &Arc<Table>| (table.id(), table.properties().entry_bytes);
         let replacing: Vec<_> = outputs.iter().map(entry_bytes).collect();
@@ -252,6 +263,14 @@ impl Compaction {
             removed: pick.inputs.iter().map(|(_, id)| *id).collect(),
             ..TableEdit::default()
         })?;
+        if pick.reason == Reason::Damaged {
+            tracing::warn!(
+                table = ?pick.inputs,
+                damaged_versions,
+                "a damaged table was rewritten without its damaged parts: the other nodes have \
+                 sent the versions in them, except those of which this was the only copy"
+            );
+        }
         let counters = &core.counters;
         counters.compactions.fetch_add(1, Relaxed);
         counters
@@ -271,6 +290,17 @@ impl Compaction {
             input_entry_bytes: self.entry_bytes,
             outputs: replacing,
         })
+    }
+
+    /// How many versions of its inputs it could not read.
+    fn damaged_versions(&self) -> u64 {
+        let written: u64 = self
+            .outputs
+            .iter()
+            .map(|table| table.properties().entries)
+            .sum();
+        let dropped = self.records.dropped_versions() + self.records.dropped_tombstones();
+        self.entries.saturating_sub(written + dropped)
     }
 
     /// Notes how much of its inputs it has dropped, if it has moved any of them

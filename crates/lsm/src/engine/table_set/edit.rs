@@ -1,5 +1,6 @@
 //! An edit of the live tables.
 
+use super::damaged_ranges::{self, NotedRange};
 use super::flushed::VersionSequences;
 use super::read_state::ReadState;
 use super::tables::Tables;
@@ -27,6 +28,8 @@ pub(crate) struct TableEdit {
     pub(crate) flushed: Option<FlushedMemtable>,
     /// What arrives with the added tables, if they are ingested.
     pub(crate) ingested: Option<IngestedRecords>,
+    /// Parts of live tables that were found damaged. Those of tables that go are gone.
+    pub(crate) damaged: Vec<NotedRange>,
 }
 
 /// What arrives with ingested tables.
@@ -76,7 +79,9 @@ impl TableEdit {
                 let moved = moved.find(|(_, moved)| moved.id() == table.id());
                 (moved.map_or(level, |(level, _)| *level), Arc::clone(table))
             });
+        let tables = Tables::new(kept.chain(self.added.iter().cloned()));
         ReadState {
+            damaged: self.damaged_after(state, &tables),
             active: Arc::clone(&state.active),
             frozen: state
                 .frozen
@@ -84,8 +89,24 @@ impl TableEdit {
                 .filter(|memtable| !is_flushed(memtable))
                 .cloned()
                 .collect(),
-            tables: Arc::new(Tables::new(kept.chain(self.added.iter().cloned()))),
+            tables: Arc::new(tables),
             flushed: state.flushed.clone(),
         }
+    }
+
+    /// The damaged parts of the tables that are live after the edit.
+    fn damaged_after(&self, state: &ReadState, tables: &Tables) -> Arc<[NotedRange]> {
+        if self.damaged.is_empty() && state.damaged.is_empty() {
+            return Arc::clone(&state.damaged);
+        }
+        let is_live = |noted: &&NotedRange| {
+            let mut live = tables.iter();
+            live.any(|(_, table)| table.id() == noted.range.table)
+        };
+        let mut ranges = Vec::new();
+        for noted in state.damaged.iter().chain(&self.damaged).filter(is_live) {
+            damaged_ranges::add(&mut ranges, noted.clone());
+        }
+        ranges.into()
     }
 }

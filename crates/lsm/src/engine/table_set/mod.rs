@@ -10,6 +10,7 @@
 //!
 //! - [`read_state`](ReadState), [`tables`](Tables): what readers see;
 //! - [`edit`](TableEdit), [`files`](TableFiles): how it changes;
+//! - [`damaged_ranges`](NotedRange): which parts of the tables are damaged;
 //! - [`flushed`](Flushed): which versions came with the memtables that were
 //!   flushed a moment ago;
 //! - [`placement`](MergeRange): the level for an ingested table;
@@ -21,6 +22,7 @@
 //! so that a freeze and an edit do not overwrite each other; then `retired`, held
 //! briefly. Readers take none.
 
+mod damaged_ranges;
 mod edit;
 mod files;
 mod flushed;
@@ -29,6 +31,7 @@ mod placement;
 mod read_state;
 mod tables;
 
+pub(crate) use damaged_ranges::NotedRange;
 pub(crate) use edit::{FlushedMemtable, IngestedRecords, TableEdit};
 pub(crate) use files::{TableFiles, TableOutput};
 pub(crate) use flushed::{Came, Flushed, RecordedSequences, Version, VersionSequences};
@@ -52,7 +55,7 @@ use flushed::remember;
 use placement::level_for;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
@@ -75,6 +78,8 @@ pub(crate) struct TableSet {
     retired: Mutex<Vec<Arc<Memtable>>>,
     memtable_bytes: usize,
     verdicts_kept: Duration,
+    /// Whether the read state has damaged ranges.
+    is_damaged: AtomicBool,
 }
 
 impl TableSet {
@@ -96,6 +101,7 @@ impl TableSet {
             manifest: Mutex::new(manifest),
             merge: Mutex::default(),
             sealed_segments: Mutex::new(sealed_segments),
+            is_damaged: AtomicBool::new(!read_state.damaged.is_empty()),
             read_state: ArcSwap::from_pointee(read_state),
             retired: Mutex::new(Vec::new()),
             memtable_bytes: options.memtable_bytes,
@@ -111,6 +117,12 @@ impl TableSet {
     /// What readers see now, to be held for longer.
     pub(crate) fn load_full(&self) -> Arc<ReadState> {
         self.read_state.load_full()
+    }
+
+    /// Whether a damaged part of a table may have held versions of `key`. Costs
+    /// nothing while there is none.
+    pub(crate) fn is_damaged(&self, key: &[u8]) -> bool {
+        self.is_damaged.load(Relaxed) && self.load().is_damaged(key)
     }
 
     /// A random number that was chosen when the store was made.
@@ -243,6 +255,18 @@ impl TableSet {
         })
     }
 
+    /// Tells the tables which of their parts are damaged, before anyone can learn that
+    /// the damage is noted: a scan that begins afterwards passes over it.
+    fn publish_damage(&self, state: &ReadState) {
+        let is_damaged = !state.damaged.is_empty();
+        if is_damaged {
+            for (_, table) in state.tables.iter() {
+                table.set_damaged_parts(state.damaged_parts(table.id()));
+            }
+        }
+        self.is_damaged.store(is_damaged, Relaxed);
+    }
+
     /// Fills a manifest with what `state` holds.
     fn describe(&self, state: &ReadState, manifest: &mut Manifest) {
         manifest.next_table = self.files.next();
@@ -263,6 +287,8 @@ impl TableSet {
                 bytes: table.file_bytes(),
             })
             .collect();
+        let damaged = state.damaged.iter().map(|noted| noted.range.clone());
+        manifest.damaged = damaged.collect();
     }
 
     /// Writes to the manifest how much of the log is durable. Without that, a
@@ -329,6 +355,7 @@ impl StoredEdit<'_> {
             let last = Flushed::ingested(ingested.at, least, greatest);
             remember(&mut state.flushed, last, set.verdicts_kept);
         }
+        set.publish_damage(&state);
         set.read_state.store(Arc::new(state));
         let kept = sealed_segments.split_off(&manifest.least_log_segment);
         let segments = std::mem::replace(&mut *sealed_segments, kept);

@@ -1,11 +1,15 @@
 //! What readers see: memtables and tables, as one immutable value that is
 //! replaced as a whole.
 
+use super::damaged_ranges::NotedRange;
 use super::flushed::Flushed;
 use super::tables::{Tables, newer};
+use crate::error::Error;
 use crate::memtable::Memtable;
-use crate::table::{Access, Interrupt};
+use crate::table::{Access, Interrupt, KeyHash};
+use crate::table_id::TableId;
 use base::Entry;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The memtables and tables of one moment.
@@ -20,6 +24,8 @@ pub(crate) struct ReadState {
     /// The memtables that were flushed a moment ago, because versions that came with
     /// them may arrive again.
     pub(crate) flushed: Vec<Flushed>,
+    /// The parts of the tables that are damaged.
+    pub(crate) damaged: Arc<[NotedRange]>,
 }
 
 impl ReadState {
@@ -30,6 +36,41 @@ impl ReadState {
             newest = newer(newest, memtable.newest(key));
         }
         self.tables.newest(key, newest, access)
+    }
+
+    /// The winning version of a key without what damaged parts hold of it.
+    pub(crate) fn newest_past_damage(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
+        let mut newest = None;
+        for memtable in self.memtables() {
+            newest = newer(newest, memtable.newest(key));
+        }
+        let hash = KeyHash::of(key);
+        for table in self.tables.candidates(key) {
+            match table.get(key, hash, Access::MayRead) {
+                Ok(found) => newest = newer(newest, found),
+                Err(_) if self.is_damaged_in(key, table.id()) => {}
+                Err(Interrupt::Failed(error)) => return Err(error),
+                Err(Interrupt::WouldBlock) => unreachable!("the get may read"),
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Whether a damaged part may have held versions of `key`.
+    pub(crate) fn is_damaged(&self, key: &[u8]) -> bool {
+        self.damaged.iter().any(|noted| noted.range.admits(key))
+    }
+
+    /// The damaged parts of a table's file, in bytes.
+    pub(crate) fn damaged_parts(&self, table: TableId) -> Vec<Range<u64>> {
+        let ranges = self.damaged.iter().map(|noted| &noted.range);
+        let own = ranges.filter(|range| range.table == table);
+        own.map(|range| range.bytes.clone()).collect()
+    }
+
+    fn is_damaged_in(&self, key: &[u8], table: TableId) -> bool {
+        let mut ranges = self.damaged.iter().map(|noted| &noted.range);
+        ranges.any(|range| range.table == table && range.admits(key))
     }
 
     /// All memtables.

@@ -127,6 +127,8 @@ struct Store {
     tombstones: u64,
     /// Tables with a damaged block. Compaction does not merge them.
     tables_damaged: u64,
+    /// Key ranges that damaged blocks may have held, until the other nodes have mended them.
+    damaged_ranges: u64,
     table_bytes: u64,
     memtable_bytes: u64,
     log_bytes: u64,
@@ -194,6 +196,7 @@ fn status(door: &Door) -> Status<'_> {
             entries: statistics.table_entries + statistics.memtable_entries,
             tombstones: statistics.table_tombstones,
             tables_damaged: statistics.tables_damaged,
+            damaged_ranges: statistics.damaged_ranges,
             table_bytes: statistics.levels.iter().map(|level| level.bytes).sum(),
             memtable_bytes: statistics.memtable_bytes,
             log_bytes: statistics.log_bytes,

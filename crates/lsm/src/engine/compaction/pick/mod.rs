@@ -105,6 +105,8 @@ pub(crate) enum Reason {
     Room,
     /// The disk is full, and newer versions elsewhere hide a part of the table.
     Hidden,
+    /// A part of the table is damaged, and was compared with other stores.
+    Damaged,
     /// A call asked for it.
     Manual,
 }

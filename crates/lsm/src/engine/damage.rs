@@ -1,0 +1,132 @@
+//! Damage: parts of tables that are not what was written, from the moment they are
+//! found until they are mended.
+//!
+//! 1. A read, a scan or a compaction meets a damaged block. It fails, or a scan for a
+//!    sweep passes over it, and the table reports where it is.
+//! 2. A job finds out which keys the block may have held, and notes that as a
+//!    **damaged range**, durably in the manifest. Compaction leaves the table alone
+//!    from now on, and scans for sweeps pass over the part whether it can be read or
+//!    not. The owner of the store can ask whether a key lies in such a range: what
+//!    the store says about it may be wrong.
+//! 3. The owner compares the store with others, and writes what it lacks. A
+//!    comparison counts if it began after the range was noted ([`DamageMark`]).
+//! 4. A compaction rewrites the table without its damaged parts. The edit that removes
+//!    the table also removes its ranges.
+//!
+//! Once tombstones are dropped below a bound in a cluster, step 4 must also drop the
+//! versions in the range that are below that bound and that no other store has: the
+//! damaged block may have held the tombstone that hid them. Today that bound is zero in
+//! a cluster.
+//!
+//! A range belongs to its table: an edit that removes the table for any other reason has
+//! read the table whole, so the range goes with it.
+
+use super::background::EngineJob;
+use super::core::Core;
+use super::table_set::{NotedRange, ReadState, TableEdit};
+use crate::table_id::TableId;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// How long the job waits after a failure before it tries again to note a range.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// The damage that was noted up to some moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DamageMark(u64);
+
+/// The owner of the numbers of damaged ranges. The ranges themselves are a part of the
+/// read state. It has no lock.
+pub(super) struct Damage {
+    /// The number of the next range.
+    next: AtomicU64,
+    /// The ranges up to this number were compared with all other stores.
+    compared: AtomicU64,
+}
+
+impl Damage {
+    /// The owner for a store with these ranges.
+    pub(super) fn new(damaged: &[NotedRange]) -> Self {
+        Self {
+            next: AtomicU64::new(mark_of(damaged).0 + 1),
+            compared: AtomicU64::new(0),
+        }
+    }
+
+    /// The job: notes the ranges of what tables have reported.
+    pub(super) fn note(&self, core: &Core) {
+        if !core.health.may_begin() {
+            return;
+        }
+        let state = core.tables.load_full();
+        let reports = core.tables.files().cache().damage_reports();
+        let taken = reports.take();
+        let mut noted: Vec<NotedRange> = Vec::new();
+        for (id, offset) in &taken {
+            let Some((_, table)) = state.tables.iter().find(|(_, table)| table.id() == *id) else {
+                continue;
+            };
+            let is_known =
+                |known: &NotedRange| known.range.table == *id && known.range.bytes.contains(offset);
+            if table.is_noted(*offset) || noted.iter().any(is_known) {
+                continue;
+            }
+            let range = table.locate_damage(*offset);
+            tracing::error!(
+                table = id.0,
+                from_byte = range.bytes.start,
+                to_byte = range.bytes.end,
+                "a part of a table is damaged: until the store was compared with all others, \
+                 what it says about the keys of this part does not count"
+            );
+            let number = self.next.fetch_add(1, Relaxed);
+            noted.push(NotedRange { number, range });
+        }
+        if noted.is_empty() {
+            return;
+        }
+        let edit = TableEdit {
+            damaged: noted,
+            ..TableEdit::default()
+        };
+        if let Err(error) = core.tables.apply(edit) {
+            tracing::warn!(%error, "could not note damage; will try again");
+            core.poison_if_sync(error);
+            reports.put_back(taken);
+            core.background.schedule(EngineJob::NoteDamage, RETRY_DELAY);
+        }
+    }
+
+    /// Takes note that the ranges up to a mark were compared. Returns whether a table
+    /// can be mended.
+    pub(super) fn compared(&self, up_to: DamageMark, state: &ReadState) -> bool {
+        self.compared.fetch_max(up_to.0, Relaxed);
+        self.mendable(state).is_some()
+    }
+
+    /// A table whose damaged parts were all compared, with its level.
+    pub(super) fn mendable(&self, state: &ReadState) -> Option<(usize, TableId)> {
+        let compared = self.compared.load(Relaxed);
+        let is_mendable = |id: TableId| {
+            let mut ranges = state.damaged.iter().filter(|noted| noted.range.table == id);
+            ranges.all(|noted| noted.number <= compared)
+        };
+        let damaged = state.damaged.iter().map(|noted| noted.range.table);
+        let mendable = damaged.into_iter().find(|id| is_mendable(*id))?;
+        let mut tables = state.tables.iter();
+        let (level, _) = tables.find(|(_, table)| table.id() == mendable)?;
+        Some((level, mendable))
+    }
+
+    /// Whether a range has not been compared since it was noted.
+    pub(super) fn is_to_compare(&self, state: &ReadState) -> bool {
+        let compared = self.compared.load(Relaxed);
+        state.damaged.iter().any(|noted| noted.number > compared)
+    }
+}
+
+/// The mark of what is noted in a read state.
+pub(super) fn mark_of(damaged: &[NotedRange]) -> DamageMark {
+    let numbers = damaged.iter().map(|noted| noted.number);
+    DamageMark(numbers.max().unwrap_or(0))
+}

@@ -1,0 +1,184 @@
+//! Damaged parts of a table: which keys they may have held, and what a walk for a sweep
+//! does about them.
+//!
+//! A block that is damaged is reported by its offset. The index tells which keys the
+//! block held; if the index is damaged, the keys of everything below it count. The
+//! parts of a file that hold no records (filter, properties, footer) concern all keys of
+//! the table: gets need the filter, and without a footer the table does not open.
+
+use super::Purpose;
+use super::block::BlockCursor;
+use super::format::{FOOTER_BYTES, Footer, FooterError};
+use super::frame::{Handle, Role};
+use super::index::IndexEntry;
+use super::malformed::Malformed;
+use super::reader::Table;
+use crate::error::Error;
+use crate::manifest::DamagedRange;
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How often a block is read that the system cannot read, before it counts as damaged.
+const READS_MAX: u32 = 3;
+
+/// The parts of a file that are noted as damaged.
+#[derive(Default)]
+pub(super) struct DamagedParts(ArcSwapOption<Vec<Range<u64>>>);
+
+impl DamagedParts {
+    /// Whether a noted part includes this offset.
+    pub(super) fn contains(&self, offset: u64) -> bool {
+        let parts = self.0.load();
+        parts
+            .as_ref()
+            .is_some_and(|parts| parts.iter().any(|part| part.contains(&offset)))
+    }
+
+    pub(super) fn set(&self, parts: Vec<Range<u64>>) {
+        let parts = (!parts.is_empty()).then(|| Arc::new(parts));
+        self.0.store(parts);
+    }
+}
+
+impl Table {
+    /// Whether the part of the file at `offset` is noted as damaged.
+    pub(crate) fn is_noted(&self, offset: u64) -> bool {
+        self.damaged_parts().contains(offset)
+    }
+
+    /// Which part of the file is damaged if the byte at `offset` is, and which keys it
+    /// may have held. Reads the index.
+    pub(crate) fn locate_damage(&self, offset: u64) -> DamagedRange {
+        let top = self.top_index();
+        let all = DamagedRange {
+            table: self.id(),
+            bytes: 0..self.file_bytes(),
+            first_key: Bytes::copy_from_slice(&self.properties().least_key),
+            last_key: Some(Bytes::copy_from_slice(&self.properties().greatest_key)),
+        };
+        let top_end = top.offset + u64::from(top.bytes);
+        if offset >= top_end {
+            return DamagedRange {
+                bytes: top_end..self.file_bytes(),
+                ..all
+            };
+        }
+        // Without the index block it is the whole group of blocks that the index block
+        // lists, and without the top index the whole table.
+        let group = self.entry_at(top, Role::TopIndex, offset, &all);
+        let Ok(Some((group, index))) = group else {
+            return all;
+        };
+        let group = DamagedRange {
+            bytes: group.bytes.start..index.offset + u64::from(index.bytes),
+            ..group
+        };
+        if offset >= index.offset {
+            return group;
+        }
+        match self.entry_at(index, Role::Index, offset, &group) {
+            Ok(Some((block, _))) => block,
+            Ok(None) | Err(_) => group,
+        }
+    }
+
+    /// The first entry of an index whose block ends behind `offset`, within `whole`:
+    /// the bytes since the end of the block before, and the keys since its last one.
+    /// Versions of that key may go on in the block.
+    fn entry_at(
+        &self,
+        index: Handle,
+        role: Role,
+        offset: u64,
+        whole: &DamagedRange,
+    ) -> Result<Option<(DamagedRange, Handle)>, Error> {
+        let malformed = |malformed| self.corrupt(index.offset, malformed);
+        let block = self.block_for(Purpose::Compaction, index, role)?;
+        let mut entries = BlockCursor::new::<IndexEntry>(&block, &[]).map_err(malformed)?;
+        let mut range = whole.clone();
+        while let Some((last_key, entry)) = entries.next::<IndexEntry>().map_err(malformed)? {
+            let handle = entry.handle;
+            let end = handle.offset.saturating_add(u64::from(handle.bytes));
+            if offset < end {
+                range.bytes.end = end;
+                range.last_key = Some(Bytes::copy_from_slice(last_key));
+                return Ok(Some((range, handle)));
+            }
+            range.bytes.start = end;
+            range.first_key = Bytes::copy_from_slice(last_key);
+        }
+        Ok(None)
+    }
+
+    /// Whether a walk goes on behind a block that it could not read. The block is
+    /// reported if it is not noted yet.
+    pub(super) fn passes_damage(&self, purpose: Purpose, offset: u64, error: &Error) -> bool {
+        let is_read = matches!(error, Error::Io { action: "read", .. });
+        if !is_read && !matches!(error, Error::Corrupt { .. }) {
+            return false;
+        }
+        match purpose {
+            Purpose::Scan { .. } | Purpose::Compaction => false,
+            // A part that cannot be read in several tries is as good as damaged.
+            Purpose::Mend if !self.is_noted(offset) => {
+                self.note_corruption(error, offset);
+                false
+            }
+            Purpose::Mend => true,
+            Purpose::Sweep { .. } => {
+                self.note_corruption(error, offset);
+                true
+            }
+        }
+    }
+
+    /// How often a walk tries to read a block that the system cannot read.
+    pub(super) fn reads_max(purpose: Purpose) -> u32 {
+        match purpose {
+            Purpose::Sweep { .. } | Purpose::Mend => READS_MAX,
+            Purpose::Scan { .. } | Purpose::Compaction => 1,
+        }
+    }
+
+    /// Reads the parts of the file that a walk does not need: filter, properties and
+    /// footer. Damage is reported, and so is what cannot be read.
+    pub(super) fn check_rest(&self) {
+        if self.is_noted(self.file_bytes() - 1) {
+            return;
+        }
+        for _ in 1..READS_MAX {
+            match self.read_rest() {
+                Err(Error::Io { .. }) => {}
+                // Corruption is reported where it is found.
+                Ok(()) | Err(_) => return,
+            }
+        }
+        if let Err(error @ Error::Io { .. }) = self.read_rest() {
+            self.note_corruption(&error, self.file_bytes() - 1);
+        }
+    }
+
+    fn read_rest(&self) -> Result<(), Error> {
+        let footer = self.footer();
+        if let Some(shape) = self.properties().filter {
+            for page in 0..shape.pages {
+                if let Some(handle) = footer.filter_page(shape, page) {
+                    self.read_block(handle, Role::Filter)?;
+                }
+            }
+        }
+        self.read_block(footer.properties, Role::Properties)?;
+        let footer_offset = self.file_bytes() - FOOTER_BYTES as u64;
+        let mut bytes = [0; FOOTER_BYTES];
+        self.read(&mut bytes, footer_offset)?;
+        match Footer::decode(&bytes, self.file_bytes()) {
+            Ok(found) if found == *footer => Ok(()),
+            Ok(_) | Err(FooterError::UnknownVersion(_)) => {
+                Err(self.corrupt(footer_offset, Malformed("the footer has changed")))
+            }
+            Err(FooterError::Malformed(malformed)) => Err(self.corrupt(footer_offset, malformed)),
+        }
+    }
+}

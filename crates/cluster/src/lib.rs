@@ -6,12 +6,14 @@
 //! - [`HybridClock`] issues the timestamps that order versions, [`ClockBound`] says
 //!   which clocks to trust, [`TimestampReservation`] how far ahead to reserve stamps.
 //! - [`Confirmation`] says whether a store is a witness.
+//! - [`forgetting`] says when tombstones may go.
 //! - [`HintLimits`] says which hints to drop.
 //! - [`Members`] is the list of all nodes, a [`NodeNumber`] an index into it, and a
 //!   [`NodeUrl`] the address of a node.
 
 mod clock_bound;
 pub mod coordinator;
+pub mod forgetting;
 mod hint_limits;
 mod hybrid_clock;
 mod members;

@@ -1,0 +1,187 @@
+//! The two timestamps that a store remembers about forgetting, and what follows
+//! from them.
+
+use super::Incarnation;
+use crate::standing::Standing;
+use crate::sweep::PassId;
+use base::Timestamp;
+use std::time::Duration;
+
+/// The fence and the forget bound of a store. Both are durable, and only rise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// Below it the store takes no ordinary writes.
+    pub fence: Timestamp,
+    /// F: what is dead below it may be dropped.
+    pub forgotten: Timestamp,
+}
+
+/// How a version comes to a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// As a write, a hint, or a repair that names no store.
+    Ordinary,
+    /// As a mend of a pass.
+    Mend {
+        /// Which pass.
+        pass: PassId,
+        /// The F of the sender.
+        forgotten: Timestamp,
+    },
+    /// As a repair with the version that a store has answered a read with.
+    Answered {
+        /// What the store was when it answered.
+        by: Incarnation,
+    },
+}
+
+/// What a store knows when a version comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receiving {
+    /// The greatest F that the store has heard of.
+    pub greatest: Timestamp,
+    /// How the store stands.
+    pub standing: Standing,
+    /// Whether the store takes part in the pass of the mend, and has since the
+    /// pass began on it.
+    pub takes_part: bool,
+    /// What the store that has answered is now, as far as this one knows.
+    pub answering: Option<Incarnation>,
+}
+
+/// The answer to a version that is too old. Its sender must not try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Obsolete {
+    /// The fence or the F that the version is below.
+    pub below: Timestamp,
+}
+
+impl Bounds {
+    /// Whether the store only receives below the greatest F that it has heard of: it
+    /// may hold versions whose tombstones are forgotten. It is then no witness.
+    ///
+    /// A witness that was fenced at F or above has taken part in the pass that F
+    /// rests on, even if it hears of F for the first time. A folder that was restored
+    /// from before its fence has a lower one.
+    #[must_use]
+    pub fn is_receiver(self, standing: Standing, greatest: Timestamp) -> bool {
+        match standing {
+            Standing::Witness | Standing::Unconfirmed => self.fence.max(self.forgotten) < greatest,
+            // Whatever it remembers itself: what it lost may be a tombstone.
+            Standing::Accepted | Standing::Unfilled => Timestamp::ZERO < greatest,
+        }
+    }
+
+    /// Takes note of an F that another member names. A receiver keeps its own until
+    /// it is filled.
+    #[must_use]
+    pub fn hear(self, greatest: Timestamp, standing: Standing) -> Self {
+        match standing {
+            Standing::Witness if !self.is_receiver(standing, greatest) => Self {
+                forgotten: self.forgotten.max(greatest),
+                ..self
+            },
+            _ => self,
+        }
+    }
+
+    /// What a store has once it was compared with all other members and has deleted
+    /// its leftovers below `greatest`.
+    #[must_use]
+    pub fn filled(self, greatest: Timestamp) -> Self {
+        Self {
+            fence: self.fence.max(greatest),
+            forgotten: self.forgotten.max(greatest),
+        }
+    }
+
+    /// Whether a version is stored.
+    ///
+    /// # Errors
+    /// [`Obsolete`].
+    pub fn admit(
+        self,
+        timestamp: Timestamp,
+        is_dead: bool,
+        arrival: Arrival,
+        receiving: Receiving,
+    ) -> Result<(), Obsolete> {
+        let Receiving {
+            greatest, standing, ..
+        } = receiving;
+        let obsolete_below = |below| match timestamp < below {
+            true => Err(Obsolete { below }),
+            false => Ok(()),
+        };
+        if self.is_receiver(standing, greatest) {
+            let is_from_whole = match arrival {
+                Arrival::Mend { forgotten, .. } => {
+                    receiving.takes_part && forgotten >= greatest && !is_dead
+                }
+                Arrival::Ordinary | Arrival::Answered { .. } => false,
+            };
+            if !is_from_whole {
+                obsolete_below(greatest)?;
+            } else if timestamp < greatest {
+                return Ok(());
+            }
+        } else {
+            obsolete_below(self.forgotten)?;
+        }
+        let is_excepted = match arrival {
+            Arrival::Ordinary => false,
+            Arrival::Mend { .. } => receiving.takes_part,
+            Arrival::Answered { by } => receiving.answering == Some(by),
+        };
+        match is_excepted {
+            true => Ok(()),
+            false => obsolete_below(self.fence),
+        }
+    }
+
+    /// Whether a dead version may be dropped.
+    #[must_use]
+    pub fn may_drop(self, timestamp: Timestamp) -> bool {
+        timestamp < self.forgotten
+    }
+}
+
+/// Whether a member may raise its fence to `fence`: only so far that everything
+/// below is at least the grace in the past by its own clock, and only while that
+/// clock may stamp. So a driver whose clock is years ahead fences nobody, and a
+/// member whose own clock is does not fence itself.
+#[must_use]
+pub fn may_fence(fence: Timestamp, now_unix_ms: u64, grace: Duration, may_stamp: bool) -> bool {
+    let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+    may_stamp && fence <= Timestamp::from_unix_ms(now_unix_ms.saturating_sub(grace_ms))
+}
+
+/// Whether a coordinator or a driver takes a version for absent. `greatest` is the
+/// greatest F that one of those that it compares has named.
+#[must_use]
+pub fn is_absent(timestamp: Timestamp, is_dead: bool, greatest: Timestamp) -> bool {
+    is_dead && timestamp < greatest
+}
+
+/// Whether a coordinator counts the answer of a store that names this F. Requests
+/// carry the greatest F that the coordinator has heard of, and a store takes note of
+/// it first, so only a receiver names less.
+#[must_use]
+pub fn counts(named: Timestamp, greatest: Timestamp) -> bool {
+    named >= greatest
+}
+
+/// Whether a receiver that was compared with all other members deletes a version of
+/// its own: one that is below F and that no other replica has was deleted, and its
+/// tombstone is forgotten. Only replicas that are no receivers count as others; but
+/// if all are receivers, as after a power cut of the whole cluster, all count. A
+/// version of a single copy has no other replica that could tell.
+#[must_use]
+pub fn is_leftover(
+    timestamp: Timestamp,
+    copies: u8,
+    is_held_by_another: bool,
+    greatest: Timestamp,
+) -> bool {
+    timestamp < greatest && copies > 1 && !is_held_by_another
+}

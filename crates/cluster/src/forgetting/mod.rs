@@ -1,0 +1,44 @@
+//! How a cluster forgets its dead: when tombstones may go, so that what they hid
+//! never returns.
+//!
+//! A tombstone that goes too early brings back what it hid, because an older
+//! version may still lie on a node that was away, wait as a hint, or be on its way.
+//! Age proves nothing. So the cluster keeps one timestamp F, the **forget bound**,
+//! below which all replicas are known to be equal. What is dead below F may go.
+//!
+//! F rises to a timestamp T in four steps:
+//! 1. T is at least the **grace** in the past. A member raises its **fence** to T
+//!    only if T is that far in the past by its own clock, and only while that clock
+//!    is trusted ([`may_fence`]).
+//! 2. Every member durably raises its fence to T. Behind it a store refuses what is
+//!    older, with two exceptions ([`Bounds::admit`]): mends of the present pass, and
+//!    repairs with a version that a store of the cluster has answered with. The pass
+//!    meets such a version in that store, too, so nothing slips behind it.
+//! 3. A full pass that begins after all of these fences ends clean between every two
+//!    members, and what it brought is durable ([`FencedPass`]).
+//! 4. Each member that hears of it sets its F to T ([`Bounds::hear`]), durably, and
+//!    tells others.
+//!
+//! That all stores were fenced and all pairs were clean stays true, so no consensus
+//! is needed about it, and it does not matter who drove the pass.
+//!
+//! A store that has not taken part in that is a **receiver**
+//! ([`Bounds::is_receiver`]): it was unfilled or accepted, or restored from before
+//! its fence. It may hold versions whose tombstones are forgotten. So below the
+//! greatest F that it has heard of, it only receives, until it was compared with all
+//! other members; then it deletes what nobody else has ([`is_leftover`]).
+//!
+//! A coordinator takes dead versions below the greatest F that an answer names for
+//! absent ([`is_absent`]), because one replica may have dropped what another still
+//! has, and counts no answer of a store that names a lower F ([`counts`]).
+//!
+//! `model` explores all interleavings of these rules for three stores and one key,
+//! and shows of each rule that the cluster errs without it.
+
+mod bounds;
+mod fenced_pass;
+#[cfg(test)]
+mod model;
+
+pub use bounds::{Arrival, Bounds, Obsolete, Receiving, counts, is_absent, is_leftover, may_fence};
+pub use fenced_pass::{FencedPass, Incarnation};

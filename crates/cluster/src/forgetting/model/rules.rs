@@ -1,0 +1,372 @@
+//! The rules as the model asks for them: those of the cluster, or with one of them
+//! broken.
+
+use super::state::{FENCE, NONE, PASSES, Repair, State, Store, is_dead, others, timestamp};
+use crate::NodeNumber;
+use crate::forgetting::{
+    Arrival, Bounds, FencedPass, Incarnation, Receiving, counts, is_absent, is_leftover, may_fence,
+};
+use crate::standing::Standing;
+use crate::sweep::{Pair, PassId};
+use base::Timestamp;
+use std::time::Duration;
+
+/// A rule that is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bug {
+    TombstonesDroppedByAge,
+    HintsPassTheFence,
+    WritesPassTheFence,
+    RaisedWithoutAFence,
+    RaisedWithoutAPair,
+    FencedWhileComparing,
+    CleanBeforeSync,
+    PassesMixed,
+    ClocksTrusted,
+    LowerBoundBelieved,
+    UnfilledCounts,
+    RepairsPassTheFence,
+    RepairsOfReplacedStorePass,
+    RepairsPassTheForgetBound,
+    NoRepairPassesTheFence,
+    DeadNotIgnored,
+    LeftoversKept,
+    ReplacedStoreRejoins,
+    ReceiversVouch,
+    ReturnsUnfenced,
+    AcksOutliveTheirStore,
+}
+
+/// The rules of the cluster, but for one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub(super) bug: Option<Bug>,
+}
+
+/// A timestamp of the model.
+pub(super) fn at(timestamp: u64) -> Timestamp {
+    Timestamp::from_unix_ms(Timestamp::EPOCH_UNIX_MS + timestamp)
+}
+
+fn to_number(timestamp: Timestamp) -> u8 {
+    (timestamp.unix_ms() - Timestamp::EPOCH_UNIX_MS) as u8
+}
+
+fn incarnation(store: u8, number: u8) -> Incarnation {
+    Incarnation {
+        store_id: u64::from(store) * 10 + u64::from(number),
+        unfilled_in: u64::from(number),
+    }
+}
+
+impl Rules {
+    pub(super) fn has(self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    fn bounds(self, state: &State, store: usize) -> Bounds {
+        let store = &state.stores[store];
+        Bounds {
+            fence: at(store.fence.into()),
+            forgotten: at(store.forgotten.into()),
+        }
+    }
+
+    fn standing(self, state: &State, store: usize) -> Standing {
+        match state.stores[store].is_unfilled && !self.has(Bug::UnfilledCounts) {
+            true => Standing::Unfilled,
+            false => Standing::Witness,
+        }
+    }
+
+    pub(super) fn may_fence(self, state: &State, store: usize, fence: u64) -> bool {
+        const GRACE: Duration = Duration::from_millis(5);
+        let (now, may_stamp) = match state.stores[store].has_jumped {
+            true => (1_000, self.has(Bug::ClocksTrusted)),
+            false => (FENCE + 5, true),
+        };
+        let now_unix_ms = Timestamp::EPOCH_UNIX_MS + now;
+        may_fence(at(fence), now_unix_ms, GRACE, may_stamp)
+    }
+
+    pub(super) fn is_receiver(self, state: &State, store: usize) -> bool {
+        let is_receiver = self.bounds(state, store).is_receiver(
+            self.standing(state, store),
+            at(state.stores[store].heard.into()),
+        );
+        is_receiver && !self.has(Bug::LowerBoundBelieved)
+    }
+
+    /// Whether a store's reads and acks count where `greatest` is named.
+    pub(super) fn counts(self, state: &State, store: usize, greatest: u8) -> bool {
+        let named = at(state.stores[store].forgotten.into());
+        let is_witness = self.standing(state, store) == Standing::Witness;
+        is_witness && (counts(named, at(greatest.into())) || self.has(Bug::LowerBoundBelieved))
+    }
+
+    /// Lets a store take note of an F.
+    pub(super) fn hear(self, state: &mut State, store: usize, greatest: u8) {
+        let standing = self.standing(state, store);
+        let heard = state.stores[store].heard.max(greatest);
+        let mut bounds = self.bounds(state, store).hear(at(heard.into()), standing);
+        if self.has(Bug::LowerBoundBelieved) {
+            bounds.forgotten = bounds.forgotten.max(at(heard.into()));
+        }
+        state.stores[store].heard = heard;
+        state.stores[store].forgotten = to_number(bounds.forgotten);
+    }
+
+    fn admit(
+        self,
+        state: &State,
+        to: usize,
+        version: u8,
+        arrival: Arrival,
+        rest: Receiving,
+    ) -> bool {
+        let bounds = self.bounds(state, to);
+        let version = (at(timestamp(version)), is_dead(version));
+        bounds.admit(version.0, version.1, arrival, rest).is_ok()
+    }
+
+    fn receiving(self, state: &State, to: usize) -> Receiving {
+        Receiving {
+            greatest: at(state.stores[to].heard.into()),
+            standing: match self.has(Bug::LowerBoundBelieved) {
+                true => Standing::Witness,
+                false => self.standing(state, to),
+            },
+            takes_part: false,
+            answering: None,
+        }
+    }
+
+    pub(super) fn admits_write(self, state: &State, to: usize, version: u8, is_hint: bool) -> bool {
+        let passes = match is_hint {
+            true => self.has(Bug::HintsPassTheFence),
+            false => self.has(Bug::WritesPassTheFence),
+        };
+        passes
+            || self.admit(
+                state,
+                to,
+                version,
+                Arrival::Ordinary,
+                self.receiving(state, to),
+            )
+    }
+
+    pub(super) fn admits_repair(self, state: &State, repair: Repair) -> bool {
+        let to = usize::from(repair.to);
+        let is_known = state.stores[to].knows_of_loss
+            || state.stores.iter().all(|store| store.incarnation == 0);
+        let now = match is_known {
+            true => state.stores[usize::from(repair.by)].incarnation,
+            false => 0,
+        };
+        let by = incarnation(repair.by, repair.incarnation);
+        let receiving = Receiving {
+            answering: Some(match self.has(Bug::RepairsOfReplacedStorePass) {
+                true => by,
+                false => incarnation(repair.by, now),
+            }),
+            ..self.receiving(state, to)
+        };
+        let arrival = match self.has(Bug::NoRepairPassesTheFence) {
+            true => Arrival::Ordinary,
+            false => Arrival::Answered { by },
+        };
+        let is_above_forgotten = timestamp(repair.version) >= state.stores[to].forgotten.into();
+        (self.has(Bug::RepairsPassTheFence) && is_above_forgotten)
+            || self.has(Bug::RepairsPassTheForgetBound)
+            || self.admit(state, to, repair.version, arrival, receiving)
+    }
+
+    pub(super) fn admits_mend(
+        self,
+        state: &State,
+        pass: usize,
+        by: usize,
+        to: usize,
+        version: u8,
+    ) -> bool {
+        let arrival = Arrival::Mend {
+            pass: PassId(pass as u64),
+            forgotten: at(state.stores[by].forgotten.into()),
+        };
+        let receiving = Receiving {
+            takes_part: state.stores[to].takes_part & (1 << pass) != 0,
+            ..self.receiving(state, to)
+        };
+        self.has(Bug::DeadNotIgnored) || self.admit(state, to, version, arrival, receiving)
+    }
+
+    /// A version as those see it who compare, where `greatest` is named.
+    pub(super) fn visible(self, version: u8, greatest: u8) -> u8 {
+        let is_absent = is_absent(
+            at(timestamp(version)),
+            is_dead(version),
+            at(greatest.into()),
+        );
+        match is_absent && !self.has(Bug::DeadNotIgnored) {
+            true => NONE,
+            false => version,
+        }
+    }
+
+    /// What a store sends others in a pass: a receiver nothing below F.
+    pub(super) fn sends(self, state: &State, store: usize, greatest: u8) -> u8 {
+        let held = self.visible(state.stores[store].held, greatest);
+        let is_below = timestamp(held) < u64::from(state.stores[store].heard);
+        match self.is_receiver(state, store) && is_below {
+            true => NONE,
+            false => held,
+        }
+    }
+
+    pub(super) fn may_drop(self, state: &State, store: usize) -> bool {
+        let held = state.stores[store].held;
+        is_dead(held)
+            && (self.bounds(state, store).may_drop(at(timestamp(held)))
+                || self.has(Bug::TombstonesDroppedByAge) && timestamp(held) < FENCE)
+    }
+
+    /// Whether a receiver deletes what it holds once it was compared with all.
+    pub(super) fn deletes(self, state: &State, store: usize) -> bool {
+        let held = state.stores[store].held;
+        let is_whole =
+            |other: &usize| !state.stores[*other].is_unfilled && !self.is_receiver(state, *other);
+        let is_one_whole = others(store).iter().any(is_whole) && !self.has(Bug::ReceiversVouch);
+        let is_held = others(store)
+            .iter()
+            .any(|other| state.stores[*other].held == held && (is_whole(other) || !is_one_whole));
+        let greatest = at(state.stores[store].heard.into());
+        is_leftover(at(timestamp(held)), 3, is_held, greatest) && !self.has(Bug::LeftoversKept)
+    }
+
+    /// What the driver of a pass knows.
+    fn fenced_pass(self, state: &State, fences: &[u64], pass: usize) -> FencedPass {
+        let id = PassId(pass as u64);
+        let mut fenced_pass = FencedPass::new(id, at(fences[pass]), 3);
+        for (number, store) in state.stores.iter().enumerate() {
+            let was_fenced = match self.has(Bug::RaisedWithoutAFence) {
+                true => Some(store.incarnation),
+                false => store.fenced[pass].checked_sub(1),
+            };
+            if let Some(fenced) = was_fenced {
+                fenced_pass.fenced(node(number), incarnation(number as u8, fenced));
+            }
+        }
+        fenced_pass.begin();
+        fenced_pass
+    }
+
+    /// Whether a store that has left a pass goes on in it.
+    pub(super) fn may_rejoin(
+        self,
+        state: &State,
+        fences: &[u64],
+        pass: usize,
+        number: usize,
+    ) -> bool {
+        let store = &state.stores[number];
+        let was_fenced = store.fenced[pass].checked_sub(1);
+        let own = match self.has(Bug::ReplacedStoreRejoins) {
+            true => was_fenced.unwrap_or(store.incarnation),
+            false => store.incarnation,
+        };
+        let fence = match self.has(Bug::ReplacedStoreRejoins) {
+            true => fences[pass],
+            false => store.fence.into(),
+        };
+        self.fenced_pass(state, fences, pass).may_rejoin(
+            node(number),
+            incarnation(number as u8, own),
+            at(fence),
+        )
+    }
+
+    /// Whether a pass that finds a pair clean becomes void by it.
+    pub(super) fn voids(
+        self,
+        state: &State,
+        fences: &[u64],
+        pass: usize,
+        pair: [usize; 2],
+    ) -> bool {
+        let mut fenced_pass = self.fenced_pass(state, fences, pass);
+        for other in pairs() {
+            let now = other.map(|number| {
+                let store = &state.stores[number];
+                match other == pair && !self.has(Bug::ReplacedStoreRejoins) {
+                    true => incarnation(number as u8, store.incarnation),
+                    false => incarnation(number as u8, store.fenced[pass].saturating_sub(1)),
+                }
+            });
+            fenced_pass.found_clean(
+                PassId(pass as u64),
+                Pair::of(node(other[0]), node(other[1])),
+                now,
+            );
+        }
+        let are_all_fenced = state.stores.iter().all(|store| store.fenced[pass] > 0);
+        are_all_fenced && fenced_pass.forgets().is_none()
+    }
+
+    /// What F may rise to by a pass.
+    pub(super) fn forgets(self, state: &State, fences: &[u64], pass: usize) -> Option<u8> {
+        if state.void & (1 << pass) != 0 {
+            return None;
+        }
+        let mut fenced_pass = self.fenced_pass(state, fences, pass);
+        let is_clean = |store: &&Store| store.others_clean & (1 << pass) != 0;
+        let clean_pairs = state.stores.iter().filter(is_clean).count();
+        for pair in pairs() {
+            let [one, other] = pair;
+            let clean = state.stores[3 - one - other].others_clean;
+            let counted = match self.bug {
+                Some(Bug::PassesMixed) => clean != 0,
+                Some(Bug::RaisedWithoutAPair) => clean_pairs >= 2,
+                _ => clean & (1 << pass) != 0,
+            };
+            if counted {
+                let now = pair.map(|number| {
+                    let fenced = state.stores[number].fenced[pass].saturating_sub(1);
+                    incarnation(number as u8, fenced)
+                });
+                let pair = Pair::of(node(one), node(other));
+                let is_fenced = self.has(Bug::RaisedWithoutAFence);
+                let now = match is_fenced {
+                    true => pair_incarnations(state, [one, other]),
+                    false => now,
+                };
+                fenced_pass.found_clean(PassId(pass as u64), pair, now);
+            }
+        }
+        fenced_pass.forgets().map(to_number)
+    }
+
+    /// What a receiver remembers once it is filled.
+    pub(super) fn filled(self, state: &mut State, store: usize) {
+        let bounds = self
+            .bounds(state, store)
+            .filled(at(state.stores[store].heard.into()));
+        state.stores[store].fence = to_number(bounds.fence);
+        state.stores[store].forgotten = to_number(bounds.forgotten);
+    }
+}
+
+fn pair_incarnations(state: &State, pair: [usize; 2]) -> [Incarnation; 2] {
+    pair.map(|number| incarnation(number as u8, state.stores[number].incarnation))
+}
+
+fn node(number: usize) -> NodeNumber {
+    NodeNumber::new(number as u8)
+}
+
+/// The pairs of stores, the lower number first.
+pub(super) fn pairs() -> [[usize; 2]; 3] {
+    [0, 1, 2].map(others)
+}
+
+const _: () = assert!(PASSES <= 8, "a bit for each pass");

@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod clocks;
 #[cfg(test)]
+mod damage;
+#[cfg(test)]
 mod digests;
 #[cfg(test)]
 mod failures;

@@ -1,8 +1,12 @@
 //! Paces the jobs of a lane: each job delays the next one, and none blocks its thread.
+//!
+//! The jobs run in the order in which they were spawned, although the executor may swap
+//! two that become due at the same time: it gets turns, and a turn takes the first job.
 
 use super::{Background, REST_MAX, WorkKind};
-use lsm::{Executor, Lane};
+use lsm::{Executor, Job, Lane};
 use profile::lock;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -17,6 +21,8 @@ pub(crate) struct Pacer {
     kind: WorkKind,
     executor: Arc<dyn Executor>,
     lane: Lane,
+    /// The jobs that wait for a turn; as many turns wait.
+    waiting: Mutex<VecDeque<Job>>,
     /// Until when the lane rests, on the monotonic clock.
     rests_until: Mutex<Duration>,
 }
@@ -34,6 +40,7 @@ impl Pacer {
             kind,
             executor,
             lane,
+            waiting: Mutex::default(),
             rests_until: Mutex::default(),
         })
     }
@@ -45,26 +52,57 @@ impl Pacer {
         job: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
         let (sender, done) = oneshot::channel();
-        let delay = lock(&self.rests_until).saturating_sub(self.background.now());
-        let pacer = Arc::clone(self);
-        let job = Box::new(move || {
+        lock(&self.waiting).push_back(Box::new(move || {
             // Nobody may wait for it any more.
-            let _waits = sender.send(pacer.run(job)).is_ok();
-        });
-        self.executor.spawn(self.lane, delay, job);
+            let _waits = sender.send(job()).is_ok();
+        }));
+        let delay = lock(&self.rests_until).saturating_sub(self.background.now());
+        let turn = Turn {
+            pacer: Arc::clone(self),
+            is_taken: false,
+        };
+        self.executor
+            .spawn(self.lane, delay, Box::new(move || turn.run()));
         done
     }
 
+    fn first(&self) -> Option<Job> {
+        lock(&self.waiting).pop_front()
+    }
+
     /// Runs a job, whose rest delays the next one.
-    fn run<T>(&self, job: impl FnOnce() -> T) -> T {
+    fn run(&self, job: Job) {
         let began = self.background.now();
-        let done = job();
+        job();
         let now = self.background.now();
         let took = now.saturating_sub(began);
         let rest = self.background.rest_after(self.kind, took);
         let mut until = lock(&self.rests_until);
         let latest = now.saturating_add(REST_MAX * RESTS_MAX);
         *until = until.max(now).saturating_add(rest).min(latest);
-        done
+    }
+}
+
+/// A turn of the lane for one job. An executor that has stopped drops its turns, and each
+/// of them drops a job.
+struct Turn {
+    pacer: Arc<Pacer>,
+    is_taken: bool,
+}
+
+impl Turn {
+    fn run(mut self) {
+        self.is_taken = true;
+        if let Some(job) = self.pacer.first() {
+            self.pacer.run(job);
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.is_taken {
+            drop(self.pacer.first());
+        }
     }
 }

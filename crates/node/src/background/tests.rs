@@ -370,6 +370,39 @@ fn jobs_that_ran_in_a_row_leave_their_rests_up_to_a_bound() {
     assert_eq!(lane.gaps()[99], 4 * REST_MAX + TOOK);
 }
 
+/// Runs jobs in any order.
+#[derive(Default)]
+struct Jobs(Mutex<Vec<lsm::Job>>);
+
+impl lsm::Executor for Jobs {
+    fn spawn(&self, _: lsm::Lane, _: Duration, job: lsm::Job) {
+        lock(&self.0).push(job);
+    }
+}
+
+#[test]
+fn jobs_run_in_their_order_and_go_with_their_executor() {
+    let (background, _clock) = overloaded_now();
+    let executor = Arc::new(Jobs::default());
+    let (kind, lane) = (WorkKind::Sweep, lsm::Lane::Sweep);
+    let pacer = Pacer::new(background, kind, Arc::clone(&executor) as _, lane);
+    let ran: Arc<Mutex<Vec<u32>>> = Arc::default();
+    let spawn = |number| {
+        let ran = Arc::clone(&ran);
+        pacer.spawn(move || lock(&ran).push(number))
+    };
+    let mut done: Vec<_> = (0..5).map(spawn).collect();
+    for turn in lock(&executor.0).drain(..).rev() {
+        turn();
+    }
+    assert_eq!(*lock(&ran), [0, 1, 2, 3, 4]);
+    assert!(done.iter_mut().all(|done| done.try_recv().is_ok()));
+    let mut dropped = spawn(5);
+    lock(&executor.0).clear();
+    let ended = tokio::sync::oneshot::error::TryRecvError::Closed;
+    assert_eq!(dropped.try_recv(), Err(ended));
+}
+
 /// The other tasks of the runtime are busy whenever the probe wakes.
 #[test]
 fn a_probe_measures_how_long_tasks_wait_for_their_turn() {

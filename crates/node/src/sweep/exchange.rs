@@ -3,11 +3,13 @@
 use super::bulk::Filled;
 use super::participant::{Plan, UnknownRange};
 use super::{RETRY_PAUSE, Sweeper, TRIES_MAX};
+use crate::background::WorkKind;
 use base::Entry;
 use cluster::sweep::symbols::Decoder;
 use cluster::sweep::{Digest, Item, PassId};
 use cluster::{Miss, NodeNumber};
 use peer::{KEY_HASHES_MAX, PeerRequest, SweepAnswer, SweepRequest};
+use std::time::Duration;
 
 /// The symbols that are asked for first: enough for a handful of items.
 const SYMBOLS_FIRST: u32 = 8;
@@ -16,6 +18,9 @@ const SYMBOLS_FIRST: u32 = 8;
 pub(super) const SYMBOLS_TOTAL_MAX: u32 = 96 << 10;
 /// Mends that are on their way at a time.
 const MENDS_IN_FLIGHT: usize = 64;
+/// The longest rest after so many mends: those of a whole range come within the time that
+/// a request of a sweep may take.
+const MENDS_REST_MAX: Duration = Duration::from_millis(100);
 
 /// A range of a pass.
 pub(super) type RangeId = (PassId, u32);
@@ -167,14 +172,26 @@ impl Sweeper {
             if batch.is_empty() {
                 break;
             }
+            let began = self.sweeps.environment.clock.monotonic();
             self.send_batch(pass, to, batch, &mut sent).await;
             if !sent.all {
                 // The peer is full, or has too much to do: the next pass goes on.
                 break;
             }
+            self.rest_since(began).await;
         }
         self.sweeps.record.mends_sent(sent.mends);
         sent
+    }
+
+    /// Rests after mends that were begun at a time of the monotonic clock.
+    async fn rest_since(&self, began: Duration) {
+        let environment = &self.sweeps.environment;
+        let took = environment.clock.monotonic().saturating_sub(began);
+        let rest = environment.background.rest_after(WorkKind::Sweep, took);
+        if !rest.is_zero() {
+            tokio::time::sleep(rest.min(MENDS_REST_MAX)).await;
+        }
     }
 
     /// Sends versions at the same time; again those that were too much for the peer.

@@ -15,13 +15,51 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
+/// Keeps connections open between requests, for those who ask often.
+pub(crate) struct Client {
+    agent: ureq::Agent,
+}
+
+impl Client {
+    /// A client whose requests take at most `timeout`.
+    pub(crate) fn new(timeout: Duration) -> Self {
+        Self {
+            agent: agent(timeout),
+        }
+    }
+
+    /// Requests a page.
+    ///
+    /// # Errors
+    /// No response in time, or one that is not HTTP or not text.
+    pub(crate) fn get(&self, url: &str) -> Result<Answer, Error> {
+        let called = self.agent.get(url).call();
+        answer_of(url, called.map_err(|error| Error::http(url, &error))?)
+    }
+}
+
+/// Sends a request without a body that changes something.
+///
+/// # Errors
+/// No response in time, or one that is not HTTP or not text.
+pub(crate) fn post(url: &str, timeout: Duration) -> Result<Answer, Error> {
+    let request = agent(timeout).post(url);
+    let called = request
+        .header("Content-Type", "application/json")
+        .send_empty();
+    answer_of(url, called.map_err(|error| Error::http(url, &error))?)
+}
+
 /// Requests a page and waits at most `timeout` for it. `accept` chooses a
 /// format if there are several.
 ///
 /// # Errors
 /// No response in time, or one that is not HTTP or not text.
 pub(crate) fn get(url: &str, accept: Option<&str>, timeout: Duration) -> Result<Answer, Error> {
-    let mut response = call(url, accept, timeout)?;
+    answer_of(url, call(url, accept, timeout)?)
+}
+
+fn answer_of(url: &str, mut response: ureq::http::Response<ureq::Body>) -> Result<Answer, Error> {
     let status = response.status().as_u16();
     let body = response.body_mut().with_config().limit(PAGE_BYTES_MAX);
     let body = body
@@ -59,15 +97,19 @@ fn call(
     accept: Option<&str>,
     timeout: Duration,
 ) -> Result<ureq::http::Response<ureq::Body>, Error> {
+    let mut request = agent(timeout).get(url);
+    if let Some(accept) = accept {
+        request = request.header("Accept", accept);
+    }
+    request.call().map_err(|error| Error::http(url, &error))
+}
+
+fn agent(timeout: Duration) -> ureq::Agent {
     // The nodes are on this machine, so no proxy is used.
     let config = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .timeout_global(Some(timeout))
         .proxy(None)
         .build();
-    let mut request = ureq::Agent::new_with_config(config).get(url);
-    if let Some(accept) = accept {
-        request = request.header("Accept", accept);
-    }
-    request.call().map_err(|error| Error::http(url, &error))
+    ureq::Agent::new_with_config(config)
 }

@@ -7,6 +7,7 @@
 //! behaves so.
 
 mod context;
+mod equality;
 mod error;
 mod experiment;
 mod experiments;

@@ -267,6 +267,13 @@ impl Node {
         self.hints.waiting(node)
     }
 
+    /// The share of its time that each kind of background work may use: 1 unless clients
+    /// feel it.
+    #[must_use]
+    pub fn background_share(&self) -> f64 {
+        self.background.status().share
+    }
+
     /// What the node knows of sweeps.
     #[must_use]
     pub fn sweep_status(&self) -> SweepStatus {

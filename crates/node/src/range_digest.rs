@@ -18,7 +18,8 @@ pub struct RangeDigest {
 
 impl RangeDigest {
     pub(crate) fn new(engine: &Engine, start: &[u8], end: Option<&[u8]>, scope: KeptScope) -> Self {
-        // It reads everything once, so the cache keeps nothing of it.
+        // It reads everything once, so the cache keeps nothing of it. What lies in a
+        // damaged block is left out: the node does not keep it any more.
         let scan = engine.scan(start, end);
         Self {
             scan: scan.for_sweep(base::Timestamp::ZERO),

@@ -15,6 +15,9 @@ const FULL_INTERVALS_MAX: u64 = 2;
 /// A clock that is further than this from those of most other nodes is not kept by NTP.
 const CLOCK_AHEAD_MS_MAX: u64 = 2000;
 
+/// Background work that may use no more than this is at its floor, or nearly.
+const BACKGROUND_SHARE_LOW: f64 = 0.05;
+
 /// Two nodes that are both up and have had no connection for this long cannot reach each
 /// other.
 const APART_SECONDS: u64 = 60;
@@ -81,11 +84,22 @@ fn of_node(status: &NodeStatus, unreachable: &[&str]) -> Vec<String> {
     if status.store.disk_full {
         say("its disk is full: give it room, or delete keys".to_owned());
     }
-    match status.store.tables_damaged {
-        0 => {}
-        damaged => say(format!(
+    match (status.store.tables_damaged, status.store.damaged_ranges) {
+        (0, 0) => {}
+        (damaged, 0) => say(format!(
             "{damaged} of its tables are damaged. Check its disk, then replace the node"
         )),
+        (_, ranges) => {
+            let who = match unreachable {
+                [] => "a full sweep does it by itself".to_owned(),
+                missing => format!("start {}", missing.join(" and ")),
+            };
+            say(format!(
+                "{ranges} key ranges of its store are damaged and do not count until the other \
+                 nodes have mended them: {who}. Check its disk; damage that comes back is a disk \
+                 that dies"
+            ));
+        }
     }
     for member in status
         .others()
@@ -106,6 +120,14 @@ fn of_node(status: &NodeStatus, unreachable: &[&str]) -> Vec<String> {
              dropped and left to sweeps: bring that node back, or raise --hint-bytes-max",
             hint_bytes.saturating_mul(100) / status.hints.bytes_max.max(1),
             waiting.map_or("another node", |member| &member.name)
+        ));
+    }
+    let works = status.sweeps.refill.is_some() || !status.sweeps.running.is_empty();
+    if works && status.background.share <= BACKGROUND_SHARE_LOW {
+        say(format!(
+            "its clients leave sweeps {:.0}% of their time, so they will take long: give the \
+             cluster more nodes or cores, or less load",
+            status.background.share * 100.0
         ));
     }
     of_sweeps(status, unreachable).into_iter().for_each(say);
@@ -217,12 +239,13 @@ mod tests {
             ],
             "clock": {"unix_ms": 10_000_000},
             "hints": {"age_max_seconds": 10_800, "bytes_max": 1000},
+            "background": {"share": 1.0},
             "sweeps": {
                 "running": [],
                 "recent": {"interval_seconds": 600},
                 "full": {"interval_seconds": 1800},
             },
-            "store": {"poisoned": null, "disk_full": false, "tables_damaged": 0},
+            "store": {"poisoned": null, "disk_full": false, "tables_damaged": 0, "damaged_ranges": 0},
         })
     }
 
@@ -293,6 +316,13 @@ mod tests {
             ("/store/disk_full", json!(true), &[], "disk is full"),
             ("/store/tables_damaged", json!(2), &[], "2 of its tables"),
             (
+                "/store/damaged_ranges",
+                json!(3),
+                &[],
+                "3 key ranges of its store are damaged",
+            ),
+            ("/store/damaged_ranges", json!(3), &["b"], "start b"),
+            (
                 "/cluster/1/last_clean_unix_ms",
                 json!(6_300_000),
                 &[],
@@ -310,6 +340,22 @@ mod tests {
             assert!(advice.contains(word), "{pointer}: {advice}");
             assert_eq!(advice.lines().count(), 1, "{advice}");
         }
+    }
+
+    #[test]
+    fn sweeps_that_clients_leave_no_time_have_a_line() {
+        let advice = |share: f64, running: Value| {
+            let mut status = status();
+            status["background"]["share"] = json!(share);
+            status["sweeps"]["running"] = running;
+            let status: NodeStatus = serde_json::from_value(status).unwrap();
+            of_node(&status, &[]).join("\n")
+        };
+        let running = || json!([{"kind": "full", "began_unix_ms": 9_000_000, "ranges": 3}]);
+        assert_eq!(advice(0.02, json!([])), "", "nothing waits for it");
+        assert_eq!(advice(0.5, running()), "");
+        let low = advice(0.02, running());
+        assert!(low.contains("2% of their time"), "{low}");
     }
 
     #[test]

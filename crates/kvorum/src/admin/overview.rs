@@ -14,6 +14,7 @@ pub(super) struct NodeStatus {
     pub(super) clock: ClockStatus,
     pub(super) hints: HintLimits,
     pub(super) sweeps: SweepsStatus,
+    pub(super) background: BackgroundStatus,
     pub(super) store: StoreStatus,
 }
 
@@ -48,6 +49,22 @@ pub(super) struct SweepsStatus {
     pub(super) running: Vec<RunningSweep>,
     pub(super) recent: SweepsOfKind,
     pub(super) full: SweepsOfKind,
+    pub(super) refill: Option<RefillStatus>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct BackgroundStatus {
+    pub(super) share: f64,
+}
+
+/// How far the filling of a node's store has come.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq)]
+pub(super) struct RefillStatus {
+    pub(super) received_bytes: u64,
+    /// 0 to 1.
+    pub(super) share: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) seconds_left: Option<u64>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -67,6 +84,7 @@ pub(super) struct StoreStatus {
     pub(super) poisoned: Option<String>,
     pub(super) disk_full: bool,
     pub(super) tables_damaged: u64,
+    pub(super) damaged_ranges: u64,
 }
 
 /// What became of the question for a node's status.
@@ -79,7 +97,7 @@ pub(super) struct Asked {
 }
 
 /// All nodes of a cluster.
-#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Serialize, PartialEq)]
 pub(super) struct Overview {
     pub(super) nodes: Vec<NodeOverview>,
     /// The passes that run, as the node says that has come furthest.
@@ -89,7 +107,7 @@ pub(super) struct Overview {
 }
 
 /// A node of a cluster.
-#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Serialize, PartialEq)]
 pub(super) struct NodeOverview {
     pub(super) name: String,
     pub(super) url: String,
@@ -99,6 +117,12 @@ pub(super) struct NodeOverview {
     pub(super) standing: Option<String>,
     /// The writes that it missed and that the other nodes keep for it.
     pub(super) hints_waiting: u64,
+    /// The share of its time that background work may use: below 1 while clients feel it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) background_share: Option<f64>,
+    /// How far the filling of its store has come, while a sweep fills it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) refill: Option<RefillStatus>,
     /// For each other node, how long ago a sweep found the two equal.
     pub(super) last_clean: Vec<LastCleanOverview>,
 }
@@ -139,6 +163,8 @@ impl Overview {
                     .to_owned(),
                 standing: status.ok().map(|status| status.standing.clone()),
                 hints_waiting: hints_for(&asked.name),
+                background_share: status.ok().map(|status| status.background.share),
+                refill: status.ok().and_then(|status| status.sweeps.refill.clone()),
                 last_clean: status.map_or_else(|_| Vec::new(), NodeStatus::last_clean),
             }
         });

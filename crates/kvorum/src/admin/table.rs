@@ -22,6 +22,23 @@ pub(super) fn text(overview: &Overview) -> String {
         // Writing to a string never fails.
         let _ = writeln!(text, "{}", cells.join("  ").trim_end());
     }
+    for (node, refill) in overview
+        .nodes
+        .iter()
+        .filter_map(|node| Some((node, node.refill.as_ref()?)))
+    {
+        let left = match refill.seconds_left {
+            Some(seconds) => format!(", about {} left", span(seconds)),
+            None => String::new(),
+        };
+        let _ = writeln!(
+            text,
+            "\n{} is being filled: {:.0}%, {} MiB received{left}",
+            node.name,
+            refill.share * 100.0,
+            refill.received_bytes >> 20
+        );
+    }
     for sweep in &overview.sweeps {
         let _ = writeln!(
             text,
@@ -68,7 +85,7 @@ pub(super) fn span(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::overview::{LastCleanOverview, SweepOverview};
+    use super::super::overview::{LastCleanOverview, RefillStatus, SweepOverview};
     use super::*;
 
     #[test]
@@ -93,6 +110,12 @@ mod tests {
             state: state.to_owned(),
             standing: standing.map(str::to_owned),
             hints_waiting: 12,
+            background_share: Some(1.0),
+            refill: (name == "a").then_some(RefillStatus {
+                received_bytes: 300 << 20,
+                share: 0.25,
+                seconds_left: Some(600),
+            }),
             last_clean: clean,
         };
         let clean = |name: &str, seconds_ago| LastCleanOverview {
@@ -120,6 +143,8 @@ mod tests {
 node     state        standing  hints  last clean sweep
 a        serving      witness   12     b: 3m ago, c: never
 north-2  unreachable  -         12
+
+a is being filled: 25%, 300 MiB received, about 10m left
 
 a full sweep has been running for 5s and has compared 3 ranges
 

@@ -8,6 +8,7 @@
 mod durability;
 mod flush;
 mod growth;
+mod healing;
 mod outage;
 mod overload;
 mod queue;
@@ -15,6 +16,7 @@ mod range;
 mod replication;
 mod sharding;
 mod single;
+mod sweep;
 mod tables;
 
 use crate::Experiment;
@@ -31,6 +33,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     replication::EXPERIMENT,
     overload::EXPERIMENT,
     outage::EXPERIMENT,
+    healing::EXPERIMENT,
+    sweep::EXPERIMENT,
     range::EXPERIMENT,
 ];
 

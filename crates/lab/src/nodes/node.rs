@@ -19,6 +19,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// stop, or to find its peers.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long a sweep may take.
+const SWEEP_TIMEOUT: Duration = Duration::from_secs(3600);
+
 /// The prefix of variables that would set options in addition to those of the
 /// experiment.
 const VARIABLE_PREFIX: &str = "KVORUM_";
@@ -124,6 +127,44 @@ impl LabNode {
             let _ = process.kill();
             let _ = process.wait();
         }
+    }
+
+    /// Kills its process and removes its folder, as if its disk was lost.
+    ///
+    /// # Errors
+    /// The folder cannot be removed.
+    pub(crate) fn lose_data(&mut self) -> Result<(), Error> {
+        self.kill();
+        std::fs::remove_dir_all(&self.data).map_err(Error::file(&self.data))
+    }
+
+    /// Has it drive a sweep. With `wait=true` in the query it answers when the sweep has
+    /// ended.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    pub(crate) fn sweep(&self, query: &str) -> Result<Value, Error> {
+        let url = format!("{}/v0/admin/sweep?{query}", self.url);
+        let answer = http::post(&url, SWEEP_TIMEOUT)?;
+        match answer.status {
+            200 | 202 => {
+                serde_json::from_str(&answer.body).map_err(|error| Error::http(url, &error))
+            }
+            status => Err(Error::http(url, &format!("it answered {status}"))),
+        }
+    }
+
+    /// How many keys it keeps whose newest version is not above `cut`.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(crate) fn keys_up_to(&self, cut: u64) -> Result<u64, Error> {
+        let url = format!("{}/v0/digest?start=%00&cut={cut}", self.url);
+        let page = http::get_page(&url, SWEEP_TIMEOUT)?;
+        let digest: Value =
+            serde_json::from_str(&page).map_err(|error| Error::http(&url, &error))?;
+        let count = digest["count"].as_u64();
+        count.ok_or_else(|| Error::http(&url, &"it has no count"))
     }
 
     /// Stops it gracefully, so that it flushes its memtables to tables.

@@ -6,7 +6,7 @@ use crate::sweep::{EndedPasses, LastClean};
 use cluster::sweep::PassKind;
 
 /// What this node knows of sweeps.
-pub(super) fn families(node: &Node) -> [Family; 9] {
+pub(super) fn families(node: &Node) -> [Family; 12] {
     let status = node.sweep_status();
     let label = |name, value: &str| -> Labels { vec![(name, value.to_owned())] };
     let of_kind = |kind: PassKind| status.ended[kind as usize];
@@ -97,6 +97,23 @@ pub(super) fn families(node: &Node) -> [Family; 9] {
                     bytes(|link| &link.sweep_received_bytes),
                 ),
             ],
+        ),
+        Family::counter(
+            "kvorum_refill_received_keys",
+            "Keys whose newest versions sweeps brought to this node in bulk",
+            counts.bulk_keys_received,
+        ),
+        Family::counter(
+            "kvorum_refill_received_bytes",
+            "Bytes of keys and values that sweeps brought to this node in bulk",
+            counts.bulk_bytes_received,
+        ),
+        Family::gauge(
+            "kvorum_refill_ratio",
+            "How far the pass has come that fills this node's store in bulk; 0 while there is none",
+            status
+                .refill
+                .map_or(0.0, |refill| f64::from(refill.position_permille) / 1e3),
         ),
         Family::counter(
             "kvorum_sweep_surplus_announced",

@@ -119,11 +119,6 @@ impl<'a> DiallerSide<'a> {
         {
             return Err(frame.malformed("an answer of another kind than its call"));
         }
-        if kind == CallKind::Sweep {
-            let bytes = (HEADER_BYTES + frame.payload.len()) as u64;
-            self.link
-                .count(|counts| counts.sweep_received_bytes += bytes);
-        }
         self.link.answer(frame.call, answer, now);
         Ok(())
     }
@@ -151,6 +146,11 @@ impl Side for DiallerSide<'_> {
         if !std::mem::replace(&mut self.has_answered, true) {
             // The acceptor serves only nodes that it durably remembers.
             self.link.report_remembered();
+        }
+        if self.link.kind_of(frame.call) == Some(CallKind::Sweep) {
+            let bytes = (HEADER_BYTES + frame.payload.len()) as u64;
+            self.link
+                .count(|counts| counts.sweep_received_bytes += bytes);
         }
         match Message::decode(frame)? {
             Message::Stored { verdict } => {

@@ -23,6 +23,7 @@ struct Status<'a> {
     clock: Clock,
     hints: Hints,
     sweeps: Sweeps,
+    background: BackgroundWork,
     store: Store,
 }
 
@@ -61,6 +62,13 @@ struct Hints {
     bytes_max: u64,
 }
 
+/// What background work may use.
+#[derive(Serialize)]
+struct BackgroundWork {
+    /// Of its time, for each kind: 1 unless clients feel it.
+    share: f64,
+}
+
 /// What the node knows of sweeps. All counts begin with the start of the node.
 #[derive(Serialize)]
 struct Sweeps {
@@ -73,6 +81,21 @@ struct Sweeps {
     ranges_compared: u64,
     ranges_differing: u64,
     surplus_announced: u64,
+    /// How far the filling of this node's store has come; left out while nothing fills it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refill: Option<RefillOverview>,
+}
+
+/// What a running pass has brought to this node in bulk.
+#[derive(Serialize)]
+struct RefillOverview {
+    received_bytes: u64,
+    received_keys: u64,
+    /// How far the pass has come, about: 0 to 1.
+    share: f64,
+    /// About; left out as long as it cannot be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds_left: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -175,6 +198,9 @@ fn status(door: &Door) -> Status<'_> {
             bytes_max: config.node.hint_bytes_max,
         },
         sweeps: sweeps(door),
+        background: BackgroundWork {
+            share: node.background_share(),
+        },
         clock: Clock {
             unix_ms: door.clock().unix_ms(),
             greatest_timestamp: stamping.greatest.to_string(),
@@ -278,5 +304,11 @@ fn sweeps(door: &Door) -> Sweeps {
         ranges_compared: counts.ranges_compared,
         ranges_differing: counts.ranges_differing,
         surplus_announced: counts.surplus_announced,
+        refill: status.refill.map(|refill| RefillOverview {
+            received_bytes: refill.received_bytes,
+            received_keys: refill.received_keys,
+            share: f64::from(refill.position_permille) / 1e3,
+            seconds_left: refill.time_left.map(|left| left.as_secs()),
+        }),
     }
 }

@@ -1,0 +1,282 @@
+//! What clients notice while a cluster heals, and how long it takes.
+
+mod describe;
+mod story;
+
+use crate::context::ExperimentContext;
+use crate::equality::StoreComparison;
+use crate::measure::{self, Measured};
+use crate::nodes::{ClusterLayout, LabCluster};
+use crate::page::Page;
+use crate::{Error, Experiment};
+use load::Run;
+use load::plan::{Operation, Plan, Rate, SizeDistribution};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+use story::{Story, StoryEvent};
+
+/// The load, as a share of the breaking point.
+const SHARE: f64 = 0.5;
+
+/// How often the nodes are looked at once the load has ended.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "healing",
+    title: "A cluster heals",
+    question: "What do clients notice while a node catches up that was away for longer than its \
+               hints are kept, while a lost disk is filled, and while a full sweep runs, and how \
+               long does each take?",
+    method: &[
+        "Three nodes on this machine with `--durability os`, `ack=2`, `from=3` and values of \
+         1 KiB that cannot be compressed. The load is half `PUT` and half `GET` of uniform keys, \
+         at half of the breaking point of the three nodes, over 64 connections to the first two. \
+         Latency counts from when a request was due. Each story has new nodes.",
+        "A long absence: the third node is killed and started again after its hints have expired \
+         (`--hint-age-max`). A lost disk: it is killed, its folder is removed, and it is started \
+         again. A full sweep: all nodes are up and compare everything. Only the first story has \
+         recent sweeps (`--sweep-interval`), and nobody reads what the third node lacks but the \
+         load itself.",
+        "Every second the digests (`/v0/digest`) of 150 keys are compared over all nodes; from \
+         them follows how many keys differ. The stores count as equal once each of 256 ranges of \
+         keys was equal on all three nodes after the healing began. The bytes are those of \
+         sweeps between nodes (`kvorum_sweep_bytes_total`).",
+    ],
+    run,
+};
+
+/// The cluster at one second of a story. Bytes and CPU time count from the begin of the
+/// story.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Observation {
+    /// Since the warm-up of the load ended.
+    at_seconds: f64,
+    /// About how many keys differ; none while a node does not answer.
+    differing_keys: Option<f64>,
+    /// Bytes of sweeps between the nodes.
+    sweep_bytes: f64,
+    /// CPU time of all nodes.
+    cpu_seconds: f64,
+}
+
+/// The results of a story.
+#[derive(Debug, Serialize)]
+struct StoryResults {
+    story: Story,
+    run: Measured<Run>,
+    observations: Vec<Observation>,
+    /// When the healing began, in seconds since the warm-up ended.
+    healing_began: Option<f64>,
+    /// When all stores were equal and what had happened was over.
+    healed: Option<f64>,
+}
+
+/// The results.
+#[derive(Debug, Serialize)]
+struct HealingResults {
+    keys: u64,
+    /// The breaking point in requests per second.
+    breaking_point: f64,
+    stories: Vec<StoryResults>,
+}
+
+fn run(context: &ExperimentContext<'_>, page: &mut Page) -> Result<(), Error> {
+    let keys = context.effort().pick(1_000, 100_000, 1_000_000);
+    let mut breaking_point = None;
+    let mut stories = Vec::new();
+    for story in Story::ALL {
+        context.log(story.title());
+        let cluster = start(context, story)?;
+        let plan = Plan {
+            targets: cluster.targets().into_iter().take(2).collect(),
+            replicas: Some((2, 3)),
+            operations: vec![(Operation::Put, 1.0), (Operation::Get, 1.0)],
+            keys,
+            value_bytes: SizeDistribution::Fixed(1024),
+            ..measure::plan(context, &cluster, Operation::Put)
+        };
+        measure::fill(context, &plan)?;
+        let rate = match breaking_point {
+            Some(rate) => rate,
+            None => {
+                let capacity = measure::capacity(context, &cluster, &plan)?;
+                let rate = capacity.map_err(Error::Load)?.rate();
+                *breaking_point.insert(rate)
+            }
+        };
+        let rate = Rate::PerSecond((rate * SHARE).max(50.0));
+        stories.push(tell(context, story, cluster, &Plan { rate, ..plan })?);
+    }
+    let results = HealingResults {
+        keys,
+        breaking_point: breaking_point.unwrap_or(f64::NAN),
+        stories,
+    };
+    describe::describe(page, &results);
+    Ok(())
+}
+
+/// Starts the nodes of a story.
+fn start(context: &ExperimentContext<'_>, story: Story) -> Result<LabCluster, Error> {
+    let recent = match story {
+        Story::LongAbsence => context.effort().pick("1s", "10s", "1m"),
+        Story::LostDisk | Story::FullSweep => "off",
+    };
+    let hint_age = context.effort().pick("1s", "5s", "1m");
+    let options = [
+        "--durability",
+        "os",
+        "--sweep-interval",
+        recent,
+        "--full-sweep-interval",
+        "off",
+        "--hint-age-max",
+        hint_age,
+    ];
+    LabCluster::start(
+        context,
+        ClusterLayout {
+            nodes: 3,
+            memory: "512MiB",
+            options: &options,
+        },
+    )
+}
+
+/// Lets a story happen under load.
+fn tell(
+    context: &ExperimentContext<'_>,
+    story: Story,
+    mut cluster: LabCluster,
+    plan: &Plan,
+) -> Result<StoryResults, Error> {
+    let events = story.events(context);
+    let last = events.last().map_or(0.0, |(at_seconds, _)| *at_seconds);
+    let plan = Plan {
+        seconds: last + Story::seconds_after(context),
+        ..plan.clone()
+    };
+    let mut observer = Observer::new(story, &cluster, plan.keys)?;
+    let mut events = events.into_iter().peekable();
+    let run = measure::run_with(context, &plan, |at_seconds| {
+        observer.observe(&cluster, at_seconds)?;
+        let event = events.next_if(|(due, _)| at_seconds + 0.5 >= *due);
+        let Some((_, event)) = event else {
+            return Ok(None);
+        };
+        context.log(event.label());
+        event.apply(&mut cluster.nodes)?;
+        observer.happened(event, at_seconds);
+        Ok(Some(event.label().to_owned()))
+    })?;
+    // The nodes may need longer than the load.
+    let timeout = context.effort().pick(60.0, 120.0, 1_200.0);
+    let (end, begin) = (plan.seconds, Instant::now());
+    while observer.healed.is_none() && begin.elapsed().as_secs_f64() < timeout {
+        context.fail_if_stopped()?;
+        std::thread::sleep(LOOK_INTERVAL);
+        observer.observe(&cluster, end + begin.elapsed().as_secs_f64())?;
+    }
+    Ok(StoryResults {
+        story,
+        run,
+        observations: observer.observations,
+        healing_began: observer.healing_began,
+        healed: observer.healed,
+    })
+}
+
+/// Looks at the nodes while a story happens.
+struct Observer {
+    story: Story,
+    comparison: StoreComparison,
+    observations: Vec<Observation>,
+    bytes: GrowingSum,
+    cpu: GrowingSum,
+    healing_began: Option<f64>,
+    healed: Option<f64>,
+}
+
+impl Observer {
+    fn new(story: Story, cluster: &LabCluster, keys: u64) -> Result<Self, Error> {
+        let mut observer = Self {
+            story,
+            comparison: StoreComparison::new(cluster, keys)?,
+            observations: Vec::new(),
+            bytes: GrowingSum::default(),
+            cpu: GrowingSum::default(),
+            healing_began: None,
+            healed: None,
+        };
+        observer.read(cluster);
+        // What came before the story does not count.
+        observer.bytes.total = 0.0;
+        observer.cpu.total = 0.0;
+        Ok(observer)
+    }
+
+    /// Reads the counters of all nodes that answer.
+    fn read(&mut self, cluster: &LabCluster) {
+        for (index, node) in cluster.nodes.iter().enumerate() {
+            if let Ok(metrics) = node.metrics() {
+                let bytes = metrics.sum("kvorum_sweep_bytes_total", "");
+                self.bytes.add(index, bytes);
+            }
+            self.cpu.add(index, node.usage().cpu_seconds);
+        }
+    }
+
+    fn observe(&mut self, cluster: &LabCluster, at_seconds: f64) -> Result<(), Error> {
+        self.read(cluster);
+        self.observations.push(Observation {
+            at_seconds,
+            differing_keys: self.comparison.differing_keys(),
+            sweep_bytes: self.bytes.total,
+            cpu_seconds: self.cpu.total,
+        });
+        let is_healing = self.healing_began.is_some() && self.healed.is_none();
+        // A node that has just been started may not answer yet.
+        if is_healing && self.comparison.check() && self.story.is_over(cluster).unwrap_or(false) {
+            self.healed = Some(at_seconds);
+        }
+        Ok(())
+    }
+
+    fn happened(&mut self, event: StoryEvent, at_seconds: f64) {
+        if event.begins_healing() {
+            self.healing_began = Some(at_seconds);
+            self.comparison.forget();
+        }
+    }
+}
+
+/// The sum of a counter over nodes, which begins at zero again when a node is restarted.
+#[derive(Clone, Debug, Default)]
+struct GrowingSum {
+    last: Vec<f64>,
+    total: f64,
+}
+
+impl GrowingSum {
+    fn add(&mut self, node: usize, value: f64) {
+        if self.last.len() <= node {
+            self.last.resize(node + 1, 0.0);
+        }
+        let last = std::mem::replace(&mut self.last[node], value);
+        self.total += if value >= last { value - last } else { value };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_goes_on_where_a_counter_begins_again() {
+        let mut sum = GrowingSum::default();
+        for (node, value) in [(0, 5.0), (1, 1.0), (0, 7.0), (0, 2.0), (1, 1.0)] {
+            sum.add(node, value);
+        }
+        assert_eq!(sum.total, 10.0);
+    }
+}

@@ -1,0 +1,122 @@
+//! The three stories: what happens in each, and when it is over.
+
+use crate::Error;
+use crate::context::ExperimentContext;
+use crate::nodes::{LabCluster, LabNode};
+use serde::Serialize;
+
+/// What happens to a cluster of three under load.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Story {
+    LongAbsence,
+    LostDisk,
+    FullSweep,
+}
+
+/// Something that happens in a story.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum StoryEvent {
+    /// The third node is killed.
+    Kill,
+    /// The third node is killed, and its folder removed.
+    Lose,
+    /// The third node is started. From now on it heals.
+    Start,
+    /// A full sweep begins.
+    Sweep,
+}
+
+impl Story {
+    pub(super) const ALL: [Self; 3] = [Self::LongAbsence, Self::LostDisk, Self::FullSweep];
+
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::LongAbsence => "A long absence",
+            Self::LostDisk => "A lost disk",
+            Self::FullSweep => "A full sweep",
+        }
+    }
+
+    /// The name of its files.
+    pub(super) fn file(self) -> &'static str {
+        match self {
+            Self::LongAbsence => "absence",
+            Self::LostDisk => "disk",
+            Self::FullSweep => "sweep",
+        }
+    }
+
+    /// Its events, with the second of the load at whose end each happens.
+    pub(super) fn events(self, context: &ExperimentContext<'_>) -> Vec<(f64, StoryEvent)> {
+        let begin = context.effort().pick(1.0, 5.0, 20.0);
+        let absence = context.effort().pick(3.0, 20.0, 180.0);
+        let replacement = context.effort().pick(1.0, 2.0, 5.0);
+        match self {
+            Self::LongAbsence => vec![
+                (begin, StoryEvent::Kill),
+                (begin + absence, StoryEvent::Start),
+            ],
+            Self::LostDisk => vec![
+                (begin, StoryEvent::Lose),
+                (begin + replacement, StoryEvent::Start),
+            ],
+            Self::FullSweep => vec![(begin, StoryEvent::Sweep)],
+        }
+    }
+
+    /// For how many seconds the load goes on after the last event.
+    pub(super) fn seconds_after(context: &ExperimentContext<'_>) -> f64 {
+        context.effort().pick(4.0, 35.0, 240.0)
+    }
+
+    /// Whether what happened is over, apart from the equality of the stores.
+    pub(super) fn is_over(self, cluster: &LabCluster) -> Result<bool, Error> {
+        match self {
+            Self::LongAbsence => Ok(true),
+            Self::LostDisk => {
+                let status = cluster.nodes[2].status()?;
+                let standing = status["standing"].as_str();
+                Ok(matches!(standing, Some("witness" | "accepted")))
+            }
+            Self::FullSweep => {
+                let status = cluster.nodes[0].status()?;
+                let clean = &status["sweeps"]["full"]["clean"];
+                Ok(clean.as_u64().unwrap_or(0) > 0)
+            }
+        }
+    }
+}
+
+impl StoryEvent {
+    /// Its label in plots.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Kill => "killed",
+            Self::Lose => "disk lost",
+            Self::Start => "back",
+            Self::Sweep => "full sweep",
+        }
+    }
+
+    /// Whether what happens from now on is healing.
+    pub(super) fn begins_healing(self) -> bool {
+        matches!(self, Self::Start | Self::Sweep)
+    }
+
+    /// Makes it happen.
+    ///
+    /// # Errors
+    /// A node that cannot be started, or does not answer.
+    pub(super) fn apply(self, nodes: &mut [LabNode]) -> Result<(), Error> {
+        match self {
+            Self::Kill => nodes[2].kill(),
+            Self::Lose => nodes[2].lose_data()?,
+            Self::Start => nodes[2].start()?,
+            Self::Sweep => {
+                nodes[0].sweep("full=true")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -46,7 +46,7 @@ mod worker;
 
 pub use background::{ClientsSeen, LatencyCounts, SeeClients};
 pub use config::{
-    BATCH_BYTES_MAX, ConfigError, MemoryParts, NodeConfig, Resources, Secret, bounds,
+    BATCH_BYTES_MAX, ConfigError, MemoryParts, NodeConfig, Resources, Secret, SweepSizes, bounds,
 };
 pub use coordinator::{
     Batch, BatchFailure, Change, Coordinator, Failure, Found, Receipt, ReplicaLine, Written,

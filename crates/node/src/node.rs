@@ -9,7 +9,7 @@ use crate::metrics::Metrics;
 use crate::read_pool::{ReadPool, ReadsRun};
 use crate::seams::{OpenError, Seams};
 use crate::stamping::{Stamping, StampingStatus};
-use crate::sweep::{OrderedSweep, SweepEnvironment, SweepStatus, Sweeps};
+use crate::sweep::{JournalEnvironment, OrderedSweep, SweepEnvironment, SweepStatus, Sweeps};
 use crate::turn_budget::TurnBudget;
 use base::Budget;
 use base::{Clock, Random, Timestamp};
@@ -194,7 +194,11 @@ impl Node {
         let metrics = Metrics::new(resources.runtimes, config.members.names().len());
         let read_pool = ReadPool::new(&engine, config.read_queue, reads_run);
         let placement = Arc::new(Placement::new(config.members.names()));
-        let sweeps = Sweeps::new(SweepEnvironment {
+        let journal = JournalEnvironment {
+            folder: config.data.clone(),
+            disk: Arc::clone(&seams.disk),
+        };
+        let sweep_environment = SweepEnvironment {
             members: config.members.clone(),
             placement: Arc::clone(&placement),
             engine: engine.clone(),
@@ -207,7 +211,9 @@ impl Node {
             timeout: config.timeout,
             interval: config.sweep_interval,
             full_interval: config.full_sweep_interval,
-        });
+            sizes: config.sweep_sizes,
+        };
+        let sweeps = Sweeps::open(sweep_environment, journal);
         Ok(Self {
             placement,
             background,
@@ -323,6 +329,7 @@ impl Node {
         self.close_read_pool();
         self.hints.close();
         self.membership.close();
+        self.sweeps.close();
         self.stamping.close();
         self.engine.close()
     }

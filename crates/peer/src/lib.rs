@@ -75,8 +75,8 @@ pub use run::{RUN_ENTRY_BYTES_MAX, Run, RunWriter};
 pub use server::{RequestHandler, serve};
 pub use start_watch::{LiveLink, PeerStart, StartWatch};
 pub use sweep_message::{
-    BOUND_KEY_BYTES_MAX, HELD_MAX, KEY_HASHES_MAX, SYMBOLS_MAX, SweepAnswer, SweepRequest,
-    bound_steps_max,
+    BOUND_KEY_BYTES_MAX, HELD_MAX, KEY_HASHES_MAX, OFFER_BYTES_MAX, OFFERS_MAX, Offer, SYMBOLS_MAX,
+    SweepAnswer, SweepRequest, bound_steps_max,
 };
 pub use transport::PEER_PROTOCOL;
 pub use transport::{Dialing, Stream, TcpTransport, Transport};

@@ -31,5 +31,7 @@ pub mod symbols;
 pub use bounds::{AscendingBounds, KeyBounds, STEPS_MAX};
 pub use digest::{Digest, Item};
 pub use kept::{Kept, KeptScope};
-pub use pass::{NodeDigests, Pair, PassId, PassKind, PassProgress, differing};
-pub use range_items::RangeItems;
+pub use pass::{
+    Incarnation, NodeDigests, Pair, PassId, PassKind, PassProgress, TakingPart, differing,
+};
+pub use range_items::{Comparison, RangeItems, RangeSummary};

@@ -2,7 +2,7 @@
 
 use super::digest::Digest;
 use crate::node_number::NodeNumber;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Which pass a message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,29 +85,101 @@ pub fn differing(digests: &[NodeDigests]) -> Vec<Pair> {
     pairs
 }
 
-/// What a pass has shown so far. A pair is **clean** if every range was found
-/// equal, or made equal and durable. A participant that restarts forgets the pass, so it
-/// is lost to it.
+/// A store, and how often it has lost data. What a pass shows of a node holds for the
+/// incarnation that has shown it: a store that was replaced, or has lost something since,
+/// is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incarnation {
+    /// The number that was drawn when the store was created.
+    pub store_id: u64,
+    /// How often it has lost data since.
+    pub losses: u64,
+}
+
+/// A node that takes part in a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TakingPart {
+    /// The store with which it began.
+    pub incarnation: Incarnation,
+    /// The versions counted so far of which it has the only copy.
+    pub single_copies: u64,
+}
+
+/// What a pass has shown so far.
+///
+/// A pair is **clean** if every range was found equal, or made equal, and is durable. The
+/// two were compared directly, so this holds whatever becomes of other pairs. If each node
+/// is a replica of all that it keeps, nothing needs to flow through a third node: of two
+/// versions of a key one names all the replicas that the other does, so their holders
+/// compare it with each other.
+///
+/// A surplus copy can break that chain: it is offered only to the replicas of its own
+/// version, and one of those may get a newer version from a third node in this very pass.
+/// So a pass is **conclusive**, and shows that no node is left with an older version than
+/// another, only if all pairs of all members are clean, and nothing had to be sent in a
+/// range that had surplus copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassProgress {
-    /// The nodes that take part.
-    members: Vec<NodeNumber>,
+    taking_part: BTreeMap<NodeNumber, TakingPart>,
     unclean: BTreeSet<Pair>,
+    is_conclusive: bool,
 }
 
 impl PassProgress {
-    /// A pass that has just begun, with the nodes that take part.
+    /// A pass that has just begun, with the nodes that take part and their stores.
     #[must_use]
-    pub fn new(members: Vec<NodeNumber>) -> Self {
+    pub fn new(nodes: impl IntoIterator<Item = (NodeNumber, Incarnation)>) -> Self {
+        let taking_part = |(node, incarnation)| {
+            let single_copies = 0;
+            let taking_part = TakingPart {
+                incarnation,
+                single_copies,
+            };
+            (node, taking_part)
+        };
         Self {
-            members,
+            taking_part: nodes.into_iter().map(taking_part).collect(),
             unclean: BTreeSet::new(),
+            is_conclusive: true,
+        }
+    }
+
+    /// What a pass had shown when it was stored.
+    #[must_use]
+    pub fn restored(
+        taking_part: BTreeMap<NodeNumber, TakingPart>,
+        unclean: BTreeSet<Pair>,
+        is_conclusive: bool,
+    ) -> Self {
+        Self {
+            taking_part,
+            unclean,
+            is_conclusive,
         }
     }
 
     /// The nodes that still take part.
     pub fn nodes(&self) -> impl Iterator<Item = NodeNumber> + '_ {
-        self.members.iter().copied()
+        self.taking_part.keys().copied()
+    }
+
+    /// The nodes that still take part, with what is known of each.
+    #[must_use]
+    pub fn taking_part(&self) -> &BTreeMap<NodeNumber, TakingPart> {
+        &self.taking_part
+    }
+
+    /// The pairs of which a range was not made equal.
+    #[must_use]
+    pub fn unclean(&self) -> &BTreeSet<Pair> {
+        &self.unclean
+    }
+
+    /// Whether nothing so far keeps the pass from being conclusive, but for unclean pairs
+    /// and nodes that are missing.
+    #[must_use]
+    pub fn may_be_conclusive(&self) -> bool {
+        self.is_conclusive
     }
 
     /// A range of a pair was not made equal.
@@ -115,25 +187,60 @@ impl PassProgress {
         self.unclean.insert(pair);
     }
 
+    /// Something was sent in a range that had surplus copies.
+    pub fn sent_beside_surplus(&mut self) {
+        self.is_conclusive = false;
+    }
+
     /// A node did not answer, or does not know the pass any more: none of its pairs can
     /// be clean in this pass.
     pub fn lose(&mut self, node: NodeNumber) {
-        self.members.retain(|member| *member != node);
+        self.taking_part.remove(&node);
+    }
+
+    /// What a node has shown so far is durable in this store. If it is another one than
+    /// the one that the node began with, the node is [lost](PassProgress::lose).
+    pub fn durable_in(&mut self, node: NodeNumber, incarnation: Incarnation) {
+        if !self.began_with(node, incarnation) {
+            self.lose(node);
+        }
+    }
+
+    /// Whether a node takes part with this store.
+    #[must_use]
+    pub fn began_with(&self, node: NodeNumber, incarnation: Incarnation) -> bool {
+        let taking_part = self.taking_part.get(&node);
+        taking_part.is_some_and(|began| began.incarnation == incarnation)
+    }
+
+    /// A node has the only copy of so many versions of a range.
+    pub fn count_single_copies(&mut self, node: NodeNumber, versions: u64) {
+        if let Some(taking_part) = self.taking_part.get_mut(&node) {
+            taking_part.single_copies += versions;
+        }
     }
 
     /// The pairs that are clean so far; at the end of the pass, those that are.
     #[must_use]
     pub fn clean(&self) -> Vec<Pair> {
         let mut pairs = Vec::new();
-        for (index, one) in self.members.iter().enumerate() {
-            for other in &self.members[index + 1..] {
-                let pair = Pair::of(*one, *other);
+        for one in self.nodes() {
+            for other in self.nodes().filter(|other| *other > one) {
+                let pair = Pair::of(one, other);
                 if !self.unclean.contains(&pair) {
                     pairs.push(pair);
                 }
             }
         }
         pairs
+    }
+
+    /// At the end of a full pass: whether it is conclusive, in a cluster of `members`.
+    #[must_use]
+    pub fn is_conclusive(&self, members: usize) -> bool {
+        self.is_conclusive
+            && self.taking_part.len() == members
+            && self.clean().len() == members * members.saturating_sub(1) / 2
     }
 }
 
@@ -170,9 +277,18 @@ mod tests {
         assert_eq!(differing(&digests[..2]), []);
     }
 
+    fn store(losses: u64) -> Incarnation {
+        let store_id = 7;
+        Incarnation { store_id, losses }
+    }
+
+    fn progress() -> PassProgress {
+        PassProgress::new((0..3).map(|number| (node(number), store(0))))
+    }
+
     #[test]
     fn a_pair_stays_clean_unless_it_is_spoilt_or_a_node_is_lost() {
-        let mut progress = PassProgress::new(vec![node(0), node(1), node(2)]);
+        let mut progress = progress();
         assert_eq!(progress.clean().len(), 3);
         progress.spoil(Pair::of(node(1), node(0)));
         assert_eq!(
@@ -182,5 +298,33 @@ mod tests {
         progress.lose(node(2));
         assert_eq!(progress.clean(), []);
         assert_eq!(progress.nodes().collect::<Vec<_>>(), [node(0), node(1)]);
+    }
+
+    #[test]
+    fn what_a_store_has_shown_does_not_count_for_another() {
+        let mut progress = progress();
+        progress.durable_in(node(1), store(0));
+        assert_eq!(progress.clean().len(), 3);
+        progress.durable_in(node(1), store(1));
+        assert_eq!(progress.clean(), [Pair::of(node(0), node(2))]);
+        // The store cannot come back into the pass either.
+        progress.durable_in(node(1), store(0));
+        assert_eq!(progress.clean().len(), 1);
+    }
+
+    #[test]
+    fn a_pass_is_conclusive_if_all_pairs_of_all_members_are_clean() {
+        assert!(progress().is_conclusive(3));
+        assert!(!progress().is_conclusive(4), "a member did not take part");
+        let mut spoilt = progress();
+        spoilt.spoil(Pair::of(node(0), node(1)));
+        assert!(!spoilt.is_conclusive(3));
+        let mut without_one = progress();
+        without_one.lose(node(2));
+        assert!(!without_one.is_conclusive(3));
+        let mut with_surplus = progress();
+        with_surplus.sent_beside_surplus();
+        assert!(!with_surplus.is_conclusive(3));
+        assert_eq!(with_surplus.clean().len(), 3);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::bounds::KeyBounds;
 use super::digest::{Digest, Item};
+use super::pass::PassKind;
 use crate::node_number::NodeNumber;
 use crate::placement::Placement;
 use base::{Entry, Timestamp};
@@ -24,6 +25,72 @@ struct KeyItem {
     key_begin: u32,
     key_bytes: u16,
     copies: u8,
+}
+
+/// What a node compares in a pass.
+#[derive(Clone, Copy, Debug)]
+pub struct Comparison<'a> {
+    /// Where keys belong.
+    pub placement: &'a Placement,
+    /// This node.
+    pub own: NodeNumber,
+    /// What the pass compares.
+    pub kind: PassKind,
+    /// What may be passed over with each node, by number.
+    pub bounds: &'a [KeyBounds],
+    /// The **reach** of each node, by number: all of its copies are of keys of which it is
+    /// among so many first nodes. 0 for a node that does not take part.
+    pub reaches: &'a [u8],
+}
+
+/// What a node has in a range.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RangeSummary {
+    /// By node number: a digest of what is [shared](RangeItems::shared_with) with it.
+    pub digests: Vec<Digest>,
+    /// The copies of which this node is no replica.
+    pub surplus: u32,
+    /// The versions that are [announced](RangeItems::announced_to) to some node.
+    pub announces: u32,
+    /// The versions of which this node has the only copy.
+    pub single_copies: u32,
+    /// How far down the rankings of the keys this node keeps copies.
+    pub reach: u8,
+}
+
+impl Comparison<'_> {
+    fn bounds_with(&self, peer: NodeNumber) -> Option<&KeyBounds> {
+        self.bounds.get(peer.index())
+    }
+
+    /// Whether a version may have changed since this node and `peer` were last found equal.
+    fn concerns(&self, item: &KeyItem, key: &[u8], peer: NodeNumber) -> bool {
+        let bounds = self.bounds_with(peer);
+        bounds.is_some_and(|bounds| item.item.timestamp >= bounds.of(key))
+    }
+
+    fn announces(&self, item: &KeyItem, key: &[u8], peer: NodeNumber) -> bool {
+        if peer == self.own || !self.concerns(item, key, peer) {
+            return false;
+        }
+        let replicas = self.placement.replicas(key, item.copies);
+        if !replicas.contains(&self.own) {
+            return replicas.contains(&peer);
+        }
+        let reach = self.reaches.get(peer.index()).copied().unwrap_or(0);
+        self.kind == PassKind::Recent
+            && item.copies < reach
+            && !replicas.contains(&peer)
+            && self.placement.ranking(key, reach).contains(&peer)
+    }
+
+    /// The place of this node in the ranking of a key, from 1 on.
+    fn place_of_own(&self, key: &[u8]) -> u8 {
+        let ranking = self.placement.ranking(key, u8::MAX);
+        let before = ranking.iter().position(|node| *node == self.own);
+        // At most 255 nodes are ranked.
+        before.map_or(u8::MAX, |before| before as u8 + 1)
+    }
 }
 
 impl RangeItems {
@@ -108,69 +175,93 @@ impl RangeItems {
         std::mem::replace(self, rest)
     }
 
-    /// The items that this node compares with `peer`: those whose version names
-    /// the peer as a replica, and whose timestamp is not below its key's bound.
+    /// The items that this node compares with `peer`: those whose version names both of
+    /// them as replicas, and whose timestamp is not below its key's bound.
     pub fn shared_with<'a>(
         &'a self,
-        placement: &'a Placement,
+        comparison: &'a Comparison<'_>,
         peer: NodeNumber,
-        bounds: &'a KeyBounds,
     ) -> impl Iterator<Item = Item> + 'a {
-        self.shared_keys(placement, peer, bounds)
-            .map(|(_, item)| item)
+        self.shared_keys(comparison, peer).map(|(_, item)| item)
     }
 
     /// As [`RangeItems::shared_with`], with the keys.
     pub fn shared_keys<'a>(
         &'a self,
-        placement: &'a Placement,
+        comparison: &'a Comparison<'_>,
         peer: NodeNumber,
-        bounds: &'a KeyBounds,
     ) -> impl Iterator<Item = (&'a [u8], Item)> + 'a {
-        let mut bounds = bounds.ascending();
+        let mut bounds = comparison.bounds_with(peer).map(KeyBounds::ascending);
         let is_shared = move |item: &&KeyItem| {
             let key = self.key(item);
-            item.item.timestamp >= bounds.of(key)
-                && placement.replicas(key, item.copies).contains(&peer)
+            let bound = bounds.as_mut().map(|bounds| bounds.of(key));
+            if bound.is_none_or(|bound| item.item.timestamp < bound) {
+                return false;
+            }
+            let replicas = comparison.placement.replicas(key, item.copies);
+            replicas.contains(&peer) && replicas.contains(&comparison.own)
         };
         let shared = self.items.iter().filter(is_shared);
         shared.map(|item| (self.key(item), item.item))
     }
 
-    /// A digest for each node, by number: of what is
-    /// [shared](RangeItems::shared_with) with it. `bounds` has one for each node.
+    /// What the driver of a pass hears about the range.
     #[must_use]
-    pub fn digests(&self, placement: &Placement, bounds: &[KeyBounds]) -> Vec<Digest> {
-        let bounds = bounds.iter().map(KeyBounds::ascending);
+    pub fn summary(&self, comparison: &Comparison<'_>) -> RangeSummary {
+        let bounds = comparison.bounds.iter().map(KeyBounds::ascending);
         let mut digests: Vec<_> = bounds.map(|bounds| (Digest::default(), bounds)).collect();
+        let mut summary = RangeSummary::default();
+        let reach_max = comparison.reaches.iter().copied().max().unwrap_or(0);
         for item in &self.items {
             let key = self.key(item);
-            // Hashed once, whichever nodes share it.
-            let alone = Digest::from_iter([item.item]);
-            for node in placement.replicas(key, item.copies) {
-                if let Some((digest, bounds)) = digests.get_mut(node.index())
-                    && item.item.timestamp >= bounds.of(key)
-                {
-                    digest.join(alone);
+            let replicas = comparison.placement.replicas(key, item.copies);
+            summary.single_copies += u32::from(item.copies == 1);
+            let is_replica = replicas.contains(&comparison.own);
+            if is_replica {
+                summary.reach = summary.reach.max(item.copies);
+                // Hashed once, whichever nodes share it.
+                let alone = Digest::from_iter([item.item]);
+                for node in replicas {
+                    if let Some((digest, bounds)) = digests.get_mut(node.index())
+                        && item.item.timestamp >= bounds.of(key)
+                    {
+                        digest.join(alone);
+                    }
                 }
+            } else {
+                summary.reach = summary.reach.max(comparison.place_of_own(key));
+                summary.surplus += 1;
+            }
+            let may_announce = match comparison.kind {
+                PassKind::Full => !is_replica,
+                PassKind::Recent => !is_replica || item.copies < reach_max,
+            };
+            if may_announce {
+                // The list of nodes has 255 names at most.
+                let mut others = (0..digests.len()).map(|index| NodeNumber::new(index as u8));
+                let is_announced = others.any(|node| comparison.announces(item, key, node));
+                summary.announces += u32::from(is_announced);
             }
         }
-        digests.into_iter().map(|(digest, _)| digest).collect()
+        summary.digests = digests.into_iter().map(|(digest, _)| digest).collect();
+        summary
     }
 
-    /// The keys, with their numbers of copies, of which this node, `own`, is no
-    /// replica: surplus copies.
-    pub fn surplus<'a>(
+    /// The keys whose versions this node offers to `peer`, with the items and the numbers
+    /// of copies:
+    /// - surplus copies, to the replicas of their versions;
+    /// - in a recent pass, versions of which the peer is no replica, but of whose keys it
+    ///   may keep an older version that had more copies. That one is passed over as
+    ///   unchanged, so no comparison of what the two share would show it. In a full pass
+    ///   it does.
+    pub fn announced_to<'a>(
         &'a self,
-        placement: &'a Placement,
-        own: NodeNumber,
-    ) -> impl Iterator<Item = (&'a [u8], u8)> + 'a {
-        let is_surplus = move |item: &&KeyItem| {
-            let replicas = placement.replicas(self.key(item), item.copies);
-            !replicas.contains(&own)
-        };
-        let surplus = self.items.iter().filter(is_surplus);
-        surplus.map(|item| (self.key(item), item.copies))
+        comparison: &'a Comparison<'_>,
+        peer: NodeNumber,
+    ) -> impl Iterator<Item = (&'a [u8], Item, u8)> + 'a {
+        let items = self.items.iter();
+        let announced = items.filter(move |item| comparison.announces(item, self.key(item), peer));
+        announced.map(|item| (self.key(item), item.item, item.copies))
     }
 
     /// The keys with these hashes that are in the range, and their items.
@@ -216,39 +307,115 @@ mod tests {
         vec![KeyBounds::everything(); 5]
     }
 
+    fn full<'a>(
+        placement: &'a Placement,
+        own: NodeNumber,
+        bounds: &'a [KeyBounds],
+    ) -> Comparison<'a> {
+        Comparison {
+            placement,
+            own,
+            kind: PassKind::Full,
+            bounds,
+            reaches: &[5; 5],
+        }
+    }
+
     #[test]
     fn digests_are_over_what_each_node_shares() {
-        let (items, placement) = (items(), placement());
-        let digests = items.digests(&placement, &everything());
-        let total: u64 = digests.iter().map(|digest| digest.items).sum();
-        assert_eq!(total, 300);
-        let everything = KeyBounds::everything();
-        for (index, digest) in digests.iter().enumerate() {
-            let node = NodeNumber::new(index as u8);
-            let shared: Digest = items.shared_with(&placement, node, &everything).collect();
-            assert_eq!(*digest, shared);
+        let (items, placement, bounds) = (items(), placement(), everything());
+        let mut surplus = 0;
+        for own in (0..5).map(NodeNumber::new) {
+            let comparison = full(&placement, own, &bounds);
+            let summary = items.summary(&comparison);
+            for (index, digest) in summary.digests.iter().enumerate() {
+                let node = NodeNumber::new(index as u8);
+                let shared: Digest = items.shared_with(&comparison, node).collect();
+                assert_eq!(*digest, shared);
+            }
+            // Each key of this node has two other replicas. It shares no surplus copy.
+            let total: u64 = summary.digests.iter().map(|digest| digest.items).sum();
+            let own_items = 100 - u64::from(summary.surplus);
+            assert_eq!(total, 3 * own_items);
+            assert_eq!(summary.single_copies, 0);
+            assert_eq!(summary.reach, 5, "some copies are surplus on the last node");
+            surplus += summary.surplus;
         }
         // Each key has three replicas of five nodes, so two hold a surplus copy.
-        let surplus_at = |node| items.surplus(&placement, NodeNumber::new(node)).count();
-        assert_eq!((0..5).map(surplus_at).sum::<usize>(), 200);
+        assert_eq!(surplus, 200);
     }
 
     #[test]
     fn what_is_below_its_bound_is_passed_over() {
         let (items, placement) = (items(), placement());
         let steps = [(Vec::new(), stamp(30)), (b"key-50".to_vec(), stamp(90))];
-        let bounds = KeyBounds::from_steps(steps);
-        let digests = items.digests(&placement, &vec![bounds; 5]);
-        // The keys 30 to 49, and 90 to 99.
-        let total: u64 = digests.iter().map(|digest| digest.items).sum();
+        let bounds = vec![KeyBounds::from_steps(steps); 5];
+        // The keys 30 to 49, and 90 to 99, at each of their replicas.
+        let shared_at = |own| {
+            let digests = items.summary(&full(&placement, own, &bounds)).digests;
+            digests[own.index()].items
+        };
+        let total: u64 = (0..5).map(NodeNumber::new).map(shared_at).sum();
         assert_eq!(total, 90);
+    }
+
+    #[test]
+    fn surplus_copies_are_announced_to_their_replicas() {
+        let (items, placement, bounds) = (items(), placement(), everything());
+        let own = NodeNumber::new(0);
+        let comparison = full(&placement, own, &bounds);
+        let mut announced = 0;
+        for peer in (0..5).map(NodeNumber::new) {
+            for (key, _, copies) in items.announced_to(&comparison, peer) {
+                let replicas = placement.ranking(key, copies);
+                assert!(replicas.contains(&peer) && !replicas.contains(&own));
+                announced += 1;
+            }
+        }
+        let summary = items.summary(&comparison);
+        assert_eq!(summary.announces, summary.surplus);
+        assert_eq!(announced, 3 * summary.surplus);
+    }
+
+    #[test]
+    fn a_recent_pass_tells_those_that_may_keep_an_older_version_of_more_copies() {
+        let (placement, bounds) = (placement(), everything());
+        let ranking = placement.ranking(b"k", 5);
+        let mut items = RangeItems::default();
+        let entry = Entry::value(b"k", stamp(1), b"v", Expiry::NEVER, 1);
+        items.push(&entry, stamp(200));
+        let told = |kind, reaches: &[u8]| {
+            let comparison = Comparison {
+                placement: &placement,
+                own: ranking[0],
+                kind,
+                bounds: &bounds,
+                reaches,
+            };
+            let is_told = |node: &&NodeNumber| items.announced_to(&comparison, **node).count() > 0;
+            let told: Vec<NodeNumber> = ranking.iter().filter(is_told).copied().collect();
+            let any = items.summary(&comparison).announces > 0;
+            assert_eq!(any, !told.is_empty());
+            told
+        };
+        assert_eq!(told(PassKind::Recent, &[3; 5]), ranking[1..3]);
+        assert_eq!(told(PassKind::Recent, &[5; 5]), ranking[1..]);
+        assert_eq!(told(PassKind::Recent, &[1; 5]), []);
+        // Only the second node of the ranking has ever kept more.
+        let mut reaches = [1; 5];
+        reaches[ranking[1].index()] = 2;
+        assert_eq!(told(PassKind::Recent, &reaches), ranking[1..2]);
+        // A full pass compares the older versions themselves.
+        assert_eq!(told(PassKind::Full, &[5; 5]), []);
     }
 
     #[test]
     fn a_part_is_taken_out_and_the_rest_stays() {
         let placement = placement();
         let mut rest = items();
-        let whole = rest.digests(&placement, &everything());
+        let bounds = everything();
+        let comparison = full(&placement, NodeNumber::new(0), &bounds);
+        let whole = rest.summary(&comparison).digests;
         let first = rest.take_below(Some(b"key-30"));
         let second = rest.take_below(Some(b"key-30"));
         assert_eq!((first.len(), second.len(), rest.len()), (30, 0, 70));
@@ -257,8 +424,8 @@ mod tests {
             let found: Vec<&[u8]> = part.find(vec![hash, 1]).map(|(key, _)| key).collect();
             assert_eq!(found, [key]);
         }
-        let first = first.digests(&placement, &everything());
-        let last = rest.digests(&placement, &everything());
+        let first = first.summary(&comparison).digests;
+        let last = rest.summary(&comparison).digests;
         for ((whole, first), last) in whole.iter().zip(&first).zip(&last) {
             assert_eq!(whole.items, first.items + last.items);
             assert_eq!(whole.sum, first.sum.wrapping_add(last.sum));
@@ -294,10 +461,12 @@ mod tests {
         for (number, ms) in [(5, 1), (10, 60), (15, 1), (20, 50), (30, 50), (40, 1)] {
             expected.push(&entry(number, ms), stamp(200));
         }
-        let (placement, bounds) = (placement(), KeyBounds::everything());
+        let (placement, bounds) = (placement(), everything());
+        let own = placement.ranking(b"key-05", 1)[0];
+        let comparison = full(&placement, own, &bounds);
         for node in 0..5 {
             let keys = |items: &RangeItems| {
-                let shared = items.shared_keys(&placement, NodeNumber::new(node), &bounds);
+                let shared = items.shared_keys(&comparison, NodeNumber::new(node));
                 let owned = shared.map(|(key, item)| (key.to_vec(), item));
                 owned.collect::<Vec<_>>()
             };

@@ -7,10 +7,12 @@
 pub mod bounds;
 mod resources;
 mod secret;
+mod sweep_sizes;
 mod validation;
 
 pub use resources::{MemoryParts, Resources};
 pub use secret::Secret;
+pub use sweep_sizes::SweepSizes;
 
 use cluster::{Members, NodeUrl};
 use lsm::{Compression, Durability};
@@ -71,6 +73,9 @@ pub struct NodeConfig {
     pub sweep_interval: Option<Duration>,
     /// How often the nodes compare everything. `None`: never. Default: 7 days.
     pub full_sweep_interval: Option<Duration>,
+    /// How much sweeps do at a time. Tests with little data set less.
+    #[doc(hidden)]
+    pub sweep_sizes: SweepSizes,
     /// The protocol that the node speaks with its peers. Tests of two releases side by
     /// side set that of another release. Default: [`Protocol::OWN`].
     #[doc(hidden)]
@@ -122,6 +127,7 @@ impl NodeConfig {
             hint_age_max: Duration::from_secs(3 * 3600),
             sweep_interval: Some(Duration::from_secs(600)),
             full_sweep_interval: Some(Duration::from_secs(7 * 24 * 3600)),
+            sweep_sizes: SweepSizes::default(),
             protocol: Protocol::OWN,
         }
     }

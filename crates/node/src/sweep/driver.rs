@@ -1,19 +1,27 @@
 //! Leads a pass over all nodes that can be reached.
+//!
+//! A full pass may take hours, so it must survive restarts. From time to time all nodes make
+//! durable what it has brought, and the driver stores a [`Checkpoint`]. If the driver is
+//! restarted, or a node that took part comes back, the pass goes on from there: what was
+//! found equal before is durable. It counts only for the stores that took part then; a
+//! store that has lost something since is another [incarnation](Incarnation).
 
-use super::Sweeper;
+use super::journal::Checkpoint;
+use super::resuming::Resuming;
+use super::{PASS_IDLE_MAX, Sweeper};
 use base::Timestamp;
 use bytes::Bytes;
 use cluster::NodeNumber;
 use cluster::sweep::{
-    Digest, KeyBounds, NodeDigests, Pair, PassId, PassKind, PassProgress, differing,
+    Digest, Incarnation, KeyBounds, NodeDigests, Pair, PassId, PassKind, PassProgress, differing,
 };
 use peer::{SweepAnswer, SweepRequest};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// How long a pass waits at most until the writes from before its cut have arrived. Those
-/// that have not make work, no harm.
+/// How long a recent pass waits at most until the writes from before its cut have
+/// arrived. Those that have not make work, no harm.
 const SETTLING_MAX: Duration = Duration::from_secs(30);
 
 /// The result of a pass.
@@ -23,71 +31,161 @@ pub struct PassReport {
     pub ranges: u64,
     /// The ranges of pairs that differed.
     pub differing: u64,
+    /// The surplus copies that a full pass has found, or a recent one among what it read.
+    pub surplus: u64,
+    /// How often the pass went on from a checkpoint.
+    pub resumed: u32,
     /// The pairs that are clean.
     pub clean_pairs: u64,
     /// The pairs of all nodes of the cluster.
     pub pairs: u64,
+    /// Whether a full pass has shown that no node keeps an older version than another;
+    /// see [`PassProgress`].
+    pub is_conclusive: bool,
 }
 
 /// A pass that this node drives.
-struct Drive {
-    sweeper: Rc<Sweeper>,
-    pass: PassId,
-    kind: PassKind,
-    progress: PassProgress,
-    report: PassReport,
+pub(super) struct Drive {
+    pub(super) sweeper: Rc<Sweeper>,
+    pub(super) pass: PassId,
+    pub(super) kind: PassKind,
+    pub(super) cut: Timestamp,
+    pub(super) progress: PassProgress,
+    /// The number of the next range.
+    range: u32,
+    /// Where a full pass goes on after a restart.
+    pub(super) resuming: Resuming,
+    /// When all nodes were last asked for something, on the monotonic clock.
+    all_asked: Duration,
+    pub(super) report: PassReport,
+}
+
+/// What a node has answered that takes part.
+pub(super) struct Begun {
+    pub(super) node: NodeNumber,
+    pub(super) incarnation: Incarnation,
+    greatest_seen: Timestamp,
+    reach: u8,
+    bounds: Vec<KeyBounds>,
 }
 
 impl Sweeper {
-    /// Leads one pass from the first key to the last.
-    pub(crate) async fn drive(self: &Rc<Self>, kind: PassKind) -> PassReport {
-        let mut drive = Drive {
-            sweeper: Rc::clone(self),
-            pass: PassId(self.sweeps.environment.random.next_u64()),
-            kind,
-            progress: PassProgress::new(Vec::new()),
-            report: PassReport::default(),
+    /// Leads one pass to the last key: from the first one, or from the checkpoint of a
+    /// full pass that was interrupted. With `settles` a recent pass lets writes arrive
+    /// that are on their way, so that it does not send them a second time. A full pass
+    /// never does: it takes all versions, and they keep coming as long as it lasts.
+    pub(crate) async fn drive(self: &Rc<Self>, kind: PassKind, settles: bool) -> PassReport {
+        let pass = PassId(self.sweeps.environment.random.next_u64());
+        let mut drive = Drive::new(Rc::clone(self), pass, kind);
+        let now_unix_ms = self.sweeps.environment.clock.unix_ms();
+        let stored = match kind {
+            PassKind::Full => self.sweeps.journal.take_up(now_unix_ms),
+            PassKind::Recent => None,
         };
-        drive.begin().await;
-        drive.walk().await;
+        let resumed = match stored {
+            Some(stored) => drive.go_on_from(stored).await,
+            None => None,
+        };
+        let start = match resumed {
+            Some(start) => start,
+            None => {
+                drive = Drive::new(Rc::clone(self), pass, kind);
+                drive.begin(settles && kind == PassKind::Recent).await;
+                Bytes::new()
+            }
+        };
+        drive.walk(start).await;
         drive.end().await
     }
 }
 
 impl Drive {
-    /// Finds out which nodes take part, and what each pair may pass over.
-    async fn begin(&mut self) {
-        let peers = &self.sweeper.peers;
-        let members = &self.sweeper.sweeps.environment.members;
-        let is_up = |node: &NodeNumber| peers.is_own(*node) || !peers.is_down(*node);
-        let nodes: Vec<NodeNumber> = members.numbers().filter(is_up).collect();
-        let (pass, kind) = (self.pass, self.kind);
-        let answers = self
-            .ask(nodes, |_| SweepRequest::Begin { pass, kind })
-            .await;
+    fn new(sweeper: Rc<Sweeper>, pass: PassId, kind: PassKind) -> Self {
+        let now = sweeper.sweeps.environment.clock.monotonic();
+        Self {
+            pass,
+            kind,
+            cut: Timestamp::ZERO,
+            progress: PassProgress::new([]),
+            range: 0,
+            resuming: Resuming::new(Checkpoint::at_begin(pass), now),
+            all_asked: now,
+            report: PassReport::default(),
+            sweeper,
+        }
+    }
+
+    /// Begins the pass with all nodes that are up.
+    async fn begin(&mut self, settles: bool) {
+        let begun = self.ask_to_begin(self.nodes_up(), false).await;
+        let environment = &self.sweeper.sweeps.environment;
         // The cut is above all that any of them has acknowledged so far, however
         // far the clocks are apart.
-        let mut cut = Timestamp::from_unix_ms(self.sweeper.sweeps.environment.clock.unix_ms());
-        let mut taking_part = Vec::new();
-        for (node, answer) in answers {
-            if let Some(SweepAnswer::Begun {
+        let now = Timestamp::from_unix_ms(environment.clock.unix_ms());
+        let seen = begun.iter().map(|begun| begun.greatest_seen);
+        self.cut = seen.fold(now, Timestamp::max);
+        if settles {
+            // By then a write from before the cut has arrived, or it is a hint. One
+            // that is still on its way makes work, no harm.
+            let settling = 2 * environment.timeout;
+            tokio::time::sleep(settling.min(SETTLING_MAX)).await;
+        }
+        self.progress =
+            PassProgress::new(begun.iter().map(|begun| (begun.node, begun.incarnation)));
+        self.resuming.checkpoint.cut = self.cut;
+        self.resuming.checkpoint.progress = self.progress.clone();
+        self.agree(&begun).await;
+    }
+
+    pub(super) fn nodes_up(&self) -> Vec<NodeNumber> {
+        let peers = &self.sweeper.peers;
+        let is_up = |node: &NodeNumber| peers.is_own(*node) || !peers.is_down(*node);
+        let members = &self.sweeper.sweeps.environment.members;
+        members.numbers().filter(is_up).collect()
+    }
+
+    pub(super) async fn ask_to_begin(
+        &mut self,
+        nodes: Vec<NodeNumber>,
+        is_resumed: bool,
+    ) -> Vec<Begun> {
+        let (pass, kind) = (self.pass, self.kind);
+        let request = |_| SweepRequest::Begin {
+            pass,
+            kind,
+            is_resumed,
+        };
+        let answers = self.ask(nodes, request).await;
+        let begun = answers.into_iter().filter_map(|(node, answer)| {
+            let Some(SweepAnswer::Begun {
+                incarnation,
                 greatest_seen,
+                reach,
                 bounds,
             }) = answer
-            {
-                cut = cut.max(greatest_seen);
-                taking_part.push((node, bounds));
-            }
-        }
-        // By then a write from before the cut has arrived, or it is a hint. One
-        // that is still on its way makes work, no harm.
-        let settling = 2 * self.sweeper.sweeps.environment.timeout;
-        tokio::time::sleep(settling.min(SETTLING_MAX)).await;
-        self.progress = PassProgress::new(taking_part.iter().map(|(node, _)| *node).collect());
-        let bounds_of = |node: NodeNumber, with: NodeNumber| {
-            let (_, bounds) = taking_part.iter().find(|(number, _)| *number == node)?;
-            bounds.get(with.index())
-        };
+            else {
+                return None;
+            };
+            Some(Begun {
+                node,
+                incarnation,
+                greatest_seen,
+                reach,
+                bounds,
+            })
+        });
+        begun.collect()
+    }
+
+    /// Tells all what they agree on: the cut, and what each pair may pass over.
+    pub(super) async fn agree(&mut self, begun: &[Begun]) {
+        let (pass, kind, cut) = (self.pass, self.kind, self.cut);
+        let members = &self.sweeper.sweeps.environment.members;
+        let begun_by = |node: NodeNumber| begun.iter().find(|begun| begun.node == node);
+        let bounds_of =
+            |node: NodeNumber, with: NodeNumber| begun_by(node)?.bounds.get(with.index());
+        let reach_of = |node: NodeNumber| begun_by(node).map_or(0, |begun| begun.reach);
+        let reaches: Vec<u8> = members.numbers().map(reach_of).collect();
         let steps_max = peer::bound_steps_max(members.names().len());
         let agreed: Vec<Vec<KeyBounds>> = members
             .numbers()
@@ -108,6 +206,7 @@ impl Drive {
             .ask_all(|node| SweepRequest::Agree {
                 pass,
                 cut,
+                reaches: reaches.clone(),
                 bounds: agreed.get(node.index()).cloned().unwrap_or_default(),
             })
             .await;
@@ -119,18 +218,26 @@ impl Drive {
     }
 
     /// Compares range after range.
-    async fn walk(&mut self) {
-        let mut start = Bytes::new();
-        for range in 0..=u32::MAX {
-            if self.progress.nodes().count() < 2 {
+    async fn walk(&mut self, mut start: Bytes) {
+        loop {
+            if let Some(back) = self.take_back().await {
+                start = back;
+            }
+            if self.progress.nodes().count() < 2 || self.range == u32::MAX {
                 return;
             }
             let end = self.advance(&start).await;
-            self.compare(range, end.clone()).await;
+            self.compare(&start, end.clone()).await;
             self.report.ranges += 1;
             match end {
-                Some(end) => start = end,
-                None => return,
+                Some(end) => {
+                    start = end;
+                    self.store_checkpoint(&start).await;
+                }
+                None => match self.take_back().await {
+                    Some(back) => start = back,
+                    None => return,
+                },
             }
         }
     }
@@ -158,8 +265,9 @@ impl Drive {
     }
 
     /// Compares a range, and has the nodes exchange what differs.
-    async fn compare(&mut self, range: u32, end: Option<Bytes>) {
-        let pass = self.pass;
+    async fn compare(&mut self, start: &Bytes, end: Option<Bytes>) {
+        let (pass, range) = (self.pass, self.range);
+        self.range += 1;
         let answers = self
             .ask_all(|_| SweepRequest::Digest {
                 pass,
@@ -167,41 +275,65 @@ impl Drive {
                 end: end.clone(),
             })
             .await;
-        let mut all = Vec::new();
-        let mut with_surplus = Vec::new();
+        let (mut all, mut announcing, mut surplus_copies) = (Vec::new(), Vec::new(), 0);
         for (node, answer) in answers {
             match answer {
-                Some(SweepAnswer::Digests { surplus, digests }) => {
-                    if surplus > 0 {
-                        with_surplus.push(node);
+                Some(SweepAnswer::Digests {
+                    surplus,
+                    announces,
+                    single_copies,
+                    digests,
+                }) => {
+                    surplus_copies += u64::from(surplus);
+                    if announces > 0 {
+                        announcing.push(node);
                     }
+                    self.progress
+                        .count_single_copies(node, single_copies.into());
                     let with = digests;
                     all.push(NodeDigests { node, with });
                 }
                 _ => self.progress.lose(node),
             }
         }
-        self.announce(range, with_surplus).await;
-        self.reconcile(range, &all).await;
-    }
-
-    /// Has surplus copies sent to the replicas of their keys. While one of those
-    /// may lack them, the holder is equal with nobody: a copy that no pair
-    /// compares would survive the tombstone that hides it.
-    async fn announce(&mut self, range: u32, nodes: Vec<NodeNumber>) {
-        let pass = self.pass;
-        let request = |_| SweepRequest::Announce { pass, range };
-        for (node, answer) in self.ask(nodes, request).await {
-            if !matches!(answer, Some(SweepAnswer::Sent { all: true, .. })) {
-                let others: Vec<NodeNumber> = self.progress.nodes().collect();
-                for other in others.into_iter().filter(|other| *other != node) {
-                    self.progress.spoil(Pair::of(node, other));
-                }
-            }
+        self.report.surplus += surplus_copies;
+        let is_settled = self.announce(range, announcing).await;
+        let is_equal = self.reconcile(range, start, &all).await;
+        if surplus_copies > 0 && !(is_settled && is_equal) {
+            self.progress.sent_beside_surplus();
         }
     }
 
-    async fn reconcile(&mut self, range: u32, digests: &[NodeDigests]) {
+    /// Has versions offered to nodes that do not compare them. A holder and a node that
+    /// may still lack one of them are not equal. Returns whether nothing had to be sent.
+    async fn announce(&mut self, range: u32, nodes: Vec<NodeNumber>) -> bool {
+        let pass = self.pass;
+        let request = |_| SweepRequest::Announce { pass, range };
+        let mut is_settled = true;
+        for (node, answer) in self.ask(nodes, request).await {
+            let not_told = match answer {
+                Some(SweepAnswer::Announced {
+                    sent,
+                    unsettled,
+                    not_told,
+                }) => {
+                    is_settled &= sent == 0 && unsettled == 0 && not_told.is_empty();
+                    not_told
+                }
+                _ => {
+                    is_settled = false;
+                    self.progress.nodes().collect()
+                }
+            };
+            for other in not_told.into_iter().filter(|other| *other != node) {
+                self.progress.spoil(Pair::of(node, other));
+            }
+        }
+        is_settled
+    }
+
+    /// Has the pairs that differ made equal. Returns whether none differed.
+    async fn reconcile(&mut self, range: u32, start: &Bytes, digests: &[NodeDigests]) -> bool {
         let pass = self.pass;
         let digest_of = |node: NodeNumber, with: NodeNumber| {
             let digests = digests.iter().find(|digests| digests.node == node);
@@ -209,6 +341,7 @@ impl Drive {
             digest.copied().unwrap_or_else(Digest::default)
         };
         let mut pairs = differing(digests);
+        let is_equal = pairs.is_empty();
         // A node that lacks most of the range pulls it from the first peer. So the peers
         // take turns.
         let first = range as usize % pairs.len().max(1);
@@ -231,39 +364,76 @@ impl Drive {
             if !matches!(answer, Ok(SweepAnswer::Reconciled { is_equal: true, .. })) {
                 self.progress.spoil(pair);
             }
+            if self.now().saturating_sub(self.all_asked) > PASS_IDLE_MAX / 4 {
+                // Lest those that have nothing to exchange forget the pass. They scan on.
+                self.advance(start).await;
+            }
+        }
+        is_equal
+    }
+
+    /// Has everything made durable.
+    pub(super) async fn sync(&mut self) {
+        let pass = self.pass;
+        for (node, answer) in self.ask_all(|_| SweepRequest::Sync { pass }).await {
+            match answer {
+                Some(SweepAnswer::Synced(incarnation)) => {
+                    self.progress.durable_in(node, incarnation);
+                }
+                _ => self.progress.lose(node),
+            }
         }
     }
 
     /// Has everything made durable, and tells all which pairs are clean.
     async fn end(mut self) -> PassReport {
+        self.sync().await;
         let pass = self.pass;
-        for (node, answer) in self.ask_all(|_| SweepRequest::Sync { pass }).await {
-            if answer != Some(SweepAnswer::Done) {
-                self.progress.lose(node);
-            }
-        }
+        let members = &self.sweeper.sweeps.environment.members;
         let clean = self.progress.clean();
+        let is_full = self.kind == PassKind::Full;
+        let is_conclusive = is_full && self.progress.is_conclusive(members.names().len());
+        let single_copies_of = |node: NodeNumber| {
+            let taking_part = self.progress.taking_part().get(&node);
+            taking_part.map_or(u64::MAX, |taking_part| taking_part.single_copies)
+        };
+        let single_copies: Vec<u64> = match is_full {
+            true => members.numbers().map(single_copies_of).collect(),
+            false => Vec::new(),
+        };
+        let nodes = u64::from(members.count());
         self.ask_all(|node| SweepRequest::End {
             pass,
+            is_conclusive,
+            single_copies: single_copies.clone(),
             clean_with: clean
                 .iter()
                 .filter_map(|pair| pair.other_than(node))
                 .collect(),
         })
         .await;
-        let nodes = u64::from(self.sweeper.sweeps.environment.members.count());
+        // A node that was lost may be back soon, and need not begin anew then.
+        if is_full && self.lost_since_checkpoint().next().is_none() {
+            self.sweeper.store_checkpoint(None);
+        }
         PassReport {
             clean_pairs: clean.len() as u64,
             pairs: nodes * (nodes - 1) / 2,
+            is_conclusive,
             ..self.report
         }
     }
 
+    pub(super) fn now(&self) -> Duration {
+        self.sweeper.sweeps.environment.clock.monotonic()
+    }
+
     /// Asks all that take part, at the same time.
     async fn ask_all(
-        &self,
+        &mut self,
         request: impl Fn(NodeNumber) -> SweepRequest,
     ) -> Vec<(NodeNumber, Option<SweepAnswer>)> {
+        self.all_asked = self.now();
         self.ask(self.progress.nodes().collect(), request).await
     }
 

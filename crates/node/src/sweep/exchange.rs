@@ -1,8 +1,9 @@
 //! Makes two nodes equal in a range.
 
+use super::Sweeper;
 use super::bulk::Filled;
+use super::calls::{RETRY_PAUSE, TRIES_MAX};
 use super::participant::{Plan, UnknownRange};
-use super::{RETRY_PAUSE, Sweeper, TRIES_MAX};
 use crate::background::WorkKind;
 use base::Entry;
 use cluster::sweep::symbols::Decoder;
@@ -135,32 +136,13 @@ impl Sweeper {
         }
     }
 
-    /// Sends the surplus copies of a range to all replicas of their keys.
-    pub(super) async fn announce(&self, (pass, range): RangeId) -> SweepAnswer {
-        let surplus = self.in_background(move |own| own.surplus((pass, range)));
-        let Some(Ok(Ok(entries))) = surplus.await else {
-            return SweepAnswer::Unknown;
-        };
-        let (mut all, mut announced) = (true, 0);
-        for node in self.sweeps.environment.members.peers() {
-            let is_replica = |entry: &&Entry| {
-                let ranking = self.peers.ranking(entry.key(), entry.copies());
-                ranking.contains(&node)
-            };
-            let entries = entries.iter().filter(is_replica).cloned().collect();
-            let sent = self.send_entries(pass, node, entries).await;
-            all &= sent.all;
-            announced += sent.mends;
-        }
-        self.sweeps.record.surplus_announced(announced);
-        SweepAnswer::Sent {
-            all,
-            sent: announced,
-        }
-    }
-
     /// Sends versions as mends.
-    async fn send_entries(&self, pass: PassId, to: NodeNumber, entries: Vec<Entry>) -> Sent {
+    pub(super) async fn send_entries(
+        &self,
+        pass: PassId,
+        to: NodeNumber,
+        entries: Vec<Entry>,
+    ) -> Sent {
         let mut sent = Sent {
             all: true,
             mends: 0,
@@ -228,11 +210,11 @@ impl Sweeper {
 }
 
 /// The result of sending mends.
-struct Sent {
+pub(super) struct Sent {
     /// Whether all were stored.
-    all: bool,
+    pub(super) all: bool,
     /// How many were.
-    mends: u32,
+    pub(super) mends: u32,
     /// The hashes of the keys for which the other node may hold a newer version.
     newer_there: Vec<u64>,
 }

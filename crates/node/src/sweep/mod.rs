@@ -9,7 +9,8 @@
 //!   reconcile     ------------------------------------->    runs, if one lacks most of it;
 //!                                                           symbols, then mends both ways
 //!   ... next range ...
-//!   sync          ---------->   makes durable what arrived
+//!   sync          ---------->   makes durable what arrived; in a full pass now and then,
+//!                               and then a checkpoint is stored
 //!   end           ---------->   which pairs are clean
 //! ```
 //!
@@ -17,28 +18,37 @@
 //!   for it; jobs of [`Lane::Sweep`].
 //! - `pass_state`: the scan of one pass, and its last ranges.
 //! - `exchange`: makes two nodes equal in a range.
+//! - `announcing`: offers versions to nodes that do not compare them.
 //! - `bulk`: pulls a range of which this node lacks most, as `runs`; `filling` puts them
 //!   into tables, and `refill` follows how far that has come.
-//! - `driver`: leads a pass.
+//! - `driver`: leads a pass; `resuming`: lets it go on from a checkpoint; `calls`: how a
+//!   node asks another one.
 //! - `schedule`: when this node drives one.
 //! - `record`: what this node knows of the passes that it took part in.
+//! - `journal`: what of it survives a restart, and how far a full pass has come.
 //!
 //! A mend is an ordinary version: whatever arrives in whatever order, the newest
 //! wins. So nothing has to be undone when a pass is cut short anywhere, and two
 //! drivers at a time cost work, not correctness.
 
+mod announcing;
 mod bulk;
+mod calls;
 mod driver;
 mod exchange;
 mod filling;
+mod journal;
 mod participant;
 mod pass_state;
 mod record;
 mod refill;
+mod resuming;
 mod runs;
 mod schedule;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use journal::JournalEnvironment;
 
 pub use driver::PassReport;
 pub use record::{EndedPasses, LastClean, RunningPass, SweepCounts, SweepStatus};
@@ -46,33 +56,28 @@ pub use refill::RefillProgress;
 pub use schedule::OrderedSweep;
 
 use crate::background::{Background, Pacer, WorkKind};
-use crate::completion_queue::Completion;
+use crate::config::SweepSizes;
 use crate::membership::Membership;
 use crate::peers::Peers;
-use crate::pending::{PendingRequests, Wait};
+use crate::pending::PendingRequests;
 use crate::replicas::ReplicaSet;
 use crate::stamping::Stamping;
-use base::{Clock, Random, Verdict};
-use cluster::sweep::{PassId, PassKind};
-use cluster::{Members, Miss, NodeNumber, Placement};
+use base::{Clock, Random};
+use cluster::sweep::{Incarnation, PassId, PassKind};
+use cluster::{Members, NodeNumber, Placement};
 use lsm::{Engine, Executor, Lane};
 use participant::{Advance, Participant};
 use peer::{PeerAnswer, PeerRequest, Reply, SweepAnswer, SweepRequest};
 use profile::lock;
+use record::EndedPass;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How long a node waits for the answer to one request of a sweep. Scanning or
-/// exchanging 16 MiB takes milliseconds; it is a busy disk that takes long.
-const REQUEST_MAX: Duration = Duration::from_secs(30);
-
-/// How often a request is sent that an overloaded node turns away.
-const TRIES_MAX: u32 = 5;
-
-/// How long a node waits before the second try; before the others, longer.
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// A pass that nobody has asked about for this long is forgotten, and not shown as
+/// running any more: its driver was restarted, or cannot reach this node.
+const PASS_IDLE_MAX: Duration = Duration::from_secs(120);
 
 /// What sweeps work with.
 pub(crate) struct SweepEnvironment {
@@ -100,6 +105,8 @@ pub(crate) struct SweepEnvironment {
     pub(crate) interval: Option<Duration>,
     /// How often they compare everything, if they do.
     pub(crate) full_interval: Option<Duration>,
+    /// How much is done at a time.
+    pub(crate) sizes: SweepSizes,
 }
 
 /// A node's part in sweeps. Its runtimes share it.
@@ -109,6 +116,7 @@ pub(crate) struct Sweeps {
     pacer: Arc<Pacer>,
     record: record::Record,
     refill: refill::Refill,
+    journal: journal::Journal,
     orders: schedule::Orders,
 }
 
@@ -121,16 +129,18 @@ pub(crate) struct Sweeper {
 }
 
 impl Sweeps {
-    /// No passes yet.
-    pub(crate) fn new(environment: SweepEnvironment) -> Arc<Self> {
+    /// No passes yet, but what earlier starts of this node remember. Blocks.
+    pub(crate) fn open(environment: SweepEnvironment, journal: JournalEnvironment) -> Arc<Self> {
         let (clock, placement) = (&environment.clock, &environment.placement);
-        let record = record::Record::new(Arc::clone(clock), placement.nodes());
+        let (journal, remembered) = journal::Journal::open(journal);
+        let record = record::Record::new(Arc::clone(clock), placement.nodes(), remembered);
         let refill = refill::Refill::new(Arc::clone(clock));
         let participant = Participant::new(
             environment.engine.clone(),
             Arc::clone(clock),
             Arc::clone(placement),
             environment.members.own(),
+            environment.sizes,
         );
         Arc::new(Self {
             pacer: Pacer::new(
@@ -143,6 +153,7 @@ impl Sweeps {
             participant: Arc::new(Mutex::new(participant)),
             record,
             refill,
+            journal,
             orders: schedule::Orders::default(),
         })
     }
@@ -150,6 +161,24 @@ impl Sweeps {
     /// What this node knows of sweeps.
     pub(crate) fn status(&self) -> SweepStatus {
         self.record.status(&self.refill)
+    }
+
+    /// Ends all writing to the data folder. Blocks while a write is running.
+    pub(crate) fn close(&self) {
+        self.journal.close();
+    }
+
+    /// Has the file written that survives restarts.
+    fn store_journal(self: &Arc<Self>) {
+        let sweeps = Arc::downgrade(self);
+        let job = Box::new(move || {
+            if let Some(sweeps) = sweeps.upgrade() {
+                let checkpoint = sweeps.journal.checkpoint();
+                sweeps.journal.write(&sweeps.record.to_file(checkpoint));
+            }
+        });
+        let executor = &self.environment.executor;
+        executor.spawn(Lane::Owner, Duration::ZERO, job);
     }
 
     /// Has this node drive a pass, unless it is alone.
@@ -173,37 +202,6 @@ impl peer::RequestHandler for Sweeper {
     }
 }
 
-/// A request on its way to a peer.
-enum PeerCall {
-    Asked(Wait),
-    Missed(Miss),
-}
-
-impl PeerCall {
-    async fn answer(self) -> PeerAnswer {
-        match self {
-            Self::Asked(wait) => match wait.only().await {
-                Some(Completion::Peer(answer)) => answer,
-                Some(_) => PeerAnswer::Missed(Miss::Failed),
-                None => PeerAnswer::Missed(Miss::Timeout),
-            },
-            Self::Missed(why) => PeerAnswer::Missed(why),
-        }
-    }
-
-    /// Waits until a version is stored, by a witness or not. Returns whether the peer
-    /// may hold a newer one.
-    async fn stored(self) -> Result<bool, Miss> {
-        match self.answer().await {
-            PeerAnswer::Stored { verdict } => Ok(verdict != Verdict::Clean),
-            PeerAnswer::Missed(why) => Err(why),
-            PeerAnswer::Found(_) | PeerAnswer::Swept(_) | PeerAnswer::Pulled(_) => {
-                Err(Miss::Failed)
-            }
-        }
-    }
-}
-
 impl Sweeper {
     /// Does as a peer asks, and replies.
     fn serve_sweep(self: &Rc<Self>, request: SweepRequest, reply: Reply) {
@@ -223,74 +221,32 @@ impl Sweeper {
         });
     }
 
-    /// Asks a node, which may be this one.
-    async fn ask(&self, node: NodeNumber, request: SweepRequest) -> Result<SweepAnswer, Miss> {
-        match self.peers.is_own(node) {
-            true => Ok(self.answer(request).await),
-            false => self.ask_peer(node, request).await,
-        }
-    }
-
-    async fn ask_peer(&self, node: NodeNumber, request: SweepRequest) -> Result<SweepAnswer, Miss> {
-        match self.call_patiently(node, PeerRequest::Sweep(request)).await {
-            PeerAnswer::Swept(answer) => Ok(answer),
-            PeerAnswer::Missed(why) => Err(why),
-            PeerAnswer::Stored { .. } | PeerAnswer::Found(_) | PeerAnswer::Pulled(_) => {
-                Err(Miss::Failed)
-            }
-        }
-    }
-
-    /// Asks again if the peer has too much to do. One request that is turned away must
-    /// not cost a pass of gigabytes a node.
-    async fn call_patiently(&self, node: NodeNumber, request: PeerRequest) -> PeerAnswer {
-        for tries in 1..TRIES_MAX {
-            match self.call(node, request.clone()).await {
-                PeerAnswer::Missed(Miss::Overloaded) => {}
-                answer => return answer,
-            }
-            tokio::time::sleep(RETRY_PAUSE * tries).await;
-        }
-        self.call(node, request).await
-    }
-
-    async fn call(&self, node: NodeNumber, request: PeerRequest) -> PeerAnswer {
-        self.start_call(node, request).answer().await
-    }
-
-    /// Asks a peer, without waiting for its answer.
-    fn start_call(&self, node: NodeNumber, request: PeerRequest) -> PeerCall {
-        let deadline = self
-            .sweeps
-            .environment
-            .clock
-            .monotonic()
-            .saturating_add(REQUEST_MAX);
-        let wait = self.pending.wait(deadline);
-        let called = match self.peers.link(node) {
-            Some(link) => link.call(request, deadline, wait.address()),
-            None => Err(Miss::Failed),
-        };
-        match called {
-            Ok(()) => PeerCall::Asked(wait),
-            Err(why) => PeerCall::Missed(why),
-        }
-    }
-
     /// What this node answers. The requests of a pass come one after another.
     async fn answer(&self, request: SweepRequest) -> SweepAnswer {
         match request {
-            SweepRequest::Begin { pass, kind } => {
+            SweepRequest::Begin {
+                pass,
+                kind,
+                is_resumed,
+            } => {
                 let greatest_seen = self.sweeps.environment.stamping.greatest();
-                let begin = self.background(move |own| own.begin(pass, kind, greatest_seen));
+                let incarnation = self.incarnation();
+                let begin = self.background(move |own| {
+                    own.begin((pass, kind), is_resumed, incarnation, greatest_seen)
+                });
                 let answer = begin.await;
                 if matches!(answer, SweepAnswer::Begun { .. }) {
                     self.sweeps.record.began(pass, kind);
                 }
                 answer
             }
-            SweepRequest::Agree { pass, cut, bounds } => {
-                self.background(move |own| own.agree(pass, cut, bounds))
+            SweepRequest::Agree {
+                pass,
+                cut,
+                reaches,
+                bounds,
+            } => {
+                self.background(move |own| own.agree(pass, cut, reaches, bounds))
                     .await
             }
             SweepRequest::Advance { pass, start } => self.advance(pass, &start).await,
@@ -335,9 +291,16 @@ impl Sweeper {
             // No node pulls from itself; `serve_sweep` answers the others.
             SweepRequest::Pull { .. } => SweepAnswer::Unknown,
             SweepRequest::Announce { pass, range } => self.announce((pass, range)).await,
+            SweepRequest::Offer {
+                pass,
+                range,
+                asker,
+                offers,
+            } => self.answer_offers((pass, range), asker, offers).await,
             SweepRequest::Sync { pass } => {
                 match self.in_background(move |own| own.sync(pass)).await {
-                    Some(Ok(true)) => SweepAnswer::Done,
+                    // Read afterwards: what was lost meanwhile is not durable.
+                    Some(Ok(true)) => SweepAnswer::Synced(self.incarnation()),
                     Some(Ok(false)) => SweepAnswer::Unknown,
                     Some(Err(error)) => {
                         tracing::error!(%error, "a sweep cannot sync the store");
@@ -346,21 +309,60 @@ impl Sweeper {
                     None => SweepAnswer::Unknown,
                 }
             }
-            SweepRequest::End { pass, clean_with } => {
-                let with = clean_with.clone();
-                let ended = self.in_background(move |own| own.end(pass, &with)).await;
-                let Some(kind) = ended.flatten() else {
-                    return SweepAnswer::Unknown;
-                };
-                self.sweeps.record.ended(pass, kind, &clean_with);
-                self.sweeps.refill.ended(pass);
-                let is_full = kind == PassKind::Full;
-                let peers = &mut self.sweeps.environment.members.peers();
-                if is_full && peers.all(|peer| clean_with.contains(&peer)) {
-                    self.sweeps.environment.membership.refilled();
-                }
-                SweepAnswer::Done
+            SweepRequest::End {
+                pass,
+                is_conclusive,
+                single_copies,
+                clean_with,
+            } => {
+                let end = self.end(pass, is_conclusive, &single_copies, clean_with);
+                end.await
             }
+        }
+    }
+
+    /// Takes note of what a pass has shown.
+    async fn end(
+        &self,
+        pass: PassId,
+        is_conclusive: bool,
+        single_copies: &[u64],
+        clean_with: Vec<NodeNumber>,
+    ) -> SweepAnswer {
+        let (with, incarnation) = (clean_with.clone(), self.incarnation());
+        let ended = self.in_background(move |own| own.end(pass, incarnation, &with));
+        let Some(kind) = ended.await.flatten() else {
+            return SweepAnswer::Unknown;
+        };
+        let ended = EndedPass {
+            pass,
+            kind,
+            is_conclusive,
+        };
+        self.sweeps.record.ended(ended, &clean_with, single_copies);
+        self.sweeps.refill.ended(pass);
+        self.sweeps.store_journal();
+        let environment = &self.sweeps.environment;
+        let mut peers = environment.members.peers();
+        // A store that was lost had acknowledged each write together with another one,
+        // and with that one it was compared itself: it need not wait for other pairs.
+        if kind == PassKind::Full && peers.all(|peer| clean_with.contains(&peer)) {
+            environment.membership.refilled();
+        }
+        SweepAnswer::Done
+    }
+
+    /// Stores how far a full pass has come that this node drives, or that none has.
+    fn store_checkpoint(&self, checkpoint: Option<journal::Checkpoint>) {
+        self.sweeps.journal.set_checkpoint(checkpoint);
+        self.sweeps.store_journal();
+    }
+
+    /// The state of the own store: what a pass shows of another one does not count.
+    fn incarnation(&self) -> Incarnation {
+        Incarnation {
+            store_id: self.sweeps.environment.engine.store_id(),
+            losses: 0,
         }
     }
 

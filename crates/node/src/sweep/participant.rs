@@ -6,23 +6,21 @@
 //! the range that is due, and the items of the last few ranges, until nobody can
 //! ask for them any more.
 
+use super::PASS_IDLE_MAX;
 use super::exchange::RangeId;
 use super::filling::Filling;
 use super::pass_state::{PassState, Position, Range};
+use crate::config::SweepSizes;
 use base::{Clock, Entry, Timestamp};
 use bytes::Bytes;
 use cluster::sweep::symbols::{Decoder, Exchange, Symbol, symbols_of};
-use cluster::sweep::{Digest, Item, KeyBounds, PassId, PassKind};
+use cluster::sweep::{Digest, Incarnation, Item, KeyBounds, PassId, PassKind};
 use cluster::{NodeNumber, Placement};
 use lsm::{Engine, Error};
 use peer::{SYMBOLS_MAX, SweepAnswer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// A scan goes on for about this many bytes of keys and values: what a range
-/// holds at most, on the node that has the most of it.
-pub(super) const RANGE_BYTES: usize = 16 << 20;
 /// The bytes that are scanned in one job.
 const STEP_BYTES: usize = 1 << 20;
 /// The bytes that are read from the store at once. A job stops between two batches
@@ -32,8 +30,6 @@ const BATCH_BYTES: usize = 64 << 10;
 /// The passes that a node takes part in at a time. More than one is rare: it
 /// takes two drivers that do not see each other.
 const PASSES_MAX: usize = 3;
-/// A pass is forgotten when no request for it has arrived for this long.
-const PASS_IDLE_MAX: Duration = Duration::from_secs(120);
 
 /// A node's part in passes.
 pub(super) struct Participant {
@@ -41,10 +37,14 @@ pub(super) struct Participant {
     clock: Arc<dyn Clock>,
     pub(super) placement: Arc<Placement>,
     pub(super) own: NodeNumber,
+    sizes: SweepSizes,
     passes: BTreeMap<PassId, PassState>,
     /// By node number: the last pass that found this node equal with it. Lost at a
     /// restart, and with it what need not be compared again.
     last_clean: Vec<Option<CleanPass>>,
+    /// The reach of this node, which covers every version that a recent pass may pass
+    /// over. [`None`] until a pass has seen the whole store.
+    reach: Option<u8>,
 }
 
 /// What a node remembers of the last pass that found it equal with another.
@@ -87,6 +87,7 @@ impl Participant {
         clock: Arc<dyn Clock>,
         placement: Arc<Placement>,
         own: NodeNumber,
+        sizes: SweepSizes,
     ) -> Self {
         let last_clean = vec![None; placement.nodes()];
         Self {
@@ -94,17 +95,20 @@ impl Participant {
             clock,
             placement,
             own,
+            sizes,
             passes: BTreeMap::new(),
             last_clean,
+            reach: None,
         }
     }
 
-    /// Begins to take part in a pass, or begins anew after this node or the
-    /// driver was restarted. Gives the bounds that this node knows.
+    /// Begins to take part in a pass, or goes on from a checkpoint after this node, the
+    /// driver or another node was restarted. Gives the bounds that this node knows.
     pub(super) fn begin(
         &mut self,
-        pass: PassId,
-        kind: PassKind,
+        (pass, kind): (PassId, PassKind),
+        is_resumed: bool,
+        incarnation: Incarnation,
         greatest_seen: Timestamp,
     ) -> SweepAnswer {
         let now = self.clock.monotonic();
@@ -121,33 +125,41 @@ impl Participant {
                 self.passes.remove(&longest_idle);
             }
         }
-        let sequence = self.engine.last_sequence();
+        let before = self.passes.remove(&pass);
+        let before = before.filter(|before| is_resumed && before.incarnation == incarnation);
         let bounds = self.bounds();
         let filling = Filling::default();
         let held = self.engine.statistics();
         let versions = held.table_entries + held.memtable_entries;
-        let damage = self.engine.damage_mark();
-        let own = bounds.clone();
-        let state = PassState::new(kind, sequence, damage, own, filling, versions, now);
+        let mut state = PassState::new(kind, incarnation, filling, versions, now);
+        match before {
+            Some(before) => state.go_on_after(&before),
+            None if is_resumed => {}
+            None => state.begin_at(self.engine.last_sequence(), self.engine.damage_mark()),
+        }
         self.passes.insert(pass, state);
         SweepAnswer::Begun {
+            incarnation,
             greatest_seen,
+            // Until it is known, any node may be asked what it keeps of a key.
+            reach: self.reach.unwrap_or(u8::MAX),
             bounds,
         }
     }
 
-    /// Takes note of the cut, and of what each pair passes over.
+    /// Takes note of the cut, of the reach of each node, and of what each pair passes
+    /// over.
     pub(super) fn agree(
         &mut self,
         pass: PassId,
         cut: Timestamp,
+        reaches: Vec<u8>,
         bounds: Vec<KeyBounds>,
     ) -> SweepAnswer {
         let nodes = self.placement.nodes();
         match self.state(pass) {
-            Some(state) if bounds.len() == nodes => {
-                state.cut = cut;
-                state.bounds = bounds;
+            Some(state) if bounds.len() == nodes && reaches.len() == nodes => {
+                state.agree(cut, reaches, bounds);
                 SweepAnswer::Done
             }
             _ => SweepAnswer::Unknown,
@@ -159,13 +171,13 @@ impl Participant {
     /// # Errors
     /// See [`lsm::Scan::next_batch`].
     pub(super) fn advance(&mut self, pass: PassId, start: &[u8]) -> Result<Advance, Error> {
-        let engine = self.engine.clone();
+        let (engine, sizes) = (self.engine.clone(), self.sizes);
         let Some(state) = self.state(pass) else {
             return Ok(Advance::Unknown);
         };
         state.skip_to(start);
         let from = match &state.position {
-            Position::At(key) if !state.is_enough() => key.clone(),
+            Position::At(key) if !state.is_enough(sizes) => key.clone(),
             Position::At(key) => return Ok(Advance::Reached(Some(key.clone()))),
             Position::End => return Ok(Advance::Reached(None)),
         };
@@ -179,9 +191,9 @@ impl Participant {
         let enough_bytes = state.ahead_bytes + STEP_BYTES;
         while state.position != Position::End
             && state.ahead_bytes < enough_bytes
-            && !state.is_enough()
+            && !state.is_enough(sizes)
         {
-            state.take(&scan.next_batch(BATCH_BYTES)?);
+            state.take(&scan.next_batch(BATCH_BYTES.min(sizes.range_bytes))?);
         }
         Ok(Advance::GoOn)
     }
@@ -192,15 +204,17 @@ impl Participant {
         let Some(state) = self.state(pass) else {
             return SweepAnswer::Unknown;
         };
-        let bounds = state.bounds.clone();
-        let Some(items) = state.end_range(range, end) else {
+        if !state.end_range(range, end) {
+            return SweepAnswer::Unknown;
+        }
+        let Some(summary) = state.summary(range, &placement, own) else {
             return SweepAnswer::Unknown;
         };
-        let digests = items.digests(&placement, &bounds);
-        let surplus = items.surplus(&placement, own).count();
         SweepAnswer::Digests {
-            surplus: u32::try_from(surplus).unwrap_or(u32::MAX),
-            digests,
+            surplus: summary.surplus,
+            announces: summary.announces,
+            single_copies: summary.single_copies,
+            digests: summary.digests,
         }
     }
 
@@ -271,31 +285,26 @@ impl Participant {
         Ok(newest_of(&engine, range, keys))
     }
 
-    /// The surplus copies of a range.
-    ///
-    /// # Errors
-    /// As [`Participant::entries`].
-    pub(super) fn surplus(
-        &mut self,
-        range: RangeId,
-    ) -> Result<Result<Vec<Entry>, Error>, UnknownRange> {
-        let (own, engine) = (self.own, self.engine.clone());
-        let placement = Arc::clone(&self.placement);
-        let range = self.range(range)?;
-        let keys = range.items.surplus(&placement, own).map(|(key, _)| key);
-        Ok(newest_of(&engine, range, keys))
-    }
-
     /// Forgets a pass that found this node equal with some others. Gives its kind,
-    /// if this node has taken part in it since it began. A full pass that found it equal
+    /// if this node has taken part in it with this store. A full pass that found it equal
     /// with all others has brought what damaged parts of the store had held.
-    pub(super) fn end(&mut self, pass: PassId, clean_with: &[NodeNumber]) -> Option<PassKind> {
+    pub(super) fn end(
+        &mut self,
+        pass: PassId,
+        incarnation: Incarnation,
+        clean_with: &[NodeNumber],
+    ) -> Option<PassKind> {
         let state = self.passes.remove(&pass)?;
+        if state.incarnation != incarnation {
+            return None;
+        }
         for node in clean_with {
-            if let Some(last_clean) = self.last_clean.get_mut(node.index()) {
+            if let Some(last_clean) = self.last_clean.get_mut(node.index())
+                && let Some(sequence) = state.sequence
+            {
                 *last_clean = Some(CleanPass {
                     cut: state.cut,
-                    sequence: state.sequence,
+                    sequence,
                 });
             }
         }
@@ -306,13 +315,20 @@ impl Participant {
         {
             self.engine.mend_damage(damage);
         }
+        // What this pass has seen may be what another one passes over.
+        for other in self.passes.values_mut() {
+            other.reach = other.reach.max(state.reach);
+        }
+        self.reach = match state.has_seen_all() {
+            true => Some(state.reach),
+            false => self.reach.map(|reach| reach.max(state.reach)),
+        };
         Some(state.kind)
     }
 
     /// Makes durable what the store has committed, and what the pass has brought in
-    /// bulk. Returns whether this node has
-    /// taken part in the pass since it began: after a restart it may have lost what
-    /// the pass has brought.
+    /// bulk. Returns whether this node takes part in the pass: after a restart it may
+    /// have lost what the pass has brought since the last checkpoint.
     ///
     /// # Errors
     /// See [`Engine::sync`] and [`Filling::commit`]. The pass is given up then.
@@ -363,9 +379,9 @@ impl Participant {
         Some(state)
     }
 
-    fn range(&mut self, (pass, number): RangeId) -> Result<&Range, UnknownRange> {
+    pub(super) fn range(&mut self, (pass, number): RangeId) -> Result<&Range, UnknownRange> {
         let state = self.state(pass).ok_or(UnknownRange)?;
-        state.range(number).map(|range| &*range).ok_or(UnknownRange)
+        state.range(number).ok_or(UnknownRange)
     }
 
     pub(super) fn shared_items(
@@ -373,19 +389,19 @@ impl Participant {
         range: RangeId,
         with: NodeNumber,
     ) -> Result<Vec<Item>, UnknownRange> {
-        let placement = Arc::clone(&self.placement);
-        let bounds = self.state(range.0).and_then(|state| {
-            let bounds = state.bounds.get(with.index());
-            bounds.cloned()
-        });
-        let bounds = bounds.ok_or(UnknownRange)?;
-        let items = &self.range(range)?.items;
-        Ok(items.shared_with(&placement, with, &bounds).collect())
+        let (own, placement) = (self.own, Arc::clone(&self.placement));
+        let state = self.state(range.0).ok_or(UnknownRange)?;
+        let items = &state.range(range.1).ok_or(UnknownRange)?.items;
+        let comparison = state.comparison(&placement, own);
+        Ok(items.shared_with(&comparison, with).collect())
     }
 }
 
 /// The newest versions of some keys of a range, in the store or pulled.
-fn newest_of<'a>(
+///
+/// # Errors
+/// See [`Engine::get`].
+pub(super) fn newest_of<'a>(
     engine: &Engine,
     range: &Range,
     keys: impl Iterator<Item = &'a [u8]>,

@@ -1,31 +1,39 @@
 //! What a node keeps of one pass.
 
 use super::filling::Filling;
-use super::participant::RANGE_BYTES;
+use crate::config::SweepSizes;
 use base::{Entry, Timestamp};
 use bytes::Bytes;
-use cluster::sweep::{KeyBounds, PassKind, RangeItems};
+use cluster::sweep::{Comparison, Incarnation, KeyBounds, PassKind, RangeItems, RangeSummary};
+use cluster::{NodeNumber, Placement};
 use lsm::{DamageMark, Error};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A scan ahead ends after this many keys.
-const RANGE_KEYS: usize = 16 << 10;
 /// The ranges of a pass whose items are kept: the one that is reconciled, and
 /// the next.
 const RANGES_KEPT: usize = 2;
 
 pub(super) struct PassState {
     pub(super) kind: PassKind,
+    /// The store that takes part.
+    pub(super) incarnation: Incarnation,
     /// Versions above it are left out.
     pub(super) cut: Timestamp,
-    /// The last record of the store when the pass began.
-    pub(super) sequence: u64,
-    /// The damage of the store when the pass began at the first key; [`None`] if it
-    /// began behind, so that not all damage is compared.
+    /// The last record of the store when the pass began; [`None`] if this node was
+    /// restarted since, so that it cannot say what has come since.
+    pub(super) sequence: Option<u64>,
+    /// The damage of the store when the pass began at the first key; [`None`] if this node
+    /// was restarted since, so that not all damage is compared.
     pub(super) damage: Option<DamageMark>,
     /// What may be passed over with each node, by node number.
     pub(super) bounds: Vec<KeyBounds>,
+    /// The reach of each node, by node number.
+    reaches: Vec<u8>,
+    /// The reach of this node as far as the pass has come.
+    pub(super) reach: u8,
+    /// Whether the pass shows this node its whole store.
+    is_whole: bool,
     /// The items from the next range on, as far as the scan has come.
     ahead: RangeItems,
     /// The bytes of keys and values that `ahead` stands for.
@@ -73,22 +81,24 @@ pub(super) enum Position {
 }
 
 impl PassState {
-    /// A pass that has just begun, in a store that holds so many `versions`.
+    /// A pass that compares nothing yet, in a store that holds so many `versions`.
     pub(super) fn new(
         kind: PassKind,
-        sequence: u64,
-        damage: DamageMark,
-        bounds: Vec<KeyBounds>,
+        incarnation: Incarnation,
         filling: Filling,
         versions: u64,
         now: Duration,
     ) -> Self {
         Self {
             kind,
+            incarnation,
             cut: Timestamp::ZERO,
-            sequence,
-            damage: Some(damage),
-            bounds,
+            sequence: None,
+            damage: None,
+            bounds: Vec::new(),
+            reaches: Vec::new(),
+            reach: 0,
+            is_whole: false,
             ahead: RangeItems::default(),
             ahead_bytes: 0,
             position: Position::At(Bytes::new()),
@@ -101,9 +111,67 @@ impl PassState {
         }
     }
 
+    /// The pass begins at the first key, when this was the last record of the store, and
+    /// this its damage.
+    pub(super) fn begin_at(&mut self, sequence: u64, damage: DamageMark) {
+        self.sequence = Some(sequence);
+        self.damage = Some(damage);
+        self.is_whole = true;
+    }
+
+    /// The pass goes on from a checkpoint in the same process.
+    pub(super) fn go_on_after(&mut self, before: &Self) {
+        self.sequence = before.sequence;
+        self.damage = before.damage;
+        self.is_whole = before.is_whole;
+        self.reach = before.reach;
+    }
+
+    /// Takes note of what all nodes agree on.
+    pub(super) fn agree(&mut self, cut: Timestamp, reaches: Vec<u8>, bounds: Vec<KeyBounds>) {
+        // What any pair compares is read.
+        self.is_whole &= bounds.contains(&KeyBounds::everything());
+        self.cut = cut;
+        self.reaches = reaches;
+        self.bounds = bounds;
+    }
+
+    /// What this node, `own`, compares.
+    pub(super) fn comparison<'a>(
+        &'a self,
+        placement: &'a Placement,
+        own: NodeNumber,
+    ) -> Comparison<'a> {
+        Comparison {
+            placement,
+            own,
+            kind: self.kind,
+            bounds: &self.bounds,
+            reaches: &self.reaches,
+        }
+    }
+
+    /// What the driver hears about a range, if it is one of the last.
+    pub(super) fn summary(
+        &mut self,
+        number: u32,
+        placement: &Placement,
+        own: NodeNumber,
+    ) -> Option<RangeSummary> {
+        let comparison = self.comparison(placement, own);
+        let summary = self.range(number)?.items.summary(&comparison);
+        self.reach = self.reach.max(summary.reach);
+        Some(summary)
+    }
+
+    /// Whether the pass has shown this node its whole store.
+    pub(super) fn has_seen_all(&self) -> bool {
+        self.is_whole && self.position == Position::End && self.ahead.is_empty()
+    }
+
     /// Whether enough is scanned for the next range.
-    pub(super) fn is_enough(&self) -> bool {
-        self.ahead_bytes >= RANGE_BYTES / 2 || self.ahead.len() >= RANGE_KEYS / 2
+    pub(super) fn is_enough(&self, sizes: SweepSizes) -> bool {
+        self.ahead_bytes >= sizes.range_bytes / 2 || self.ahead.len() >= sizes.range_keys / 2
     }
 
     /// Goes on no earlier than at `start`: a pass that is resumed begins there.
@@ -113,7 +181,6 @@ impl PassState {
         {
             let _passed_over = self.ahead.take_below(None);
             self.ahead_bytes = 0;
-            self.damage = None;
             self.position = Position::At(Bytes::copy_from_slice(start));
             self.next_start = Bytes::copy_from_slice(start);
         }
@@ -139,9 +206,9 @@ impl PassState {
         };
     }
 
-    /// Ends the next range, unless the scan has not come so far. What was pulled of
-    /// the range before the last one waits in `filling` from then on.
-    pub(super) fn end_range(&mut self, number: u32, end: Option<&[u8]>) -> Option<&RangeItems> {
+    /// Ends the next range, unless the scan has not come so far; returns whether it has.
+    /// What was pulled of the range before the last one waits in `filling` from then on.
+    pub(super) fn end_range(&mut self, number: u32, end: Option<&[u8]>) -> bool {
         // The driver ends a range where the node that has come least far is.
         let is_scanned = match (&self.position, end) {
             (Position::End, _) => true,
@@ -149,7 +216,7 @@ impl PassState {
             (Position::At(reached), Some(end)) => end <= reached,
         };
         if !is_scanned {
-            return None;
+            return false;
         }
         let before = self.ahead.len();
         let items = self.ahead.take_below(end);
@@ -171,11 +238,17 @@ impl PassState {
             pulled: Vec::new(),
             pulled_bytes: 0,
         });
-        self.ranges.back().map(|range| &range.items)
+        true
     }
 
     /// The range of this number, if it is one of the last.
-    pub(super) fn range(&mut self, number: u32) -> Option<&mut Range> {
+    pub(super) fn range(&self, number: u32) -> Option<&Range> {
+        let mut ranges = self.ranges.iter();
+        ranges.find(|range| range.number == number)
+    }
+
+    /// As [`PassState::range`], to take something in.
+    pub(super) fn range_mut(&mut self, number: u32) -> Option<&mut Range> {
         let mut ranges = self.ranges.iter_mut();
         ranges.find(|range| range.number == number)
     }

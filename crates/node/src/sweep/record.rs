@@ -1,6 +1,8 @@
 //! What a node knows of the passes that it took part in, for its schedule and for its
 //! operator.
 
+use super::PASS_IDLE_MAX;
+use super::journal::{Checkpoint, SweepFile};
 use super::refill::{Refill, RefillProgress};
 use base::Clock;
 use cluster::NodeNumber;
@@ -9,10 +11,6 @@ use profile::lock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-/// A pass whose driver has asked for nothing for this long is not shown as running: the
-/// driver was restarted, or cannot reach this node.
-const SILENCE_MAX: Duration = Duration::from_secs(120);
 
 /// Running passes that are remembered. More than one is rare, because it takes two
 /// drivers.
@@ -28,6 +26,9 @@ pub struct SweepStatus {
     pub ended: [EndedPasses; PassKind::ALL.len()],
     /// By node number: when the node was last found equal with this one.
     pub last_clean: Vec<LastClean>,
+    /// By node number: how many versions the node had in the last full pass of which no
+    /// other node keeps a copy. If its store is lost, so many are.
+    pub single_copies: Vec<Option<u64>>,
     /// What this node has done for sweeps since it started.
     pub counts: SweepCounts,
     /// What a running pass has brought in bulk, if one has.
@@ -52,6 +53,9 @@ pub struct EndedPasses {
     pub clean: u64,
     /// All others: a node was away, or could not be made equal.
     pub incomplete: u64,
+    /// Those that have shown that no node keeps an older version than another. Only full
+    /// passes do.
+    pub conclusive: u64,
     /// When the last one ended, in milliseconds since 1970.
     pub last_end_unix_ms: Option<u64>,
     /// How long that one took.
@@ -78,7 +82,8 @@ pub struct SweepCounts {
     pub ranges_compared: u64,
     /// Ranges in which this node differed from another one, once for each of the others.
     pub ranges_differing: u64,
-    /// Copies beyond the replicas of their keys that were sent to those replicas.
+    /// Surplus copies that a replica of their keys lacked, and versions that a node
+    /// lacked which kept an older one without being a replica.
     pub surplus_announced: u64,
     /// Versions that peers sent in bulk because this node lacked most of a range.
     pub bulk_keys_received: u64,
@@ -102,10 +107,22 @@ struct RecordState {
     last_end: Duration,
     /// When a full one did.
     last_full_end: Duration,
+    /// When a full one did, by the wall clock, which goes on while this node is down; at
+    /// first, when this node was started for the first time.
+    last_full_end_unix_ms: u64,
     running: Vec<KnownPass>,
     ended: [EndedPasses; PassKind::ALL.len()],
     last_clean: Vec<LastClean>,
+    single_copies: Vec<Option<u64>>,
     ranges_compared: u64,
+}
+
+/// A pass that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EndedPass {
+    pub(super) pass: PassId,
+    pub(super) kind: PassKind,
+    pub(super) is_conclusive: bool,
 }
 
 /// A pass that has begun and not ended.
@@ -120,13 +137,23 @@ struct KnownPass {
 
 impl Record {
     /// The record of a node that has just started, in a cluster of `nodes`.
-    pub(super) fn new(clock: Arc<dyn Clock>, nodes: usize) -> Self {
+    pub(super) fn new(clock: Arc<dyn Clock>, nodes: usize, remembered: SweepFile) -> Self {
+        let SweepFile {
+            last_full_end_unix_ms,
+            mut last_clean,
+            mut single_copies,
+            checkpoint: _,
+        } = remembered;
+        last_clean.resize(nodes, LastClean::default());
+        single_copies.resize(nodes, None);
         let state = RecordState {
             last_end: clock.monotonic(),
             last_full_end: clock.monotonic(),
+            last_full_end_unix_ms: last_full_end_unix_ms.unwrap_or_else(|| clock.unix_ms()),
             running: Vec::new(),
             ended: Default::default(),
-            last_clean: vec![LastClean::default(); nodes],
+            last_clean,
+            single_copies,
             ranges_compared: 0,
         };
         Self {
@@ -174,12 +201,23 @@ impl Record {
     }
 
     /// A pass has ended that this node took part in. It found this node equal with the
-    /// nodes in `clean_with`.
-    pub(super) fn ended(&self, pass: PassId, kind: PassKind, clean_with: &[NodeNumber]) {
+    /// nodes in `clean_with`, and counted the single copies of each node, with
+    /// [`u64::MAX`] for those that it did not.
+    pub(super) fn ended(&self, ended: EndedPass, clean_with: &[NodeNumber], single_copies: &[u64]) {
+        let EndedPass {
+            pass,
+            kind,
+            is_conclusive,
+        } = ended;
         let now = self.clock.monotonic();
         let now_unix_ms = self.clock.unix_ms();
         let mut state = lock(&self.state);
-        state.mark_end(kind, now);
+        state.mark_end(kind, now, now_unix_ms);
+        for (known, counted) in state.single_copies.iter_mut().zip(single_copies) {
+            if *counted != u64::MAX {
+                *known = Some(*counted);
+            }
+        }
         let index = state.running.iter().position(|known| known.pass == pass);
         let known = index.map(|index| state.running.remove(index));
         for node in clean_with {
@@ -196,6 +234,7 @@ impl Record {
             true => ended.clean += 1,
             false => ended.incomplete += 1,
         }
+        ended.conclusive += u64::from(is_conclusive);
         ended.last_end_unix_ms = Some(now_unix_ms);
         ended.last_duration = known.map_or(Duration::ZERO, |known| now.saturating_sub(known.began));
     }
@@ -203,7 +242,8 @@ impl Record {
     /// A pass that this node drove is over. This node's own part in it may have failed
     /// before; the next pass is not due any earlier for that.
     pub(super) fn drive_ended(&self, kind: PassKind) {
-        lock(&self.state).mark_end(kind, self.clock.monotonic());
+        let (now, now_unix_ms) = (self.clock.monotonic(), self.clock.unix_ms());
+        lock(&self.state).mark_end(kind, now, now_unix_ms);
     }
 
     pub(super) fn mends_sent(&self, mends: u32) {
@@ -227,11 +267,26 @@ impl Record {
     /// recent one, too.
     pub(super) fn is_due(&self, kind: PassKind, interval: Duration) -> bool {
         let state = lock(&self.state);
-        let ended = match kind {
-            PassKind::Recent => state.last_end,
-            PassKind::Full => state.last_full_end,
+        let (ended, ended_unix_ms) = match kind {
+            PassKind::Recent => (state.last_end, None),
+            PassKind::Full => (state.last_full_end, Some(state.last_full_end_unix_ms)),
         };
+        // The wall clock goes on while this node is down. It may be set back; the other
+        // one may not.
+        let since_ms = ended_unix_ms.map(|ended| self.clock.unix_ms().saturating_sub(ended));
         self.clock.monotonic().saturating_sub(ended) >= interval
+            || since_ms.is_some_and(|since_ms| Duration::from_millis(since_ms) >= interval)
+    }
+
+    /// What survives a restart.
+    pub(super) fn to_file(&self, checkpoint: Option<Checkpoint>) -> SweepFile {
+        let state = lock(&self.state);
+        SweepFile {
+            last_full_end_unix_ms: Some(state.last_full_end_unix_ms),
+            last_clean: state.last_clean.clone(),
+            single_copies: state.single_copies.clone(),
+            checkpoint,
+        }
     }
 
     /// What is known now.
@@ -244,6 +299,7 @@ impl Record {
             running: running.map(|known| known.shown).collect(),
             ended: state.ended,
             last_clean: state.last_clean.clone(),
+            single_copies: state.single_copies.clone(),
             counts: SweepCounts {
                 mends_sent: self.mends_sent.load(Relaxed),
                 mends_received: self.mends_received.load(Relaxed),
@@ -259,17 +315,18 @@ impl Record {
 }
 
 impl RecordState {
-    fn mark_end(&mut self, kind: PassKind, now: Duration) {
+    fn mark_end(&mut self, kind: PassKind, now: Duration, now_unix_ms: u64) {
         self.last_end = now;
         if kind == PassKind::Full {
             self.last_full_end = now;
+            self.last_full_end_unix_ms = now_unix_ms;
         }
     }
 }
 
 impl KnownPass {
     fn is_silent(&self, now: Duration) -> bool {
-        now.saturating_sub(self.last_asked) >= SILENCE_MAX
+        now.saturating_sub(self.last_asked) >= PASS_IDLE_MAX
     }
 }
 
@@ -282,13 +339,25 @@ mod tests {
 
     fn record() -> (Arc<ManualClock>, Record) {
         let clock = Arc::new(ManualClock::new(START_UNIX_MS));
-        let record = Record::new(Arc::clone(&clock) as Arc<dyn Clock>, 3);
+        let record = Record::new(
+            Arc::clone(&clock) as Arc<dyn Clock>,
+            3,
+            SweepFile::default(),
+        );
         (clock, record)
     }
 
     /// No pass has brought anything in bulk.
     fn nothing() -> Refill {
         Refill::new(Arc::new(ManualClock::new(START_UNIX_MS)))
+    }
+
+    fn ended(pass: PassId, kind: PassKind) -> EndedPass {
+        EndedPass {
+            pass,
+            kind,
+            is_conclusive: false,
+        }
     }
 
     fn node(number: u8) -> NodeNumber {
@@ -308,7 +377,7 @@ mod tests {
         };
         assert_eq!(record.status(&nothing()).running, [running]);
         clock.advance(Duration::from_secs(3));
-        record.ended(PassId(7), PassKind::Full, &[node(1), node(2)]);
+        record.ended(ended(PassId(7), PassKind::Full), &[node(1), node(2)], &[]);
         let status = record.status(&nothing());
         assert_eq!(status.running, []);
         let full = status.ended[PassKind::Full as usize];
@@ -324,10 +393,10 @@ mod tests {
     fn a_pass_counts_as_clean_only_with_every_other_node() {
         let (clock, record) = record();
         record.began(PassId(1), PassKind::Full);
-        record.ended(PassId(1), PassKind::Full, &[node(1)]);
+        record.ended(ended(PassId(1), PassKind::Full), &[node(1)], &[]);
         clock.advance(Duration::from_secs(1));
         record.began(PassId(2), PassKind::Recent);
-        record.ended(PassId(2), PassKind::Recent, &[node(2), node(1)]);
+        record.ended(ended(PassId(2), PassKind::Recent), &[node(2), node(1)], &[]);
         let status = record.status(&nothing());
         let full = status.ended[PassKind::Full as usize];
         assert_eq!((full.clean, full.incomplete), (0, 1));
@@ -352,11 +421,11 @@ mod tests {
     fn a_pass_whose_driver_is_silent_is_not_shown_as_running() {
         let (clock, record) = record();
         record.began(PassId(1), PassKind::Recent);
-        clock.advance(SILENCE_MAX / 2);
+        clock.advance(PASS_IDLE_MAX / 2);
         record.range_compared(PassId(1));
-        clock.advance(SILENCE_MAX / 2);
+        clock.advance(PASS_IDLE_MAX / 2);
         assert_eq!(record.status(&nothing()).running.len(), 1);
-        clock.advance(SILENCE_MAX / 2);
+        clock.advance(PASS_IDLE_MAX / 2);
         assert_eq!(record.status(&nothing()).running, []);
     }
 
@@ -370,9 +439,37 @@ mod tests {
         record.drive_ended(PassKind::Recent);
         assert!(!record.is_due(PassKind::Recent, interval));
         assert!(record.is_due(PassKind::Full, interval));
-        record.ended(PassId(1), PassKind::Full, &[]);
+        record.ended(ended(PassId(1), PassKind::Full), &[], &[]);
         assert!(!record.is_due(PassKind::Recent, interval));
         assert!(!record.is_due(PassKind::Full, interval));
+    }
+
+    #[test]
+    fn a_full_pass_is_due_although_the_node_is_restarted_more_often() {
+        let (clock, before) = record();
+        let interval = Duration::from_secs(7 * 24 * 3600);
+        clock.advance(interval / 2);
+        before.ended(
+            ended(PassId(1), PassKind::Full),
+            &[node(1)],
+            &[5, u64::MAX, 7],
+        );
+        clock.advance(interval / 2);
+        let restarted = |file| Record::new(Arc::clone(&clock) as Arc<dyn Clock>, 3, file);
+        let after = restarted(before.to_file(None));
+        assert!(!after.is_due(PassKind::Full, interval));
+        assert_eq!(
+            after.status(&nothing()).last_clean,
+            before.status(&nothing()).last_clean
+        );
+        assert_eq!(
+            after.status(&nothing()).single_copies,
+            [Some(5), None, Some(7)]
+        );
+        clock.advance(interval / 2);
+        let again = restarted(after.to_file(None));
+        assert!(again.is_due(PassKind::Full, interval));
+        assert!(!again.is_due(PassKind::Recent, interval));
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! How far the filling of this node's store has come.
 
+use super::PASS_IDLE_MAX;
 use base::Clock;
 use cluster::sweep::PassId;
 use profile::lock;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-/// What was not heard of for this long is not shown any more: its driver is gone.
-const SILENCE_MAX: Duration = Duration::from_secs(120);
 
 /// What a pass has brought to this node in bulk so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +103,7 @@ impl Refill {
         let now = self.clock.monotonic();
         let state = lock(&self.state);
         let current = state.current.as_ref()?;
-        if now.saturating_sub(current.last_received) >= SILENCE_MAX {
+        if now.saturating_sub(current.last_received) >= PASS_IDLE_MAX {
             return None;
         }
         let came = current
@@ -150,7 +148,7 @@ mod tests {
         refill.ended(PassId(1));
         assert_eq!(refill.progress().unwrap().received_keys, 1);
         assert_eq!(refill.totals(), (16, 1_600));
-        clock.advance(SILENCE_MAX);
+        clock.advance(PASS_IDLE_MAX);
         assert_eq!(refill.progress(), None);
     }
 

@@ -1,7 +1,7 @@
 //! Runs: how a node gives a range to another one in bulk, and takes it.
 
 use super::exchange::RangeId;
-use super::participant::{Participant, RANGE_BYTES, UnknownRange};
+use super::participant::{Participant, UnknownRange};
 use base::Entry;
 use bytes::Bytes;
 use cluster::NodeNumber;
@@ -16,7 +16,7 @@ const BULK_ITEMS_MIN: u64 = 1 << 32;
 /// The most bytes that are pulled of a range. Several nodes may send some of it, and
 /// values may have become longer since the range was scanned. What does not fit comes as
 /// mends.
-const PULLED_BYTES_MAX: usize = 2 * RANGE_BYTES;
+const PULLED_BYTES_MAX: usize = 32 << 20;
 /// The bytes that are read from the store at once.
 const BATCH_BYTES: usize = 256 << 10;
 
@@ -94,7 +94,8 @@ impl Participant {
         mut held: Vec<u32>,
     ) -> Result<Result<Run, Error>, UnknownRange> {
         held.sort_unstable();
-        let (engine, placement) = (self.engine.clone(), Arc::clone(&self.placement));
+        let (own, engine) = (self.own, self.engine.clone());
+        let placement = Arc::clone(&self.placement);
         let state = self.state(pass).ok_or(UnknownRange)?;
         let bounds = state.bounds.get(asker.index()).cloned();
         let bounds = bounds.ok_or(UnknownRange)?;
@@ -107,8 +108,9 @@ impl Participant {
         let least = bounds.least_in(&from, range.end.as_deref());
         let scan = engine.scan(&from, range.end.as_deref()).for_sweep(least);
         let mut store = ByKey::new(scan);
+        let comparison = state.comparison(&placement, own);
         let mut writer = RunWriter::default();
-        for (key, item) in range.items.shared_keys(&placement, asker, &bounds) {
+        for (key, item) in range.items.shared_keys(&comparison, asker) {
             if *key < *from || held.binary_search(&item.short_hash()).is_ok() {
                 continue;
             }
@@ -144,7 +146,7 @@ impl Participant {
         let (own, placement) = (self.own, Arc::clone(&self.placement));
         let state = self.state(pass).ok_or(RunRefusal::Unknown)?;
         let cut = state.cut;
-        let range = state.range(number).ok_or(RunRefusal::Unknown)?;
+        let range = state.range_mut(number).ok_or(RunRefusal::Unknown)?;
         let mut before = after.map(|after| &**after);
         for entry in &entries {
             if before.is_some_and(|before| entry.key() <= before) {

@@ -86,9 +86,10 @@ impl Orders {
     }
 
     /// Begins the next pass: the one that was ordered, or else the one that is due.
-    /// Gives its kind.
-    fn begin(&self, due: impl FnOnce() -> Option<PassKind>) -> Option<PassKind> {
+    /// Gives its kind, and whether someone waits for it.
+    fn begin(&self, due: impl FnOnce() -> Option<PassKind>) -> Option<(PassKind, bool)> {
         let ordered = lock(&self.state).next.take();
+        let is_ordered = ordered.is_some();
         let order = ordered.or_else(|| {
             let kind = due()?;
             let waiting = Vec::new();
@@ -96,7 +97,7 @@ impl Orders {
         })?;
         let kind = order.kind;
         lock(&self.state).running = Some(order);
-        Some(kind)
+        Some((kind, is_ordered))
     }
 
     /// The running pass has ended.
@@ -135,10 +136,11 @@ impl Sweeper {
                 // No other node knows of the damage.
                 false => self.due_for_damage(refill_period),
             };
-            let Some(kind) = orders.begin(due) else {
+            let Some((kind, is_ordered)) = orders.begin(due) else {
                 continue;
             };
-            let report = self.drive(kind).await;
+            // Whoever has ordered a pass waits for it.
+            let report = self.drive(kind, !is_ordered).await;
             refill_period = match self.is_any_unfilled() || self.is_damaged() {
                 true if kind == PassKind::Full => (2 * refill_period).min(REFILL_PERIOD_MAX),
                 true => refill_period,
@@ -147,6 +149,7 @@ impl Sweeper {
             tracing::info!(?kind, ?report, "a sweep has ended");
             // This node's own part may have failed.
             self.sweeps.record.drive_ended(kind);
+            self.sweeps.store_journal();
             orders.end(report);
         }
     }
@@ -158,6 +161,10 @@ impl Sweeper {
         let is_due = |kind, interval: Option<Duration>| {
             interval.is_some_and(|interval| record.is_due(kind, interval))
         };
+        let now_unix_ms = environment.clock.unix_ms();
+        if self.sweeps.journal.is_interrupted(now_unix_ms) {
+            return Some(PassKind::Full);
+        }
         let must_fill = record.is_due(PassKind::Full, refill_period) && self.is_any_unfilled();
         if must_fill
             || self.due_for_damage(refill_period).is_some()
@@ -213,8 +220,11 @@ mod tests {
     const REPORT: PassReport = PassReport {
         ranges: 1,
         differing: 0,
+        surplus: 0,
+        resumed: 0,
         clean_pairs: 3,
         pairs: 3,
+        is_conclusive: false,
     };
 
     fn nothing_due() -> Option<PassKind> {
@@ -228,10 +238,10 @@ mod tests {
         let mut ordered = orders.order(PassKind::Recent);
         assert!(!ordered.has_begun);
         let full_due = || Some(PassKind::Full);
-        assert_eq!(orders.begin(full_due), Some(PassKind::Recent));
+        assert_eq!(orders.begin(full_due), Some((PassKind::Recent, true)));
         orders.end(REPORT);
         assert_eq!(ordered.report.try_recv(), Ok(REPORT));
-        assert_eq!(orders.begin(full_due), Some(PassKind::Full));
+        assert_eq!(orders.begin(full_due), Some((PassKind::Full, false)));
     }
 
     #[test]
@@ -248,7 +258,7 @@ mod tests {
             assert_eq!(order.has_begun, joins, "{running:?} {ordered:?}");
             orders.end(REPORT);
             assert_eq!(order.report.try_recv().is_ok(), joins);
-            let next = (!joins).then_some(ordered);
+            let next = (!joins).then_some((ordered, true));
             assert_eq!(orders.begin(nothing_due), next);
         }
     }
@@ -259,7 +269,7 @@ mod tests {
         let mut recent = orders.order(PassKind::Recent);
         let mut full = orders.order(PassKind::Full);
         assert_eq!(full.kind, PassKind::Full);
-        assert_eq!(orders.begin(nothing_due), Some(PassKind::Full));
+        assert_eq!(orders.begin(nothing_due), Some((PassKind::Full, true)));
         orders.end(REPORT);
         assert_eq!(recent.report.try_recv(), Ok(REPORT));
         assert_eq!(full.report.try_recv(), Ok(REPORT));

@@ -1,8 +1,9 @@
 //! A node's part in passes, on a store in memory.
 
 use super::participant::{Advance, Participant};
+use crate::config::SweepSizes;
 use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
-use cluster::sweep::{KeyBounds, PassId, PassKind};
+use cluster::sweep::{Incarnation, KeyBounds, PassId, PassKind};
 use cluster::{NodeNumber, Placement};
 use lsm::testing::{BlockingWrite, environment};
 use lsm::{Engine, MemoryDisk, Options};
@@ -11,6 +12,11 @@ use std::sync::Arc;
 
 const PASS: PassId = PassId(7);
 const PEER: NodeNumber = NodeNumber::new(1);
+const STORE: Incarnation = Incarnation {
+    store_id: 4,
+    losses: 0,
+};
+const AFTER_A_LOSS: Incarnation = Incarnation { losses: 1, ..STORE };
 
 fn engine() -> Engine {
     let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
@@ -20,7 +26,8 @@ fn engine() -> Engine {
 fn participant(engine: &Engine) -> Participant {
     let clock = Arc::new(ManualClock::new(0)) as Arc<dyn Clock>;
     let placement = Arc::new(Placement::new(["a", "b", "c"]));
-    Participant::new(engine.clone(), clock, placement, NodeNumber::new(0))
+    let sizes = SweepSizes::default();
+    Participant::new(engine.clone(), clock, placement, NodeNumber::new(0), sizes)
 }
 
 fn write(engine: &Engine, key: &str, timestamp: u64) {
@@ -31,10 +38,10 @@ fn write(engine: &Engine, key: &str, timestamp: u64) {
 
 /// Begins a pass in which everything is compared, up to a cut.
 fn begin(participant: &mut Participant, pass: PassId, kind: PassKind, cut: u64) {
-    let begun = participant.begin(pass, kind, Timestamp::ZERO);
+    let begun = participant.begin((pass, kind), false, STORE, Timestamp::ZERO);
     assert!(matches!(begun, SweepAnswer::Begun { .. }), "{begun:?}");
     let bounds = vec![KeyBounds::everything(); 3];
-    let agreed = participant.agree(pass, Timestamp::from_u64(cut), bounds);
+    let agreed = participant.agree(pass, Timestamp::from_u64(cut), vec![3; 3], bounds);
     assert_eq!(agreed, SweepAnswer::Done);
 }
 
@@ -100,7 +107,7 @@ fn a_node_that_was_restarted_in_a_pass_does_not_say_that_what_it_got_is_durable(
     assert!(before.sync(PASS).unwrap());
     let mut restarted = participant(&engine);
     assert!(!restarted.sync(PASS).unwrap());
-    assert_eq!(restarted.end(PASS, &[PEER]), None);
+    assert_eq!(restarted.end(PASS, STORE, &[PEER]), None);
 }
 
 #[test]
@@ -126,15 +133,15 @@ fn a_recent_pass_after_nothing_happened_reads_no_data_block() {
     begin(&mut participant, PASS, PassKind::Full, cut.as_u64());
     assert_eq!(items_of_ranges(&mut participant, PASS), [1000]);
     let all = [PEER, NodeNumber::new(2)];
-    assert_eq!(participant.end(PASS, &all), Some(PassKind::Full));
+    assert_eq!(participant.end(PASS, STORE, &all), Some(PassKind::Full));
     let recent = |participant: &mut Participant, pass| {
-        let begun = participant.begin(pass, PassKind::Recent, Timestamp::ZERO);
+        let begun = participant.begin((pass, PassKind::Recent), false, STORE, Timestamp::ZERO);
         let SweepAnswer::Begun { mut bounds, .. } = begun else {
             panic!("{begun:?}");
         };
         // As the driver says: a node compares nothing with itself.
         bounds[0] = KeyBounds::constant(Timestamp::MAX);
-        participant.agree(pass, Timestamp::from_u64(6000), bounds);
+        participant.agree(pass, Timestamp::from_u64(6000), vec![3; 3], bounds);
         let before = engine.statistics().data_blocks_fetched;
         let items = items_of_ranges(participant, pass);
         (items, engine.statistics().data_blocks_fetched - before)
@@ -143,4 +150,43 @@ fn a_recent_pass_after_nothing_happened_reads_no_data_block() {
     // An old version that arrives late is compared, and so is what may hide it.
     write(&engine, "0500x", 5);
     assert!(recent(&mut participant, PassId(9)).0[0] > 0);
+}
+
+#[test]
+fn a_pass_that_a_store_began_before_a_loss_shows_nothing_about_it() {
+    let engine = engine();
+    let mut participant = participant(&engine);
+    begin(&mut participant, PASS, PassKind::Full, 20);
+    items_of_ranges(&mut participant, PASS);
+    assert_eq!(participant.end(PASS, AFTER_A_LOSS, &[PEER]), None);
+}
+
+#[test]
+fn a_node_that_joins_again_does_not_pass_over_what_came_while_it_was_down() {
+    let engine = engine();
+    write(&engine, "k", 10);
+    let mut before = participant(&engine);
+    begin(&mut before, PASS, PassKind::Full, 20);
+    items_of_ranges(&mut before, PASS);
+    let mut restarted = participant(&engine);
+    let everything = vec![KeyBounds::everything(); 3];
+    for (participant, knows) in [(&mut before, true), (&mut restarted, false)] {
+        let kind = (PASS, PassKind::Full);
+        participant.begin(kind, true, STORE, Timestamp::ZERO);
+        participant.agree(
+            PASS,
+            Timestamp::from_u64(20),
+            vec![3; 3],
+            everything.clone(),
+        );
+        // It scans the rest again, whatever it had scanned before.
+        assert_eq!(items_of_ranges(participant, PASS), [1]);
+        assert_eq!(participant.end(PASS, STORE, &[PEER]), Some(PassKind::Full));
+        let next = (PassId(8), PassKind::Recent);
+        let begun = participant.begin(next, false, STORE, Timestamp::ZERO);
+        let SweepAnswer::Begun { bounds, .. } = begun else {
+            panic!("{begun:?}");
+        };
+        assert_eq!(bounds[PEER.index()] != KeyBounds::everything(), knows);
+    }
 }

@@ -1,13 +1,13 @@
 //! The codec of sweep messages, as `mod.rs` draws them.
 
+use super::fields::Fields;
 use super::{
-    BOUND_KEY_BYTES_MAX, HELD_MAX, KEY_HASHES_MAX, SYMBOLS_MAX, SweepAnswer, SweepRequest,
+    HELD_MAX, KEY_HASHES_MAX, OFFERS_MAX, Offer, SYMBOLS_MAX, SweepAnswer, SweepRequest,
     bound_steps_max,
 };
-use base::{ByteReader, Timestamp};
-use bytes::Bytes;
+use base::ByteReader;
 use cluster::sweep::symbols::Symbol;
-use cluster::sweep::{Digest, KeyBounds, PassId, PassKind, STEPS_MAX};
+use cluster::sweep::{Digest, Incarnation, KeyBounds, PassId, PassKind};
 use cluster::{NODES_MAX, NodeNumber};
 
 impl SweepRequest {
@@ -15,12 +15,23 @@ impl SweepRequest {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_u64(out, self.pass().0);
         match self {
-            Self::Begin { kind, .. } => {
-                out.extend_from_slice(&[1, (*kind == PassKind::Full).into()]);
+            Self::Begin {
+                kind, is_resumed, ..
+            } => {
+                let is_full = *kind == PassKind::Full;
+                out.extend_from_slice(&[1, is_full.into(), (*is_resumed).into()]);
             }
-            Self::Agree { cut, bounds, .. } => {
+            Self::Agree {
+                cut,
+                reaches,
+                bounds,
+                ..
+            } => {
                 out.push(2);
                 put_u64(out, cut.as_u64());
+                // The list of nodes has 255 names at most.
+                out.push(reaches.len() as u8);
+                out.extend_from_slice(reaches);
                 put_bounds(out, bounds);
             }
             Self::Advance { start, .. } => {
@@ -74,8 +85,32 @@ impl SweepRequest {
                 put_u32(out, *range);
             }
             Self::Sync { .. } => out.push(9),
-            Self::End { clean_with, .. } => {
-                out.push(10);
+            Self::Offer {
+                range,
+                asker,
+                offers,
+                ..
+            } => {
+                out.push(12);
+                put_u32(out, *range);
+                put_node(out, *asker);
+                for offer in offers.iter().take(OFFERS_MAX) {
+                    put_key(out, &offer.key);
+                    put_u64(out, offer.timestamp.as_u64());
+                    put_u32(out, offer.content_hash);
+                    out.push(offer.copies);
+                }
+            }
+            Self::End {
+                is_conclusive,
+                single_copies,
+                clean_with,
+                ..
+            } => {
+                out.extend_from_slice(&[10, (*is_conclusive).into(), single_copies.len() as u8]);
+                for count in single_copies {
+                    put_u64(out, *count);
+                }
                 for node in clean_with {
                     put_node(out, *node);
                 }
@@ -112,10 +147,12 @@ impl SweepRequest {
                     false => PassKind::Recent,
                     true => PassKind::Full,
                 },
+                is_resumed: fields.bool()?,
             },
             2 => Self::Agree {
                 pass,
                 cut: fields.timestamp()?,
+                reaches: fields.counted(Fields::u8)?,
                 bounds: fields.bounds()?,
             },
             3 => Self::Advance {
@@ -153,6 +190,8 @@ impl SweepRequest {
             9 => Self::Sync { pass },
             10 => Self::End {
                 pass,
+                is_conclusive: fields.bool()?,
+                single_copies: fields.counted(Fields::u64)?,
                 clean_with: fields.rest_of(NODES_MAX, Fields::node)?,
             },
             11 => Self::Pull {
@@ -161,6 +200,19 @@ impl SweepRequest {
                 asker: fields.node()?,
                 after: fields.option_key()?,
                 held: fields.rest_of(HELD_MAX, Fields::u32)?,
+            },
+            12 => Self::Offer {
+                pass,
+                range: fields.u32()?,
+                asker: fields.node()?,
+                offers: fields.rest_of(OFFERS_MAX, |fields| {
+                    Ok(Offer {
+                        key: fields.key()?,
+                        timestamp: fields.timestamp()?,
+                        content_hash: fields.u32()?,
+                        copies: fields.u8()?,
+                    })
+                })?,
             },
             _ => return Err("an unknown request of a sweep"),
         };
@@ -174,11 +226,15 @@ impl SweepAnswer {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Begun {
+                incarnation,
                 greatest_seen,
+                reach,
                 bounds,
             } => {
                 out.push(1);
+                put_incarnation(out, *incarnation);
                 put_u64(out, greatest_seen.as_u64());
+                out.push(*reach);
                 put_bounds(out, bounds);
             }
             Self::Done => out.push(2),
@@ -186,9 +242,16 @@ impl SweepAnswer {
                 out.push(3);
                 put_option_key(out, end.as_deref());
             }
-            Self::Digests { surplus, digests } => {
+            Self::Digests {
+                surplus,
+                announces,
+                single_copies,
+                digests,
+            } => {
                 out.push(4);
                 put_u32(out, *surplus);
+                put_u32(out, *announces);
+                put_u32(out, *single_copies);
                 for digest in digests {
                     put_digest(out, digest);
                 }
@@ -217,6 +280,35 @@ impl SweepAnswer {
                 put_u32(out, *sent);
             }
             Self::Unknown => out.push(8),
+            Self::Announced {
+                sent,
+                unsettled,
+                not_told,
+            } => {
+                out.push(9);
+                put_u32(out, *sent);
+                put_u32(out, *unsettled);
+                for node in not_told {
+                    put_node(out, *node);
+                }
+            }
+            Self::Wanted {
+                all,
+                sent,
+                unsettled,
+                wanted,
+            } => {
+                out.extend_from_slice(&[10, (*all).into()]);
+                put_u32(out, *sent);
+                put_u32(out, *unsettled);
+                for index in wanted.iter().take(OFFERS_MAX) {
+                    out.extend_from_slice(&index.to_le_bytes());
+                }
+            }
+            Self::Synced(incarnation) => {
+                out.push(11);
+                put_incarnation(out, *incarnation);
+            }
         }
     }
 
@@ -228,13 +320,17 @@ impl SweepAnswer {
         let mut fields = Fields(ByteReader::new(payload));
         let answer = match fields.u8()? {
             1 => Self::Begun {
+                incarnation: fields.incarnation()?,
                 greatest_seen: fields.timestamp()?,
+                reach: fields.u8()?,
                 bounds: fields.bounds()?,
             },
             2 => Self::Done,
             3 => Self::Advanced(fields.option_key()?),
             4 => Self::Digests {
                 surplus: fields.u32()?,
+                announces: fields.u32()?,
+                single_copies: fields.u32()?,
                 digests: fields.rest_of(NODES_MAX, Fields::digest)?,
             },
             5 => Self::Reconciled {
@@ -256,6 +352,18 @@ impl SweepAnswer {
                 sent: fields.u32()?,
             },
             8 => Self::Unknown,
+            9 => Self::Announced {
+                sent: fields.u32()?,
+                unsettled: fields.u32()?,
+                not_told: fields.rest_of(NODES_MAX, Fields::node)?,
+            },
+            10 => Self::Wanted {
+                all: fields.bool()?,
+                sent: fields.u32()?,
+                unsettled: fields.u32()?,
+                wanted: fields.rest_of(OFFERS_MAX, Fields::u16)?,
+            },
+            11 => Self::Synced(fields.incarnation()?),
             _ => return Err("an unknown answer of a sweep"),
         };
         fields.end()?;
@@ -281,6 +389,11 @@ fn put_key(out: &mut Vec<u8>, key: &[u8]) {
     out.extend_from_slice(key);
 }
 
+fn put_incarnation(out: &mut Vec<u8>, incarnation: Incarnation) {
+    put_u64(out, incarnation.store_id);
+    put_u64(out, incarnation.losses);
+}
+
 fn put_digest(out: &mut Vec<u8>, digest: &Digest) {
     put_u64(out, digest.items);
     out.extend_from_slice(&digest.sum.to_le_bytes());
@@ -302,108 +415,6 @@ fn put_bounds(out: &mut Vec<u8>, bounds: &[KeyBounds]) {
         for (key, bound) in bounds.steps() {
             put_key(out, key);
             put_u64(out, bound.as_u64());
-        }
-    }
-}
-
-/// Reads a payload, field by field.
-struct Fields<'a>(ByteReader<'a>);
-
-/// What is wrong with a payload that ends too soon.
-const TOO_SHORT: &str = "too short a payload";
-
-impl<'a> Fields<'a> {
-    fn bool(&mut self) -> Result<bool, &'static str> {
-        match self.u8()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err("neither yes nor no"),
-        }
-    }
-
-    fn u8(&mut self) -> Result<u8, &'static str> {
-        self.0.u8().ok_or(TOO_SHORT)
-    }
-
-    fn u32(&mut self) -> Result<u32, &'static str> {
-        self.0.u32().ok_or(TOO_SHORT)
-    }
-
-    fn u64(&mut self) -> Result<u64, &'static str> {
-        self.0.u64().ok_or(TOO_SHORT)
-    }
-
-    fn timestamp(&mut self) -> Result<Timestamp, &'static str> {
-        self.u64().map(Timestamp::from_u64)
-    }
-
-    fn node(&mut self) -> Result<NodeNumber, &'static str> {
-        self.u8().map(NodeNumber::new)
-    }
-
-    fn digest(&mut self) -> Result<Digest, &'static str> {
-        Ok(Digest {
-            items: self.u64()?,
-            sum: self.0.u128().ok_or(TOO_SHORT)?,
-        })
-    }
-
-    fn key_of(&mut self, bytes_max: usize) -> Result<&'a [u8], &'static str> {
-        let bytes = usize::from(self.0.u16().ok_or(TOO_SHORT)?);
-        match bytes <= bytes_max {
-            true => self.0.bytes(bytes).ok_or(TOO_SHORT),
-            false => Err("too long a key"),
-        }
-    }
-
-    fn key(&mut self) -> Result<Bytes, &'static str> {
-        // The end of what was scanned is the key after one.
-        self.key_of(base::KEY_BYTES_MAX + 1)
-            .map(Bytes::copy_from_slice)
-    }
-
-    fn option_key(&mut self) -> Result<Option<Bytes>, &'static str> {
-        match self.bool()? {
-            true => self.key().map(Some),
-            false => Ok(None),
-        }
-    }
-
-    fn bounds(&mut self) -> Result<Vec<KeyBounds>, &'static str> {
-        self.rest_of(NODES_MAX, |fields| {
-            let steps = usize::from(fields.u8()?);
-            if steps > STEPS_MAX {
-                return Err("too many steps");
-            }
-            let mut read = Vec::with_capacity(steps);
-            for _ in 0..steps {
-                let key = fields.key_of(BOUND_KEY_BYTES_MAX)?.to_vec();
-                read.push((key, fields.timestamp()?));
-            }
-            Ok(KeyBounds::from_steps(read))
-        })
-    }
-
-    /// All that follows is a list of at most `most`.
-    fn rest_of<T>(
-        &mut self,
-        most: usize,
-        read: impl Fn(&mut Self) -> Result<T, &'static str>,
-    ) -> Result<Vec<T>, &'static str> {
-        let mut list = Vec::new();
-        while !self.0.rest().is_empty() {
-            if list.len() == most {
-                return Err("too long a list");
-            }
-            list.push(read(self)?);
-        }
-        Ok(list)
-    }
-
-    fn end(&self) -> Result<(), &'static str> {
-        match self.0.rest() {
-            [] => Ok(()),
-            _ => Err("too long a payload"),
         }
     }
 }

@@ -6,21 +6,29 @@
 //!
 //! ```text
 //! request = pass u64 | tag u8 | fields          answer = tag u8 | fields
-//!  1 begin      is full u8                       1 begun     greatest seen u64
-//!  2 agree      cut u64 | bounds of each node                | bounds of each node
-//!                                                2 done
+//!  1 begin      is full u8 | is resumed u8       1 begun     incarnation | greatest seen u64
+//!  2 agree      cut u64 | n u8                               | reach u8 | bounds of each node
+//!               | n * reach u8                   2 done
+//!               | bounds of each node
 //!  3 advance    start key                        3 advanced  end of what is scanned: option key
-//!  4 digest     range u32 | end option key       4 digests   surplus u32 | n * digest
+//!  4 digest     range u32 | end option key       4 digests   surplus u32 | announces u32
+//!                                                            | single copies u32 | n * digest
 //!  5 reconcile  range u32 | with u8 | digest              5 reconciled is equal u8 | sent u32 | received u32
 //!  6 symbols    range u32 | for u8 | first u32   6 symbols   n * symbol
 //!               | count u32
 //!  7 send       range u32 | to u8 | n * hash u64 7 sent      all u8 | sent u32
 //!  8 announce   range u32                        8 unknown   the pass or range is not known (any more)
-//!  9 sync
-//! 10 end        n * u8: clean with these nodes
-//! 11 pull       range u32 | for u8 | after option key | n * u32: short hashes
-//!                                                 the answer is a `run` or 8 unknown
+//!  9 sync                                        9 announced sent u32 | unsettled u32
+//! 10 end        is conclusive u8 | n u8                      | n * u8: not told
+//!               | n * single copies u64         10 wanted    all u8 | sent u32 | unsettled u32
+//!               | n * u8: clean with these                   | n * index u16
+//! 11 pull       range u32 | for u8              11 synced    incarnation
+//!               | after option key              the answer to `pull` is a `run`, or 8 unknown
+//!               | n * u32: short hashes
+//! 12 offer      range u32 | from u8 | n * offer
 //!
+//! incarnation = store id u64 | losses u64
+//! offer      = key | timestamp u64 | content hash u32 | copies u8
 //! digest     = items u64 | sum u128
 //! symbol     = key hashes u64 | timestamps u64 | content hashes u32 | checks u32 | items i32
 //! bounds     = n u8 | n * (key | bound u64)
@@ -31,6 +39,7 @@
 //! both sides have, which the handshake has made sure of.
 
 mod codec;
+mod fields;
 
 #[cfg(test)]
 mod tests;
@@ -40,7 +49,7 @@ use base::Timestamp;
 use bytes::Bytes;
 use cluster::NodeNumber;
 use cluster::sweep::symbols::Symbol;
-use cluster::sweep::{Digest, KeyBounds, PassId, PassKind, STEPS_MAX};
+use cluster::sweep::{Digest, Incarnation, KeyBounds, PassId, PassKind, STEPS_MAX};
 
 /// The most symbols that one answer carries.
 pub const SYMBOLS_MAX: usize = 2048;
@@ -48,6 +57,11 @@ pub const SYMBOLS_MAX: usize = 2048;
 pub const KEY_HASHES_MAX: usize = 4096;
 /// The most short hashes that one request carries.
 pub const HELD_MAX: usize = 8192;
+/// The most versions that one request offers.
+pub const OFFERS_MAX: usize = 1024;
+/// The most bytes that the offers of one request take, by [`Offer::bytes`], unless it
+/// has a single one.
+pub const OFFER_BYTES_MAX: usize = PAYLOAD_BYTES_MAX / 2;
 /// The most bytes of a key that begins a step of bounds.
 pub const BOUND_KEY_BYTES_MAX: usize = 32;
 
@@ -71,6 +85,9 @@ pub enum SweepRequest {
         pass: PassId,
         /// What it compares.
         kind: PassKind,
+        /// Whether it goes on from a checkpoint, so that only a part of the key space
+        /// is left to compare.
+        is_resumed: bool,
     },
     /// What all agree on: the cut, and what each pair may pass over, for the node
     /// that is asked, by node number.
@@ -79,6 +96,8 @@ pub enum SweepRequest {
         pass: PassId,
         /// A key whose newest version is later is left out.
         cut: Timestamp,
+        /// The reach of each node, by node number: 0 for those that do not take part.
+        reaches: Vec<u8>,
         /// The bounds with each node.
         bounds: Vec<KeyBounds>,
     },
@@ -146,12 +165,24 @@ pub enum SweepRequest {
         /// Short hashes of the items that the node that asks has. They are left out.
         held: Vec<u32>,
     },
-    /// Send the surplus copies of a range to their replicas.
+    /// Offer the surplus copies of a range to their replicas, and versions to nodes
+    /// that may keep older ones though they are no replicas.
     Announce {
         /// The pass.
         pass: PassId,
         /// The number of the range.
         range: u32,
+    },
+    /// Say which of these versions you want, and send the newer ones that you have.
+    Offer {
+        /// The pass.
+        pass: PassId,
+        /// The number of the range.
+        range: u32,
+        /// The node that offers.
+        asker: NodeNumber,
+        /// The versions.
+        offers: Vec<Offer>,
     },
     /// Make durable what the pass has brought.
     Sync {
@@ -162,9 +193,35 @@ pub enum SweepRequest {
     End {
         /// The pass.
         pass: PassId,
+        /// Whether the pass is conclusive; see [`cluster::sweep::PassProgress`].
+        is_conclusive: bool,
+        /// How many versions of a single copy each node has, by node number;
+        /// [`u64::MAX`] where that is not known.
+        single_copies: Vec<u64>,
         /// The nodes with which the one that is asked was found, or made, equal.
         clean_with: Vec<NodeNumber>,
     },
+}
+
+/// A version that a node offers: all but its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// The key.
+    pub key: Bytes,
+    /// The timestamp.
+    pub timestamp: Timestamp,
+    /// The hash of what the version says, as in [`cluster::sweep::Item`].
+    pub content_hash: u32,
+    /// The number of copies.
+    pub copies: u8,
+}
+
+impl Offer {
+    /// The bytes of the offer in a message.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        2 + self.key.len() + 8 + 4 + 1
+    }
 }
 
 /// What the other answers.
@@ -172,8 +229,13 @@ pub enum SweepRequest {
 pub enum SweepAnswer {
     /// It takes part.
     Begun {
+        /// The store that takes part.
+        incarnation: Incarnation,
         /// The greatest timestamp that it has issued or seen.
         greatest_seen: Timestamp,
+        /// How far down the rankings of its keys it keeps copies: all of its copies are
+        /// of keys of which it is among so many first nodes.
+        reach: u8,
         /// What it could pass over with each node, by node number.
         bounds: Vec<KeyBounds>,
     },
@@ -185,6 +247,10 @@ pub enum SweepAnswer {
     Digests {
         /// The number of keys of which it is no replica.
         surplus: u32,
+        /// The number of keys that it has to announce.
+        announces: u32,
+        /// The number of versions of which it has the only copy.
+        single_copies: u32,
         /// What it shares with each node, by node number.
         digests: Vec<Digest>,
     },
@@ -208,7 +274,31 @@ pub enum SweepAnswer {
     },
     /// It does not know the pass, or the range any more.
     Unknown,
+    /// Its versions were offered.
+    Announced {
+        /// How many it sent, because they were wanted.
+        sent: u32,
+        /// For how many a replica had not yet shown in this pass that it has the
+        /// version, or has a newer one.
+        unsettled: u32,
+        /// The nodes that may still lack some.
+        not_told: Vec<NodeNumber>,
+    },
+    /// It wants some of the versions.
+    Wanted {
+        /// Whether all of the newer versions that it has were sent and stored.
+        all: bool,
+        /// How many of them were.
+        sent: u32,
+        /// As in `Announced`.
+        unsettled: u32,
+        /// The offers that it wants, by their place in the request.
+        wanted: Vec<u16>,
+    },
+    /// What the pass has brought is durable in this store.
+    Synced(Incarnation),
 }
+
 impl SweepRequest {
     /// The pass.
     #[must_use]
@@ -223,6 +313,7 @@ impl SweepRequest {
             | Self::Send { pass, .. }
             | Self::Pull { pass, .. }
             | Self::Announce { pass, .. }
+            | Self::Offer { pass, .. }
             | Self::Sync { pass }
             | Self::End { pass, .. } => *pass,
         }

@@ -1,6 +1,11 @@
 use super::*;
 use cluster::NODES_MAX;
 
+const INCARNATION: Incarnation = Incarnation {
+    store_id: 4,
+    losses: 1,
+};
+
 fn requests() -> Vec<SweepRequest> {
     let pass = PassId(7);
     let node = NodeNumber::new(2);
@@ -12,14 +17,17 @@ fn requests() -> Vec<SweepRequest> {
         SweepRequest::Begin {
             pass,
             kind: PassKind::Recent,
+            is_resumed: false,
         },
         SweepRequest::Begin {
             pass,
             kind: PassKind::Full,
+            is_resumed: true,
         },
         SweepRequest::Agree {
             pass,
             cut: Timestamp::from_u64(1 << 40),
+            reaches: vec![2, 0],
             bounds: vec![KeyBounds::everything(), bounds],
         },
         SweepRequest::Advance {
@@ -70,12 +78,29 @@ fn requests() -> Vec<SweepRequest> {
             after: Some(Bytes::from_static(b"k")),
             held: Vec::new(),
         },
+        SweepRequest::Offer {
+            pass,
+            range: 3,
+            asker: node,
+            offers: vec![offer(b"k"), offer(&[7; base::KEY_BYTES_MAX])],
+        },
         SweepRequest::Sync { pass },
         SweepRequest::End {
             pass,
+            is_conclusive: true,
+            single_copies: vec![0, 9, u64::MAX],
             clean_with: vec![node],
         },
     ]
+}
+
+fn offer(key: &[u8]) -> Offer {
+    Offer {
+        key: Bytes::copy_from_slice(key),
+        timestamp: Timestamp::from_u64(5),
+        content_hash: 6,
+        copies: 2,
+    }
 }
 
 fn answers() -> Vec<SweepAnswer> {
@@ -88,7 +113,9 @@ fn answers() -> Vec<SweepAnswer> {
     };
     vec![
         SweepAnswer::Begun {
+            incarnation: INCARNATION,
             greatest_seen: Timestamp::from_u64(8),
+            reach: 3,
             bounds: vec![KeyBounds::everything(); 3],
         },
         SweepAnswer::Done,
@@ -96,6 +123,8 @@ fn answers() -> Vec<SweepAnswer> {
         SweepAnswer::Advanced(Some(Bytes::from_static(b"k"))),
         SweepAnswer::Digests {
             surplus: 1,
+            announces: 2,
+            single_copies: 3,
             digests: vec![
                 Digest {
                     items: 3,
@@ -115,6 +144,18 @@ fn answers() -> Vec<SweepAnswer> {
             sent: 9,
         },
         SweepAnswer::Unknown,
+        SweepAnswer::Announced {
+            sent: 1,
+            unsettled: 2,
+            not_told: vec![NodeNumber::new(2)],
+        },
+        SweepAnswer::Wanted {
+            all: true,
+            sent: 1,
+            unsettled: 2,
+            wanted: vec![0, OFFERS_MAX as u16 - 1],
+        },
+        SweepAnswer::Synced(INCARNATION),
     ]
 }
 
@@ -147,6 +188,7 @@ fn the_longest_messages_fit_a_frame() {
         let request = SweepRequest::Agree {
             pass: PassId(1),
             cut: Timestamp::ZERO,
+            reaches: vec![u8::MAX; nodes],
             bounds: vec![bounds; nodes],
         };
         let mut bytes = Vec::new();
@@ -173,6 +215,12 @@ fn the_longest_messages_fit_a_frame() {
             after: Some(Bytes::from(vec![0; base::KEY_BYTES_MAX])),
             held: vec![0; HELD_MAX],
         },
+        SweepRequest::Offer {
+            pass,
+            range: 0,
+            asker: NodeNumber::new(0),
+            offers: vec![offer(&[0; 64]); OFFER_BYTES_MAX / offer(&[0; 64]).bytes()],
+        },
     ];
     for request in longest {
         let mut bytes = Vec::new();
@@ -183,6 +231,8 @@ fn the_longest_messages_fit_a_frame() {
         SweepAnswer::Symbols(vec![Symbol::default(); SYMBOLS_MAX]),
         SweepAnswer::Digests {
             surplus: 0,
+            announces: 0,
+            single_copies: 0,
             digests: vec![Digest::default(); NODES_MAX],
         },
     ];

@@ -7,6 +7,7 @@ fn begin() -> PeerRequest {
     PeerRequest::Sweep(SweepRequest::Begin {
         pass: PassId(1),
         kind: PassKind::Full,
+        is_resumed: false,
     })
 }
 

@@ -89,7 +89,7 @@ fn switch_of(name: &str, value: &QueryBytes) -> Result<bool, ParameterError> {
     match value.as_slice() {
         b"true" => Ok(true),
         b"false" => Ok(false),
-        _ => Err(ParameterError::new(name, "is unknown: give true or false")),
+        _ => Err(ParameterError::new(name, "is neither `true` nor `false`")),
     }
 }
 

@@ -1,0 +1,248 @@
+//! Offers versions to nodes that compare nothing with this one where those versions are
+//! concerned:
+//! - a surplus copy, to the replicas of its version. A copy that no pair compares would
+//!   survive the tombstone that hides it;
+//! - in a recent pass, a version to a node that is no replica of it but may keep an older
+//!   one; see [`cluster::sweep::RangeItems::announced_to`].
+//!
+//! An offer says all about a version but its value. So a copy that stays where it is costs
+//! some bytes a pass, however long its value is.
+
+use super::Sweeper;
+use super::exchange::RangeId;
+use super::participant::{Participant, UnknownRange, newest_of};
+use base::Entry;
+use bytes::Bytes;
+use cluster::NodeNumber;
+use cluster::sweep::{Item, PassKind};
+use lsm::Error;
+use peer::{OFFER_BYTES_MAX, OFFERS_MAX, Offer, SweepAnswer, SweepRequest};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a node answers to offers.
+#[derive(Debug, Default)]
+pub(super) struct OfferReply {
+    /// The offers that it wants, by their place in the list.
+    pub(super) wanted: Vec<u16>,
+    /// The versions that it has and that are newer than what was offered.
+    pub(super) newer: Vec<Entry>,
+    /// The offers to this node as a replica of which its own scan of the range has not
+    /// shown that it has the version, or that are older than what it has.
+    pub(super) unsettled: u32,
+}
+
+impl Participant {
+    /// What this node offers to a peer of a range.
+    ///
+    /// # Errors
+    /// [`UnknownRange`].
+    pub(super) fn offers(
+        &mut self,
+        (pass, number): RangeId,
+        peer: NodeNumber,
+    ) -> Result<Vec<Offer>, UnknownRange> {
+        let (own, placement) = (self.own, Arc::clone(&self.placement));
+        let state = self.state(pass).ok_or(UnknownRange)?;
+        let items = &state.range(number).ok_or(UnknownRange)?.items;
+        let comparison = state.comparison(&placement, own);
+        let announced = items.announced_to(&comparison, peer);
+        let offers = announced.map(|(key, item, copies)| Offer {
+            key: Bytes::copy_from_slice(key),
+            timestamp: item.timestamp,
+            content_hash: item.content_hash,
+            copies,
+        });
+        Ok(offers.collect())
+    }
+
+    /// Compares what a peer offers with what this node has.
+    ///
+    /// # Errors
+    /// [`UnknownRange`]; within, that of the store.
+    pub(super) fn offered(
+        &mut self,
+        (pass, number): RangeId,
+        offers: &[Offer],
+    ) -> Result<Result<OfferReply, Error>, UnknownRange> {
+        let (own, engine) = (self.own, self.engine.clone());
+        let placement = Arc::clone(&self.placement);
+        let state = self.state(pass).ok_or(UnknownRange)?;
+        let range = state.range(number).ok_or(UnknownRange)?;
+        let key_hash_of = |offer: &Offer| Item::key_hash_of(&offer.key);
+        // A recent pass does not read all that this node has.
+        let is_full = state.kind == PassKind::Full;
+        let key_hashes = offers.iter().filter(|_| is_full).map(key_hash_of);
+        let scanned: BTreeMap<u64, Item> = range
+            .items
+            .find(key_hashes.collect())
+            .map(|(_, item)| (item.key_hash, item))
+            .collect();
+        let mut reply = OfferReply::default();
+        for (index, offer) in (0..).zip(offers) {
+            let is_replica = placement.ranking(&offer.key, offer.copies).contains(&own);
+            let offered = Item {
+                key_hash: key_hash_of(offer),
+                timestamp: offer.timestamp,
+                content_hash: offer.content_hash,
+            };
+            let is_settled = scanned.get(&offered.key_hash) == Some(&offered);
+            reply.unsettled += u32::from(is_replica && !is_settled);
+            let held = match newest_of(&engine, range, std::iter::once(&offer.key[..])) {
+                Ok(held) => held,
+                Err(error) => return Ok(Err(error)),
+            };
+            let Some(held) = held.into_iter().next() else {
+                if is_replica {
+                    reply.wanted.push(index);
+                }
+                continue;
+            };
+            let own_item = Item::of(&held, state.cut);
+            let is_other = own_item.content_hash != offered.content_hash;
+            match own_item.timestamp.cmp(&offered.timestamp) {
+                Ordering::Less => reply.wanted.push(index),
+                Ordering::Greater => reply.newer.push(held),
+                // Both choose the same of two contents of one timestamp.
+                Ordering::Equal if is_other => {
+                    reply.wanted.push(index);
+                    reply.newer.push(held);
+                }
+                Ordering::Equal => {}
+            }
+        }
+        Ok(Ok(reply))
+    }
+
+    /// The newest versions of some keys of a range.
+    ///
+    /// # Errors
+    /// [`UnknownRange`]; within, that of the store.
+    fn newest(
+        &mut self,
+        range: RangeId,
+        keys: &[Bytes],
+    ) -> Result<Result<Vec<Entry>, Error>, UnknownRange> {
+        let engine = self.engine.clone();
+        let range = self.range(range)?;
+        Ok(newest_of(&engine, range, keys.iter().map(|key| &key[..])))
+    }
+}
+
+impl Sweeper {
+    /// Offers versions of a range to all nodes that they concern, and sends those that
+    /// are wanted.
+    pub(super) async fn announce(&self, range: RangeId) -> SweepAnswer {
+        let (mut sent, mut unsettled, mut not_told) = (0, 0, Vec::new());
+        for node in self.sweeps.environment.members.peers() {
+            let offers = self.in_background(move |own| own.offers(range, node)).await;
+            let Some(Ok(offers)) = offers else {
+                return SweepAnswer::Unknown;
+            };
+            let mut rest = offers.as_slice();
+            while !rest.is_empty() {
+                let (batch, later) = rest.split_at(batch_length(rest));
+                rest = later;
+                match self.offer(range, node, batch).await {
+                    Some(told) => {
+                        sent += told.sent;
+                        unsettled += told.unsettled;
+                    }
+                    None => {
+                        not_told.push(node);
+                        break;
+                    }
+                }
+            }
+        }
+        self.sweeps.record.surplus_announced(sent);
+        SweepAnswer::Announced {
+            sent,
+            unsettled,
+            not_told,
+        }
+    }
+
+    /// Offers some versions. [`None`] if the node may still lack one of them, or this one
+    /// a newer one.
+    async fn offer(&self, range: RangeId, node: NodeNumber, offers: &[Offer]) -> Option<Told> {
+        let request = SweepRequest::Offer {
+            pass: range.0,
+            range: range.1,
+            asker: self.sweeps.environment.members.own(),
+            offers: offers.to_vec(),
+        };
+        let answer = self.ask_peer(node, request).await;
+        let Ok(SweepAnswer::Wanted {
+            all: true,
+            unsettled,
+            wanted,
+            ..
+        }) = answer
+        else {
+            return None;
+        };
+        let keys = wanted.iter().filter_map(|index| {
+            let offer = offers.get(usize::from(*index));
+            offer.map(|offer| offer.key.clone())
+        });
+        let keys: Vec<Bytes> = keys.collect();
+        let newest = self.in_background(move |own| own.newest(range, &keys));
+        let entries = match newest.await?.ok()? {
+            Ok(entries) => entries,
+            Err(error) => {
+                tracing::error!(%error, "a sweep cannot read the store");
+                return None;
+            }
+        };
+        let sent = self.send_entries(range.0, node, entries).await;
+        sent.all.then_some(Told {
+            sent: sent.mends,
+            unsettled,
+        })
+    }
+
+    /// Says which of the versions that a peer offers this node wants, and sends the newer
+    /// ones that it has.
+    pub(super) async fn answer_offers(
+        &self,
+        range: RangeId,
+        asker: NodeNumber,
+        offers: Vec<Offer>,
+    ) -> SweepAnswer {
+        let reply = self.in_background(move |own| own.offered(range, &offers));
+        let reply = match reply.await {
+            Some(Ok(Ok(reply))) => reply,
+            Some(Ok(Err(error))) => {
+                tracing::error!(%error, "a sweep cannot read the store");
+                return SweepAnswer::Unknown;
+            }
+            Some(Err(UnknownRange)) | None => return SweepAnswer::Unknown,
+        };
+        let sent = self.send_entries(range.0, asker, reply.newer).await;
+        SweepAnswer::Wanted {
+            all: sent.all,
+            sent: sent.mends,
+            unsettled: reply.unsettled,
+            wanted: reply.wanted,
+        }
+    }
+}
+
+/// The result of offers that were all answered.
+struct Told {
+    sent: u32,
+    unsettled: u32,
+}
+
+/// How many offers fit a request; at least one.
+fn batch_length(offers: &[Offer]) -> usize {
+    let mut bytes = 0;
+    let fits = |offer: &&Offer| {
+        bytes += offer.bytes();
+        bytes <= OFFER_BYTES_MAX
+    };
+    let fitting = offers.iter().take(OFFERS_MAX).take_while(fits).count();
+    fitting.max(1).min(offers.len())
+}

@@ -1,0 +1,126 @@
+//! How a node asks another one in a sweep: with patience, because a request that fails
+//! costs a pass of gigabytes a node.
+
+use super::Sweeper;
+use crate::completion_queue::Completion;
+use crate::pending::Wait;
+use base::Verdict;
+use cluster::{Miss, NodeNumber};
+use peer::{LinkState, PeerAnswer, PeerRequest, SweepAnswer, SweepRequest};
+use std::time::Duration;
+
+/// How long a node waits for the answer to one request of a sweep. Scanning or
+/// exchanging 16 MiB takes milliseconds; it is a busy disk that takes long. A peer that
+/// falls silent ends the wait as soon as its link suspects it.
+const REQUEST_MAX: Duration = Duration::from_secs(30);
+
+/// How long it waits for a peer that it has never reached.
+const CONNECT_MAX: Duration = Duration::from_secs(3);
+
+/// How often a request is sent that an overloaded node turns away.
+pub(super) const TRIES_MAX: u32 = 5;
+
+/// How long a node waits before the second try; before the others, longer.
+pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// A request on its way to a peer.
+pub(super) enum PeerCall {
+    Asked(Wait),
+    Missed(Miss),
+}
+
+impl PeerCall {
+    async fn answer(self) -> PeerAnswer {
+        match self {
+            Self::Asked(wait) => match wait.only().await {
+                Some(Completion::Peer(answer)) => answer,
+                Some(_) => PeerAnswer::Missed(Miss::Failed),
+                None => PeerAnswer::Missed(Miss::Timeout),
+            },
+            Self::Missed(why) => PeerAnswer::Missed(why),
+        }
+    }
+
+    /// Waits until a version is stored, by a witness or not. Returns whether the peer
+    /// may hold a newer one.
+    pub(super) async fn stored(self) -> Result<bool, Miss> {
+        match self.answer().await {
+            PeerAnswer::Stored { verdict } => Ok(verdict != Verdict::Clean),
+            PeerAnswer::Missed(why) => Err(why),
+            PeerAnswer::Found(_) | PeerAnswer::Swept(_) | PeerAnswer::Pulled(_) => {
+                Err(Miss::Failed)
+            }
+        }
+    }
+}
+
+impl Sweeper {
+    /// Asks a node, which may be this one.
+    pub(super) async fn ask(
+        &self,
+        node: NodeNumber,
+        request: SweepRequest,
+    ) -> Result<SweepAnswer, Miss> {
+        match self.peers.is_own(node) {
+            true => Ok(self.answer(request).await),
+            false => self.ask_peer(node, request).await,
+        }
+    }
+
+    pub(super) async fn ask_peer(
+        &self,
+        node: NodeNumber,
+        request: SweepRequest,
+    ) -> Result<SweepAnswer, Miss> {
+        match self.call_patiently(node, PeerRequest::Sweep(request)).await {
+            PeerAnswer::Swept(answer) => Ok(answer),
+            PeerAnswer::Missed(why) => Err(why),
+            PeerAnswer::Stored { .. } | PeerAnswer::Found(_) | PeerAnswer::Pulled(_) => {
+                Err(Miss::Failed)
+            }
+        }
+    }
+
+    /// Asks again if the peer has too much to do. One request that is turned away must
+    /// not cost a pass of gigabytes a node.
+    pub(super) async fn call_patiently(
+        &self,
+        node: NodeNumber,
+        request: PeerRequest,
+    ) -> PeerAnswer {
+        for tries in 1..TRIES_MAX {
+            match self.call(node, request.clone()).await {
+                PeerAnswer::Missed(Miss::Overloaded) => {}
+                answer => return answer,
+            }
+            tokio::time::sleep(RETRY_PAUSE * tries).await;
+        }
+        self.call(node, request).await
+    }
+
+    async fn call(&self, node: NodeNumber, request: PeerRequest) -> PeerAnswer {
+        self.start_call(node, request).answer().await
+    }
+
+    /// Asks a peer, without waiting for its answer.
+    pub(super) fn start_call(&self, node: NodeNumber, request: PeerRequest) -> PeerCall {
+        let link = self.peers.link(node);
+        let was_reached = link.is_none_or(|link| link.status().state != LinkState::Connecting);
+        let time_max = if was_reached {
+            REQUEST_MAX
+        } else {
+            CONNECT_MAX
+        };
+        let now = self.sweeps.environment.clock.monotonic();
+        let deadline = now.saturating_add(time_max);
+        let wait = self.pending.wait(deadline);
+        let called = match link {
+            Some(link) => link.call(request, deadline, wait.address()),
+            None => Err(Miss::Failed),
+        };
+        match called {
+            Ok(()) => PeerCall::Asked(wait),
+            Err(why) => PeerCall::Missed(why),
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! The file `SWEEP`: what a node remembers of sweeps over a restart.
+//!
+//! - When the last full pass ended. A node that is restarted more often than full passes
+//!   are due would otherwise never begin one.
+//! - When each node was last found equal with this one, and how many versions it has
+//!   that no other node has.
+//! - As a driver: how far a full pass has come.
+//!
+//! All of it is told again by the next pass. So a file that cannot be read is begun anew,
+//! and a write that fails is only reported. The file is small: each change replaces it.
+//! Integers are little-endian:
+//!
+//! ```text
+//! file       = magic [u8; 8] | version u32 | last full end u64 | nodes u8 | node*
+//!            | checkpoints u8, 0 or 1 | checkpoint*           | crc32c u32 of the rest
+//! node       = clean u64 | clean in a full pass u64 | single copies u64
+//! checkpoint = pass u64 | cut u64 | stored u64 | key bytes u16 | next key
+//!            | may be conclusive u8 | count u8 | taking part*
+//!            | count u16 | unclean pair (node u8, node u8)*
+//! taking part = node u8 | store id u64 | losses u64 | single copies u64
+//! ```
+//!
+//! Times are milliseconds since 1970; [`u64::MAX`] says that something is not known.
+
+use super::record::LastClean;
+use base::{ByteReader, Timestamp};
+use bytes::Bytes;
+use cluster::NodeNumber;
+use cluster::sweep::{Incarnation, Pair, PassId, PassProgress, TakingPart};
+use lsm::disk::{read_small_file, replace_file};
+use lsm::{Disk, Error};
+use profile::lock;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+const FILE: &str = "SWEEP";
+const MAGIC: [u8; 8] = *b"kvorumsw";
+const VERSION: u32 = 1;
+const CHECKSUM_BYTES: usize = 4;
+/// The longest file that is read: several times the size for the most nodes, all of whose
+/// pairs are unclean.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+const UNKNOWN: u64 = u64::MAX;
+
+/// A checkpoint that is older than this is not used: too much has changed since, so that
+/// the pass would show little.
+const CHECKPOINT_AGE_MAX_MS: u64 = 6 * 3600 * 1000;
+
+/// How far a full pass has come. All that it found equal is durable in the stores that
+/// took part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Checkpoint {
+    pub(super) pass: PassId,
+    pub(super) cut: Timestamp,
+    pub(super) stored_unix_ms: u64,
+    /// What is below this key has been compared.
+    pub(super) next: Bytes,
+    pub(super) progress: PassProgress,
+}
+
+/// What the file holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct SweepFile {
+    pub(super) last_full_end_unix_ms: Option<u64>,
+    /// By node number.
+    pub(super) last_clean: Vec<LastClean>,
+    /// By node number.
+    pub(super) single_copies: Vec<Option<u64>>,
+    pub(super) checkpoint: Option<Checkpoint>,
+}
+
+/// Where the file is.
+pub(crate) struct JournalEnvironment {
+    /// The data folder, which exists and is locked.
+    pub(crate) folder: PathBuf,
+    /// The disk.
+    pub(crate) disk: Arc<dyn Disk>,
+}
+
+/// The owner of the file, and of the checkpoint in it.
+pub(super) struct Journal {
+    environment: JournalEnvironment,
+    state: Mutex<JournalState>,
+    /// Held while the file is written; true once it must not be written any more.
+    is_closed: Mutex<bool>,
+}
+
+struct JournalState {
+    checkpoint: Option<Checkpoint>,
+    /// Whether the checkpoint is that of a pass which a restart of this node has cut
+    /// short.
+    is_interrupted: bool,
+}
+
+impl Journal {
+    /// Opens the file of a data folder, and gives what it holds. Blocks.
+    pub(super) fn open(environment: JournalEnvironment) -> (Self, SweepFile) {
+        let loaded = SweepFile::load(&environment);
+        let loaded = loaded.unwrap_or_else(|why| {
+            tracing::warn!(
+                why,
+                "the file SWEEP cannot be read and is begun anew: sweeps compare more than \
+                 they would have to"
+            );
+            SweepFile::default()
+        });
+        let state = JournalState {
+            is_interrupted: loaded.checkpoint.is_some(),
+            checkpoint: loaded.checkpoint.clone(),
+        };
+        let journal = Self {
+            environment,
+            state: Mutex::new(state),
+            is_closed: Mutex::new(false),
+        };
+        (journal, loaded)
+    }
+
+    /// Whether a restart of this node has cut a full pass short that can still go on.
+    pub(super) fn is_interrupted(&self, now_unix_ms: u64) -> bool {
+        let state = lock(&self.state);
+        let checkpoint = state.checkpoint.as_ref();
+        state.is_interrupted && checkpoint.is_some_and(|stored| stored.is_fresh(now_unix_ms))
+    }
+
+    /// The checkpoint from which the next full pass can go on.
+    pub(super) fn take_up(&self, now_unix_ms: u64) -> Option<Checkpoint> {
+        let mut state = lock(&self.state);
+        state.is_interrupted = false;
+        let checkpoint = state.checkpoint.clone();
+        checkpoint.filter(|stored| stored.is_fresh(now_unix_ms))
+    }
+
+    pub(super) fn set_checkpoint(&self, checkpoint: Option<Checkpoint>) {
+        lock(&self.state).checkpoint = checkpoint;
+    }
+
+    pub(super) fn checkpoint(&self) -> Option<Checkpoint> {
+        lock(&self.state).checkpoint.clone()
+    }
+
+    /// Replaces the file. Blocks.
+    pub(super) fn write(&self, file: &SweepFile) {
+        let is_closed = lock(&self.is_closed);
+        if *is_closed {
+            return;
+        }
+        let JournalEnvironment { folder, disk } = &self.environment;
+        if let Err(error) = replace_file(&**disk, folder, FILE, &file.encode()) {
+            tracing::warn!(
+                %error,
+                "cannot write the file SWEEP: a sweep that is cut short now begins anew"
+            );
+        }
+    }
+
+    /// Ends all writing to the folder. Blocks while a write is running.
+    pub(super) fn close(&self) {
+        *lock(&self.is_closed) = true;
+    }
+}
+
+impl Checkpoint {
+    /// The beginning of a pass.
+    pub(super) fn at_begin(pass: PassId) -> Self {
+        Self {
+            pass,
+            cut: Timestamp::ZERO,
+            stored_unix_ms: 0,
+            next: Bytes::new(),
+            progress: PassProgress::new([]),
+        }
+    }
+
+    /// A clock that was set back makes a checkpoint as useless as an old one.
+    fn is_fresh(&self, now_unix_ms: u64) -> bool {
+        now_unix_ms.abs_diff(self.stored_unix_ms) <= CHECKPOINT_AGE_MAX_MS
+    }
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        for number in [self.pass.0, self.cut.as_u64(), self.stored_unix_ms] {
+            put_u64(bytes, number);
+        }
+        // Keys have 4096 bytes at most, and nodes are at most 255.
+        bytes.extend_from_slice(&(self.next.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(&self.next);
+        bytes.push(self.progress.may_be_conclusive().into());
+        let taking_part = self.progress.taking_part();
+        bytes.push(taking_part.len() as u8);
+        for (node, taking_part) in taking_part {
+            let TakingPart {
+                incarnation,
+                single_copies,
+            } = *taking_part;
+            bytes.push(node.index() as u8);
+            put_u64(bytes, incarnation.store_id);
+            put_u64(bytes, incarnation.losses);
+            put_u64(bytes, single_copies);
+        }
+        let unclean = self.progress.unclean();
+        bytes.extend_from_slice(&(unclean.len() as u16).to_le_bytes());
+        for pair in unclean {
+            bytes.extend_from_slice(&[pair.lower.index() as u8, pair.upper.index() as u8]);
+        }
+    }
+
+    fn decode(reader: &mut ByteReader<'_>) -> Option<Self> {
+        let pass = PassId(reader.u64()?);
+        let cut = Timestamp::from_u64(reader.u64()?);
+        let stored_unix_ms = reader.u64()?;
+        let key_bytes = usize::from(reader.u16()?);
+        let next = Bytes::copy_from_slice(reader.bytes(key_bytes)?);
+        let may_be_conclusive = decode_bool(reader)?;
+        let mut taking_part = BTreeMap::new();
+        for _ in 0..reader.u8()? {
+            let node = NodeNumber::new(reader.u8()?);
+            let incarnation = Incarnation {
+                store_id: reader.u64()?,
+                losses: reader.u64()?,
+            };
+            let single_copies = reader.u64()?;
+            let took_part = TakingPart {
+                incarnation,
+                single_copies,
+            };
+            taking_part.insert(node, took_part);
+        }
+        let mut unclean = BTreeSet::new();
+        for _ in 0..reader.u16()? {
+            let (lower, upper) = (reader.u8()?, reader.u8()?);
+            unclean.insert(Pair::of(NodeNumber::new(lower), NodeNumber::new(upper)));
+        }
+        Some(Self {
+            pass,
+            cut,
+            stored_unix_ms,
+            next,
+            progress: PassProgress::restored(taking_part, unclean, may_be_conclusive),
+        })
+    }
+}
+
+impl SweepFile {
+    fn load(environment: &JournalEnvironment) -> Result<Self, String> {
+        let path = environment.folder.join(FILE);
+        let bytes = read_small_file(&*environment.disk, &path, FILE_BYTES_MAX);
+        match bytes.map_err(|error: Error| error.to_string())? {
+            Some(bytes) => Self::decode(&bytes).map_err(str::to_owned),
+            None => Ok(Self::default()),
+        }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        put_option(&mut bytes, self.last_full_end_unix_ms);
+        // There are at most 255 nodes.
+        bytes.push(self.last_clean.len() as u8);
+        for (index, clean) in self.last_clean.iter().enumerate() {
+            put_option(&mut bytes, clean.any_unix_ms);
+            put_option(&mut bytes, clean.full_unix_ms);
+            put_option(&mut bytes, self.single_copies.get(index).copied().flatten());
+        }
+        bytes.push(self.checkpoint.is_some().into());
+        if let Some(checkpoint) = &self.checkpoint {
+            checkpoint.encode(&mut bytes);
+        }
+        let checksum = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
+        let (content, checksum) = bytes
+            .split_last_chunk::<CHECKSUM_BYTES>()
+            .ok_or("it is too short")?;
+        let mut reader = ByteReader::new(content);
+        if reader.array() != Some(MAGIC) {
+            return Err("it begins with other bytes than a SWEEP file");
+        }
+        if u32::from_le_bytes(*checksum) != crc32c::crc32c(content) {
+            return Err("its checksum does not match its bytes");
+        }
+        if reader.u32() != Some(VERSION) {
+            return Err("it has a format version that this release does not know");
+        }
+        let decoded = Self::decode_content(&mut reader);
+        decoded
+            .filter(|_| reader.rest().is_empty())
+            .ok_or("no node writes these bytes")
+    }
+
+    fn decode_content(reader: &mut ByteReader<'_>) -> Option<Self> {
+        let mut file = Self {
+            last_full_end_unix_ms: decode_option(reader)?,
+            ..Self::default()
+        };
+        for _ in 0..reader.u8()? {
+            file.last_clean.push(LastClean {
+                any_unix_ms: decode_option(reader)?,
+                full_unix_ms: decode_option(reader)?,
+            });
+            file.single_copies.push(decode_option(reader)?);
+        }
+        file.checkpoint = match decode_bool(reader)? {
+            true => Some(Checkpoint::decode(reader)?),
+            false => None,
+        };
+        Some(file)
+    }
+}
+
+fn put_u64(bytes: &mut Vec<u8>, number: u64) {
+    bytes.extend_from_slice(&number.to_le_bytes());
+}
+
+fn put_option(bytes: &mut Vec<u8>, number: Option<u64>) {
+    put_u64(bytes, number.unwrap_or(UNKNOWN));
+}
+
+fn decode_option(reader: &mut ByteReader<'_>) -> Option<Option<u64>> {
+    let number = reader.u64()?;
+    Some((number != UNKNOWN).then_some(number))
+}
+
+fn decode_bool(reader: &mut ByteReader<'_>) -> Option<bool> {
+    match reader.u8()? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lsm::MemoryDisk;
+    use std::path::Path;
+
+    const NOW_UNIX_MS: u64 = 1_800_000_000_000;
+
+    fn checkpoint() -> Checkpoint {
+        let incarnation = |losses| Incarnation {
+            store_id: 7,
+            losses,
+        };
+        let nodes = (0..3).map(|node| (NodeNumber::new(node), incarnation(node.into())));
+        let mut progress = PassProgress::new(nodes);
+        progress.spoil(Pair::of(NodeNumber::new(0), NodeNumber::new(2)));
+        progress.count_single_copies(NodeNumber::new(1), 9);
+        progress.sent_beside_surplus();
+        Checkpoint {
+            pass: PassId(3),
+            cut: Timestamp::from_u64(4),
+            stored_unix_ms: NOW_UNIX_MS,
+            next: Bytes::from_static(b"next\0"),
+            progress,
+        }
+    }
+
+    fn file() -> SweepFile {
+        let clean = |any, full| LastClean {
+            any_unix_ms: any,
+            full_unix_ms: full,
+        };
+        SweepFile {
+            last_full_end_unix_ms: Some(5),
+            last_clean: vec![
+                clean(None, None),
+                clean(Some(1), None),
+                clean(Some(3), Some(2)),
+            ],
+            single_copies: vec![Some(0), None, Some(8)],
+            checkpoint: Some(checkpoint()),
+        }
+    }
+
+    fn environment(disk: &Arc<MemoryDisk>) -> JournalEnvironment {
+        JournalEnvironment {
+            folder: PathBuf::from("store"),
+            disk: Arc::clone(disk) as Arc<dyn Disk>,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_after_a_restart() {
+        let disk = Arc::new(MemoryDisk::new());
+        disk.create_folder(Path::new("store")).unwrap();
+        let (journal, loaded) = Journal::open(environment(&disk));
+        assert_eq!(loaded, SweepFile::default());
+        assert!(!journal.is_interrupted(NOW_UNIX_MS));
+        journal.write(&file());
+        journal.close();
+        // Another process may have the folder by now.
+        journal.write(&SweepFile::default());
+        let (journal, loaded) = Journal::open(environment(&disk));
+        assert_eq!(loaded, file());
+        assert!(journal.is_interrupted(NOW_UNIX_MS));
+        assert_eq!(journal.take_up(NOW_UNIX_MS), Some(checkpoint()));
+        // The pass goes on by itself once; later only if another one is due.
+        assert!(!journal.is_interrupted(NOW_UNIX_MS));
+        assert_eq!(journal.take_up(NOW_UNIX_MS), Some(checkpoint()));
+    }
+
+    #[test]
+    fn an_old_checkpoint_is_not_used() {
+        let disk = Arc::new(MemoryDisk::new());
+        disk.create_folder(Path::new("store")).unwrap();
+        let (journal, _) = Journal::open(environment(&disk));
+        journal.set_checkpoint(Some(checkpoint()));
+        let later = NOW_UNIX_MS + CHECKPOINT_AGE_MAX_MS + 1;
+        assert_eq!(journal.take_up(later), None);
+        // Nor one from the future, after the clock was set back.
+        assert_eq!(
+            journal.take_up(NOW_UNIX_MS - CHECKPOINT_AGE_MAX_MS - 1),
+            None
+        );
+    }
+
+    #[test]
+    fn no_damage_is_taken_for_a_file() {
+        let bytes = file().encode();
+        assert_eq!(SweepFile::decode(&bytes), Ok(file()));
+        for length in 0..bytes.len() {
+            assert!(SweepFile::decode(&bytes[..length]).is_err(), "{length}");
+        }
+        for index in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[index] ^= 4;
+            assert!(SweepFile::decode(&damaged).is_err(), "{index}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_begun_anew() {
+        let disk = Arc::new(MemoryDisk::new());
+        disk.create_folder(Path::new("store")).unwrap();
+        replace_file(&*disk, Path::new("store"), FILE, b"something else").unwrap();
+        let (_, loaded) = Journal::open(environment(&disk));
+        assert_eq!(loaded, SweepFile::default());
+    }
+}

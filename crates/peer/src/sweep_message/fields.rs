@@ -1,0 +1,129 @@
+//! Reads the fields of sweep messages.
+
+use super::BOUND_KEY_BYTES_MAX;
+use base::{ByteReader, Timestamp};
+use bytes::Bytes;
+use cluster::sweep::{Digest, Incarnation, KeyBounds, STEPS_MAX};
+use cluster::{NODES_MAX, NodeNumber};
+
+/// Reads a payload, field by field.
+pub(super) struct Fields<'a>(pub(super) ByteReader<'a>);
+
+/// What is wrong with a payload that ends too soon.
+const TOO_SHORT: &str = "too short a payload";
+
+impl<'a> Fields<'a> {
+    pub(super) fn bool(&mut self) -> Result<bool, &'static str> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err("neither yes nor no"),
+        }
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, &'static str> {
+        self.0.u8().ok_or(TOO_SHORT)
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16, &'static str> {
+        self.0.u16().ok_or(TOO_SHORT)
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, &'static str> {
+        self.0.u32().ok_or(TOO_SHORT)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, &'static str> {
+        self.0.u64().ok_or(TOO_SHORT)
+    }
+
+    pub(super) fn timestamp(&mut self) -> Result<Timestamp, &'static str> {
+        self.u64().map(Timestamp::from_u64)
+    }
+
+    pub(super) fn node(&mut self) -> Result<NodeNumber, &'static str> {
+        self.u8().map(NodeNumber::new)
+    }
+
+    pub(super) fn digest(&mut self) -> Result<Digest, &'static str> {
+        Ok(Digest {
+            items: self.u64()?,
+            sum: self.0.u128().ok_or(TOO_SHORT)?,
+        })
+    }
+
+    pub(super) fn incarnation(&mut self) -> Result<Incarnation, &'static str> {
+        Ok(Incarnation {
+            store_id: self.u64()?,
+            losses: self.u64()?,
+        })
+    }
+
+    fn key_of(&mut self, bytes_max: usize) -> Result<&'a [u8], &'static str> {
+        let bytes = usize::from(self.u16()?);
+        match bytes <= bytes_max {
+            true => self.0.bytes(bytes).ok_or(TOO_SHORT),
+            false => Err("too long a key"),
+        }
+    }
+
+    pub(super) fn key(&mut self) -> Result<Bytes, &'static str> {
+        // The end of what was scanned is the key after one.
+        self.key_of(base::KEY_BYTES_MAX + 1)
+            .map(Bytes::copy_from_slice)
+    }
+
+    pub(super) fn option_key(&mut self) -> Result<Option<Bytes>, &'static str> {
+        match self.bool()? {
+            true => self.key().map(Some),
+            false => Ok(None),
+        }
+    }
+
+    pub(super) fn bounds(&mut self) -> Result<Vec<KeyBounds>, &'static str> {
+        self.rest_of(NODES_MAX, |fields| {
+            let steps = usize::from(fields.u8()?);
+            if steps > STEPS_MAX {
+                return Err("too many steps");
+            }
+            let mut read = Vec::with_capacity(steps);
+            for _ in 0..steps {
+                let key = fields.key_of(BOUND_KEY_BYTES_MAX)?.to_vec();
+                read.push((key, fields.timestamp()?));
+            }
+            Ok(KeyBounds::from_steps(read))
+        })
+    }
+
+    /// A list that begins with the number of its elements.
+    pub(super) fn counted<T>(
+        &mut self,
+        read: impl Fn(&mut Self) -> Result<T, &'static str>,
+    ) -> Result<Vec<T>, &'static str> {
+        let count = self.u8()?;
+        (0..count).map(|_| read(self)).collect()
+    }
+
+    /// All that follows is a list of at most `most`.
+    pub(super) fn rest_of<T>(
+        &mut self,
+        most: usize,
+        read: impl Fn(&mut Self) -> Result<T, &'static str>,
+    ) -> Result<Vec<T>, &'static str> {
+        let mut list = Vec::new();
+        while !self.0.rest().is_empty() {
+            if list.len() == most {
+                return Err("too long a list");
+            }
+            list.push(read(self)?);
+        }
+        Ok(list)
+    }
+
+    pub(super) fn end(&self) -> Result<(), &'static str> {
+        match self.0.rest() {
+            [] => Ok(()),
+            _ => Err("too long a payload"),
+        }
+    }
+}

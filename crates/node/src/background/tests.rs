@@ -204,11 +204,22 @@ fn a_lasting_change_of_the_load_becomes_normal() {
 #[test]
 fn what_clients_feel_beside_the_work_does_not_become_normal() {
     let mut trace = Trace::settled();
-    let normal = trace.controller.latency().1;
-    for slow_us in (600..1_000).step_by(2) {
-        trace.step(Load { slow_us, ..HALF });
+    let (_, delay) = trace.controller.queueing_delay();
+    let (_, latency) = trace.controller.latency();
+    for number in 0..600 {
+        // Too little to be felt.
+        count(&mut trace.latencies, 990, number % 6);
+        let queueing_delay = Duration::from_micros(100 + 3 * number);
+        let load = Load {
+            queueing_delay,
+            ..HALF
+        };
+        assert_eq!(trace.step(load), 1.0);
     }
-    assert!(trace.controller.latency().1 <= normal);
+    assert!(trace.controller.latency().0 > latency);
+    assert!(trace.controller.latency().1 <= latency);
+    assert!(trace.controller.queueing_delay().0 > 10 * delay);
+    assert!(trace.controller.queueing_delay().1 <= delay);
 }
 
 #[test]

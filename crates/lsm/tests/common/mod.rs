@@ -13,7 +13,8 @@
 use base::{Clock, Entry, Expiry, Kind, ManualClock, SeededRandom, Timestamp};
 use lsm::disk::MemoryDisk;
 use lsm::{
-    Disk, Engine, Environment, Error, Options, Outbox, Outcome, RecoveryReport, StepExecutor,
+    Admission, Disk, Engine, Environment, Error, Ingested, Options, Outbox, Outcome,
+    RecoveryReport, StepExecutor,
 };
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -162,4 +163,34 @@ impl Outbox for CollectedOutcomes {
         let mut deliveries = self.deliveries.lock().expect("no test panics in it");
         deliveries.push(outcomes);
     }
+}
+
+/// Ingests entries, which are sorted by key.
+pub fn ingest(engine: &Engine, entries: &[Entry]) -> Result<Ingested, Error> {
+    let mut ingest = engine.begin_ingest(Admission::Mend)?;
+    for entry in entries {
+        ingest.push(entry.clone())?;
+    }
+    ingest.commit()
+}
+
+/// The number of tables of each level.
+pub fn tables(engine: &Engine) -> Vec<u64> {
+    let levels = engine.statistics().levels;
+    levels.iter().map(|level| level.tables).collect()
+}
+
+/// The files of tables in the folder.
+pub fn table_files(world: &World) -> usize {
+    let names = world.memory.list(&World::folder());
+    let names = names.expect("a disk in memory lists its files");
+    names.iter().filter(|name| name.ends_with(".sst")).count()
+}
+
+/// A value that hardly compresses.
+pub fn long(seed: u64, bytes: usize) -> String {
+    let mut random = fastrand::Rng::with_seed(seed);
+    std::iter::repeat_with(|| random.alphanumeric())
+        .take(bytes)
+        .collect()
 }

@@ -6,9 +6,11 @@ use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
 use cluster::sweep::{Incarnation, KeyBounds, PassId, PassKind};
 use cluster::{NodeNumber, Placement};
 use lsm::testing::{BlockingWrite, environment};
-use lsm::{Engine, MemoryDisk, Options};
+use lsm::{Disk, Engine, MemoryDisk, Options};
 use peer::SweepAnswer;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 const PASS: PassId = PassId(7);
 const PEER: NodeNumber = NodeNumber::new(1);
@@ -189,4 +191,86 @@ fn a_node_that_joins_again_does_not_pass_over_what_came_while_it_was_down() {
         };
         assert_eq!(bounds[PEER.index()] != KeyBounds::everything(), knows);
     }
+}
+
+#[test]
+fn damage_is_mended_after_a_whole_full_pass_that_found_all_nodes_clean() {
+    const LATER: PassId = PassId(8);
+    let both = [PEER, NodeNumber::new(2)];
+    let full = |participant: &mut Participant, pass| begin(participant, pass, PassKind::Full, 20);
+    for (label, clean_with, kind, is_mended) in [
+        ("with one of two", &both[..1], PassKind::Full, false),
+        ("recent", &both, PassKind::Recent, false),
+        ("begun before", &both, PassKind::Full, false),
+        ("begun behind", &both, PassKind::Full, false),
+        ("whole", &both, PassKind::Full, true),
+    ] {
+        let disk = Arc::new(MemoryDisk::new());
+        let (environment, executor) = environment(Arc::clone(&disk) as _);
+        let (engine, _) = Engine::open(environment, Options::default()).unwrap();
+        for number in 0..1000 {
+            write(&engine, &format!("{number:04}"), 10);
+        }
+        engine.flush().unwrap();
+        let mut participant = participant(&engine);
+        if label == "begun before" {
+            full(&mut participant, LATER);
+        }
+        let names = disk.list(Path::new("/store")).unwrap();
+        let table = names.iter().find(|name| name.ends_with(".sst")).unwrap();
+        disk.corrupt(&Path::new("/store").join(table), 10, 1)
+            .unwrap();
+        // The pass that finds the damage goes on behind it, and mends nothing.
+        full(&mut participant, PASS);
+        let kept: u64 = items_of_ranges(&mut participant, PASS).iter().sum();
+        assert!((1..1000).contains(&kept), "{kept}");
+        executor.run_for(Duration::from_secs(1));
+        participant.end(PASS, STORE, &both);
+        executor.run_for(Duration::from_secs(1));
+        assert_eq!(engine.statistics().damaged_ranges, 1);
+        assert!(engine.has_damage_to_compare());
+
+        match label {
+            "begun before" => {}
+            "begun behind" => {
+                participant.begin((LATER, kind), true, STORE, Timestamp::ZERO);
+                let bounds = vec![KeyBounds::everything(); 3];
+                participant.agree(LATER, Timestamp::from_u64(20), vec![3; 3], bounds);
+            }
+            _ => begin(&mut participant, LATER, kind, 20),
+        }
+        items_of_ranges(&mut participant, LATER);
+        assert_eq!(
+            participant.end(LATER, STORE, clean_with),
+            Some(kind),
+            "{label}"
+        );
+        executor.run_for(Duration::from_secs(1));
+        let ranges = engine.statistics().damaged_ranges;
+        assert_eq!(ranges, u64::from(!is_mended), "{label}");
+    }
+}
+
+#[test]
+fn a_version_in_a_sound_block_is_sent_although_a_damaged_one_may_hold_the_key() {
+    let disk = Arc::new(MemoryDisk::new());
+    let (environment, executor) = environment(Arc::clone(&disk) as _);
+    let (engine, _) = Engine::open(environment, Options::default()).unwrap();
+    for timestamp in [10, 20] {
+        write(&engine, "k", timestamp);
+        engine.flush().unwrap();
+    }
+    let names = disk.list(Path::new("/store")).unwrap();
+    let tables = names.iter().filter(|name| name.ends_with(".sst"));
+    let newest = Path::new("/store").join(tables.max().unwrap());
+    disk.corrupt(&newest, 3, 1).unwrap();
+    let mut participant = participant(&engine);
+    begin(&mut participant, PASS, PassKind::Full, 30);
+    assert_eq!(items_of_ranges(&mut participant, PASS), [1]);
+    executor.run_for(Duration::from_secs(1));
+    assert!(engine.is_damaged(b"k"));
+    let key_hashes = vec![cluster::sweep::Item::key_hash_of(b"k")];
+    let entries = participant.entries((PASS, 0), key_hashes).unwrap().unwrap();
+    let timestamps = entries.iter().map(|entry| entry.timestamp().as_u64());
+    assert_eq!(timestamps.collect::<Vec<_>>(), [10]);
 }

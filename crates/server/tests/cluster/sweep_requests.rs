@@ -51,7 +51,12 @@ fn a_sweep_brings_what_no_hint_and_no_read_did() {
 
     for node in 0..3 {
         let status = cluster.status(node);
+        let share = status["background"]["share"].as_f64().unwrap();
+        assert!(share > 0.0 && share <= 1.0, "{share}");
+        assert_eq!(status["hints"]["age_max_seconds"], 3 * 3600);
+        assert_eq!(status["hints"]["bytes_max"], 1 << 30);
         let sweeps = &status["sweeps"];
+        assert!(sweeps.get("refill").is_none(), "nothing is being filled");
         assert_eq!(sweeps["full"]["clean"], 1, "{sweeps}");
         assert_eq!(sweeps["full"]["incomplete"], 0);
         assert_eq!(sweeps["recent"]["clean"], 0);

@@ -208,6 +208,7 @@ impl Node {
             stamping: Arc::clone(&stamping),
             membership: membership.clone(),
             background: Arc::clone(&background),
+            ingest_bytes_max: resources.memory.ingest_bytes_max(),
             timeout: config.timeout,
             interval: config.sweep_interval,
             full_interval: config.full_sweep_interval,

@@ -41,6 +41,18 @@ impl MemoryParts {
         self.memtable_bytes * (1 + Self::MEMTABLES_FROZEN_MAX)
     }
 
+    /// From how many bytes of keys and values on an ingest is committed. A pass that is
+    /// cut short loses that much work at most; and the more memory the node has, the
+    /// more tables may be open before they are part of the store.
+    #[must_use]
+    pub const fn ingest_bytes_max(&self) -> usize {
+        const INGEST_BYTES_MAX: usize = 256 << 20;
+        match self.memtable_bytes.saturating_mul(16) {
+            bytes if bytes < INGEST_BYTES_MAX => bytes,
+            _ => INGEST_BYTES_MAX,
+        }
+    }
+
     /// The sum of all parts.
     #[must_use]
     pub fn planned_bytes(&self) -> usize {

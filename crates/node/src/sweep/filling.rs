@@ -1,17 +1,39 @@
 //! What other nodes send in bulk during a pass, on its way into the tables.
+//!
+//! A pass goes through the keys in order, so all that it brings fits one ingest.
+//! The ingest is committed whenever it is large enough: what is committed is durable, and
+//! a later pass does not bring it again. What is not committed is dropped with the pass, and
+//! counts for nothing.
 
 use base::Entry;
-use lsm::Error;
+use lsm::{Admission, Engine, Error, Ingest};
 
-/// What a pass brings in bulk. Nothing is pulled yet.
-#[derive(Default)]
+/// What a pass brings in bulk.
 pub(super) struct Filling {
-    /// In the order of their keys.
+    engine: Engine,
+    /// In the order of their keys, after all that the ingest has.
     waiting: Vec<Entry>,
+    ingest: Option<Ingest>,
+    /// The bytes of keys and values in the ingest.
+    ingest_bytes: usize,
+    /// From how many on it is committed.
+    ingest_bytes_max: usize,
 }
 
 impl Filling {
-    /// Adds versions, whose keys are after all others.
+    /// Nothing has arrived yet.
+    pub(super) fn new(engine: Engine, ingest_bytes_max: usize) -> Self {
+        Self {
+            engine,
+            waiting: Vec::new(),
+            ingest: None,
+            ingest_bytes: 0,
+            ingest_bytes_max,
+        }
+    }
+
+    /// Adds versions, whose keys are after all others. They stay in memory until the
+    /// next push.
     pub(super) fn add(&mut self, entries: Vec<Entry>) {
         match self.waiting.is_empty() {
             true => self.waiting = entries,
@@ -19,14 +41,44 @@ impl Filling {
         }
     }
 
+    /// Writes what waits into tables, and commits them if they are large.
+    ///
+    /// # Errors
+    /// As [`Filling::commit`].
+    pub(super) fn push(&mut self) -> Result<(), Error> {
+        self.push_waiting()?;
+        match self.ingest_bytes >= self.ingest_bytes_max {
+            true => self.commit(),
+            false => Ok(()),
+        }
+    }
+
     /// Makes everything part of the store, durably.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is anything.
+    /// See [`Engine::begin_ingest`], [`Ingest::push`] and [`Ingest::commit`]. What was
+    /// not committed is lost then, so the pass must not count as clean.
     pub(super) fn commit(&mut self) -> Result<(), Error> {
-        match self.waiting.is_empty() {
-            true => Ok(()),
-            false => Err(Error::Invalid("a sweep stores nothing in bulk".into())),
+        self.push_waiting()?;
+        self.ingest_bytes = 0;
+        if let Some(ingest) = self.ingest.take() {
+            let ingested = ingest.commit()?;
+            tracing::debug!(?ingested, "stored what a sweep has brought in bulk");
         }
+        Ok(())
+    }
+
+    fn push_waiting(&mut self) -> Result<(), Error> {
+        for entry in std::mem::take(&mut self.waiting) {
+            let ingest = match &mut self.ingest {
+                Some(ingest) => ingest,
+                None => self
+                    .ingest
+                    .insert(self.engine.begin_ingest(Admission::Mend)?),
+            };
+            self.ingest_bytes += entry.data_bytes();
+            ingest.push(entry)?;
+        }
+        Ok(())
     }
 }

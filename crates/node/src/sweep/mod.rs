@@ -33,6 +33,8 @@
 
 mod announcing;
 mod bulk;
+#[cfg(test)]
+mod bulk_tests;
 mod calls;
 mod driver;
 mod exchange;
@@ -99,6 +101,8 @@ pub(crate) struct SweepEnvironment {
     pub(crate) membership: Membership,
     /// The budget of background work.
     pub(crate) background: Arc<Background>,
+    /// From how many bytes of keys and values on an ingest is committed.
+    pub(crate) ingest_bytes_max: usize,
     /// The deadline of requests.
     pub(crate) timeout: Duration,
     /// How often the nodes compare what has changed, if they do.
@@ -141,6 +145,7 @@ impl Sweeps {
             Arc::clone(placement),
             environment.members.own(),
             environment.sizes,
+            environment.ingest_bytes_max,
         );
         Arc::new(Self {
             pacer: Pacer::new(

@@ -38,6 +38,8 @@ pub(super) struct Participant {
     pub(super) placement: Arc<Placement>,
     pub(super) own: NodeNumber,
     sizes: SweepSizes,
+    /// From how many bytes of keys and values on an ingest is committed.
+    ingest_bytes_max: usize,
     passes: BTreeMap<PassId, PassState>,
     /// By node number: the last pass that found this node equal with it. Lost at a
     /// restart, and with it what need not be compared again.
@@ -88,6 +90,7 @@ impl Participant {
         placement: Arc<Placement>,
         own: NodeNumber,
         sizes: SweepSizes,
+        ingest_bytes_max: usize,
     ) -> Self {
         let last_clean = vec![None; placement.nodes()];
         Self {
@@ -96,6 +99,7 @@ impl Participant {
             placement,
             own,
             sizes,
+            ingest_bytes_max,
             passes: BTreeMap::new(),
             last_clean,
             reach: None,
@@ -128,7 +132,7 @@ impl Participant {
         let before = self.passes.remove(&pass);
         let before = before.filter(|before| is_resumed && before.incarnation == incarnation);
         let bounds = self.bounds();
-        let filling = Filling::default();
+        let filling = Filling::new(self.engine.clone(), self.ingest_bytes_max);
         let held = self.engine.statistics();
         let versions = held.table_entries + held.memtable_entries;
         let mut state = PassState::new(kind, incarnation, filling, versions, now);

@@ -10,9 +10,9 @@ use lsm::{Error, Scan};
 use peer::{HELD_MAX, Run, RunWriter};
 use std::sync::Arc;
 
-/// A range is asked for in bulk if this node lacks so many items of it, or more. None is,
-/// as long as what arrives cannot be put into tables.
-const BULK_ITEMS_MIN: u64 = 1 << 32;
+/// A range is asked for in bulk if this node lacks so many items of it, or more. With
+/// fewer, mends cost no more.
+const BULK_ITEMS_MIN: u64 = 16;
 /// The most bytes that are pulled of a range. Several nodes may send some of it, and
 /// values may have become longer since the range was scanned. What does not fit comes as
 /// mends.
@@ -176,7 +176,7 @@ impl Participant {
     /// As those of an ingest.
     pub(super) fn push_pulled(&mut self, pass: PassId) -> Result<(), Error> {
         let pushed = match self.state(pass) {
-            Some(state) => state.filling.commit(),
+            Some(state) => state.filling.push(),
             None => Ok(()),
         };
         if pushed.is_err() {

@@ -21,15 +21,24 @@ const STORE: Incarnation = Incarnation {
 const AFTER_A_LOSS: Incarnation = Incarnation { losses: 1, ..STORE };
 
 fn engine() -> Engine {
-    let (environment, _executor) = environment(Arc::new(MemoryDisk::new()));
+    engine_on(&Arc::new(MemoryDisk::new()))
+}
+
+pub(super) fn engine_on(disk: &Arc<MemoryDisk>) -> Engine {
+    let (environment, _executor) = environment(Arc::clone(disk) as Arc<dyn Disk>);
     Engine::open(environment, Options::default()).unwrap().0
 }
 
 fn participant(engine: &Engine) -> Participant {
+    participant_of(engine, NodeNumber::new(0))
+}
+
+/// The part of one of the nodes "a", "b" and "c".
+pub(super) fn participant_of(engine: &Engine, own: NodeNumber) -> Participant {
     let clock = Arc::new(ManualClock::new(0)) as Arc<dyn Clock>;
     let placement = Arc::new(Placement::new(["a", "b", "c"]));
     let sizes = SweepSizes::default();
-    Participant::new(engine.clone(), clock, placement, NodeNumber::new(0), sizes)
+    Participant::new(engine.clone(), clock, placement, own, sizes, 8 << 20)
 }
 
 fn write(engine: &Engine, key: &str, timestamp: u64) {
@@ -39,7 +48,7 @@ fn write(engine: &Engine, key: &str, timestamp: u64) {
 }
 
 /// Begins a pass in which everything is compared, up to a cut.
-fn begin(participant: &mut Participant, pass: PassId, kind: PassKind, cut: u64) {
+pub(super) fn begin(participant: &mut Participant, pass: PassId, kind: PassKind, cut: u64) {
     let begun = participant.begin((pass, kind), false, STORE, Timestamp::ZERO);
     assert!(matches!(begun, SweepAnswer::Begun { .. }), "{begun:?}");
     let bounds = vec![KeyBounds::everything(); 3];

@@ -20,6 +20,8 @@ mod pages;
 #[cfg(test)]
 mod placement;
 #[cfg(test)]
+mod refills;
+#[cfg(test)]
 mod requests;
 #[cfg(test)]
 mod support;

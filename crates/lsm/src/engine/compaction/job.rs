@@ -17,8 +17,10 @@
 
 use super::merging::{Compaction, Replaced};
 use super::pick::{Pick, PickSettings, Reason, may_become_due, pick, pick_all, summarize};
+use super::purges::Purges;
 use super::reclaim::Reclaim;
 use super::retry::Retry;
+use super::unreadable::Unreadable;
 use crate::engine::background::EngineJob;
 use crate::engine::core::Core;
 use crate::engine::table_set::TableEdit;
@@ -44,11 +46,6 @@ const PACE_DELAY_MAX: Duration = Duration::from_millis(100);
 /// How long compaction rests before it checks what time alone has made due.
 const IDLE_DELAY: Duration = Duration::from_secs(60);
 
-/// How long tables that could not be read are left out at first, and at most.
-/// Each try may read much before it fails.
-const UNREADABLE_PAUSE_MIN: Duration = Duration::from_secs(60);
-const UNREADABLE_PAUSE_MAX: Duration = Duration::from_secs(3600);
-
 /// The owner of the compaction under way.
 ///
 /// Locks: `state`, held while a step runs, comes before all locks but the
@@ -69,30 +66,9 @@ struct CompactorState {
     cursors: [Option<Bytes>; LEVELS],
     reclaim: Reclaim,
     unreadable: Unreadable,
+    purges: Purges,
     /// Whether the last attempt to mend a table has failed, so that others come first.
     mend_failed: bool,
-}
-
-/// When tables that could not be read are tried again.
-#[derive(Default)]
-struct Unreadable {
-    /// On the monotonic clock, if there are such tables.
-    due: Option<Duration>,
-    /// How long the last pause was.
-    pause: Duration,
-}
-
-impl Unreadable {
-    /// Notes that a table could not be read.
-    fn note(&mut self, now: Duration) {
-        self.pause = (self.pause * 2).clamp(UNREADABLE_PAUSE_MIN, UNREADABLE_PAUSE_MAX);
-        self.due = Some(now.saturating_add(self.pause));
-    }
-
-    /// Whether it is time to try again. Says so only once for each pause.
-    fn is_due(&mut self, now: Duration) -> bool {
-        self.due.take_if(|due| now >= *due).is_some()
-    }
 }
 
 /// How a step of compaction ended.
@@ -317,7 +293,7 @@ impl CompactorState {
             }
             Ok(None) => compaction
                 .complete(core)
-                .map(|replaced| self.note_replaced(replaced)),
+                .map(|replaced| self.note_replaced(replaced, core.now())),
             Err(error) => {
                 self.note_failure(&compaction, &error, core);
                 compaction.abandon(core);
@@ -331,7 +307,8 @@ impl CompactorState {
     }
 
     /// Notes what a compaction has replaced.
-    fn note_replaced(&mut self, replaced: Replaced) {
+    fn note_replaced(&mut self, replaced: Replaced, now: Duration) {
+        self.purges.note_replaced(&replaced, now);
         self.reclaim.note_replaced(&replaced);
         if let Some((level, key)) = replaced.pick.cursor {
             self.cursors[level] = Some(key);
@@ -387,7 +364,7 @@ impl CompactorState {
     }
 
     /// What is due, whether or not there is room for it.
-    fn pick(&self, core: &Core) -> Option<Pick> {
+    fn pick(&mut self, core: &Core) -> Option<Pick> {
         let settings = PickSettings {
             level_zero_tables: LEVEL_0_TABLES_DUE,
             base_bytes: (LEVEL_0_TABLES_DUE * core.options.memtable_bytes) as u64,
@@ -410,6 +387,7 @@ impl CompactorState {
             expired_before_unix_ms,
             bound,
         )
+        .or_else(|| self.purges.pick(core, &settings, bound))
     }
 
     /// How long the next step is put off now: not at all if compaction is behind.

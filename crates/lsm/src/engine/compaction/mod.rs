@@ -11,7 +11,8 @@
 //! The life of a compaction:
 //! 1. [`job`]: the compaction job comes, after a flush, after another compaction
 //!    or by a timer ([`retry`]), and takes one step.
-//! 2. [`pick`]: a pure function chooses what to merge. On a full disk [`reclaim`]
+//! 2. [`pick`]: a pure function chooses what to merge; [`purges`] says which tables
+//!    have waited long enough for a few tombstones. On a full disk [`reclaim`]
 //!    chooses first: a table in which deletes hide much.
 //! 3. [`merging`]: each step reads some blocks of the inputs, and writes what
 //!    [`retention`] keeps of them into new tables.
@@ -25,9 +26,11 @@ mod drop_above;
 mod job;
 mod merging;
 mod pick;
+mod purges;
 mod reclaim;
 mod retention;
 mod retry;
+mod unreadable;
 
 pub(super) use drop_above::drop_above;
 pub(super) use job::Compactor;

@@ -22,7 +22,8 @@
 //! the level that it is merged into. If no level is due, a table is rewritten on its own
 //! level if it is mostly tombstones that may be dropped, or if half of it has expired.
 //! This holds on level 0 too, because a store that gets no more writes must not keep what
-//! has expired.
+//! has expired. If nothing else is to be done, [`pick_purge`] rids tables of a few
+//! tombstones among other entries.
 //!
 //! A compaction may write as much as it reads before it can remove anything. If the
 //! room for that is short, a smaller compaction takes the turn of a larger one: one
@@ -45,8 +46,10 @@ use base::{Expiry, Timestamp};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
+pub(crate) use purge::pick_purge;
 pub(crate) use summary::{Levels, TableSummary, summarize};
 
+mod purge;
 mod summary;
 
 #[cfg(test)]
@@ -101,6 +104,10 @@ pub(crate) enum Reason {
     Droppable,
     /// Half of a table has expired.
     Expired,
+    /// Some tombstones of a table may be dropped, and it has waited long enough.
+    Purge,
+    /// It brings down what the tombstones of a table below may hide.
+    PushDown,
     /// What is due does not fit the room, and this compaction makes it smaller.
     Room,
     /// The disk is full, and newer versions elsewhere hide a part of the table.
@@ -460,7 +467,7 @@ fn pick_dead(
 /// rewritten once more of it has expired or the drop bound has advanced.
 pub(crate) fn may_become_due(levels: &Levels) -> bool {
     let mut tables = levels.iter().flatten().filter(|table| !table.is_damaged);
-    tables.any(|table| is_mostly_tombstones(table) || table.half_expired != Expiry::NEVER)
+    tables.any(|table| table.tombstones > 0 || table.half_expired != Expiry::NEVER)
 }
 
 fn is_mostly_tombstones(table: &TableSummary) -> bool {

@@ -15,6 +15,7 @@ use crate::worker::Worker;
 use base::{Entry, Timestamp};
 use bytes::Bytes;
 use cluster::Replicas;
+use cluster::sweep::PassKind;
 use lsm::{Engine, Executor};
 use peer::{Stream, Transport};
 use std::cell::Cell;
@@ -188,6 +189,18 @@ impl SimulatedNode {
     #[must_use]
     pub fn is_witness(&self) -> bool {
         self.node.membership.is_witness()
+    }
+
+    /// How many requests of sweeps it has answered since its start.
+    #[must_use]
+    pub fn sweep_requests(&self) -> u64 {
+        self.node.sweep_status().counts.requests
+    }
+
+    /// Has it drive a sweep.
+    pub fn order_sweep(&self, kind: PassKind) {
+        // Nobody waits for the result.
+        let _ordered = self.node.order_sweep(kind);
     }
 
     /// The store.

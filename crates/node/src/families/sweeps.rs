@@ -6,7 +6,7 @@ use crate::sweep::{EndedPasses, LastClean};
 use cluster::sweep::PassKind;
 
 /// What this node knows of sweeps.
-pub(super) fn families(node: &Node) -> [Family; 12] {
+pub(super) fn families(node: &Node) -> [Family; 13] {
     let status = node.sweep_status();
     let label = |name, value: &str| -> Labels { vec![(name, value.to_owned())] };
     let of_kind = |kind: PassKind| status.ended[kind as usize];
@@ -60,13 +60,18 @@ pub(super) fn families(node: &Node) -> [Family; 12] {
         ),
         Family::gauges(
             "kvorum_sweep_last_clean_timestamp_seconds",
-            "When a pass last found this node equal with a peer; 0 if none did since the start",
+            "When a pass last found this node equal with a peer; 0 if none ever did",
             last_clean(|clean| clean.any_unix_ms),
         ),
         Family::gauges(
             "kvorum_sweep_last_full_clean_timestamp_seconds",
-            "When a full pass last found this node equal with a peer; 0 if none did since the start",
+            "When a full pass last found this node equal with a peer; 0 if none ever did",
             last_clean(|clean| clean.full_unix_ms),
+        ),
+        Family::counter(
+            "kvorum_sweep_requests",
+            "Requests of sweeps that this node answered",
+            counts.requests,
         ),
         Family::counters(
             "kvorum_sweep_mends",
@@ -117,7 +122,7 @@ pub(super) fn families(node: &Node) -> [Family; 12] {
         ),
         Family::counter(
             "kvorum_sweep_surplus_announced",
-            "Copies beyond the replicas of their keys that were sent to those replicas",
+            "Surplus copies, and versions of fewer copies than an older one, that were sent where they were lacking",
             surplus,
         ),
     ]

@@ -228,6 +228,7 @@ impl Sweeper {
 
     /// What this node answers. The requests of a pass come one after another.
     async fn answer(&self, request: SweepRequest) -> SweepAnswer {
+        self.sweeps.record.request_received();
         match request {
             SweepRequest::Begin {
                 pass,

@@ -74,6 +74,8 @@ pub struct LastClean {
 /// What a node has done for sweeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepCounts {
+    /// Requests of sweeps that were answered, to peers and to this node as a driver.
+    pub requests: u64,
     /// Versions that peers lacked, and stored.
     pub mends_sent: u64,
     /// Versions that peers sent because this node lacked them.
@@ -95,6 +97,7 @@ pub struct SweepCounts {
 pub(crate) struct Record {
     clock: Arc<dyn Clock>,
     state: Mutex<RecordState>,
+    requests: AtomicU64,
     mends_sent: AtomicU64,
     mends_received: AtomicU64,
     ranges_differing: AtomicU64,
@@ -159,6 +162,7 @@ impl Record {
         Self {
             clock,
             state: Mutex::new(state),
+            requests: AtomicU64::new(0),
             mends_sent: AtomicU64::new(0),
             mends_received: AtomicU64::new(0),
             ranges_differing: AtomicU64::new(0),
@@ -246,6 +250,11 @@ impl Record {
         lock(&self.state).mark_end(kind, now, now_unix_ms);
     }
 
+    /// A request of a sweep is answered.
+    pub(super) fn request_received(&self) {
+        self.requests.fetch_add(1, Relaxed);
+    }
+
     pub(super) fn mends_sent(&self, mends: u32) {
         self.mends_sent.fetch_add(u64::from(mends), Relaxed);
     }
@@ -301,6 +310,7 @@ impl Record {
             last_clean: state.last_clean.clone(),
             single_copies: state.single_copies.clone(),
             counts: SweepCounts {
+                requests: self.requests.load(Relaxed),
                 mends_sent: self.mends_sent.load(Relaxed),
                 mends_received: self.mends_received.load(Relaxed),
                 ranges_compared: state.ranges_compared,
@@ -475,11 +485,13 @@ mod tests {
     #[test]
     fn mends_and_surplus_are_counted() {
         let (_, record) = record();
+        record.request_received();
         record.mends_sent(3);
         record.mend_received();
         record.range_differs();
         record.surplus_announced(2);
         let expected = SweepCounts {
+            requests: 1,
             mends_sent: 3,
             mends_received: 1,
             ranges_compared: 0,

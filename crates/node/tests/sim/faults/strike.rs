@@ -5,9 +5,10 @@ use crate::dice::Dice;
 use crate::host::{CLOCK_DRIFT_MAX, Crash};
 use crate::scenario::FaultKind;
 use crate::world::World;
+use cluster::sweep::PassKind;
 use std::ops::RangeInclusive;
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// After how many calls of the disk the power fails.
 const DISK_CALLS: RangeInclusive<u64> = 0..=200;
@@ -20,6 +21,9 @@ const DISK_ROOM_BYTES: RangeInclusive<u64> = 0..=200_000;
 
 /// How long jobs may take on a slow disk, in milliseconds.
 const SLOW_WORK_MS: RangeInclusive<u64> = 50..=1_500;
+
+/// After how many requests of a sweep a process ends.
+const SWEEP_REQUESTS: RangeInclusive<u64> = 0..=80;
 
 /// How far a clock is set back by a small step, in milliseconds.
 const SMALL_STEP_MS: RangeInclusive<u64> = 0..=2_000;
@@ -137,6 +141,25 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
             struck.set_work_ms_max(dice.within(&SLOW_WORK_MS));
             sleep(lasting).await;
             struck.set_work_ms_max(world.scenario.work_ms_max);
+        }
+        FaultKind::KillInSweep => {
+            world.hosts[*dice.pick(&[host, other])].order_sweep(PassKind::Full);
+            let requests = dice.within(&SWEEP_REQUESTS);
+            let before = struck.sweep_requests().unwrap_or(0);
+            let is_over = Instant::now() + lasting;
+            let is_reached = || {
+                let now = struck.sweep_requests();
+                now.is_none_or(|now| now >= before + requests)
+            };
+            while !is_reached() && Instant::now() < is_over {
+                sleep(Duration::from_millis(1)).await;
+            }
+            struck.crash(Crash::Kill);
+            sleep(lasting / 4).await;
+            world.start(host);
+        }
+        FaultKind::SecondDriver => {
+            struck.order_sweep(*dice.pick(&PassKind::ALL));
         }
         FaultKind::FailingSyncs => {
             struck.fail_syncs(true);

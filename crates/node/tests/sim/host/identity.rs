@@ -3,7 +3,7 @@
 use crate::network::HostNumber;
 use crate::scenario::Scenario;
 use cluster::{Member, Members, NodeUrl};
-use node::{MemoryParts, NodeConfig, Resources};
+use node::{MemoryParts, NodeConfig, Resources, SweepSizes};
 use std::time::Duration;
 
 /// How far clocks may be apart.
@@ -57,6 +57,13 @@ pub(super) fn config(number: HostNumber, scenario: &Scenario) -> NodeConfig {
     config.hint_bytes_max = scenario.hint_bytes_max;
     config.hint_age_max = scenario.hint_age_max;
     config.sweep_interval = scenario.sweep_interval;
+    config.sweep_sizes = SweepSizes {
+        // The store is read in batches of so many bytes, which must not hold many keys.
+        range_bytes: scenario.range_keys * 64,
+        range_keys: scenario.range_keys,
+        checkpoint_ranges: 2,
+        ..SweepSizes::default()
+    };
     config
 }
 

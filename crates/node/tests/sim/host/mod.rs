@@ -26,6 +26,7 @@ use crate::trace::Trace;
 use base::{Clock, Entry, SeededRandom};
 use bytes::Bytes;
 use checker::{Outcome, Request};
+use cluster::sweep::PassKind;
 use lsm::disk::FaultyDisk;
 use lsm::{Disk, Executor, MemoryDisk};
 use node::simulation::SimulatedNode;
@@ -362,6 +363,20 @@ impl Host {
         let state = self.state.borrow();
         let process = state.process.as_ref();
         process.map_or_else(Vec::new, |process| process.node.hints())
+    }
+
+    /// How many requests of sweeps the process has answered; `None` if no process runs.
+    pub(crate) fn sweep_requests(&self) -> Option<u64> {
+        let state = self.state.borrow();
+        Some(state.process.as_ref()?.node.sweep_requests())
+    }
+
+    /// Has the process drive a sweep, if one runs.
+    pub(crate) fn order_sweep(&self, kind: PassKind) {
+        if let Some(process) = &self.state.borrow().process {
+            process.node.order_sweep(kind);
+        }
+        self.wake();
     }
 
     /// The version of a key in the store; `None` if no process runs.

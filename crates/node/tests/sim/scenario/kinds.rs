@@ -37,13 +37,17 @@ pub(crate) enum FaultKind {
     FullDisk,
     /// A disk, or the processor, is slow.
     SlowDisk,
+    /// A process ends in the middle of a full sweep: after the k-th request of it.
+    KillInSweep,
+    /// A host drives a sweep, beside the one that drives them otherwise.
+    SecondDriver,
     /// Syncs of a disk fail until the process restarts.
     FailingSyncs,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub(super) const ALL: [Self; 18] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::Kill,
         Self::Stop,
         Self::PowerCut,
@@ -61,6 +65,8 @@ impl FaultKind {
         Self::SkewBackAtStart,
         Self::FullDisk,
         Self::SlowDisk,
+        Self::KillInSweep,
+        Self::SecondDriver,
         Self::FailingSyncs,
     ];
 

@@ -85,6 +85,8 @@ pub(crate) struct Scenario {
     pub(crate) hint_age_max: Duration,
     /// How often the nodes compare what they keep, if they do.
     pub(crate) sweep_interval: Option<Duration>,
+    /// The keys of a range of a sweep.
+    pub(crate) range_keys: usize,
     /// The kinds of faults.
     pub(crate) faults: Vec<FaultKind>,
     /// The only host whose clock may be wrong beyond the bound.
@@ -108,7 +110,8 @@ impl Scenario {
             0..30 => any_fault.without_faults(dice),
             30..45 => any_fault.with_one_unavailable(dice),
             45..60 => any_fault.with_loss(loss, dice),
-            60..75 => any_fault.with_many_sweeps(dice),
+            60..70 => any_fault.with_many_sweeps(dice),
+            70..80 => any_fault.with_cut_sweeps(dice),
             _ => any_fault,
         }
     }
@@ -158,6 +161,7 @@ impl Scenario {
                 Some(Duration::from_secs(2)),
                 Some(Duration::from_secs(5)),
             ]),
+            range_keys: *dice.pick(&[4, 16 << 10]),
             faults,
             far_host: dice.place(nodes),
             loss: None,
@@ -227,11 +231,39 @@ impl Scenario {
             skew_ms_max: *dice.pick(&[1_000, 300_000, 1_500_000]),
             hint_age_max: Duration::from_secs(1),
             sweep_interval: Some(Duration::from_secs(1)),
+            // Many short ranges would take longer than a world lasts.
+            range_keys: 16 << 10,
             // A restart would forget what earlier sweeps have shown.
             faults: vec![FaultKind::Freeze, FaultKind::Isolate],
             fault_gap_ms: 3_000..=5_000,
             fault_ms: 2_000..=4_000,
             span: Duration::from_millis(dice.within(&(15_000..=20_000))),
+            ..self
+        }
+    }
+
+    /// Full sweeps of many ranges, with several drivers, that restarts cut short.
+    fn with_cut_sweeps(self, dice: &Dice) -> Self {
+        let mut faults = vec![FaultKind::KillInSweep, FaultKind::SecondDriver];
+        for kind in [FaultKind::Freeze, FaultKind::PowerCut] {
+            faults.extend(dice.percent(30).then_some(kind));
+        }
+        Self {
+            nodes: *dice.pick(&[3, 3, 4]),
+            far_host: dice.place(3),
+            clients: *dice.pick(&[2, 4]),
+            keys: 60,
+            pause_ms: 10..=100,
+            timeout: Duration::from_millis(300),
+            delay_ms: dice.pick(&[0..=1, 1..=10]).clone(),
+            work_ms_max: *dice.pick(&[1, 5]),
+            hint_age_max: Duration::from_secs(1),
+            sweep_interval: Some(Duration::from_secs(2)),
+            range_keys: 8,
+            faults,
+            fault_gap_ms: 200..=1_500,
+            fault_ms: 200..=2_500,
+            span: Duration::from_millis(dice.within(&(6_000..=10_000))),
             ..self
         }
     }

@@ -5,8 +5,10 @@
 //!   [`Rank`] is the whole rule of which version wins.
 //! - [`Budget`] bounds what is taken of the memory.
 //! - [`ByteReader`] decodes the integers of all formats.
-//! - [`Clock`] and [`Random`] are seams: a real side each, and one for tests.
+//! - [`Clock`] and [`Random`] are seams: a real side each, and one for tests. [`BootId`]
+//!   tells one boot of the machine from another.
 
+mod boot_id;
 mod budget;
 mod byte_reader;
 mod clock;
@@ -16,6 +18,7 @@ mod random;
 mod timestamp;
 mod verdict;
 
+pub use boot_id::BootId;
 pub use budget::{Budget, LONG_VALUE_BYTES, Refused, Share};
 pub use byte_reader::{ByteReader, put_varint};
 pub use clock::{Clock, ManualClock, SystemClock};

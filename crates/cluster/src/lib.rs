@@ -5,7 +5,8 @@
 //! - [`coordinator`] decides the next steps of a write or a read after each answer.
 //! - [`HybridClock`] issues the timestamps that order versions, [`ClockBound`] says
 //!   which clocks to trust, [`TimestampReservation`] how far ahead to reserve stamps.
-//! - [`Confirmation`] says whether a store is a witness.
+//! - [`Confirmation`] says whether a store is a witness, [`PossibleLoss`] what a lost one
+//!   may have taken with it.
 //! - [`forgetting`] says when tombstones may go.
 //! - [`HintLimits`] says which hints to drop.
 //! - [`Members`] is the list of all nodes, a [`NodeNumber`] an index into it, and a
@@ -20,6 +21,7 @@ mod members;
 mod node_number;
 mod node_url;
 mod placement;
+mod possible_loss;
 mod replicas;
 mod standing;
 pub mod sweep;
@@ -36,6 +38,7 @@ pub use members::{Member, MemberError, Members, MembersError};
 pub use node_number::{NODES_MAX, NodeNumber};
 pub use node_url::{NodeUrl, NodeUrlError};
 pub use placement::{Placement, Ranking};
+pub use possible_loss::{LostStore, PossibleLoss};
 pub use replicas::{Fate, Miss, ReplicaIndex, Replicas};
-pub use standing::{Confirmation, Judgement, Remembered, STARTS_MAX, Standing, judge};
+pub use standing::{Confirmation, Judgement, Remembered, STARTS_MAX, Standing, StoreClaim, judge};
 pub use timestamp_reservation::TimestampReservation;

@@ -7,23 +7,34 @@
 //! could be acknowledged with a lower timestamp than a write that only the lost
 //! disk had. Such a store is **unfilled**.
 //!
-//! An unfilled store cannot know by itself that it lacks anything, but its peers
-//! can. Each start of a store draws a random number, and the store keeps the
-//! numbers of its starts. Each peer remembers the last start that it met. That
-//! start must be among the store's own starts ([`judge`]).
+//! An unfilled store cannot know by itself that it lacks anything. Three rules find
+//! it:
+//!
+//! - **Starts.** Each start of a store draws a random number, and the store keeps
+//!   the numbers of its starts. Each peer remembers the last start that it met. That
+//!   start must be among the store's own starts ([`judge`]).
+//! - **Acknowledged writes.** The store counts the writes that it has committed. It
+//!   tells its peers the part of the count that is durable, and they remember it. A
+//!   store that opens with a lower count has lost durable writes ([`judge`]).
+//! - **Power cuts.** If the last run did not sync its commits, a power cut loses the
+//!   last of them, which no peer can notice. So a store that was not closed and
+//!   opens under another boot of the kernel is unfilled. The node decides that.
 //!
 //! ```text
 //!      all peers remember this store         all peers were heard, or are unreachable
 //!   Unconfirmed ------------------> Witness <---------------------- Returning
 //!        |                          |    ^                              |
-//!        |     a peer remembers a start that this store has not         |
+//!        |     a peer remembers a start, or acknowledged writes,        |
+//!        |     that this store has not                                  |
 //!        '--------------------.     |    |     .------------------------'
 //!                             v     v    |     v
-//!                                Unfilled
-//!                                   |    |
-//!         an operator accepts (at a start)
-//!                                   v    | at the start after all peers know of it
-//!                                Accepted
+//!                                Unfilled ----.
+//!                                   |    ^    | a full pass has made it equal with
+//!         an operator accepts       |    |    | the present stores of all peers
+//!         (at a start)              v    |    v
+//!                                Accepted     Witness
+//!                                   |
+//!                                   '--> Returning, at the start after all peers know of it
 //! ```
 //!
 //! - A new store waits for **all** peers, once. If a majority were enough, a peer
@@ -34,24 +45,30 @@
 //!   start can say so first.
 //! - One peer that speaks against the store outweighs all others, even later,
 //!   because it may be the only one that remembers.
+//! - A full pass compares an unfilled store with the **present** store of every
+//!   peer, whatever the standing of that store. So stores that are all unfilled
+//!   become witnesses together, without an operator: what none of them has is gone
+//!   in any case. The filled store takes the starts that its peers remember over
+//!   into its own, because it includes what is left of them.
 //!
-//! If a peer remembers a start of the store that the store does not have, the
-//! store is **outdated** to that peer: it is an older state, or a copy. It may
-//! issue the timestamps that the store has issued since then, or that another
-//! process still issues. So this node stamps no writes, and the peer serves none
-//! of its requests, until an operator accepts the store. If a store and its copy
-//! run at the same time, peers keep the one that is connected.
+//! If a peer remembers a start of the store that the store does not have, or more
+//! acknowledged writes, the store is **outdated** to that peer: it is an older state,
+//! or a copy. It may issue the timestamps that the store has issued since then, or
+//! that another process still issues. So this node stamps no writes until the store is
+//! filled, and the peer serves it nothing but what fills it. While the later start is
+//! connected, the peer refuses the store altogether: of a store and its running copy,
+//! only one counts.
 //!
 //! Two cases stay undetected: the only peers that remember a later start are
 //! unavailable; or a folder is rolled back within the very start that the peers
-//! remember.
+//! remember, to a state with as many acknowledged writes as they have heard of.
 
 use crate::NodeNumber;
 use std::collections::BTreeSet;
 
 /// How many of its starts a store keeps and sends: the latest ones. To a peer that
 /// was unavailable for more starts than that, the store looks outdated. That is
-/// safe, because an outdated store is unfilled until an operator accepts it.
+/// safe, because an outdated store does not count until a full pass has filled it.
 pub const STARTS_MAX: usize = 1024;
 
 /// How a store stands with its peers, as peers and operators see it.
@@ -111,6 +128,27 @@ pub struct Remembered {
     pub store_id: u64,
     /// The last start of that store that the node met.
     pub start: u64,
+    /// The writes that the store had durably acknowledged when it last said so.
+    pub acknowledged: u64,
+}
+
+impl Remembered {
+    /// Whether it is this start of this store.
+    pub fn is_start(self, store_id: u64, start: u64) -> bool {
+        (self.store_id, self.start) == (store_id, start)
+    }
+}
+
+/// What a store says of itself, by which it is judged.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreClaim<'a> {
+    /// The id of the store.
+    pub store_id: u64,
+    /// The numbers of its starts; the present one is the last.
+    pub starts: &'a [u64],
+    /// The writes that it had acknowledged when the present start opened it, or when a
+    /// full pass filled it since. `None` for a release that does not count them.
+    pub acknowledged: Option<u64>,
 }
 
 /// What it means for a store that a node remembers a start of it.
@@ -118,17 +156,18 @@ pub struct Remembered {
 pub enum Judgement {
     /// The node remembers no start.
     New,
-    /// It is the same store, and it has the start.
+    /// The store has the start, and the acknowledged writes.
     Same,
-    /// It is the same store, but without the start: an older state or a copy. It
-    /// may issue timestamps that the store has issued since then, or still issues.
+    /// It is the same store without the start, or without acknowledged writes: an
+    /// older state or a copy. It may issue timestamps that the store has issued since
+    /// then, or still issues.
     Outdated,
     /// It is another store.
     Another,
 }
 
 impl Judgement {
-    /// Whether the store lacks the start that is remembered.
+    /// Whether the store lacks what is remembered.
     pub fn is_against(self) -> bool {
         matches!(self, Self::Outdated | Self::Another)
     }
@@ -136,12 +175,24 @@ impl Judgement {
 
 /// Judges a store by what a node remembers of it. Both sides of a handshake judge
 /// by the same two hellos, so they agree.
-pub fn judge(remembered: Option<Remembered>, store_id: u64, starts: &[u64]) -> Judgement {
-    match remembered {
-        None => Judgement::New,
-        Some(known) if known.store_id != store_id => Judgement::Another,
-        Some(known) if starts.contains(&known.start) => Judgement::Same,
-        Some(_) => Judgement::Outdated,
+///
+/// A store that was filled has the starts of the store that it replaces, so the start
+/// decides before the id does. What is remembered of the present start was said by
+/// this very process, so its count proves nothing.
+pub fn judge(remembered: Option<Remembered>, claim: StoreClaim<'_>) -> Judgement {
+    let Some(known) = remembered else {
+        return Judgement::New;
+    };
+    if !claim.starts.contains(&known.start) {
+        return match known.store_id == claim.store_id {
+            true => Judgement::Outdated,
+            false => Judgement::Another,
+        };
+    }
+    let is_of_present_start = claim.starts.last() == Some(&known.start);
+    match claim.acknowledged {
+        Some(count) if count < known.acknowledged && !is_of_present_start => Judgement::Outdated,
+        _ => Judgement::Same,
     }
 }
 
@@ -170,7 +221,7 @@ pub enum Confirmation {
         /// may have said it before they learned of it.
         were_unaware: BTreeSet<NodeNumber>,
     },
-    /// A peer remembers a start that this store does not have.
+    /// The store lacks writes that it has acknowledged.
     Unfilled {
         /// Whether a peer takes it for an older state of a store, or a copy. Then
         /// this node must issue no timestamps, because the store may have issued
@@ -242,13 +293,12 @@ impl Confirmation {
     }
 
     /// Notes that the store was found, or made, equal with the present stores of all
-    /// peers: what any of them has it has, too. Returns whether it counts from now
-    /// on. An outdated store does not, because another process may still have the
-    /// later state of it.
-    pub fn refilled(&mut self, peers: BTreeSet<NodeNumber>) -> bool {
-        let is_refilled = matches!(self, Self::Unfilled { is_outdated: false });
+    /// peers: what any of them has it has, too. Returns whether it was unfilled; then it
+    /// counts from now on.
+    pub fn refilled(&mut self) -> bool {
+        let is_refilled = matches!(self, Self::Unfilled { .. });
         if is_refilled {
-            *self = Self::accepted(peers);
+            *self = Self::Witness;
         }
         is_refilled
     }

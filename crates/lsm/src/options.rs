@@ -22,7 +22,7 @@ pub enum Durability {
 
 impl Durability {
     /// Whether a sync is part of each commit.
-    pub(crate) fn syncs_commits(self) -> bool {
+    pub fn syncs_commits(self) -> bool {
         match self {
             Self::Sync => true,
             Self::Interval(_) | Self::Os => false,

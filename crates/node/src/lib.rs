@@ -53,6 +53,7 @@ pub use coordinator::{
 };
 pub use families::families;
 pub use hints::HintsWaiting;
+pub use membership::LossReport;
 pub use node::{Load, Node};
 pub use or_abort::or_abort;
 pub use range_digest::RangeDigest;

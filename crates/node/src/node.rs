@@ -4,7 +4,7 @@ use crate::background::{Background, SeeClients, WorkKind};
 use crate::config::{NodeConfig, Resources};
 use crate::expiry::{ExpiryBound, OwnClock};
 use crate::hints::{HintEnvironment, HintOptions, HintStore, HintsWaiting};
-use crate::membership::{Membership, MembershipEnvironment};
+use crate::membership::{LossReport, Membership, MembershipEnvironment, StoreCount};
 use crate::metrics::Metrics;
 use crate::read_pool::{ReadPool, ReadsRun};
 use crate::seams::{OpenError, Seams};
@@ -160,20 +160,25 @@ impl Node {
         }
         let greatest_stored = engine.greatest_timestamp();
         stamping.open(&*seams.disk, &config.data, greatest_stored, drop_above)?;
+        let counted = engine.clone();
         let membership = Membership::open(
             MembershipEnvironment {
                 folder: config.data.clone(),
                 disk: Arc::clone(&seams.disk),
                 random: Arc::clone(&seams.random),
                 executor: Arc::clone(executor),
+                boot_id: seams.boot_id,
+                syncs_commits: config.durability.syncs_commits(),
+                acknowledged: StoreCount {
+                    at_open: engine.acknowledged().total,
+                    now: Box::new(move || counted.acknowledged().durable),
+                },
+                is_outdated: stamping.outdated_flag(),
             },
             config.members.clone(),
             engine.store_id(),
             config.accept_empty,
         )?;
-        if membership.is_outdated() {
-            stamping.mark_outdated();
-        }
         let hints = HintStore::open(
             HintEnvironment {
                 folder: config.data.join("hints"),
@@ -262,6 +267,12 @@ impl Node {
         self.membership.standing()
     }
 
+    /// What may be lost, if stores were unfilled since the node was started.
+    #[must_use]
+    pub fn loss_report(&self) -> Option<LossReport> {
+        self.membership.loss_report()
+    }
+
     /// Whether the node may stamp writes, and why not.
     #[must_use]
     pub fn stamping_status(&self) -> StampingStatus {
@@ -329,10 +340,16 @@ impl Node {
     pub fn close(&self) -> Result<(), lsm::Error> {
         self.close_read_pool();
         self.hints.close();
-        self.membership.close();
+        let is_first_close = self.membership.close();
         self.sweeps.close();
         self.stamping.close();
-        self.engine.close()
+        self.engine.close()?;
+        // The store closes only once: a second attempt does not tell how the first ended.
+        if is_first_close && let Err(error) = self.membership.mark_closed() {
+            // The next start takes this one for a crash, which is safe.
+            tracing::warn!(%error, "cannot note in the file CLUSTER that the node was stopped");
+        }
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The seams of a node to the outside world, and the reasons why it cannot be opened.
 
 use crate::membership::MembershipError;
-use base::{Clock, OsRandom, Random, SystemClock};
+use base::{BootId, Clock, OsRandom, Random, SystemClock};
 use lsm::{Disk, RealDisk};
 use std::io;
 use std::sync::Arc;
@@ -15,10 +15,13 @@ pub struct Seams {
     pub clock: Arc<dyn Clock>,
     /// Random numbers.
     pub random: Arc<dyn Random>,
+    /// Which boot of the machine this is; `None` where that cannot be read.
+    pub boot_id: Option<BootId>,
 }
 
 impl Seams {
-    /// The real disk, clock and random numbers of the machine.
+    /// The real disk, clock and random numbers of the machine. Which boot it is has to be
+    /// said by who knows.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -27,6 +30,7 @@ impl Seams {
             disk: Arc::new(RealDisk::default()),
             clock: Arc::new(SystemClock::new()),
             random: Arc::new(OsRandom::new()?),
+            boot_id: None,
         })
     }
 }

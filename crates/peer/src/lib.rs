@@ -44,6 +44,7 @@ mod message;
 mod outgoing;
 mod protocol;
 mod reply;
+mod report;
 mod run;
 mod server;
 mod start_watch;
@@ -69,8 +70,9 @@ pub use handshake::{HandshakePolicy, Hello};
 pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
 pub use log_limiter::LogLimiter;
 pub use protocol::Protocol;
-pub use protocol::{BULK, NegotiatedProtocol, STANDING, SWEEP};
+pub use protocol::{BULK, FILLS_OUTDATED, NegotiatedProtocol, REPORT, STANDING, SWEEP};
 pub use reply::Reply;
+pub use report::NodeReport;
 pub use run::{RUN_ENTRY_BYTES_MAX, Run, RunWriter};
 pub use server::{RequestHandler, serve};
 pub use start_watch::{LiveLink, PeerStart, StartWatch};
@@ -101,6 +103,13 @@ pub enum PeerRequest {
     },
     /// Do this for a sweep.
     Sweep(SweepRequest),
+}
+
+impl PeerRequest {
+    /// Whether it belongs to a sweep, which fills stores.
+    pub(crate) fn is_of_sweep(&self) -> bool {
+        matches!(self, Self::Mend { .. } | Self::Sweep(_))
+    }
 }
 
 /// What a replica answers.

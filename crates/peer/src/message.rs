@@ -19,6 +19,8 @@
 //!                                          (11 to 13 only with the feature `SWEEP`)
 //!   14  run      is last u8 | position u16, in thousandths | run bytes u32 | run
 //!                                          (only with the feature `BULK`)
+//!   15  report   acknowledged writes u64 | forgotten u64 | whatever later releases add
+//!                                          (only with the feature `REPORT`)
 //!
 //! entry = flags u8 | copies u8 | key bytes u16 | timestamp u64 | value bytes u32
 //!       | expiry u64, if flags has EXPIRES | key | value
@@ -36,6 +38,7 @@
 
 use super::frame::{Frame, FrameError, PIECE_BYTES, RUN_BYTES_MAX, put_frame};
 use super::sweep_message::{SweepAnswer, SweepRequest};
+use crate::report::NodeReport;
 use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp, Verdict};
 use cluster::Miss;
 use cluster::Standing;
@@ -56,6 +59,7 @@ const SWEEP: u8 = 11;
 const SWEPT: u8 = 12;
 const MEND: u8 = 13;
 const RUN: u8 = 14;
+const REPORT: u8 = 15;
 
 const CLEAN: u8 = 0;
 const NEWER: u8 = 1;
@@ -105,6 +109,8 @@ pub(super) enum Message<'a> {
     Piece(&'a [u8]),
     /// How the acceptor's store stands.
     Standing(Standing),
+    /// What the acceptor has.
+    Report(NodeReport),
     /// A request of a sweep.
     Sweep {
         /// How long the dialler waits for the answer.
@@ -216,6 +222,14 @@ impl<'a> Message<'a> {
             STANDING => {
                 let [code] = fields.array()?;
                 Self::Standing(Standing::from_code(code))
+            }
+            REPORT => {
+                let report = NodeReport {
+                    acknowledged: fields.u64()?,
+                    forgotten: Timestamp::from_u64(fields.u64()?),
+                };
+                let _from_later_releases = fields.take_rest();
+                Self::Report(report)
             }
             SWEEP => Self::Sweep {
                 remaining: fields.remaining()?,
@@ -453,6 +467,14 @@ pub(super) fn put_pong(out: &mut Vec<u8>, token: u64, unix_ms: u64) {
 /// Appends how this side's store stands.
 pub(super) fn put_standing(out: &mut Vec<u8>, standing: Standing) {
     put_frame(out, STANDING, 0, |out| out.push(standing as u8));
+}
+
+/// Appends what this side has.
+pub(super) fn put_report(out: &mut Vec<u8>, report: NodeReport) {
+    put_frame(out, REPORT, 0, |out| {
+        out.extend_from_slice(&report.acknowledged.to_le_bytes());
+        out.extend_from_slice(&report.forgotten.as_u64().to_le_bytes());
+    });
 }
 
 /// Appends the next piece of a long value.

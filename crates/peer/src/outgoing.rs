@@ -145,16 +145,18 @@ impl Outgoing {
         self.wake();
     }
 
-    /// Sends a frame before all others. If an urgent frame is already waiting, this
-    /// one is dropped: two late heartbeats say no more than one.
-    pub(super) fn push_urgent(&self, encode: impl FnOnce(&mut Vec<u8>)) {
+    /// Sends frames before all others. If urgent ones are already waiting, these are
+    /// dropped: two late heartbeats say no more than one. Returns whether they are sent.
+    pub(super) fn push_urgent(&self, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
         let mut queue = self.queue.borrow_mut();
-        if queue.urgent.is_empty() {
+        let has_room = queue.urgent.is_empty();
+        if has_room {
             encode(&mut queue.urgent);
             queue.encoded_bytes += queue.urgent.len();
         }
         drop(queue);
         self.wake();
+        has_room
     }
 
     /// Appends a message with a long value.

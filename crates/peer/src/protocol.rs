@@ -23,6 +23,13 @@ pub const SWEEP: u64 = 32;
 /// The dialled side sends ranges in bulk: it takes `pull` requests of sweeps, and
 /// answers with frames of the kind `run`.
 pub const BULK: u64 = 4;
+/// The acceptor reports with its heartbeats what it has: frames of the kind `report`.
+pub const REPORT: u64 = 8;
+
+/// The acceptor serves a dialler whose store is outdated the requests of sweeps, which
+/// fill that store, and refuses its other requests. An acceptor without the feature
+/// closes the connection.
+pub const FILLS_OUTDATED: u64 = 16;
 
 /// What a build supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +56,7 @@ impl Protocol {
     pub const OWN: Self = Self {
         least: 1,
         greatest: 1,
-        features: STANDING | SWEEP | BULK,
+        features: STANDING | SWEEP | BULK | REPORT | FILLS_OUTDATED,
     };
 
     /// What this build uses with another; `None` if they share no version.

@@ -15,7 +15,10 @@ use crate::message::{self, EntryHead, Message};
 use crate::outgoing::Outgoing;
 use crate::reply::{CloseOnDrop, Reply, ReplyChannel};
 use crate::sweep_message::SweepRequest;
-use crate::{NegotiatedProtocol, PeerEnvironment, PeerRequest, STANDING, Stream};
+use crate::{
+    LiveLink, NegotiatedProtocol, NodeReport, PeerEnvironment, PeerRequest, REPORT, STANDING,
+    StartWatch, Stream,
+};
 use base::{Entry, Share};
 use bytes::Bytes;
 use cluster::sweep::PassId;
@@ -32,6 +35,12 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(2);
 
 /// A peer pings ten times a second, so one that was silent for this long is gone.
 const IDLE_MAX: Duration = Duration::from_secs(10);
+
+/// How often this node looks whether a peer was heard.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+
+/// For how many looks a peer counts as live that is silent.
+const LIVE_LOOKS: u32 = 2;
 
 /// A timer that is later than this shows that this node itself was paused, and
 /// could not hear its peers.
@@ -60,6 +69,7 @@ pub async fn serve<R: RequestHandler>(
         peer,
         negotiated,
         start,
+        is_dialler_outdated,
     } = match tokio::time::timeout(HANDSHAKE_MAX, handshake).await {
         Ok(Ok(session)) => session,
         Ok(Err(error)) => return log_failure(&environment, &error),
@@ -73,7 +83,8 @@ pub async fn serve<R: RequestHandler>(
     environment.log_limiter.clear(Direction::Incoming, &name);
     tracing::debug!(name, version = negotiated.version, "a peer has connected");
     decoder.allow(PAYLOAD_BYTES_MAX);
-    let mut side = AcceptorSide::new(&environment, handler, negotiated);
+    let mut side = AcceptorSide::new(&environment, handler, negotiated, start.clone());
+    side.is_outdated = is_dialler_outdated;
     let close_replies = CloseOnDrop(Rc::clone(&side.replies));
     let connection = Connection {
         stream,
@@ -84,7 +95,7 @@ pub async fn serve<R: RequestHandler>(
     drop(close_replies);
     match end {
         End::Malformed(_) => tracing::warn!(name, %end, "a peer has sent malformed bytes"),
-        End::Closed | End::Broken(_) | End::Silent | End::Superseded => {
+        End::Closed | End::Broken(_) | End::Silent | End::Superseded | End::Filled => {
             tracing::debug!(name, %end, "the connection of a peer has ended");
         }
     }
@@ -147,13 +158,27 @@ struct AcceptorSide<R> {
     negotiated: NegotiatedProtocol,
     /// How this node's store stands, as last sent on this connection.
     sent_standing: Option<Standing>,
-    /// Whether the peer has sent something since `idle` was set.
+    /// What this node reports of itself, as last sent on this connection.
+    sent_report: Option<NodeReport>,
+    start: StartWatch,
+    /// Whether the peer's store was outdated when it connected.
+    is_outdated: bool,
+    /// Whether the peer has sent something since the last look.
     is_heard: bool,
-    idle: Pin<Box<Sleep>>,
+    /// For how many looks the peer has been silent.
+    silent_looks: u32,
+    /// Kept while the peer is heard.
+    live: Option<LiveLink>,
+    look: Pin<Box<Sleep>>,
 }
 
 impl<R: RequestHandler> AcceptorSide<R> {
-    fn new(environment: &PeerEnvironment, handler: Rc<R>, negotiated: NegotiatedProtocol) -> Self {
+    fn new(
+        environment: &PeerEnvironment,
+        handler: Rc<R>,
+        negotiated: NegotiatedProtocol,
+        start: StartWatch,
+    ) -> Self {
         let budget = &environment.incoming;
         Self {
             replies: Rc::default(),
@@ -162,12 +187,20 @@ impl<R: RequestHandler> AcceptorSide<R> {
             environment: environment.clone(),
             negotiated,
             sent_standing: None,
+            sent_report: None,
+            live: Some(start.mark_heard()),
+            start,
+            is_outdated: false,
             is_heard: false,
-            idle: Box::pin(tokio::time::sleep(IDLE_MAX)),
+            silent_looks: 0,
+            look: Box::pin(tokio::time::sleep(LOOK_PERIOD)),
         }
     }
 
     fn serve(&self, request: PeerRequest, call: u64, deadline: Duration, share: Option<Share>) {
+        if self.may_only_fill() && !request.is_of_sweep() {
+            return self.miss(call, Miss::Refused);
+        }
         match self.replies.reply_to(call, deadline, share) {
             Some(reply) => self.handler.serve(request, reply),
             None => self.miss(call, Miss::Overloaded),
@@ -188,12 +221,32 @@ impl<R: RequestHandler> AcceptorSide<R> {
         Ok(())
     }
 
-    /// Sends how this node's store stands, if that has changed.
-    fn send_standing(&mut self) {
-        let standing = self.environment.policy.standing();
-        if self.negotiated.has(STANDING) && self.sent_standing.replace(standing) != Some(standing) {
-            let outgoing = &self.replies.outgoing;
-            outgoing.push_urgent(|out| message::put_standing(out, standing));
+    /// Whether the peer is served only what fills its store: the store is outdated, so
+    /// another process may issue the same timestamps.
+    fn may_only_fill(&self) -> bool {
+        self.is_outdated && !self.start.is_remembered()
+    }
+
+    /// Answers a ping, and tells what has changed since this side last could: how this
+    /// node's store stands, and what it has.
+    fn send_pong(&mut self, token: u64) {
+        let environment = &self.environment;
+        let unix_ms = environment.clock.unix_ms();
+        let standing = Some(environment.policy.standing());
+        let report = Some(environment.policy.report());
+        let standing = standing.filter(|_| self.negotiated.has(STANDING));
+        let report = report.filter(|_| self.negotiated.has(REPORT));
+        let is_sent = self.replies.outgoing.push_urgent(|out| {
+            if let Some(standing) = standing.filter(|now| self.sent_standing != Some(*now)) {
+                message::put_standing(out, standing);
+            }
+            if let Some(report) = report.filter(|now| self.sent_report != Some(*now)) {
+                message::put_report(out, report);
+            }
+            message::put_pong(out, token, unix_ms);
+        });
+        if is_sent {
+            (self.sent_standing, self.sent_report) = (standing, report);
         }
     }
 
@@ -214,6 +267,9 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
 
     fn heard(&mut self, _now: Duration) {
         self.is_heard = true;
+        if self.live.is_none() {
+            self.live = Some(self.start.mark_heard());
+        }
     }
 
     fn take(&mut self, frame: Frame<'_>, now: Duration) -> Result<(), FrameError> {
@@ -257,16 +313,12 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                     entry: Some((entry, share)),
                 }) => self.serve(write.request(entry), call, write.deadline, Some(share)),
             },
-            Message::Ping => {
-                self.send_standing();
-                let unix_ms = self.environment.clock.unix_ms();
-                let outgoing = &self.replies.outgoing;
-                outgoing.push_urgent(|out| message::put_pong(out, call, unix_ms));
-            }
+            Message::Ping => self.send_pong(call),
             Message::Stored { .. }
             | Message::Swept(_)
             | Message::Run(_)
             | Message::Standing(_)
+            | Message::Report(_)
             | Message::Found(_)
             | Message::Absent
             | Message::Missed(_)
@@ -279,12 +331,20 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
 
     fn poll_timers(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
-            ready!(self.idle.as_mut().poll(cx));
-            let is_late = self.idle.deadline().elapsed() > LATE_AFTER;
-            if !std::mem::take(&mut self.is_heard) && !is_late {
+            ready!(self.look.as_mut().poll(cx));
+            let is_late = self.look.deadline().elapsed() > LATE_AFTER;
+            match std::mem::take(&mut self.is_heard) {
+                true => self.silent_looks = 0,
+                false if is_late => {}
+                false => self.silent_looks += 1,
+            }
+            if self.silent_looks >= LIVE_LOOKS {
+                self.live = None;
+            }
+            if LOOK_PERIOD * self.silent_looks >= IDLE_MAX {
                 return Poll::Ready(End::Silent);
             }
-            self.idle.as_mut().reset(Instant::now() + IDLE_MAX);
+            self.look.as_mut().reset(Instant::now() + LOOK_PERIOD);
         }
     }
 }

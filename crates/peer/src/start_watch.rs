@@ -3,15 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A start of a peer, shared by all connections with it: whether a later start
-/// is known, and how many live links it has.
+/// A start of a peer, shared by all connections with it: whether it is the one that
+/// this node remembers, whether a later one is known, and whether it is live.
 #[derive(Debug, Default)]
 pub struct PeerStart {
+    is_remembered: AtomicBool,
     is_superseded: AtomicBool,
     live_links: AtomicUsize,
+    live_incoming: AtomicUsize,
 }
 
 impl PeerStart {
+    /// Marks that it is the start that this node remembers.
+    pub fn remember(&self) {
+        self.is_remembered.store(true, Ordering::Release);
+    }
+
     /// Marks that the peer has connected with a later start.
     pub fn supersede(&self) {
         self.is_superseded.store(true, Ordering::Release);
@@ -22,58 +29,88 @@ impl PeerStart {
     pub fn has_live_link(&self) -> bool {
         self.live_links.load(Ordering::Acquire) > 0
     }
+
+    /// Whether this start has a live link, or has sent something a moment ago on a
+    /// connection that it dialled.
+    pub fn is_live(&self) -> bool {
+        self.has_live_link() || self.live_incoming.load(Ordering::Acquire) > 0
+    }
 }
 
-/// Tells a connection whether its peer has connected with a later start. If it
-/// has, frames that still arrive come from a process that has ended, or from one
-/// whose folder was copied and started elsewhere. They must not count.
+/// Tells a connection what this node knows of the start of its peer. If the peer has
+/// connected with a later one, frames that still arrive come from a process that has
+/// ended, or from one whose folder was copied and started elsewhere. They must not
+/// count.
 #[derive(Clone, Debug)]
-pub struct StartWatch {
-    start: Arc<PeerStart>,
-    /// Whether the connection is with `start` itself.
-    is_with_start: bool,
-}
+pub struct StartWatch(Arc<PeerStart>);
 
 impl StartWatch {
     /// The watch of a connection with `start`.
     pub fn new(start: Arc<PeerStart>) -> Self {
-        Self {
-            start,
-            is_with_start: true,
-        }
+        Self(start)
     }
 
-    /// The watch of a connection with another store than the remembered one,
-    /// whose last start is `start`. It ends with `start`, but does not keep
-    /// `start` alive.
-    pub fn in_place_of(start: Arc<PeerStart>) -> Self {
-        Self {
-            start,
-            is_with_start: false,
-        }
+    /// Whether it watches `start`.
+    pub fn is_of(&self, start: &Arc<PeerStart>) -> bool {
+        Arc::ptr_eq(&self.0, start)
+    }
+
+    /// Whether this node remembers the start of the peer.
+    pub fn is_remembered(&self) -> bool {
+        self.0.is_remembered.load(Ordering::Acquire)
     }
 
     /// Whether the peer has connected with a later start.
     pub fn is_superseded(&self) -> bool {
-        self.start.is_superseded.load(Ordering::Acquire)
+        self.0.is_superseded.load(Ordering::Acquire)
     }
 
     /// Marks that a link to this start is live, until the guard is dropped.
-    /// Returns `None` if the connection is with another store.
-    pub fn mark_live(&self) -> Option<LiveLink> {
-        self.is_with_start.then(|| {
-            self.start.live_links.fetch_add(1, Ordering::AcqRel);
-            LiveLink(Arc::clone(&self.start))
-        })
+    pub fn mark_live(&self) -> LiveLink {
+        LiveLink::new(&self.0, Way::Outgoing)
+    }
+
+    /// Marks that this start is heard on a connection that it dialled, until the guard
+    /// is dropped.
+    pub fn mark_heard(&self) -> LiveLink {
+        LiveLink::new(&self.0, Way::Incoming)
     }
 }
 
-/// Counts as a live link to a start while it exists.
+/// Which side dialled a connection.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Outgoing,
+    Incoming,
+}
+
+/// Keeps a start live while it exists.
 #[derive(Debug)]
-pub struct LiveLink(Arc<PeerStart>);
+pub struct LiveLink {
+    start: Arc<PeerStart>,
+    way: Way,
+}
+
+impl LiveLink {
+    fn new(start: &Arc<PeerStart>, way: Way) -> Self {
+        let live = Self {
+            start: Arc::clone(start),
+            way,
+        };
+        live.count().fetch_add(1, Ordering::AcqRel);
+        live
+    }
+
+    fn count(&self) -> &AtomicUsize {
+        match self.way {
+            Way::Outgoing => &self.start.live_links,
+            Way::Incoming => &self.start.live_incoming,
+        }
+    }
+}
 
 impl Drop for LiveLink {
     fn drop(&mut self) {
-        self.0.live_links.fetch_sub(1, Ordering::AcqRel);
+        self.count().fetch_sub(1, Ordering::AcqRel);
     }
 }

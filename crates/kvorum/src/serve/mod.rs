@@ -10,7 +10,7 @@ use crate::files;
 use crate::layers::{OptionError, Parsed};
 use crate::logging;
 use crate::signals::StopSignals;
-use base::{OsRandom, SystemClock};
+use base::{BootId, OsRandom, SystemClock};
 use lsm::RealDisk;
 use server::{Seams, Server, ServerConfig};
 use std::io::Read;
@@ -112,8 +112,15 @@ fn start(config: ServerConfig) -> Result<Server, Failure> {
         disk: Arc::new(RealDisk::default()),
         clock: Arc::new(SystemClock::new()),
         random: Arc::new(random),
+        boot_id: boot_id(),
     };
     Server::start_with(config, seams).map_err(|error| Failure::failed(error.to_string()))
+}
+
+/// Which boot of the machine this is; `None` where the kernel does not say it.
+fn boot_id() -> Option<BootId> {
+    let file = Path::new("/proc/sys/kernel/random/boot_id");
+    BootId::parse(&files::read(file).ok()?)
 }
 
 /// Reads stdin until it ends or fails, and ignores what it reads.

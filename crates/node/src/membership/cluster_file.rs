@@ -7,13 +7,21 @@
 //! disk. Integers are little-endian:
 //!
 //! ```text
-//! file       = magic [u8; 8] | version u32 | store id u64 | standing u8
-//!            | flags u8, 1 outdated | own name | start count u16 | start u64*
+//! file       = magic [u8; 8] | version u32 | store id u64 | standing u8 | file flags u8
+//!            | losses u64 | taken over u64 | boot id u128, if known
+//!            | own name | start count u16 | start u64*
 //!            | node count u8 | node*                     | crc32c u32 of the rest
-//! node       = name | flags u8 | store id u64, start u64, if remembered
-//! flags      = 1 remembered | 2 unaware
+//! file flags = 1 outdated | 2 boot id known | 4 commits are synced | 8 closed
+//! node       = name | node flags u8
+//!            | store id u64, start u64, acknowledged u64, if remembered
+//!            | acknowledged u64, if full pass | single copies u64, if known
+//! node flags = 1 remembered | 2 unaware | 4 full pass | 8 single copies known
 //! name       = bytes u16 | UTF-8
 //! ```
+//!
+//! Version 3 ends the first line with the flag `outdated`, has nothing in the second
+//! and third one but the name and the starts, and of a remembered node only the id and
+//! the start. It is read as the file of a run that was closed.
 //!
 //! The starts are the most recent ones of the store, in order; the present one is the
 //! last. The standings have the same codes as in hellos. The nodes are all nodes of
@@ -22,7 +30,7 @@
 //! keep their positions in every version, so that a newer file is not taken for a
 //! damaged one.
 
-use base::ByteReader;
+use base::{BootId, ByteReader};
 use cluster::{Remembered, STARTS_MAX, Standing};
 use lsm::disk::{read_small_file, temporary_name};
 use lsm::{Disk, DiskFile, Error};
@@ -33,7 +41,9 @@ use std::sync::Arc;
 
 const FILE: &str = "CLUSTER";
 const MAGIC: [u8; 8] = *b"kvorumcl";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
+/// The version before, which is read as well.
+const VERSION_WITHOUT_COUNTS: u32 = 3;
 const CHECKSUM_BYTES: usize = 4;
 
 /// The longest file that is read, in bytes: several times the size for the most
@@ -45,9 +55,14 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const SPARE_BYTES: u64 = 8 << 10;
 
 const FLAG_OUTDATED: u8 = 1;
+const FLAG_BOOT_ID: u8 = 2;
+const FLAG_SYNCED: u8 = 4;
+const FLAG_CLOSED: u8 = 8;
 
 const FLAG_REMEMBERED: u8 = 1;
 const FLAG_UNAWARE: u8 = 2;
+const FLAG_FULL_PASS: u8 = 4;
+const FLAG_SINGLE_COPIES: u8 = 8;
 
 /// What the file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,10 +75,28 @@ pub(crate) struct ClusterFile {
     pub(crate) standing: Standing,
     /// Whether a peer takes it for an older state of a store, or a copy.
     pub(crate) is_outdated: bool,
+    /// How often the store has lost something.
+    pub(crate) losses: u64,
+    /// The acknowledged writes of lost states of the store, which were taken over when
+    /// it was filled. They are added to its own count.
+    pub(crate) taken_over: u64,
+    /// The run that wrote the file.
+    pub(crate) run: Run,
     /// The numbers of its last starts, at most [`STARTS_MAX`]; the latest is the last.
     pub(crate) starts: Vec<u64>,
     /// All nodes of the cluster by name.
     pub(crate) nodes: BTreeMap<String, StoredNode>,
+}
+
+/// A run of the node, from the opening of its store to the end of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// The boot of the machine; `None` where it cannot be read.
+    pub(crate) boot_id: Option<BootId>,
+    /// Whether each commit is synced before it is acknowledged.
+    pub(crate) syncs_commits: bool,
+    /// Whether the store was closed, so that all of it is durable.
+    pub(crate) is_closed: bool,
 }
 
 /// What the file holds of a node.
@@ -73,6 +106,11 @@ pub(crate) struct StoredNode {
     pub(crate) remembered: Option<Remembered>,
     /// Whether it has yet to learn that an operator has accepted this node's store.
     pub(crate) is_unaware: bool,
+    /// What it had acknowledged when the last full pass began that found it equal with
+    /// this node.
+    pub(crate) at_full_pass: Option<u64>,
+    /// The versions of which it was to keep the only copy, as of that pass.
+    pub(crate) single_copies: Option<u64>,
 }
 
 impl ClusterFile {
@@ -83,7 +121,18 @@ impl ClusterFile {
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&self.store_id.to_le_bytes());
         bytes.push(self.standing as u8);
-        bytes.push(if self.is_outdated { FLAG_OUTDATED } else { 0 });
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        bytes.push(
+            flag(self.is_outdated, FLAG_OUTDATED)
+                | flag(self.run.boot_id.is_some(), FLAG_BOOT_ID)
+                | flag(self.run.syncs_commits, FLAG_SYNCED)
+                | flag(self.run.is_closed, FLAG_CLOSED),
+        );
+        bytes.extend_from_slice(&self.losses.to_le_bytes());
+        bytes.extend_from_slice(&self.taken_over.to_le_bytes());
+        if let Some(BootId(number)) = self.run.boot_id {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
         encode_name(&self.own_name, &mut bytes);
         // The numbers of starts and nodes fit, and names are shorter than 64 KiB.
         bytes.extend_from_slice(&(self.starts.len() as u16).to_le_bytes());
@@ -93,14 +142,24 @@ impl ClusterFile {
         bytes.push(self.nodes.len() as u8);
         for (name, node) in &self.nodes {
             encode_name(name, &mut bytes);
-            let unaware = if node.is_unaware { FLAG_UNAWARE } else { 0 };
-            bytes.push(match node.remembered {
-                Some(_) => FLAG_REMEMBERED | unaware,
-                None => unaware,
+            bytes.push(
+                flag(node.remembered.is_some(), FLAG_REMEMBERED)
+                    | flag(node.is_unaware, FLAG_UNAWARE)
+                    | flag(node.at_full_pass.is_some(), FLAG_FULL_PASS)
+                    | flag(node.single_copies.is_some(), FLAG_SINGLE_COPIES),
+            );
+            let known = node.remembered.map(|known| {
+                let Remembered {
+                    store_id,
+                    start,
+                    acknowledged,
+                } = known;
+                [store_id, start, acknowledged]
             });
-            if let Some(Remembered { store_id, start }) = node.remembered {
-                bytes.extend_from_slice(&store_id.to_le_bytes());
-                bytes.extend_from_slice(&start.to_le_bytes());
+            let counts = [node.at_full_pass, node.single_copies];
+            let numbers = known.into_iter().flatten();
+            for number in numbers.chain(counts.into_iter().flatten()) {
+                bytes.extend_from_slice(&number.to_le_bytes());
             }
         }
         let checksum = crc32c::crc32c(&bytes);
@@ -135,15 +194,18 @@ impl ClusterFile {
                 "the checksum does not match the bytes",
             ));
         }
-        let version = reader.u32();
-        if version != Some(VERSION) {
-            let version = version.map_or_else(|| "none".to_owned(), |version| version.to_string());
-            return Err(Error::Invalid(format!(
-                "{} has format version {version}; this release reads version {VERSION}",
-                file.display()
-            )));
-        }
-        let decoded = Self::decode_content(&mut reader);
+        let version = match reader.u32() {
+            Some(version @ (VERSION_WITHOUT_COUNTS | VERSION)) => version,
+            version => {
+                let version = version.map_or("none".to_owned(), |version| version.to_string());
+                return Err(Error::Invalid(format!(
+                    "{} has format version {version}; this release reads the versions \
+                     {VERSION_WITHOUT_COUNTS} and {VERSION}",
+                    file.display()
+                )));
+            }
+        };
+        let decoded = Self::decode_content(&mut reader, version >= VERSION);
         let offset = content.len() - reader.rest().len();
         match decoded {
             Some(decoded) if reader.rest().is_empty() => Ok(decoded),
@@ -151,12 +213,29 @@ impl ClusterFile {
         }
     }
 
-    fn decode_content(reader: &mut ByteReader<'_>) -> Option<Self> {
+    fn decode_content(reader: &mut ByteReader<'_>, has_counts: bool) -> Option<Self> {
         let store_id = reader.u64()?;
         let [standing, flags] = reader.array()?;
-        if standing > Standing::Unfilled as u8 || flags & !FLAG_OUTDATED != 0 {
+        let known_flags = match has_counts {
+            true => FLAG_OUTDATED | FLAG_BOOT_ID | FLAG_SYNCED | FLAG_CLOSED,
+            false => FLAG_OUTDATED,
+        };
+        if standing > Standing::Unfilled as u8 || flags & !known_flags != 0 {
             return None;
         }
+        let (losses, taken_over) = match has_counts {
+            true => (reader.u64()?, reader.u64()?),
+            false => (0, 0),
+        };
+        let boot_id = match flags & FLAG_BOOT_ID {
+            0 => None,
+            _ => Some(BootId(u128::from_le_bytes(reader.array()?))),
+        };
+        let run = Run {
+            boot_id,
+            syncs_commits: flags & FLAG_SYNCED != 0,
+            is_closed: flags & FLAG_CLOSED != 0 || !has_counts,
+        };
         let own_name = decode_name(reader)?;
         let start_count = usize::from(reader.u16()?);
         if start_count > STARTS_MAX {
@@ -170,29 +249,41 @@ impl ClusterFile {
             let name = decode_name(reader)?;
             let is_next = nodes.last_key_value().is_none_or(|(last, _)| *last < name);
             let flags = reader.u8()?;
-            if !is_next || flags & !(FLAG_REMEMBERED | FLAG_UNAWARE) != 0 {
+            let known_flags = match has_counts {
+                true => FLAG_REMEMBERED | FLAG_UNAWARE | FLAG_FULL_PASS | FLAG_SINGLE_COPIES,
+                false => FLAG_REMEMBERED | FLAG_UNAWARE,
+            };
+            if !is_next || flags & !known_flags != 0 {
                 return None;
             }
-            let remembered = if flags & FLAG_REMEMBERED == 0 {
-                None
-            } else {
-                let (store_id, start) = (reader.u64()?, reader.u64()?);
-                Some(Remembered { store_id, start })
+            let remembered = match flags & FLAG_REMEMBERED {
+                0 => None,
+                _ => Some(Remembered {
+                    store_id: reader.u64()?,
+                    start: reader.u64()?,
+                    acknowledged: if has_counts { reader.u64()? } else { 0 },
+                }),
             };
-            let is_unaware = flags & FLAG_UNAWARE != 0;
-            nodes.insert(
-                name,
-                StoredNode {
-                    remembered,
-                    is_unaware,
-                },
-            );
+            let mut count_if = |flag| match flags & flag {
+                0 => Some(None),
+                _ => reader.u64().map(Some),
+            };
+            let node = StoredNode {
+                remembered,
+                is_unaware: flags & FLAG_UNAWARE != 0,
+                at_full_pass: count_if(FLAG_FULL_PASS)?,
+                single_copies: count_if(FLAG_SINGLE_COPIES)?,
+            };
+            nodes.insert(name, node);
         }
         nodes.contains_key(&own_name).then_some(Self {
             own_name,
             store_id,
             standing: Standing::from_code(standing),
             is_outdated: flags & FLAG_OUTDATED != 0,
+            losses,
+            taken_over,
+            run,
             starts,
             nodes,
         })

@@ -4,7 +4,7 @@ use super::Membership;
 use crate::config::Secret;
 use crate::stamping::Stamping;
 use cluster::{NodeNumber, Standing};
-use peer::{HandshakePolicy, Hello, Protocol, StartWatch};
+use peer::{HandshakePolicy, Hello, NodeReport, Protocol, StartWatch};
 use std::cell::OnceCell;
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -74,10 +74,11 @@ impl HandshakePolicy for NodeHandshakes {
             name: own.members.own_name().to_owned(),
             members_hash: own.members.names_hash(),
             store_id: own.store_id,
-            starts: Arc::clone(&own.starts),
+            starts: membership.starts(),
             is_accepted: peer.is_some_and(|peer| membership.is_accepted_towards(peer)),
             standing: membership.standing(),
             remembered: peer.and_then(|peer| membership.durably_remembered(peer)),
+            acknowledged: Some(membership.acknowledged()),
             greatest_seen: self.stamping.greatest(),
             unix_ms,
         }
@@ -85,6 +86,16 @@ impl HandshakePolicy for NodeHandshakes {
 
     fn standing(&self) -> Standing {
         self.membership.standing()
+    }
+
+    fn report(&self) -> NodeReport {
+        self.membership.report()
+    }
+
+    fn heard_report(&self, name: &str, start: &StartWatch, report: NodeReport) {
+        if let Some(peer) = self.number_of(name) {
+            self.membership.heard_report(peer, start, report);
+        }
     }
 
     fn is_previous_start_live(&self, theirs: &Hello) -> bool {
@@ -108,12 +119,11 @@ impl HandshakePolicy for NodeHandshakes {
         let watch = self
             .membership
             .record_peer(peer, theirs, ours.remembered, on_durable);
-        if self.membership.is_outdated() {
-            self.stamping.mark_outdated();
-        }
-        // After that, because the first timestamp may be waiting for this peer's clock.
+        // After that, because the first timestamp may be waiting for this peer's clock, and
+        // an outdated store issues none.
         self.stamping
             .record_hello(peer, theirs.unix_ms, theirs.greatest_seen);
+        self.membership.observed(peer);
         Box::pin(async { recorded.await.unwrap_or(false).then_some(watch).flatten() })
     }
 

@@ -4,13 +4,16 @@
 //! The data folder remembers this in the file `CLUSTER` ([`cluster_file`]):
 //! - the node's own name and the names of all nodes, which place the keys. So a
 //!   folder is not started as another node's by mistake;
-//! - the starts of the node's store, and how the store stands with its peers
-//!   ([`Confirmation`]);
-//! - the last start of each peer that this node has met.
+//! - the starts of the node's store, how the store stands with its peers
+//!   ([`Confirmation`]), and how its last run ended;
+//! - the last start of each peer that this node has met, and what its store has
+//!   acknowledged.
 //!
 //! The files of this folder:
 //! - `startup`: what a start takes from the file, and when it refuses the folder.
 //! - `state`: what is known, and how a peer's hello changes it. Pure.
+//! - `passes`: what the passes of sweeps change in it. Pure, as is
+//! - `losses`: what may be lost with the stores that are unfilled.
 //! - `cluster_file`, `file_versions`, `writer`: how that becomes durable.
 //! - `handshakes`: fills this node's hellos, and reads those of peers.
 //! - This file: what the rest of the node asks and reports.
@@ -27,6 +30,10 @@
 //!   Otherwise it would wait for all peers again after a crash.
 //! - **That the store is unfilled** becomes durable afterwards. If a crash
 //!   forgets it, the peers say it again.
+//! - **What the store has acknowledged** is durable before a peer hears of it. What a
+//!   peer has acknowledged is remembered at once, and is durable some seconds later.
+//! - **That the store is closed** is durable after it is, and no longer before it takes
+//!   the next write.
 //!
 //! # Both sides come to one judgement
 //!
@@ -36,9 +43,10 @@
 //! the meantime. If the change leads to another judgement, the connection is not
 //! used; the next hello tells the peer the present state.
 //!
-//! A remembered start is replaced only by a later start of the same store, or by
-//! a store that an operator has accepted. Otherwise a store that was rolled back
-//! would count as sound once it is started a second time.
+//! A remembered start is replaced only by a later start of the same store, by a store
+//! that was filled and has taken the start over, or by one that an operator has accepted.
+//! Otherwise a store that was rolled back would count as sound once it is started a
+//! second time.
 //!
 //! # To remember more of a peer
 //!
@@ -56,6 +64,8 @@
 mod cluster_file;
 mod file_versions;
 mod handshakes;
+mod losses;
+mod passes;
 mod startup;
 mod state;
 mod writer;
@@ -63,16 +73,15 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use base::Random;
+use base::{BootId, Random, Timestamp};
 use cluster::{Confirmation, Members, NodeNumber, Remembered, Standing, judge};
-use cluster_file::ClusterFile;
+use cluster_file::{ClusterFile, Run};
 use file_versions::OnDurable;
 use lsm::{Disk, Executor};
-use peer::{Hello, StartWatch};
+use peer::{Hello, NodeReport, StartWatch};
 use profile::lock;
-use startup::{check_unchanged, initial_confirmation, starts_with_another};
+use startup::{check_unchanged, log_standing, opening};
 use state::{MembershipState, OwnStore, Recorded};
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -81,6 +90,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 pub(crate) use handshakes::NodeHandshakes;
+pub use losses::LossReport;
 pub(crate) use startup::MembershipError;
 
 /// What membership works with.
@@ -93,6 +103,28 @@ pub(crate) struct MembershipEnvironment {
     pub(crate) random: Arc<dyn Random>,
     /// Runs the jobs.
     pub(crate) executor: Arc<dyn Executor>,
+    /// Which boot of the machine this is; `None` where that cannot be read.
+    pub(crate) boot_id: Option<BootId>,
+    /// Whether each commit is synced before it is acknowledged.
+    pub(crate) syncs_commits: bool,
+    /// What the store has acknowledged.
+    pub(crate) acknowledged: StoreCount,
+    /// Set while a peer takes the store for an older state of a store, or a copy.
+    pub(crate) is_outdated: Arc<AtomicBool>,
+}
+
+/// The count of the writes that the store has acknowledged.
+pub(crate) struct StoreCount {
+    /// When it was opened.
+    pub(crate) at_open: u64,
+    /// The durable part of it now.
+    pub(crate) now: Box<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl StoreCount {
+    fn durable(&self) -> u64 {
+        (self.now)()
+    }
 }
 
 /// The node's membership in its cluster. It is cheap to clone, and all clones
@@ -108,8 +140,6 @@ struct MembershipInner {
     state: Mutex<MembershipState>,
     /// The code of the standing, for requests.
     standing: AtomicU8,
-    /// Whether a peer takes the store for an older state of a store, or a copy.
-    is_outdated: AtomicBool,
     /// Notified when the peers have confirmed or rejected the store.
     settled: Notify,
     /// Held while the file is written; true once it must not be written any more.
@@ -133,44 +163,44 @@ impl Membership {
         if let Some(loaded) = &loaded {
             check_unchanged(loaded, &members)?;
         }
-        let mut confirmation = initial_confirmation(loaded.as_ref(), &members, store_id);
-        if accept_empty && !members.is_single_node() {
-            tracing::warn!("the store is accepted as it is, although it may have lost data");
-            confirmation = Confirmation::accepted(members.peers().collect());
+        let run = Run {
+            boot_id: environment.boot_id,
+            syncs_commits: environment.syncs_commits,
+            is_closed: false,
+        };
+        if run.boot_id.is_none() && !run.syncs_commits && !members.is_single_node() {
+            tracing::warn!(
+                "the boot of this machine cannot be told: if this node ends without being \
+                 stopped, a full sweep has to fill its store"
+            );
         }
-        match confirmation.standing() {
-            Standing::Witness | Standing::Accepted => {}
-            Standing::Unconfirmed => tracing::info!(
-                "the store's reads and acks count once its peers have said what they remember of it"
-            ),
-            Standing::Unfilled if confirmation.is_outdated() => tracing::error!(
-                "the store is older than what the peers remember, or a copy: its reads and acks \
-                 do not count. Replace the folder with an empty one, or start the node with \
-                 --accept-empty"
-            ),
-            Standing::Unfilled => tracing::error!(
-                "the store lost data that it had acknowledged: its reads and acks do not count \
-                 until a full sweep has filled it, which begins by itself once all nodes are up"
-            ),
-        }
+        let opening = opening(
+            loaded.as_ref(),
+            &members,
+            run,
+            (store_id, environment.acknowledged.at_open),
+            accept_empty,
+            &*environment.random,
+        );
+        log_standing(&opening.confirmation);
         let own = OwnStore {
-            starts: starts_with_another(loaded.as_ref(), store_id, &*environment.random).into(),
             members,
             store_id,
+            run,
         };
-        let state = MembershipState::new(&own, confirmation, loaded.as_ref());
+        let state = MembershipState::new(&own, opening, loaded.as_ref());
         let inner = MembershipInner {
             state: Mutex::new(state),
             environment,
             own,
             standing: AtomicU8::new(Standing::Unconfirmed as u8),
-            is_outdated: AtomicBool::new(false),
             settled: Notify::new(),
             is_file_closed: Mutex::new(false),
         };
         {
-            let state = lock(&inner.state);
-            let file = state.to_file(&inner.own);
+            // This takes away the mark that the store was closed, before it takes a write.
+            let mut state = lock(&inner.state);
+            let file = state.next_file(&inner.own, false);
             file.store(&*inner.environment.disk, &inner.environment.folder)?;
             inner.publish(&state);
         }
@@ -198,8 +228,9 @@ impl Membership {
 
     /// Whether a peer takes the store for an older state of a store that it
     /// remembers, or for a copy. Then this node must issue no timestamps.
-    pub(crate) fn is_outdated(&self) -> bool {
-        self.inner.is_outdated.load(Ordering::Acquire)
+    #[cfg(test)]
+    fn is_outdated(&self) -> bool {
+        self.inner.environment.is_outdated.load(Ordering::Acquire)
     }
 
     /// Whether the peers have confirmed or rejected the store. While a peer is
@@ -233,6 +264,16 @@ impl Membership {
         lock(&self.inner.state).confirmation.is_unaware(peer)
     }
 
+    /// The starts that the store includes; the present one is the last.
+    fn starts(&self) -> Arc<[u64]> {
+        Arc::clone(&lock(&self.inner.state).starts)
+    }
+
+    /// The writes that the store had acknowledged when it was opened, or filled since.
+    fn acknowledged(&self) -> u64 {
+        lock(&self.inner.state).acknowledged
+    }
+
     /// What this node durably remembers of a peer.
     fn durably_remembered(&self, peer: NodeNumber) -> Option<Remembered> {
         lock(&self.inner.state).durably_remembered(peer)
@@ -255,7 +296,8 @@ impl Membership {
         let mut on_durable: Option<OnDurable> = Some(Box::new(on_durable));
         let (is_durable, watch, schedule) = {
             let mut state = lock(&inner.state);
-            let judgement = judge(hello.remembered, inner.own.store_id, &inner.own.starts);
+            let judgement = judge(hello.remembered, state.claim(&inner.own));
+            state.hear_memory(peer, hello.remembered);
             inner.change_confirmation(&mut state, peer, |confirmation, peers| {
                 confirmation.hear(peer, judgement, peers);
             });
@@ -299,16 +341,29 @@ impl Membership {
         });
     }
 
-    /// Notes that the store was found, or made, equal with the present stores of
-    /// all peers. If it was unfilled, its reads and acks count from now on.
-    pub(crate) fn refilled(&self) {
-        let own = self.inner.own.members.own();
-        let peers: BTreeSet<NodeNumber> = self.inner.own.members.peers().collect();
-        self.change_confirmation(own, |confirmation, _| {
-            if confirmation.refilled(peers) {
-                tracing::info!("the store is refilled: it has what all its peers have");
-            }
-        });
+    /// Notes that this node has observed the stamps that a peer has seen.
+    fn observed(&self, peer: NodeNumber) {
+        lock(&self.inner.state).observed(peer);
+    }
+
+    /// What this node reports with its heartbeats. What is not durable is not told: a
+    /// peer that remembered it would speak against the store after a crash.
+    fn report(&self) -> NodeReport {
+        let inner = &self.inner;
+        let taken_over = lock(&inner.state).durable_taken_over;
+        let acknowledged = inner.environment.acknowledged.durable();
+        NodeReport {
+            acknowledged: taken_over.saturating_add(acknowledged),
+            forgotten: Timestamp::ZERO,
+        }
+    }
+
+    /// Takes what a peer reports on a connection with this start.
+    fn heard_report(&self, peer: NodeNumber, start: &StartWatch, report: NodeReport) {
+        let schedule = lock(&self.inner.state).hear_report(peer, start, report);
+        if schedule {
+            self.inner.spawn_count_write();
+        }
     }
 
     fn change_confirmation(&self, peer: NodeNumber, change: impl FnOnce(&mut Confirmation, usize)) {
@@ -322,9 +377,18 @@ impl Membership {
         }
     }
 
-    /// Ends all writing to the folder. Blocks while a write is running.
-    pub(crate) fn close(&self) {
-        self.inner.close_file();
+    /// Ends the writing of changes. Blocks while a write is running. Returns whether it
+    /// had not ended before.
+    pub(crate) fn close(&self) -> bool {
+        self.inner.close_file()
+    }
+
+    /// Marks durably that the store is closed, so that all of it is durable. Blocks.
+    ///
+    /// # Errors
+    /// As [`ClusterFile::store`].
+    pub(crate) fn mark_closed(&self) -> Result<(), lsm::Error> {
+        self.inner.write_closed()
     }
 }
 
@@ -343,8 +407,9 @@ impl MembershipInner {
     /// Publishes how the store stands to those who ask without the lock.
     fn publish(&self, state: &MembershipState) {
         let standing = state.standing();
-        self.is_outdated
-            .store(state.confirmation.is_outdated(), Ordering::Release);
+        let is_outdated = state.confirmation.is_outdated();
+        let flag = &self.environment.is_outdated;
+        flag.store(is_outdated, Ordering::Release);
         let before = self.standing.swap(standing as u8, Ordering::AcqRel);
         if standing == Standing::Witness && before == Standing::Unconfirmed as u8 {
             tracing::info!("the store is a witness: its reads and acks count");

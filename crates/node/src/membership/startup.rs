@@ -1,7 +1,8 @@
 //! What a start takes from the file `CLUSTER`, and when it refuses the folder.
 
-use super::cluster_file::ClusterFile;
-use base::Random;
+use super::cluster_file::{ClusterFile, Run};
+use super::state::Opening;
+use base::{BootId, Random};
 use cluster::{Confirmation, Members, NodeNumber, STARTS_MAX, Standing};
 use lsm::Error;
 
@@ -36,17 +37,84 @@ pub(crate) enum MembershipError {
     File(#[from] Error),
 }
 
-/// How the store stands at a start, as far as the file says.
-pub(super) fn initial_confirmation(
+/// How a store is opened that has `store_id` and has acknowledged so many writes, as
+/// far as the file says. With `accept_empty`, an operator accepts it as it is.
+pub(super) fn opening(
+    loaded: Option<&ClusterFile>,
+    members: &Members,
+    run: Run,
+    (store_id, acknowledged): (u64, u64),
+    accept_empty: bool,
+    random: &dyn Random,
+) -> Opening {
+    let starts = starts_with_another(loaded, store_id, random);
+    let same_store = loaded.filter(|loaded| loaded.store_id == store_id);
+    let mut confirmation = initial_confirmation(loaded, members, store_id, run.boot_id);
+    let was_unfilled = same_store.is_some_and(|loaded| loaded.standing == Standing::Unfilled);
+    let is_unfilled = confirmation.standing() == Standing::Unfilled;
+    let losses = same_store.map_or(0, |loaded| loaded.losses);
+    if accept_empty && !members.is_single_node() {
+        tracing::warn!("the store is accepted as it is, although it may have lost data");
+        confirmation = Confirmation::accepted(members.peers().collect());
+    }
+    Opening {
+        confirmation,
+        starts,
+        losses: losses + u64::from(is_unfilled && !was_unfilled),
+        taken_over: same_store.map_or(0, |loaded| loaded.taken_over),
+        acknowledged,
+    }
+}
+
+/// Logs how a store stands when it is opened.
+pub(super) fn log_standing(confirmation: &Confirmation) {
+    match confirmation.standing() {
+        Standing::Witness | Standing::Accepted => {}
+        Standing::Unconfirmed => tracing::info!(
+            "the store's reads and acks count once its peers have said what they remember of it"
+        ),
+        Standing::Unfilled if confirmation.is_outdated() => tracing::error!(
+            "the store is older than what the peers remember, or a copy: its reads and acks do \
+             not count, and this node stamps no writes, until a full sweep has filled the store, \
+             which begins by itself once all nodes are up"
+        ),
+        Standing::Unfilled => tracing::error!(
+            "the store lost data that it had acknowledged: its reads and acks do not count \
+             until a full sweep has filled it, which begins by itself once all nodes are up"
+        ),
+    }
+}
+
+/// Whether a power cut may have ended a run and taken the last of its writes, which were
+/// acknowledged. Where the boot cannot be told, it may, unless the store was closed.
+fn may_have_lost_power(run: Run, now: Option<BootId>) -> bool {
+    let is_same_boot = run.boot_id.is_some() && run.boot_id == now;
+    !run.is_closed && !run.syncs_commits && !is_same_boot
+}
+
+fn initial_confirmation(
     loaded: Option<&ClusterFile>,
     members: &Members,
     store_id: u64,
+    boot_id: Option<BootId>,
 ) -> Confirmation {
     let nodes = members.count();
     let Some(loaded) = loaded.filter(|_| !members.is_single_node()) else {
         return Confirmation::new(nodes);
     };
     if loaded.store_id != store_id {
+        return Confirmation::Unfilled { is_outdated: false };
+    }
+    // A store that never counted has acknowledged nothing that could be lost.
+    let has_counted = matches!(loaded.standing, Standing::Witness | Standing::Accepted);
+    if has_counted && may_have_lost_power(loaded.run, boot_id) {
+        tracing::error!(
+            before = ?loaded.run.boot_id,
+            now = ?boot_id,
+            "the node was not stopped, and the machine has been started since, or its boot \
+             cannot be told: with this --durability the power cut may have taken the last \
+             writes that this store had acknowledged"
+        );
         return Confirmation::Unfilled { is_outdated: false };
     }
     let is_unaware = |peer: &NodeNumber| {
@@ -64,7 +132,7 @@ pub(super) fn initial_confirmation(
 }
 
 /// The starts of the store, with a new one at the end that no start before had.
-pub(super) fn starts_with_another(
+fn starts_with_another(
     loaded: Option<&ClusterFile>,
     store_id: u64,
     random: &dyn Random,

@@ -4,10 +4,13 @@
 //! Everything here is a function of the state and of what a peer has said; there
 //! is no lock, no clock and no disk.
 
-use super::cluster_file::{ClusterFile, StoredNode};
+use super::cluster_file::{ClusterFile, Run, StoredNode};
 use super::file_versions::FileVersions;
-use cluster::{Confirmation, Members, NodeNumber, Remembered, Standing, judge};
-use peer::{Hello, PeerStart, StartWatch};
+use super::losses::Losses;
+use super::passes::BegunPass;
+use cluster::{Confirmation, Members, NodeNumber, Remembered, Standing, StoreClaim, judge};
+use peer::{Hello, NodeReport, PeerStart, StartWatch};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What does not change between two starts: the cluster, and this node's store.
@@ -16,8 +19,8 @@ pub(super) struct OwnStore {
     pub(super) members: Members,
     /// The id of this node's store.
     pub(super) store_id: u64,
-    /// The last starts of the store; the present one is the last.
-    pub(super) starts: Arc<[u64]>,
+    /// This run of the node.
+    pub(super) run: Run,
 }
 
 /// What changes as peers connect.
@@ -27,25 +30,78 @@ pub(super) struct MembershipState {
     pub(super) confirmation: Confirmation,
     /// What the durable file says of the store's standing.
     durable_standing: Standing,
+    /// The starts that the store includes; the present one is the last.
+    pub(super) starts: Arc<[u64]>,
+    /// The writes that the store had acknowledged when it was opened, or filled since.
+    pub(super) acknowledged: u64,
+    /// What is added to the count of the engine, and the durable part of it.
+    pub(super) taken_over: u64,
+    pub(super) durable_taken_over: u64,
+    /// How often the store has lost something.
+    pub(super) losses: u64,
     /// What is known of each node, by its number; unused for this node itself.
-    peers: Vec<PeerRecord>,
+    pub(super) peers: Vec<PeerRecord>,
+    /// The passes that have begun last.
+    pub(super) passes: VecDeque<BegunPass>,
+    /// What may be lost.
+    pub(super) possible_loss: Losses,
+    /// Whether peers have acknowledged more than the file says.
+    is_count_stale: bool,
+    /// Whether a job is scheduled that has the counts written.
+    is_count_write_scheduled: bool,
     /// Which of the changes are durable.
     pub(super) versions: FileVersions,
 }
 
 /// What is known of a peer.
 #[derive(Clone, Default)]
-struct PeerRecord {
+pub(super) struct PeerRecord {
     /// The start of its store that is remembered since its last handshake.
-    remembered: Option<Remembered>,
+    pub(super) remembered: Option<Remembered>,
     /// The version of the file since which that is remembered.
     since: u64,
     /// What the durable file remembers, and what this node may tell the peer.
     durable: Option<Remembered>,
     /// The remembered start, shared by all connections with it.
     start: Arc<PeerStart>,
+    /// Another start that the peer has connected with, which is not remembered, because
+    /// its store lacks what is.
+    unremembered: Option<(u64, Arc<PeerStart>)>,
+    /// What the peer remembers of this node's store, as it said last.
+    pub(super) says: Option<Remembered>,
+    /// Whether this node has observed the stamps that the peer has seen.
+    pub(super) is_observed: bool,
+    /// What its store has lost, until it is filled.
+    pub(super) lost: Option<Lost>,
+    /// What the file holds: see [`StoredNode`].
+    pub(super) at_full_pass: Option<u64>,
+    pub(super) single_copies: Option<u64>,
     /// The last start that a warning was logged about.
     warned_about: Option<u64>,
+}
+
+/// What the store of a peer has lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// All that it had, or all since a copy was made.
+    State,
+    /// Something that only the peer itself knows: the last writes before a power cut, or
+    /// what another node remembers.
+    Unknown,
+}
+
+/// How the store was opened.
+pub(super) struct Opening {
+    /// How it stands, as far as the file says.
+    pub(super) confirmation: Confirmation,
+    /// The starts that the store includes; the present one is the last.
+    pub(super) starts: Vec<u64>,
+    /// How often it has lost something.
+    pub(super) losses: u64,
+    /// What is added to the count of the engine.
+    pub(super) taken_over: u64,
+    /// The count of the engine.
+    pub(super) acknowledged: u64,
 }
 
 /// What became of a peer's hello.
@@ -59,26 +115,55 @@ pub(super) enum Recorded {
 
 impl MembershipState {
     /// The state at a start, from what the file says.
-    pub(super) fn new(
-        own: &OwnStore,
-        confirmation: Confirmation,
-        loaded: Option<&ClusterFile>,
-    ) -> Self {
+    pub(super) fn new(own: &OwnStore, opening: Opening, loaded: Option<&ClusterFile>) -> Self {
         let record = |name: &str| {
             let is_own = name == own.members.own_name();
             let loaded = loaded.filter(|_| !is_own);
-            let remembered = loaded.and_then(|loaded| loaded.nodes.get(name)?.remembered);
+            let node = loaded.and_then(|loaded| loaded.nodes.get(name));
+            let node = node.copied().unwrap_or_default();
+            let start = Arc::<PeerStart>::default();
+            start.remember();
             PeerRecord {
-                remembered,
-                durable: remembered,
+                remembered: node.remembered,
+                durable: node.remembered,
+                at_full_pass: node.at_full_pass,
+                single_copies: node.single_copies,
+                start,
                 ..PeerRecord::default()
             }
         };
-        Self {
+        let Opening {
+            confirmation,
+            starts,
+            losses,
+            taken_over,
+            acknowledged,
+        } = opening;
+        let mut state = Self {
             durable_standing: confirmation.stored(),
             confirmation,
+            starts: starts.into(),
+            acknowledged: taken_over.saturating_add(acknowledged),
+            taken_over,
+            durable_taken_over: taken_over,
+            losses,
             peers: own.members.names().map(record).collect(),
+            passes: VecDeque::new(),
+            possible_loss: Losses::default(),
+            is_count_stale: false,
+            is_count_write_scheduled: false,
             versions: FileVersions::default(),
+        };
+        state.note_losses(own);
+        state
+    }
+
+    /// What this node's store says of itself.
+    pub(super) fn claim(&self, own: &OwnStore) -> StoreClaim<'_> {
+        StoreClaim {
+            store_id: own.store_id,
+            starts: &self.starts,
+            acknowledged: Some(self.acknowledged),
         }
     }
 
@@ -92,21 +177,32 @@ impl MembershipState {
         }
     }
 
-    /// What this node durably remembers of a peer.
+    /// What this node durably remembers of a peer. The count is the last one that was
+    /// heard.
     pub(super) fn durably_remembered(&self, peer: NodeNumber) -> Option<Remembered> {
-        self.peers.get(peer.index())?.durable
+        let known = self.peers.get(peer.index())?;
+        let durable = known.durable?;
+        let is_same = |last: &Remembered| last.is_start(durable.store_id, durable.start);
+        known.remembered.filter(is_same).or(known.durable)
     }
 
-    /// Whether a hello would replace a start of the peer that still has a live
-    /// link.
+    /// Whether a hello is from another start of the peer than the remembered one, which
+    /// is still connected. If the store in the hello would take the place of the
+    /// remembered one, only the links of this node to it tell: the others may be what a
+    /// host has left that lost its power. If it lacks what is remembered, it can wait for
+    /// those, too, and a pass must not take it for the store that they belong to.
     pub(super) fn is_previous_start_live(&self, peer: NodeNumber, hello: &Hello) -> bool {
         let (Some(known), Some(present)) = (self.peers.get(peer.index()), present_start(hello))
         else {
             return false;
         };
-        let judgement = judge(known.remembered, hello.store_id, &hello.starts);
+        let judgement = judge(known.remembered, hello.claim());
         let replaces = !judgement.is_against() || hello.is_accepted;
-        replaces && known.remembered != Some(present) && known.start.has_live_link()
+        let is_live = match replaces {
+            true => known.start.has_live_link(),
+            false => known.start.is_live(),
+        };
+        is_live && !known.remembers(present)
     }
 
     /// Changes how the store stands, by what `peer` has said. Returns whether
@@ -124,18 +220,24 @@ impl MembershipState {
             return false;
         }
         let in_file = |of: &Confirmation| (of.stored(), of.unaware().cloned(), of.is_outdated());
-        if in_file(&self.confirmation) != in_file(&before) {
+        if self.confirmation.standing() == Standing::Unfilled {
+            self.losses += 1;
+        }
+        if in_file(&self.confirmation) != in_file(&before)
+            || self.confirmation.standing() == Standing::Unfilled
+        {
             self.versions.change();
         }
+        self.note_losses(own);
         let peer = own.members.name(peer);
         match self.confirmation {
             Confirmation::Unfilled { is_outdated: true } => tracing::error!(
                 peer,
-                "a peer remembers a later start of this node's store: the folder was restored \
-                 from a copy, or a copy of it was started. The store's reads and acks do not \
-                 count, this node stamps no writes, and the peer does not serve it. If another \
-                 process has the other folder, stop this node; if none has, start this node with \
-                 --accept-empty"
+                "a peer remembers a later start of this node's store, or more acknowledged writes: \
+                 the folder was restored from a copy, or a copy of it was started. The store's \
+                 reads and acks do not count, and this node stamps no writes, until a full sweep \
+                 has filled the store, which begins by itself once all nodes are up. If another \
+                 process has the other folder, stop one of the two"
             ),
             Confirmation::Unfilled { is_outdated: false } => tracing::error!(
                 peer,
@@ -160,45 +262,110 @@ impl MembershipState {
     ) -> Option<Recorded> {
         let known = self.peers.get_mut(peer.index())?;
         let present = present_start(hello)?;
-        let judgement = judge(known.remembered, hello.store_id, &hello.starts);
-        if judgement.is_against() && !hello.is_accepted {
-            if judge(sent, hello.store_id, &hello.starts) != judgement {
+        let judgement = judge(known.remembered, hello.claim());
+        let is_refused = judgement.is_against() && !hello.is_accepted;
+        known.lost = match hello.standing {
+            _ if is_refused => Some(Lost::State),
+            Standing::Unfilled => Some(Lost::Unknown),
+            _ => None,
+        };
+        if is_refused {
+            if judge(sent, hello.claim()) != judgement {
                 return Some(Recorded::HelloOutOfDate);
             }
             if known.warned_about.replace(present.start) != Some(present.start) {
                 tracing::warn!(
                     peer = own.members.name(peer),
                     "a peer has connected with another store than the remembered one, with an \
-                     older state of it, or with a copy. Its reads and acks do not count. A full \
-                     sweep fills an empty store by itself once all nodes are up; for an older \
-                     state or a copy, its log says what to do"
+                     older state of it, or with a copy. Its reads and acks do not count until a \
+                     full sweep has filled it, which begins by itself once all nodes are up"
                 );
             }
-            return Some(Recorded::InVersion(known.since));
+            let since = known.since;
+            known.meet_unremembered(present.start);
+            self.note_losses(own);
+            return Some(Recorded::InVersion(since));
         }
-        if known.remembered != Some(present) {
-            known.remembered = Some(present);
+        if !known.remembers(present) {
+            known.replace(present, judgement.is_against());
             known.since = self.versions.change();
-            std::mem::take(&mut known.start).supersede();
         }
-        Some(Recorded::InVersion(known.since))
+        let since = known.since;
+        self.note_losses(own);
+        Some(Recorded::InVersion(since))
+    }
+
+    /// Takes what a peer says that it remembers of this node's store.
+    pub(super) fn hear_memory(&mut self, peer: NodeNumber, says: Option<Remembered>) {
+        if let Some(known) = self.peers.get_mut(peer.index()) {
+            known.says = says;
+        }
+    }
+
+    /// Takes what a peer reports on a connection. Returns whether to schedule a job that
+    /// has the counts written.
+    pub(super) fn hear_report(
+        &mut self,
+        peer: NodeNumber,
+        start: &StartWatch,
+        report: NodeReport,
+    ) -> bool {
+        let known = self.peers.get_mut(peer.index());
+        // A store that is not remembered has a count of its own.
+        let known = known.filter(|known| start.is_of(&known.start));
+        let Some(remembered) = known.and_then(|known| known.remembered.as_mut()) else {
+            return false;
+        };
+        if remembered.acknowledged >= report.acknowledged {
+            return false;
+        }
+        remembered.acknowledged = report.acknowledged;
+        self.is_count_stale = true;
+        !std::mem::replace(&mut self.is_count_write_scheduled, true)
+    }
+
+    /// Notes that the stamps that a peer has seen are observed.
+    pub(super) fn observed(&mut self, peer: NodeNumber) {
+        if let Some(known) = self.peers.get_mut(peer.index()) {
+            known.is_observed = true;
+        }
+    }
+
+    /// Counts as a change what peers have acknowledged since the last write.
+    pub(super) fn change_counts(&mut self) {
+        self.is_count_write_scheduled = false;
+        if std::mem::take(&mut self.is_count_stale) {
+            self.versions.change();
+        }
     }
 
     /// The watch of a connection with the peer that sent this hello.
     pub(super) fn watch(&self, peer: NodeNumber, hello: &Hello) -> Option<StartWatch> {
         let known = self.peers.get(peer.index())?;
-        let start = Arc::clone(&known.start);
-        Some(match known.remembered == present_start(hello) {
-            true => StartWatch::new(start),
-            false => StartWatch::in_place_of(start),
-        })
+        let present = present_start(hello)?;
+        let start = match known.remembers(present) {
+            true => Some(&known.start),
+            false => known
+                .unremembered
+                .as_ref()
+                .filter(|(start, _)| *start == present.start)
+                .map(|(_, start)| start),
+        };
+        start.map(|start| StartWatch::new(Arc::clone(start)))
     }
 
-    /// The content of the file for this state.
-    pub(super) fn to_file(&self, own: &OwnStore) -> ClusterFile {
-        let node = |number: NodeNumber| StoredNode {
-            remembered: self.peers.get(number.index()).and_then(|p| p.remembered),
-            is_unaware: self.confirmation.is_unaware(number),
+    /// The content of the file for this state. `is_closed` says whether the store was
+    /// closed.
+    pub(super) fn next_file(&mut self, own: &OwnStore, is_closed: bool) -> ClusterFile {
+        self.is_count_stale = false;
+        let node = |number: NodeNumber| {
+            let known = self.peers.get(number.index());
+            StoredNode {
+                remembered: known.and_then(|known| known.remembered),
+                is_unaware: self.confirmation.is_unaware(number),
+                at_full_pass: known.and_then(|known| known.at_full_pass),
+                single_copies: known.and_then(|known| known.single_copies),
+            }
         };
         let names = own.members.names().map(str::to_owned);
         ClusterFile {
@@ -206,14 +373,21 @@ impl MembershipState {
             store_id: own.store_id,
             standing: self.confirmation.stored(),
             is_outdated: self.confirmation.is_outdated(),
-            starts: own.starts.to_vec(),
+            losses: self.losses,
+            taken_over: self.taken_over,
+            run: Run {
+                is_closed,
+                ..own.run
+            },
+            starts: self.starts.to_vec(),
             nodes: names.zip(own.members.numbers().map(node)).collect(),
         }
     }
 
-    /// Notes that the file is durable in this version, with this standing.
-    pub(super) fn became_durable(&mut self, version: u64, standing: Standing) {
-        self.durable_standing = standing;
+    /// Notes that the file is durable in this version.
+    pub(super) fn became_durable(&mut self, version: u64, file: &ClusterFile) {
+        self.durable_standing = file.standing;
+        self.durable_taken_over = file.taken_over;
         for peer in &mut self.peers {
             if peer.since <= version {
                 peer.durable = peer.remembered;
@@ -222,9 +396,60 @@ impl MembershipState {
     }
 }
 
+impl PeerRecord {
+    /// Whether this start of this store is what is remembered.
+    fn remembers(&self, present: Remembered) -> bool {
+        self.remembered
+            .is_some_and(|known| known.is_start(present.store_id, present.start))
+    }
+
+    /// The peer has connected with a start that is not remembered.
+    fn meet_unremembered(&mut self, start: u64) {
+        if self
+            .unremembered
+            .as_ref()
+            .is_none_or(|(met, _)| *met != start)
+        {
+            self.end_unremembered();
+            self.unremembered = Some((start, Arc::default()));
+        }
+    }
+
+    fn end_unremembered(&mut self) {
+        if let Some((_, start)) = self.unremembered.take() {
+            start.supersede();
+        }
+    }
+
+    /// Remembers the present start of the peer in place of what was remembered.
+    /// `is_accepted`: it is a store that lacks what was, and an operator has decided.
+    fn replace(&mut self, present: Remembered, is_accepted: bool) {
+        let before = self.remembered.replace(present);
+        if let (Some(now), Some(before)) = (&mut self.remembered, before)
+            && !is_accepted
+        {
+            // The store includes what was remembered, also if its id is another.
+            now.acknowledged = now.acknowledged.max(before.acknowledged);
+        }
+        if before.is_none_or(|before| before.store_id != present.store_id) || is_accepted {
+            self.at_full_pass = None;
+            self.single_copies = None;
+        }
+        let is_met = |(start, _): &(u64, Arc<PeerStart>)| *start == present.start;
+        let met = self.unremembered.take_if(|met| is_met(met));
+        self.end_unremembered();
+        // The connections of a store that was filled go on.
+        let start = met.map_or_else(Arc::default, |(_, start)| start);
+        start.remember();
+        std::mem::replace(&mut self.start, start).supersede();
+    }
+}
+
 /// What to remember of the node that sent a hello; `None` if the hello names no start.
 fn present_start(hello: &Hello) -> Option<Remembered> {
-    let start = *hello.starts.last()?;
-    let store_id = hello.store_id;
-    Some(Remembered { store_id, start })
+    Some(Remembered {
+        store_id: hello.store_id,
+        start: *hello.starts.last()?,
+        acknowledged: hello.acknowledged.unwrap_or(0),
+    })
 }

@@ -9,6 +9,11 @@ use std::time::Duration;
 /// After how long a write that failed is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
+/// How long what peers have acknowledged is only in memory, at most. It changes with
+/// each write, and a crash that forgets some of it makes a rollback harder to notice, no
+/// more.
+const COUNT_WRITE_DELAY: Duration = Duration::from_secs(10);
+
 impl MembershipInner {
     /// Schedules a write after `delay`. At most one write is scheduled at a time;
     /// see [`FileVersions::schedule_write`](super::file_versions::FileVersions::schedule_write).
@@ -28,7 +33,7 @@ impl MembershipInner {
         let (file, version) = {
             let mut state = lock(&self.state);
             let version = state.versions.begin_write();
-            (state.to_file(&self.own), version)
+            (state.next_file(&self.own, false), version)
         };
         let result = if *is_closed {
             Err(Error::Closed)
@@ -48,7 +53,7 @@ impl MembershipInner {
             let mut state = lock(&self.state);
             let ended = state.versions.end_write(version, result.is_ok());
             if result.is_ok() {
-                state.became_durable(version, file.standing);
+                state.became_durable(version, &file);
                 self.publish(&state);
             }
             let schedule = is_retried && state.versions.schedule_retry();
@@ -62,8 +67,36 @@ impl MembershipInner {
         }
     }
 
-    /// Ends all writing to the folder. Blocks while a write is running.
-    pub(super) fn close_file(&self) {
-        *lock(&self.is_file_closed) = true;
+    /// Schedules a job that has the counts of the peers written.
+    pub(super) fn spawn_count_write(self: &Arc<Self>) {
+        let inner = Arc::downgrade(self);
+        let job = Box::new(move || {
+            let Some(inner) = inner.upgrade() else { return };
+            let schedule = {
+                let mut state = lock(&inner.state);
+                state.change_counts();
+                state.versions.schedule_write()
+            };
+            if schedule {
+                inner.spawn_write(Duration::ZERO);
+            }
+        });
+        let executor = &self.environment.executor;
+        executor.spawn(Lane::Owner, COUNT_WRITE_DELAY, job);
+    }
+
+    /// Writes the file for the last time: the store is closed. Blocks.
+    ///
+    /// # Errors
+    /// As [`ClusterFile::store`](super::cluster_file::ClusterFile::store).
+    pub(super) fn write_closed(&self) -> Result<(), Error> {
+        let file = lock(&self.state).next_file(&self.own, true);
+        file.store(&*self.environment.disk, &self.environment.folder)
+    }
+
+    /// Ends the writing of changes. Blocks while a write is running.
+    /// Returns whether it had not ended before.
+    pub(super) fn close_file(&self) -> bool {
+        !std::mem::replace(&mut *lock(&self.is_file_closed), true)
     }
 }

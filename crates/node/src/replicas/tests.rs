@@ -102,6 +102,7 @@ fn open_one_of(members: Members, disk: &Arc<FaultyDisk>, clock: &Arc<ManualClock
         disk: Arc::clone(disk) as Arc<dyn Disk>,
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         random: Arc::new(SeededRandom::new(1)),
+        boot_id: None,
     };
     let executor: Arc<dyn Executor> = Arc::new(StepExecutor::new(Arc::clone(clock)));
     Node::open_with(config, resources, seams, &executor, ReadsRun::OnTheSpot).unwrap()

@@ -5,6 +5,7 @@ use super::{NoStamp, Stamp, Stamping, StampingState};
 use base::Timestamp;
 use profile::lock;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 impl Stamping {
@@ -72,7 +73,7 @@ impl Stamping {
         if self.is_single_node {
             return Ok(next);
         }
-        if state.is_outdated {
+        if self.is_outdated.load(Ordering::Acquire) {
             return Err(NoStamp::Outdated);
         }
         if !self.bound.may_stamp(self.peer_clocks.all_ahead_ms(now)) {

@@ -52,6 +52,7 @@ use pending::PendingStamps;
 use profile::lock;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -77,6 +78,8 @@ pub(crate) struct Stamping {
     is_single_node: bool,
     reservation_max: Duration,
     peer_clocks: PeerClocks,
+    /// Whether another process may issue the same stamps.
+    is_outdated: Arc<AtomicBool>,
     state: Mutex<StampingState>,
     /// `None` until the store is open, and after it was closed.
     ceiling_file: Mutex<Option<CeilingFile>>,
@@ -106,8 +109,6 @@ struct StampingState {
     /// The greatest stamps that peers have issued or seen. A peer's stamp waits here
     /// until its clock is near, and is observed then.
     greatest_seen_by_peers: BTreeMap<NodeNumber, Timestamp>,
-    /// Whether another process may issue the same stamps.
-    is_outdated: bool,
     /// The refusal that was logged last, if the node has not recovered from it.
     logged: Option<NoStamp>,
 }
@@ -133,6 +134,7 @@ impl Stamping {
             is_single_node,
             reservation_max,
             peer_clocks: PeerClocks::new(members.count(), members.own()),
+            is_outdated: Arc::default(),
             state: Mutex::new(StampingState {
                 hybrid: None,
                 pending: PendingStamps::default(),
@@ -143,7 +145,6 @@ impl Stamping {
                 first_peer_deadline: Duration::ZERO,
                 vouched_ahead_ms: None,
                 greatest_seen_by_peers: BTreeMap::new(),
-                is_outdated: false,
                 logged: None,
             }),
             ceiling_file: Mutex::new(None),
@@ -221,11 +222,11 @@ impl Stamping {
         self.changed.notify_waiters();
     }
 
-    /// Issues no more stamps until the next start: the store is an older state of a
-    /// store that a peer knows, or a copy of it, so another process may have issued
-    /// the same stamps, or may still issue them.
-    pub(crate) fn mark_outdated(&self) {
-        lock(&self.state).is_outdated = true;
+    /// While it is set, no stamps are issued: the store is an older state of a store
+    /// that a peer knows, or a copy of it, so another process may have issued the same
+    /// stamps, or may still issue them.
+    pub(crate) fn outdated_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_outdated)
     }
 
     /// Whether this node accepts versions with this timestamp, wherever they come from.

@@ -39,8 +39,8 @@ pub enum NoStamp {
     /// The store is an older state of a store that peers know, or a copy of it.
     #[error(
         "this node's store was restored from a copy, or a copy of it was started, so another \
-         process may have issued the same stamps: use another node; if no other process uses the \
-         other folder, start this one with --accept-empty"
+         process may have issued the same stamps: use another node until a full sweep has filled \
+         this node's store, which begins by itself once all nodes are up"
     )]
     Outdated,
     /// There is no greater timestamp.

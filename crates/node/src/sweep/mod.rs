@@ -235,6 +235,8 @@ impl Sweeper {
                 kind,
                 is_resumed,
             } => {
+                let membership = &self.sweeps.environment.membership;
+                membership.pass_began(pass, is_resumed);
                 let greatest_seen = self.sweeps.environment.stamping.greatest();
                 let incarnation = self.incarnation();
                 let begin = self.background(move |own| {
@@ -349,11 +351,11 @@ impl Sweeper {
         self.sweeps.refill.ended(pass);
         self.sweeps.store_journal();
         let environment = &self.sweeps.environment;
-        let mut peers = environment.members.peers();
         // A store that was lost had acknowledged each write together with another one,
         // and with that one it was compared itself: it need not wait for other pairs.
-        if kind == PassKind::Full && peers.all(|peer| clean_with.contains(&peer)) {
-            environment.membership.refilled();
+        if kind == PassKind::Full {
+            let membership = &environment.membership;
+            membership.full_pass_ended(pass, &clean_with, single_copies);
         }
         SweepAnswer::Done
     }
@@ -366,10 +368,7 @@ impl Sweeper {
 
     /// The state of the own store: what a pass shows of another one does not count.
     fn incarnation(&self) -> Incarnation {
-        Incarnation {
-            store_id: self.sweeps.environment.engine.store_id(),
-            losses: 0,
-        }
+        self.sweeps.environment.membership.incarnation()
     }
 
     async fn advance(&self, pass: PassId, start: &bytes::Bytes) -> SweepAnswer {

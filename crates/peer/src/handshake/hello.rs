@@ -11,7 +11,9 @@
 //!                | remembered store id u64 | remembered start u64
 //!                | wall clock in ms u64 | greatest timestamp seen u64
 //!                | nonce, 32 bytes | name bytes u16 | name
-//!                | starts u16 | start u64* | whatever later releases add
+//!                | starts u16 | start u64*
+//!                | remembered acknowledged u64 | acknowledged u64 (*)
+//!                | whatever later releases add
 //!
 //! flags    = 1 accepted | 2 remembers
 //! standing = 0 unconfirmed | 1 witness | 2 accepted | 3 unfilled
@@ -22,12 +24,14 @@
 //! version, fields are only added, and only at the end. A node ignores flags and
 //! features that it does not know, and reads an unknown standing as unconfirmed.
 //! The starts are those that the store keeps; the present one is the last.
+//! (*) The first release of version 1 ends before these two. Without them nothing was
+//! heard of the peer's count, and the own one is not known.
 
 use super::refusal::Refusal;
 use crate::frame::put_frame;
 use crate::protocol::{NegotiatedProtocol, Protocol};
 use base::{ByteReader, Timestamp};
-use cluster::{Remembered, STARTS_MAX, Standing};
+use cluster::{Remembered, STARTS_MAX, Standing, StoreClaim};
 use std::sync::Arc;
 
 /// The kind of the frame that carries a hello.
@@ -69,8 +73,12 @@ pub struct Hello {
     pub is_accepted: bool,
     /// How its store stands.
     pub standing: Standing,
-    /// What it durably remembers of this peer.
+    /// What it durably remembers of this peer; the count may be newer than what is
+    /// durable.
     pub remembered: Option<Remembered>,
+    /// The writes that its store had acknowledged when the present start opened it, or
+    /// when a full pass filled it since; `None` if it does not say so.
+    pub acknowledged: Option<u64>,
     /// The greatest timestamp that it has issued or seen.
     pub greatest_seen: Timestamp,
     /// Its wall clock, in milliseconds since the Unix epoch.
@@ -78,6 +86,15 @@ pub struct Hello {
 }
 
 impl Hello {
+    /// What it says of its store.
+    pub fn claim(&self) -> StoreClaim<'_> {
+        StoreClaim {
+            store_id: self.store_id,
+            starts: &self.starts,
+            acknowledged: self.acknowledged,
+        }
+    }
+
     /// Appends the frame of this hello.
     pub(super) fn encode(&self, out: &mut Vec<u8>, nonce: &Nonce) {
         let Self {
@@ -89,6 +106,7 @@ impl Hello {
             is_accepted,
             standing,
             remembered,
+            acknowledged,
             greatest_seen,
             unix_ms,
         } = self;
@@ -101,6 +119,7 @@ impl Hello {
         let remembered = remembered.unwrap_or(Remembered {
             store_id: 0,
             start: 0,
+            acknowledged: 0,
         });
         // The last ones: the present start is among them.
         let starts = &starts[starts.len().saturating_sub(STARTS_MAX)..];
@@ -126,6 +145,10 @@ impl Hello {
             out.extend_from_slice(&(starts.len() as u16).to_le_bytes());
             for start in starts {
                 out.extend_from_slice(&start.to_le_bytes());
+            }
+            if let Some(acknowledged) = acknowledged {
+                out.extend_from_slice(&remembered.acknowledged.to_le_bytes());
+                out.extend_from_slice(&acknowledged.to_le_bytes());
             }
         });
     }
@@ -162,9 +185,10 @@ fn decode_protocol(fields: &mut ByteReader<'_>) -> Option<Protocol> {
 fn decode_rest(protocol: Protocol, fields: &mut ByteReader<'_>) -> Option<Hello> {
     let [flags, standing] = fields.array()?;
     let [members_hash, store_id] = [fields.u64()?, fields.u64()?];
-    let remembered = Remembered {
+    let mut remembered = Remembered {
         store_id: fields.u64()?,
         start: fields.u64()?,
+        acknowledged: 0,
     };
     let unix_ms = fields.u64()?;
     let greatest_seen = Timestamp::from_u64(fields.u64()?);
@@ -176,15 +200,22 @@ fn decode_rest(protocol: Protocol, fields: &mut ByteReader<'_>) -> Option<Hello>
         return None;
     }
     let starts = (0..count).map(|_| fields.u64());
+    let starts = starts.collect::<Option<_>>()?;
+    let mut acknowledged = None;
+    if !fields.rest().is_empty() {
+        remembered.acknowledged = fields.u64()?;
+        acknowledged = Some(fields.u64()?);
+    }
     Some(Hello {
         protocol,
         name: name.to_owned(),
         members_hash,
         store_id,
-        starts: starts.collect::<Option<_>>()?,
+        starts,
         is_accepted: flags & FLAG_ACCEPTED != 0,
         standing: Standing::from_code(standing),
         remembered: (flags & FLAG_REMEMBERS != 0).then_some(remembered),
+        acknowledged,
         greatest_seen,
         unix_ms,
     })

@@ -44,7 +44,7 @@ mod refusal;
 mod tests;
 
 use crate::frame::{Decoder, Frame, FrameError, HEADER_BYTES};
-use crate::protocol::{NegotiatedProtocol, Protocol};
+use crate::protocol::{FILLS_OUTDATED, NegotiatedProtocol, Protocol};
 use crate::start_watch::StartWatch;
 use crate::transport::Stream;
 use cluster::{Judgement, Remembered};
@@ -70,6 +70,9 @@ pub(super) struct Session {
     pub(super) negotiated: NegotiatedProtocol,
     /// Whether the other side has restarted since.
     pub(super) start: StartWatch,
+    /// Whether the dialler's store is outdated to the acceptor, which then serves it
+    /// only what fills it.
+    pub(super) is_dialler_outdated: bool,
 }
 
 /// Why a handshake failed.
@@ -91,18 +94,18 @@ pub(super) enum HandshakeError {
     /// The other node refuses this one, for a reason that goes away by itself.
     #[error("refused by the other node for now: {0:?}")]
     RefusedByOtherForNow(String),
-    /// The other node remembers a start that this node's store does not have.
+    /// The other node remembers more of this node's store than it has, and does not
+    /// know how to fill it.
     #[error(
-        "the other node does not serve this one, because it remembers a later start of this \
-         node's store: the store is an older state or a copy. If another process has the other \
-         folder, stop this node; if none has, start this node with --accept-empty"
+        "the other node does not serve this one, because it remembers a later state of this \
+         node's store, and its release cannot fill the store: update that node"
     )]
     Outdated,
-    /// This node remembers a start that the other node's store does not have.
+    /// This node remembers more of the other node's store than it has, and that node does
+    /// not know how to be filled.
     #[error(
-        "the other node is not served, because this node remembers a later start of its store: \
-         the store is an older state or a copy. Start that node with --accept-empty, unless \
-         another process has its folder"
+        "the other node is not served, because this node remembers a later state of its store, \
+         and its release cannot have the store filled: update that node"
     )]
     OtherOutdated {
         /// The name of the other node.
@@ -174,9 +177,10 @@ pub(super) async fn dial(
     messages
         .accept_or_refuse(Some(&theirs.name), checked)
         .await?;
-    let session = record(policy, &ours, theirs, negotiated).await?;
-    // The acceptor judges by the same hellos, and closes the connection.
-    match is_outdated(session.peer.remembered, &ours) {
+    let mut session = record(policy, &ours, theirs, negotiated).await?;
+    // The acceptor judges by the same hellos.
+    session.is_dialler_outdated = is_outdated(session.peer.remembered, &ours);
+    match session.is_dialler_outdated && !negotiated.has(FILLS_OUTDATED) {
         true => Err(HandshakeError::Outdated),
         false => Ok(session),
     }
@@ -217,8 +221,9 @@ pub(super) async fn accept(
     hellos.put_proof(&mut proof, policy.secret(), Role::Acceptor);
     messages.send(&proof).await?;
     policy.has_dialled(&theirs.name);
-    let session = record(policy, &ours, theirs, negotiated).await?;
-    match is_outdated(ours.remembered, &session.peer) {
+    let mut session = record(policy, &ours, theirs, negotiated).await?;
+    session.is_dialler_outdated = is_outdated(ours.remembered, &session.peer);
+    match session.is_dialler_outdated && !negotiated.has(FILLS_OUTDATED) {
         true => Err(HandshakeError::OtherOutdated {
             name: session.peer.name,
         }),
@@ -226,11 +231,10 @@ pub(super) async fn accept(
     }
 }
 
-/// Whether the acceptor does not serve the dialler, given what the acceptor
-/// remembers of the dialler's store: the store may be one of two that issue the
-/// same timestamps.
+/// Whether the dialler's store is outdated, given what the acceptor remembers of it:
+/// the store may be one of two that issue the same timestamps.
 fn is_outdated(remembered: Option<Remembered>, dialler: &Hello) -> bool {
-    let judgement = cluster::judge(remembered, dialler.store_id, &dialler.starts);
+    let judgement = cluster::judge(remembered, dialler.claim());
     !dialler.is_accepted && judgement == Judgement::Outdated
 }
 
@@ -254,6 +258,7 @@ async fn record(
         peer: theirs,
         negotiated,
         start,
+        is_dialler_outdated: false,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use super::hello::Hello;
 use crate::protocol::Protocol;
+use crate::report::NodeReport;
 use crate::start_watch::StartWatch;
 use base::{Clock, Random};
 use cluster::Standing;
@@ -27,9 +28,15 @@ pub trait HandshakePolicy {
     /// How this node's store stands now.
     fn standing(&self) -> Standing;
 
-    /// Whether a peer's hello is from a new start while its previous start is
-    /// still connected. After a restart the previous connections close, or fall
-    /// silent, and the peer dials again. If somebody starts a copy of a running
+    /// What this node reports with its heartbeats.
+    fn report(&self) -> NodeReport;
+
+    /// The peer `name` has reported this, on a connection with this start.
+    fn heard_report(&self, name: &str, start: &StartWatch, report: NodeReport);
+
+    /// Whether a peer's hello is from another start than the remembered one while
+    /// that one is still connected. After a restart the previous connections close, or
+    /// fall silent, and the peer dials again. If somebody starts a copy of a running
     /// node's folder, they do not.
     fn is_previous_start_live(&self, theirs: &Hello) -> bool;
 

@@ -11,10 +11,10 @@ use crate::message::{self, Message};
 use crate::outgoing::Outgoing;
 use crate::run::Run;
 use crate::sweep_message::SweepAnswer;
-use crate::{LiveLink, NegotiatedProtocol, PeerAnswer, STANDING, StartWatch};
+use crate::{LiveLink, NegotiatedProtocol, PeerAnswer, REPORT, STANDING, StartWatch};
 use base::Entry;
 use bytes::Bytes;
-use cluster::Miss;
+use cluster::{Miss, Standing};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior};
@@ -26,6 +26,10 @@ pub(super) struct DiallerSide<'a> {
     start: StartWatch,
     /// Kept while the peer is not suspected.
     live_link: Option<LiveLink>,
+    /// Whether the peer's store was unfilled on this connection.
+    was_unfilled: bool,
+    /// Whether the peer's store was filled since.
+    is_filled: bool,
     heartbeat: Interval,
     /// What the two sides have negotiated.
     negotiated: NegotiatedProtocol,
@@ -79,7 +83,9 @@ impl<'a> DiallerSide<'a> {
         Self {
             link,
             failure_detector: FailureDetector::new(environment.clock.monotonic()),
-            live_link: start.mark_live(),
+            live_link: Some(start.mark_live()),
+            was_unfilled: link.standing.get() == Some(Standing::Unfilled),
+            is_filled: false,
             start,
             heartbeat,
             negotiated,
@@ -137,7 +143,7 @@ impl Side for DiallerSide<'_> {
     fn heard(&mut self, now: Duration) {
         self.failure_detector.heard(now);
         if self.live_link.is_none() {
-            self.live_link = self.start.mark_live();
+            self.live_link = Some(self.start.mark_live());
         }
         self.link.trust();
     }
@@ -184,6 +190,12 @@ impl Side for DiallerSide<'_> {
             }
             Message::Standing(standing) if self.negotiated.has(STANDING) => {
                 self.link.standing.set(Some(standing));
+                self.was_unfilled |= standing == Standing::Unfilled;
+                self.is_filled = self.was_unfilled && standing.is_witness();
+            }
+            Message::Report(report) if self.negotiated.has(REPORT) => {
+                let policy = &self.link.environment.policy;
+                policy.heard_report(&self.link.name, &self.start, report);
             }
             Message::Swept(answer) => {
                 let answer = SweepAnswer::decode(answer).map_err(|what| frame.malformed(what))?;
@@ -209,7 +221,8 @@ impl Side for DiallerSide<'_> {
             | Message::Mend { .. }
             | Message::Sweep { .. }
             | Message::Ping
-            | Message::Standing(_) => {
+            | Message::Standing(_)
+            | Message::Report(_) => {
                 return Err(frame.malformed("a message that only the dialler sends"));
             }
         }
@@ -220,6 +233,12 @@ impl Side for DiallerSide<'_> {
         if self.link.is_suspected() && self.link.is_redial_due.get() {
             // The peer has dialled, so it is up; it may not know of this connection.
             return Poll::Ready(End::Silent);
+        }
+        if self.is_filled {
+            // A handshake tells which starts the store includes now. The answers that are
+            // on their way were none of a store that counts.
+            self.link.is_redial_due.set(true);
+            return Poll::Ready(End::Filled);
         }
         while self.heartbeat.poll_tick(cx).is_ready() {
             let now = self.link.environment.clock.monotonic();

@@ -141,8 +141,7 @@ impl Link {
         if deadline <= now {
             return Err(Miss::Timeout);
         }
-        let is_sweep = matches!(request, PeerRequest::Mend { .. } | PeerRequest::Sweep(_));
-        if is_sweep && !self.takes_sweeps.get() {
+        if request.is_of_sweep() && !self.takes_sweeps.get() {
             return Err(Miss::Refused);
         }
         let is_pull = matches!(request, PeerRequest::Sweep(SweepRequest::Pull { .. }));

@@ -4,7 +4,7 @@ use super::dialler_side::DiallerSide;
 use super::{Link, LinkState};
 use crate::backoff::{BACKOFF_MAX, Backoff};
 use crate::clock_offset;
-use crate::connection::Connection;
+use crate::connection::{Connection, End};
 use crate::failure_detector::HEARTBEAT;
 use crate::frame::{Decoder, PAYLOAD_BYTES_MAX};
 use crate::handshake::{self, HANDSHAKE_BYTES_MAX, HandshakeError, Session};
@@ -101,6 +101,7 @@ impl Link {
             peer,
             negotiated,
             start,
+            is_dialler_outdated: _,
         } = handshake::dial(&mut *stream, &mut decoder, environment, &self.name).await?;
         if self.ahead_of_monotonic_ms.get().is_none() {
             // An estimate until the first heartbeat, which measures the way.
@@ -137,6 +138,10 @@ impl Link {
         self.calls.borrow_mut().begin_all(clock.monotonic());
         let mut side = DiallerSide::new(self, negotiated, connection.start.clone());
         let end = connection.run(clock, &mut side).await;
+        if matches!(end, End::Filled) {
+            tracing::info!(name = self.name, "the peer's store was filled");
+            return;
+        }
         self.log_problem("the connection to a peer has ended", &end.to_string());
     }
 

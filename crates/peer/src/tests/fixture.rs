@@ -37,6 +37,13 @@ fn messages() -> Vec<u8> {
     put_ping(&mut out, u64::MAX);
     put_pong(&mut out, u64::MAX, 1_700_000_000_000);
     put_standing(&mut out, Standing::Unfilled);
+    put_report(
+        &mut out,
+        NodeReport {
+            acknowledged: 77,
+            forgotten: at,
+        },
+    );
     let sync = SweepRequest::Sync { pass: PassId(5) };
     put_sweep(&mut out, 10, ms(1_000), &sync);
     put_swept(&mut out, 10, &SweepAnswer::Done);
@@ -58,7 +65,7 @@ fn messages_have_the_bytes_of_the_fixture() {
         assert_eq!(Message::decode(frame).is_ok(), frame.kind < 32);
     }
     let expected = [
-        1, 1, 9, 2, 3, 3, 3, 4, 4, 5, 6, 6, 6, 6, 6, 6, 7, 8, 10, 11, 12, 13, 14, 32, 33, 34,
+        1, 1, 9, 2, 3, 3, 3, 4, 4, 5, 6, 6, 6, 6, 6, 6, 7, 8, 10, 15, 11, 12, 13, 14, 32, 33, 34,
     ];
     assert_eq!(kinds, expected);
     assert!(

@@ -3,6 +3,7 @@
 
 mod calls;
 mod failures;
+mod filling;
 mod fixture;
 mod reconnecting;
 mod sessions;
@@ -76,6 +77,9 @@ pub(super) struct TestNode {
     pub(super) secret: Vec<u8>,
     pub(super) members: Vec<&'static str>,
     pub(super) standing: Rc<Cell<Standing>>,
+    /// What it reports of itself, and what was reported to it.
+    pub(super) report: Rc<Cell<NodeReport>>,
+    pub(super) reports: Rc<RefCell<Vec<NodeReport>>>,
     /// The hellos that it has recorded.
     pub(super) recorded: Rc<RefCell<Vec<Hello>>>,
     /// The present start of the other nodes.
@@ -102,12 +106,18 @@ impl TestNode {
                 is_accepted: false,
                 standing: Standing::Witness,
                 remembered: None,
+                acknowledged: Some(0),
                 greatest_seen: Timestamp::ZERO,
                 unix_ms: 0,
             },
             secret: b"secret".to_vec(),
             members: vec!["asker", "replica", "third"],
             standing: Rc::new(Cell::new(Standing::Witness)),
+            report: Rc::new(Cell::new(NodeReport {
+                acknowledged: 0,
+                forgotten: Timestamp::ZERO,
+            })),
+            reports: Rc::default(),
             recorded: Rc::default(),
             start: Rc::default(),
             remembered_by: Rc::default(),
@@ -154,6 +164,15 @@ impl HandshakePolicy for TestNode {
 
     fn standing(&self) -> Standing {
         self.standing.get()
+    }
+
+    fn report(&self) -> NodeReport {
+        self.report.get()
+    }
+
+    fn heard_report(&self, _name: &str, start: &StartWatch, report: NodeReport) {
+        assert!(start.is_of(&self.start.borrow()));
+        self.reports.borrow_mut().push(report);
     }
 
     fn is_previous_start_live(&self, _theirs: &Hello) -> bool {
@@ -434,8 +453,19 @@ impl Asker {
         replica: &Rc<TestReplica>,
         freeze: &FreezeSwitch,
     ) -> Serving {
+        self.accept_as(TestNode::named("replica"), replica, freeze)
+            .await
+    }
+
+    /// Serves the next connection as this node.
+    pub(super) async fn accept_as(
+        &mut self,
+        node: TestNode,
+        replica: &Rc<TestReplica>,
+        freeze: &FreezeSwitch,
+    ) -> Serving {
         let stream = self.arrivals.recv().await.unwrap();
-        let environment = TestNode::named("replica").environment(90_000);
+        let environment = node.environment(90_000);
         let stream = Box::new(Freezable(stream, freeze.clone()));
         let serving = serve(stream, Bytes::new(), environment, Rc::clone(replica), || {});
         tokio::task::spawn_local(serving)

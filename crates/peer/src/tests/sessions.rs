@@ -196,7 +196,7 @@ async fn the_acceptor_reports_how_its_store_stands() {
         pair.asker.until(LinkState::Up).await;
         let reported = |pair: &Pair| pair.asker.link.status().standing;
         assert_eq!(reported(&pair), Some(Standing::Witness));
-        for changed in [Standing::Unfilled, Standing::Accepted] {
+        for changed in [Standing::Unconfirmed, Standing::Unfilled] {
             standing.set(changed);
             tokio::time::sleep(2 * HEARTBEAT).await;
             assert_eq!(reported(&pair), Some(changed));

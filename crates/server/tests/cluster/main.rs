@@ -9,6 +9,7 @@ mod damage;
 mod digests;
 #[cfg(test)]
 mod failures;
+mod filled_stores;
 #[cfg(test)]
 mod handoff;
 #[cfg(test)]

@@ -2,14 +2,14 @@
 //! hold.
 
 use crate::wire::{self, Client, Gate, Reply, SkewedClock};
-use base::{Clock, SeededRandom};
+use base::{BootId, Clock, SeededRandom};
 use cluster::{Member, Members, NodeUrl};
 use lsm::{Disk, MemoryDisk};
 use server::{Seams, Server, ServerConfig, StartError};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How long a test waits for a condition. It is long, because only a test that fails
@@ -32,11 +32,41 @@ struct Machine {
     clock: Arc<SkewedClock>,
     node: Option<Server>,
     starts: u64,
+    boot_id: BootId,
 }
 
 /// A cluster of nodes that know each other as `a`, `b`, and so on.
 pub(crate) struct Cluster {
     machines: Vec<Machine>,
+}
+
+/// The disks of three nodes, which a test can copy.
+pub(crate) struct Disks(Mutex<Vec<Arc<MemoryDisk>>>);
+
+impl Disks {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    /// A new disk for a node.
+    pub(crate) fn add(&self, node: usize) -> Arc<dyn Disk> {
+        let mut disks = self.0.lock().unwrap();
+        disks.truncate(node);
+        disks.push(Arc::new(MemoryDisk::new()));
+        Arc::clone(&disks[node]) as Arc<dyn Disk>
+    }
+
+    /// A copy of a node's disk with everything that was written.
+    pub(crate) fn copy(&self, node: usize) -> Arc<MemoryDisk> {
+        let disks = self.0.lock().unwrap();
+        Arc::new(disks[node].crash_clone(&mut |_| true))
+    }
+
+    /// A node's disk as a power cut leaves it now: only what was synced is there.
+    pub(crate) fn after_power_cut(&self, node: usize) -> Arc<MemoryDisk> {
+        let disks = self.0.lock().unwrap();
+        Arc::new(disks[node].clone_synced())
+    }
 }
 
 impl Cluster {
@@ -85,6 +115,7 @@ impl Cluster {
                     clock: Arc::new(SkewedClock::new()),
                     node: None,
                     starts: 0,
+                    boot_id: BootId(1),
                 }
             });
             let mut cluster = Self {
@@ -108,6 +139,7 @@ impl Cluster {
             clock: Arc::clone(&machine.clock) as Arc<dyn Clock>,
             // Like real randomness, the sequence is another one at each start.
             random: Arc::new(SeededRandom::new(machine.starts * 100 + node as u64)),
+            boot_id: Some(machine.boot_id),
         };
         machine.node = Some(Server::start_with(machine.config.clone(), seams)?);
         Ok(())
@@ -120,6 +152,11 @@ impl Cluster {
             "the node must be stopped first"
         );
         self.machines[node].disk = disk;
+    }
+
+    /// Starts the machine of a node that is stopped anew.
+    pub(crate) fn reboot(&mut self, node: usize) {
+        self.machines[node].boot_id.0 += 1;
     }
 
     /// Changes the configuration of a node that is stopped.

@@ -1,7 +1,7 @@
 //! A node to test, a client that sees every byte, a clock that can be wrong, and a disk
 //! that can wait.
 
-use base::{Clock, SeededRandom, SystemClock};
+use base::{BootId, Clock, SeededRandom, SystemClock};
 use cluster::NodeUrl;
 use lsm::disk::HookedDisk;
 use lsm::{Disk, MemoryDisk};
@@ -28,6 +28,7 @@ pub(crate) fn seams(disk: Arc<dyn Disk>) -> Seams {
         disk,
         clock: Arc::new(SystemClock::new()),
         random: Arc::new(SeededRandom::new(1)),
+        boot_id: Some(BootId(1)),
     }
 }
 

@@ -1,28 +1,47 @@
 //! The format of the file `CLUSTER`.
 
-use super::super::cluster_file::{ClusterFile, StoredNode};
+use super::super::cluster_file::{ClusterFile, Run, StoredNode};
 use super::*;
 use lsm::Error;
 
-const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/cluster-v3.bin");
+const FIXTURE: &[u8] = include_bytes!("../../../tests/fixtures/cluster-v4.bin");
+
+/// The file that a release before wrote.
+const FIXTURE_V3: &[u8] = include_bytes!("../../../tests/fixtures/cluster-v3.bin");
 
 fn example_file() -> ClusterFile {
-    let known = |store_id, start| StoredNode {
-        remembered: Some(Remembered { store_id, start }),
-        is_unaware: false,
+    let known = |store_id, start, acknowledged| StoredNode {
+        remembered: Some(Remembered {
+            store_id,
+            start,
+            acknowledged,
+        }),
+        ..StoredNode::default()
+    };
+    let compared = StoredNode {
+        at_full_pass: Some(5),
+        single_copies: Some(6),
+        ..known(7, 8, 9)
     };
     let unaware = StoredNode {
         is_unaware: true,
-        ..known(u64::MAX, 0x0a)
+        ..known(u64::MAX, 0x0a, 1)
     };
     ClusterFile {
         own_name: "b".to_owned(),
         store_id: 0x0102_0304_0506_0708,
         standing: Standing::Accepted,
         is_outdated: true,
+        losses: 3,
+        taken_over: 0x10,
+        run: Run {
+            boot_id: Some(BootId(0x11)),
+            syncs_commits: true,
+            is_closed: true,
+        },
         starts: vec![0x0c, 0x0b],
         nodes: [
-            ("a", known(7, 8)),
+            ("a", compared),
             ("b", StoredNode::default()),
             ("http://c:80", unaware),
         ]
@@ -34,14 +53,18 @@ fn example_file() -> ClusterFile {
 #[test]
 fn the_format_is_as_drawn_and_as_in_the_fixture() {
     let expected: Vec<u8> = [
-        &b"kvorumcl\x03\0\0\0"[..],
-        &[8, 7, 6, 5, 4, 3, 2, 1, 2, 1],
+        &b"kvorumcl\x04\0\0\0"[..],
+        &[8, 7, 6, 5, 4, 3, 2, 1, 2, 15],
+        b"\x03\0\0\0\0\0\0\0\x10\0\0\0\0\0\0\0",
+        b"\x11\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
         b"\x01\0b",
         b"\x02\0\x0c\0\0\0\0\0\0\0\x0b\0\0\0\0\0\0\0",
         b"\x03",
-        b"\x01\0a\x01\x07\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0",
+        b"\x01\0a\x0d\x07\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0",
+        b"\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0",
         b"\x01\0b\0",
         b"\x0b\0http://c:80\x03\xff\xff\xff\xff\xff\xff\xff\xff\x0a\0\0\0\0\0\0\0",
+        b"\x01\0\0\0\0\0\0\0",
     ]
     .concat();
     let bytes = example_file().encode();
@@ -54,6 +77,25 @@ fn the_format_is_as_drawn_and_as_in_the_fixture() {
     );
     let decoded = ClusterFile::decode(Path::new("f"), FIXTURE).unwrap();
     assert_eq!(decoded, example_file());
+}
+
+#[test]
+fn a_file_of_version_3_is_that_of_a_run_that_was_closed_and_counted_nothing() {
+    let mut expected = example_file();
+    (expected.losses, expected.taken_over) = (0, 0);
+    expected.run = Run {
+        boot_id: None,
+        syncs_commits: false,
+        is_closed: true,
+    };
+    for node in expected.nodes.values_mut() {
+        (node.at_full_pass, node.single_copies) = (None, None);
+        if let Some(remembered) = &mut node.remembered {
+            remembered.acknowledged = 0;
+        }
+    }
+    let decoded = ClusterFile::decode(Path::new("f"), FIXTURE_V3).unwrap();
+    assert_eq!(decoded, expected);
 }
 
 /// The content with its right checksum.
@@ -114,7 +156,7 @@ fn damage_is_corruption_and_a_newer_version_is_not() {
         );
     }
     let mut newer = bytes[..bytes.len() - 4].to_vec();
-    newer[8] = 4;
+    newer[8] = 5;
     let result = ClusterFile::decode(file, &with_checksum(newer));
     assert!(matches!(result, Err(Error::Invalid(_))), "{result:?}");
     // Bytes with a right checksum that no node writes.

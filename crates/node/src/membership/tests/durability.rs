@@ -21,6 +21,7 @@ fn a_connection_is_used_only_once_the_peer_is_durably_remembered() {
     let known = Some(Remembered {
         store_id: 2,
         start: 2,
+        acknowledged: 0,
     });
     assert_eq!(remembered(&node, "b"), known);
     assert_eq!(remembered(&folder.after_crash().open(1), "b"), known);

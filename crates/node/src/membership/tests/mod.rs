@@ -2,16 +2,22 @@
 
 mod cluster_file;
 mod concurrent_starts;
+mod counters;
 mod durability;
+mod filling;
+mod losses;
+mod power_cuts;
 mod replaced_stores;
 mod startup;
 mod witness;
 
 use super::*;
 use base::{ManualClock, SeededRandom, Timestamp};
+use cluster::sweep::PassId;
 use cluster::{Member, NodeUrl};
 use lsm::{FaultyDisk, MemoryDisk, StepExecutor};
 use peer::Protocol;
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
@@ -40,6 +46,12 @@ struct Folder {
     memory: Arc<MemoryDisk>,
     disk: Arc<FaultyDisk>,
     executor: Arc<StepExecutor>,
+    /// The boot of the machine.
+    boot_id: Cell<Option<BootId>>,
+    /// Whether commits are synced.
+    syncs_commits: Cell<bool>,
+    /// What the store has acknowledged, durably.
+    acknowledged: Arc<AtomicU64>,
 }
 
 impl Folder {
@@ -54,17 +66,52 @@ impl Folder {
             disk: Arc::new(FaultyDisk::new(Arc::clone(&memory) as Arc<dyn Disk>)),
             memory,
             executor: Arc::new(StepExecutor::new(Arc::new(ManualClock::new(0)))),
+            boot_id: Cell::new(Some(BootId(1))),
+            syncs_commits: Cell::new(true),
+            acknowledged: Arc::default(),
         }
     }
 
     /// The folder after a power failure that keeps only what was synced.
     fn after_crash(&self) -> Self {
-        Self::on(self.memory.clone_synced())
+        self.like(self.memory.clone_synced())
+    }
+
+    /// A folder with this content, on the same machine.
+    fn like(&self, memory: MemoryDisk) -> Self {
+        let folder = Self::on(memory);
+        folder.boot_id.set(self.boot_id.get());
+        folder.syncs_commits.set(self.syncs_commits.get());
+        let acknowledged = self.acknowledged.load(Ordering::SeqCst);
+        folder.acknowledged.store(acknowledged, Ordering::SeqCst);
+        folder
+    }
+
+    /// The store acknowledges so many writes, durably.
+    fn acknowledge(&self, writes: u64) {
+        self.acknowledged.fetch_add(writes, Ordering::SeqCst);
     }
 
     /// A copy of the folder in its present state.
     fn copy(&self) -> Self {
-        Self::on(self.memory.crash_clone(&mut |_| true))
+        self.like(self.memory.crash_clone(&mut |_| true))
+    }
+
+    fn environment(&self, random: u64) -> MembershipEnvironment {
+        let acknowledged = Arc::clone(&self.acknowledged);
+        MembershipEnvironment {
+            folder: "/data".into(),
+            disk: Arc::clone(&self.disk) as Arc<dyn Disk>,
+            random: Arc::new(SeededRandom::new(random)),
+            executor: Arc::clone(&self.executor) as Arc<dyn Executor>,
+            boot_id: self.boot_id.get(),
+            syncs_commits: self.syncs_commits.get(),
+            acknowledged: StoreCount {
+                at_open: acknowledged.load(Ordering::SeqCst),
+                now: Box::new(move || acknowledged.load(Ordering::SeqCst)),
+            },
+            is_outdated: Arc::default(),
+        }
     }
 
     fn open_as(
@@ -74,12 +121,7 @@ impl Folder {
         accept_empty: bool,
     ) -> Result<Membership, MembershipError> {
         static STARTS: AtomicU64 = AtomicU64::new(0);
-        let environment = MembershipEnvironment {
-            folder: "/data".into(),
-            disk: Arc::clone(&self.disk) as Arc<dyn Disk>,
-            random: Arc::new(SeededRandom::new(STARTS.fetch_add(1, Ordering::SeqCst))),
-            executor: Arc::clone(&self.executor) as Arc<dyn Executor>,
-        };
+        let environment = self.environment(STARTS.fetch_add(1, Ordering::SeqCst));
         Membership::open(environment, members, store_id, accept_empty)
     }
 
@@ -98,6 +140,7 @@ impl Folder {
         sent: Option<Remembered>,
     ) -> Option<bool> {
         let is_durable = record(membership, peer, hello, sent);
+        membership.observed(number(peer));
         self.executor.run_all_due();
         *is_durable.lock().unwrap()
     }
@@ -130,6 +173,7 @@ fn hello(store_id: u64) -> Hello {
         is_accepted: false,
         standing: Standing::Unconfirmed,
         remembered: None,
+        acknowledged: Some(0),
         greatest_seen: Timestamp::ZERO,
         unix_ms: 0,
     }
@@ -165,7 +209,8 @@ impl Started<'_> {
     fn hello_to(&self, other: &Started<'_>) -> Hello {
         let peer = number(other.name);
         Hello {
-            starts: Arc::clone(&self.membership.inner.own.starts),
+            starts: self.membership.starts(),
+            acknowledged: Some(self.membership.acknowledged()),
             is_accepted: self.membership.is_accepted_towards(peer),
             standing: self.membership.standing(),
             remembered: self.membership.durably_remembered(peer),
@@ -183,6 +228,23 @@ impl Started<'_> {
     fn refuses_for_now(&self, other: &Started<'_>, hello: &Hello) -> bool {
         self.membership
             .is_previous_start_live(number(other.name), hello)
+    }
+
+    /// Hears what another node reports on a connection.
+    fn hear(&self, other: &Started<'_>, start: &StartWatch) {
+        let report = other.membership.report();
+        let peer = number(other.name);
+        self.membership.heard_report(peer, start, report);
+        self.folder.executor.run_all_due();
+    }
+
+    /// A full pass ends that found it equal with these nodes.
+    fn full_pass(&self, number_of_pass: u64, clean_with: &[&str]) {
+        let pass = PassId(number_of_pass);
+        let clean_with: Vec<NodeNumber> = clean_with.iter().map(|name| number(name)).collect();
+        self.membership.pass_began(pass, false);
+        self.membership.full_pass_ended(pass, &clean_with, &[]);
+        self.folder.executor.run_all_due();
     }
 
     /// The watch of a new connection with another node.

@@ -5,24 +5,18 @@ use super::*;
 #[test]
 fn each_start_has_another_number_even_if_the_same_one_is_drawn() {
     let folder = Folder::new();
-    let environment = || MembershipEnvironment {
-        folder: "/data".into(),
-        disk: Arc::clone(&folder.disk) as Arc<dyn Disk>,
-        random: Arc::new(SeededRandom::new(7)),
-        executor: Arc::clone(&folder.executor) as Arc<dyn Executor>,
-    };
+    let environment = || folder.environment(7);
     for starts in 1..4 {
         let node = Membership::open(environment(), members("a", &NODES), 1, false).unwrap();
-        let mut numbers = node.inner.own.starts.to_vec();
+        let mut numbers = node.starts().to_vec();
         numbers.sort_unstable();
         numbers.dedup();
         assert_eq!(numbers.len(), starts);
     }
     let node = Membership::open(environment(), members("a", &NODES), 1, false).unwrap();
     let after = folder.after_crash().open(1);
-    let after = &after.inner.own.starts;
     assert!(
-        after.starts_with(&node.inner.own.starts),
+        after.starts().starts_with(&node.starts()),
         "a start number is durable before a peer learns of it"
     );
 }

@@ -43,7 +43,8 @@ fn a_peer_that_says_that_it_remembers_the_store_counts() {
     let first = folder.open(1);
     let known = Some(Remembered {
         store_id: 1,
-        start: first.inner.own.starts[0],
+        start: first.starts()[0],
+        acknowledged: 0,
     });
     drop(first);
     let node = folder.open(1);
@@ -110,7 +111,7 @@ fn a_peer_that_missed_many_starts_still_recognises_the_store() {
         drop(start("a", &a, 1));
     }
     let last = start("a", &a, 1);
-    assert_eq!(last.membership.inner.own.starts.len(), STARTS_MAX);
+    assert_eq!(last.membership.starts().len(), STARTS_MAX);
     assert!(shake_hands(&last, &node_b));
     assert_eq!(last.word(), "unconfirmed");
     last.membership.unreachable(number("c"));

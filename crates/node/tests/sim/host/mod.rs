@@ -23,7 +23,7 @@ use crate::log;
 use crate::network::{HostNumber, Network};
 use crate::scenario::Scenario;
 use crate::trace::Trace;
-use base::{Clock, Entry, SeededRandom};
+use base::{BootId, Clock, Entry, SeededRandom};
 use bytes::Bytes;
 use checker::{Outcome, Request};
 use cluster::sweep::PassKind;
@@ -106,6 +106,8 @@ struct HostState {
     disk_faults: usize,
     /// How many hints were lost here by processes that have ended.
     hints_dropped: u64,
+    /// Another one after each power cut.
+    boot_id: BootId,
 }
 
 struct Process {
@@ -145,6 +147,7 @@ impl Host {
                 freezes: 0,
                 disk_faults: 0,
                 hints_dropped: 0,
+                boot_id: BootId(0),
             }),
             crashes: RefCell::default(),
             power_cuts: RefCell::default(),
@@ -204,6 +207,7 @@ impl Host {
             disk: Arc::clone(&disk) as Arc<dyn Disk>,
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             random: Arc::new(SeededRandom::new(self.dice.next())),
+            boot_id: Some(state.boot_id),
         };
         let transport: Arc<dyn Transport> = Arc::new(SimTransport {
             network: self.network.clone(),
@@ -260,6 +264,7 @@ impl Host {
         state.disk = Arc::new(survived);
         self.crashes.borrow_mut().push(Instant::now());
         if how == Crash::PowerCut {
+            state.boot_id.0 += 1;
             self.power_cuts.borrow_mut().push(Instant::now());
         }
     }

@@ -11,6 +11,7 @@ async fn each_side_learns_what_the_other_says() {
     asker.hello.remembered = Some(Remembered {
         store_id: 5,
         start: 6,
+        acknowledged: 7,
     });
     replica.hello.is_accepted = true;
     replica.standing.set(Standing::Unfilled);
@@ -114,12 +115,18 @@ async fn a_start_whose_previous_start_is_live_is_refused_for_now_and_not_recorde
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outdated_store_may_not_dial_a_node_that_remembers_it_but_can_be_dialled() {
+async fn a_build_that_cannot_fill_an_outdated_store_does_not_serve_it_but_can_be_dialled_by() {
     let mut asker = TestNode::named("asker");
     let mut replica = TestNode::named("replica");
+    replica.hello.protocol.features = STANDING;
     let start_of_asker = |start| {
         let store_id = TestNode::named("asker").hello.store_id;
-        Some(Remembered { store_id, start })
+        let acknowledged = 0;
+        Some(Remembered {
+            store_id,
+            start,
+            acknowledged,
+        })
     };
     replica.hello.remembered = start_of_asker(4);
     let recorded = [Rc::clone(&asker.recorded), Rc::clone(&replica.recorded)];
@@ -142,6 +149,7 @@ async fn an_outdated_store_may_not_dial_a_node_that_remembers_it_but_can_be_dial
     asker.hello.name = "asker".to_owned();
     asker.hello.is_accepted = true;
     let mut replica = TestNode::named("replica");
+    replica.hello.protocol.features = STANDING;
     replica.hello.remembered = start_of_asker(4);
     let (own, other) = (asker.clone().environment(7), replica.clone().environment(9));
     let (dialled, accepted) = shake_hands(&own, &other).await;
@@ -150,6 +158,22 @@ async fn an_outdated_store_may_not_dial_a_node_that_remembers_it_but_can_be_dial
     asker.hello.store_id += 1;
     let (dialled, accepted) = shake_hands(&asker.environment(7), &replica.environment(9)).await;
     assert!(dialled.is_ok() && accepted.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_sides_know_whether_the_diallers_store_is_outdated() {
+    for (start, acknowledged, is_outdated) in [(4, 0, true), (2, 1, true), (2, 0, false)] {
+        let mut replica = TestNode::named("replica");
+        replica.hello.remembered = Some(Remembered {
+            store_id: TestNode::named("asker").hello.store_id,
+            start,
+            acknowledged,
+        });
+        let asker = TestNode::named("asker").environment(7);
+        let (dialled, accepted) = shake_hands(&asker, &replica.environment(9)).await;
+        assert_eq!(dialled.unwrap().is_dialler_outdated, is_outdated);
+        assert_eq!(accepted.unwrap().is_dialler_outdated, is_outdated);
+    }
 }
 
 /// A build that supports these versions and features.

@@ -19,17 +19,29 @@ fn decoded(hello: &[u8]) -> Result<Hello, Refusal> {
 fn a_hello_is_decoded_whole_or_not_at_all() {
     let hello = encoded(&example_hello());
     assert_eq!(decoded(&hello), Ok(example_hello()));
-    for bytes in 0..hello.len() {
+    let before_counts = hello.len() - 2 * size_of::<u64>();
+    for bytes in (0..hello.len()).filter(|bytes| *bytes != before_counts) {
         let cut = decoded(&hello[..bytes]);
         assert_eq!(cut, Err(Refusal::MalformedHello), "{bytes}");
     }
-    let name_end = hello.len() - 2 - 16;
+    let name_end = before_counts - 2 - 16;
     let mut name = hello.clone();
     name[name_end - 1] = 0xff;
     assert_eq!(decoded(&name), Err(Refusal::MalformedHello), "no UTF-8");
     let mut no_starts = hello[..name_end].to_vec();
     no_starts.extend_from_slice(&[0, 0]);
     assert_eq!(decoded(&no_starts), Err(Refusal::MalformedHello));
+}
+
+#[test]
+fn a_hello_of_a_release_that_does_not_count_writes_is_read() {
+    let hello = encoded(&example_hello());
+    let before_counts = hello.len() - 2 * size_of::<u64>();
+    let mut expected = example_hello();
+    expected.acknowledged = None;
+    let remembered = expected.remembered.as_mut().unwrap();
+    remembered.acknowledged = 0;
+    assert_eq!(decoded(&hello[..before_counts]), Ok(expected));
 }
 
 #[test]

@@ -59,7 +59,9 @@ fn example_hello() -> Hello {
         remembered: Some(Remembered {
             store_id: 0,
             start: 3,
+            acknowledged: 5,
         }),
+        acknowledged: Some(6),
         greatest_seen: Timestamp::from_u64(4),
         unix_ms: u64::MAX,
     }

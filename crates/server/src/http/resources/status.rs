@@ -19,12 +19,35 @@ struct Status<'a> {
     state: &'static str,
     /// The standing of this node's store.
     standing: &'static str,
+    /// What may be lost, if stores were unfilled since this node was started; left out if
+    /// none was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    may_be_lost: Option<MayBeLost>,
     cluster: Vec<Member<'a>>,
     clock: Clock,
     hints: Hints,
     sweeps: Sweeps,
     background: BackgroundWork,
     store: Store,
+}
+
+/// What may be lost with stores that were unfilled at one time.
+#[derive(Serialize)]
+struct MayBeLost {
+    /// The names of their nodes.
+    nodes: Vec<String>,
+    /// How many acknowledged writes that may be, as far as this node knows.
+    writes_max: u64,
+    /// Those of them that had no second copy at the last full sweep.
+    single_copies: u64,
+    /// Those that several of the stores acknowledged since the last full sweep.
+    since_full_sweep: u64,
+    /// Whether there may be more, because this node does not know all of it.
+    incomplete: bool,
+    /// Whether all of the stores have been filled since.
+    filled: bool,
+    /// The same for people.
+    text: String,
 }
 
 /// A node of the cluster, as this one sees it.
@@ -192,6 +215,15 @@ fn status(door: &Door) -> Status<'_> {
         uptime_seconds: node.uptime().as_secs(),
         state,
         standing: node.standing().word(),
+        may_be_lost: node.loss_report().map(|report| MayBeLost {
+            text: report.to_string(),
+            writes_max: report.loss.writes_max(),
+            single_copies: report.loss.single_copies,
+            since_full_sweep: report.loss.since_full_pass,
+            incomplete: report.loss.has_unknown,
+            filled: report.is_over,
+            nodes: report.nodes,
+        }),
         cluster: members(door),
         hints: Hints {
             age_max_seconds: config.node.hint_age_max.as_secs(),

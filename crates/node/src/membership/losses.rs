@@ -1,0 +1,108 @@
+//! What may be lost with the stores that are unfilled at one time, in words for the
+//! operator.
+
+use super::Membership;
+use super::state::{Lost, MembershipState, OwnStore};
+use cluster::{LostStore, NodeNumber, PossibleLoss, Standing};
+use profile::lock;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// What was found to be lost last.
+#[derive(Default)]
+pub(super) struct Losses {
+    /// The nodes whose stores are unfilled now.
+    lost: BTreeSet<NodeNumber>,
+    report: Option<LossReport>,
+}
+
+/// What may be lost with stores that were unfilled at one time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LossReport {
+    /// The names of their nodes.
+    pub nodes: Vec<String>,
+    /// How much that may be, as far as this node knows.
+    pub loss: PossibleLoss,
+    /// Whether all of them have been filled since.
+    pub is_over: bool,
+}
+
+impl fmt::Display for LossReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PossibleLoss {
+            single_copies,
+            since_full_pass,
+            has_unknown,
+        } = self.loss;
+        write!(
+            formatter,
+            "up to {} acknowledged writes may be lost: {} came back without all that was \
+             acknowledged there. {single_copies} had no second copy at the last full sweep, and \
+             {since_full_pass} were acknowledged since the last full sweep with a store that is \
+             left",
+            self.loss.writes_max(),
+            self.nodes.join(", "),
+        )?;
+        match has_unknown {
+            true => formatter.write_str("; this node does not know all of it, so it may be more"),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Membership {
+    /// What may be lost, if stores were unfilled since this node was started.
+    pub(crate) fn loss_report(&self) -> Option<LossReport> {
+        lock(&self.inner.state).possible_loss.report.clone()
+    }
+}
+
+impl MembershipState {
+    /// Notes which stores are unfilled now. If there is another one, what may be lost is
+    /// logged anew.
+    pub(super) fn note_losses(&mut self, own: &OwnStore) {
+        let is_own_lost = self.confirmation.standing() == Standing::Unfilled;
+        let is_lost = |node: &NodeNumber| match *node == own.members.own() {
+            true => is_own_lost,
+            false => self
+                .peers
+                .get(node.index())
+                .is_some_and(|peer| peer.lost.is_some()),
+        };
+        let lost: BTreeSet<NodeNumber> = own.members.numbers().filter(is_lost).collect();
+        if !lost.is_subset(&self.possible_loss.lost) {
+            let stores: Vec<LostStore> = lost
+                .iter()
+                .map(|node| self.lost_store(*node, is_own_lost))
+                .collect();
+            let report = LossReport {
+                nodes: lost
+                    .iter()
+                    .map(|node| own.members.name(*node).to_owned())
+                    .collect(),
+                loss: PossibleLoss::of(&stores),
+                is_over: false,
+            };
+            tracing::warn!("{report}");
+            self.possible_loss.report = Some(report);
+        }
+        if let Some(report) = &mut self.possible_loss.report {
+            report.is_over = lost.is_empty();
+        }
+        self.possible_loss.lost = lost;
+    }
+
+    fn lost_store(&self, node: NodeNumber, is_own_lost: bool) -> LostStore {
+        let known = self.peers.get(node.index());
+        let known = known.filter(|known| known.lost == Some(Lost::State));
+        let acknowledged = known.and_then(|known| known.remembered);
+        let since = acknowledged.zip(known.and_then(|known| known.at_full_pass));
+        LostStore {
+            single_copies: known.and_then(|known| known.single_copies),
+            // What this node has is no measure if its own store lost something, too.
+            since_full_pass: since
+                .filter(|_| !is_own_lost)
+                .map(|(last, at_pass)| last.acknowledged.saturating_sub(at_pass)),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What the passes of sweeps tell about stores: that this node's own one is filled, and
+//! up to where the others are safe.
+
+use super::Membership;
+use super::state::{MembershipState, OwnStore};
+use cluster::NodeNumber;
+use cluster::sweep::{Incarnation, PassId};
+use profile::lock;
+use std::time::Duration;
+
+/// The passes that are remembered. More than one is rare, because it takes two drivers.
+const PASSES_MAX: usize = 4;
+
+/// What was known when a pass began.
+pub(super) struct BegunPass {
+    pass: PassId,
+    /// This node's store.
+    incarnation: Incarnation,
+    /// What each node had acknowledged, by its number.
+    acknowledged: Vec<u64>,
+}
+
+impl Membership {
+    /// The present incarnation of this node's store. What a pass has found holds only
+    /// for the incarnation with which it began.
+    pub(crate) fn incarnation(&self) -> Incarnation {
+        lock(&self.inner.state).incarnation(&self.inner.own)
+    }
+
+    /// Notes that this node begins to take part in a pass, or goes on with one.
+    pub(crate) fn pass_began(&self, pass: PassId, is_resumed: bool) {
+        let incarnation = self.incarnation();
+        lock(&self.inner.state).pass_began(pass, is_resumed, incarnation);
+    }
+
+    /// Notes that a full pass has ended, which found this node's store, or made it, equal
+    /// with the present stores of the nodes in `clean_with`. If those are all peers, and
+    /// the store has lost nothing since the pass began, it has what all of them have: an
+    /// unfilled store counts from now on, once that is durable.
+    /// `single_copies`, by node number, are the versions of which a store is to keep the
+    /// only copy.
+    pub(crate) fn full_pass_ended(
+        &self,
+        pass: PassId,
+        clean_with: &[NodeNumber],
+        single_copies: &[u64],
+    ) {
+        let durable = self.inner.environment.acknowledged.durable();
+        let schedule = {
+            let mut state = lock(&self.inner.state);
+            let clean_with = (clean_with, single_copies);
+            state.full_pass_ended(&self.inner.own, pass, clean_with, durable);
+            self.inner.publish(&state);
+            state.versions.schedule_write()
+        };
+        if schedule {
+            self.inner.spawn_write(Duration::ZERO);
+        }
+    }
+}
+
+impl MembershipState {
+    fn incarnation(&self, own: &OwnStore) -> Incarnation {
+        Incarnation {
+            store_id: own.store_id,
+            losses: self.losses,
+        }
+    }
+
+    fn pass_began(&mut self, pass: PassId, is_resumed: bool, incarnation: Incarnation) {
+        if is_resumed && self.passes.iter().any(|begun| begun.pass == pass) {
+            return;
+        }
+        self.passes.retain(|begun| begun.pass != pass);
+        if self.passes.len() == PASSES_MAX {
+            self.passes.pop_front();
+        }
+        let count = |peer: &super::state::PeerRecord| {
+            let known = peer.remembered.as_ref();
+            known.map_or(0, |known| known.acknowledged)
+        };
+        self.passes.push_back(BegunPass {
+            pass,
+            incarnation,
+            // What they had acknowledged before a restart is not known.
+            acknowledged: match is_resumed {
+                true => Vec::new(),
+                false => self.peers.iter().map(count).collect(),
+            },
+        });
+    }
+
+    /// `durable` is the durable count of the engine.
+    fn full_pass_ended(
+        &mut self,
+        own: &OwnStore,
+        pass: PassId,
+        (clean_with, single_copies): (&[NodeNumber], &[u64]),
+        durable: u64,
+    ) {
+        let index = self.passes.iter().position(|begun| begun.pass == pass);
+        let Some(begun) = index.and_then(|index| self.passes.remove(index)) else {
+            return;
+        };
+        if begun.incarnation != self.incarnation(own) {
+            return;
+        }
+        for peer in clean_with {
+            let count = begun.acknowledged.get(peer.index()).copied();
+            if let Some(known) = self.peers.get_mut(peer.index())
+                && known.lost.is_none()
+            {
+                known.at_full_pass = count;
+                known.single_copies = single_copies.get(peer.index()).copied();
+                self.versions.change();
+            }
+        }
+        let is_safe = |peer: NodeNumber| {
+            let known = self.peers.get(peer.index());
+            // Without its stamps this node could give one a second time.
+            clean_with.contains(&peer) && known.is_some_and(|known| known.is_observed)
+        };
+        if own.members.peers().all(is_safe) && self.confirmation.refilled() {
+            self.take_over(own, durable);
+            self.versions.change();
+            self.note_losses(own);
+            tracing::info!("the store is filled: it has what all its peers have");
+        }
+    }
+
+    /// Takes over what the peers remember of lost states of this store, because it
+    /// includes what is left of them.
+    fn take_over(&mut self, own: &OwnStore, durable: u64) {
+        let mut starts = self.starts.to_vec();
+        let present = starts.pop();
+        let mut most = 0;
+        for peer in own.members.peers() {
+            let known = self.peers.get(peer.index());
+            let Some(said) = known.and_then(|known| known.says) else {
+                continue;
+            };
+            most = most.max(said.acknowledged);
+            if !starts.contains(&said.start) && present != Some(said.start) {
+                starts.push(said.start);
+            }
+        }
+        starts.extend(present);
+        starts.drain(..starts.len().saturating_sub(cluster::STARTS_MAX));
+        self.starts = starts.into();
+        self.acknowledged = self.acknowledged.max(most);
+        let told = self.taken_over.saturating_add(durable);
+        self.taken_over += most.saturating_sub(told);
+    }
+}

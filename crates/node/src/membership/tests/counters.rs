@@ -1,0 +1,198 @@
+//! What stores have acknowledged, and stores that come back with less.
+
+use super::*;
+use crate::config::{MemoryParts, NodeConfig, Resources};
+use crate::node::Node;
+use crate::read_pool::ReadsRun;
+use crate::seams::Seams;
+use base::{Entry, Expiry};
+use lsm::Durability;
+use lsm::testing::BlockingWrite;
+
+#[test]
+fn a_store_that_comes_back_with_fewer_writes_than_a_peer_has_heard_of_is_outdated() {
+    let [a, b, c] = witnesses();
+    let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
+    let running = start("a", &a, 1);
+    assert!(shake_hands(&running, &node_b) && shake_hands(&running, &node_c));
+    let watch = node_b.connect(&running);
+    a.acknowledge(4);
+    let copy = a.copy();
+    a.acknowledge(6);
+    node_b.hear(&running, &watch);
+    drop(running);
+
+    // The copy has the very start that the peers remember.
+    for before in ["unconfirmed", "unfilled"] {
+        let restored = start("a", &copy, 1);
+        assert!(shake_hands(&restored, &node_c));
+        assert_eq!(restored.word(), before, "`c` has heard of nothing");
+        // What it stores now does not make up for what it lacks.
+        copy.acknowledge(100);
+        assert!(shake_hands(&restored, &node_b));
+        assert_eq!(restored.word(), "unfilled");
+        assert!(restored.membership.is_outdated());
+        copy.acknowledged.store(4, Ordering::SeqCst);
+    }
+    // The original has all of them.
+    let original = start("a", &a, 1);
+    assert!(shake_hands(&original, &node_b) && shake_hands(&original, &node_c));
+    assert_eq!(original.word(), "unfilled", "`c` has met the copy since");
+}
+
+#[test]
+fn what_a_peer_has_heard_in_this_start_does_not_speak_against_the_store() {
+    let [a, b, c] = witnesses();
+    let (node_b, node_c) = (start("b", &b, 2), start("c", &c, 3));
+    let node = start("a", &a, 1);
+    assert!(shake_hands(&node, &node_b) && shake_hands(&node, &node_c));
+    a.acknowledge(10);
+    node_b.hear(&node, &node_b.connect(&node));
+    assert!(shake_hands(&node, &node_b));
+    assert_eq!(node.word(), "witness");
+    assert_eq!(node_b.remembered("a").unwrap().acknowledged, 10);
+    // A restart that lost nothing has them all.
+    drop(node);
+    let node = start("a", &a, 1);
+    assert!(shake_hands(&node, &node_b) && shake_hands(&node, &node_c));
+    assert_eq!(node.word(), "witness");
+    assert_eq!(node_b.remembered("a").unwrap().acknowledged, 10);
+}
+
+#[test]
+fn a_handshake_that_the_store_does_not_finish_does_not_hide_what_it_lacks() {
+    let [a, b, _c] = witnesses();
+    let node_b = start("b", &b, 2);
+    let running = start("a", &a, 1);
+    assert!(shake_hands(&running, &node_b));
+    a.acknowledge(4);
+    let copy = a.copy();
+    a.acknowledge(6);
+    node_b.hear(&running, &node_b.connect(&running));
+    drop(running);
+    let restored = start("a", &copy, 1);
+    let hello = restored.hello_to(&node_b);
+    let sent = node_b.remembered("a");
+    b.record(&node_b.membership, "a", &hello, sent);
+    assert_eq!(
+        node_b.remembered("a"),
+        sent,
+        "the peer remembers what it did"
+    );
+    assert!(shake_hands(&restored, &node_b));
+    assert_eq!(restored.word(), "unfilled");
+}
+
+#[test]
+fn what_peers_acknowledge_is_written_from_time_to_time_and_at_the_end() {
+    let [a, b, _c] = witnesses();
+    let node_a = start("a", &a, 1);
+    let node_b = start("b", &b, 2);
+    assert!(shake_hands(&node_a, &node_b));
+    let watch = node_b.connect(&node_a);
+    let durable = |b: &Folder| {
+        let b = b.after_crash();
+        start("b", &b, 2).remembered("a").unwrap().acknowledged
+    };
+    let before = b.disk.calls();
+    for _ in 0..100 {
+        a.acknowledge(1);
+        node_b.hear(&node_a, &watch);
+    }
+    assert_eq!(b.disk.calls(), before, "it is written later");
+    assert_eq!(node_b.remembered("a").unwrap().acknowledged, 100);
+    assert_eq!(durable(&b), 0);
+    b.executor.run_until_idle();
+    assert_eq!(durable(&b), 100);
+    a.acknowledge(1);
+    node_b.hear(&node_a, &watch);
+    assert!(node_b.membership.close());
+    node_b.membership.mark_closed().unwrap();
+    assert_eq!(durable(&b), 101);
+}
+
+#[test]
+fn a_release_that_does_not_count_is_not_judged_by_its_count() {
+    let [_, b, _] = witnesses();
+    let node_b = start("b", &b, 2);
+    let known = node_b.remembered("a").unwrap();
+    let counting = Hello {
+        starts: [known.start, 50].into(),
+        acknowledged: Some(9),
+        ..hello(1)
+    };
+    let record = |hello: &Hello| {
+        let sent = node_b.remembered("a");
+        b.record(&node_b.membership, "a", hello, sent)
+    };
+    // A store that an older release opens, and a newer one after it.
+    assert_eq!(record(&counting), Some(true));
+    let older = Hello {
+        starts: [known.start, 50, 60].into(),
+        acknowledged: None,
+        ..hello(1)
+    };
+    assert_eq!(record(&older), Some(true));
+    assert_eq!(node_b.remembered("a").unwrap().start, 60);
+}
+
+/// A run of a node, on this disk, that does not sync its commits.
+fn open(memory: MemoryDisk) -> (Node, Arc<StepExecutor>, Arc<MemoryDisk>) {
+    let memory = Arc::new(memory);
+    let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+    let executor = Arc::new(StepExecutor::new(Arc::clone(&clock)));
+    let config = NodeConfig {
+        durability: Durability::Os,
+        ..NodeConfig::new(members("a", &NODES), "/data")
+    };
+    let resources = Resources {
+        runtimes: 1,
+        requests_max: 8,
+        memory: MemoryParts {
+            memtable_bytes: 4 << 10,
+            write_queue_bytes: 1 << 20,
+            cache_bytes: 1 << 20,
+            peer_bytes: 0,
+            answers_bytes: 1 << 20,
+            ranges_bytes: 1 << 20,
+        },
+    };
+    let seams = Seams {
+        disk: Arc::clone(&memory) as Arc<dyn Disk>,
+        clock,
+        random: Arc::new(SeededRandom::new(1)),
+        boot_id: None,
+    };
+    let shared = Arc::clone(&executor) as Arc<dyn Executor>;
+    let node = Node::open_with(config, resources, seams, &shared, ReadsRun::OnTheSpot).unwrap();
+    (node, executor, memory)
+}
+
+/// So a peer cannot remember more than a power cut leaves.
+#[test]
+fn what_is_told_is_durable() {
+    let (node, executor, memory) = open(MemoryDisk::new());
+    let (mut told_at_most, mut lost_at_most) = (0, 0);
+    for number in 0..400_u64 {
+        let key = format!("k{}", number % 40);
+        let stamp = Timestamp::from_unix_ms(1_700_000_000_000 + number);
+        let entry = Entry::value(key.as_bytes(), stamp, &[7; 100], Expiry::NEVER, 1);
+        node.engine.write(entry).unwrap();
+        if number % 7 == 0 {
+            executor.run_all_due();
+        }
+        let told = node.membership.report().acknowledged;
+        assert!(told >= told_at_most);
+        told_at_most = told;
+        if number % 5 == 0 {
+            let (after, ..) = open(memory.clone_synced());
+            let left = after.engine.acknowledged().total;
+            assert!(told <= left, "{told} were told of, and {left} are left");
+            lost_at_most = lost_at_most.max(number + 1 - left);
+        }
+    }
+    assert!(
+        told_at_most > 50 && lost_at_most > 5,
+        "{told_at_most} {lost_at_most}"
+    );
+}

@@ -1,0 +1,96 @@
+//! What may be lost, as the nodes tell it that are left.
+
+use super::*;
+
+/// What a node says may be lost: the nodes, how many writes at most, whether there is an
+/// unknown part, and whether it is over.
+fn told(node: &Started<'_>) -> Option<(Vec<String>, u64, bool, bool)> {
+    let report = node.membership.loss_report()?;
+    let loss = report.loss;
+    Some((
+        report.nodes,
+        loss.writes_max(),
+        loss.has_unknown,
+        report.is_over,
+    ))
+}
+
+fn some(
+    names: &[&str],
+    writes_max: u64,
+    is_unknown: bool,
+    is_over: bool,
+) -> Option<(Vec<String>, u64, bool, bool)> {
+    let names = names.iter().map(|name| (*name).to_owned()).collect();
+    Some((names, writes_max, is_unknown, is_over))
+}
+
+/// `c` hears what another node has acknowledged.
+fn hear(node_c: &Started<'_>, other: &Started<'_>, writes: u64) {
+    other.folder.acknowledge(writes);
+    node_c.hear(other, &node_c.connect(other));
+}
+
+#[test]
+fn of_several_lost_stores_the_writes_since_the_last_full_pass_may_be_lost() {
+    let [a, b, c] = witnesses();
+    {
+        let (node_a, node_b, node_c) = (start("a", &a, 1), start("b", &b, 2), start("c", &c, 3));
+        for other in [&node_a, &node_b] {
+            assert!(shake_hands(other, &node_c));
+            hear(&node_c, other, 100);
+        }
+        // What is acknowledged while the pass runs may have missed it.
+        node_c.membership.pass_began(PassId(1), false);
+        hear(&node_c, &node_a, 3);
+        let all = [number("a"), number("b")];
+        node_c
+            .membership
+            .full_pass_ended(PassId(1), &all, &[2, 3, 0]);
+        hear(&node_c, &node_a, 4);
+        hear(&node_c, &node_b, 5);
+        c.executor.run_until_idle();
+    }
+    let c = c.after_crash();
+    let node_c = start("c", &c, 3);
+    assert_eq!(told(&node_c), None);
+    let (a, b) = (Folder::new(), Folder::new());
+    let (node_a, node_b) = (start("a", &a, 7), start("b", &b, 8));
+    assert!(shake_hands(&node_a, &node_c));
+    assert_eq!(
+        told(&node_c),
+        some(&["a"], 2, false, false),
+        "its single copies"
+    );
+    assert!(shake_hands(&node_b, &node_c));
+    assert_eq!(told(&node_c), some(&["a", "b"], 17, false, false));
+    let text = node_c.membership.loss_report().unwrap().to_string();
+    assert!(
+        text.starts_with("up to 17 acknowledged writes may be lost: a, b "),
+        "{text}"
+    );
+    // One is filled, then the other.
+    assert!(shake_hands(&node_a, &node_b));
+    for node in [&node_a, &node_b] {
+        let others: Vec<&str> = NODES
+            .into_iter()
+            .filter(|name| *name != node.name)
+            .collect();
+        node.full_pass(2, &others);
+        assert!(shake_hands(node, &node_c));
+        let is_over = node.name == "b";
+        assert_eq!(told(&node_c), some(&["a", "b"], 17, false, is_over));
+    }
+}
+
+#[test]
+fn a_store_that_lost_the_power_does_not_say_how_much() {
+    let [a, b, _c] = witnesses();
+    a.syncs_commits.set(false);
+    drop(a.open(1));
+    a.boot_id.set(Some(BootId(2)));
+    let (node_a, node_b) = (start("a", &a, 1), start("b", &b, 2));
+    assert_eq!(told(&node_a), some(&["a"], 0, true, false));
+    assert!(shake_hands(&node_a, &node_b));
+    assert_eq!(told(&node_b), some(&["a"], 0, true, false));
+}

@@ -1,0 +1,13 @@
+//! What nodes report of themselves.
+
+use base::Timestamp;
+
+/// What a node reports of itself with its heartbeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeReport {
+    /// The writes that its store has durably acknowledged.
+    pub acknowledged: u64,
+    /// The greatest forget bound that it knows: what is dead below it may be dropped.
+    /// [`Timestamp::ZERO`] if it knows none.
+    pub forgotten: Timestamp,
+}

@@ -180,39 +180,32 @@ fn of_sweeps(status: &NodeStatus, unreachable: &[&str]) -> Option<String> {
 fn of_standing(status: &NodeStatus, unreachable: &[&str]) -> Option<String> {
     let has_all = unreachable.is_empty();
     let missing = unreachable.join(" and ");
-    match (status.standing.as_str(), &status.clock.refuses_writes) {
-        ("witness", _) => None,
-        // It refuses writes because the others remember a later start of its store.
-        ("unfilled", Some(_)) => Some(
-            "its store is older than what the other nodes remember, or a copy. If no other \
-             process has the other folder, replace the node with an empty folder, or start it \
-             once with --accept-empty"
-                .to_owned(),
-        ),
+    match status.standing.as_str() {
+        "witness" => None,
         // It needs nobody.
-        ("unfilled", None) if has_all => None,
-        ("unfilled", None) => Some(format!(
+        "unfilled" if has_all => None,
+        "unfilled" => Some(format!(
             "its store has lost data and does not count. It is filled by itself once all nodes \
              are up: start {missing}"
         )),
-        ("unconfirmed", _) if has_all => None,
-        ("unconfirmed", _) => Some(format!(
+        "unconfirmed" if has_all => None,
+        "unconfirmed" => Some(format!(
             "its store does not count before all nodes have met once: start {missing}"
         )),
         // A full sweep has filled it since it started.
-        ("accepted", _)
+        "accepted"
             if status
                 .others()
                 .all(|member| member.last_full_clean_unix_ms.is_some()) =>
         {
             None
         }
-        ("accepted", _) => Some(
+        "accepted" => Some(
             "it was started with --accept-empty and may lack data: run 'kvorum admin sweep \
              --full --wait' once all nodes are up"
                 .to_owned(),
         ),
-        (other, _) => Some(format!(
+        other => Some(format!(
             "its standing is {other}, which this program does not know"
         )),
     }
@@ -411,13 +404,13 @@ mod tests {
     }
 
     #[test]
-    fn a_restored_store_needs_an_operator_even_if_all_nodes_are_up() {
+    fn a_restored_store_needs_nobody_but_all_nodes() {
         let mut status = status();
         status["standing"] = json!("unfilled");
         status["clock"]["refuses_writes"] = json!("restored");
         let status: NodeStatus = serde_json::from_value(status).unwrap();
-        let advice = of_node(&status, &[]).join("\n");
-        assert!(advice.contains("--accept-empty"), "{advice}");
+        let advice = |unreachable: &[&str]| of_node(&status, unreachable).join("\n");
+        assert!(advice(&["c"]).contains("start c"), "{}", advice(&["c"]));
     }
 
     #[test]

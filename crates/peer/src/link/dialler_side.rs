@@ -237,7 +237,6 @@ impl Side for DiallerSide<'_> {
         if self.is_filled {
             // A handshake tells which starts the store includes now. The answers that are
             // on their way were none of a store that counts.
-            self.link.is_redial_due.set(true);
             return Poll::Ready(End::Filled);
         }
         while self.heartbeat.poll_tick(cx).is_ready() {

@@ -89,6 +89,8 @@ pub struct Link {
     redial: Notify,
     /// Whether the present connection is to be closed and the peer dialled again.
     is_redial_due: Cell<bool>,
+    /// Whether the present connection was closed because the peer's store was filled.
+    is_peer_filled: Cell<bool>,
 }
 
 impl Link {
@@ -125,6 +127,7 @@ impl Link {
             counts: Cell::default(),
             redial: Notify::new(),
             is_redial_due: Cell::new(false),
+            is_peer_filled: Cell::new(false),
         })
     }
 

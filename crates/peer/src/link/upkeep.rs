@@ -80,6 +80,11 @@ impl Link {
             if self.is_redial_due.take() {
                 self.peer_has_dialled();
             }
+            if self.is_peer_filled.take() {
+                // It is up, and answers after the next handshake.
+                self.state.set(LinkState::Connecting);
+                continue;
+            }
             let wait = backoff.next(&*self.environment.random).min(longest);
             tokio::select! {
                 biased;
@@ -140,6 +145,7 @@ impl Link {
         let end = connection.run(clock, &mut side).await;
         if matches!(end, End::Filled) {
             tracing::info!(name = self.name, "the peer's store was filled");
+            self.is_peer_filled.set(true);
             return;
         }
         self.log_problem("the connection to a peer has ended", &end.to_string());

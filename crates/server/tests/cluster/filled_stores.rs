@@ -38,6 +38,13 @@ fn until_all_are_witnesses(cluster: &Cluster) {
             cluster.standing(node) == "witness"
         });
     }
+    // The nodes shake hands again with those whose store was filled.
+    for node in ALL {
+        until("the node is served by the others", || {
+            let got = cluster.client(node).get("/v0/entity?id=none&replicas=3/3");
+            got.status == 404
+        });
+    }
 }
 
 /// All nodes hold the same version of a key, which is the value that they read.

@@ -143,7 +143,10 @@ impl Request for Writing {
     type Reply = Result<Written, Failure>;
 
     fn receive(&mut self, answer: Option<(AnswerTag, Completion)>) -> Option<Self::Reply> {
-        let event = match answer {
+        // A late answer must not count beside one from a store that was lost since: the
+        // sweep that fills a lost store waits only as long as a write may take.
+        let is_late = self.coordinator.clock.monotonic() > self.deadline;
+        let event = match answer.filter(|_| !is_late) {
             None => WriteEvent::Deadline,
             Some((tag, completion)) => self.event_of(tag, completion)?,
         };

@@ -73,7 +73,7 @@ impl Sweeper {
     /// Leads one pass to the last key: from the first one, or from the checkpoint of a
     /// full pass that was interrupted. With `settles` a recent pass lets writes arrive
     /// that are on their way, so that it does not send them a second time. A full pass
-    /// never does: it takes all versions, and they keep coming as long as it lasts.
+    /// does so only while a store has to be filled: see `begin`.
     pub(crate) async fn drive(self: &Rc<Self>, kind: PassKind, settles: bool) -> PassReport {
         let pass = PassId(self.sweeps.environment.random.next_u64());
         let mut drive = Drive::new(Rc::clone(self), pass, kind);
@@ -90,7 +90,7 @@ impl Sweeper {
             Some(start) => start,
             None => {
                 drive = Drive::new(Rc::clone(self), pass, kind);
-                drive.begin(settles && kind == PassKind::Recent).await;
+                drive.begin(settles).await;
                 Bytes::new()
             }
         };
@@ -124,7 +124,14 @@ impl Drive {
         let now = Timestamp::from_unix_ms(environment.clock.unix_ms());
         let seen = begun.iter().map(|begun| begun.greatest_seen);
         self.cut = seen.fold(now, Timestamp::max);
-        if settles {
+        // A lost store may have acknowledged a write whose second ack was still to come
+        // from a node that this pass scans. By the deadline of such a write that node
+        // has it, or the write has failed.
+        let must_settle = match self.kind {
+            PassKind::Recent => settles,
+            PassKind::Full => !self.sweeper.are_all_witnesses(),
+        };
+        if must_settle {
             // By then a write from before the cut has arrived, or it is a hint. One
             // that is still on its way makes work, no harm.
             let settling = 2 * environment.timeout;

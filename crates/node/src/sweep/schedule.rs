@@ -3,8 +3,8 @@
 
 use super::Sweeper;
 use super::driver::PassReport;
-use cluster::Standing;
 use cluster::sweep::PassKind;
+use cluster::{NodeNumber, Standing};
 use profile::lock;
 use std::rc::Rc;
 use std::sync::Mutex;
@@ -194,13 +194,25 @@ impl Sweeper {
     /// takes a comparison with all the others.
     fn is_any_unfilled(&self) -> bool {
         let members = &self.sweeps.environment.members;
-        let own = self.sweeps.environment.membership.standing();
-        let standing_of = |node| match self.peers.is_own(node) {
-            true => Some(own),
-            false => self.peers.status(node).and_then(|status| status.standing),
-        };
-        let standings: Option<Vec<Standing>> = members.numbers().map(standing_of).collect();
+        let standings: Option<Vec<Standing>> = members
+            .numbers()
+            .map(|node| self.standing_of(node))
+            .collect();
         standings.is_some_and(|standings| standings.contains(&Standing::Unfilled))
+    }
+
+    /// Whether the stores of all nodes are known to count.
+    pub(super) fn are_all_witnesses(&self) -> bool {
+        let mut nodes = self.sweeps.environment.members.numbers();
+        nodes.all(|node| self.standing_of(node).is_some_and(Standing::is_witness))
+    }
+
+    /// How the store of a node stands, if that is known.
+    fn standing_of(&self, node: NodeNumber) -> Option<Standing> {
+        match self.peers.is_own(node) {
+            true => Some(self.sweeps.environment.membership.standing()),
+            false => self.peers.status(node).and_then(|status| status.standing),
+        }
     }
 
     /// Whether this node is the first by name of those that are up.

@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""The cost of healing: sweeps and refills of three nodes on this machine.
+
+    cargo build --release
+    python3 bench/healing.py [--kvorum target/release/kvorum] [--mib 1024] [--pairs 3] [CASE ...]
+
+Cases: equal recent differing refill load; all by default. The values have 1 KiB and cannot be compressed, and each
+has three copies. CPU time is of all nodes, user and system. Bytes of the network are those that the loopback device
+carried, so nothing else may use it meanwhile. `harness.py` says what is shared with other benchmarks.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+from harness import Cluster, WORK, run_cases, status_page
+
+MIB = 1 << 20
+VALUE_BYTES = 1024
+QUORUM = "2/3"
+OPTIONS = ("--memory", "512MiB", "--threads", "1", "--sweep-interval", "off", "--full-sweep-interval", "off")
+
+
+def verdict(value, bound, unit, at_least=False):
+    held = value >= bound if at_least else value <= bound
+    return f"{value:.2f} {unit} ({'at least' if at_least else 'at most'} {bound}) {'ok' if held else 'MISSED'}"
+
+
+def loopback_bytes():
+    line = next(line for line in pathlib.Path("/proc/net/dev").read_text().splitlines() if line.strip().startswith("lo:"))
+    return int(line.split(":")[1].split()[0])
+
+
+def metric(port, name):
+    """The sum of a metric over its labels."""
+    text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
+    return sum(float(value) for value in re.findall(rf"^{name}(?:{{[^}}]*}})? ([\d.e+]+)", text, re.M))
+
+
+def resident_mib(pid, field):
+    text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(rf"{field}:\s+(\d+)", text).group(1)) / 1024
+
+
+def load(arguments, server, *options, ports=None):
+    """Runs `kvorum load` and returns its measurements."""
+    targets = [option for port in ports or server.ports for option in ("--target", f"http://127.0.0.1:{port}")]
+    command = [arguments.kvorum, "load", *targets, "--value-bytes", str(VALUE_BYTES), "--json", "-", *options]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if not done.stdout:
+        sys.exit(f"{' '.join(command)}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def keys(arguments):
+    return arguments.mib * MIB // VALUE_BYTES
+
+
+def filled(arguments, name, *options):
+    """Three nodes with all values, at rest: nothing to flush or to compact any more."""
+    server = Cluster(arguments.kvorum, name, 3, "--durability", "os", *OPTIONS, *options)
+    load(arguments, server, "fill", "--keys", str(keys(arguments)), "--replicas", "3/3")
+    settle(server)
+    return server
+
+
+def settle(server):
+    """Waits until no node has used the CPU for two seconds to speak of."""
+    while True:
+        before = server.cpu_seconds()
+        time.sleep(2)
+        if server.cpu_seconds() - before < 0.2:
+            return
+
+
+def sweep(server, full):
+    """Has the nodes compare what they keep. Returns the seconds, the CPU seconds and the bytes that this took."""
+    port = server.all_ports[0]
+    url = f"http://127.0.0.1:{port}/v0/admin/sweep?wait=true&full={'true' if full else 'false'}"
+    request = urllib.request.Request(url, method="POST", headers={"Content-Type": "application/json"})
+    begun, cpu, carried = time.monotonic(), server.cpu_seconds(), loopback_bytes()
+    answer = json.load(urllib.request.urlopen(request, timeout=3600))
+    return {
+        "answer": answer,
+        "seconds": time.monotonic() - begun,
+        "cpu": server.cpu_seconds() - cpu,
+        "bytes": loopback_bytes() - carried,
+    }
+
+
+def gb(arguments):
+    return keys(arguments) * VALUE_BYTES / 1e9
+
+
+def equal(arguments):
+    """A full sweep of equal replicas: CPU, network, memory."""
+    server = filled(arguments, "equal")
+    try:
+        sweep(server, True)
+        settle(server)
+        for node in server.nodes:
+            pathlib.Path(f"/proc/{node.process.pid}/clear_refs").write_text("5")
+        resident = [resident_mib(node.process.pid, "VmRSS") for node in server.nodes]
+        found = [sweep(server, True) for _ in range(arguments.pairs)]
+        grown = max(resident_mib(node.process.pid, "VmHWM") - before for node, before in zip(server.nodes, resident))
+    finally:
+        server.stop()
+    size = gb(arguments)
+    for run in found:
+        print(f"  equal: {run['seconds']:.2f} s, {run['cpu']:.2f} s of CPU, {run['bytes'] / MIB:.3f} MiB, {run['answer']}", flush=True)
+    cpu = statistics.median(run["cpu"] for run in found) / size / 3
+    network = statistics.median(run["bytes"] for run in found) / MIB / size
+    print(f"equal: CPU a GB and node {verdict(cpu, 1.0, 's')}", flush=True)
+    print(f"equal: network a GB {verdict(network, 0.2, 'MiB')}", flush=True)
+    print(f"equal: resident memory grew by {verdict(grown, 32, 'MiB')}", flush=True)
+
+
+def recent(arguments):
+    """A recent sweep after nothing has happened."""
+    server = filled(arguments, "recent")
+    try:
+        sweep(server, True)
+        blocks = lambda: sum(metric(port, "kvorum_store_data_blocks_fetched_total") for port in server.all_ports)
+        before = blocks()
+        run = sweep(server, False)
+        read = blocks() - before
+    finally:
+        server.stop()
+    print(f"  recent: {run['seconds']:.2f} s, {run['cpu']:.2f} s of CPU, {run['bytes'] / MIB:.3f} MiB", flush=True)
+    print(f"recent: data blocks read {verdict(read, 0, '')}", flush=True)
+
+
+def differing(arguments):
+    """A full sweep of replicas of which one lacks 0.1% of the versions."""
+    # Hints are too old by then, so only the sweep brings what the node has missed.
+    server = filled(arguments, "differing", "--hint-age-max", "1s")
+    count = max(keys(arguments) // 1000, 1)
+    try:
+        server.nodes[2].stop()
+        load(arguments, server, "fill", "--keys", str(count), "--seed", "2", "--replicas", QUORUM, ports=server.all_ports[:2])
+        time.sleep(3)
+        server.start(2)
+        time.sleep(5)
+        quiet = loopback_bytes()
+        time.sleep(2)
+        quiet = (loopback_bytes() - quiet) / 2
+        run = sweep(server, True)
+        again = sweep(server, True)
+    finally:
+        server.stop()
+    differ = count * (VALUE_BYTES + 16)
+    # What an equal sweep takes, heartbeats included, is not what this case is about; both are shown.
+    print(f"  differing: {count} versions, {differ / MIB:.3f} MiB; sent {run['bytes'] / MIB:.3f} MiB in {run['seconds']:.2f} s, "
+          f"once equal {again['bytes'] / MIB:.3f} MiB; heartbeats {quiet / MIB:.3f} MiB a second; {run['answer']}", flush=True)
+    sent = (run["bytes"] - quiet * run["seconds"]) / differ
+    print(f"differing: sent {verdict(sent, 1.2, 'times what differs')}", flush=True)
+
+
+def refill(arguments):
+    """A node loses its folder, and is filled."""
+    server = filled(arguments, "refill")
+    try:
+        server.nodes[2].stop()
+        shutil.rmtree(WORK / "refill" / "2")
+        server.start(2)
+        begun, cpu = time.monotonic(), server.cpu_seconds()
+        first = None
+        while status_page(server.all_ports[2])["standing"] not in ("witness", "accepted"):
+            time.sleep(0.1)
+            if first is None and metric(server.all_ports[2], "kvorum_store_sequence") > 1000:
+                first = time.monotonic()
+        took, used = time.monotonic() - begun, server.cpu_seconds() - cpu
+        page = status_page(server.all_ports[2])
+    finally:
+        server.stop()
+    print(f"  refill: {took:.2f} s from its start, {used:.2f} s of CPU; sweeps {json.dumps(page.get('sweeps'))[:400]}", flush=True)
+    print(f"refill: {verdict(arguments.mib / took, 100, 'MiB a second', at_least=True)}", flush=True)
+    print(f"refill: CPU a GB over all nodes {verdict(used / gb(arguments), 4.0, 's')}", flush=True)
+
+
+def percentile(run, share):
+    """The latency in milliseconds below which this share of the requests is."""
+    return next(latency for point, latency in run["latency"]["spectrum"] if point >= share)
+
+
+def under_load(arguments):
+    """At half the breaking point, and at the breaking point: throughput and p99 with and without a full sweep."""
+    server = filled(arguments, "load")
+    mix = ("mixed", "--mix", "get=50,put=50", "--replicas", QUORUM, "--keys", str(keys(arguments)))
+    try:
+        found = load(arguments, server, *mix, "--find-breaking-point", "--duration", "4s")
+        best = found["rate"]
+        for name, rate in (("half", best / 2), ("full", best)):
+            results = []
+            for _ in range(arguments.pairs):
+                alone = load(arguments, server, *mix, "--rate", str(int(rate)), "--duration", "8s")
+                running = threading.Event()
+                sweeper = threading.Thread(target=sweep_until, args=(server, running))
+                sweeper.start()
+                swept = load(arguments, server, *mix, "--rate", str(int(rate)), "--duration", "8s")
+                running.set()
+                sweeper.join()
+                throughput, slower = swept["succeeded"] / alone["succeeded"], percentile(swept, 0.99) / percentile(alone, 0.99)
+                results.append((throughput, slower))
+                print(f"  load at {rate:.0f}/s: {alone['succeeded']} and {swept['succeeded']} requests succeeded, "
+                      f"p99 {percentile(alone, 0.99):.2f} and {percentile(swept, 0.99):.2f} ms", flush=True)
+            throughput, slower = (statistics.median(column) for column in zip(*results))
+            print(f"load-{name}: throughput while it sweeps {verdict(throughput, 0.9, 'times', at_least=True)}", flush=True)
+            print(f"load-{name}: p99 while it sweeps {verdict(slower, 2, 'times')}", flush=True)
+    finally:
+        server.stop()
+
+
+def sweep_until(server, ended):
+    """Sweeps over and over."""
+    while not ended.is_set():
+        sweep(server, True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*")
+    parser.add_argument("--kvorum", default="target/release/kvorum")
+    parser.add_argument("--mib", type=int, default=1024, help="the bytes of all values, in MiB")
+    parser.add_argument("--pairs", type=int, default=3)
+    arguments = parser.parse_args()
+    cases = {
+        "equal": lambda: equal(arguments),
+        "recent": lambda: recent(arguments),
+        "differing": lambda: differing(arguments),
+        "refill": lambda: refill(arguments),
+        "load": lambda: under_load(arguments),
+    }
+    run_cases(cases, arguments.cases)
+
+
+main()

@@ -1,0 +1,212 @@
+//! Healing under load, as an operator meets it: a node that was away for longer than
+//! hints are kept, and a node whose folder is gone. Nobody reads, and no operator does
+//! anything but start processes; all stores become equal all the same.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the folders belong to other processes, and failures are counted by the second"
+)]
+
+use crate::cluster::{TestCluster, node_locations};
+use crate::support::{Process, kvorum, wait_until, wait_until_ok};
+use serde_json::Value;
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+/// Keys that the load writes, and their values in bytes: enough that a pass has several
+/// ranges, and that a store is refilled in more than one step.
+const KEYS: &str = "30000";
+const VALUE_BYTES: &str = "1000";
+
+/// No version is above it.
+const CUT: &str = "18446744073709551615";
+
+/// A load of writes with 2/3, by `kvorum load`.
+struct Load {
+    process: Process,
+    begin: Instant,
+    /// When something was done to a node, since the begin.
+    faults: Vec<Duration>,
+}
+
+impl Load {
+    /// Starts to write through these nodes.
+    fn start(cluster: &TestCluster, targets: &[usize]) -> Self {
+        let mut command = kvorum(&[
+            "load",
+            "put",
+            "--rate",
+            "300",
+            "--duration",
+            "10m",
+            "--warmup",
+            "0",
+            "--json",
+            "-",
+        ]);
+        command.args(["--replicas", "2/3", "--connections", "8"]);
+        command.args(["--keys", KEYS, "--value-bytes", VALUE_BYTES]);
+        for target in targets {
+            let url = format!("http://{}", cluster[*target].location.address);
+            command.args(["--target", &url]);
+        }
+        Self {
+            process: Process::spawn(&mut command),
+            begin: Instant::now(),
+            faults: Vec::new(),
+        }
+    }
+
+    /// Something is done to a node now: requests of the next second may fail.
+    fn fault(&mut self) {
+        self.faults.push(self.begin.elapsed());
+    }
+
+    /// Ends the load, and checks that no request failed but in the first second after a
+    /// fault.
+    fn end(mut self) {
+        // It writes what it has measured when it is interrupted.
+        self.process.signal(rustix::process::Signal::INT);
+        let mut json = String::new();
+        let stdout = self.process.child.stdout.as_mut().unwrap();
+        stdout.read_to_string(&mut json).unwrap();
+        self.process.end();
+        let run: Value = serde_json::from_str(&json).unwrap();
+        assert!(run["succeeded"].as_u64().unwrap() > 0, "{}", run["failed"]);
+        for second in run["timeline"].as_array().unwrap() {
+            let at = second["at_seconds"].as_f64().unwrap();
+            // The load began a moment after its process, and a second of the timeline
+            // ends where the next one begins.
+            let is_expected = |fault: &Duration| {
+                let fault = fault.as_secs_f64();
+                (fault - 1.0..=fault + 2.0).contains(&at)
+            };
+            assert!(
+                second["failed"] == 0 || self.faults.iter().any(is_expected),
+                "at {at} s, with faults at {:?}: {}",
+                self.faults,
+                run["failed"]
+            );
+        }
+    }
+}
+
+/// What a node keeps, as `/v0/digest` tells.
+fn digest(cluster: &TestCluster, node: usize) -> Result<Value, String> {
+    let target = format!("/v0/digest?start=0&cut={CUT}");
+    let answer = cluster[node]
+        .connect()
+        .and_then(|mut connection| connection.exchange("GET", &target, b""));
+    let answer = answer.map_err(|error| error.to_string())?;
+    assert_eq!(answer.status, 200);
+    Ok(serde_json::from_slice(&answer.body).unwrap())
+}
+
+/// Waits until all three stores keep the same.
+fn wait_until_equal(cluster: &TestCluster) {
+    wait_until_ok("three equal stores", || {
+        let digests = [0, 1, 2].map(|node| digest(cluster, node));
+        let is_equal = digests
+            .iter()
+            .all(|other| other.is_ok() && *other == digests[0]);
+        if is_equal { Ok(()) } else { Err(digests) }
+    });
+}
+
+/// Waits until a node takes part in a pass.
+fn wait_until_swept(cluster: &TestCluster, node: usize) {
+    wait_until("a pass to run", || {
+        let status = cluster[node].status().ok()?;
+        let running = status["sweeps"]["running"].as_array()?;
+        (!running.is_empty()).then_some(())
+    });
+}
+
+fn start_cluster() -> TestCluster {
+    let mut cluster = TestCluster::new(node_locations());
+    for node in &mut cluster.nodes {
+        let options = [
+            "--durability",
+            "os",
+            "--hint-age-max",
+            "1s",
+            "--sweep-interval",
+            "1s",
+        ];
+        node.options.extend(options.map(str::to_owned));
+    }
+    cluster.start_all();
+    cluster
+}
+
+#[test]
+fn stores_become_equal_after_a_long_absence_and_after_a_lost_disk() {
+    let mut cluster = start_cluster();
+
+    // The third node is away for longer than its hints are kept.
+    let mut load = Load::start(&cluster, &[0, 1]);
+    wait_until("some writes", || {
+        let count = digest(&cluster, 2).ok()?["count"].as_u64()?;
+        (count > 100).then_some(())
+    });
+    load.fault();
+    cluster[2].kill();
+    wait_until("hints to be dropped", || {
+        let page = cluster[0]
+            .connect()
+            .ok()?
+            .exchange("GET", "/metrics", b"")
+            .ok()?;
+        let page = String::from_utf8(page.body).ok()?;
+        let dropped = page
+            .lines()
+            .filter(|line| line.starts_with("kvorum_hints_dropped_total"));
+        let dropped: f64 = dropped
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum();
+        (dropped > 0.0).then_some(())
+    });
+    cluster[2].start(&[]);
+    cluster.wait_until_joined();
+    load.end();
+
+    // The driver of a pass is killed in the middle of it, and another node takes over.
+    let mut load = Load::start(&cluster, &[1, 2]);
+    wait_until_swept(&cluster, 0);
+    load.fault();
+    cluster[0].kill();
+    wait_until_swept(&cluster, 1);
+    cluster[0].start(&[]);
+    cluster.wait_until_joined();
+    load.end();
+    wait_until_equal(&cluster);
+
+    // The second node loses its folder, and is killed once more while it is filled.
+    let mut load = Load::start(&cluster, &[0, 2]);
+    load.fault();
+    cluster[1].kill();
+    std::fs::remove_dir_all(&cluster[1].data).unwrap();
+    cluster[1].start(&[]);
+    wait_until_ok("the store to be unfilled", || {
+        let standing = cluster[1].status().unwrap()["standing"].clone();
+        if standing == "unfilled" {
+            Ok(())
+        } else {
+            Err(standing)
+        }
+    });
+    wait_until_swept(&cluster, 1);
+    load.fault();
+    cluster[1].kill();
+    cluster[1].start(&[]);
+    wait_until_ok("the lost store to be a witness", || {
+        let standing = cluster[1].status().unwrap()["standing"].clone();
+        if standing == "witness" {
+            Ok(())
+        } else {
+            Err(standing)
+        }
+    });
+    load.end();
+    wait_until_equal(&cluster);
+}

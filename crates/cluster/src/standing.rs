@@ -63,6 +63,9 @@
 //! unavailable; or a folder is rolled back within the very start that the peers
 //! remember, to a state with as many acknowledged writes as they have heard of.
 
+#[cfg(test)]
+mod tests;
+
 use crate::NodeNumber;
 use std::collections::BTreeSet;
 

@@ -1,0 +1,93 @@
+use super::*;
+
+fn node(number: u8) -> NodeNumber {
+    NodeNumber::new(number)
+}
+
+const PEERS: usize = 2;
+
+#[test]
+fn a_store_is_judged_by_its_starts_and_then_by_its_count() {
+    use Judgement::{Another, New, Outdated, Same};
+    let known = |store_id, start, acknowledged| {
+        Some(Remembered {
+            store_id,
+            start,
+            acknowledged,
+        })
+    };
+    // What is remembered, and the store with the starts 10, 20 and 30 that opened with so
+    // many writes.
+    let cases = [
+        (None, Some(0), New),
+        (known(1, 20, 0), Some(0), Same),
+        (known(1, 40, 0), Some(99), Outdated),
+        (known(2, 40, 0), Some(99), Another),
+        (known(1, 20, 7), Some(7), Same),
+        (known(1, 20, 7), Some(6), Outdated),
+        // A store that was filled has the starts of the one that it replaces.
+        (known(2, 20, 7), Some(7), Same),
+        (known(2, 20, 7), Some(6), Outdated),
+        // The present start has said so itself, and may have written since it opened.
+        (known(1, 30, 7), Some(6), Same),
+        // A release that does not count.
+        (known(1, 20, 7), None, Same),
+    ];
+    for (remembered, acknowledged, judgement) in cases {
+        let claim = StoreClaim {
+            store_id: 1,
+            starts: &[10, 20, 30],
+            acknowledged,
+        };
+        assert_eq!(
+            judge(remembered, claim),
+            judgement,
+            "{remembered:?} {claim:?}"
+        );
+    }
+}
+
+#[test]
+fn every_unfilled_store_is_a_witness_once_it_is_filled_and_no_other_one_changes() {
+    for is_outdated in [false, true] {
+        let mut store = Confirmation::Unfilled { is_outdated };
+        assert_eq!(store.stored(), Standing::Unfilled);
+        assert!(store.refilled());
+        assert_eq!(store, Confirmation::Witness);
+        assert!(!store.is_outdated());
+    }
+    let unaware = BTreeSet::from([node(1)]);
+    for store in [
+        Confirmation::new(3),
+        Confirmation::returning(3),
+        Confirmation::Witness,
+        Confirmation::accepted(unaware),
+    ] {
+        let mut filled = store.clone();
+        assert!(!filled.refilled());
+        assert_eq!(filled, store);
+    }
+}
+
+#[test]
+fn one_peer_that_speaks_against_a_store_outweighs_all_others() {
+    for mut store in [
+        Confirmation::new(3),
+        Confirmation::returning(3),
+        Confirmation::Witness,
+    ] {
+        store.hear(node(1), Judgement::Same, PEERS);
+        store.hear(node(2), Judgement::Another, PEERS);
+        assert_eq!(store.standing(), Standing::Unfilled);
+        assert!(!store.is_outdated());
+        store.hear(node(1), Judgement::Outdated, PEERS);
+        assert!(store.is_outdated());
+        // What others say does not take it back.
+        for judgement in [Judgement::New, Judgement::Same, Judgement::Another] {
+            store.hear(node(2), judgement, PEERS);
+            store.consulted(node(2), PEERS);
+            store.remembered_by(node(2), PEERS);
+            assert!(store.is_outdated());
+        }
+    }
+}

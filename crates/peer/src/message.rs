@@ -36,8 +36,15 @@
 //! Requests, their pieces and pings go from the dialler to the acceptor; the other
 //! messages go back.
 
-use super::frame::{Frame, FrameError, PIECE_BYTES, RUN_BYTES_MAX, put_frame};
-use super::sweep_message::{SweepAnswer, SweepRequest};
+mod encode;
+
+pub(super) use encode::{
+    is_long, put_absent, put_entry_head, put_found, put_mend, put_missed, put_piece, put_ping,
+    put_pong, put_read, put_report, put_run, put_standing, put_stored, put_sweep, put_swept,
+    put_write,
+};
+
+use super::frame::{Frame, FrameError, PIECE_BYTES, RUN_BYTES_MAX};
 use crate::report::NodeReport;
 use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp, Verdict};
 use cluster::Miss;
@@ -372,173 +379,6 @@ impl<'a> Fields<'a> {
         } else {
             Err(self.frame.malformed("a payload that is too long"))
         }
-    }
-}
-
-/// Whether the value of an entry travels in pieces.
-pub(super) fn is_long(entry: &Entry) -> bool {
-    entry.value_bytes().len() > PIECE_BYTES
-}
-
-/// Appends a write; if its value is long, the value follows in pieces.
-pub(super) fn put_write(out: &mut Vec<u8>, call: u64, remaining: Duration, entry: &Entry) {
-    put_frame(out, WRITE, call, |out| {
-        put_remaining(out, remaining);
-        put_entry(out, entry);
-    });
-}
-
-/// Appends a mend; a long value is yet to follow.
-pub(super) fn put_mend(
-    out: &mut Vec<u8>,
-    call: u64,
-    remaining: Duration,
-    pass: PassId,
-    entry: &Entry,
-) {
-    put_frame(out, MEND, call, |out| {
-        put_remaining(out, remaining);
-        out.extend_from_slice(&pass.0.to_le_bytes());
-        put_entry(out, entry);
-    });
-}
-
-/// Appends a request of a sweep.
-pub(super) fn put_sweep(out: &mut Vec<u8>, call: u64, remaining: Duration, request: &SweepRequest) {
-    put_frame(out, SWEEP, call, |out| {
-        put_remaining(out, remaining);
-        request.encode(out);
-    });
-}
-
-/// Appends the answer to a request of a sweep.
-pub(super) fn put_swept(out: &mut Vec<u8>, call: u64, answer: &SweepAnswer) {
-    put_frame(out, SWEPT, call, |out| answer.encode(out));
-}
-
-/// Appends a read.
-pub(super) fn put_read(out: &mut Vec<u8>, call: u64, remaining: Duration, key: &[u8]) {
-    put_frame(out, READ, call, |out| {
-        put_remaining(out, remaining);
-        out.extend_from_slice(key);
-    });
-}
-
-/// Appends the answer that a write is stored.
-pub(super) fn put_stored(out: &mut Vec<u8>, call: u64, verdict: Verdict) {
-    put_frame(out, STORED, call, |out| {
-        let (verdict, timestamp) = match verdict {
-            Verdict::Clean => return out.push(CLEAN),
-            Verdict::Newer(newest) => (NEWER, newest),
-            Verdict::Unknown(bound) => (UNKNOWN, bound),
-        };
-        out.push(verdict);
-        out.extend_from_slice(&timestamp.as_u64().to_le_bytes());
-    });
-}
-
-/// Appends the version that was found; if its value is long, the value follows in
-/// pieces.
-pub(super) fn put_found(out: &mut Vec<u8>, call: u64, entry: &Entry) {
-    put_frame(out, FOUND, call, |out| put_entry(out, entry));
-}
-
-/// Appends the answer that there is no version.
-pub(super) fn put_absent(out: &mut Vec<u8>, call: u64) {
-    put_frame(out, ABSENT, call, |_| {});
-}
-
-/// Appends why a request was not handled.
-pub(super) fn put_missed(out: &mut Vec<u8>, call: u64, miss: Miss) {
-    put_frame(out, MISSED, call, |out| out.push(code_of_miss(miss)));
-}
-
-/// Appends a ping; its pong repeats `token`.
-pub(super) fn put_ping(out: &mut Vec<u8>, token: u64) {
-    put_frame(out, PING, token, |_| {});
-}
-
-/// Appends the answer to a ping.
-pub(super) fn put_pong(out: &mut Vec<u8>, token: u64, unix_ms: u64) {
-    let unix_ms = unix_ms.to_le_bytes();
-    put_frame(out, PONG, token, |out| out.extend_from_slice(&unix_ms));
-}
-
-/// Appends how this side's store stands.
-pub(super) fn put_standing(out: &mut Vec<u8>, standing: Standing) {
-    put_frame(out, STANDING, 0, |out| out.push(standing as u8));
-}
-
-/// Appends what this side has.
-pub(super) fn put_report(out: &mut Vec<u8>, report: NodeReport) {
-    put_frame(out, REPORT, 0, |out| {
-        out.extend_from_slice(&report.acknowledged.to_le_bytes());
-        out.extend_from_slice(&report.forgotten.as_u64().to_le_bytes());
-    });
-}
-
-/// Appends the next piece of a long value.
-pub(super) fn put_piece(out: &mut Vec<u8>, call: u64, piece: &[u8]) {
-    put_frame(out, PIECE, call, |out| out.extend_from_slice(piece));
-}
-
-fn put_remaining(out: &mut Vec<u8>, remaining: Duration) {
-    // Rounded up, so that less than a millisecond is not sent as none.
-    let remaining_ms = remaining.as_micros().div_ceil(1000);
-    let remaining_ms = u32::try_from(remaining_ms).unwrap_or(u32::MAX);
-    out.extend_from_slice(&remaining_ms.to_le_bytes());
-}
-
-/// Appends a run; if it is long, its bytes follow in pieces.
-pub(super) fn put_run(
-    out: &mut Vec<u8>,
-    call: u64,
-    is_last: bool,
-    position_permille: u16,
-    bytes: &[u8],
-) {
-    put_frame(out, RUN, call, |out| {
-        out.push(is_last.into());
-        out.extend_from_slice(&position_permille.to_le_bytes());
-        out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-        if bytes.len() <= PIECE_BYTES {
-            out.extend_from_slice(bytes);
-        }
-    });
-}
-
-fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
-    put_entry_head(out, entry);
-    out.extend_from_slice(entry.key());
-    if !is_long(entry) {
-        out.extend_from_slice(entry.value_bytes());
-    }
-}
-
-/// Appends an entry without its key and value.
-pub(super) fn put_entry_head(out: &mut Vec<u8>, entry: &Entry) {
-    let expires = entry.expiry() != Expiry::NEVER;
-    let tombstone = entry.kind() == Kind::Tombstone;
-    let tombstone_flag = if tombstone { FLAG_TOMBSTONE } else { 0 };
-    out.push(tombstone_flag | if expires { FLAG_EXPIRES } else { 0 });
-    out.push(entry.copies());
-    out.extend_from_slice(&(entry.key().len() as u16).to_le_bytes());
-    out.extend_from_slice(&entry.timestamp().as_u64().to_le_bytes());
-    out.extend_from_slice(&(entry.value_bytes().len() as u32).to_le_bytes());
-    if expires {
-        out.extend_from_slice(&entry.expiry().unix_ms().to_le_bytes());
-    }
-}
-
-fn code_of_miss(miss: Miss) -> u8 {
-    match miss {
-        // A replica that waited for a silent node is itself late for the dialler.
-        Miss::Timeout | Miss::Suspected => 1,
-        Miss::Refused => 2,
-        Miss::Overloaded => 3,
-        Miss::Full => 4,
-        Miss::Failed => 5,
-        Miss::Unfilled => 6,
     }
 }
 

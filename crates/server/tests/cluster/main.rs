@@ -9,6 +9,7 @@ mod damage;
 mod digests;
 #[cfg(test)]
 mod failures;
+#[cfg(test)]
 mod filled_stores;
 #[cfg(test)]
 mod handoff;

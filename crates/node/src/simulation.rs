@@ -203,6 +203,12 @@ impl SimulatedNode {
         let _ordered = self.node.order_sweep(kind);
     }
 
+    /// Whether a part of the store is known to be damaged, and not mended yet.
+    #[must_use]
+    pub fn has_damage(&self) -> bool {
+        self.node.engine.statistics().damaged_ranges > 0
+    }
+
     /// The store.
     #[must_use]
     pub fn engine(&self) -> &Engine {

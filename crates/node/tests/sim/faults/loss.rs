@@ -1,8 +1,9 @@
 //! The loss of a folder: it is lost, replaced by a copy, or damaged.
 //!
-//! At most one folder of a world is lost. The store in it must not count until an
-//! operator accepts it, after the other nodes hold everything. That happens at the end
-//! of the world, see [`crate::world`].
+//! Most worlds lose at most one folder. The store in it must not count until the others
+//! have filled it, or until an operator accepts it after the other nodes hold everything.
+//! That is checked at the end of the world, see [`crate::world`]. In other worlds each
+//! folder is lost once the one before was filled, or all folders go back to copies.
 //!
 //! A loss does no harm if all other nodes have all data. So the folder is lost while two
 //! other hosts are cut off from each other: one of them has acknowledged writes together
@@ -10,11 +11,13 @@
 //! that has those writes is sometimes cut off.
 
 use crate::dice::Dice;
-use crate::host::{Copy, Crash};
+use crate::host::{Copy, Crash, Host};
 use crate::network::HostNumber;
 use crate::scenario::Loss;
 use crate::world::World;
+use cluster::sweep::PassKind;
 use std::ops::RangeInclusive;
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -32,7 +35,14 @@ const EARLY_PERCENT: u64 = 40;
 const EARLY_MS: RangeInclusive<u64> = 1_500..=3_000;
 
 /// How often to try to damage bytes, in milliseconds, because there may be no table yet.
-const ROT_AGAIN_MS: u64 = 100;
+const ROT_AGAIN_MS: RangeInclusive<u64> = 50..=1_500;
+
+/// How many bits of a disk change.
+const FLIPS: RangeInclusive<u64> = 1..=4;
+
+/// How long to wait until all stores count, and how often to look, in milliseconds.
+const FILLED: Duration = Duration::from_secs(60);
+const LOOK_MS: u64 = 50;
 
 /// Loses a folder, or damages it before `end`.
 pub(super) async fn lose(world: &World, loss: Loss, dice: &Dice, end: Instant) {
@@ -50,8 +60,11 @@ pub(super) async fn lose(world: &World, loss: Loss, dice: &Dice, end: Instant) {
         return lose_early(world, dice, [loser, one, other]).await;
     }
     pause(&CUT_MS).await;
-    if loss == Loss::Rot {
-        return rot(world, loser, end).await;
+    match loss {
+        Loss::Rot => return rot(world, loser, dice, end).await,
+        Loss::EachFolder => return lose_each(world, dice).await,
+        Loss::AllCopies => return restore_all(world, dice).await,
+        Loss::Folder | Loss::OldCopy | Loss::RunningCopy => {}
     }
     note("loss");
     let copy = copy(world, loss, loser, dice).await;
@@ -97,7 +110,6 @@ async fn lose_early(world: &World, dice: &Dice, [loser, one, other]: [HostNumber
 async fn copy(world: &World, loss: Loss, loser: HostNumber, dice: &Dice) -> Copy {
     let host = &world.hosts[loser];
     match loss {
-        Loss::Folder | Loss::Rot => Copy::empty(),
         Loss::RunningCopy => {
             let copy = host.copy_disk();
             sleep(Duration::from_millis(dice.within(&DOWN_MS))).await;
@@ -114,16 +126,84 @@ async fn copy(world: &World, loss: Loss, loser: HostNumber, dice: &Dice) -> Copy
             world.start(loser);
             copy
         }
+        Loss::Folder | Loss::Rot | Loss::EachFolder | Loss::AllCopies => Copy::empty(),
     }
 }
 
-async fn rot(world: &World, loser: HostNumber, end: Instant) {
-    while Instant::now() < end {
-        if world.hosts[loser].rot() {
+/// Damages some bits of one disk, and sometimes has a full sweep find them while clients
+/// run.
+async fn rot(world: &World, loser: HostNumber, dice: &Dice, end: Instant) {
+    let mut flips = dice.within(&FLIPS);
+    let host = &world.hosts[loser];
+    while Instant::now() < end && flips > 0 {
+        if host.rot() {
             world.lost.set(Some(loser));
+            flips -= 1;
+            if dice.percent(50) {
+                host.order_sweep(PassKind::Full);
+            }
+        }
+        sleep(Duration::from_millis(dice.within(&ROT_AGAIN_MS))).await;
+    }
+}
+
+/// Loses each folder in turn, once all stores count.
+async fn lose_each(world: &World, dice: &Dice) {
+    for (number, host) in world.hosts.iter().enumerate() {
+        if !are_witnesses(world).await {
             return;
         }
-        sleep(Duration::from_millis(ROT_AGAIN_MS)).await;
+        host.crash(Crash::PowerCut);
+        world.lost.set(Some(number));
+        host.replace_disk(Copy::empty());
+        world
+            .trace
+            .note(format_args!("the folder of {number} is lost"));
+        sleep(Duration::from_millis(dice.within(&DOWN_MS))).await;
+        world.start(number);
+    }
+    if are_witnesses(world).await {
+        world.lost.set(None);
+    }
+}
+
+/// Waits until all stores count, and returns whether they do.
+async fn are_witnesses(world: &World) -> bool {
+    let began = Instant::now();
+    let is_witness = |host: &Rc<Host>| host.is_witness() == Some(true);
+    while !world.hosts.iter().all(is_witness) {
+        if began.elapsed() > FILLED {
+            return false;
+        }
+        sleep(Duration::from_millis(LOOK_MS)).await;
+    }
+    true
+}
+
+/// Has all hosts lose power and come back with copies of their disks, which were taken
+/// one after another while they ran.
+async fn restore_all(world: &World, dice: &Dice) {
+    let pause = |ms: &RangeInclusive<u64>| sleep(Duration::from_millis(dice.within(ms)));
+    let copied = Instant::now();
+    let mut copies = Vec::new();
+    for host in &world.hosts {
+        copies.push(host.copy_disk());
+        pause(&DOWN_MS).await;
+        if dice.percent(30) {
+            // Its peers remember a start that the copy does not have.
+            host.crash(Crash::Kill);
+            world.start(host.number());
+        }
+    }
+    pause(&CUT_MS).await;
+    for (host, copy) in world.hosts.iter().zip(copies) {
+        host.crash(Crash::PowerCut);
+        host.replace_disk(copy);
+    }
+    world.all_were_restored(copied);
+    world.trace.note(format_args!("all disks are restored"));
+    for number in 0..world.hosts.len() {
+        world.start(number);
     }
 }
 

@@ -93,6 +93,8 @@ pub(crate) struct Host {
     /// When processes ended here, and when one ended because of a power cut.
     crashes: RefCell<Vec<Instant>>,
     power_cuts: RefCell<Vec<Instant>>,
+    /// When its disk was replaced last.
+    replaced: Cell<Option<Instant>>,
     /// Wakes the task in [`Host::drive`].
     driver: RefCell<Option<Waker>>,
 }
@@ -104,6 +106,8 @@ struct HostState {
     freezes: usize,
     /// How many faults the disk has.
     disk_faults: usize,
+    /// How many of them are damaged bytes.
+    rots: usize,
     /// How many hints were lost here by processes that have ended.
     hints_dropped: u64,
     /// Another one after each power cut.
@@ -146,13 +150,20 @@ impl Host {
                 process: None,
                 freezes: 0,
                 disk_faults: 0,
+                rots: 0,
                 hints_dropped: 0,
                 boot_id: BootId(0),
             }),
             crashes: RefCell::default(),
             power_cuts: RefCell::default(),
+            replaced: Cell::default(),
             driver: RefCell::new(None),
         })
+    }
+
+    /// Its number.
+    pub(crate) fn number(&self) -> HostNumber {
+        self.number
     }
 
     /// Runs the process while this is polled, if there is one and it is not frozen. Ends it
@@ -376,6 +387,12 @@ impl Host {
         Some(state.process.as_ref()?.node.sweep_requests())
     }
 
+    /// Whether a part of the store is known to be damaged; `None` if no process runs.
+    pub(crate) fn has_damage(&self) -> Option<bool> {
+        let state = self.state.borrow();
+        Some(state.process.as_ref()?.node.has_damage())
+    }
+
     /// Has the process drive a sweep, if one runs.
     pub(crate) fn order_sweep(&self, kind: PassKind) {
         if let Some(process) = &self.state.borrow().process {
@@ -412,6 +429,11 @@ impl Host {
     /// When processes ended here, for whatever reason.
     pub(crate) fn crashes(&self) -> Vec<Instant> {
         self.crashes.borrow().clone()
+    }
+
+    /// Whether the disk was replaced at that time or later.
+    pub(crate) fn was_replaced_since(&self, time: Instant) -> bool {
+        self.replaced.get().is_some_and(|replaced| replaced >= time)
     }
 
     /// When the power failed here while a process ran.

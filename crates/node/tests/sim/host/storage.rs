@@ -2,11 +2,16 @@
 
 use super::Host;
 use super::identity::FOLDER;
+use base::Entry;
 use lsm::disk::Fault;
-use lsm::{Disk, MemoryDisk};
+use lsm::{Disk, MemoryDisk, Outbox, Outcome};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use tokio::time::Instant;
+
+/// The outbox of writes whose outcomes nobody waits for.
+struct NobodyWaits;
 
 /// A copy of a disk at one moment.
 pub(crate) struct Copy(MemoryDisk);
@@ -62,6 +67,15 @@ impl Host {
         state.disk.fail_syncs(fail);
     }
 
+    /// Puts a version into the store, past the other nodes, if a process runs.
+    pub(crate) fn store(&self, entry: Entry) -> Result<(), lsm::Error> {
+        let outbox = Arc::new(NobodyWaits) as Arc<dyn Outbox>;
+        match &self.state.borrow().process {
+            Some(process) => process.node.engine().submit(entry, &outbox, 0),
+            None => Ok(()),
+        }
+    }
+
     /// Copies everything on the disk, also what is not synced.
     pub(crate) fn copy_disk(&self) -> Copy {
         Copy(self.state.borrow().disk.crash_clone(&mut |_| true))
@@ -74,6 +88,7 @@ impl Host {
         // A fault that limits the old disk does not limit this one.
         copy.0.set_capacity(u64::MAX);
         state.disk = Arc::new(copy.0);
+        self.replaced.set(Some(Instant::now()));
     }
 
     /// Changes a byte of a table on the disk, which is not sound afterwards. Returns whether
@@ -92,6 +107,7 @@ impl Host {
         let flip = 1 << self.dice.below(8);
         let is_damaged = state.disk.corrupt(&path, offset, flip).is_ok();
         state.disk_faults += usize::from(is_damaged);
+        state.rots += usize::from(is_damaged);
         drop(state);
         self.trace.note(format_args!(
             "host {} rots: {} at {offset}",
@@ -101,10 +117,15 @@ impl Host {
         is_damaged
     }
 
-    /// Records that the damaged bytes are no longer on the disk.
+    /// Records that a node could start with the damage, or has another disk.
     pub(crate) fn forget_rot(&self) {
-        self.state.borrow_mut().disk_faults -= 1;
+        let mut state = self.state.borrow_mut();
+        state.disk_faults -= std::mem::take(&mut state.rots);
     }
+}
+
+impl Outbox for NobodyWaits {
+    fn deliver(&self, _outcomes: Vec<Outcome>) {}
 }
 
 impl Copy {

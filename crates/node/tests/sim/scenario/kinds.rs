@@ -83,7 +83,7 @@ impl FaultKind {
     ];
 }
 
-/// How one folder of a world is lost. If more than one were lost, no replica might have
+/// How folders of a world are lost. Without time between two losses no replica might have
 /// an acknowledged write any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
@@ -93,11 +93,22 @@ pub(crate) enum Loss {
     OldCopy,
     /// The process comes back with a copy that was taken at one moment while it ran.
     RunningCopy,
-    /// Bytes of its tables change on the disk.
+    /// Bits of its tables change on the disk.
     Rot,
+    /// All folders are lost, each after the one before was filled again.
+    EachFolder,
+    /// All processes come back with copies that were taken one after another.
+    AllCopies,
 }
 
 impl Loss {
     /// Every kind.
-    pub(super) const ALL: [Self; 4] = [Self::Folder, Self::OldCopy, Self::RunningCopy, Self::Rot];
+    pub(super) const ALL: [Self; 6] = [
+        Self::Folder,
+        Self::OldCopy,
+        Self::RunningCopy,
+        Self::Rot,
+        Self::EachFolder,
+        Self::AllCopies,
+    ];
 }

@@ -91,7 +91,7 @@ pub(crate) struct Scenario {
     pub(crate) faults: Vec<FaultKind>,
     /// The only host whose clock may be wrong beyond the bound.
     pub(crate) far_host: usize,
-    /// How one folder is lost, if one is.
+    /// How folders are lost, if any are.
     pub(crate) loss: Option<Loss>,
     /// The pause between two faults, in milliseconds.
     pub(crate) fault_gap_ms: RangeInclusive<u64>,
@@ -116,10 +116,10 @@ impl Scenario {
         }
     }
 
-    /// Whether a store whose folder was lost is filled by the others, without an
-    /// operator.
+    /// Whether a store that lost something is filled by the others, and no operator accepts
+    /// it as it is.
     pub(crate) fn refills(&self) -> bool {
-        self.sweep_interval.is_some() && matches!(self.loss, Some(Loss::Folder | Loss::Rot))
+        self.sweep_interval.is_some() && self.loss.is_some()
     }
 
     fn any_fault(dice: &Dice) -> Self {
@@ -193,10 +193,11 @@ impl Scenario {
         }
     }
 
-    /// One folder is lost. No other store may lose anything. Peers notice a copy only if
+    /// One folder is lost, or each in turn, or all go back to copies. Peers notice a copy only if
     /// they have met its host since it was taken, so no fault keeps them apart then.
     fn with_loss(mut self, loss: Loss, dice: &Dice) -> Self {
-        if matches!(loss, Loss::OldCopy | Loss::RunningCopy) || dice.percent(50) {
+        let is_copy = matches!(loss, Loss::OldCopy | Loss::RunningCopy | Loss::AllCopies);
+        if is_copy || dice.percent(50) {
             self.faults
                 .retain(|kind| FaultKind::HARMLESS.contains(kind));
         }
@@ -206,11 +207,17 @@ impl Scenario {
             far_host: dice.place(nodes),
             keys: *dice.pick(&[1, 2, 5]),
             pairs: *dice.pick(&[Pairs::Quorum, Pairs::Quorum, Pairs::Any]),
-            pause_ms: dice.pick(&[0..=40, 10..=100]).clone(),
+            pause_ms: match loss {
+                Loss::EachFolder => 40..=400,
+                _ => dice.pick(&[0..=40, 10..=100]).clone(),
+            },
             skew_ms_max: *dice.pick(&[0, 300_000, 1_500_000]),
             durability: Durability::Sync,
             loss: Some(loss),
-            span: Duration::from_millis(dice.within(&(6_000..=8_000))),
+            span: Duration::from_millis(match loss {
+                Loss::EachFolder => dice.within(&(12_000..=25_000)),
+                _ => dice.within(&(6_000..=8_000)),
+            }),
             ..self
         }
     }

@@ -8,6 +8,8 @@
 //! unavailable. `report` collects what they found.
 
 mod quiescence;
+#[cfg(test)]
+mod races;
 mod report;
 mod stores;
 mod timeline;
@@ -71,6 +73,9 @@ pub(crate) struct World {
     pub(crate) trace: Trace,
     /// The host whose folder was lost, replaced or damaged.
     pub(crate) lost: Cell<Option<HostNumber>>,
+    /// When the first copy was taken of folders that were all replaced by their copies, and
+    /// when they were replaced.
+    restored: Cell<Option<(Instant, Instant)>>,
     /// When operations ran, and when hosts were unavailable.
     pub(crate) timeline: RefCell<Timeline>,
     placement: Placement,
@@ -104,10 +109,16 @@ pub(crate) fn run(seed: u64) -> Report {
 }
 
 impl World {
+    /// The world of a seed.
     fn new(seed: u64, dice: &Dice) -> Rc<Self> {
-        let scenario = Scenario::new(&dice.fork());
+        let world = Self::of(Scenario::new(&dice.fork()), dice);
+        let scenario = &world.scenario;
+        world.trace.note(format_args!("seed {seed}: {scenario:?}"));
+        world
+    }
+
+    fn of(scenario: Scenario, dice: &Dice) -> Rc<Self> {
         let trace = Trace::new();
-        trace.note(format_args!("seed {seed}: {scenario:?}"));
         let network = Network::new(
             scenario.nodes,
             &scenario.delay_ms,
@@ -139,6 +150,7 @@ impl World {
             network,
             trace,
             lost: Cell::new(None),
+            restored: Cell::new(None),
             history: RefCell::default(),
             versions: RefCell::default(),
             value_dice: dice.fork(),
@@ -272,6 +284,23 @@ impl World {
                 versions.note(&hint, format_args!("a hint of node {number}"));
             }
         }
+    }
+
+    /// All folders were replaced by copies, the first of which was taken at `copied`. What
+    /// was written since may be gone, and its versions may be issued again.
+    pub(crate) fn all_were_restored(&self, copied: Instant) {
+        self.restored.set(Some((copied, Instant::now())));
+        *self.versions.borrow_mut() = Versions::default();
+    }
+
+    /// Whether an operation ended after the first of the copies was taken with which all
+    /// hosts came back.
+    fn is_after_copies(&self, id: OperationId) -> bool {
+        let told = self.timeline.borrow().completed_at(id);
+        let restored = self.restored.get();
+        restored.is_some_and(|(copied, replaced)| {
+            told.is_some_and(|told| copied <= told && told <= replaced)
+        })
     }
 
     /// Records a failure; the first one counts.

@@ -6,10 +6,11 @@
 
 use super::{PATIENCE, World};
 use crate::dice::Dice;
-use crate::host::{Acceptance, Copy, Crash};
+use crate::host::{Acceptance, Copy, Crash, Host};
 use crate::network::HostNumber;
 use crate::scenario::Loss;
 use checker::{Action, Outcome, Request};
+use cluster::sweep::PassKind;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -23,12 +24,12 @@ const DRAINING: Duration = Duration::from_secs(120);
 /// mended.
 const SWEEPING: Duration = Duration::from_secs(20);
 
-/// How long the nodes have to fill a store whose folder was lost.
-const REFILLING: Duration = Duration::from_secs(60);
-
-/// How long the nodes have to fill the stores that lost the power. Passes that failed
+/// How long the nodes have to fill the stores that lost something. Passes that failed
 /// before all faults were healed make them wait longer for the next one.
 const FILLING: Duration = Duration::from_secs(200);
+
+/// How long a full sweep that was ordered may take.
+const SCRUBBING: Duration = Duration::from_secs(10);
 
 /// How long the cluster has for repairs in the background.
 const REPAIRING: Duration = Duration::from_secs(2);
@@ -40,13 +41,24 @@ impl World {
         for (number, host) in self.hosts.iter().enumerate() {
             host.clock.set_skew_ms(self.skews_ms[number]);
             if self.lost.get() == Some(number) && self.scenario.loss == Some(Loss::Rot) {
-                // The damaged disk is replaced, because its node may not even start.
-                host.crash(Crash::Kill);
-                host.replace_disk(Copy::empty());
-                host.forget_rot();
+                self.start_rotten(host);
             }
             self.start(number);
         }
+    }
+
+    /// Starts a node whose disk is damaged. If it cannot start, or if no sweep mends it, the
+    /// disk is replaced.
+    fn start_rotten(&self, host: &Host) {
+        if !self.scenario.refills() {
+            host.crash(Crash::Kill);
+            host.replace_disk(Copy::empty());
+        } else if let Err(error) = host.start(Acceptance::Nothing) {
+            self.trace
+                .note(format_args!("a damaged disk is replaced: {error}"));
+            host.replace_disk(Copy::empty());
+        }
+        host.forget_rot();
     }
 
     /// Waits for quiescence and checks it. Fails with the reason why it was not reached.
@@ -128,14 +140,33 @@ impl World {
     async fn refill(&self, lost: HostNumber) -> Result<(), String> {
         let began = Instant::now();
         while self.hosts[lost].is_witness() != Some(true) {
-            if began.elapsed() > REFILLING {
+            if began.elapsed() > FILLING {
                 return Err(format!("the store of node {lost} was not filled"));
             }
             sleep(Duration::from_millis(200)).await;
         }
         self.trace
             .note(format_args!("the store of node {lost} is filled"));
-        Ok(())
+        if self.scenario.loss == Some(Loss::Rot) {
+            self.scrub(lost).await?;
+        }
+        // The peers serve an outdated store again.
+        self.drain(None).await
+    }
+
+    /// Waits until full sweeps have found all damage of a store, and mended it.
+    async fn scrub(&self, lost: HostNumber) -> Result<(), String> {
+        let (host, began) = (&self.hosts[lost], Instant::now());
+        loop {
+            host.order_sweep(PassKind::Full);
+            sleep(SCRUBBING).await;
+            if host.has_damage() == Some(false) {
+                return Ok(());
+            }
+            if began.elapsed() > FILLING {
+                return Err(format!("the store of node {lost} is still damaged"));
+            }
+        }
     }
 
     /// Does what an operator does after a folder was lost: lets the other nodes agree, and

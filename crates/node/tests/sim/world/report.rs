@@ -62,7 +62,8 @@ pub(super) fn of(world: &World, seed: u64) -> Report {
         .iter()
         .map(|violation| violation.describe(history))
         .collect();
-    failures.extend(world.versions.borrow_mut().judge(history));
+    let is_gone = |id| world.is_after_copies(id);
+    failures.extend(world.versions.borrow_mut().judge(history, is_gone));
     if world.scenario.kind == ScenarioKind::OneUnavailable {
         failures.extend(world.timeline.borrow().failed_with_one_unavailable(history));
     }
@@ -94,9 +95,17 @@ pub(super) fn of(world: &World, seed: u64) -> Report {
 }
 
 impl World {
-    /// Marks operations whose results a power cut may have lost. If writes do not wait for
-    /// a sync, these are all operations before the cut, or those of the last interval.
+    /// Marks operations whose results power cuts may have lost. If writes do not wait for
+    /// a sync, a host may have lost what it stored before the cut, or in the last interval.
+    /// As many replicas stored a result as the operation waited for, so as many hosts must
+    /// have lost it. The same holds for what ended after copies were taken with which all
+    /// hosts came back.
     fn allow_losses(&self, history: &mut History) {
+        for id in (0..history.operations().len()).map(OperationId) {
+            if self.is_after_copies(id) {
+                history.allow_loss(id);
+            }
+        }
         let faults = &self.scenario.faults;
         let window = match self.scenario.durability {
             Durability::Sync => return,
@@ -111,20 +120,19 @@ impl World {
             }
             Durability::Os => None,
         };
-        let cuts: Vec<Instant> = self
-            .hosts
-            .iter()
-            .flat_map(|host| host.power_cuts())
-            .collect();
         let timeline = self.timeline.borrow();
         for id in (0..history.operations().len()).map(OperationId) {
             let Some(told) = timeline.completed_at(id) else {
                 continue;
             };
-            let may_be_lost = cuts
-                .iter()
-                .any(|cut| told <= *cut && window.is_none_or(|window| told + window >= *cut));
-            if may_be_lost {
+            let Some(ack) = history.get(id).map(|operation| operation.request.ack) else {
+                continue;
+            };
+            let may_lose =
+                |cut: &Instant| told <= *cut && window.is_none_or(|window| told + window >= *cut);
+            let hosts = self.hosts.iter();
+            let losers = hosts.filter(|host| host.power_cuts().iter().any(may_lose));
+            if losers.count() >= usize::from(ack) {
                 history.allow_loss(id);
             }
         }

@@ -60,6 +60,7 @@ impl World {
             if !self.is_hinted(id, operation) {
                 continue;
             }
+            let asked = self.timeline.borrow().invoked_at(id);
             let Some(key_copies) = all
                 .iter()
                 .find(|key_copies| key_copies.key == operation.request.key)
@@ -72,7 +73,10 @@ impl World {
                 .take(usize::from(operation.request.from));
             for (node, entry) in places {
                 let is_there = entry.as_ref().map(Entry::timestamp) >= Some(version);
-                if !is_there && self.lost.get() != Some(*node) {
+                // Sweeps bring back what the other replicas keep now.
+                let was_lost_there =
+                    self.lost.get() == Some(*node) || self.hosts[*node].was_replaced_since(asked);
+                if !is_there && !was_lost_there {
                     return Err(format!(
                         "before anything was read, node {node} lacks #{} {operation}:\n{}",
                         id.0,

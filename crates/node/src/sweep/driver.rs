@@ -365,7 +365,6 @@ impl Drive {
                 pass,
                 range,
                 with: fuller,
-                theirs: digest_of(fuller, emptier),
             };
             let answer = self.sweeper.ask(emptier, request).await;
             if !matches!(answer, Ok(SweepAnswer::Reconciled { is_equal: true, .. })) {

@@ -27,13 +27,17 @@ const MENDS_REST_MAX: Duration = Duration::from_millis(100);
 pub(super) type RangeId = (PassId, u32);
 
 impl Sweeper {
-    /// Makes this node and another equal in a range. `theirs` is the digest of the other node.
-    pub(super) async fn reconcile(
-        &self,
-        range: RangeId,
-        with: NodeNumber,
-        theirs: Digest,
-    ) -> SweepAnswer {
+    /// Makes this node and another equal in a range.
+    pub(super) async fn reconcile(&self, range: RangeId, with: NodeNumber) -> SweepAnswer {
+        // Since the driver compared the digests, a third node may have made the two equal.
+        let request = SweepRequest::Recount {
+            pass: range.0,
+            range: range.1,
+            asker: self.sweeps.environment.members.own(),
+        };
+        let Ok(SweepAnswer::Recounted(theirs)) = self.ask_peer(with, request).await else {
+            return SweepAnswer::Unknown;
+        };
         let pulled = match self.fill(range, with, theirs).await {
             Some(Filled::Equal(pulled)) => return Self::reconciled(true, 0, pulled),
             Some(Filled::Rest(pulled)) => pulled,

@@ -40,6 +40,7 @@ mod driver;
 mod exchange;
 mod filling;
 mod journal;
+mod mended;
 mod participant;
 mod pass_state;
 mod record;
@@ -68,7 +69,8 @@ use base::{Clock, Random};
 use cluster::sweep::{Incarnation, PassId, PassKind};
 use cluster::{Members, NodeNumber, Placement};
 use lsm::{Engine, Executor, Lane};
-use participant::{Advance, Participant};
+use mended::MendedKeys;
+use participant::{Advance, Participant, UnknownRange};
 use peer::{PeerAnswer, PeerRequest, Reply, SweepAnswer, SweepRequest};
 use profile::lock;
 use record::EndedPass;
@@ -117,6 +119,7 @@ pub(crate) struct SweepEnvironment {
 pub(crate) struct Sweeps {
     environment: SweepEnvironment,
     participant: Arc<Mutex<Participant>>,
+    mended: Arc<MendedKeys>,
     pacer: Arc<Pacer>,
     record: record::Record,
     refill: refill::Refill,
@@ -139,11 +142,13 @@ impl Sweeps {
         let (journal, remembered) = journal::Journal::open(journal);
         let record = record::Record::new(Arc::clone(clock), placement.nodes(), remembered);
         let refill = refill::Refill::new(Arc::clone(clock));
+        let mended = Arc::new(MendedKeys::default());
         let participant = Participant::new(
             environment.engine.clone(),
             Arc::clone(clock),
             Arc::clone(placement),
             environment.members.own(),
+            Arc::clone(&mended),
             environment.sizes,
             environment.ingest_bytes_max,
         );
@@ -156,6 +161,7 @@ impl Sweeps {
             ),
             environment,
             participant: Arc::new(Mutex::new(participant)),
+            mended,
             record,
             refill,
             journal,
@@ -197,8 +203,9 @@ impl peer::RequestHandler for Sweeper {
     fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply) {
         match request {
             PeerRequest::Write(entry) => self.replicas.own().write_for_peer(entry, reply),
-            PeerRequest::Mend { entry, .. } => {
+            PeerRequest::Mend { pass, entry } => {
                 self.sweeps.record.mend_received();
+                self.sweeps.mended.note(pass, entry.key());
                 self.replicas.own().mend_for_peer(entry, reply);
             }
             PeerRequest::Read(key) => self.replicas.own().read_for_peer(key, reply),
@@ -267,14 +274,16 @@ impl Sweeper {
                 }
                 answer
             }
-            SweepRequest::Reconcile {
-                pass,
-                range,
-                with,
-                theirs,
-            } => {
+            SweepRequest::Reconcile { pass, range, with } => {
                 self.sweeps.record.range_differs();
-                self.reconcile((pass, range), with, theirs).await
+                self.reconcile((pass, range), with).await
+            }
+            SweepRequest::Recount { pass, range, asker } => {
+                let recount = move |own: &mut Participant| own.recount((pass, range), asker);
+                match self.in_background(recount).await {
+                    Some(Ok(digest)) => SweepAnswer::Recounted(digest),
+                    Some(Err(UnknownRange)) | None => SweepAnswer::Unknown,
+                }
             }
             SweepRequest::Symbols {
                 pass,

@@ -9,6 +9,7 @@
 use super::PASS_IDLE_MAX;
 use super::exchange::RangeId;
 use super::filling::Filling;
+use super::mended::MendedKeys;
 use super::pass_state::{PassState, Position, Range};
 use crate::config::SweepSizes;
 use base::{Clock, Entry, Timestamp};
@@ -37,6 +38,7 @@ pub(super) struct Participant {
     clock: Arc<dyn Clock>,
     pub(super) placement: Arc<Placement>,
     pub(super) own: NodeNumber,
+    mended: Arc<MendedKeys>,
     sizes: SweepSizes,
     /// From how many bytes of keys and values on an ingest is committed.
     ingest_bytes_max: usize,
@@ -89,6 +91,7 @@ impl Participant {
         clock: Arc<dyn Clock>,
         placement: Arc<Placement>,
         own: NodeNumber,
+        mended: Arc<MendedKeys>,
         sizes: SweepSizes,
         ingest_bytes_max: usize,
     ) -> Self {
@@ -98,6 +101,7 @@ impl Participant {
             clock,
             placement,
             own,
+            mended,
             sizes,
             ingest_bytes_max,
             passes: BTreeMap::new(),
@@ -142,6 +146,7 @@ impl Participant {
             None => state.begin_at(self.engine.last_sequence(), self.engine.damage_mark()),
         }
         self.passes.insert(pass, state);
+        self.mended.retain(|pass| self.passes.contains_key(&pass));
         SweepAnswer::Begun {
             incarnation,
             greatest_seen,
@@ -236,6 +241,36 @@ impl Participant {
             Ok(items) => SweepAnswer::Symbols(symbols_of(items, numbers)),
             Err(UnknownRange) => SweepAnswer::Unknown,
         }
+    }
+
+    /// The digest of what this node shares with another one in a range, with what mends
+    /// have brought since the range was scanned.
+    pub(super) fn recount(
+        &mut self,
+        range: RangeId,
+        with: NodeNumber,
+    ) -> Result<Digest, UnknownRange> {
+        self.take_in_mends(range)?;
+        Ok(self.shared_items(range, with)?.into_iter().collect())
+    }
+
+    /// Takes into the items of a range what mends have brought. What the store has is what
+    /// counts: a mend that it has refused has brought nothing.
+    pub(super) fn take_in_mends(&mut self, (pass, number): RangeId) -> Result<(), UnknownRange> {
+        let (engine, mended) = (self.engine.clone(), Arc::clone(&self.mended));
+        let state = self.state(pass).ok_or(UnknownRange)?;
+        let (kind, cut) = (state.kind, state.cut);
+        let range = state.range_mut(number).ok_or(UnknownRange)?;
+        let keys = mended.take(pass);
+        let stored = keys
+            .iter()
+            .filter(|key| range.contains(key))
+            .filter_map(|key| engine.get_past_damage(key).ok().flatten());
+        let is_compared = |entry: &Entry| kind == PassKind::Full || entry.timestamp() <= cut;
+        let _newer = range
+            .items
+            .take_in(stored.filter(is_compared).collect(), cut);
+        Ok(())
     }
 
     /// Takes symbols of another node, which has `theirs` of the range. Once the

@@ -62,6 +62,7 @@ impl Participant {
         with: NodeNumber,
         theirs: Digest,
     ) -> Result<Gap, UnknownRange> {
+        self.take_in_mends(range)?;
         let items = self.shared_items(range, with)?;
         let mine: Digest = items.iter().copied().collect();
         if mine == theirs {

@@ -1,9 +1,10 @@
 //! A node's part in passes, on a store in memory.
 
+use super::mended::MendedKeys;
 use super::participant::{Advance, Participant};
 use crate::config::SweepSizes;
 use base::{Clock, Entry, Expiry, ManualClock, Timestamp};
-use cluster::sweep::{Incarnation, KeyBounds, PassId, PassKind};
+use cluster::sweep::{Incarnation, Item, KeyBounds, PassId, PassKind};
 use cluster::{NodeNumber, Placement};
 use lsm::testing::{BlockingWrite, environment};
 use lsm::{Disk, Engine, MemoryDisk, Options};
@@ -35,10 +36,22 @@ fn participant(engine: &Engine) -> Participant {
 
 /// The part of one of the nodes "a", "b" and "c".
 pub(super) fn participant_of(engine: &Engine, own: NodeNumber) -> Participant {
+    participant_with(engine, own, &Arc::default())
+}
+
+fn participant_with(engine: &Engine, own: NodeNumber, mended: &Arc<MendedKeys>) -> Participant {
     let clock = Arc::new(ManualClock::new(0)) as Arc<dyn Clock>;
     let placement = Arc::new(Placement::new(["a", "b", "c"]));
-    let sizes = SweepSizes::default();
-    Participant::new(engine.clone(), clock, placement, own, sizes, 8 << 20)
+    let (sizes, mended) = (SweepSizes::default(), Arc::clone(mended));
+    Participant::new(
+        engine.clone(),
+        clock,
+        placement,
+        own,
+        mended,
+        sizes,
+        8 << 20,
+    )
 }
 
 fn write(engine: &Engine, key: &str, timestamp: u64) {
@@ -278,8 +291,47 @@ fn a_version_in_a_sound_block_is_sent_although_a_damaged_one_may_hold_the_key() 
     assert_eq!(items_of_ranges(&mut participant, PASS), [1]);
     executor.run_for(Duration::from_secs(1));
     assert!(engine.is_damaged(b"k"));
-    let key_hashes = vec![cluster::sweep::Item::key_hash_of(b"k")];
+    let key_hashes = vec![Item::key_hash_of(b"k")];
     let entries = participant.entries((PASS, 0), key_hashes).unwrap().unwrap();
     let timestamps = entries.iter().map(|entry| entry.timestamp().as_u64());
     assert_eq!(timestamps.collect::<Vec<_>>(), [10]);
+}
+
+#[test]
+fn what_mends_have_brought_counts_for_the_next_node_if_the_store_has_it() {
+    let engine = engine();
+    write(&engine, "b", 10);
+    let mended = Arc::new(MendedKeys::default());
+    let mut participant = participant_with(&engine, NodeNumber::new(0), &mended);
+    begin(&mut participant, PASS, PassKind::Full, 20);
+    assert_eq!(items_of_ranges(&mut participant, PASS), [1]);
+    let range = (PASS, 0);
+    let before = participant.recount(range, PEER).unwrap();
+    assert_eq!(before.items, 1);
+    // One mend is stored, one has become newer, one was refused, one is of another pass.
+    for (key, timestamp) in [
+        ("a", Some(12)),
+        ("b", Some(13)),
+        ("c", None),
+        ("d", Some(14)),
+    ] {
+        if let Some(timestamp) = timestamp {
+            write(&engine, key, timestamp);
+        }
+        let pass = if key == "d" { PassId(8) } else { PASS };
+        mended.note(pass, key.as_bytes());
+    }
+    let after = participant.recount(range, PEER).unwrap();
+    let scanned = |number: u64| {
+        let mut anew = participant_of(&engine, NodeNumber::new(0));
+        let pass = PassId(number);
+        begin(&mut anew, pass, PassKind::Full, 20);
+        assert_eq!(items_of_ranges(&mut anew, pass), [3]);
+        anew.recount((pass, 0), PEER).unwrap()
+    };
+    let d = Timestamp::from_u64(14);
+    let d = Entry::value(b"d", d, b"", Expiry::NEVER, 3);
+    let mut whole = scanned(9);
+    whole.remove(Item::of(&d, Timestamp::from_u64(20)));
+    assert_eq!(after, whole);
 }

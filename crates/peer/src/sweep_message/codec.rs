@@ -43,16 +43,15 @@ impl SweepRequest {
                 put_u32(out, *range);
                 put_option_key(out, end.as_deref());
             }
-            Self::Reconcile {
-                range,
-                with,
-                theirs,
-                ..
-            } => {
+            Self::Reconcile { range, with, .. } => {
                 out.push(5);
                 put_u32(out, *range);
                 put_node(out, *with);
-                put_digest(out, theirs);
+            }
+            Self::Recount { range, asker, .. } => {
+                out.push(13);
+                put_u32(out, *range);
+                put_node(out, *asker);
             }
             Self::Symbols {
                 range,
@@ -168,7 +167,11 @@ impl SweepRequest {
                 pass,
                 range: fields.u32()?,
                 with: fields.node()?,
-                theirs: fields.digest()?,
+            },
+            13 => Self::Recount {
+                pass,
+                range: fields.u32()?,
+                asker: fields.node()?,
             },
             6 => Self::Symbols {
                 pass,
@@ -265,6 +268,10 @@ impl SweepAnswer {
                 put_u32(out, *sent);
                 put_u32(out, *received);
             }
+            Self::Recounted(digest) => {
+                out.push(12);
+                put_digest(out, digest);
+            }
             Self::Symbols(symbols) => {
                 out.push(6);
                 for symbol in symbols.iter().take(SYMBOLS_MAX) {
@@ -338,6 +345,7 @@ impl SweepAnswer {
                 sent: fields.u32()?,
                 received: fields.u32()?,
             },
+            12 => Self::Recounted(fields.digest()?),
             6 => Self::Symbols(fields.rest_of(SYMBOLS_MAX, |fields| {
                 Ok(Symbol {
                     key_hashes: fields.u64()?,

@@ -13,7 +13,7 @@
 //!  3 advance    start key                        3 advanced  end of what is scanned: option key
 //!  4 digest     range u32 | end option key       4 digests   surplus u32 | announces u32
 //!                                                            | single copies u32 | n * digest
-//!  5 reconcile  range u32 | with u8 | digest              5 reconciled is equal u8 | sent u32 | received u32
+//!  5 reconcile  range u32 | with u8              5 reconciled is equal u8 | sent u32 | received u32
 //!  6 symbols    range u32 | for u8 | first u32   6 symbols   n * symbol
 //!               | count u32
 //!  7 send       range u32 | to u8 | n * hash u64 7 sent      all u8 | sent u32
@@ -26,6 +26,7 @@
 //!               | after option key              the answer to `pull` is a `run`, or 8 unknown
 //!               | n * u32: short hashes
 //! 12 offer      range u32 | from u8 | n * offer
+//! 13 recount    range u32 | for u8             12 recounted digest
 //!
 //! incarnation = store id u64 | losses u64
 //! offer      = key | timestamp u64 | content hash u32 | copies u8
@@ -125,8 +126,16 @@ pub enum SweepRequest {
         range: u32,
         /// The other node.
         with: NodeNumber,
-        /// What that one has.
-        theirs: Digest,
+    },
+    /// Make the digest of what is shared with the node that asks once more: other nodes
+    /// may have sent something since.
+    Recount {
+        /// The pass.
+        pass: PassId,
+        /// The number of the range.
+        range: u32,
+        /// The node that asks.
+        asker: NodeNumber,
     },
     /// Give symbols over the items that are shared with the node that asks.
     Symbols {
@@ -263,6 +272,8 @@ pub enum SweepAnswer {
         /// The mends that it received.
         received: u32,
     },
+    /// What it shares with the node that asked.
+    Recounted(Digest),
     /// The symbols.
     Symbols(Vec<Symbol>),
     /// The mends were sent.
@@ -309,6 +320,7 @@ impl SweepRequest {
             | Self::Advance { pass, .. }
             | Self::Digest { pass, .. }
             | Self::Reconcile { pass, .. }
+            | Self::Recount { pass, .. }
             | Self::Symbols { pass, .. }
             | Self::Send { pass, .. }
             | Self::Pull { pass, .. }

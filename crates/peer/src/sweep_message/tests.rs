@@ -48,7 +48,11 @@ fn requests() -> Vec<SweepRequest> {
             pass,
             range: 3,
             with: node,
-            theirs: Digest::default(),
+        },
+        SweepRequest::Recount {
+            pass,
+            range: 3,
+            asker: node,
         },
         SweepRequest::Symbols {
             pass,
@@ -138,6 +142,7 @@ fn answers() -> Vec<SweepAnswer> {
             sent: 1,
             received: 2,
         },
+        SweepAnswer::Recounted(Digest::default()),
         SweepAnswer::Symbols(vec![symbol; 3]),
         SweepAnswer::Sent {
             all: false,

@@ -116,6 +116,15 @@ impl Scenario {
         }
     }
 
+    /// Whether passes may run: those that are due, those that fill a store, and those of
+    /// an operator.
+    pub(crate) fn can_sweep(&self) -> bool {
+        let orders = [FaultKind::KillInSweep, FaultKind::SecondDriver];
+        self.sweep_interval.is_some()
+            || self.loss.is_some()
+            || orders.iter().any(|kind| self.faults.contains(kind))
+    }
+
     /// Whether a store that lost something is filled by the others, and no operator accepts
     /// it as it is.
     pub(crate) fn refills(&self) -> bool {

@@ -137,7 +137,7 @@ impl World {
                 .of_key(key_copies.key)
                 .map(|(_, operation)| operation);
             // A sweep takes the newest version to wherever an older one has been.
-            let sweeps = self.scenario.sweep_interval.is_some();
+            let sweeps = self.scenario.can_sweep();
             let reads = reads.filter(|operation| sweeps || operation.request.action == Action::Get);
             let read_max = reads.map(|operation| operation.request.from).max();
             for (replica, (node, entry)) in (0..).zip(&key_copies.places) {

@@ -85,15 +85,17 @@ pub fn differing(digests: &[NodeDigests]) -> Vec<Pair> {
     pairs
 }
 
-/// A store, and how often it has lost data. What a pass shows of a node holds for the
+/// A store, and its last loss of data. What a pass shows of a node holds for the
 /// incarnation that has shown it: a store that was replaced, or has lost something since,
 /// is another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incarnation {
     /// The number that was drawn when the store was created.
     pub store_id: u64,
-    /// How often it has lost data since.
-    pub losses: u64,
+    /// A random number that was drawn when it last lost data; 0 if it never has. A
+    /// count would repeat: a copy of the folder that is restored brings an earlier one
+    /// back.
+    pub last_loss: u64,
 }
 
 /// A node that takes part in a pass.
@@ -277,9 +279,12 @@ mod tests {
         assert_eq!(differing(&digests[..2]), []);
     }
 
-    fn store(losses: u64) -> Incarnation {
+    fn store(last_loss: u64) -> Incarnation {
         let store_id = 7;
-        Incarnation { store_id, losses }
+        Incarnation {
+            store_id,
+            last_loss,
+        }
     }
 
     fn progress() -> PassProgress {

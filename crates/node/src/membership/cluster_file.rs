@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! file       = magic [u8; 8] | version u32 | store id u64 | standing u8 | file flags u8
-//!            | losses u64 | taken over u64 | boot id u128, if known
+//!            | last loss u64 | taken over u64 | boot id u128, if known
 //!            | own name | start count u16 | start u64*
 //!            | node count u8 | node*                     | crc32c u32 of the rest
 //! file flags = 1 outdated | 2 boot id known | 4 commits are synced | 8 closed
@@ -75,8 +75,8 @@ pub(crate) struct ClusterFile {
     pub(crate) standing: Standing,
     /// Whether a peer takes it for an older state of a store, or a copy.
     pub(crate) is_outdated: bool,
-    /// How often the store has lost something.
-    pub(crate) losses: u64,
+    /// See [`cluster::sweep::Incarnation::last_loss`].
+    pub(crate) last_loss: u64,
     /// The acknowledged writes of lost states of the store, which were taken over when
     /// it was filled. They are added to its own count.
     pub(crate) taken_over: u64,
@@ -128,7 +128,7 @@ impl ClusterFile {
                 | flag(self.run.syncs_commits, FLAG_SYNCED)
                 | flag(self.run.is_closed, FLAG_CLOSED),
         );
-        bytes.extend_from_slice(&self.losses.to_le_bytes());
+        bytes.extend_from_slice(&self.last_loss.to_le_bytes());
         bytes.extend_from_slice(&self.taken_over.to_le_bytes());
         if let Some(BootId(number)) = self.run.boot_id {
             bytes.extend_from_slice(&number.to_le_bytes());
@@ -223,7 +223,7 @@ impl ClusterFile {
         if standing > Standing::Unfilled as u8 || flags & !known_flags != 0 {
             return None;
         }
-        let (losses, taken_over) = match has_counts {
+        let (last_loss, taken_over) = match has_counts {
             true => (reader.u64()?, reader.u64()?),
             false => (0, 0),
         };
@@ -281,7 +281,7 @@ impl ClusterFile {
             store_id,
             standing: Standing::from_code(standing),
             is_outdated: flags & FLAG_OUTDATED != 0,
-            losses,
+            last_loss,
             taken_over,
             run,
             starts,

@@ -99,7 +99,7 @@ pub(crate) struct MembershipEnvironment {
     pub(crate) folder: PathBuf,
     /// The disk.
     pub(crate) disk: Arc<dyn Disk>,
-    /// Draws the number of this start.
+    /// Draws the numbers of this start and of losses.
     pub(crate) random: Arc<dyn Random>,
     /// Runs the jobs.
     pub(crate) executor: Arc<dyn Executor>,
@@ -342,7 +342,7 @@ impl Membership {
     }
 
     /// Notes that this node has observed the stamps that a peer has seen.
-    fn observed(&self, peer: NodeNumber) {
+    pub(crate) fn observed(&self, peer: NodeNumber) {
         lock(&self.inner.state).observed(peer);
     }
 
@@ -399,7 +399,8 @@ impl MembershipInner {
         peer: NodeNumber,
         change: impl FnOnce(&mut Confirmation, usize),
     ) {
-        if state.change_confirmation(&self.own, peer, change) {
+        let random = &*self.environment.random;
+        if state.change_confirmation(&self.own, peer, random, change) {
             self.publish(state);
         }
     }

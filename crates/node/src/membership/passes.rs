@@ -63,7 +63,7 @@ impl MembershipState {
     fn incarnation(&self, own: &OwnStore) -> Incarnation {
         Incarnation {
             store_id: own.store_id,
-            losses: self.losses,
+            last_loss: self.last_loss,
         }
     }
 

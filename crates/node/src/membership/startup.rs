@@ -1,7 +1,7 @@
 //! What a start takes from the file `CLUSTER`, and when it refuses the folder.
 
 use super::cluster_file::{ClusterFile, Run};
-use super::state::Opening;
+use super::state::{Opening, draw_loss};
 use base::{BootId, Random};
 use cluster::{Confirmation, Members, NodeNumber, STARTS_MAX, Standing};
 use lsm::Error;
@@ -52,7 +52,10 @@ pub(super) fn opening(
     let mut confirmation = initial_confirmation(loaded, members, store_id, run.boot_id);
     let was_unfilled = same_store.is_some_and(|loaded| loaded.standing == Standing::Unfilled);
     let is_unfilled = confirmation.standing() == Standing::Unfilled;
-    let losses = same_store.map_or(0, |loaded| loaded.losses);
+    let last_loss = match is_unfilled && !was_unfilled {
+        true => draw_loss(random),
+        false => same_store.map_or(0, |loaded| loaded.last_loss),
+    };
     if accept_empty && !members.is_single_node() {
         tracing::warn!("the store is accepted as it is, although it may have lost data");
         confirmation = Confirmation::accepted(members.peers().collect());
@@ -60,7 +63,7 @@ pub(super) fn opening(
     Opening {
         confirmation,
         starts,
-        losses: losses + u64::from(is_unfilled && !was_unfilled),
+        last_loss,
         taken_over: same_store.map_or(0, |loaded| loaded.taken_over),
         acknowledged,
     }

@@ -8,6 +8,7 @@ use super::cluster_file::{ClusterFile, Run, StoredNode};
 use super::file_versions::FileVersions;
 use super::losses::Losses;
 use super::passes::BegunPass;
+use base::Random;
 use cluster::{Confirmation, Members, NodeNumber, Remembered, Standing, StoreClaim, judge};
 use peer::{Hello, NodeReport, PeerStart, StartWatch};
 use std::collections::VecDeque;
@@ -37,8 +38,8 @@ pub(super) struct MembershipState {
     /// What is added to the count of the engine, and the durable part of it.
     pub(super) taken_over: u64,
     pub(super) durable_taken_over: u64,
-    /// How often the store has lost something.
-    pub(super) losses: u64,
+    /// See [`cluster::sweep::Incarnation::last_loss`].
+    pub(super) last_loss: u64,
     /// What is known of each node, by its number; unused for this node itself.
     pub(super) peers: Vec<PeerRecord>,
     /// The passes that have begun last.
@@ -96,12 +97,19 @@ pub(super) struct Opening {
     pub(super) confirmation: Confirmation,
     /// The starts that the store includes; the present one is the last.
     pub(super) starts: Vec<u64>,
-    /// How often it has lost something.
-    pub(super) losses: u64,
+    /// See [`cluster::sweep::Incarnation::last_loss`].
+    pub(super) last_loss: u64,
     /// What is added to the count of the engine.
     pub(super) taken_over: u64,
     /// The count of the engine.
     pub(super) acknowledged: u64,
+}
+
+/// The number of a loss. It is drawn, not counted: a folder that is restored from a copy
+/// brings an earlier count back, and each restored store must be another incarnation.
+pub(super) fn draw_loss(random: &dyn Random) -> u64 {
+    // Zero stands for a store that has lost nothing.
+    random.next_u64().max(1)
 }
 
 /// What became of a peer's hello.
@@ -135,7 +143,7 @@ impl MembershipState {
         let Opening {
             confirmation,
             starts,
-            losses,
+            last_loss,
             taken_over,
             acknowledged,
         } = opening;
@@ -146,7 +154,7 @@ impl MembershipState {
             acknowledged: taken_over.saturating_add(acknowledged),
             taken_over,
             durable_taken_over: taken_over,
-            losses,
+            last_loss,
             peers: own.members.names().map(record).collect(),
             passes: VecDeque::new(),
             possible_loss: Losses::default(),
@@ -205,12 +213,13 @@ impl MembershipState {
         is_live && !known.remembers(present)
     }
 
-    /// Changes how the store stands, by what `peer` has said. Returns whether
-    /// anything has changed.
+    /// Changes how the store stands, by what `peer` has said; `random` draws the number
+    /// of a loss. Returns whether anything has changed.
     pub(super) fn change_confirmation(
         &mut self,
         own: &OwnStore,
         peer: NodeNumber,
+        random: &dyn Random,
         change: impl FnOnce(&mut Confirmation, usize),
     ) -> bool {
         let before = self.confirmation.clone();
@@ -221,7 +230,7 @@ impl MembershipState {
         }
         let in_file = |of: &Confirmation| (of.stored(), of.unaware().cloned(), of.is_outdated());
         if self.confirmation.standing() == Standing::Unfilled {
-            self.losses += 1;
+            self.last_loss = draw_loss(random);
         }
         if in_file(&self.confirmation) != in_file(&before)
             || self.confirmation.standing() == Standing::Unfilled
@@ -373,7 +382,7 @@ impl MembershipState {
             store_id: own.store_id,
             standing: self.confirmation.stored(),
             is_outdated: self.confirmation.is_outdated(),
-            losses: self.losses,
+            last_loss: self.last_loss,
             taken_over: self.taken_over,
             run: Run {
                 is_closed,

@@ -17,7 +17,7 @@
 //! checkpoint = pass u64 | cut u64 | stored u64 | key bytes u16 | next key
 //!            | may be conclusive u8 | count u8 | taking part*
 //!            | count u16 | unclean pair (node u8, node u8)*
-//! taking part = node u8 | store id u64 | losses u64 | single copies u64
+//! taking part = node u8 | store id u64 | last loss u64 | single copies u64
 //! ```
 //!
 //! Times are milliseconds since 1970; [`u64::MAX`] says that something is not known.
@@ -195,7 +195,7 @@ impl Checkpoint {
             } = *taking_part;
             bytes.push(node.index() as u8);
             put_u64(bytes, incarnation.store_id);
-            put_u64(bytes, incarnation.losses);
+            put_u64(bytes, incarnation.last_loss);
             put_u64(bytes, single_copies);
         }
         let unclean = self.progress.unclean();
@@ -217,7 +217,7 @@ impl Checkpoint {
             let node = NodeNumber::new(reader.u8()?);
             let incarnation = Incarnation {
                 store_id: reader.u64()?,
-                losses: reader.u64()?,
+                last_loss: reader.u64()?,
             };
             let single_copies = reader.u64()?;
             let took_part = TakingPart {
@@ -341,9 +341,9 @@ mod tests {
     const NOW_UNIX_MS: u64 = 1_800_000_000_000;
 
     fn checkpoint() -> Checkpoint {
-        let incarnation = |losses| Incarnation {
+        let incarnation = |last_loss| Incarnation {
             store_id: 7,
-            losses,
+            last_loss,
         };
         let nodes = (0..3).map(|node| (NodeNumber::new(node), incarnation(node.into())));
         let mut progress = PassProgress::new(nodes);

@@ -17,9 +17,12 @@ const PASS: PassId = PassId(7);
 const PEER: NodeNumber = NodeNumber::new(1);
 const STORE: Incarnation = Incarnation {
     store_id: 4,
-    losses: 0,
+    last_loss: 0,
 };
-const AFTER_A_LOSS: Incarnation = Incarnation { losses: 1, ..STORE };
+const AFTER_A_LOSS: Incarnation = Incarnation {
+    last_loss: 1,
+    ..STORE
+};
 
 fn engine() -> Engine {
     engine_on(&Arc::new(MemoryDisk::new()))

@@ -399,7 +399,7 @@ fn put_key(out: &mut Vec<u8>, key: &[u8]) {
 
 fn put_incarnation(out: &mut Vec<u8>, incarnation: Incarnation) {
     put_u64(out, incarnation.store_id);
-    put_u64(out, incarnation.losses);
+    put_u64(out, incarnation.last_loss);
 }
 
 fn put_digest(out: &mut Vec<u8>, digest: &Digest) {

@@ -55,7 +55,7 @@ impl<'a> Fields<'a> {
     pub(super) fn incarnation(&mut self) -> Result<Incarnation, &'static str> {
         Ok(Incarnation {
             store_id: self.u64()?,
-            losses: self.u64()?,
+            last_loss: self.u64()?,
         })
     }
 

@@ -28,7 +28,7 @@
 //! 12 offer      range u32 | from u8 | n * offer
 //! 13 recount    range u32 | for u8             12 recounted digest
 //!
-//! incarnation = store id u64 | losses u64
+//! incarnation = store id u64 | last loss u64
 //! offer      = key | timestamp u64 | content hash u32 | copies u8
 //! digest     = items u64 | sum u128
 //! symbol     = key hashes u64 | timestamps u64 | content hashes u32 | checks u32 | items i32

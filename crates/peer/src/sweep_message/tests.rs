@@ -3,7 +3,7 @@ use cluster::NODES_MAX;
 
 const INCARNATION: Incarnation = Incarnation {
     store_id: 4,
-    losses: 1,
+    last_loss: 1,
 };
 
 fn requests() -> Vec<SweepRequest> {

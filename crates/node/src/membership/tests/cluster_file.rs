@@ -32,7 +32,7 @@ fn example_file() -> ClusterFile {
         store_id: 0x0102_0304_0506_0708,
         standing: Standing::Accepted,
         is_outdated: true,
-        losses: 3,
+        last_loss: 3,
         taken_over: 0x10,
         run: Run {
             boot_id: Some(BootId(0x11)),
@@ -82,7 +82,7 @@ fn the_format_is_as_drawn_and_as_in_the_fixture() {
 #[test]
 fn a_file_of_version_3_is_that_of_a_run_that_was_closed_and_counted_nothing() {
     let mut expected = example_file();
-    (expected.losses, expected.taken_over) = (0, 0);
+    (expected.last_loss, expected.taken_over) = (0, 0);
     expected.run = Run {
         boot_id: None,
         syncs_commits: false,

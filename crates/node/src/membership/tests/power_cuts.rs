@@ -102,16 +102,42 @@ fn each_loss_makes_another_incarnation() {
     let [a, b, _c] = witnesses();
     a.syncs_commits.set(false);
     let before = a.open(1).incarnation();
-    assert_eq!((before.store_id, before.losses), (1, 0));
+    assert_eq!((before.store_id, before.last_loss), (1, 0));
     a.boot_id.set(Some(BootId(2)));
-    assert_eq!(a.open(1).incarnation().losses, 1);
-    assert_eq!(a.open(1).incarnation().losses, 1, "it is the same loss");
+    let after = a.open(1).incarnation();
+    assert_ne!(after, before);
+    assert_eq!(a.open(1).incarnation(), after, "it is the same loss");
     let a = a.after_crash();
-    assert_eq!(a.open(1).incarnation().losses, 1, "it is durable");
+    assert_eq!(a.open(1).incarnation(), after, "it is durable");
     // What a peer says is a loss, too.
     let lost = Folder::new();
     let node = start("a", &lost, 9);
-    assert_eq!(node.membership.incarnation().losses, 0);
+    assert_eq!(node.membership.incarnation().last_loss, 0);
     assert!(shake_hands(&node, &start("b", &b, 2)));
-    assert_eq!(node.membership.incarnation().losses, 1);
+    assert_ne!(node.membership.incarnation().last_loss, 0);
+}
+
+#[test]
+fn stores_that_are_restored_twice_from_one_copy_are_two_incarnations() {
+    let [a, b, _c] = witnesses();
+    let copy = a.copy();
+    let b = start("b", &b, 2);
+    assert!(shake_hands(&start("a", &a, 1), &b));
+    let restored = || {
+        let folder = copy.copy();
+        let node = start("a", &folder, 1);
+        assert!(shake_hands(&node, &b));
+        assert_eq!(node.word(), "unfilled");
+        node.membership.incarnation()
+    };
+    assert_ne!(restored(), restored());
+    // So are two that each lose the power.
+    let without_power = || {
+        let folder = copy.copy();
+        folder.syncs_commits.set(false);
+        drop(folder.open(1));
+        folder.boot_id.set(Some(BootId(2)));
+        folder.open(1).incarnation()
+    };
+    assert_ne!(without_power(), without_power());
 }

@@ -123,7 +123,9 @@ impl HandshakePolicy for NodeHandshakes {
         // an outdated store issues none.
         self.stamping
             .record_hello(peer, theirs.unix_ms, theirs.greatest_seen);
-        self.membership.observed(peer);
+        if self.stamping.has_observed(peer) {
+            self.membership.observed(peer);
+        }
         Box::pin(async { recorded.await.unwrap_or(false).then_some(watch).flatten() })
     }
 

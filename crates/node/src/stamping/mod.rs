@@ -50,7 +50,7 @@ use lsm::{Disk, Error, Executor};
 use peer_clocks::PeerClocks;
 use pending::PendingStamps;
 use profile::lock;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, Weak};
@@ -109,6 +109,8 @@ struct StampingState {
     /// The greatest stamps that peers have issued or seen. A peer's stamp waits here
     /// until its clock is near, and is observed then.
     greatest_seen_by_peers: BTreeMap<NodeNumber, Timestamp>,
+    /// The peers of which such a stamp was observed.
+    observed_peers: BTreeSet<NodeNumber>,
     /// The refusal that was logged last, if the node has not recovered from it.
     logged: Option<NoStamp>,
 }
@@ -145,6 +147,7 @@ impl Stamping {
                 first_peer_deadline: Duration::ZERO,
                 vouched_ahead_ms: None,
                 greatest_seen_by_peers: BTreeMap::new(),
+                observed_peers: BTreeSet::new(),
                 logged: None,
             }),
             ceiling_file: Mutex::new(None),

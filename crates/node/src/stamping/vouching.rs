@@ -39,6 +39,7 @@ impl Stamping {
         let StampingState {
             hybrid: Some(hybrid),
             greatest_seen_by_peers,
+            observed_peers,
             vouched_ahead_ms,
             ..
         } = &mut *state
@@ -51,6 +52,7 @@ impl Stamping {
             if is_near {
                 // A stamp that is too far ahead cannot be one of this node's own.
                 hybrid.observe_within(*greatest_seen, self.bound, now.unix_ms);
+                observed_peers.insert(*peer);
             }
             !is_near
         });
@@ -69,6 +71,12 @@ impl Stamping {
         if is_vouched && !was_vouched {
             self.changed.notify_waiters();
         }
+    }
+
+    /// Whether the stamps that a peer has seen are observed. Those of a peer whose clock is
+    /// far from this one's wait until it is near.
+    pub(crate) fn has_observed(&self, peer: NodeNumber) -> bool {
+        lock(&self.state).observed_peers.contains(&peer)
     }
 
     /// Whether a peer has vouched for the clock, and the clock was not set since.

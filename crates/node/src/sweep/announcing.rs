@@ -73,7 +73,7 @@ impl Participant {
         let key_hash_of = |offer: &Offer| Item::key_hash_of(&offer.key);
         // A recent pass does not read all that this node has.
         let is_full = state.kind == PassKind::Full;
-        let key_hashes = offers.iter().filter(|_| is_full).map(key_hash_of);
+        let key_hashes = offers.iter().map(key_hash_of);
         let scanned: BTreeMap<u64, Item> = range
             .items
             .find(key_hashes.collect())
@@ -87,14 +87,18 @@ impl Participant {
                 timestamp: offer.timestamp,
                 content_hash: offer.content_hash,
             };
-            let is_settled = scanned.get(&offered.key_hash) == Some(&offered);
+            let is_scanned = scanned.get(&offered.key_hash) == Some(&offered);
+            let is_settled = is_full && is_scanned;
+            // What the store still gives of the key, as from a block that is cached, may
+            // be gone once the damage counts as mended.
+            let may_be_lost = !is_scanned && engine.is_damaged(&offer.key);
             reply.unsettled += u32::from(is_replica && !is_settled);
             let held = match newest_of(&engine, range, std::iter::once(&offer.key[..])) {
                 Ok(held) => held,
                 Err(error) => return Ok(Err(error)),
             };
             let Some(held) = held.into_iter().next() else {
-                if is_replica {
+                if is_replica || may_be_lost {
                     reply.wanted.push(index);
                 }
                 continue;
@@ -109,6 +113,7 @@ impl Participant {
                     reply.wanted.push(index);
                     reply.newer.push(held);
                 }
+                Ordering::Equal if may_be_lost => reply.wanted.push(index),
                 Ordering::Equal => {}
             }
         }

@@ -8,6 +8,7 @@
 
 use super::journal::Checkpoint;
 use super::resuming::Resuming;
+use super::settling::{Settling, settling_of_recent};
 use super::{PASS_IDLE_MAX, Sweeper};
 use base::Timestamp;
 use bytes::Bytes;
@@ -19,10 +20,6 @@ use peer::{SweepAnswer, SweepRequest};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::JoinSet;
-
-/// How long a recent pass waits at most until the writes from before its cut have
-/// arrived. Those that have not make work, no harm.
-const SETTLING_MAX: Duration = Duration::from_secs(30);
 
 /// The result of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +64,20 @@ pub(super) struct Begun {
     greatest_seen: Timestamp,
     reach: u8,
     bounds: Vec<KeyBounds>,
+}
+
+impl Begun {
+    /// The node, and the store with which it takes part.
+    fn store(&self) -> (NodeNumber, Incarnation) {
+        (self.node, self.incarnation)
+    }
+}
+
+impl PassReport {
+    /// Whether all nodes took part, and all pairs of them are equal.
+    pub(super) fn is_clean(&self) -> bool {
+        self.clean_pairs == self.pairs
+    }
 }
 
 impl Sweeper {
@@ -117,31 +128,46 @@ impl Drive {
 
     /// Begins the pass with all nodes that are up.
     async fn begin(&mut self, settles: bool) {
-        let begun = self.ask_to_begin(self.nodes_up(), false).await;
-        let environment = &self.sweeper.sweeps.environment;
-        // The cut is above all that any of them has acknowledged so far, however
-        // far the clocks are apart.
-        let now = Timestamp::from_unix_ms(environment.clock.unix_ms());
-        let seen = begun.iter().map(|begun| begun.greatest_seen);
-        self.cut = seen.fold(now, Timestamp::max);
-        // A lost store may have acknowledged a write whose second ack was still to come
-        // from a node that this pass scans. By the deadline of such a write that node
-        // has it, or the write has failed.
-        let must_settle = match self.kind {
-            PassKind::Recent => settles,
-            PassKind::Full => !self.sweeper.are_all_witnesses(),
-        };
-        if must_settle {
-            // By then a write from before the cut has arrived, or it is a hint. One
-            // that is still on its way makes work, no harm.
-            let settling = 2 * environment.timeout;
-            tokio::time::sleep(settling.min(SETTLING_MAX)).await;
+        let mut begun = self.ask_to_begin(self.nodes_up(), false).await;
+        self.cut = self.cut_above(&begun);
+        match self.kind {
+            PassKind::Recent if settles => {
+                let timeout = self.sweeper.sweeps.environment.timeout;
+                tokio::time::sleep(settling_of_recent(timeout)).await;
+            }
+            PassKind::Full if !self.sweeper.are_all_witnesses() => {
+                begun = self.outlast_writes(begun).await;
+            }
+            _ => {}
         }
-        self.progress =
-            PassProgress::new(begun.iter().map(|begun| (begun.node, begun.incarnation)));
+        self.progress = PassProgress::new(begun.iter().map(Begun::store));
         self.resuming.checkpoint.cut = self.cut;
         self.resuming.checkpoint.progress = self.progress.clone();
         self.agree(&begun).await;
+    }
+
+    /// A cut above all that any of these nodes has acknowledged so far, however far the
+    /// clocks are apart.
+    fn cut_above(&self, begun: &[Begun]) -> Timestamp {
+        let clock = &self.sweeper.sweeps.environment.clock;
+        let now = Timestamp::from_unix_ms(clock.unix_ms());
+        let seen = begun.iter().map(|begun| begun.greatest_seen);
+        seen.fold(now, Timestamp::max)
+    }
+
+    /// Waits until no write is left that may count an ack of a lost store; see
+    /// [`Settling`]. Gives what all nodes answer afterwards.
+    async fn outlast_writes(&mut self, mut begun: Vec<Begun>) -> Vec<Begun> {
+        let timeout = self.sweeper.sweeps.environment.timeout;
+        let mut settling = Settling::new(timeout, begun.iter().map(Begun::store));
+        while let Some(part) = settling.next_part() {
+            tokio::time::sleep(part).await;
+            begun = self.ask_to_begin(self.nodes_up(), false).await;
+            if settling.begun_again(begun.iter().map(Begun::store)) {
+                self.cut = self.cut_above(&begun);
+            }
+        }
+        begun
     }
 
     pub(super) fn nodes_up(&self) -> Vec<NodeNumber> {

@@ -21,7 +21,7 @@
 //! - `announcing`: offers versions to nodes that do not compare them.
 //! - `bulk`: pulls a range of which this node lacks most, as `runs`; `filling` puts them
 //!   into tables, and `refill` follows how far that has come.
-//! - `driver`: leads a pass; `resuming`: lets it go on from a checkpoint; `calls`: how a
+//! - `driver`: leads a pass; `settling`: how long it waits before; `resuming`: lets it go on from a checkpoint; `calls`: how a
 //!   node asks another one.
 //! - `schedule`: when this node drives one.
 //! - `record`: what this node knows of the passes that it took part in.
@@ -44,10 +44,13 @@ mod mended;
 mod participant;
 mod pass_state;
 mod record;
+#[cfg(test)]
+mod record_tests;
 mod refill;
 mod resuming;
 mod runs;
 mod schedule;
+mod settling;
 #[cfg(test)]
 mod tests;
 
@@ -364,6 +367,11 @@ impl Sweeper {
         // and with that one it was compared itself: it need not wait for other pairs.
         if kind == PassKind::Full {
             let membership = &environment.membership;
+            let peers = environment.members.peers();
+            // A clock that was far at the handshake may have come near since.
+            for peer in peers.filter(|peer| environment.stamping.has_observed(*peer)) {
+                membership.observed(peer);
+            }
             membership.full_pass_ended(pass, &clean_with, single_copies);
         }
         SweepAnswer::Done

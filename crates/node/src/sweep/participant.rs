@@ -120,8 +120,7 @@ impl Participant {
         greatest_seen: Timestamp,
     ) -> SweepAnswer {
         let now = self.clock.monotonic();
-        self.passes
-            .retain(|_, state| now.saturating_sub(state.last_asked) < PASS_IDLE_MAX);
+        self.forget_idle();
         // The driver of a pass that nobody has asked about for longest is most
         // likely gone. If it is not, it leaves this node out and comes again.
         while self.passes.len() >= PASSES_MAX && !self.passes.contains_key(&pass) {
@@ -135,6 +134,9 @@ impl Participant {
         }
         let before = self.passes.remove(&pass);
         let before = before.filter(|before| is_resumed && before.incarnation == incarnation);
+        // Read before the bounds: what is committed meanwhile has to be in the bounds of
+        // this pass, or behind this record and so in those of the next one.
+        let (sequence, damage) = (self.engine.last_sequence(), self.engine.damage_mark());
         let bounds = self.bounds();
         let filling = Filling::new(self.engine.clone(), self.ingest_bytes_max);
         let held = self.engine.statistics();
@@ -143,7 +145,7 @@ impl Participant {
         match before {
             Some(before) => state.go_on_after(&before),
             None if is_resumed => {}
-            None => state.begin_at(self.engine.last_sequence(), self.engine.damage_mark()),
+            None => state.begin_at(sequence, damage),
         }
         self.passes.insert(pass, state);
         self.mended.retain(|pass| self.passes.contains_key(&pass));
@@ -381,6 +383,14 @@ impl Participant {
         }
         self.engine.sync()?;
         Ok(true)
+    }
+
+    /// Forgets the passes that nobody has asked about for long, and with them what they
+    /// have pulled and not made part of the store.
+    pub(super) fn forget_idle(&mut self) {
+        let now = self.clock.monotonic();
+        self.passes
+            .retain(|_, state| now.saturating_sub(state.last_asked) < PASS_IDLE_MAX);
     }
 
     /// Forgets a pass that cannot go on. Its driver finds that it is not known.

@@ -111,8 +111,12 @@ struct RecordState {
     /// When a full one did.
     last_full_end: Duration,
     /// When a full one did, by the wall clock, which goes on while this node is down; at
-    /// first, when this node was started for the first time.
+    /// first, what a restart remembers, or when this node was started for the first time.
     last_full_end_unix_ms: u64,
+    /// When one did that found this node equal with all others.
+    last_clean_full_unix_ms: u64,
+    /// Whether the last full pass since this node started left nodes unequal.
+    is_full_unclean: bool,
     running: Vec<KnownPass>,
     ended: [EndedPasses; PassKind::ALL.len()],
     last_clean: Vec<LastClean>,
@@ -149,10 +153,13 @@ impl Record {
         } = remembered;
         last_clean.resize(nodes, LastClean::default());
         single_copies.resize(nodes, None);
+        let last_clean_full_unix_ms = last_full_end_unix_ms.unwrap_or_else(|| clock.unix_ms());
         let state = RecordState {
             last_end: clock.monotonic(),
             last_full_end: clock.monotonic(),
-            last_full_end_unix_ms: last_full_end_unix_ms.unwrap_or_else(|| clock.unix_ms()),
+            last_full_end_unix_ms: last_clean_full_unix_ms,
+            last_clean_full_unix_ms,
+            is_full_unclean: false,
             running: Vec::new(),
             ended: Default::default(),
             last_clean,
@@ -216,7 +223,9 @@ impl Record {
         let now = self.clock.monotonic();
         let now_unix_ms = self.clock.unix_ms();
         let mut state = lock(&self.state);
-        state.mark_end(kind, now, now_unix_ms);
+        let others = state.last_clean.len().saturating_sub(1);
+        let is_clean = clean_with.len() >= others;
+        state.mark_end(kind, is_clean, now, now_unix_ms);
         for (known, counted) in state.single_copies.iter_mut().zip(single_copies) {
             if *counted != u64::MAX {
                 *known = Some(*counted);
@@ -232,9 +241,8 @@ impl Record {
                 }
             }
         }
-        let others = state.last_clean.len().saturating_sub(1);
         let ended = &mut state.ended[kind as usize];
-        match clean_with.len() >= others {
+        match is_clean {
             true => ended.clean += 1,
             false => ended.incomplete += 1,
         }
@@ -244,10 +252,11 @@ impl Record {
     }
 
     /// A pass that this node drove is over. This node's own part in it may have failed
-    /// before; the next pass is not due any earlier for that.
-    pub(super) fn drive_ended(&self, kind: PassKind) {
+    /// before; the next pass is not due any earlier for that. `is_clean`: all nodes took
+    /// part, and all are equal.
+    pub(super) fn drive_ended(&self, kind: PassKind, is_clean: bool) {
         let (now, now_unix_ms) = (self.clock.monotonic(), self.clock.unix_ms());
-        lock(&self.state).mark_end(kind, now, now_unix_ms);
+        lock(&self.state).mark_end(kind, is_clean, now, now_unix_ms);
     }
 
     /// A request of a sweep is answered.
@@ -287,11 +296,18 @@ impl Record {
             || since_ms.is_some_and(|since_ms| Duration::from_millis(since_ms) >= interval)
     }
 
+    /// Whether the last full pass was not clean, and ended so long ago.
+    pub(super) fn is_retry_due(&self, period: Duration) -> bool {
+        let is_unclean = lock(&self.state).is_full_unclean;
+        is_unclean && self.is_due(PassKind::Full, period)
+    }
+
     /// What survives a restart.
     pub(super) fn to_file(&self, checkpoint: Option<Checkpoint>) -> SweepFile {
         let state = lock(&self.state);
         SweepFile {
-            last_full_end_unix_ms: Some(state.last_full_end_unix_ms),
+            // After a restart an unclean one does not count.
+            last_full_end_unix_ms: Some(state.last_clean_full_unix_ms),
             last_clean: state.last_clean.clone(),
             single_copies: state.single_copies.clone(),
             checkpoint,
@@ -325,11 +341,15 @@ impl Record {
 }
 
 impl RecordState {
-    fn mark_end(&mut self, kind: PassKind, now: Duration, now_unix_ms: u64) {
+    fn mark_end(&mut self, kind: PassKind, is_clean: bool, now: Duration, now_unix_ms: u64) {
         self.last_end = now;
         if kind == PassKind::Full {
             self.last_full_end = now;
             self.last_full_end_unix_ms = now_unix_ms;
+            self.is_full_unclean = !is_clean;
+            if is_clean {
+                self.last_clean_full_unix_ms = now_unix_ms;
+            }
         }
     }
 }
@@ -337,169 +357,5 @@ impl RecordState {
 impl KnownPass {
     fn is_silent(&self, now: Duration) -> bool {
         now.saturating_sub(self.last_asked) >= PASS_IDLE_MAX
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use base::ManualClock;
-
-    const START_UNIX_MS: u64 = 1_800_000_000_000;
-
-    fn record() -> (Arc<ManualClock>, Record) {
-        let clock = Arc::new(ManualClock::new(START_UNIX_MS));
-        let record = Record::new(
-            Arc::clone(&clock) as Arc<dyn Clock>,
-            3,
-            SweepFile::default(),
-        );
-        (clock, record)
-    }
-
-    /// No pass has brought anything in bulk.
-    fn nothing() -> Refill {
-        Refill::new(Arc::new(ManualClock::new(START_UNIX_MS)))
-    }
-
-    fn ended(pass: PassId, kind: PassKind) -> EndedPass {
-        EndedPass {
-            pass,
-            kind,
-            is_conclusive: false,
-        }
-    }
-
-    fn node(number: u8) -> NodeNumber {
-        NodeNumber::new(number)
-    }
-
-    #[test]
-    fn a_pass_runs_from_its_beginning_to_its_end() {
-        let (clock, record) = record();
-        record.began(PassId(7), PassKind::Full);
-        record.range_compared(PassId(7));
-        record.range_compared(PassId(7));
-        let running = RunningPass {
-            kind: PassKind::Full,
-            began_unix_ms: START_UNIX_MS,
-            ranges: 2,
-        };
-        assert_eq!(record.status(&nothing()).running, [running]);
-        clock.advance(Duration::from_secs(3));
-        record.ended(ended(PassId(7), PassKind::Full), &[node(1), node(2)], &[]);
-        let status = record.status(&nothing());
-        assert_eq!(status.running, []);
-        let full = status.ended[PassKind::Full as usize];
-        assert_eq!((full.clean, full.incomplete), (1, 0));
-        assert_eq!(full.last_end_unix_ms, Some(START_UNIX_MS + 3_000));
-        assert_eq!(full.last_duration, Duration::from_secs(3));
-        let recent = status.ended[PassKind::Recent as usize];
-        assert_eq!(recent, EndedPasses::default());
-        assert_eq!(status.counts.ranges_compared, 2);
-    }
-
-    #[test]
-    fn a_pass_counts_as_clean_only_with_every_other_node() {
-        let (clock, record) = record();
-        record.began(PassId(1), PassKind::Full);
-        record.ended(ended(PassId(1), PassKind::Full), &[node(1)], &[]);
-        clock.advance(Duration::from_secs(1));
-        record.began(PassId(2), PassKind::Recent);
-        record.ended(ended(PassId(2), PassKind::Recent), &[node(2), node(1)], &[]);
-        let status = record.status(&nothing());
-        let full = status.ended[PassKind::Full as usize];
-        assert_eq!((full.clean, full.incomplete), (0, 1));
-        let recent = status.ended[PassKind::Recent as usize];
-        assert_eq!((recent.clean, recent.incomplete), (1, 0));
-        let (first, second) = (START_UNIX_MS, START_UNIX_MS + 1_000);
-        let expected = |any, full| LastClean {
-            any_unix_ms: any,
-            full_unix_ms: full,
-        };
-        assert_eq!(
-            status.last_clean,
-            [
-                expected(None, None),
-                expected(Some(second), Some(first)),
-                expected(Some(second), None),
-            ]
-        );
-    }
-
-    #[test]
-    fn a_pass_whose_driver_is_silent_is_not_shown_as_running() {
-        let (clock, record) = record();
-        record.began(PassId(1), PassKind::Recent);
-        clock.advance(PASS_IDLE_MAX / 2);
-        record.range_compared(PassId(1));
-        clock.advance(PASS_IDLE_MAX / 2);
-        assert_eq!(record.status(&nothing()).running.len(), 1);
-        clock.advance(PASS_IDLE_MAX / 2);
-        assert_eq!(record.status(&nothing()).running, []);
-    }
-
-    #[test]
-    fn a_full_pass_is_a_recent_one_too_and_no_pass_is_due_before_its_interval() {
-        let (clock, record) = record();
-        let interval = Duration::from_secs(10);
-        clock.advance(interval);
-        assert!(record.is_due(PassKind::Recent, interval));
-        assert!(record.is_due(PassKind::Full, interval));
-        record.drive_ended(PassKind::Recent);
-        assert!(!record.is_due(PassKind::Recent, interval));
-        assert!(record.is_due(PassKind::Full, interval));
-        record.ended(ended(PassId(1), PassKind::Full), &[], &[]);
-        assert!(!record.is_due(PassKind::Recent, interval));
-        assert!(!record.is_due(PassKind::Full, interval));
-    }
-
-    #[test]
-    fn a_full_pass_is_due_although_the_node_is_restarted_more_often() {
-        let (clock, before) = record();
-        let interval = Duration::from_secs(7 * 24 * 3600);
-        clock.advance(interval / 2);
-        before.ended(
-            ended(PassId(1), PassKind::Full),
-            &[node(1)],
-            &[5, u64::MAX, 7],
-        );
-        clock.advance(interval / 2);
-        let restarted = |file| Record::new(Arc::clone(&clock) as Arc<dyn Clock>, 3, file);
-        let after = restarted(before.to_file(None));
-        assert!(!after.is_due(PassKind::Full, interval));
-        assert_eq!(
-            after.status(&nothing()).last_clean,
-            before.status(&nothing()).last_clean
-        );
-        assert_eq!(
-            after.status(&nothing()).single_copies,
-            [Some(5), None, Some(7)]
-        );
-        clock.advance(interval / 2);
-        let again = restarted(after.to_file(None));
-        assert!(again.is_due(PassKind::Full, interval));
-        assert!(!again.is_due(PassKind::Recent, interval));
-    }
-
-    #[test]
-    fn mends_and_surplus_are_counted() {
-        let (_, record) = record();
-        record.request_received();
-        record.mends_sent(3);
-        record.mend_received();
-        record.range_differs();
-        record.surplus_announced(2);
-        let expected = SweepCounts {
-            requests: 1,
-            mends_sent: 3,
-            mends_received: 1,
-            ranges_compared: 0,
-            ranges_differing: 1,
-            surplus_announced: 2,
-            bulk_keys_received: 0,
-            bulk_bytes_received: 0,
-        };
-        assert_eq!(record.status(&nothing()).counts, expected);
     }
 }

@@ -131,7 +131,12 @@ impl Drive {
         if self.kind == PassKind::Recent || !is_due || (is_any_away && since < AWAY_MAX) {
             return;
         }
+        let taking_part = self.progress.nodes().count();
         self.sync().await;
+        if self.progress.nodes().count() < taking_part {
+            // The node can join again from the last checkpoint; from this one it could not.
+            return;
+        }
         self.resuming.ranges_since = 0;
         self.resuming.time = self.now();
         self.resuming.checkpoint = Checkpoint {

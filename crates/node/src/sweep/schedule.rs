@@ -1,8 +1,9 @@
 //! When this node drives a pass: at intervals, while a store has to be filled, while its
 //! own store is damaged, and when an operator asks for one.
 
-use super::Sweeper;
 use super::driver::PassReport;
+use super::participant::Participant;
+use super::{PASS_IDLE_MAX, Sweeper};
 use cluster::sweep::PassKind;
 use cluster::{NodeNumber, Standing};
 use profile::lock;
@@ -20,6 +21,14 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 const REFILL_PERIOD: Duration = Duration::from_secs(5);
 /// The longest such time.
 const REFILL_PERIOD_MAX: Duration = Duration::from_secs(600);
+
+/// How long after a full pass that did not find all nodes equal, as one of them was away,
+/// the next one begins once all are up. The time doubles with each such pass, up to the
+/// interval of full passes.
+const RETRY_PERIOD: Duration = Duration::from_secs(3600);
+
+/// How often passes are forgotten that nobody asks about any more.
+const FORGETTING_PERIOD: Duration = PASS_IDLE_MAX;
 
 /// The passes that operators have asked this node to drive: one that runs, and one that
 /// is next.
@@ -127,12 +136,19 @@ impl Sweeper {
             return;
         }
         let orders = &self.sweeps.orders;
-        let mut refill_period = REFILL_PERIOD;
+        let (mut refill_period, mut retry_period) = (REFILL_PERIOD, RETRY_PERIOD);
+        let clock = &self.sweeps.environment.clock;
+        let mut last_forgetting = clock.monotonic();
         loop {
             // Either way there may be something to do.
             let _woken = tokio::time::timeout(LOOK_PERIOD, orders.ordered.notified()).await;
+            if clock.monotonic().saturating_sub(last_forgetting) >= FORGETTING_PERIOD {
+                last_forgetting = clock.monotonic();
+                // It may delete files.
+                self.spawn_in_background(Participant::forget_idle);
+            }
             let due = || match self.is_first_up() {
-                true => self.due(refill_period),
+                true => self.due(refill_period, retry_period),
                 // No other node knows of the damage.
                 false => self.due_for_damage(refill_period),
             };
@@ -147,16 +163,23 @@ impl Sweeper {
                 false => REFILL_PERIOD,
             };
             tracing::info!(?kind, ?report, "a sweep has ended");
+            if kind == PassKind::Full {
+                retry_period = match report.is_clean() {
+                    true => RETRY_PERIOD,
+                    false => retry_period.saturating_mul(2),
+                };
+            }
             // This node's own part may have failed.
-            self.sweeps.record.drive_ended(kind);
+            self.sweeps.record.drive_ended(kind, report.is_clean());
             self.sweeps.store_journal();
             orders.end(report);
         }
     }
 
     /// The kind of the pass that is due, if one is. A store that has to be filled makes
-    /// one due `refill_period` after the last full one.
-    fn due(&self, refill_period: Duration) -> Option<PassKind> {
+    /// one due `refill_period` after the last full one, and one that was not clean after
+    /// `retry_period`.
+    fn due(&self, refill_period: Duration, retry_period: Duration) -> Option<PassKind> {
         let (environment, record) = (&self.sweeps.environment, &self.sweeps.record);
         let is_due = |kind, interval: Option<Duration>| {
             interval.is_some_and(|interval| record.is_due(kind, interval))
@@ -166,7 +189,11 @@ impl Sweeper {
             return Some(PassKind::Full);
         }
         let must_fill = record.is_due(PassKind::Full, refill_period) && self.is_any_unfilled();
+        let must_retry = environment.full_interval.is_some_and(|interval| {
+            self.are_all_up() && record.is_retry_due(retry_period.min(interval))
+        });
         if must_fill
+            || must_retry
             || self.due_for_damage(refill_period).is_some()
             || is_due(PassKind::Full, environment.full_interval)
         {
@@ -185,9 +212,12 @@ impl Sweeper {
     /// Whether all nodes are up and this node's store has damage that was not compared
     /// with all the others.
     fn is_damaged(&self) -> bool {
-        let environment = &self.sweeps.environment;
-        let mut others = environment.members.peers();
-        environment.engine.has_damage_to_compare() && others.all(|node| !self.peers.is_down(node))
+        self.sweeps.environment.engine.has_damage_to_compare() && self.are_all_up()
+    }
+
+    fn are_all_up(&self) -> bool {
+        let mut others = self.sweeps.environment.members.peers();
+        others.all(|node| !self.peers.is_down(node))
     }
 
     /// Whether all nodes are up and the store of one of them has to be filled: that

@@ -338,3 +338,62 @@ fn what_mends_have_brought_counts_for_the_next_node_if_the_store_has_it() {
     whole.remove(Item::of(&d, Timestamp::from_u64(20)));
     assert_eq!(after, whole);
 }
+
+#[test]
+fn a_pass_that_nobody_asks_about_is_forgotten_although_no_other_begins() {
+    let clock = Arc::new(ManualClock::new(0));
+    let placement = Arc::new(Placement::new(["a", "b", "c"]));
+    let mut participant = Participant::new(
+        engine(),
+        Arc::clone(&clock) as Arc<dyn Clock>,
+        placement,
+        NodeNumber::new(0),
+        Arc::default(),
+        SweepSizes::default(),
+        8 << 20,
+    );
+    begin(&mut participant, PASS, PassKind::Full, 20);
+    clock.advance(super::PASS_IDLE_MAX / 2);
+    participant.forget_idle();
+    assert!(participant.sync(PASS).unwrap());
+    clock.advance(super::PASS_IDLE_MAX);
+    participant.forget_idle();
+    assert!(!participant.sync(PASS).unwrap());
+}
+
+#[test]
+fn an_offer_of_a_key_that_may_be_damaged_is_wanted_unless_the_scan_has_shown_the_version() {
+    let disk = Arc::new(MemoryDisk::new());
+    let (environment, executor) = environment(Arc::clone(&disk) as _);
+    let (engine, _) = Engine::open(environment, Options::default()).unwrap();
+    write(&engine, "k", 10);
+    engine.flush().unwrap();
+    let held = engine.get(b"k").unwrap().unwrap();
+    let item = Item::of(&held, Timestamp::from_u64(20));
+    let offers = [1, 3].map(|copies| peer::Offer {
+        key: bytes::Bytes::from_static(b"k"),
+        timestamp: item.timestamp,
+        content_hash: item.content_hash,
+        copies,
+    });
+    let wanted = || {
+        [0, 1, 2].map(|own| {
+            let mut participant = participant_of(&engine, NodeNumber::new(own));
+            begin(&mut participant, PASS, PassKind::Full, 20);
+            items_of_ranges(&mut participant, PASS);
+            executor.run_for(Duration::from_secs(1));
+            participant
+                .offered((PASS, 0), &offers)
+                .unwrap()
+                .unwrap()
+                .wanted
+        })
+    };
+    assert_eq!(wanted(), [const { Vec::<u16>::new() }; 3]);
+    let names = disk.list(Path::new("/store")).unwrap();
+    let table = names.iter().find(|name| name.ends_with(".sst")).unwrap();
+    disk.corrupt(&Path::new("/store").join(table), 3, 1)
+        .unwrap();
+    assert_eq!(wanted(), [vec![0, 1], vec![0, 1], vec![0, 1]]);
+    assert!(engine.is_damaged(b"k"));
+}

@@ -12,9 +12,11 @@ fn a_start_stamps_nothing_until_a_near_peer_vouches_for_its_clock() {
     assert_eq!(refusal(&stamping), NoStamp::Unmet);
     stamping.record_hello(OTHER, far_ms, Timestamp::ZERO);
     assert_eq!(refusal(&stamping), NoStamp::Far);
+    assert!(!stamping.has_observed(PEER) && !stamping.has_observed(OTHER));
     // The clock is corrected: what the peer's hello said counts now.
     machine.set_ahead_ms(-10 * BOUND_MS as i64);
     stamping.upkeep();
+    assert!(stamping.has_observed(PEER) && stamping.has_observed(OTHER));
     let stamp = machine.stamp(&stamping);
     assert!(stamp < at(far_ms + BOUND_MS));
 }

@@ -76,6 +76,11 @@ fn of_node(status: &NodeStatus, unreachable: &[&str]) -> Vec<String> {
             ahead_ms.unsigned_abs() / 1000
         ));
     }
+    if let Some(lost) = &status.may_be_lost
+        && (lost.writes_max > 0 || !lost.filled)
+    {
+        say(lost.text.clone());
+    }
     if let Some(why) = &status.store.poisoned {
         say(format!(
             "its store is read-only ({why}). Check its disk, then restart it or replace it"
@@ -258,6 +263,8 @@ mod tests {
 
     #[test]
     fn a_node_that_is_well_needs_nobody() {
+        let nothing = json!({"writes_max": 0, "filled": true, "text": "nothing is lost"});
+        assert_eq!(advice_with("/may_be_lost", nothing, &[]), "");
         assert_eq!(advice_with("/standing", json!("witness"), &[]), "");
         // It is filled, or confirmed, by itself.
         assert_eq!(advice_with("/standing", json!("unfilled"), &[]), "");
@@ -305,6 +312,12 @@ mod tests {
                 json!("a sync failed"),
                 &[],
                 "a sync failed",
+            ),
+            (
+                "/may_be_lost",
+                json!({"writes_max": 7, "filled": true, "text": "up to 7 writes may be lost"}),
+                &[],
+                "up to 7 writes may be lost",
             ),
             ("/store/disk_full", json!(true), &[], "disk is full"),
             ("/store/tables_damaged", json!(2), &[], "2 of its tables"),

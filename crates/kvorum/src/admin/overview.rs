@@ -16,6 +16,15 @@ pub(super) struct NodeStatus {
     pub(super) sweeps: SweepsStatus,
     pub(super) background: BackgroundStatus,
     pub(super) store: StoreStatus,
+    pub(super) may_be_lost: Option<LossStatus>,
+}
+
+/// What may be lost with stores that were unfilled.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct LossStatus {
+    pub(super) writes_max: u64,
+    pub(super) filled: bool,
+    pub(super) text: String,
 }
 
 /// A node in the status of another.

@@ -122,6 +122,7 @@ impl Scenario {
         let orders = [FaultKind::KillInSweep, FaultKind::SecondDriver];
         self.sweep_interval.is_some()
             || self.loss.is_some()
+            || self.durability != Durability::Sync
             || orders.iter().any(|kind| self.faults.contains(kind))
     }
 

@@ -1,7 +1,7 @@
 //! The file `SWEEP`: what a node remembers of sweeps over a restart.
 //!
-//! - When the last full pass ended. A node that is restarted more often than full passes
-//!   are due would otherwise never begin one.
+//! - When the last full pass ended that found this node equal with all others. A node that
+//!   is restarted more often than full passes are due would otherwise never begin one.
 //! - When each node was last found equal with this one, and how many versions it has
 //!   that no other node has.
 //! - As a driver: how far a full pass has come.
@@ -11,7 +11,7 @@
 //! Integers are little-endian:
 //!
 //! ```text
-//! file       = magic [u8; 8] | version u32 | last full end u64 | nodes u8 | node*
+//! file       = magic [u8; 8] | version u32 | last clean full u64 | nodes u8 | node*
 //!            | checkpoints u8, 0 or 1 | checkpoint*           | crc32c u32 of the rest
 //! node       = clean u64 | clean in a full pass u64 | single copies u64
 //! checkpoint = pass u64 | cut u64 | stored u64 | key bytes u16 | next key
@@ -62,7 +62,7 @@ pub(super) struct Checkpoint {
 /// What the file holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SweepFile {
-    pub(super) last_full_end_unix_ms: Option<u64>,
+    pub(super) last_clean_full_unix_ms: Option<u64>,
     /// By node number.
     pub(super) last_clean: Vec<LastClean>,
     /// By node number.
@@ -254,7 +254,7 @@ impl SweepFile {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&VERSION.to_le_bytes());
-        put_option(&mut bytes, self.last_full_end_unix_ms);
+        put_option(&mut bytes, self.last_clean_full_unix_ms);
         // There are at most 255 nodes.
         bytes.push(self.last_clean.len() as u8);
         for (index, clean) in self.last_clean.iter().enumerate() {
@@ -293,7 +293,7 @@ impl SweepFile {
 
     fn decode_content(reader: &mut ByteReader<'_>) -> Option<Self> {
         let mut file = Self {
-            last_full_end_unix_ms: decode_option(reader)?,
+            last_clean_full_unix_ms: decode_option(reader)?,
             ..Self::default()
         };
         for _ in 0..reader.u8()? {
@@ -365,7 +365,7 @@ mod tests {
             full_unix_ms: full,
         };
         SweepFile {
-            last_full_end_unix_ms: Some(5),
+            last_clean_full_unix_ms: Some(5),
             last_clean: vec![
                 clean(None, None),
                 clean(Some(1), None),

@@ -146,14 +146,14 @@ impl Record {
     /// The record of a node that has just started, in a cluster of `nodes`.
     pub(super) fn new(clock: Arc<dyn Clock>, nodes: usize, remembered: SweepFile) -> Self {
         let SweepFile {
-            last_full_end_unix_ms,
+            last_clean_full_unix_ms,
             mut last_clean,
             mut single_copies,
             checkpoint: _,
         } = remembered;
         last_clean.resize(nodes, LastClean::default());
         single_copies.resize(nodes, None);
-        let last_clean_full_unix_ms = last_full_end_unix_ms.unwrap_or_else(|| clock.unix_ms());
+        let last_clean_full_unix_ms = last_clean_full_unix_ms.unwrap_or_else(|| clock.unix_ms());
         let state = RecordState {
             last_end: clock.monotonic(),
             last_full_end: clock.monotonic(),
@@ -307,7 +307,7 @@ impl Record {
         let state = lock(&self.state);
         SweepFile {
             // After a restart an unclean one does not count.
-            last_full_end_unix_ms: Some(state.last_clean_full_unix_ms),
+            last_clean_full_unix_ms: Some(state.last_clean_full_unix_ms),
             last_clean: state.last_clean.clone(),
             single_copies: state.single_copies.clone(),
             checkpoint,

@@ -34,17 +34,23 @@ impl fmt::Display for LossReport {
             since_full_pass,
             has_unknown,
         } = self.loss;
+        match (self.loss.writes_max(), has_unknown) {
+            (0, false) => formatter.write_str("no acknowledged write is lost")?,
+            (0, true) => formatter.write_str("acknowledged writes may be lost")?,
+            (writes, _) => write!(formatter, "up to {writes} acknowledged writes may be lost")?,
+        }
         write!(
             formatter,
-            "up to {} acknowledged writes may be lost: {} came back without all that was \
-             acknowledged there. {single_copies} had no second copy at the last full sweep, and \
-             {since_full_pass} were acknowledged since the last full sweep with a store that is \
-             left",
-            self.loss.writes_max(),
+            ": {} came back without all that was acknowledged there. {single_copies} had no second \
+             copy at the last full sweep, and {since_full_pass} were acknowledged since the last \
+             full sweep with a store that is left",
             self.nodes.join(", "),
         )?;
         match has_unknown {
-            true => formatter.write_str("; this node does not know all of it, so it may be more"),
+            true => formatter.write_str(
+                "; that is as far as this node knows, because it remembers no full sweep with some \
+                 of them, or no count: it may be more",
+            ),
             false => Ok(()),
         }
     }

@@ -5,8 +5,9 @@
     python3 bench/healing.py [--kvorum target/release/kvorum] [--mib 1024] [--pairs 3] [CASE ...]
 
 Cases: equal recent differing refill load; all by default. The values have 1 KiB and cannot be compressed, and each
-has three copies. CPU time is of all nodes, user and system. Bytes of the network are those that the loopback device
-carried, so nothing else may use it meanwhile. `harness.py` says what is shared with other benchmarks.
+has three copies. CPU time is of all nodes, user and system. Bytes of the network are those that the nodes count as
+sent for sweeps; heartbeats and the headers of TCP are not in them. `harness.py` says what is shared with other
+benchmarks.
 """
 
 import argparse

@@ -91,7 +91,9 @@ impl Store for Kvorum {
     fn put_batch(&self, pairs: &[(Key, Vec<u8>)]) -> Result<(), Failure> {
         let arrivals = Arc::new(Arrivals::default());
         let outbox: Arc<dyn Outbox> = Arc::clone(&arrivals) as _;
-        let entries = pairs.iter().map(|(key, value)| (self.entry(key, value), Admission::Ordinary, 0));
+        let entries = pairs
+            .iter()
+            .map(|(key, value)| (self.entry(key, value), Admission::Ordinary, 0));
         self.engine.submit_batch(entries, &outbox);
         arrivals.wait(pairs.len())
     }

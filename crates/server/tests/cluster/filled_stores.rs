@@ -93,7 +93,7 @@ fn two_lost_disks_of_three_come_back_by_themselves() {
     let said = cluster.status(0)["may_be_lost"].clone();
     let text = said["text"].as_str().unwrap();
     assert!(
-        text.starts_with("up to ") && text.contains("may be lost: b, c "),
+        text.starts_with("acknowledged writes may be lost: b, c ") && text.contains("be more"),
         "{text}"
     );
     assert_eq!(

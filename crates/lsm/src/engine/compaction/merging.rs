@@ -255,6 +255,16 @@ impl Compaction {
         let Self { pick, outputs, .. } = self;
         let entry_bytes = |table: &Arc<Table>| (table.id(), table.properties().entry_bytes);
         let replacing: Vec<_> = outputs.iter().map(entry_bytes).collect();
+        if pick.reason == Reason::Damaged {
+            // A part that was noted as damaged may be read now, and no sweep has compared
+            // what it holds: to sweeps it has just come, later than all that is committed.
+            let least = outputs
+                .iter()
+                .map(|table| table.properties().least_timestamp);
+            let least = least.min().map(|least| (Vec::new(), least));
+            let sequence = core.snapshots.visible() + 1;
+            core.changes.flushed(sequence, least.into_iter().collect());
+        }
         core.tables.apply(TableEdit {
             added: outputs
                 .into_iter()

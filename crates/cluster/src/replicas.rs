@@ -1,5 +1,7 @@
 //! How many replicas a request has, and how it can end at one of them.
 
+use base::Timestamp;
+
 /// How many replicas a key has for a request, and how many of them must
 /// answer: `1 <= ack <= from`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +86,12 @@ pub enum Miss {
     /// Its store is no witness, because what it once acknowledged may be missing from it.
     /// It has stored what it was sent, but neither its acks nor its reads count.
     Unfilled,
+    /// The version is older than what its store still takes, and will never be stored
+    /// there: see [`forgetting`](crate::forgetting).
+    Obsolete {
+        /// The fence or the forget bound of the store, which the version is below.
+        below: Timestamp,
+    },
 }
 
 /// What became of a request at one replica: a line of the receipt.
@@ -117,6 +125,7 @@ impl Fate {
             Self::Missed(Miss::Full) => "full",
             Self::Missed(Miss::Failed) => "failed",
             Self::Missed(Miss::Unfilled) => "unfilled",
+            Self::Missed(Miss::Obsolete { .. }) => "obsolete",
         }
     }
 }

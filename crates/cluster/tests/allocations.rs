@@ -68,7 +68,13 @@ fn a_read_with_repairs_allocates_nothing() {
         for replica in replicas.indexes().skip(1).take(5) {
             actions.clear();
             let entry = (replica.as_u8() == 5).then(|| entry.clone());
-            read.step(ReadEvent::Answered { replica, entry }, &mut actions);
+            let answered = ReadEvent::Answered {
+                replica,
+                entry,
+                is_dead: false,
+                forgotten: Timestamp::ZERO,
+            };
+            read.step(answered, &mut actions);
         }
         assert_eq!(actions.len(), 4, "{actions:?}");
         for replica in replicas.indexes().skip(1).take(4) {

@@ -11,6 +11,7 @@
 //! - `completion_queue` brings answers of other threads back to the pending request:
 //!   those of group commits, and of `read_pool`, where reads may block.
 //! - `membership` remembers which node of which cluster this is.
+//! - `forgetting` remembers below which bound the dead may be dropped.
 //! - `hints` keeps writes that peers missed, and delivers them.
 //! - `background` gives hints, sweeps and compaction what clients leave.
 //! - [`metrics`] counts, [`families`] returns the counts, and `wait_sites` names for
@@ -22,6 +23,7 @@ mod config;
 mod coordinator;
 mod expiry;
 mod families;
+mod forgetting;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hints;
@@ -52,6 +54,7 @@ pub use coordinator::{
     Batch, BatchFailure, Change, Coordinator, Failure, Found, Receipt, ReplicaLine, Written,
 };
 pub use families::families;
+pub use forgetting::{ForgettingStatus, HeldBack};
 pub use hints::HintsWaiting;
 pub use membership::LossReport;
 pub use node::{Load, Node};

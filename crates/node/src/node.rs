@@ -3,6 +3,9 @@
 use crate::background::{Background, SeeClients, WorkKind};
 use crate::config::{NodeConfig, Resources};
 use crate::expiry::{ExpiryBound, OwnClock};
+use crate::forgetting::{
+    DropBound, ForgetFile, Forgetting, ForgettingEnvironment, ForgettingStatus,
+};
 use crate::hints::{HintEnvironment, HintOptions, HintStore, HintsWaiting};
 use crate::membership::{LossReport, Membership, MembershipEnvironment, StoreCount};
 use crate::metrics::Metrics;
@@ -46,6 +49,8 @@ pub struct Node {
     pub(crate) stamping: Arc<Stamping>,
     /// Which node this is, and whether its store counts.
     pub(crate) membership: Membership,
+    /// Below which bound the dead are dropped.
+    pub(crate) forgetting: Arc<Forgetting>,
     /// The budget of hints, sweeps and compaction.
     pub(crate) background: Arc<Background>,
     /// This node's part in sweeps.
@@ -110,7 +115,8 @@ impl Node {
             &config.members,
             config.clock_drift_max,
         );
-        let drop_bound = Arc::clone(&stamping);
+        let (own_drop_bound, drop_bound) = (Arc::clone(&stamping), DropBound::default());
+        let forgotten = drop_bound.clone();
         let is_single_node = config.members.is_single_node();
         let proven = Arc::clone(&stamping);
         let own_clock = match is_single_node {
@@ -126,10 +132,11 @@ impl Node {
             clock: Arc::clone(&clock),
             random: Arc::clone(&seams.random),
             executor: Arc::clone(executor),
-            // With peers, an older write may still wait at one of them.
+            // With peers, an older write may still wait at one of them, unless all have
+            // shown that they are equal below the bound.
             drop_bound: Arc::new(move || match is_single_node {
-                true => drop_bound.drop_bound(),
-                false => Timestamp::ZERO,
+                true => own_drop_bound.drop_bound(),
+                false => forgotten.get(),
             }),
             expired_before_unix_ms: Arc::new(move || expiry.expired_before_unix_ms()),
             rest_after: Arc::new(move |took, urgency| {
@@ -140,8 +147,10 @@ impl Node {
             true => Some(end_of_present(&*clock, config.clock_drift_max)?),
             false => None,
         };
+        let fenced = ForgetFile::load(&*seams.disk, &config.data)?;
         let options = lsm::Options {
             drop_versions_above: drop_above,
+            fence: fenced.bounds.fence,
             ..config.store_options(&memory)
         };
         let (engine, recovery) = Engine::open(environment, options)?;
@@ -160,6 +169,22 @@ impl Node {
         }
         let greatest_stored = engine.greatest_timestamp();
         stamping.open(&*seams.disk, &config.data, greatest_stored, drop_above)?;
+        let (trusted, trusted_clock) = (Arc::clone(&stamping), Arc::clone(&clock));
+        let forgetting = Forgetting::open(
+            ForgettingEnvironment {
+                folder: config.data.clone(),
+                disk: Arc::clone(&seams.disk),
+                executor: Arc::clone(executor),
+                engine: engine.clone(),
+                grace: config.grace,
+                trusted_unix_ms: Box::new(move || {
+                    let status = trusted.status();
+                    let is_trusted = status.refusal.is_none() && status.is_proven;
+                    is_trusted.then(|| trusted_clock.unix_ms())
+                }),
+            },
+            drop_bound,
+        )?;
         let counted = engine.clone();
         let membership = Membership::open(
             MembershipEnvironment {
@@ -212,6 +237,7 @@ impl Node {
             executor: Arc::clone(executor),
             stamping: Arc::clone(&stamping),
             membership: membership.clone(),
+            forgetting: Arc::clone(&forgetting),
             background: Arc::clone(&background),
             ingest_bytes_max: resources.memory.ingest_bytes_max(),
             timeout: config.timeout,
@@ -223,6 +249,7 @@ impl Node {
         Ok(Self {
             placement,
             background,
+            forgetting,
             sweeps,
             engine,
             disk: seams.disk,
@@ -298,6 +325,12 @@ impl Node {
         self.sweeps.status()
     }
 
+    /// Below which bound the node drops what is dead.
+    #[must_use]
+    pub fn forgetting_status(&self) -> ForgettingStatus {
+        self.forgetting.status()
+    }
+
     /// Has the node drive a pass of a sweep as soon as none of its own is running, or
     /// joins the running one. `None` for a node alone, which has nothing to compare with.
     #[must_use]
@@ -342,6 +375,7 @@ impl Node {
         self.hints.close();
         let is_first_close = self.membership.close();
         self.sweeps.close();
+        self.forgetting.close();
         self.stamping.close();
         self.engine.close()?;
         // The store closes only once: a second attempt does not tell how the first ended.

@@ -170,12 +170,14 @@ impl SimulatedNode {
             dropped_unwritten,
             dropped_for_room,
             dropped_for_age,
+            dropped_obsolete,
             dropped_damaged,
         } = self.node.hints.statistics();
         dropped_from_queue
             + dropped_unwritten
             + dropped_for_room
             + dropped_for_age
+            + dropped_obsolete
             + dropped_damaged
     }
 

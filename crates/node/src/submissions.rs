@@ -32,6 +32,7 @@ struct Submission {
     /// Pending until the engine has the write: see `stamping`. `None` for a write that
     /// another node stamped.
     stamp: Option<Stamp>,
+    admission: Admission,
     stopwatch: Stopwatch,
 }
 
@@ -47,12 +48,20 @@ impl Submissions {
     }
 
     /// Notes a write. Its outcome, also a refusal, goes to the outbox with `ticket`.
-    pub(crate) fn push(&self, entry: Entry, stamp: Option<Stamp>, ticket: u64) {
+    /// `admission` says whether it is taken below the store's fence.
+    pub(crate) fn push(
+        &self,
+        entry: Entry,
+        stamp: Option<Stamp>,
+        admission: Admission,
+        ticket: u64,
+    ) {
         let mut noted = self.noted.borrow_mut();
         noted.push(Submission {
             entry,
             ticket,
             stamp,
+            admission,
             stopwatch: Stopwatch::start(),
         });
         if noted.len() == 1 {
@@ -70,7 +79,7 @@ impl Submissions {
             let batch = noted.drain(..).map(|submission| {
                 submission.stopwatch.stop(&wait_sites::TURN);
                 stamps.extend(submission.stamp);
-                (submission.entry, Admission::Ordinary, submission.ticket)
+                (submission.entry, submission.admission, submission.ticket)
             });
             // A panic would end this task but not the runtime, which would store nothing.
             or_abort(|| self.engine.submit_batch(batch, &self.outbox));

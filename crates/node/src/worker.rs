@@ -54,6 +54,7 @@ impl Worker {
         let handshakes = NodeHandshakes::new(
             node.membership.clone(),
             Arc::clone(&node.stamping),
+            Arc::clone(&node.forgetting),
             config.protocol,
             config.cluster_secret.clone(),
         );
@@ -95,6 +96,8 @@ impl Worker {
             answers: Arc::clone(&node.answers),
             submissions,
             pending: Rc::clone(&pending),
+            forgetting: Arc::clone(&node.forgetting) as _,
+            own_start: node.membership.own_start(),
             clock: Arc::clone(&node.clock),
         });
         let replicas = Rc::new(ReplicaSet::new(replica, Rc::clone(&peers)));

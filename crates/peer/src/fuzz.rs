@@ -53,7 +53,7 @@ fn take(decoder: &mut Decoder, values: &mut Assembler<()>) -> Result<bool, Frame
     };
     fuzz_hello(frame);
     match Message::decode(frame)? {
-        Message::Write { entry, .. } | Message::Found(entry) => {
+        Message::Write { entry, .. } | Message::Repair { entry, .. } | Message::Found(entry) => {
             if let Some(whole) = entry.whole() {
                 assert_eq!(whole.key(), entry.key);
             } else {

@@ -59,6 +59,7 @@ use base::Budget;
 use base::{Clock, Entry, Random, Verdict};
 use bytes::Bytes;
 use cluster::Miss;
+use cluster::forgetting::{Answerer, NamedBounds};
 use cluster::sweep::PassId;
 use handshake::HandshakeEnvironment;
 use std::rc::Rc;
@@ -70,7 +71,7 @@ pub use handshake::{HandshakePolicy, Hello};
 pub use link::{AnswerHandler, Link, LinkState, LinkStatus};
 pub use log_limiter::LogLimiter;
 pub use protocol::Protocol;
-pub use protocol::{BULK, FILLS_OUTDATED, NegotiatedProtocol, REPORT, STANDING, SWEEP};
+pub use protocol::{BULK, FILLS_OUTDATED, FORGETTING, NegotiatedProtocol, REPORT, STANDING, SWEEP};
 pub use reply::Reply;
 pub use report::NodeReport;
 pub use run::{RUN_ENTRY_BYTES_MAX, Run, RunWriter};
@@ -101,6 +102,14 @@ pub enum PeerRequest {
         /// The version.
         entry: Entry,
     },
+    /// Store this version, with which a store has answered a read. A peer of an older
+    /// release is sent a write.
+    Repair {
+        /// That store.
+        by: Answerer,
+        /// The version.
+        entry: Entry,
+    },
     /// Do this for a sweep.
     Sweep(SweepRequest),
 }
@@ -123,6 +132,13 @@ pub enum PeerAnswer {
     /// The freshest version that the replica has, even if it is a tombstone or
     /// has expired.
     Found(Option<Entry>),
+    /// As `Found`, by a replica that has a fence.
+    FoundBehind {
+        /// The freshest version.
+        entry: Option<Entry>,
+        /// What its store names.
+        named: NamedBounds,
+    },
     /// The replica did not handle the request.
     Missed(Miss),
     /// The answer to a request of a sweep.

@@ -9,6 +9,8 @@
 //!    4  found    entry
 //!    5  absent
 //!    6  missed   reason u8: 1 timeout, 2 refused, 3 overloaded, 4 full, 5 failed, 6 unfilled
+//!                                    | 7 obsolete, fence or forget bound u64
+//!                                          (7 only with the feature `FORGETTING`)
 //!    7  ping                                (call: any number, which the pong repeats)
 //!    8  pong     wall clock in ms u64
 //!    9  piece    the next bytes of the value of this call
@@ -19,8 +21,13 @@
 //!                                          (11 to 13 only with the feature `SWEEP`)
 //!   14  run      is last u8 | position u16, in thousandths | run bytes u32 | run
 //!                                          (only with the feature `BULK`)
-//!   15  report   acknowledged writes u64 | forgotten u64 | whatever later releases add
+//!   15  report   acknowledged writes u64 | forgotten u64 | fence u64, unless it is
+//!            of an older release | whatever later releases add
 //!                                          (only with the feature `REPORT`)
+//!   16  forgets  forgotten u64 | store id u64 | start u64
+//!                                          (of all later answers of the connection)
+//!   17  repair   remaining ms u32 | node u8 | store id u64 | start u64 | entry
+//!                                          (16 and 17 only with the feature `FORGETTING`)
 //!
 //! entry = flags u8 | copies u8 | key bytes u16 | timestamp u64 | value bytes u32
 //!       | expiry u64, if flags has EXPIRES | key | value
@@ -39,17 +46,18 @@
 mod encode;
 
 pub(super) use encode::{
-    is_long, put_absent, put_entry_head, put_found, put_mend, put_missed, put_piece, put_ping,
-    put_pong, put_read, put_report, put_run, put_standing, put_stored, put_sweep, put_swept,
-    put_write,
+    is_long, put_absent, put_entry_head, put_forgets, put_found, put_mend, put_missed, put_piece,
+    put_ping, put_pong, put_read, put_repair, put_report, put_run, put_standing, put_stored,
+    put_sweep, put_swept, put_write,
 };
 
 use super::frame::{Frame, FrameError, PIECE_BYTES, RUN_BYTES_MAX};
 use crate::report::NodeReport;
 use base::{ByteReader, Entry, Expiry, KEY_BYTES_MAX, Kind, Timestamp, Verdict};
 use cluster::Miss;
-use cluster::Standing;
+use cluster::forgetting::{Answerer, NamedBounds, StoreStart};
 use cluster::sweep::PassId;
+use cluster::{NodeNumber, Standing};
 use std::time::Duration;
 
 const WRITE: u8 = 1;
@@ -67,6 +75,11 @@ const SWEPT: u8 = 12;
 const MEND: u8 = 13;
 const RUN: u8 = 14;
 const REPORT: u8 = 15;
+
+const FORGETS: u8 = 16;
+const REPAIR: u8 = 17;
+
+const OBSOLETE: u8 = 7;
 
 const CLEAN: u8 = 0;
 const NEWER: u8 = 1;
@@ -138,6 +151,17 @@ pub(super) enum Message<'a> {
     },
     /// A run of versions, which answers a request for a range in bulk.
     Run(RunHead<'a>),
+    /// What the acceptor's store names with its answers from here on.
+    Forgets(NamedBounds),
+    /// Store this version, with which a store has answered a read.
+    Repair {
+        /// How long the dialler waits for the answer.
+        remaining: Duration,
+        /// That store.
+        by: Answerer,
+        /// The version.
+        entry: EntryHead<'a>,
+    },
 }
 
 /// A run that has arrived, without its bytes if it is long.
@@ -218,8 +242,13 @@ impl<'a> Message<'a> {
             ABSENT => Self::Absent,
             MISSED => {
                 let [reason] = fields.array()?;
-                let miss = miss_of_code(reason);
-                Self::Missed(miss.ok_or(frame.malformed("an unknown reason"))?)
+                Self::Missed(match miss_of_code(reason) {
+                    Some(miss) => miss,
+                    None if reason == OBSOLETE => Miss::Obsolete {
+                        below: Timestamp::from_u64(fields.u64()?),
+                    },
+                    None => return Err(frame.malformed("an unknown reason")),
+                })
             }
             PING => Self::Ping,
             PONG => Self::Pong {
@@ -231,9 +260,15 @@ impl<'a> Message<'a> {
                 Self::Standing(Standing::from_code(code))
             }
             REPORT => {
+                let (acknowledged, forgotten) = (fields.u64()?, fields.u64()?);
+                let fence = match fields.reader.rest().is_empty() {
+                    true => 0,
+                    false => fields.u64()?,
+                };
                 let report = NodeReport {
-                    acknowledged: fields.u64()?,
-                    forgotten: Timestamp::from_u64(fields.u64()?),
+                    acknowledged,
+                    forgotten: Timestamp::from_u64(forgotten),
+                    fence: Timestamp::from_u64(fence),
                 };
                 let _from_later_releases = fields.take_rest();
                 Self::Report(report)
@@ -249,6 +284,15 @@ impl<'a> Message<'a> {
                 entry: fields.entry()?,
             },
             RUN => Self::Run(fields.run()?),
+            FORGETS => Self::Forgets(NamedBounds {
+                forgotten: Timestamp::from_u64(fields.u64()?),
+                store: fields.store()?,
+            }),
+            REPAIR => Self::Repair {
+                remaining: fields.remaining()?,
+                by: fields.answerer()?,
+                entry: fields.entry()?,
+            },
             _ => return Err(frame.malformed("an unknown kind")),
         };
         fields.end()?;
@@ -294,6 +338,21 @@ impl<'a> Fields<'a> {
 
     fn remaining(&mut self) -> Result<Duration, FrameError> {
         Ok(Duration::from_millis(u64::from(self.u32()?)))
+    }
+
+    fn store(&mut self) -> Result<StoreStart, FrameError> {
+        Ok(StoreStart {
+            store_id: self.u64()?,
+            start: self.u64()?,
+        })
+    }
+
+    fn answerer(&mut self) -> Result<Answerer, FrameError> {
+        let [node] = self.array()?;
+        Ok(Answerer {
+            node: NodeNumber::new(node),
+            store: self.store()?,
+        })
     }
 
     fn key_of(&mut self, count: usize) -> Result<&'a [u8], FrameError> {

@@ -17,6 +17,7 @@ use super::frame::{HEADER_BYTES, PAYLOAD_BYTES_MAX, PIECE_BYTES};
 use super::message;
 use base::Entry;
 use base::Share;
+use cluster::forgetting::Answerer;
 use cluster::sweep::PassId;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -55,6 +56,8 @@ pub(super) enum LongMessageKind {
     Write,
     /// To be stored, for a pass of a sweep.
     Mend(PassId),
+    /// To be stored, as a repair with what this store has answered.
+    Repair(Answerer),
     /// As the answer to a read.
     Found,
     /// As the answer to a request for a range in bulk. The entry has no key, and the
@@ -279,6 +282,10 @@ impl Queue {
                 LongMessageKind::Mend(pass) => {
                     let batch = &mut self.batch;
                     message::put_mend(batch, long.call, remaining, pass, &long.entry);
+                }
+                LongMessageKind::Repair(by) => {
+                    let batch = &mut self.batch;
+                    message::put_repair(batch, long.call, remaining, by, &long.entry);
                 }
                 LongMessageKind::Found => {
                     message::put_found(&mut self.batch, long.call, &long.entry);

@@ -31,6 +31,10 @@ pub const REPORT: u64 = 8;
 /// closes the connection.
 pub const FILLS_OUTDATED: u64 = 16;
 
+/// What both sides say of forgetting: frames of the kinds `forgets` and `repair`, and
+/// the reason `obsolete` in `missed` frames; and `fence` and `forget` requests of sweeps.
+pub const FORGETTING: u64 = 64;
+
 /// What a build supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
@@ -56,7 +60,7 @@ impl Protocol {
     pub const OWN: Self = Self {
         least: 1,
         greatest: 1,
-        features: STANDING | SWEEP | BULK | REPORT | FILLS_OUTDATED,
+        features: STANDING | SWEEP | BULK | REPORT | FILLS_OUTDATED | FORGETTING,
     };
 
     /// What this build uses with another; `None` if they share no version.

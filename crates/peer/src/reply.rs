@@ -6,6 +6,7 @@ use crate::run::Run;
 use crate::{CALLS_MAX, PeerAnswer};
 use base::{Entry, Expiry, Kind, Share, Timestamp};
 use cluster::Miss;
+use cluster::forgetting::NamedBounds;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -56,6 +57,10 @@ pub(super) struct ReplyChannel {
     in_flight: Cell<usize>,
     /// Whether the connection has ended, so that answers are thrown away.
     is_closed: Cell<bool>,
+    /// Whether the peer knows what a store says of forgetting.
+    pub(super) knows_forgetting: Cell<bool>,
+    /// What was named last on this connection.
+    named: Cell<Option<NamedBounds>>,
 }
 
 impl ReplyChannel {
@@ -81,13 +86,29 @@ impl ReplyChannel {
         })
     }
 
+    /// Names what the store forgets, before an answer that was made no later, if that has
+    /// changed on this connection.
+    fn name(&self, named: NamedBounds) {
+        let is_due = self.knows_forgetting.get();
+        if is_due && self.named.replace(Some(named)) != Some(named) {
+            self.outgoing.push(|out| message::put_forgets(out, named));
+        }
+    }
+
     fn answer(&self, call: u64, answer: PeerAnswer, deadline: Duration, share: Option<Share>) {
         self.in_flight.set(self.in_flight.get() - 1);
-        if self.is_closed.get() {
-            return;
+        if !self.is_closed.get() {
+            self.send_answer(call, answer, deadline, share);
         }
+    }
+
+    fn send_answer(&self, call: u64, answer: PeerAnswer, deadline: Duration, share: Option<Share>) {
         let outgoing = &self.outgoing;
         match answer {
+            PeerAnswer::FoundBehind { entry, named } => {
+                self.name(named);
+                self.send_answer(call, PeerAnswer::Found(entry), deadline, share);
+            }
             PeerAnswer::Stored { verdict } => {
                 outgoing.push(|out| message::put_stored(out, call, verdict));
             }
@@ -108,6 +129,10 @@ impl ReplyChannel {
                 outgoing.push(|out| message::put_found(out, call, &entry));
             }
             PeerAnswer::Pulled(run) => self.send_run(call, &run, deadline),
+            // To an older release this is a refusal as any other.
+            PeerAnswer::Missed(Miss::Obsolete { .. }) if !self.knows_forgetting.get() => {
+                outgoing.push(|out| message::put_missed(out, call, Miss::Refused));
+            }
             PeerAnswer::Missed(miss) => outgoing.push(|out| message::put_missed(out, call, miss)),
             PeerAnswer::Swept(answer) => {
                 outgoing.push(|out| message::put_swept(out, call, &answer));

@@ -10,4 +10,7 @@ pub struct NodeReport {
     /// The greatest forget bound that it knows: what is dead below it may be dropped.
     /// [`Timestamp::ZERO`] if it knows none.
     pub forgotten: Timestamp,
+    /// Its durable fence: below it, its store takes no ordinary writes.
+    /// [`Timestamp::ZERO`] if it has none, or is of a release without fences.
+    pub fence: Timestamp,
 }

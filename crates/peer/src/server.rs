@@ -16,11 +16,12 @@ use crate::outgoing::Outgoing;
 use crate::reply::{CloseOnDrop, Reply, ReplyChannel};
 use crate::sweep_message::SweepRequest;
 use crate::{
-    LiveLink, NegotiatedProtocol, NodeReport, PeerEnvironment, PeerRequest, REPORT, STANDING,
-    StartWatch, Stream,
+    FORGETTING, LiveLink, NegotiatedProtocol, NodeReport, PeerEnvironment, PeerRequest, REPORT,
+    STANDING, StartWatch, Stream,
 };
 use base::{Entry, Share};
 use bytes::Bytes;
+use cluster::forgetting::Answerer;
 use cluster::sweep::PassId;
 use cluster::{Miss, Standing};
 use std::future::Future;
@@ -131,18 +132,29 @@ fn log_failure(environment: &PeerEnvironment, error: &HandshakeError) {
     }
 }
 
+/// What brings a version.
+#[derive(Clone, Copy)]
+enum WriteSource {
+    /// A write, a hint, or a repair that names no store.
+    Write,
+    /// A pass.
+    Mend(PassId),
+    /// A repair with what this store has answered.
+    Repair(Answerer),
+}
+
 /// What a long write on its way in is for.
 struct LongWrite {
     deadline: Duration,
-    /// The pass, if it is a mend.
-    pass: Option<PassId>,
+    source: WriteSource,
 }
 
 impl LongWrite {
     fn request(&self, entry: Entry) -> PeerRequest {
-        match self.pass {
-            Some(pass) => PeerRequest::Mend { pass, entry },
-            None => PeerRequest::Write(entry),
+        match self.source {
+            WriteSource::Mend(pass) => PeerRequest::Mend { pass, entry },
+            WriteSource::Repair(by) => PeerRequest::Repair { by, entry },
+            WriteSource::Write => PeerRequest::Write(entry),
         }
     }
 }
@@ -180,8 +192,10 @@ impl<R: RequestHandler> AcceptorSide<R> {
         start: StartWatch,
     ) -> Self {
         let budget = &environment.incoming;
+        let replies = Rc::<ReplyChannel>::default();
+        replies.knows_forgetting.set(negotiated.has(FORGETTING));
         Self {
-            replies: Rc::default(),
+            replies,
             handler,
             writes: Assembler::new(budget.clone(), environment.value_bytes_max),
             environment: environment.clone(),
@@ -279,7 +293,7 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                 let deadline = now.saturating_add(remaining);
                 let write = LongWrite {
                     deadline,
-                    pass: None,
+                    source: WriteSource::Write,
                 };
                 self.take_write(frame, &entry, write)?;
             }
@@ -291,9 +305,21 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
                 let deadline = now.saturating_add(remaining);
                 let mend = LongWrite {
                     deadline,
-                    pass: Some(pass),
+                    source: WriteSource::Mend(pass),
                 };
                 self.take_write(frame, &entry, mend)?;
+            }
+            Message::Repair {
+                remaining,
+                by,
+                entry,
+            } => {
+                let deadline = now.saturating_add(remaining);
+                let repair = LongWrite {
+                    deadline,
+                    source: WriteSource::Repair(by),
+                };
+                self.take_write(frame, &entry, repair)?;
             }
             Message::Sweep { remaining, request } => {
                 let request =
@@ -319,6 +345,7 @@ impl<R: RequestHandler> Side for AcceptorSide<R> {
             | Message::Run(_)
             | Message::Standing(_)
             | Message::Report(_)
+            | Message::Forgets(_)
             | Message::Found(_)
             | Message::Absent
             | Message::Missed(_)

@@ -24,10 +24,20 @@
 //! are known to have it, such reads also repair replicas beyond the first `c`, in the
 //! order of the ranking, because not going back outranks the number of copies.
 
+//! **What is forgotten.** Each answer names the forget bound F of its store, below which
+//! stores may have dropped what is dead. A dead version below the greatest F named is as
+//! good as no version: the read answers that there is none, and repairs nobody with it,
+//! because the others would refuse it. But it still hides older versions from this read.
+//!
+//! **Below a fence** a replica takes a repair only with a version that a store of the
+//! cluster has answered with, so the shell names that store. A replica that refuses
+//! nevertheless ([`Miss::Obsolete`]) is not repaired, and is not tried again.
+
 use super::Decision;
+use crate::forgetting::is_absent;
 use crate::placement::REPLICAS_INLINE;
 use crate::replicas::{Fate, Miss, ReplicaIndex, Replicas};
-use base::{Entry, Kind, Verdict};
+use base::{Entry, Kind, Timestamp, Verdict};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 
@@ -40,6 +50,10 @@ pub enum ReadEvent {
         replica: ReplicaIndex,
         /// Its newest version of the key, which may be a tombstone or expired.
         entry: Option<Entry>,
+        /// Whether that is a tombstone, or has expired by the coordinator's clock.
+        is_dead: bool,
+        /// The forget bound of its store.
+        forgotten: Timestamp,
     },
     /// A replica has not answered, or its answer was lost.
     Missed {
@@ -85,7 +99,7 @@ pub enum ReadAction {
         /// Which replica.
         replica: ReplicaIndex,
     },
-    /// Answer the client, with [`Read::freshest`] as it is now.
+    /// Answer the client, with [`Read::answer`] as it is now.
     Reply(Decision),
     /// Nothing is left to do.
     Done,
@@ -104,6 +118,10 @@ pub struct Read {
     /// The replicas to ask when one is needed.
     untried: smallvec::IntoIter<[ReplicaIndex; REPLICAS_INLINE]>,
     freshest: Option<Entry>,
+    /// Whether the freshest version is dead.
+    is_freshest_dead: bool,
+    /// The greatest forget bound that an answer has named.
+    forgotten: Timestamp,
     /// What is known of each replica.
     progress: SmallVec<[ReadProgress; REPLICAS_INLINE]>,
 }
@@ -161,6 +179,8 @@ impl Read {
             wanted: replicas.ack,
             untried: untried.into_iter(),
             freshest: None,
+            is_freshest_dead: false,
+            forgotten: Timestamp::ZERO,
             progress: SmallVec::from_elem(ReadProgress::Untried, usize::from(replicas.from)),
         };
         read.advance(actions);
@@ -170,7 +190,12 @@ impl Read {
     /// Takes an event, and adds what follows from it to `actions`.
     pub fn step(&mut self, event: ReadEvent, actions: &mut ReadActions) {
         match event {
-            ReadEvent::Answered { replica, entry } => self.answered(replica, entry),
+            ReadEvent::Answered {
+                replica,
+                entry,
+                is_dead,
+                forgotten,
+            } => self.answered(replica, entry, is_dead, forgotten),
             ReadEvent::Missed { replica, why } => {
                 if let Some(progress @ ReadProgress::Asked) = self.progress_of(replica) {
                     *progress = ReadProgress::Missed(why);
@@ -200,6 +225,12 @@ impl Read {
         self.freshest.as_ref()
     }
 
+    /// What the client gets: the freshest version, unless it is dead and forgotten.
+    #[must_use]
+    pub fn answer(&self) -> Option<&Entry> {
+        self.freshest().filter(|_| !self.is_forgotten())
+    }
+
     /// What became of it at each replica, in the order of the ranking.
     pub fn fates(&self) -> impl Iterator<Item = Fate> {
         self.progress.iter().map(|progress| match progress {
@@ -214,10 +245,17 @@ impl Read {
     }
 
     /// Notes an answer, if one is awaited.
-    fn answered(&mut self, replica: ReplicaIndex, entry: Option<Entry>) {
+    fn answered(
+        &mut self,
+        replica: ReplicaIndex,
+        entry: Option<Entry>,
+        is_dead: bool,
+        forgotten: Timestamp,
+    ) {
         if self.progress_of(replica) != Some(&mut ReadProgress::Asked) {
             return;
         }
+        self.forgotten = self.forgotten.max(forgotten);
         let said = match &entry {
             Some(entry) if entry.kind() == Kind::Value => Fate::Value,
             _ => Fate::Absent,
@@ -229,6 +267,7 @@ impl Read {
             Ordering::Greater => {
                 self.age();
                 self.freshest = entry;
+                self.is_freshest_dead = is_dead;
                 Version::Freshest
             }
         };
@@ -325,7 +364,7 @@ impl Read {
 
     /// The failure of the read. A replica that could not be repaired does not count.
     fn not_enough(&self) -> Decision {
-        let acks = self.answers() - self.unrepaired();
+        let acks = self.counted();
         Decision::NotEnough { acks }
     }
 
@@ -337,7 +376,7 @@ impl Read {
     /// Asks until enough answers have come or can come, or no replica is left. A replica
     /// that could not be repaired does not count, because it does not hold the version.
     fn ask(&mut self, actions: &mut ReadActions) {
-        while self.answers() - self.unrepaired() + self.asked() < self.wanted
+        while self.counted() + self.asked() < self.wanted
             && let Some(replica) = self.untried.next()
         {
             if let Some(progress @ ReadProgress::Untried) = self.progress_of(replica) {
@@ -351,6 +390,9 @@ impl Read {
     /// replicas hold the freshest version for later reads to meet it. Once a majority
     /// holds it, the answer of a replica that cannot be repaired counts as well.
     fn may_reply(&self) -> bool {
+        if self.is_forgotten() {
+            return self.answers() >= self.replicas.ack;
+        }
         let beyond = self.progress.iter().skip(self.copies());
         let left_alone = beyond.filter(|progress| progress.is_stale()).count() as u8;
         let fresh = self.fresh();
@@ -382,6 +424,9 @@ impl Read {
     }
 
     fn repair(&mut self, replica: ReplicaIndex, actions: &mut ReadActions) {
+        if self.is_forgotten() {
+            return;
+        }
         if let Some(progress) = self.progress.get_mut(replica.as_usize())
             && let ReadProgress::Answered {
                 holds: Version::Older,
@@ -391,6 +436,22 @@ impl Read {
             let with = Version::Freshest;
             *progress = ReadProgress::Repairing { with, said };
             actions.push(ReadAction::Repair { replica });
+        }
+    }
+
+    /// Whether the freshest version is dead below the greatest forget bound named.
+    fn is_forgotten(&self) -> bool {
+        self.freshest.as_ref().is_some_and(|freshest| {
+            is_absent(freshest.timestamp(), self.is_freshest_dead, self.forgotten)
+        })
+    }
+
+    /// How many answers count: a replica that could not be repaired does not, unless
+    /// there is nothing to repair it with.
+    fn counted(&self) -> u8 {
+        match self.is_forgotten() {
+            true => self.answers(),
+            false => self.answers() - self.unrepaired(),
         }
     }
 

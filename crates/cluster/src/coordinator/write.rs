@@ -39,6 +39,14 @@
 //! will bring it the write. The others get their hints after the reply, once any replica
 //! has the write. A hint is never an ack. A store that is no witness
 //! ([`Miss::Unfilled`]) keeps the write, but does not ack it, and is owed no hint.
+//!
+//! **Below a fence** a replica refuses the write for good ([`Miss::Obsolete`]), so it is
+//! owed no hint, which it would refuse as well. The coordinator's clock was slow, or the
+//! request was under way for longer than the grace. If `ack` replicas have refused the
+//! first stamp and no replica can have stored it, the write is stamped once more, above
+//! the fences. If a replica may have stored it the write fails: a pass may bring the
+//! first stamp to the other replicas, and with a second one the write might be read
+//! twice, with another write between.
 
 use super::Decision;
 use crate::placement::REPLICAS_INLINE;
@@ -131,6 +139,8 @@ pub struct Write {
     stage: Stage,
     /// Whether others may still make up for a replica that is not clean.
     is_patient: bool,
+    /// How many replicas were sent nothing in this round, because they are down.
+    unsent: u8,
     /// What is known of this round at each replica.
     progress: SmallVec<[WriteProgress; REPLICAS_INLINE]>,
 }
@@ -188,6 +198,7 @@ impl Write {
             stamp,
             stage: Stage::Gathering,
             is_patient: true,
+            unsent: 0,
             progress: SmallVec::new(),
         };
         write.send(why_down, actions);
@@ -227,7 +238,7 @@ impl Write {
                 why,
             } => {
                 let hint = match why {
-                    Miss::Unfilled => Hint::Kept,
+                    Miss::Unfilled | Miss::Obsolete { .. } => Hint::Kept,
                     _ => Hint::Owed,
                 };
                 self.settle(round, replica, WriteProgress::Missed { why, hint });
@@ -277,9 +288,11 @@ impl Write {
     ) {
         let round = self.round;
         self.progress.clear();
+        self.unsent = 0;
         for replica in self.replicas.indexes() {
             let (progress, action) = match why_down(replica) {
                 Some(why) => {
+                    self.unsent += 1;
                     let hint = Hint::Underway;
                     let progress = WriteProgress::Missed { why, hint };
                     (progress, WriteAction::Hint { round, replica })
@@ -353,6 +366,12 @@ impl Write {
         let (ack, awaited, stored) = (self.replicas.ack, self.awaited(), self.stored());
         if acks >= ack {
             self.stage = Stage::Keeping;
+        } else if let Some(fence) = self.fence_to_pass() {
+            // The replicas that have not answered may still store the first stamp.
+            if awaited == 0 {
+                self.stage = Stage::Restamping;
+                actions.push(WriteAction::Restamp { above: fence });
+            }
         } else if stored + awaited < ack {
             self.reply(Decision::NotEnough { acks }, actions);
         } else if stored >= ack && (acks + awaited < ack || !self.is_patient) {
@@ -361,6 +380,18 @@ impl Write {
             self.stage = Stage::Restamping;
             actions.push(WriteAction::Restamp { above });
         }
+    }
+
+    /// The greatest fence that the first stamp was below, if a second one may be stored
+    /// by enough replicas: no replica has or may have stored the first, and `ack` have
+    /// refused it or still may.
+    fn fence_to_pass(&self) -> Option<Timestamp> {
+        let refused = self.count(|progress| progress.fence().is_some());
+        let may_pass = self.round == Round::First
+            && refused + self.awaited() >= self.replicas.ack
+            && refused + self.awaited() + self.unsent == self.replicas.from;
+        let fences = self.progress.iter().filter_map(WriteProgress::fence);
+        fences.max().filter(|_| may_pass)
     }
 
     fn reply(&mut self, decision: Decision, actions: &mut WriteActions) {
@@ -435,5 +466,18 @@ impl Write {
     fn count(&self, is: impl Fn(&WriteProgress) -> bool) -> u8 {
         // There are at most `from` replicas, which is a u8.
         self.progress.iter().filter(|progress| is(progress)).count() as u8
+    }
+}
+
+impl WriteProgress {
+    /// The fence that the write was below.
+    fn fence(&self) -> Option<Timestamp> {
+        match self {
+            Self::Missed {
+                why: Miss::Obsolete { below },
+                ..
+            } => Some(*below),
+            _ => None,
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The two timestamps that a store remembers about forgetting, and what follows
 //! from them.
 
-use super::Incarnation;
+use super::StoreStart;
 use crate::standing::Standing;
 use crate::sweep::PassId;
 use base::Timestamp;
@@ -30,8 +30,8 @@ pub enum Arrival {
     },
     /// As a repair with the version that a store has answered a read with.
     Answered {
-        /// What the store was when it answered.
-        by: Incarnation,
+        /// The store, and its start when it answered.
+        by: StoreStart,
     },
 }
 
@@ -45,8 +45,8 @@ pub struct Receiving {
     /// Whether the store takes part in the pass of the mend, and has since the
     /// pass began on it.
     pub takes_part: bool,
-    /// What the store that has answered is now, as far as this one knows.
-    pub answering: Option<Incarnation>,
+    /// The present start of the store that has answered, as far as this one knows.
+    pub answering: Option<StoreStart>,
 }
 
 /// The answer to a version that is too old. Its sender must not try again.

@@ -1,18 +1,9 @@
 //! What the driver of a pass knows about fences, and when F may rise.
 
 use crate::node_number::NodeNumber;
-use crate::sweep::{Pair, PassId};
+use crate::sweep::{Incarnation, Pair, PassId};
 use base::Timestamp;
 use std::collections::BTreeSet;
-
-/// Which store a member has, since when it lacks nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Incarnation {
-    /// The id of the store.
-    pub store_id: u64,
-    /// The start in which the store was last found to lack something; 0 if it never was.
-    pub unfilled_in: u64,
-}
 
 /// A pass that may raise F. Its results count for its own id only.
 #[derive(Clone, Debug)]

@@ -35,10 +35,12 @@
 //! `model` explores all interleavings of these rules for three stores and one key,
 //! and shows of each rule that the cluster errs without it.
 
+mod answering;
 mod bounds;
 mod fenced_pass;
 #[cfg(test)]
 mod model;
 
+pub use answering::{Answerer, NamedBounds, StoreStart};
 pub use bounds::{Arrival, Bounds, Obsolete, Receiving, counts, is_absent, is_leftover, may_fence};
-pub use fenced_pass::{FencedPass, Incarnation};
+pub use fenced_pass::FencedPass;

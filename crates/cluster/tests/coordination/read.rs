@@ -4,6 +4,9 @@
 //! repaired [newer T|unknown T]`, `R repair missed WHY`, `R slow` and `deadline` go on; `receipt`
 //! tells what became of it, `freshest` the merged answer.
 //!
+//! `R forgets F has VERSION` names the forget bound of the replica's store, and
+//! `R has VERSION dead` an expired version.
+//!
 //! A version is `nothing`, or a timestamp and what is not as usual: `deleted`,
 //! `value TEXT`, `until MS`, `copies C` (usually the read's `from`).
 
@@ -49,15 +52,32 @@ fn step(machine: &mut Option<Machine>, event: &str) -> String {
 
 fn read_event(words: &[&str], from: u8) -> ReadEvent {
     let replica = ReplicaIndex::new(words[0].parse().unwrap());
-    match words[1..] {
+    let (forgotten, words) = match words[1..] {
+        ["forgets", forgotten, ref rest @ ..] => (forgotten.parse().unwrap(), rest),
+        ref rest => (0, rest),
+    };
+    let forgotten = Timestamp::from_u64(forgotten);
+    match *words {
         ["has", "nothing"] => ReadEvent::Answered {
             replica,
             entry: None,
+            is_dead: true,
+            forgotten,
         },
-        ["has", timestamp, ref traits @ ..] => ReadEvent::Answered {
-            replica,
-            entry: Some(entry(timestamp, traits, from)),
-        },
+        ["has", timestamp, ref traits @ ..] => {
+            let traits: Vec<&str> = traits.to_vec();
+            let (is_expired, traits) = match traits.split_last() {
+                Some((&"dead", rest)) => (true, rest),
+                _ => (false, &traits[..]),
+            };
+            let entry = entry(timestamp, traits, from);
+            ReadEvent::Answered {
+                replica,
+                is_dead: is_expired || entry.kind() == Kind::Tombstone,
+                entry: Some(entry),
+                forgotten,
+            }
+        }
         ["missed", why] => {
             let why = script::miss(why);
             ReadEvent::Missed { replica, why }
@@ -125,7 +145,7 @@ fn tell(actions: &ReadActions, read: &Read, from: u8) -> String {
             format!(
                 "{}: {}",
                 script::decision(decision),
-                version(read.freshest(), from)
+                version(read.answer(), from)
             ),
         ),
         ReadAction::Reply(decision) => ("reply", script::decision(decision)),

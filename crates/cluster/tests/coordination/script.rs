@@ -91,6 +91,10 @@ pub(crate) fn replicas(text: &str) -> cluster::Replicas {
 /// A miss by its word in the receipt.
 pub(crate) fn miss(word: &str) -> cluster::Miss {
     use cluster::{Fate, Miss};
+    if let Some(below) = word.strip_prefix("obsolete-") {
+        let below = base::Timestamp::from_u64(below.parse().unwrap());
+        return Miss::Obsolete { below };
+    }
     [
         Miss::Timeout,
         Miss::Suspected,

@@ -294,7 +294,15 @@ impl World {
             }
             Request::Read => {
                 let entry = self.held(replica).cloned();
-                Event::Read(ReadEvent::Answered { replica, entry })
+                let is_dead = entry
+                    .as_ref()
+                    .is_none_or(|entry| entry.kind() == Kind::Tombstone);
+                Event::Read(ReadEvent::Answered {
+                    replica,
+                    entry,
+                    is_dead,
+                    forgotten: Timestamp::ZERO,
+                })
             }
             Request::KeepHint { round, entry } => {
                 self.messages.push(Message::Hint { replica, entry });

@@ -95,6 +95,9 @@ pub(crate) struct ServeOptions {
     /// How long writes that another node has missed are kept for it
     #[arg(long, value_parser = span(bounds::HINT_AGE), value_name = "TIME", help_heading = "Cluster", default_value_t = TimeSpan(defaults().node.hint_age_max))]
     pub(crate) hint_age_max: TimeSpan,
+    /// How long deleted keys are remembered at least; after that, until all nodes are known to agree on them
+    #[arg(long, value_parser = span(bounds::GRACE), value_name = "TIME", help_heading = "Cluster", default_value_t = TimeSpan(defaults().node.grace))]
+    pub(crate) grace: TimeSpan,
     /// How often the nodes compare what has changed since they last agreed, and send each other what is missing; off for never
     #[arg(long, value_parser = interval(bounds::SWEEP_INTERVAL), value_name = "INTERVAL", help_heading = "Cluster", default_value_t = IntervalOption(defaults().node.sweep_interval))]
     pub(crate) sweep_interval: IntervalOption,
@@ -222,6 +225,7 @@ impl ServeOptions {
         config.node.clock_drift_max = self.clock_drift_max.0;
         config.node.hint_bytes_max = self.hint_bytes_max.0;
         config.node.hint_age_max = self.hint_age_max.0;
+        config.node.grace = self.grace.0;
         config.node.sweep_interval = self.sweep_interval.0;
         config.node.full_sweep_interval = self.full_sweep_interval.0;
 

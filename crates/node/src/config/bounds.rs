@@ -26,6 +26,9 @@ pub const HINT_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 40;
 /// [`NodeConfig::hint_age_max`](super::NodeConfig::hint_age_max).
 pub const HINT_AGE: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
+/// [`NodeConfig::grace`](super::NodeConfig::grace).
+pub const GRACE: RangeInclusive<Duration> =
+    Duration::from_secs(3)..=Duration::from_secs(366 * 24 * 3600);
 /// [`NodeConfig::sweep_interval`](super::NodeConfig::sweep_interval) and
 /// [`NodeConfig::full_sweep_interval`](super::NodeConfig::full_sweep_interval). The bound
 /// is high enough for a full sweep a year; a higher one means `None`.

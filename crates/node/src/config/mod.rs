@@ -73,6 +73,9 @@ pub struct NodeConfig {
     pub sweep_interval: Option<Duration>,
     /// How often the nodes compare everything. `None`: never. Default: 7 days.
     pub full_sweep_interval: Option<Duration>,
+    /// How long the dead are kept at least: a tombstone is dropped only once a full pass,
+    /// behind fences that are so far in the past, has found all nodes equal. Default: 10 days.
+    pub grace: Duration,
     /// How much sweeps do at a time. Tests with little data set less.
     #[doc(hidden)]
     pub sweep_sizes: SweepSizes,
@@ -127,6 +130,7 @@ impl NodeConfig {
             hint_age_max: Duration::from_secs(3 * 3600),
             sweep_interval: Some(Duration::from_secs(600)),
             full_sweep_interval: Some(Duration::from_secs(7 * 24 * 3600)),
+            grace: Duration::from_secs(10 * 24 * 3600),
             sweep_sizes: SweepSizes::default(),
             protocol: Protocol::OWN,
         }

@@ -36,6 +36,25 @@ impl NodeConfig {
         }
     }
 
+    /// A hint that is younger than the grace, by clocks that differ as far as they may,
+    /// would bring what every store refuses.
+    fn validate_grace(&self) -> Result<(), ConfigError> {
+        bounds::check("grace", &self.grace, &bounds::GRACE)?;
+        let clocks = self.clock_drift_max.saturating_mul(2);
+        let least = self.hint_age_max.saturating_add(clocks);
+        match self.grace < least {
+            true => Err(ConfigError::new(
+                "grace",
+                format!(
+                    "is {:?}: give at least {least:?}, which is hint_age_max ({:?}) and twice \
+                     clock_drift_max ({:?}), or lower one of these",
+                    self.grace, self.hint_age_max, self.clock_drift_max
+                ),
+            )),
+            false => Ok(()),
+        }
+    }
+
     fn validate_cluster(&self) -> Result<(), ConfigError> {
         bounds::check(
             "clock_drift_max",
@@ -52,6 +71,8 @@ impl NodeConfig {
                 bounds::check(field, &interval, &bounds::SWEEP_INTERVAL)?;
             }
         }
+
+        self.validate_grace()?;
 
         // A node alone has no peers, and on one machine no other machine can connect.
         if self.members.is_single_node() || self.cluster_secret.is_some() {

@@ -6,9 +6,10 @@ use super::{Coordinator, Failure, Found};
 use crate::completion_queue::Completion;
 use crate::pending::{AnswerKind, AnswerTag, Ticket};
 use crate::replicas::{Asked, ReplicaRequest};
-use base::Entry;
+use base::{Entry, Timestamp};
 use base::{Refused, Share};
 use bytes::Bytes;
+use cluster::forgetting::Answerer;
 use cluster::{
     Decision, Miss, Ranking, Read, ReadAction, ReadActions, ReadEvent, ReplicaIndex, Replicas,
 };
@@ -28,6 +29,8 @@ pub(super) struct Reading {
     deadline: Duration,
     /// When to ask one replica more, for each that is waited for before the reply.
     hedges: SmallVec<[Hedge; 2]>,
+    /// The store that has answered with the freshest version, if it has a fence.
+    freshest_by: Option<Answerer>,
     /// The share of memory of the freshest version, if its value is long.
     share: Option<Share>,
     decision: Option<Decision>,
@@ -63,6 +66,7 @@ impl Coordinator {
             ticket: registration.ticket(),
             deadline,
             hedges: SmallVec::new(),
+            freshest_by: None,
             share: None,
             decision: None,
             is_done: false,
@@ -184,7 +188,7 @@ impl Reading {
         self.hedges.clear();
         match decision {
             Decision::Enough { acks } => Ok(Found {
-                entry: self.machine.freshest().cloned(),
+                entry: self.machine.answer().cloned(),
                 acks,
                 share: self.share.take(),
             }),
@@ -230,9 +234,9 @@ impl Reading {
         };
         let kind = AnswerKind::Repair;
         let address = self.ticket.with(AnswerTag { kind, replica });
-        let request = ReplicaRequest::Write {
+        let request = ReplicaRequest::Repair {
             entry,
-            stamp: &mut None,
+            by: self.freshest_by,
         };
         let coordinator = &self.coordinator;
         coordinator.metrics.coordination.repairs.add(1);
@@ -270,8 +274,9 @@ impl Reading {
         share: Option<Share>,
     ) -> ReadEvent {
         let missed = |why| ReadEvent::Missed { replica, why };
-        let entry = match answer {
-            PeerAnswer::Found(entry) => entry,
+        let (entry, named) = match answer {
+            PeerAnswer::Found(entry) => (entry, None),
+            PeerAnswer::FoundBehind { entry, named } => (entry, Some(named)),
             PeerAnswer::Stored { .. } | PeerAnswer::Swept(_) | PeerAnswer::Pulled(_) => {
                 return missed(Miss::Failed);
             }
@@ -288,8 +293,21 @@ impl Reading {
                 Ok(share) => self.share = share,
                 Err(Refused) => return missed(Miss::Overloaded),
             }
+            let node = self.ranking.get(replica.as_usize()).copied();
+            self.freshest_by = node.zip(named).map(|(node, named)| Answerer {
+                node,
+                store: named.store,
+            });
         }
-        ReadEvent::Answered { replica, entry }
+        let now_unix_ms = self.coordinator.clock.unix_ms();
+        ReadEvent::Answered {
+            replica,
+            is_dead: entry
+                .as_ref()
+                .is_none_or(|entry| !entry.is_live(now_unix_ms)),
+            entry,
+            forgotten: named.map_or(Timestamp::ZERO, |named| named.forgotten),
+        }
     }
 }
 
@@ -301,11 +319,12 @@ fn repaired(replica: ReplicaIndex, answer: &PeerAnswer) -> ReadEvent {
             verdict: *verdict,
         },
         PeerAnswer::Missed(why) => ReadEvent::RepairMissed { replica, why: *why },
-        PeerAnswer::Found(_) | PeerAnswer::Swept(_) | PeerAnswer::Pulled(_) => {
-            ReadEvent::RepairMissed {
-                replica,
-                why: Miss::Failed,
-            }
-        }
+        PeerAnswer::Found(_)
+        | PeerAnswer::FoundBehind { .. }
+        | PeerAnswer::Swept(_)
+        | PeerAnswer::Pulled(_) => ReadEvent::RepairMissed {
+            replica,
+            why: Miss::Failed,
+        },
     }
 }

@@ -332,7 +332,10 @@ fn event_of(round: Round, replica: ReplicaIndex, answer: &PeerAnswer) -> WriteEv
             replica,
             verdict: *verdict,
         },
-        PeerAnswer::Found(_) | PeerAnswer::Swept(_) | PeerAnswer::Pulled(_) => missed(Miss::Failed),
+        PeerAnswer::Found(_)
+        | PeerAnswer::FoundBehind { .. }
+        | PeerAnswer::Swept(_)
+        | PeerAnswer::Pulled(_) => missed(Miss::Failed),
         PeerAnswer::Missed(why) => missed(*why),
     }
 }

@@ -58,6 +58,7 @@ fn hints(node: &Node) -> Vec<Family> {
         ("unwritten", hints.dropped_unwritten),
         ("room", hints.dropped_for_room),
         ("age", hints.dropped_for_age),
+        ("obsolete", hints.dropped_obsolete),
         ("damaged", hints.dropped_damaged),
     ];
     let dropped = dropped.map(|(reason, count)| (vec![("reason", reason.to_owned())], count));

@@ -2,6 +2,7 @@
 
 mod background;
 mod cluster;
+mod forgetting;
 mod store;
 mod sweeps;
 
@@ -15,6 +16,7 @@ pub fn families(node: &Node) -> Vec<Family> {
     let mut families = store::families(node);
     families.extend(cluster::families(&node.metrics, node));
     families.extend(sweeps::families(node));
+    families.extend(forgetting::families(node));
     families.extend(background::families(node));
     families
 }

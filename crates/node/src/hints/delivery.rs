@@ -13,6 +13,9 @@
 //! the next segment. So a hint that a peer can never store does not delay the others,
 //! and does not cause them to be sent again and again.
 //!
+//! A hint that is older than what the peer's store still takes ([`Miss::Obsolete`]) is
+//! dropped and counted, because it will never be stored.
+//!
 //! Memory: one segment for each peer. Segments with long values may be several times
 //! as long, so only one of them is in memory for all peers of the node.
 
@@ -177,12 +180,13 @@ impl<R: HintReceiver> HintDelivery<R> {
         } = segment.batch;
         let count = entries.len();
         let mut left = VecDeque::from(entries);
+        let mut obsolete = 0;
         loop {
             let before = left.len();
-            self.send_until_missed(&mut left).await;
+            obsolete += self.send_until_missed(&mut left).await;
             if left.is_empty() {
                 self.failures = 0;
-                self.store.delivered(segment);
+                self.store.delivered(segment, obsolete);
                 return DeliveryOutcome::Delivered;
             }
             if left.len() < before {
@@ -191,7 +195,7 @@ impl<R: HintReceiver> HintDelivery<R> {
             self.failures = self.failures.saturating_add(1);
             if !self.receiver.is_up() || self.failures >= FAILURES_MAX {
                 if left.len() < count {
-                    self.store.put_back(segment, left.into());
+                    self.store.put_back(segment, left.into(), obsolete);
                 }
                 return DeliveryOutcome::PutBack;
             }
@@ -200,10 +204,12 @@ impl<R: HintReceiver> HintDelivery<R> {
     }
 
     /// Sends hints from the front of `left` until none is left or the peer does not
-    /// store one. Hints that the peer did not store are at the end of `left` afterwards.
-    async fn send_until_missed(&self, left: &mut VecDeque<Entry>) {
+    /// store one. Hints that the peer did not store are at the end of `left` afterwards,
+    /// but for the obsolete ones, whose number is returned.
+    async fn send_until_missed(&self, left: &mut VecDeque<Entry>) -> u64 {
         let mut in_flight = JoinSet::new();
         let mut missed = VecDeque::new();
+        let mut obsolete = 0;
         let (mut step_began, mut step_hints) = (self.background.now(), 0);
         loop {
             if step_hints >= STEP_HINTS {
@@ -228,6 +234,7 @@ impl<R: HintReceiver> HintDelivery<R> {
             }
             match in_flight.join_next().await {
                 Some(Ok((_, Ok(())))) => {}
+                Some(Ok((_, Err(Miss::Obsolete { .. })))) => obsolete += 1,
                 Some(Ok((hint, Err(_)))) => missed.push_back(hint),
                 // These tasks are never aborted, so the task has panicked, which is a bug.
                 Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
@@ -235,6 +242,7 @@ impl<R: HintReceiver> HintDelivery<R> {
             }
         }
         left.append(&mut missed);
+        obsolete
     }
 
     async fn back_off(&self) {

@@ -169,20 +169,21 @@ impl HintStore {
         });
     }
 
-    /// Removes a segment after all of its hints were delivered.
-    pub(crate) fn delivered(&self, segment: u64) {
+    /// Removes a segment after all of its hints were delivered, except so many that were
+    /// obsolete.
+    pub(crate) fn delivered(&self, segment: u64, obsolete: u64) {
         self.inner.spawn(Lane::Owner, Duration::ZERO, move |inner| {
-            lock(&inner.logs).delivered(segment);
+            lock(&inner.logs).delivered(segment, obsolete);
         });
     }
 
     /// Removes a segment after all of its hints were delivered except `left`, which go
-    /// to the end of the log.
-    pub(crate) fn put_back(&self, segment: u64, left: Vec<Entry>) {
+    /// to the end of the log, and so many that were obsolete.
+    pub(crate) fn put_back(&self, segment: u64, left: Vec<Entry>, obsolete: u64) {
         self.inner.spawn(Lane::Owner, Duration::ZERO, move |inner| {
             let schedule_upkeep = {
                 let mut logs = lock(&inner.logs);
-                logs.put_back(segment, &left);
+                logs.put_back(segment, &left, obsolete);
                 logs.wants_upkeep()
             };
             inner.schedule_upkeep(schedule_upkeep);

@@ -62,6 +62,8 @@ pub(crate) struct HintStatistics {
     pub(crate) dropped_for_room: u64,
     /// Dropped because they were too old.
     pub(crate) dropped_for_age: u64,
+    /// Dropped because they were older than what the peer's store still takes.
+    pub(crate) dropped_obsolete: u64,
     /// Dropped because their segment was damaged on disk.
     pub(crate) dropped_damaged: u64,
 }
@@ -83,6 +85,7 @@ pub(super) struct HintCounters {
     dropped_unwritten: AtomicU64,
     dropped_for_room: AtomicU64,
     dropped_for_age: AtomicU64,
+    dropped_obsolete: AtomicU64,
     dropped_damaged: AtomicU64,
 }
 
@@ -97,6 +100,11 @@ impl HintCounters {
 
     pub(super) fn dropped_unwritten(&self, hints: u64) {
         self.dropped_unwritten.fetch_add(hints, Relaxed);
+    }
+
+    /// Hints of a segment that is still to end as delivered.
+    pub(super) fn dropped_obsolete(&self, hints: u64) {
+        self.dropped_obsolete.fetch_add(hints, Relaxed);
     }
 
     pub(super) fn ended(&self, end: SegmentEnd, hints: u64) {
@@ -117,6 +125,7 @@ impl HintCounters {
             dropped_unwritten: self.dropped_unwritten.load(Relaxed),
             dropped_for_room: self.dropped_for_room.load(Relaxed),
             dropped_for_age: self.dropped_for_age.load(Relaxed),
+            dropped_obsolete: self.dropped_obsolete.load(Relaxed),
             dropped_damaged: self.dropped_damaged.load(Relaxed),
         }
     }

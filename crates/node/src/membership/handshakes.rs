@@ -2,6 +2,7 @@
 
 use super::Membership;
 use crate::config::Secret;
+use crate::forgetting::Forgetting;
 use crate::stamping::Stamping;
 use cluster::{NodeNumber, Standing};
 use peer::{HandshakePolicy, Hello, NodeReport, Protocol, StartWatch};
@@ -16,6 +17,7 @@ use tokio::sync::oneshot;
 pub(crate) struct NodeHandshakes {
     membership: Membership,
     stamping: Arc<Stamping>,
+    forgetting: Arc<Forgetting>,
     protocol: Protocol,
     secret: Option<Secret>,
     /// Called for each peer that has dialled this node and proved itself.
@@ -27,12 +29,14 @@ impl NodeHandshakes {
     pub(crate) fn new(
         membership: Membership,
         stamping: Arc<Stamping>,
+        forgetting: Arc<Forgetting>,
         protocol: Protocol,
         secret: Option<Secret>,
     ) -> Rc<Self> {
         Rc::new(Self {
             membership,
             stamping,
+            forgetting,
             protocol,
             secret,
             on_dialled: OnceCell::new(),
@@ -89,12 +93,20 @@ impl HandshakePolicy for NodeHandshakes {
     }
 
     fn report(&self) -> NodeReport {
-        self.membership.report()
+        let bounds = self.forgetting.bounds();
+        NodeReport {
+            forgotten: self.forgetting.greatest(),
+            fence: bounds.fence,
+            ..self.membership.report()
+        }
     }
 
     fn heard_report(&self, name: &str, start: &StartWatch, report: NodeReport) {
         if let Some(peer) = self.number_of(name) {
             self.membership.heard_report(peer, start, report);
+            let standing = self.membership.standing();
+            self.forgetting
+                .hear(report.forgotten, report.fence, standing);
         }
     }
 

@@ -74,6 +74,7 @@ mod writer;
 mod tests;
 
 use base::{BootId, Random, Timestamp};
+use cluster::forgetting::StoreStart;
 use cluster::{Confirmation, Members, NodeNumber, Remembered, Standing, judge};
 use cluster_file::{ClusterFile, Run};
 use file_versions::OnDurable;
@@ -274,6 +275,23 @@ impl Membership {
         lock(&self.inner.state).acknowledged
     }
 
+    /// The present start of this node's store.
+    pub(crate) fn own_start(&self) -> StoreStart {
+        StoreStart {
+            store_id: self.inner.own.store_id,
+            start: self.starts().last().copied().unwrap_or_default(),
+        }
+    }
+
+    /// The start of a node's store that this node knows as its present one; [`None`] if it
+    /// knows of none that lacks nothing.
+    pub(crate) fn present_start(&self, node: NodeNumber) -> Option<StoreStart> {
+        match node == self.inner.own.members.own() {
+            true => Some(self.own_start()),
+            false => lock(&self.inner.state).present_start(node),
+        }
+    }
+
     /// What this node durably remembers of a peer.
     fn durably_remembered(&self, peer: NodeNumber) -> Option<Remembered> {
         lock(&self.inner.state).durably_remembered(peer)
@@ -354,7 +372,9 @@ impl Membership {
         let acknowledged = inner.environment.acknowledged.durable();
         NodeReport {
             acknowledged: taken_over.saturating_add(acknowledged),
+            // What follows is not of the membership.
             forgotten: Timestamp::ZERO,
+            fence: Timestamp::ZERO,
         }
     }
 

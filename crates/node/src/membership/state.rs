@@ -9,6 +9,7 @@ use super::file_versions::FileVersions;
 use super::losses::Losses;
 use super::passes::BegunPass;
 use base::Random;
+use cluster::forgetting::StoreStart;
 use cluster::{Confirmation, Members, NodeNumber, Remembered, Standing, StoreClaim, judge};
 use peer::{Hello, NodeReport, PeerStart, StartWatch};
 use std::collections::VecDeque;
@@ -331,6 +332,17 @@ impl MembershipState {
         remembered.acknowledged = report.acknowledged;
         self.is_count_stale = true;
         !std::mem::replace(&mut self.is_count_write_scheduled, true)
+    }
+
+    /// See [`Membership::present_start`](super::Membership::present_start).
+    pub(super) fn present_start(&self, peer: NodeNumber) -> Option<StoreStart> {
+        let known = self.peers.get(peer.index())?;
+        let lacks_something = known.unremembered.is_some() || known.lost.is_some();
+        let remembered = known.remembered.filter(|_| !lacks_something)?;
+        Some(StoreStart {
+            store_id: remembered.store_id,
+            start: remembered.start,
+        })
     }
 
     /// Notes that the stamps that a peer has seen are observed.

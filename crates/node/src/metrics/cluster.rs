@@ -1,11 +1,12 @@
 //! The counters of a worker about coordinated requests and links to peers.
 
 use super::Cell;
+use base::Timestamp;
 use cluster::Miss;
 use peer::{LinkState, LinkStatus};
 
 /// The reasons why a request may have had too few replicas.
-pub(crate) const MISSES: [Miss; 7] = [
+pub(crate) const MISSES: [Miss; 8] = [
     Miss::Timeout,
     Miss::Suspected,
     Miss::Refused,
@@ -13,6 +14,9 @@ pub(crate) const MISSES: [Miss; 7] = [
     Miss::Full,
     Miss::Failed,
     Miss::Unfilled,
+    Miss::Obsolete {
+        below: Timestamp::ZERO,
+    },
 ];
 
 /// The counters of one runtime about the requests that it coordinates.
@@ -33,7 +37,7 @@ impl CoordinationMetrics {
     /// Counts a request that too few replicas answered.
     pub(crate) fn not_enough(&self, why: Miss) {
         for (miss, cell) in MISSES.iter().zip(&self.not_enough) {
-            if *miss == why {
+            if std::mem::discriminant(miss) == std::mem::discriminant(&why) {
                 cell.add(1);
             }
         }

@@ -48,9 +48,10 @@ impl HintReceiver for ReplicaHints {
             // A store that is no witness has stored it nevertheless.
             PeerAnswer::Stored { .. } | PeerAnswer::Missed(Miss::Unfilled) => Ok(()),
             PeerAnswer::Missed(why) => Err(why),
-            PeerAnswer::Found(_) | PeerAnswer::Swept(_) | PeerAnswer::Pulled(_) => {
-                Err(Miss::Failed)
-            }
+            PeerAnswer::Found(_)
+            | PeerAnswer::FoundBehind { .. }
+            | PeerAnswer::Swept(_)
+            | PeerAnswer::Pulled(_) => Err(Miss::Failed),
         }
     }
 }

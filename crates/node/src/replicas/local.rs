@@ -1,15 +1,16 @@
 //! This node's own store, as one runtime asks it.
 
-use super::{Asked, ReplicaRequest};
+use super::{Asked, ForgetView, ReplicaRequest};
 use crate::completion_queue::Completion;
 use crate::membership::Membership;
 use crate::pending::PendingRequests;
 use crate::read_pool::{PoolFull, Read, ReadJob, ReadPool};
 use crate::stamping::{Stamp, Stamping};
 use crate::submissions::Submissions;
-use base::{Budget, Clock, Entry, Share};
-use cluster::Miss;
-use lsm::{Applied, Engine, Lookup};
+use base::{Budget, Clock, Entry, Share, Timestamp};
+use cluster::forgetting::{Answerer, Bounds, NamedBounds, Obsolete, Receiving, StoreStart};
+use cluster::{Miss, Standing};
+use lsm::{Admission, Applied, Engine, Lookup};
 use peer::PeerAnswer;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,6 +32,10 @@ pub(crate) struct LocalReplica {
     pub(crate) submissions: Rc<Submissions>,
     /// The requests that wait for the store.
     pub(crate) pending: Rc<PendingRequests>,
+    /// What the store has forgotten.
+    pub(crate) forgetting: Arc<dyn ForgetView>,
+    /// The present start of the store.
+    pub(crate) own_start: StoreStart,
     /// The time.
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -40,8 +45,9 @@ impl LocalReplica {
     pub(super) fn ask(&self, request: ReplicaRequest<'_>, address: u64) -> Asked {
         let asked = match request {
             ReplicaRequest::Write { entry, stamp } => {
-                self.write(entry.clone(), stamp.take(), address)
+                self.write(entry.clone(), stamp.take(), Admission::Ordinary, address)
             }
+            ReplicaRequest::Repair { entry, by } => self.repair(entry.clone(), by, address),
             ReplicaRequest::Read(key) => match self.read_cached(key) {
                 Some(answer) => return Asked::Now(answer),
                 None => self.read(key, address),
@@ -56,6 +62,7 @@ impl LocalReplica {
     /// Writes an entry; the outcome comes to `address`, as [`Completion::Written`].
     /// The entry of any write, repair or hint comes this way. An entry that this
     /// node stamped comes with its stamp; the clock observes the timestamp of any other.
+    /// Below the store's fence only mends are taken.
     ///
     /// # Errors
     /// [`Miss::Refused`] for a timestamp beyond the clock bound: nothing is written
@@ -64,17 +71,89 @@ impl LocalReplica {
         &self,
         entry: Entry,
         stamp: Option<Stamp>,
+        admission: Admission,
         address: u64,
     ) -> Result<(), Miss> {
-        if stamp.is_none() && !self.stamping.observe(entry.timestamp()) {
-            tracing::warn!(
-                timestamp = %entry.timestamp(),
-                "refused a version: its timestamp is too far ahead of this node's clock"
-            );
-            return Err(Miss::Refused);
+        if stamp.is_none() {
+            self.observe(&entry)?;
         }
-        self.submissions.push(entry, stamp, address);
+        self.submissions.push(entry, stamp, admission, address);
         Ok(())
+    }
+
+    fn observe(&self, entry: &Entry) -> Result<(), Miss> {
+        if self.stamping.observe(entry.timestamp()) {
+            return Ok(());
+        }
+        tracing::warn!(
+            timestamp = %entry.timestamp(),
+            "refused a version: its timestamp is too far ahead of this node's clock"
+        );
+        Err(Miss::Refused)
+    }
+
+    /// Asks whether the store admits a version of a key. It may depend on the standing of
+    /// the store, and on whether a damaged block may have held the key.
+    pub(crate) fn admits<T>(&self, key: &[u8], admit: impl FnOnce(Standing, bool) -> T) -> T {
+        admit(self.membership.standing(), self.is_damaged(key))
+    }
+
+    /// Repairs with an entry; the outcome comes to `address`. Below the fence it is taken
+    /// only if the store that has answered with it is still there, because a pass then
+    /// meets the version in that store, too.
+    ///
+    /// # Errors
+    /// As [`LocalReplica::write`], and [`Miss::Obsolete`].
+    pub(super) fn repair(
+        &self,
+        entry: Entry,
+        by: Option<Answerer>,
+        address: u64,
+    ) -> Result<(), Miss> {
+        let admission = self.admission_of(&entry, by)?;
+        self.write(entry, None, admission, address)
+    }
+
+    /// Whether a repair is taken below the fence.
+    pub(super) fn admission_of(
+        &self,
+        entry: &Entry,
+        by: Option<Answerer>,
+    ) -> Result<Admission, Miss> {
+        let bounds = self.forgetting.bounds();
+        let Some(by) = by.filter(|_| entry.timestamp() < bounds.fence.max(bounds.forgotten)) else {
+            // The store itself compares it with its fence.
+            return Ok(Admission::Ordinary);
+        };
+        let receiving = Receiving {
+            greatest: self.forgetting.greatest(),
+            standing: self.membership.standing(),
+            takes_part: false,
+            answering: self.membership.present_start(by.node),
+        };
+        let is_dead = !entry.is_live(self.clock.unix_ms());
+        match bounds.admit(entry.timestamp(), is_dead, by.arrival(), receiving) {
+            Ok(()) => Ok(Admission::Mend),
+            Err(Obsolete { below }) => Err(Miss::Obsolete { below }),
+        }
+    }
+
+    /// What the store names with an answer that was made no later; nothing while it has
+    /// no fence.
+    pub(crate) fn named(&self) -> Option<NamedBounds> {
+        let Bounds { fence, forgotten } = self.forgetting.bounds();
+        (fence.max(forgotten) > Timestamp::ZERO).then(|| NamedBounds {
+            forgotten,
+            store: self.own_start,
+        })
+    }
+
+    /// An answer to a read with what the store names.
+    pub(super) fn with_bounds(&self, answer: PeerAnswer) -> PeerAnswer {
+        match (answer, self.named()) {
+            (PeerAnswer::Found(entry), Some(named)) => PeerAnswer::FoundBehind { entry, named },
+            (answer, _) => answer,
+        }
     }
 
     /// The newest version of a key, if no disk has to be read for it: a tombstone
@@ -84,7 +163,7 @@ impl LocalReplica {
             return Some(PeerAnswer::Missed(why));
         }
         match self.engine.get_cached(key) {
-            Ok(Lookup::Found(entry)) => Some(PeerAnswer::Found(entry)),
+            Ok(Lookup::Found(entry)) => Some(self.with_bounds(PeerAnswer::Found(entry))),
             Ok(Lookup::MayBlock) => None,
             Err(error) => Some(PeerAnswer::Missed(miss_of(&error))),
         }
@@ -158,7 +237,7 @@ impl LocalReplica {
             }
             Some(Completion::Read(Ok((entry, share)))) => self
                 .check_standing(key)
-                .map(|()| (PeerAnswer::Found(entry), share)),
+                .map(|()| (self.with_bounds(PeerAnswer::Found(entry)), share)),
             Some(Completion::Written(Err(error)) | Completion::Read(Err(error))) => {
                 Err(miss_of(&error))
             }
@@ -198,7 +277,8 @@ pub(super) fn miss_of(error: &lsm::Error) -> Miss {
     match error {
         lsm::Error::Overloaded => Miss::Overloaded,
         lsm::Error::DiskFull => Miss::Full,
-        lsm::Error::Closed | lsm::Error::Obsolete { .. } => Miss::Refused,
+        lsm::Error::Closed => Miss::Refused,
+        lsm::Error::Obsolete { fence } => Miss::Obsolete { below: *fence },
         // The engine logs such an error once for the store or the file. A line for
         // each request that meets it would fill the log.
         lsm::Error::Poisoned { .. } | lsm::Error::Corrupt { .. } => {

@@ -8,13 +8,19 @@
 //! it comes, and neither its acks nor its reads count while it is no witness, or of keys
 //! that a damaged block may have held.
 
+mod bounds;
 mod hint_receiver;
 mod local;
 mod peer_requests;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_behind_fence;
 
+pub(crate) use bounds::ForgetView;
+#[cfg(test)]
+pub(crate) use bounds::NothingForgotten;
 pub(crate) use hint_receiver::ReplicaHints;
 pub(crate) use local::LocalReplica;
 
@@ -23,6 +29,7 @@ use crate::peers::Peers;
 use crate::stamping::Stamp;
 use base::{Entry, Share};
 use bytes::Bytes;
+use cluster::forgetting::Answerer;
 use cluster::{Miss, NodeNumber};
 use peer::{Link, PeerAnswer, PeerRequest};
 use std::rc::Rc;
@@ -36,6 +43,13 @@ pub(crate) enum ReplicaRequest<'a> {
         entry: &'a Entry,
         /// Its stamp, if this node stamped it: this node's own store takes it.
         stamp: &'a mut Option<Stamp>,
+    },
+    /// To store a version, with which a store has answered a read.
+    Repair {
+        /// The version.
+        entry: &'a Entry,
+        /// That store, if it has a fence.
+        by: Option<Answerer>,
     },
     /// For its newest version of a key.
     Read(&'a Bytes),
@@ -88,6 +102,14 @@ impl ReplicaSet {
         };
         let request = match request {
             ReplicaRequest::Write { entry, .. } => PeerRequest::Write(entry.clone()),
+            ReplicaRequest::Repair {
+                entry,
+                by: Some(by),
+            } => PeerRequest::Repair {
+                by,
+                entry: entry.clone(),
+            },
+            ReplicaRequest::Repair { entry, by: None } => PeerRequest::Write(entry.clone()),
             ReplicaRequest::Read(key) => PeerRequest::Read(key.clone()),
         };
         match link.call(request, deadline, address) {

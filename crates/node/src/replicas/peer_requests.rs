@@ -6,13 +6,20 @@ use base::Refused;
 use base::{Entry, Verdict};
 use bytes::Bytes;
 use cluster::Miss;
-use lsm::{Applied, Lookup};
+use cluster::forgetting::{Answerer, Obsolete};
+use lsm::{Admission, Applied, Lookup};
 use peer::{PeerAnswer, Reply};
 use std::rc::Rc;
 
 impl LocalReplica {
-    /// Stores a version that a peer has sent, be it a write, a hint or a mend.
-    pub(crate) fn write_for_peer(self: &Rc<Self>, entry: Entry, reply: Reply) {
+    /// Stores a version that a peer has sent, be it a write, a hint or a repair. `by` is
+    /// the store that a repair names.
+    pub(crate) fn write_for_peer(
+        self: &Rc<Self>,
+        entry: Entry,
+        by: Option<Answerer>,
+        reply: Reply,
+    ) {
         // The entry is stored at once; only the answer waits for the standing.
         let (replica, version) = (Rc::clone(self), entry.clone());
         let address = self.pending.handle(reply.deadline(), move |completion| {
@@ -20,15 +27,20 @@ impl LocalReplica {
                 reply.send(replica.answer_of(version.key(), completion).0);
             });
         });
-        if let Err(why) = self.write(entry, None, address) {
+        if let Err(why) = self.repair(entry, by, address) {
             let missed = Completion::Peer(PeerAnswer::Missed(why));
             self.pending.complete(address, missed);
         }
     }
 
     /// Stores a version that a sweep brings. The answer is no ack, so it does not
-    /// depend on the standing.
-    pub(crate) fn mend_for_peer(self: &Rc<Self>, entry: Entry, reply: Reply) {
+    /// depend on the standing. `admitted` says whether it may be below the fence.
+    pub(crate) fn mend_for_peer(
+        self: &Rc<Self>,
+        entry: Entry,
+        admitted: Result<(), Obsolete>,
+        reply: Reply,
+    ) {
         // What is here already is no change: recorded as one, it would have the next
         // sweep compare it again, and so on without end. But what only the cache has of a
         // damaged block will be gone.
@@ -51,7 +63,13 @@ impl LocalReplica {
                 completion => replica.answer_of(version.key(), completion).0,
             });
         });
-        if let Err(why) = self.write(entry, None, address) {
+        if let Err(Obsolete { below }) = admitted {
+            let obsolete = Err(lsm::Error::Obsolete { fence: below });
+            return self
+                .pending
+                .complete(address, Completion::Written(obsolete));
+        }
+        if let Err(why) = self.write(entry, None, Admission::Mend, address) {
             let missed = Completion::Peer(PeerAnswer::Missed(why));
             self.pending.complete(address, missed);
         }
@@ -82,7 +100,10 @@ impl LocalReplica {
     /// Answers with what was cached; a long value counts until it is sent.
     fn reply_cached(&self, answer: PeerAnswer, reply: Reply) {
         let value_bytes = match &answer {
-            PeerAnswer::Found(Some(entry)) => entry.value_bytes().len(),
+            PeerAnswer::Found(Some(entry))
+            | PeerAnswer::FoundBehind {
+                entry: Some(entry), ..
+            } => entry.value_bytes().len(),
             _ => 0,
         };
         match self.answers.take_for_value(value_bytes) {

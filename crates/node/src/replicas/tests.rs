@@ -12,7 +12,7 @@ use base::{Clock, Expiry, ManualClock, SeededRandom, Timestamp, Verdict};
 use cluster::{Member, Members, NodeUrl};
 use lsm::disk::{Call, Fault};
 use lsm::testing::BlockingWrite;
-use lsm::{Disk, Durability, Executor, FaultyDisk, MemoryDisk, StepExecutor};
+use lsm::{Admission, Disk, Durability, Executor, FaultyDisk, MemoryDisk, StepExecutor};
 use peer::{TcpTransport, Transport};
 use std::io::{self, Write};
 use std::path::Path;
@@ -66,15 +66,15 @@ fn what_the_engine_has_told_of_is_not_logged_for_each_request() {
         assert_eq!(lines(), 1);
     });
 }
-const START_MS: u64 = 1_700_000_000_000;
+pub(super) const START_MS: u64 = 1_700_000_000_000;
 
-fn version(ms: u64) -> Entry {
+pub(super) fn version(ms: u64) -> Entry {
     let stamp = Timestamp::from_unix_ms(START_MS + ms);
     Entry::value(b"k", stamp, b"v", Expiry::NEVER, 1)
 }
 
 /// A start of a node without peers.
-fn open(disk: &Arc<FaultyDisk>, clock: &Arc<ManualClock>) -> Node {
+pub(super) fn open(disk: &Arc<FaultyDisk>, clock: &Arc<ManualClock>) -> Node {
     let url: NodeUrl = "http://a:1".parse().unwrap();
     open_one_of(Members::from(url), disk, clock)
 }
@@ -108,7 +108,7 @@ fn open_one_of(members: Members, disk: &Arc<FaultyDisk>, clock: &Arc<ManualClock
     Node::open_with(config, resources, seams, &executor, ReadsRun::OnTheSpot).unwrap()
 }
 
-fn replica(node: &Node) -> Rc<LocalReplica> {
+pub(super) fn replica(node: &Node) -> Rc<LocalReplica> {
     let pending = PendingRequests::new();
     let writes = Arc::clone(pending.outbox());
     Rc::new(LocalReplica {
@@ -119,6 +119,8 @@ fn replica(node: &Node) -> Rc<LocalReplica> {
         answers: Arc::clone(&node.answers),
         submissions: Rc::new(Submissions::new(node.engine.clone(), writes)),
         pending,
+        forgetting: Arc::new(NothingForgotten),
+        own_start: node.membership.own_start(),
         clock: Arc::clone(&node.clock),
     })
 }
@@ -127,7 +129,9 @@ fn replica(node: &Node) -> Rc<LocalReplica> {
 async fn verdict(replica: &LocalReplica, entry: Entry) -> Verdict {
     let wait = replica.pending.wait(Duration::MAX);
     let key = entry.key().to_vec();
-    replica.write(entry, None, wait.address()).unwrap();
+    replica
+        .write(entry, None, Admission::Ordinary, wait.address())
+        .unwrap();
     match replica.answer_of(&key, wait.only().await).0 {
         PeerAnswer::Stored { verdict } => verdict,
         answer => panic!("{answer:?}"),
@@ -206,7 +210,9 @@ async fn asked_own(worker: &Worker, request: ReplicaRequest<'_>) -> PeerAnswer {
     let own = worker.node().config.members.own();
     let wait = pending.wait(Duration::MAX);
     let key = match &request {
-        ReplicaRequest::Write { entry, .. } => entry.key().to_vec(),
+        ReplicaRequest::Write { entry, .. } | ReplicaRequest::Repair { entry, .. } => {
+            entry.key().to_vec()
+        }
         ReplicaRequest::Read(key) => key.to_vec(),
     };
     match replicas.ask(own, request, Duration::MAX, wait.address()) {

@@ -128,7 +128,10 @@ impl Sweeper {
         after: Option<Bytes>,
         mut entries: Vec<Entry>,
     ) -> Result<Taken, RunRefusal> {
-        let stamping = Arc::clone(&self.sweeps.environment.stamping);
+        let environment = &self.sweeps.environment;
+        let stamping = Arc::clone(&environment.stamping);
+        let forgetting = Arc::clone(&environment.forgetting);
+        let standing = environment.membership.standing();
         let job = self.in_background(move |own| {
             let greatest = entries.iter().map(Entry::timestamp).max();
             if greatest.is_some_and(|greatest| !stamping.observe(greatest)) {
@@ -136,6 +139,12 @@ impl Sweeper {
                 // differ in it, and the other node is told so when it sends a mend.
                 entries.retain(|entry| stamping.observe(entry.timestamp()));
             }
+            // What others should have forgotten does not come back. The two differ in it.
+            entries.retain(|entry| {
+                let is_damaged = own.engine.is_damaged(entry.key());
+                let admitted = forgetting.admit_mend(range.0, entry, standing, is_damaged);
+                admitted.is_ok()
+            });
             own.take_run(range, after.as_ref(), entries)
         });
         job.await.unwrap_or(Err(RunRefusal::Unknown))

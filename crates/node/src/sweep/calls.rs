@@ -47,9 +47,10 @@ impl PeerCall {
         match self.answer().await {
             PeerAnswer::Stored { verdict } => Ok(verdict != Verdict::Clean),
             PeerAnswer::Missed(why) => Err(why),
-            PeerAnswer::Found(_) | PeerAnswer::Swept(_) | PeerAnswer::Pulled(_) => {
-                Err(Miss::Failed)
-            }
+            PeerAnswer::Found(_)
+            | PeerAnswer::FoundBehind { .. }
+            | PeerAnswer::Swept(_)
+            | PeerAnswer::Pulled(_) => Err(Miss::Failed),
         }
     }
 }
@@ -75,9 +76,10 @@ impl Sweeper {
         match self.call_patiently(node, PeerRequest::Sweep(request)).await {
             PeerAnswer::Swept(answer) => Ok(answer),
             PeerAnswer::Missed(why) => Err(why),
-            PeerAnswer::Stored { .. } | PeerAnswer::Found(_) | PeerAnswer::Pulled(_) => {
-                Err(Miss::Failed)
-            }
+            PeerAnswer::Stored { .. }
+            | PeerAnswer::Found(_)
+            | PeerAnswer::FoundBehind { .. }
+            | PeerAnswer::Pulled(_) => Err(Miss::Failed),
         }
     }
 

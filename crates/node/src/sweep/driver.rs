@@ -6,6 +6,7 @@
 //! found equal before is durable. It counts only for the stores that took part then; a
 //! store that has lost something since is another [incarnation](Incarnation).
 
+use super::fencing::Fencing;
 use super::journal::Checkpoint;
 use super::resuming::Resuming;
 use super::settling::{Settling, settling_of_recent};
@@ -52,6 +53,8 @@ pub(super) struct Drive {
     range: u32,
     /// Where a full pass goes on after a restart.
     pub(super) resuming: Resuming,
+    /// What the pass may do for the forget bound.
+    pub(super) fencing: Fencing,
     /// When all nodes were last asked for something, on the monotonic clock.
     all_asked: Duration,
     pub(super) report: PassReport,
@@ -120,6 +123,7 @@ impl Drive {
             progress: PassProgress::new([]),
             range: 0,
             resuming: Resuming::new(Checkpoint::at_begin(pass), now),
+            fencing: Fencing::default(),
             all_asked: now,
             report: PassReport::default(),
             sweeper,
@@ -143,6 +147,7 @@ impl Drive {
         self.progress = PassProgress::new(begun.iter().map(Begun::store));
         self.resuming.checkpoint.cut = self.cut;
         self.resuming.checkpoint.progress = self.progress.clone();
+        self.fence(&begun).await;
         self.agree(&begun).await;
     }
 
@@ -425,6 +430,7 @@ impl Drive {
         let clean = self.progress.clean();
         let is_full = self.kind == PassKind::Full;
         let is_conclusive = is_full && self.progress.is_conclusive(members.names().len());
+        let forgotten = self.forgets(is_conclusive, &clean);
         let single_copies_of = |node: NodeNumber| {
             let taking_part = self.progress.taking_part().get(&node);
             taking_part.map_or(u64::MAX, |taking_part| taking_part.single_copies)
@@ -444,6 +450,7 @@ impl Drive {
                 .collect(),
         })
         .await;
+        self.forget(forgotten, &clean).await;
         // A node that was lost may be back soon, and need not begin anew then.
         if is_full && self.lost_since_checkpoint().next().is_none() {
             self.sweeper.store_checkpoint(None);
@@ -469,7 +476,7 @@ impl Drive {
         self.ask(self.progress.nodes().collect(), request).await
     }
 
-    async fn ask(
+    pub(super) async fn ask(
         &self,
         nodes: Vec<NodeNumber>,
         request: impl Fn(NodeNumber) -> SweepRequest,

@@ -14,11 +14,13 @@
 //! file       = magic [u8; 8] | version u32 | last clean full u64 | nodes u8 | node*
 //!            | checkpoints u8, 0 or 1 | checkpoint*           | crc32c u32 of the rest
 //! node       = clean u64 | clean in a full pass u64 | single copies u64
-//! checkpoint = pass u64 | cut u64 | stored u64 | key bytes u16 | next key
+//! checkpoint = pass u64 | cut u64 | fence u64, 0 for none | stored u64 | key bytes u16 | next key
 //!            | may be conclusive u8 | count u8 | taking part*
 //!            | count u16 | unclean pair (node u8, node u8)*
 //! taking part = node u8 | store id u64 | last loss u64 | single copies u64
 //! ```
+//!
+//! Version 1 has no fence.
 //!
 //! Times are milliseconds since 1970; [`u64::MAX`] says that something is not known.
 
@@ -36,7 +38,9 @@ use std::sync::{Arc, Mutex};
 
 const FILE: &str = "SWEEP";
 const MAGIC: [u8; 8] = *b"kvorumsw";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The version before, which is read as well.
+const VERSION_WITHOUT_FENCE: u32 = 1;
 const CHECKSUM_BYTES: usize = 4;
 /// The longest file that is read: several times the size for the most nodes, all of whose
 /// pairs are unclean.
@@ -53,6 +57,8 @@ const CHECKPOINT_AGE_MAX_MS: u64 = 6 * 3600 * 1000;
 pub(super) struct Checkpoint {
     pub(super) pass: PassId,
     pub(super) cut: Timestamp,
+    /// What the forget bound may rise to with this pass: the fence of all members.
+    pub(super) fence: Option<Timestamp>,
     pub(super) stored_unix_ms: u64,
     /// What is below this key has been compared.
     pub(super) next: Bytes,
@@ -167,6 +173,7 @@ impl Checkpoint {
         Self {
             pass,
             cut: Timestamp::ZERO,
+            fence: None,
             stored_unix_ms: 0,
             next: Bytes::new(),
             progress: PassProgress::new([]),
@@ -179,7 +186,14 @@ impl Checkpoint {
     }
 
     fn encode(&self, bytes: &mut Vec<u8>) {
-        for number in [self.pass.0, self.cut.as_u64(), self.stored_unix_ms] {
+        let fence = self.fence.unwrap_or(Timestamp::ZERO);
+        let timestamps = [self.cut, fence].map(Timestamp::as_u64);
+        for number in [
+            self.pass.0,
+            timestamps[0],
+            timestamps[1],
+            self.stored_unix_ms,
+        ] {
             put_u64(bytes, number);
         }
         // Keys have 4096 bytes at most, and nodes are at most 255.
@@ -205,9 +219,13 @@ impl Checkpoint {
         }
     }
 
-    fn decode(reader: &mut ByteReader<'_>) -> Option<Self> {
+    fn decode(reader: &mut ByteReader<'_>, version: u32) -> Option<Self> {
         let pass = PassId(reader.u64()?);
         let cut = Timestamp::from_u64(reader.u64()?);
+        let fence = match version {
+            VERSION_WITHOUT_FENCE => Timestamp::ZERO,
+            _ => Timestamp::from_u64(reader.u64()?),
+        };
         let stored_unix_ms = reader.u64()?;
         let key_bytes = usize::from(reader.u16()?);
         let next = Bytes::copy_from_slice(reader.bytes(key_bytes)?);
@@ -234,6 +252,7 @@ impl Checkpoint {
         Some(Self {
             pass,
             cut,
+            fence: (fence > Timestamp::ZERO).then_some(fence),
             stored_unix_ms,
             next,
             progress: PassProgress::restored(taking_part, unclean, may_be_conclusive),
@@ -282,16 +301,17 @@ impl SweepFile {
         if u32::from_le_bytes(*checksum) != crc32c::crc32c(content) {
             return Err("its checksum does not match its bytes");
         }
-        if reader.u32() != Some(VERSION) {
-            return Err("it has a format version that this release does not know");
-        }
-        let decoded = Self::decode_content(&mut reader);
+        let version = match reader.u32() {
+            Some(version @ (VERSION_WITHOUT_FENCE | VERSION)) => version,
+            _ => return Err("it has a format version that this release does not know"),
+        };
+        let decoded = Self::decode_content(&mut reader, version);
         decoded
             .filter(|_| reader.rest().is_empty())
             .ok_or("no node writes these bytes")
     }
 
-    fn decode_content(reader: &mut ByteReader<'_>) -> Option<Self> {
+    fn decode_content(reader: &mut ByteReader<'_>, version: u32) -> Option<Self> {
         let mut file = Self {
             last_clean_full_unix_ms: decode_option(reader)?,
             ..Self::default()
@@ -304,7 +324,7 @@ impl SweepFile {
             file.single_copies.push(decode_option(reader)?);
         }
         file.checkpoint = match decode_bool(reader)? {
-            true => Some(Checkpoint::decode(reader)?),
+            true => Some(Checkpoint::decode(reader, version)?),
             false => None,
         };
         Some(file)
@@ -353,6 +373,7 @@ mod tests {
         Checkpoint {
             pass: PassId(3),
             cut: Timestamp::from_u64(4),
+            fence: Some(Timestamp::from_u64(3)),
             stored_unix_ms: NOW_UNIX_MS,
             next: Bytes::from_static(b"next\0"),
             progress,
@@ -401,6 +422,22 @@ mod tests {
         // The pass goes on by itself once; later only if another one is due.
         assert!(!journal.is_interrupted(NOW_UNIX_MS));
         assert_eq!(journal.take_up(NOW_UNIX_MS), Some(checkpoint()));
+    }
+
+    #[test]
+    fn the_file_of_the_release_before_is_read_without_a_fence() {
+        let mut bytes = file().encode();
+        bytes[8] = 1;
+        // Magic, version, last full end, the number of nodes, three of them, that there is
+        // a checkpoint, its pass and its cut.
+        let fence = 8 + 4 + 8 + 1 + 3 * 24 + 1 + 8 + 8;
+        bytes.drain(fence..fence + 8);
+        let end = bytes.len() - CHECKSUM_BYTES;
+        let checksum = crc32c::crc32c(&bytes[..end]);
+        bytes[end..].copy_from_slice(&checksum.to_le_bytes());
+        let mut expected = file();
+        expected.checkpoint.as_mut().unwrap().fence = None;
+        assert_eq!(SweepFile::decode(&bytes), Ok(expected));
     }
 
     #[test]

@@ -23,6 +23,7 @@
 //!   into tables, and `refill` follows how far that has come.
 //! - `driver`: leads a pass; `settling`: how long it waits before; `resuming`: lets it go on from a checkpoint; `calls`: how a
 //!   node asks another one.
+//! - `fencing`: fences all nodes before a full pass, which lets the forget bound rise.
 //! - `schedule`: when this node drives one.
 //! - `record`: what this node knows of the passes that it took part in.
 //! - `journal`: what of it survives a restart, and how far a full pass has come.
@@ -38,6 +39,7 @@ mod bulk_tests;
 mod calls;
 mod driver;
 mod exchange;
+mod fencing;
 mod filling;
 mod journal;
 mod mended;
@@ -63,6 +65,7 @@ pub use schedule::OrderedSweep;
 
 use crate::background::{Background, Pacer, WorkKind};
 use crate::config::SweepSizes;
+use crate::forgetting::Forgetting;
 use crate::membership::Membership;
 use crate::peers::Peers;
 use crate::pending::PendingRequests;
@@ -104,6 +107,8 @@ pub(crate) struct SweepEnvironment {
     pub(crate) stamping: Arc<Stamping>,
     /// How the store stands.
     pub(crate) membership: Membership,
+    /// Below which bound the dead are dropped.
+    pub(crate) forgetting: Arc<Forgetting>,
     /// The budget of background work.
     pub(crate) background: Arc<Background>,
     /// From how many bytes of keys and values on an ingest is committed.
@@ -205,11 +210,20 @@ impl Sweeps {
 impl peer::RequestHandler for Sweeper {
     fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply) {
         match request {
-            PeerRequest::Write(entry) => self.replicas.own().write_for_peer(entry, reply),
+            PeerRequest::Write(entry) => self.replicas.own().write_for_peer(entry, None, reply),
+            PeerRequest::Repair { by, entry } => {
+                self.replicas.own().write_for_peer(entry, Some(by), reply);
+            }
             PeerRequest::Mend { pass, entry } => {
                 self.sweeps.record.mend_received();
                 self.sweeps.mended.note(pass, entry.key());
-                self.replicas.own().mend_for_peer(entry, reply);
+                let forgetting = &self.sweeps.environment.forgetting;
+                let admit = |standing, is_damaged| {
+                    forgetting.admit_mend(pass, &entry, standing, is_damaged)
+                };
+                let own = self.replicas.own();
+                let admitted = own.admits(entry.key(), admit);
+                own.mend_for_peer(entry, admitted, reply);
             }
             PeerRequest::Read(key) => self.replicas.own().read_for_peer(key, reply),
             PeerRequest::Sweep(request) => self.serve_sweep(request, reply),
@@ -249,8 +263,11 @@ impl Sweeper {
                 membership.pass_began(pass, is_resumed);
                 let greatest_seen = self.sweeps.environment.stamping.greatest();
                 let incarnation = self.incarnation();
+                let forgotten = self.sweeps.environment.forgetting.greatest();
                 let begin = self.background(move |own| {
-                    own.begin((pass, kind), is_resumed, incarnation, greatest_seen)
+                    let begun = own.begin((pass, kind), is_resumed, incarnation, greatest_seen);
+                    own.ignore_dead_below(pass, forgotten);
+                    begun
                 });
                 let answer = begin.await;
                 if matches!(answer, SweepAnswer::Begun { .. }) {
@@ -258,6 +275,8 @@ impl Sweeper {
                 }
                 answer
             }
+            SweepRequest::Fence { pass, fence } => self.answer_fence(pass, fence).await,
+            SweepRequest::Forget { forgotten, .. } => self.answer_forget(forgotten),
             SweepRequest::Agree {
                 pass,
                 cut,
@@ -432,7 +451,13 @@ impl Sweeper {
         job: impl FnOnce(&mut Participant) -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
         let participant = Arc::clone(&self.sweeps.participant);
-        let job = move || job(&mut lock(&participant));
+        let forgetting = Arc::clone(&self.sweeps.environment.forgetting);
+        let job = move || {
+            let mut own = lock(&participant);
+            let done = job(&mut own);
+            forgetting.set_passes(own.passes());
+            done
+        };
         self.sweeps.pacer.spawn(job)
     }
 }

@@ -158,6 +158,24 @@ impl Participant {
         }
     }
 
+    /// Whether this node takes part in a pass, and has since the pass began on it.
+    pub(super) fn takes_part(&mut self, pass: PassId) -> bool {
+        self.state(pass).is_some()
+    }
+
+    /// The passes that this node takes part in.
+    pub(super) fn passes(&self) -> impl Iterator<Item = PassId> + '_ {
+        self.passes.keys().copied()
+    }
+
+    /// A pass leaves out what is dead below this forget bound: other nodes may have
+    /// dropped it.
+    pub(super) fn ignore_dead_below(&mut self, pass: PassId, forgotten: Timestamp) {
+        if let Some(state) = self.state(pass) {
+            state.forgotten = forgotten;
+        }
+    }
+
     /// Takes note of the cut, of the reach of each node, and of what each pair passes
     /// over.
     pub(super) fn agree(

@@ -4,7 +4,10 @@ use super::filling::Filling;
 use crate::config::SweepSizes;
 use base::{Entry, Timestamp};
 use bytes::Bytes;
-use cluster::sweep::{Comparison, Incarnation, KeyBounds, PassKind, RangeItems, RangeSummary};
+use cluster::forgetting::is_absent;
+use cluster::sweep::{
+    Comparison, Incarnation, Item, KeyBounds, PassKind, RangeItems, RangeSummary,
+};
 use cluster::{NodeNumber, Placement};
 use lsm::{DamageMark, Error};
 use std::collections::VecDeque;
@@ -20,6 +23,8 @@ pub(super) struct PassState {
     pub(super) incarnation: Incarnation,
     /// Versions above it are left out.
     pub(super) cut: Timestamp,
+    /// What is dead below it is left out.
+    pub(super) forgotten: Timestamp,
     /// The last record of the store when the pass began; [`None`] if this node was
     /// restarted since, so that it cannot say what has come since.
     pub(super) sequence: Option<u64>,
@@ -93,6 +98,7 @@ impl PassState {
             kind,
             incarnation,
             cut: Timestamp::ZERO,
+            forgotten: Timestamp::ZERO,
             sequence: None,
             damage: None,
             bounds: Vec::new(),
@@ -193,7 +199,9 @@ impl PassState {
             // next recent pass compares it. A full pass takes all: it may fill a
             // store, and below a version that reached a single node there may be one
             // that the lost store has acknowledged.
-            if self.kind == PassKind::Full || entry.timestamp() <= self.cut {
+            let is_compared = self.kind == PassKind::Full || entry.timestamp() <= self.cut;
+            let is_dead = Item::of(entry, self.cut).is_dead();
+            if is_compared && !is_absent(entry.timestamp(), is_dead, self.forgotten) {
                 self.ahead.push(entry, self.cut);
             }
             self.ahead_bytes += entry.data_bytes();

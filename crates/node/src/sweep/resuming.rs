@@ -71,6 +71,7 @@ impl Drive {
             self.progress.lose(node);
         }
         self.report.resumed += 1;
+        self.fence_again(begun).await;
         self.agree(begun).await;
         self.resuming.checkpoint.next.clone()
     }
@@ -142,6 +143,7 @@ impl Drive {
         self.resuming.checkpoint = Checkpoint {
             pass: self.pass,
             cut: self.cut,
+            fence: self.resuming.checkpoint.fence,
             stored_unix_ms: self.sweeper.sweeps.environment.clock.unix_ms(),
             next: next.clone(),
             progress: self.progress.clone(),

@@ -11,9 +11,10 @@ use crate::message::{self, Message};
 use crate::outgoing::Outgoing;
 use crate::run::Run;
 use crate::sweep_message::SweepAnswer;
-use crate::{LiveLink, NegotiatedProtocol, PeerAnswer, REPORT, STANDING, StartWatch};
+use crate::{FORGETTING, LiveLink, NegotiatedProtocol, PeerAnswer, REPORT, STANDING, StartWatch};
 use base::Entry;
 use bytes::Bytes;
+use cluster::forgetting::NamedBounds;
 use cluster::{Miss, Standing};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -33,6 +34,8 @@ pub(super) struct DiallerSide<'a> {
     heartbeat: Interval,
     /// What the two sides have negotiated.
     negotiated: NegotiatedProtocol,
+    /// What the peer's store names with its answers.
+    named: Option<NamedBounds>,
     /// Whether the peer has answered anything yet.
     has_answered: bool,
     /// Answers whose long values arrive in pieces.
@@ -50,13 +53,21 @@ enum LongAnswer {
     },
 }
 
+/// The answer to a read.
+fn found(entry: Option<Entry>, named: Option<NamedBounds>) -> PeerAnswer {
+    match named {
+        Some(named) => PeerAnswer::FoundBehind { entry, named },
+        None => PeerAnswer::Found(entry),
+    }
+}
+
 impl LongAnswer {
     /// The kind of the call, and the answer; [`None`] for a value without room.
-    fn with(self, entry: Option<Entry>) -> (CallKind, PeerAnswer) {
+    fn with(self, entry: Option<Entry>, named: Option<NamedBounds>) -> (CallKind, PeerAnswer) {
         let overloaded = PeerAnswer::Missed(Miss::Overloaded);
         match self {
             Self::Found => {
-                let found = entry.map(|entry| PeerAnswer::Found(Some(entry)));
+                let found = entry.map(|entry| found(Some(entry), named));
                 (CallKind::Read, found.unwrap_or(overloaded))
             }
             Self::Run {
@@ -89,6 +100,7 @@ impl<'a> DiallerSide<'a> {
             start,
             heartbeat,
             negotiated,
+            named: None,
             has_answered: false,
             answers: Assembler::new(budget, environment.value_bytes_max),
         }
@@ -170,12 +182,18 @@ impl Side for DiallerSide<'_> {
             }
             Message::Found(head) => match head.whole() {
                 Some(entry) => {
-                    let found = PeerAnswer::Found(Some(entry));
+                    let found = found(Some(entry), self.named);
                     self.answer(frame, CallKind::Read, found, now)?;
                 }
                 None => self.answers.begin(frame, &head, LongAnswer::Found)?,
             },
-            Message::Absent => self.answer(frame, CallKind::Read, PeerAnswer::Found(None), now)?,
+            Message::Absent => {
+                let absent = found(None, self.named);
+                self.answer(frame, CallKind::Read, absent, now)?;
+            }
+            Message::Forgets(named) if self.negotiated.has(FORGETTING) => {
+                self.named = Some(named);
+            }
             Message::Missed(miss) => {
                 let missed = PeerAnswer::Missed(miss);
                 self.link.answer(frame.call, missed, now);
@@ -184,7 +202,7 @@ impl Side for DiallerSide<'_> {
                 if let Some(assembled) = self.answers.piece(frame, piece)? {
                     // From here on the request that waits for the value counts its bytes.
                     let entry = assembled.entry.map(|(entry, _share)| entry);
-                    let (kind, answer) = assembled.context.with(entry);
+                    let (kind, answer) = assembled.context.with(entry, self.named);
                     self.answer(frame, kind, answer, now)?;
                 }
             }
@@ -219,6 +237,8 @@ impl Side for DiallerSide<'_> {
             Message::Write { .. }
             | Message::Read { .. }
             | Message::Mend { .. }
+            | Message::Repair { .. }
+            | Message::Forgets(_)
             | Message::Sweep { .. }
             | Message::Ping
             | Message::Standing(_)

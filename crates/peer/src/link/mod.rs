@@ -81,6 +81,8 @@ pub struct Link {
     takes_sweeps: Cell<bool>,
     /// Whether there is a connection on which both sides know runs.
     sends_runs: Cell<bool>,
+    /// Whether there is a connection on which both sides know forgetting.
+    knows_forgetting: Cell<bool>,
     counts: Cell<LinkCounts>,
     read_wait_site: WaitSite,
     write_wait_site: WaitSite,
@@ -124,6 +126,7 @@ impl Link {
             standing: Cell::new(None),
             takes_sweeps: Cell::new(false),
             sends_runs: Cell::new(false),
+            knows_forgetting: Cell::new(false),
             counts: Cell::default(),
             redial: Notify::new(),
             is_redial_due: Cell::new(false),
@@ -151,8 +154,23 @@ impl Link {
         if is_pull && !self.sends_runs.get() {
             return Err(Miss::Refused);
         }
+        let forgets = matches!(
+            request,
+            PeerRequest::Sweep(SweepRequest::Fence { .. } | SweepRequest::Forget { .. })
+        );
+        if forgets && !self.knows_forgetting.get() {
+            return Err(Miss::Refused);
+        }
+        let request = match request {
+            PeerRequest::Repair { entry, .. } if !self.knows_forgetting.get() => {
+                PeerRequest::Write(entry)
+            }
+            request => request,
+        };
         let (kind, has_room) = match &request {
-            PeerRequest::Write(entry) => (CallKind::Write, self.outgoing.has_room_for(entry)),
+            PeerRequest::Write(entry) | PeerRequest::Repair { entry, .. } => {
+                (CallKind::Write, self.outgoing.has_room_for(entry))
+            }
             PeerRequest::Read(key) => (CallKind::Read, self.outgoing.has_room_for_key(key)),
             PeerRequest::Mend { entry, .. } => (CallKind::Sweep, self.outgoing.has_room_for(entry)),
             PeerRequest::Sweep(_) => (CallKind::Sweep, self.outgoing.has_room_for_frame()),
@@ -178,6 +196,19 @@ impl Link {
             }
             PeerRequest::Write(entry) => {
                 let put = |out: &mut Vec<u8>| message::put_write(out, call, remaining, &entry);
+                self.outgoing.push(put);
+            }
+            PeerRequest::Repair { by, entry } if message::is_long(&entry) => {
+                self.outgoing.push_long(LongMessage {
+                    kind: LongMessageKind::Repair(by),
+                    call,
+                    deadline,
+                    entry,
+                    _share: None,
+                });
+            }
+            PeerRequest::Repair { by, entry } => {
+                let put = |out: &mut Vec<u8>| message::put_repair(out, call, remaining, by, &entry);
                 self.outgoing.push(put);
             }
             PeerRequest::Read(key) => {
@@ -344,7 +375,13 @@ impl Link {
             // A refusal comes early and a long value comes late, so neither says
             // how long to wait for an answer.
             (PeerAnswer::Missed(_), _) => None,
-            (PeerAnswer::Found(Some(entry)), _) if message::is_long(entry) => None,
+            (
+                PeerAnswer::Found(Some(entry))
+                | PeerAnswer::FoundBehind {
+                    entry: Some(entry), ..
+                },
+                _,
+            ) if message::is_long(entry) => None,
             // A request of a sweep takes as long as the sweep makes it.
             (_, CallKind::Sweep) => None,
             (_, CallKind::Read) => Some(&self.read_latency),

@@ -1,13 +1,14 @@
 //! Appends messages to what is sent.
 
 use super::{
-    ABSENT, CLEAN, FLAG_EXPIRES, FLAG_TOMBSTONE, FOUND, MEND, MISSED, NEWER, PIECE, PING, PONG,
-    READ, REPORT, RUN, STANDING, STORED, SWEEP, SWEPT, UNKNOWN, WRITE,
+    ABSENT, CLEAN, FLAG_EXPIRES, FLAG_TOMBSTONE, FORGETS, FOUND, MEND, MISSED, NEWER, OBSOLETE,
+    PIECE, PING, PONG, READ, REPAIR, REPORT, RUN, STANDING, STORED, SWEEP, SWEPT, UNKNOWN, WRITE,
 };
 use crate::frame::{PIECE_BYTES, put_frame};
 use crate::report::NodeReport;
 use crate::sweep_message::{SweepAnswer, SweepRequest};
 use base::{Entry, Expiry, Kind, Verdict};
+use cluster::forgetting::{Answerer, NamedBounds, StoreStart};
 use cluster::sweep::PassId;
 use cluster::{Miss, Standing};
 use std::time::Duration;
@@ -38,6 +39,35 @@ pub(crate) fn put_mend(
         out.extend_from_slice(&pass.0.to_le_bytes());
         put_entry(out, entry);
     });
+}
+
+/// Appends a repair; a long value is yet to follow.
+pub(crate) fn put_repair(
+    out: &mut Vec<u8>,
+    call: u64,
+    remaining: Duration,
+    by: Answerer,
+    entry: &Entry,
+) {
+    put_frame(out, REPAIR, call, |out| {
+        put_remaining(out, remaining);
+        out.push(by.node.index() as u8);
+        put_store(out, by.store);
+        put_entry(out, entry);
+    });
+}
+
+/// Appends what the store names with its later answers.
+pub(crate) fn put_forgets(out: &mut Vec<u8>, named: NamedBounds) {
+    put_frame(out, FORGETS, 0, |out| {
+        out.extend_from_slice(&named.forgotten.as_u64().to_le_bytes());
+        put_store(out, named.store);
+    });
+}
+
+fn put_store(out: &mut Vec<u8>, store: StoreStart) {
+    out.extend_from_slice(&store.store_id.to_le_bytes());
+    out.extend_from_slice(&store.start.to_le_bytes());
 }
 
 /// Appends a request of a sweep.
@@ -87,7 +117,12 @@ pub(crate) fn put_absent(out: &mut Vec<u8>, call: u64) {
 
 /// Appends why a request was not handled.
 pub(crate) fn put_missed(out: &mut Vec<u8>, call: u64, miss: Miss) {
-    put_frame(out, MISSED, call, |out| out.push(code_of_miss(miss)));
+    put_frame(out, MISSED, call, |out| {
+        out.push(code_of_miss(miss));
+        if let Miss::Obsolete { below } = miss {
+            out.extend_from_slice(&below.as_u64().to_le_bytes());
+        }
+    });
 }
 
 /// Appends a ping; its pong repeats `token`.
@@ -111,6 +146,7 @@ pub(crate) fn put_report(out: &mut Vec<u8>, report: NodeReport) {
     put_frame(out, REPORT, 0, |out| {
         out.extend_from_slice(&report.acknowledged.to_le_bytes());
         out.extend_from_slice(&report.forgotten.as_u64().to_le_bytes());
+        out.extend_from_slice(&report.fence.as_u64().to_le_bytes());
     });
 }
 
@@ -176,5 +212,6 @@ fn code_of_miss(miss: Miss) -> u8 {
         Miss::Full => 4,
         Miss::Failed => 5,
         Miss::Unfilled => 6,
+        Miss::Obsolete { .. } => OBSOLETE,
     }
 }

@@ -21,6 +21,14 @@ impl SweepRequest {
                 let is_full = *kind == PassKind::Full;
                 out.extend_from_slice(&[1, is_full.into(), (*is_resumed).into()]);
             }
+            Self::Fence { fence, .. } => {
+                out.push(14);
+                put_u64(out, fence.as_u64());
+            }
+            Self::Forget { forgotten, .. } => {
+                out.push(15);
+                put_u64(out, forgotten.as_u64());
+            }
             Self::Agree {
                 cut,
                 reaches,
@@ -217,6 +225,14 @@ impl SweepRequest {
                     })
                 })?,
             },
+            14 => Self::Fence {
+                pass,
+                fence: fields.timestamp()?,
+            },
+            15 => Self::Forget {
+                pass,
+                forgotten: fields.timestamp()?,
+            },
             _ => return Err("an unknown request of a sweep"),
         };
         fields.end()?;
@@ -316,6 +332,16 @@ impl SweepAnswer {
                 out.push(11);
                 put_incarnation(out, *incarnation);
             }
+            Self::Fenced {
+                incarnation,
+                before,
+                fence,
+            } => {
+                out.push(13);
+                put_incarnation(out, *incarnation);
+                put_u64(out, before.as_u64());
+                put_u64(out, fence.as_u64());
+            }
         }
     }
 
@@ -372,6 +398,11 @@ impl SweepAnswer {
                 wanted: fields.rest_of(OFFERS_MAX, Fields::u16)?,
             },
             11 => Self::Synced(fields.incarnation()?),
+            13 => Self::Fenced {
+                incarnation: fields.incarnation()?,
+                before: fields.timestamp()?,
+                fence: fields.timestamp()?,
+            },
             _ => return Err("an unknown answer of a sweep"),
         };
         fields.end()?;

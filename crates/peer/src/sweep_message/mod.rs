@@ -25,8 +25,10 @@
 //! 11 pull       range u32 | for u8              11 synced    incarnation
 //!               | after option key              the answer to `pull` is a `run`, or 8 unknown
 //!               | n * u32: short hashes
-//! 12 offer      range u32 | from u8 | n * offer
-//! 13 recount    range u32 | for u8             12 recounted digest
+//! 12 offer      range u32 | from u8 | n * offer 12 recounted digest
+//! 13 recount    range u32 | for u8              13 fenced     incarnation | before u64 | fence u64
+//! 14 fence      fence u64                       (13 fenced, 14 and 15 only with the feature
+//! 15 forget     forgotten u64                    `FORGETS`)
 //!
 //! incarnation = store id u64 | last loss u64
 //! offer      = key | timestamp u64 | content hash u32 | copies u8
@@ -89,6 +91,21 @@ pub enum SweepRequest {
         /// Whether it goes on from a checkpoint, so that only a part of the key space
         /// is left to compare.
         is_resumed: bool,
+    },
+    /// Raise your fence as far as your clock allows, up to this one, before the first scan.
+    Fence {
+        /// The pass.
+        pass: PassId,
+        /// The fence.
+        fence: Timestamp,
+    },
+    /// All nodes were fenced before the pass, and it has found them equal: what is dead
+    /// below the forget bound may go.
+    Forget {
+        /// The pass.
+        pass: PassId,
+        /// The forget bound.
+        forgotten: Timestamp,
     },
     /// What all agree on: the cut, and what each pair may pass over, for the node
     /// that is asked, by node number.
@@ -308,6 +325,16 @@ pub enum SweepAnswer {
     },
     /// What the pass has brought is durable in this store.
     Synced(Incarnation),
+    /// How far it is fenced.
+    Fenced {
+        /// The store that is.
+        incarnation: Incarnation,
+        /// Its durable fence before it was asked.
+        before: Timestamp,
+        /// Its durable fence now. It is lower than the one that was asked for while the
+        /// clock of the node is behind, or is not trusted.
+        fence: Timestamp,
+    },
 }
 
 impl SweepRequest {
@@ -316,6 +343,8 @@ impl SweepRequest {
     pub fn pass(&self) -> PassId {
         match self {
             Self::Begin { pass, .. }
+            | Self::Fence { pass, .. }
+            | Self::Forget { pass, .. }
             | Self::Agree { pass, .. }
             | Self::Advance { pass, .. }
             | Self::Digest { pass, .. }

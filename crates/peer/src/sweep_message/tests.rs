@@ -24,6 +24,14 @@ fn requests() -> Vec<SweepRequest> {
             kind: PassKind::Full,
             is_resumed: true,
         },
+        SweepRequest::Fence {
+            pass,
+            fence: Timestamp::from_u64(1 << 39),
+        },
+        SweepRequest::Forget {
+            pass,
+            forgotten: Timestamp::from_u64(1 << 38),
+        },
         SweepRequest::Agree {
             pass,
             cut: Timestamp::from_u64(1 << 40),
@@ -161,6 +169,11 @@ fn answers() -> Vec<SweepAnswer> {
             wanted: vec![0, OFFERS_MAX as u16 - 1],
         },
         SweepAnswer::Synced(INCARNATION),
+        SweepAnswer::Fenced {
+            incarnation: INCARNATION,
+            before: Timestamp::from_u64(1 << 37),
+            fence: Timestamp::from_u64(1 << 39),
+        },
     ]
 }
 
@@ -266,7 +279,7 @@ fn what_is_cut_short_or_random_is_an_error_or_another_message_but_never_a_panic(
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1);
                 // Small numbers are tags and lengths more often.
-                ((random >> 33) % 12) as u8
+                ((random >> 33) % 16) as u8
             })
             .collect();
         let is_request = SweepRequest::decode(&bytes).is_ok();

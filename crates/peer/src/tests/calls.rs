@@ -34,6 +34,12 @@ async fn requests_and_answers_arrive_as_they_were_sent() {
             (read_of("key"), PeerAnswer::Missed(Miss::Refused)),
             (read_of("key"), PeerAnswer::Missed(Miss::Overloaded)),
             (read_of("key"), PeerAnswer::Missed(Miss::Unfilled)),
+            (
+                write(&short),
+                PeerAnswer::Missed(Miss::Obsolete {
+                    below: Timestamp::from_u64(77),
+                }),
+            ),
         ]
         .into_iter()
         .enumerate()
@@ -47,7 +53,7 @@ async fn requests_and_answers_arrive_as_they_were_sent() {
         let counts = asker.link.status().counts;
         assert_eq!(
             (counts.calls, counts.answered, counts.connects),
-            (14, 14, 1)
+            (15, 15, 1)
         );
     })
     .await;

@@ -3,6 +3,7 @@
 use super::frame::{Decoder, PAYLOAD_BYTES_MAX};
 use super::message::*;
 use super::*;
+use cluster::forgetting::{Answerer, NamedBounds, StoreStart};
 use cluster::sweep::PassId;
 
 const FIXTURE: &[u8] = include_bytes!("../../tests/fixtures/peer-v1.frames");
@@ -31,6 +32,7 @@ fn messages() -> Vec<u8> {
         Miss::Full,
         Miss::Failed,
         Miss::Unfilled,
+        Miss::Obsolete { below: at },
     ] {
         put_missed(&mut out, 9, miss);
     }
@@ -42,6 +44,7 @@ fn messages() -> Vec<u8> {
         NodeReport {
             acknowledged: 77,
             forgotten: at,
+            fence: at,
         },
     );
     let sync = SweepRequest::Sync { pass: PassId(5) };
@@ -52,6 +55,17 @@ fn messages() -> Vec<u8> {
     run.push(&expiring);
     run.push(&Entry::tombstone(b"other", at, 2));
     put_run(&mut out, 12, false, 999, run.finish(false, 999).bytes());
+    let store = StoreStart {
+        store_id: 77,
+        start: 78,
+    };
+    let named = NamedBounds {
+        forgotten: at,
+        store,
+    };
+    put_forgets(&mut out, named);
+    let node = cluster::NodeNumber::new(2);
+    put_repair(&mut out, 13, ms(1_000), Answerer { node, store }, &lasting);
     handshake::put_one_of_each(&mut out);
     out
 }
@@ -65,7 +79,8 @@ fn messages_have_the_bytes_of_the_fixture() {
         assert_eq!(Message::decode(frame).is_ok(), frame.kind < 32);
     }
     let expected = [
-        1, 1, 9, 2, 3, 3, 3, 4, 4, 5, 6, 6, 6, 6, 6, 6, 7, 8, 10, 15, 11, 12, 13, 14, 32, 33, 34,
+        1, 1, 9, 2, 3, 3, 3, 4, 4, 5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 10, 15, 11, 12, 13, 14, 16, 17,
+        32, 33, 34,
     ];
     assert_eq!(kinds, expected);
     assert!(

@@ -5,6 +5,7 @@ mod calls;
 mod failures;
 mod filling;
 mod fixture;
+mod forgetting;
 mod reconnecting;
 mod sessions;
 mod sweeps;
@@ -116,6 +117,7 @@ impl TestNode {
             report: Rc::new(Cell::new(NodeReport {
                 acknowledged: 0,
                 forgotten: Timestamp::ZERO,
+                fence: Timestamp::ZERO,
             })),
             reports: Rc::default(),
             recorded: Rc::default(),
@@ -349,7 +351,7 @@ impl RequestHandler for TestReplica {
     fn serve(self: &Rc<Self>, request: PeerRequest, reply: Reply) {
         if self.is_prompt.get() {
             return match request {
-                PeerRequest::Write(_) | PeerRequest::Mend { .. } => {
+                PeerRequest::Write(_) | PeerRequest::Repair { .. } | PeerRequest::Mend { .. } => {
                     reply.send(PeerAnswer::Stored {
                         verdict: Verdict::Clean,
                     });
@@ -491,7 +493,9 @@ pub(super) fn read_of(key: &str) -> PeerRequest {
 pub(super) fn key_of(request: &PeerRequest) -> String {
     let key = match request {
         PeerRequest::Read(key) => &key[..],
-        PeerRequest::Write(entry) | PeerRequest::Mend { entry, .. } => entry.key(),
+        PeerRequest::Write(entry)
+        | PeerRequest::Repair { entry, .. }
+        | PeerRequest::Mend { entry, .. } => entry.key(),
         PeerRequest::Sweep(_) => b"",
     };
     String::from_utf8(key.to_vec()).unwrap()

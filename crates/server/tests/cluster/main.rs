@@ -12,6 +12,8 @@ mod failures;
 #[cfg(test)]
 mod filled_stores;
 #[cfg(test)]
+mod forgetting;
+#[cfg(test)]
 mod handoff;
 #[cfg(test)]
 mod load;

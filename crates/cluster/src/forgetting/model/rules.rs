@@ -4,10 +4,10 @@
 use super::state::{FENCE, NONE, PASSES, Repair, State, Store, is_dead, others, timestamp};
 use crate::NodeNumber;
 use crate::forgetting::{
-    Arrival, Bounds, FencedPass, Incarnation, Receiving, counts, is_absent, is_leftover, may_fence,
+    Arrival, Bounds, FencedPass, Receiving, StoreStart, counts, is_absent, is_leftover, may_fence,
 };
 use crate::standing::Standing;
-use crate::sweep::{Pair, PassId};
+use crate::sweep::{Incarnation, Pair, PassId};
 use base::Timestamp;
 use std::time::Duration;
 
@@ -55,7 +55,14 @@ fn to_number(timestamp: Timestamp) -> u8 {
 fn incarnation(store: u8, number: u8) -> Incarnation {
     Incarnation {
         store_id: u64::from(store) * 10 + u64::from(number),
-        unfilled_in: u64::from(number),
+        last_loss: u64::from(number),
+    }
+}
+
+fn start(store: u8, number: u8) -> StoreStart {
+    StoreStart {
+        store_id: u64::from(store),
+        start: u64::from(number),
     }
 }
 
@@ -164,11 +171,11 @@ impl Rules {
             true => state.stores[usize::from(repair.by)].incarnation,
             false => 0,
         };
-        let by = incarnation(repair.by, repair.incarnation);
+        let by = start(repair.by, repair.incarnation);
         let receiving = Receiving {
             answering: Some(match self.has(Bug::RepairsOfReplacedStorePass) {
                 true => by,
-                false => incarnation(repair.by, now),
+                false => start(repair.by, now),
             }),
             ..self.receiving(state, to)
         };

@@ -49,6 +49,7 @@ fn every_option_reaches_the_node() {
         ("--clock-drift-max", "7m"),
         ("--hint-bytes-max", "777MiB"),
         ("--hint-age-max", "7m"),
+        ("--grace", "11d"),
         ("--sweep-interval", "off"),
         ("--full-sweep-interval", "7m"),
         ("--replicas", "1/1"),

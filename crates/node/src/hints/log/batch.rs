@@ -94,10 +94,14 @@ impl HintLogs {
         })
     }
 
-    /// Removes a segment after all of its hints were delivered.
-    pub(in crate::hints) fn delivered(&mut self, segment: u64) {
-        if !self.is_closed {
-            self.end(segment, SegmentEnd::Delivered);
+    /// Removes a segment after all of its hints were delivered, except so many that were
+    /// obsolete.
+    pub(in crate::hints) fn delivered(&mut self, segment: u64, obsolete: u64) {
+        if self.is_closed {
+            return;
+        }
+        if let Some(ended) = self.unlist(segment) {
+            self.count_sent(ended.hints, obsolete);
         }
     }
 
@@ -141,8 +145,8 @@ impl HintLogs {
     }
 
     /// Removes a segment after all of its hints were delivered except `left`, which go
-    /// to the end of the log and keep their age.
-    pub(in crate::hints) fn put_back(&mut self, segment: u64, left: &[Entry]) {
+    /// to the end of the log and keep their age, and so many that were obsolete.
+    pub(in crate::hints) fn put_back(&mut self, segment: u64, left: &[Entry], obsolete: u64) {
         let Some(listed) = self.segments.get(&segment).filter(|_| !self.is_closed) else {
             return;
         };
@@ -162,9 +166,16 @@ impl HintLogs {
         // delivered again.
         if is_written && self.unlist(segment).is_some() {
             let aged = (left.len() - young.len()) as u64;
-            let delivered = hints.saturating_sub(left.len() as u64);
-            self.counters.ended(SegmentEnd::Delivered, delivered);
+            let sent = hints.saturating_sub(left.len() as u64);
+            self.count_sent(sent, obsolete);
             self.counters.ended(SegmentEnd::ForAge, aged);
         }
+    }
+
+    /// Counts hints that the peer has stored, but for those that were obsolete.
+    fn count_sent(&self, sent: u64, obsolete: u64) {
+        self.counters.dropped_obsolete(obsolete);
+        self.counters
+            .ended(SegmentEnd::Delivered, sent.saturating_sub(obsolete));
     }
 }

@@ -18,6 +18,8 @@ struct Peer {
     miss: Cell<Option<Miss>>,
     /// A key whose hints it never stores.
     refused: RefCell<Option<Vec<u8>>>,
+    /// The fence of its store.
+    fence: Cell<Timestamp>,
     stored: RefCell<Vec<Entry>>,
     asked: Cell<usize>,
     in_flight: Cell<usize>,
@@ -38,6 +40,10 @@ impl HintReceiver for Peer {
         self.in_flight.update(|count| count - 1);
         if self.refused.borrow().as_deref() == Some(hint.key()) {
             return Err(Miss::Failed);
+        }
+        let below = self.fence.get();
+        if hint.timestamp() < below {
+            return Err(Miss::Obsolete { below });
         }
         if let Some(miss) = self.miss.get() {
             return Err(miss);
@@ -283,5 +289,40 @@ fn a_delivery_ends_with_its_store() {
         let delivery = HintDelivery::new(world.store.clone(), A, peer, reading, random, background);
         let ended = timeout(Duration::from_secs(10), delivery.run()).await;
         assert!(ended.is_ok());
+    });
+}
+
+#[test]
+fn hints_below_the_fence_of_the_peer_are_dropped_at_once_and_counted() {
+    World::run(async |world| {
+        let peer = world.deliver_to(A);
+        peer.fence.set(Timestamp::from_u64(u64::MAX));
+        world.keep(A, 0..300, b"v");
+        // Not retried, not put back, and no pause.
+        assert!(world.drained(A).await < Duration::from_secs(1));
+        assert_eq!(peer.asked.get(), 300, "each once");
+        let statistics = world.store.statistics();
+        assert_eq!(
+            (statistics.delivered, statistics.dropped_obsolete),
+            (0, 300)
+        );
+    });
+}
+
+#[test]
+fn an_obsolete_hint_is_not_put_back_with_those_that_failed() {
+    World::run(async |world| {
+        let peer = world.deliver_to(A);
+        peer.fence.set(Timestamp::from_u64(u64::MAX));
+        *peer.refused.borrow_mut() = Some(b"7".to_vec());
+        world.keep(A, 0..10, b"v");
+        while world.store.statistics().dropped_obsolete == 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(world.store.waiting(A).hints, 1, "only the one that failed");
+        *peer.refused.borrow_mut() = None;
+        world.drained(A).await;
+        assert_eq!(world.store.statistics().dropped_obsolete, 10, "each once");
+        assert_eq!(world.store.statistics().delivered, 0);
     });
 }

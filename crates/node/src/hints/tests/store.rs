@@ -105,7 +105,7 @@ fn delivered_segments_are_removed_and_others_read_again() {
     let first = machine.next_batch(&store, A, 0).unwrap();
     // The segment was read, so this hint goes to the next one.
     machine.keep_one(&store, A, "not delivered");
-    store.delivered(first.segment);
+    store.delivered(first.segment, 0);
     machine.executor.run_all_due();
     assert_eq!(machine.keys(&store, A), ["not delivered"]);
     assert_eq!(store.waiting(A).hints, 1);
@@ -325,7 +325,7 @@ fn close_writes_the_queued_hints_and_takes_no_more() {
     machine.disk.heal();
     let late = machine.hint("late", b"v");
     assert_eq!(machine.keep(&store, A, &[late]), [false]);
-    store.delivered(1);
+    store.delivered(1, 0);
     store.drop_expired();
     machine.executor.run_until_idle();
     assert_eq!(
@@ -345,7 +345,7 @@ fn hints_that_are_put_back_go_to_the_end_and_keep_their_age() {
     let mut batch = machine.next_batch(&store, A, 0).unwrap();
     machine.executor.run_for(options().age_max / 2);
     machine.keep_one(&store, B, "young");
-    store.put_back(batch.segment, vec![batch.entries.swap_remove(1)]);
+    store.put_back(batch.segment, vec![batch.entries.swap_remove(1)], 0);
     machine.executor.run_for(SYNC_DELAY);
     assert_eq!(machine.keys(&store, A), ["left"]);
     assert_eq!(store.waiting(A).hints, 1);

@@ -5,6 +5,7 @@ mod admin_sweep;
 mod digest;
 mod entities;
 mod entity;
+mod forgetting;
 mod metrics;
 mod peer;
 mod profile;

@@ -1,6 +1,7 @@
 //! `/v0/status`: the node and its cluster, as this node sees them. Outside admission,
 //! so that an operator can inspect an overloaded node.
 
+use super::forgetting::{Forgetting, forgetting};
 use crate::door::Door;
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
@@ -27,6 +28,7 @@ struct Status<'a> {
     clock: Clock,
     hints: Hints,
     sweeps: Sweeps,
+    forgetting: Forgetting,
     background: BackgroundWork,
     store: Store,
 }
@@ -230,6 +232,7 @@ fn status(door: &Door) -> Status<'_> {
             bytes_max: config.node.hint_bytes_max,
         },
         sweeps: sweeps(door),
+        forgetting: forgetting(door),
         background: BackgroundWork {
             share: node.background_share(),
         },

@@ -1,0 +1,41 @@
+//! Metrics about forgetting.
+
+use crate::forgetting::HeldBack;
+use crate::metrics::{Family, Labels};
+use crate::node::Node;
+use base::Timestamp;
+use cluster::NodeNumber;
+
+/// The forget bound, and who holds it back.
+pub(super) fn families(node: &Node) -> [Family; 2] {
+    let status = node.forgetting_status();
+    let forgotten_seconds = match status.forgotten > Timestamp::ZERO {
+        true => status.forgotten.unix_ms() as f64 / 1e3,
+        false => 0.0,
+    };
+    let holds_back = |member: NodeNumber| match &status.held_back {
+        Some(HeldBack::By(nodes)) => nodes.contains(&member),
+        Some(HeldBack::Unequal(pairs)) => {
+            let mut pairs = pairs.iter();
+            pairs.any(|(one, other)| *one == member || *other == member)
+        }
+        Some(HeldBack::Inconclusive) | None => false,
+    };
+    let members = &node.config.members;
+    let held_back = members.numbers().map(|member| {
+        let labels: Labels = vec![("peer", members.name(member).to_owned())];
+        (labels, f64::from(u8::from(holds_back(member))))
+    });
+    [
+        Family::gauge(
+            "kvorum_forgotten_timestamp_seconds",
+            "The forget bound: what was deleted before it is dropped; 0 before the first",
+            forgotten_seconds,
+        ),
+        Family::gauges(
+            "kvorum_forgetting_held_back",
+            "1 for each node that kept the forget bound from rising in the last full pass that this node led",
+            held_back,
+        ),
+    ]
+}

@@ -1,0 +1,160 @@
+//! The file `FORGET`: the fence of the store, and its forget bound.
+//!
+//! A fence that is forgotten would let something in behind a pass, and a forget bound
+//! that is forgotten would have this node ask for what the others have dropped. So a
+//! file that cannot be read ends the start. The file is small: each change replaces it.
+//! Integers are little-endian:
+//!
+//! ```text
+//! file = magic [u8; 8] | version u32 | fence u64 | forgotten u64 | heard u64
+//!      | crc32c u32 of the rest
+//! ```
+
+use base::{ByteReader, Timestamp};
+use cluster::forgetting::Bounds;
+use lsm::disk::{read_small_file, replace_file};
+use lsm::{Disk, Error};
+use std::path::Path;
+use std::sync::Arc;
+
+const FILE: &str = "FORGET";
+const MAGIC: [u8; 8] = *b"kvorumfg";
+const VERSION: u32 = 1;
+const CHECKSUM_BYTES: usize = 4;
+/// The longest file that is read: several times the size.
+const FILE_BYTES_MAX: u64 = 4 << 10;
+
+/// What the file holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ForgetFile {
+    /// The fence and the forget bound of this store.
+    pub(crate) bounds: Bounds,
+    /// The greatest forget bound that this node has heard of.
+    pub(crate) heard: Timestamp,
+}
+
+impl ForgetFile {
+    /// Loads the file in `folder`; all is zero if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Corrupt`] for bytes that no node wrote, and
+    /// [`Error::Invalid`] for a format version that this code does not know.
+    pub(crate) fn load(disk: &dyn Disk, folder: &Path) -> Result<Self, Error> {
+        let path = folder.join(FILE);
+        let bytes = read_small_file(disk, &path, FILE_BYTES_MAX)?;
+        bytes.map_or(Ok(Self::default()), |bytes| Self::decode(&path, &bytes))
+    }
+
+    /// Replaces the file in `folder`, durably.
+    ///
+    /// # Errors
+    /// See [`replace_file`]: the folder has either the previous file or this one.
+    pub(super) fn store(&self, disk: &dyn Disk, folder: &Path) -> Result<(), Error> {
+        replace_file(disk, folder, FILE, &self.encode())
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        for timestamp in [self.bounds.fence, self.bounds.forgotten, self.heard] {
+            bytes.extend_from_slice(&timestamp.as_u64().to_le_bytes());
+        }
+        let checksum = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    fn decode(file: &Path, bytes: &[u8]) -> Result<Self, Error> {
+        let corrupt = |what: &str| Error::Corrupt {
+            file: Arc::from(file),
+            offset: 0,
+            what: Arc::from(what),
+        };
+        let Some((content, checksum)) = bytes.split_last_chunk::<CHECKSUM_BYTES>() else {
+            return Err(corrupt("the file is too short"));
+        };
+        let mut reader = ByteReader::new(content);
+        if reader.array() != Some(MAGIC) {
+            return Err(corrupt(
+                "the file begins with other bytes than a FORGET file",
+            ));
+        }
+        if u32::from_le_bytes(*checksum) != crc32c::crc32c(content) {
+            return Err(corrupt("the checksum does not match the bytes"));
+        }
+        match reader.u32() {
+            Some(VERSION) => {}
+            version => {
+                let version = version.map_or("none".to_owned(), |version| version.to_string());
+                return Err(Error::Invalid(format!(
+                    "{} has format version {version}; this release reads version {VERSION}",
+                    file.display()
+                )));
+            }
+        }
+        let mut timestamp = || reader.u64().map(Timestamp::from_u64);
+        let fields = (timestamp(), timestamp(), timestamp());
+        match fields {
+            (Some(fence), Some(forgotten), Some(heard)) if reader.rest().is_empty() => Ok(Self {
+                bounds: Bounds { fence, forgotten },
+                heard,
+            }),
+            _ => Err(corrupt("no node writes these bytes")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lsm::MemoryDisk;
+
+    fn file() -> ForgetFile {
+        ForgetFile {
+            bounds: Bounds {
+                fence: Timestamp::from_u64(9),
+                forgotten: Timestamp::from_u64(5),
+            },
+            heard: Timestamp::from_u64(7),
+        }
+    }
+
+    #[test]
+    fn what_is_stored_is_loaded() {
+        let disk = MemoryDisk::new();
+        let folder = Path::new("store");
+        disk.create_folder(folder).unwrap();
+        assert_eq!(
+            ForgetFile::load(&disk, folder).unwrap(),
+            ForgetFile::default()
+        );
+        file().store(&disk, folder).unwrap();
+        assert_eq!(ForgetFile::load(&disk, folder).unwrap(), file());
+    }
+
+    #[test]
+    fn no_damage_is_taken_for_a_file() {
+        let bytes = file().encode();
+        let decode = |bytes: &[u8]| ForgetFile::decode(Path::new(FILE), bytes);
+        assert_eq!(decode(&bytes).unwrap(), file());
+        for length in 0..bytes.len() {
+            assert!(decode(&bytes[..length]).is_err(), "{length}");
+        }
+        for index in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[index] ^= 4;
+            assert!(decode(&damaged).is_err(), "{index}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_a_later_release_is_not_taken_for_a_damaged_one() {
+        let mut bytes = file().encode();
+        bytes[8] = 2;
+        let end = bytes.len() - CHECKSUM_BYTES;
+        let checksum = crc32c::crc32c(&bytes[..end]);
+        bytes[end..].copy_from_slice(&checksum.to_le_bytes());
+        let error = ForgetFile::decode(Path::new(FILE), &bytes).unwrap_err();
+        assert!(matches!(error, Error::Invalid(_)), "{error}");
+    }
+}

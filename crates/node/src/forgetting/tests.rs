@@ -1,0 +1,200 @@
+//! Fences and the forget bound of a store in memory.
+
+use super::*;
+use base::Expiry;
+use lsm::testing::environment;
+use lsm::{MemoryDisk, Options};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+const GRACE_MS: u64 = 10_000;
+const NOW_UNIX_MS: u64 = 1_800_000_000_000;
+const PASS: PassId = PassId(7);
+
+/// A node's disk, and its clock.
+struct TestNode {
+    disk: Arc<MemoryDisk>,
+    is_trusted: Arc<AtomicBool>,
+}
+
+struct Opened {
+    forgetting: Arc<Forgetting>,
+    drop_bound: DropBound,
+    engine: Engine,
+    run_jobs: Box<dyn Fn()>,
+}
+
+fn at(ms_before_now: u64) -> Timestamp {
+    Timestamp::from_unix_ms(NOW_UNIX_MS - ms_before_now)
+}
+
+fn value(timestamp: Timestamp) -> Entry {
+    Entry::value(b"key", timestamp, b"value", Expiry::NEVER, 3)
+}
+
+impl TestNode {
+    fn new() -> Self {
+        Self {
+            disk: Arc::new(MemoryDisk::new()),
+            is_trusted: Arc::new(AtomicBool::new(true)),
+        }
+    }
+
+    fn open(&self) -> Opened {
+        let disk = Arc::clone(&self.disk) as Arc<dyn Disk>;
+        let (environment, executor) = environment(Arc::clone(&disk));
+        let folder = Path::new("/store");
+        let stored = ForgetFile::load(&*disk, folder).unwrap();
+        let options = Options {
+            fence: stored.bounds.fence,
+            ..Options::default()
+        };
+        let engine = Engine::open(environment, options).unwrap().0;
+        let is_trusted = Arc::clone(&self.is_trusted);
+        let drop_bound = DropBound::default();
+        let environment = ForgettingEnvironment {
+            folder: folder.into(),
+            disk,
+            executor: Arc::clone(&executor) as Arc<dyn Executor>,
+            engine: engine.clone(),
+            grace: Duration::from_millis(GRACE_MS),
+            trusted_unix_ms: Box::new(move || is_trusted.load(Relaxed).then_some(NOW_UNIX_MS)),
+        };
+        Opened {
+            forgetting: Forgetting::open(environment, drop_bound.clone()).unwrap(),
+            drop_bound,
+            engine,
+            run_jobs: Box::new(move || {
+                executor.run_all_due();
+            }),
+        }
+    }
+}
+
+impl Opened {
+    fn raise(&self, fence: Timestamp) -> Raised {
+        let mut raised = self.forgetting.raise(fence);
+        (self.run_jobs)();
+        raised.try_recv().unwrap()
+    }
+
+    fn hear(&self, forgotten: Timestamp, standing: Standing) {
+        self.forgetting.hear(forgotten, forgotten, standing);
+    }
+
+    fn refuses(&self, timestamp: Timestamp) -> bool {
+        let outcome = self.engine.begin_ingest(lsm::Admission::Ordinary);
+        let mut ingest = outcome.unwrap();
+        ingest.push(value(timestamp)).unwrap();
+        matches!(ingest.commit(), Err(Error::Obsolete { .. }))
+    }
+}
+
+#[test]
+fn a_fence_is_durable_and_holds_after_a_restart() {
+    let node = TestNode::new();
+    let opened = node.open();
+    let fence = at(GRACE_MS);
+    let raised = opened.raise(fence);
+    let before = Timestamp::ZERO;
+    assert_eq!(raised, Raised { before, fence });
+    assert!(opened.refuses(at(GRACE_MS + 1)));
+    assert!(!opened.refuses(fence));
+    opened.forgetting.close();
+    opened.engine.close().unwrap();
+    drop(opened);
+    let opened = node.open();
+    assert_eq!(opened.forgetting.bounds().fence, fence);
+    assert!(opened.refuses(at(GRACE_MS + 1)));
+    // A lower fence changes nothing.
+    let raised = opened.raise(at(GRACE_MS + 9));
+    let before = fence;
+    assert_eq!(raised, Raised { before, fence });
+}
+
+#[test]
+fn a_node_fences_itself_only_by_its_own_trusted_clock() {
+    let node = TestNode::new();
+    let opened = node.open();
+    node.is_trusted.store(false, Relaxed);
+    assert_eq!(opened.forgetting.next_fence(), None);
+    assert_eq!(opened.raise(at(GRACE_MS)).fence, Timestamp::ZERO);
+    assert!(!opened.refuses(at(GRACE_MS + 1)));
+    node.is_trusted.store(true, Relaxed);
+    assert_eq!(opened.forgetting.next_fence(), Some(at(GRACE_MS)));
+    // The clock of the driver is ahead.
+    assert_eq!(opened.raise(at(1)).fence, at(GRACE_MS));
+}
+
+#[test]
+fn nothing_is_dropped_before_the_forget_bound_is_durable() {
+    let node = TestNode::new();
+    let opened = node.open();
+    let bound = at(GRACE_MS);
+    opened.raise(bound);
+    opened.hear(bound, Standing::Witness);
+    assert_eq!(opened.forgetting.greatest(), bound);
+    assert_eq!(opened.drop_bound.get(), Timestamp::ZERO);
+    (opened.run_jobs)();
+    assert_eq!(opened.drop_bound.get(), bound);
+    let stored = ForgetFile::load(&*node.disk, Path::new("/store")).unwrap();
+    assert_eq!(stored.bounds.forgotten, bound);
+    opened.engine.close().unwrap();
+    drop(opened);
+    assert_eq!(node.open().drop_bound.get(), bound);
+}
+
+#[test]
+fn a_store_that_was_not_fenced_keeps_its_bound() {
+    let node = TestNode::new();
+    let opened = node.open();
+    opened.raise(at(GRACE_MS + 5));
+    opened.hear(at(GRACE_MS), Standing::Witness);
+    (opened.run_jobs)();
+    let status = opened.forgetting.status();
+    assert_eq!(status.forgotten, Timestamp::ZERO);
+    assert_eq!(status.fence, at(GRACE_MS + 5));
+    assert_eq!(status.greatest, at(GRACE_MS));
+}
+
+#[test]
+fn a_store_that_lacks_data_takes_over_the_fence_and_forgets_once_it_is_filled() {
+    let node = TestNode::new();
+    let opened = node.open();
+    let bound = at(GRACE_MS);
+    opened.hear(bound, Standing::Unfilled);
+    (opened.run_jobs)();
+    assert_eq!(opened.forgetting.bounds().fence, bound);
+    assert_eq!(opened.drop_bound.get(), Timestamp::ZERO);
+    assert!(opened.refuses(at(GRACE_MS + 1)));
+    opened.hear(bound, Standing::Witness);
+    (opened.run_jobs)();
+    assert_eq!(opened.drop_bound.get(), bound);
+}
+
+#[test]
+fn only_mends_of_a_present_pass_come_in_below_the_fence() {
+    let node = TestNode::new();
+    let opened = node.open();
+    let forgetting = &opened.forgetting;
+    opened.raise(at(GRACE_MS));
+    let old = value(at(GRACE_MS + 1));
+    let admit = |standing, is_damaged| {
+        let admitted = forgetting.admit_mend(PASS, &old, standing, is_damaged);
+        admitted.is_ok()
+    };
+    assert!(!admit(Standing::Witness, false));
+    forgetting.set_passes([PASS].into_iter());
+    assert!(admit(Standing::Witness, false));
+    // Below F all replicas are equal, so only a store that lacks something takes it.
+    opened.hear(at(GRACE_MS), Standing::Witness);
+    (opened.run_jobs)();
+    assert!(!admit(Standing::Witness, false));
+    assert!(admit(Standing::Witness, true));
+    assert!(admit(Standing::Unfilled, false));
+    let dead = Entry::tombstone(b"key", at(GRACE_MS + 1), 3);
+    let dead = forgetting.admit_mend(PASS, &dead, Standing::Unfilled, false);
+    assert!(dead.is_err());
+    forgetting.set_passes(std::iter::empty());
+    assert!(!admit(Standing::Unfilled, false));
+}

@@ -1,0 +1,142 @@
+//! What a store answers behind its fence.
+
+use super::tests::{START_MS, open, replica, version};
+use super::*;
+use base::{ManualClock, Timestamp, Verdict};
+use cluster::forgetting::{Bounds, StoreStart};
+use lsm::testing::BlockingWrite;
+use lsm::{Admission, FaultyDisk, MemoryDisk};
+use std::sync::Arc;
+
+/// What a store has forgotten, as a test says.
+struct Told(Bounds);
+
+impl ForgetView for Told {
+    fn bounds(&self) -> Bounds {
+        self.0
+    }
+
+    fn greatest(&self) -> Timestamp {
+        self.0.forgotten
+    }
+}
+
+fn at(ms: u64) -> Timestamp {
+    version(ms).timestamp()
+}
+
+/// A store with its fence at 100 ms and its forget bound at `forgotten_ms`.
+fn fenced(forgotten_ms: Option<u64>) -> (crate::node::Node, Rc<LocalReplica>) {
+    let clock = Arc::new(ManualClock::new(START_MS + 1_000));
+    let disk = Arc::new(FaultyDisk::new(Arc::new(MemoryDisk::new())));
+    let node = open(&disk, &clock);
+    node.engine.fence(at(100)).unwrap();
+    let bounds = Bounds {
+        fence: at(100),
+        forgotten: forgotten_ms.map_or(Timestamp::ZERO, at),
+    };
+    let mut replica = replica(&node);
+    Rc::get_mut(&mut replica).unwrap().forgetting = Arc::new(Told(bounds));
+    (node, replica)
+}
+
+/// What the store answers, now or later.
+async fn asked(replica: &Rc<LocalReplica>, request: ReplicaRequest<'_>) -> PeerAnswer {
+    let tasks = tokio::task::LocalSet::new();
+    tasks.spawn_local(Rc::clone(&replica.submissions).submit_forever());
+    let finishing = Rc::clone(replica);
+    let finish = move |address, completion| finishing.finish_verdict(address, completion);
+    tasks.spawn_local(Rc::clone(&replica.pending).deliver_forever(finish));
+    let wait = replica.pending.wait(Duration::MAX);
+    let answer = async {
+        match replica.ask(request, wait.address()) {
+            Asked::Now(answer) => answer,
+            Asked::Later => replica.answer_of(b"k", wait.only().await).0,
+        }
+    };
+    tasks.run_until(answer).await
+}
+
+fn own(replica: &LocalReplica) -> Answerer {
+    Answerer {
+        node: NodeNumber::new(0),
+        store: replica.own_start,
+    }
+}
+
+const CLEAN: PeerAnswer = PeerAnswer::Stored {
+    verdict: Verdict::Clean,
+};
+
+#[tokio::test]
+async fn a_write_below_the_fence_is_obsolete_and_one_at_it_is_taken() {
+    let (_node, replica) = fenced(None);
+    let obsolete = PeerAnswer::Missed(Miss::Obsolete { below: at(100) });
+    for (ms, expected) in [(99, &obsolete), (100, &CLEAN)] {
+        let entry = version(ms);
+        let stamp = &mut None;
+        let write = ReplicaRequest::Write {
+            entry: &entry,
+            stamp,
+        };
+        assert_eq!(asked(&replica, write).await, *expected, "{ms}");
+    }
+}
+
+#[tokio::test]
+async fn a_repair_passes_the_fence_only_with_what_a_present_store_has_answered() {
+    let (_node, replica) = fenced(None);
+    let obsolete = PeerAnswer::Missed(Miss::Obsolete { below: at(100) });
+    let own = own(&replica);
+    let StoreStart { store_id, start } = own.store;
+    let replaced = StoreStart {
+        store_id: store_id + 1,
+        start,
+    };
+    let restarted = StoreStart {
+        store_id,
+        start: start.wrapping_add(1),
+    };
+    let by = |store| Some(Answerer { store, ..own });
+    let unknown = Some(Answerer {
+        node: NodeNumber::new(7),
+        ..own
+    });
+    let entry = version(50);
+    for (label, by, expected) in [
+        ("no store", None, &obsolete),
+        ("replaced", by(replaced), &obsolete),
+        ("restarted", by(restarted), &obsolete),
+        ("of no node", unknown, &obsolete),
+        ("present", by(own.store), &CLEAN),
+    ] {
+        let request = ReplicaRequest::Repair { entry: &entry, by };
+        assert_eq!(asked(&replica, request).await, *expected, "{label}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_passes_the_forget_bound() {
+    let (_node, replica) = fenced(Some(80));
+    let by = Some(own(&replica));
+    let admitted = |ms| replica.admission_of(&version(ms), by);
+    assert_eq!(admitted(79), Err(Miss::Obsolete { below: at(80) }));
+    assert_eq!(admitted(80), Ok(Admission::Mend));
+    assert_eq!(admitted(100), Ok(Admission::Ordinary));
+    let tombstone = Entry::tombstone(b"k", at(79), 1);
+    let obsolete = Err(Miss::Obsolete { below: at(80) });
+    assert_eq!(replica.admission_of(&tombstone, by), obsolete);
+}
+
+#[tokio::test]
+async fn an_answer_names_the_forget_bound_and_the_store() {
+    let (node, replica) = fenced(Some(80));
+    let key = Bytes::from_static(b"k");
+    node.engine.write(version(200)).unwrap();
+    let answer = asked(&replica, ReplicaRequest::Read(&key)).await;
+    let PeerAnswer::FoundBehind { entry, named } = answer else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(entry.unwrap().timestamp(), at(200));
+    assert_eq!((named.forgotten, named.store), (at(80), replica.own_start));
+}

@@ -1,0 +1,227 @@
+//! Lets a full pass raise the forget bound: all members are fenced before the first scan,
+//! and F rises if all of them come out equal.
+//!
+//! Each member raises its fence as far as its own clock allows, and the pass takes the
+//! lowest of these fences. So clocks that differ a little do not hold F back, and a driver
+//! whose clock is years ahead fences nobody later than the grace allows.
+
+use super::Sweeper;
+use super::driver::{Begun, Drive};
+use crate::forgetting::HeldBack;
+use base::Timestamp;
+use cluster::NodeNumber;
+use cluster::forgetting::FencedPass;
+use cluster::sweep::{Incarnation, Pair, PassId, PassKind};
+use peer::{SweepAnswer, SweepRequest};
+
+/// What a pass may do for F.
+#[derive(Default)]
+pub(super) struct Fencing {
+    /// Once all members are fenced.
+    fenced: Option<FencedPass>,
+    /// Those that are not.
+    missing: Vec<NodeNumber>,
+    /// Whether there is nothing to raise F to.
+    is_idle: bool,
+}
+
+/// A member's answer.
+struct Fenced {
+    node: NodeNumber,
+    incarnation: Incarnation,
+    before: Timestamp,
+    fence: Timestamp,
+}
+
+impl Sweeper {
+    /// Raises the fence of this node, which takes part in the pass.
+    pub(super) async fn answer_fence(&self, pass: PassId, fence: Timestamp) -> SweepAnswer {
+        let takes_part = self.in_background(move |own| own.takes_part(pass)).await;
+        if takes_part != Some(true) {
+            return SweepAnswer::Unknown;
+        }
+        let forgetting = &self.sweeps.environment.forgetting;
+        match forgetting.raise(fence).await {
+            // Read afterwards: what was lost meanwhile was not fenced.
+            Ok(raised) => SweepAnswer::Fenced {
+                incarnation: self.incarnation(),
+                before: raised.before,
+                fence: raised.fence,
+            },
+            Err(_is_closed) => SweepAnswer::Unknown,
+        }
+    }
+
+    /// Takes note of an F that a pass has shown.
+    pub(super) fn answer_forget(&self, forgotten: Timestamp) -> SweepAnswer {
+        let environment = &self.sweeps.environment;
+        let standing = environment.membership.standing();
+        let forgetting = &environment.forgetting;
+        forgetting.hear(forgotten, Timestamp::ZERO, standing);
+        SweepAnswer::Done
+    }
+}
+
+impl Drive {
+    /// Has all members raise their fences, before any of them scans.
+    pub(super) async fn fence(&mut self, begun: &[Begun]) {
+        if self.kind == PassKind::Recent {
+            return;
+        }
+        self.fencing = Fencing::default();
+        self.resuming.checkpoint.fence = None;
+        let environment = &self.sweeper.sweeps.environment;
+        let members = &environment.members;
+        let has_begun = |node: &NodeNumber| begun.iter().any(|begun| begun.node == *node);
+        let all: Vec<NodeNumber> = members.numbers().collect();
+        self.fencing.missing = all
+            .iter()
+            .copied()
+            .filter(|node| !has_begun(node))
+            .collect();
+        let Some(most) = environment.forgetting.next_fence() else {
+            self.fencing.missing.push(members.own());
+            return;
+        };
+        let known = environment.forgetting.greatest();
+        if !self.fencing.missing.is_empty() {
+            // A fence that leads to nothing would only refuse slow writes.
+            return;
+        }
+        let fenced = self.ask_to_fence(&all, most).await;
+        let is_as_begun = |node: NodeNumber| {
+            let answer = fenced.iter().find(|fenced| fenced.node == node);
+            answer.is_some_and(|fenced| {
+                fenced.fence > known && self.progress.began_with(node, fenced.incarnation)
+            })
+        };
+        let missing = all.iter().copied().filter(|node| !is_as_begun(*node));
+        self.fencing.missing = missing.collect();
+        let fence = fenced.iter().map(|fenced| fenced.fence).min();
+        let Some(fence) = fence.filter(|_| self.fencing.missing.is_empty()) else {
+            // Then the grace has become longer, and F is high enough for now.
+            self.fencing.is_idle = most <= known;
+            return;
+        };
+        // A fence may be ahead of what the pass asked for: from an earlier pass.
+        let fence = fence.min(most);
+        let mut pass = FencedPass::new(self.pass, fence, all.len());
+        for fenced in fenced {
+            pass.fenced(fenced.node, fenced.incarnation);
+        }
+        pass.begin();
+        self.fencing.fenced = Some(pass);
+        self.resuming.checkpoint.fence = Some(fence);
+    }
+
+    /// As [`Drive::fence`], when the pass goes on from its checkpoint with these nodes. One
+    /// that was restored from before its fence may lack what the pass has brought.
+    pub(super) async fn fence_again(&mut self, begun: &[Begun]) {
+        self.fencing = Fencing::default();
+        let Some(fence) = self.resuming.checkpoint.fence else {
+            return;
+        };
+        let members = &self.sweeper.sweeps.environment.members;
+        let mut pass = FencedPass::new(self.pass, fence, members.names().len());
+        for (node, took_part) in self.resuming.checkpoint.progress.taking_part() {
+            pass.fenced(*node, took_part.incarnation);
+        }
+        pass.begin();
+        let nodes: Vec<NodeNumber> = begun.iter().map(|begun| begun.node).collect();
+        let fenced = self.ask_to_fence(&nodes, fence).await;
+        let rejoins = |node: NodeNumber| {
+            let answer = fenced.iter().find(|fenced| fenced.node == node);
+            answer.is_some_and(|fenced| pass.may_rejoin(node, fenced.incarnation, fenced.before))
+        };
+        let missing = nodes.into_iter().filter(|node| !rejoins(*node));
+        self.fencing.missing = missing.collect();
+        match self.fencing.missing.is_empty() {
+            true => self.fencing.fenced = Some(pass),
+            false => self.resuming.checkpoint.fence = None,
+        }
+    }
+
+    async fn ask_to_fence(&self, nodes: &[NodeNumber], fence: Timestamp) -> Vec<Fenced> {
+        let pass = self.pass;
+        let request = |_| SweepRequest::Fence { pass, fence };
+        let answers = self.ask(nodes.to_vec(), request).await;
+        let fenced = answers
+            .into_iter()
+            .filter_map(|(node, answer)| match answer {
+                Some(SweepAnswer::Fenced {
+                    incarnation,
+                    before,
+                    fence,
+                }) => Some(Fenced {
+                    node,
+                    incarnation,
+                    before,
+                    fence,
+                }),
+                _ => None,
+            });
+        fenced.collect()
+    }
+
+    /// What F may rise to, now that the pass has ended and all that it brought is durable.
+    pub(super) fn forgets(&self, is_conclusive: bool, clean: &[Pair]) -> Option<Timestamp> {
+        let mut pass = self.fencing.fenced.clone()?;
+        for pair in clean {
+            let [Some(lower), Some(upper)] = [pair.lower, pair.upper].map(|node| {
+                let taking_part = self.progress.taking_part().get(&node);
+                taking_part.map(|taking_part| taking_part.incarnation)
+            }) else {
+                return None;
+            };
+            pass.found_clean(self.pass, *pair, [lower, upper]);
+        }
+        // A copy where it does not belong is hidden from pairs that are clean: it may be
+        // what a tombstone hides.
+        pass.forgets().filter(|_| is_conclusive)
+    }
+
+    /// Tells all members of the F that the pass has shown, or remembers why there is none.
+    pub(super) async fn forget(&mut self, forgotten: Option<Timestamp>, clean: &[Pair]) {
+        if self.kind == PassKind::Recent || self.fencing.is_idle {
+            return;
+        }
+        let held_back = match forgotten {
+            Some(_) => None,
+            None => Some(self.why_held_back(clean)),
+        };
+        let forgetting = &self.sweeper.sweeps.environment.forgetting;
+        forgetting.set_held_back(held_back);
+        if let Some(forgotten) = forgotten {
+            let pass = self.pass;
+            let nodes = self.progress.nodes().collect();
+            // Those that do not hear it now do so with heartbeats.
+            let _answers = self
+                .ask(nodes, |_| SweepRequest::Forget { pass, forgotten })
+                .await;
+        }
+    }
+
+    fn why_held_back(&self, clean: &[Pair]) -> HeldBack {
+        let members = &self.sweeper.sweeps.environment.members;
+        let takes_part = |node: &NodeNumber| self.progress.taking_part().contains_key(node);
+        let mut missing = self.fencing.missing.clone();
+        missing.extend(members.numbers().filter(|node| !takes_part(node)));
+        missing.sort_unstable();
+        missing.dedup();
+        if !missing.is_empty() {
+            return HeldBack::By(missing);
+        }
+        let mut unequal = Vec::new();
+        for one in members.numbers() {
+            for other in members.numbers().filter(|other| *other > one) {
+                if !clean.contains(&Pair::of(one, other)) {
+                    unequal.push((one, other));
+                }
+            }
+        }
+        match unequal.is_empty() {
+            true => HeldBack::Inconclusive,
+            false => HeldBack::Unequal(unequal),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What stores say of forgetting.
+
+use super::*;
+use cluster::forgetting::{Answerer, NamedBounds, StoreStart};
+
+const STORE: StoreStart = StoreStart {
+    store_id: 11,
+    start: 12,
+};
+
+fn named(forgotten: u64) -> NamedBounds {
+    NamedBounds {
+        forgotten: Timestamp::from_u64(forgotten),
+        store: STORE,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_name_what_their_store_forgets() {
+    run(async {
+        let (asker, replica, ..) = connected().await;
+        let short = entry("key", b"value");
+        let long = entry("key", &long_value(frame::PIECE_BYTES + 1));
+        for (ticket, (entry, forgotten)) in [
+            (None, 0),
+            (Some(short.clone()), 0),
+            (Some(long), 7),
+            (Some(short), 7),
+            (None, 9),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            asker.call(read_of("key"), ticket as u64).unwrap();
+            let named = named(forgotten);
+            let answer = PeerAnswer::FoundBehind { entry, named };
+            replica.next().await.1.send(answer.clone());
+            assert_eq!(asker.answers.next().await, (ticket as u64, answer));
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn repairs_name_the_store_that_has_answered() {
+    run(async {
+        let (asker, replica, ..) = connected().await;
+        let by = Answerer {
+            node: cluster::NodeNumber::new(3),
+            store: STORE,
+        };
+        for bytes in [1, frame::PIECE_BYTES + 1] {
+            let entry = entry("key", &long_value(bytes));
+            let repair = PeerRequest::Repair { by, entry };
+            asker.call(repair.clone(), 1).unwrap();
+            let (request, reply) = replica.next().await;
+            assert_eq!(request, repair);
+            let obsolete = PeerAnswer::Missed(Miss::Obsolete {
+                below: Timestamp::from_u64(5),
+            });
+            reply.send(obsolete.clone());
+            assert_eq!(asker.answers.next().await, (1, obsolete));
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_does_not_know_forgetting_is_told_nothing_of_it() {
+    run(async {
+        let mut older = TestNode::named("asker");
+        older.hello.protocol.features &= !FORGETTING;
+        let mut asker = Asker::new(older.environment(50_000));
+        asker.start();
+        let (replica, freeze) = (Rc::<TestReplica>::default(), FreezeSwitch::default());
+        let _serving = asker.accept(&replica, &freeze).await;
+        asker.until(LinkState::Up).await;
+        let entry = entry("key", b"value");
+        let by = Answerer {
+            node: cluster::NodeNumber::new(3),
+            store: STORE,
+        };
+        let repair = PeerRequest::Repair {
+            by,
+            entry: entry.clone(),
+        };
+        asker.call(repair, 1).unwrap();
+        let (request, reply) = replica.next().await;
+        assert_eq!(request, PeerRequest::Write(entry.clone()));
+        let below = Timestamp::from_u64(5);
+        reply.send(PeerAnswer::Missed(Miss::Obsolete { below }));
+        let refused = PeerAnswer::Missed(Miss::Refused);
+        assert_eq!(asker.answers.next().await, (1, refused));
+        asker.call(read_of("key"), 2).unwrap();
+        let (entry, named) = (Some(entry), named(7));
+        let answer = PeerAnswer::FoundBehind {
+            entry: entry.clone(),
+            named,
+        };
+        replica.next().await.1.send(answer);
+        assert_eq!(asker.answers.next().await, (2, PeerAnswer::Found(entry)));
+    })
+    .await;
+}

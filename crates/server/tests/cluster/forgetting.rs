@@ -1,0 +1,107 @@
+//! The forget bound rises once all nodes were fenced and found equal, and not while one of
+//! them is away.
+
+use crate::support::{Cluster, until};
+use crate::sweeps::{stored_at, target, wait_until_filled};
+use lsm::MemoryDisk;
+use server::ServerConfig;
+use std::sync::Arc;
+use std::time::Duration;
+
+const JSON: &str = "content-type: application/json\r\n";
+
+/// A grace of seconds, and no sweeps but those that are asked for.
+fn forgetful(config: &mut ServerConfig) {
+    config.node.timeout = Duration::from_millis(400);
+    config.node.hint_age_max = Duration::from_secs(1);
+    config.node.clock_drift_max = Duration::from_secs(1);
+    config.node.grace = Duration::from_secs(3);
+    config.node.sweep_interval = None;
+    config.node.full_sweep_interval = None;
+}
+
+fn sweep_fully(cluster: &Cluster, node: usize) -> serde_json::Value {
+    let target = "/v0/admin/sweep?full=true&wait=true";
+    let reply = cluster.client(node).request("POST", target, JSON, b"");
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    reply.json()
+}
+
+fn bound_at(cluster: &Cluster, node: usize) -> Option<u64> {
+    cluster.status(node)["forgetting"]["forgotten_unix_ms"].as_u64()
+}
+
+#[test]
+fn the_forget_bound_rises_on_all_nodes_behind_fences() {
+    let mut cluster = Cluster::start_with(3, forgetful);
+    let mut client = cluster.client(0);
+    assert_eq!(client.put(&target("gone", "3/3"), b"v").status, 201);
+    assert_eq!(client.delete(&target("gone", "3/3")).status, 202);
+    assert_eq!(client.put(&target("kept", "3/3"), b"v").status, 201);
+    until("all clocks are trusted, and the bound rises", || {
+        sweep_fully(&cluster, 1);
+        (0..3).all(|node| bound_at(&cluster, node).is_some())
+    });
+    let status = cluster.status(1);
+    assert!(status["forgetting"].get("held_back").is_none(), "{status}");
+    let bound = bound_at(&cluster, 1).unwrap();
+    assert!(status["forgetting"]["age_seconds"].as_u64().unwrap() >= 3);
+    until("the bound rises again", || {
+        sweep_fully(&cluster, 1);
+        (0..3).all(|node| bound_at(&cluster, node) > Some(bound))
+    });
+    assert_eq!(client.get(&target("kept", "3/3")).status, 200);
+    assert_eq!(client.get(&target("gone", "3/3")).status, 404);
+
+    // While a node is away the bound stays, and the status says who holds it back.
+    let before = bound_at(&cluster, 1);
+    cluster.stop_node(2);
+    sweep_fully(&cluster, 1);
+    assert_eq!(bound_at(&cluster, 1), before);
+    let held_back = cluster.status(1)["forgetting"]["held_back"].clone();
+    let name = cluster.status(1)["cluster"][2]["name"].clone();
+    let held_back = held_back.as_str().unwrap();
+    assert!(held_back.contains(name.as_str().unwrap()), "{held_back}");
+    cluster.start_node(2);
+    until("the bound rises with all nodes", || {
+        sweep_fully(&cluster, 1);
+        (0..3).all(|node| bound_at(&cluster, node) > before)
+    });
+}
+
+/// The store has never seen the tombstones that the others have forgotten, and takes live
+/// versions from below the bound.
+#[test]
+fn a_store_that_was_lost_after_the_dead_were_forgotten_is_filled() {
+    let mut cluster = Cluster::start_with(3, forgetful);
+    let mut client = cluster.client(0);
+    for number in 0..40 {
+        let target = target(&format!("k{number:02}"), "3/3");
+        assert_eq!(client.put(&target, b"v").status, 201);
+        if number % 2 == 0 {
+            assert_eq!(client.delete(&target).status, 202);
+        }
+    }
+    let written_unix_ms = cluster.status(0)["clock"]["unix_ms"].as_u64();
+    until("all of it is below the bound", || {
+        sweep_fully(&cluster, 1);
+        (0..3).all(|node| bound_at(&cluster, node) > written_unix_ms)
+    });
+    let before = bound_at(&cluster, 1);
+    cluster.stop_node(2);
+    cluster.replace_disk(2, Arc::new(MemoryDisk::new()));
+    cluster.start_node(2);
+    wait_until_filled(&cluster, 2);
+    let stored = stored_at(&cluster, 2);
+    let holds = |number: &u32| {
+        let key = format!("\"k{number:02}\"");
+        stored.iter().any(|line| line.contains(&key))
+    };
+    let held: Vec<u32> = (0..40).filter(holds).collect();
+    let live: Vec<u32> = (0..40).filter(|number| number % 2 == 1).collect();
+    assert_eq!(held, live);
+    until("the bound rises with the filled store", || {
+        sweep_fully(&cluster, 1);
+        (0..3).all(|node| bound_at(&cluster, node) > before)
+    });
+}

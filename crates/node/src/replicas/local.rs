@@ -142,7 +142,7 @@ impl LocalReplica {
     /// no fence.
     pub(crate) fn named(&self) -> Option<NamedBounds> {
         let Bounds { fence, forgotten } = self.forgetting.bounds();
-        (fence.max(forgotten) > Timestamp::ZERO).then(|| NamedBounds {
+        (fence.max(forgotten) > Timestamp::ZERO).then_some(NamedBounds {
             forgotten,
             store: self.own_start,
         })

@@ -8,13 +8,16 @@
 //! A loss does no harm if all other nodes have all data. So the folder is lost while two
 //! other hosts are cut off from each other: one of them has acknowledged writes together
 //! with the lost host that the other one has never seen. When the host is back, the one
-//! that has those writes is sometimes cut off.
+//! that has those writes is mostly cut off. Right before the loss a client writes through
+//! the one, and afterwards it reads and writes the same keys through the other one and
+//! through the host that is back.
 
 use crate::dice::Dice;
 use crate::host::{Copy, Crash, Host};
 use crate::network::HostNumber;
 use crate::scenario::Loss;
-use crate::world::World;
+use crate::world::{PATIENCE, World};
+use checker::{Action, Request};
 use cluster::sweep::PassKind;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -40,9 +43,19 @@ const ROT_AGAIN_MS: RangeInclusive<u64> = 50..=1_500;
 /// How many bits of a disk change.
 const FLIPS: RangeInclusive<u64> = 1..=4;
 
-/// How long to wait until all stores count, and how often to look, in milliseconds.
-const FILLED: Duration = Duration::from_secs(60);
-const LOOK_MS: u64 = 50;
+/// How long an unfilled store is with only some of its peers, in milliseconds, in most
+/// worlds: long enough for a full sweep of those.
+const PARTED_MS: RangeInclusive<u64> = 2_000..=9_000;
+const PARTED_PERCENT: u64 = 60;
+
+/// The pause between the requests around a loss, in milliseconds.
+const PROBE_MS: RangeInclusive<u64> = 5..=120;
+
+/// How many keys are written right before a loss, at most.
+const LAST_WORDS_MAX: u64 = 3;
+
+/// After how many requests of a sweep a folder is lost.
+const SWEEP_REQUESTS: RangeInclusive<u64> = 12..=60;
 
 /// Loses a folder, or damages it before `end`.
 pub(super) async fn lose(world: &World, loss: Loss, dice: &Dice, end: Instant) {
@@ -61,7 +74,8 @@ pub(super) async fn lose(world: &World, loss: Loss, dice: &Dice, end: Instant) {
     }
     pause(&CUT_MS).await;
     match loss {
-        Loss::Rot => return rot(world, loser, dice, end).await,
+        Loss::Rot => return rot(world, [loser, one, other], dice, end).await,
+        Loss::InSweep => return lose_in_sweep(world, [loser, other], dice).await,
         Loss::EachFolder => return lose_each(world, dice).await,
         Loss::AllCopies => return restore_all(world, dice).await,
         Loss::Folder | Loss::OldCopy | Loss::RunningCopy => {}
@@ -71,20 +85,110 @@ pub(super) async fn lose(world: &World, loss: Loss, dice: &Dice, end: Instant) {
     pause(&MEETING_MS).await;
     cut(world, one, other);
     pause(&CUT_MS).await;
+    let keys = last_words(world, one, dice).await;
+    let lost = Instant::now();
     world.hosts[loser].crash(Crash::PowerCut);
     world.lost.set(Some(loser));
     world.hosts[loser].replace_disk(copy);
     note("lost");
     pause(&DOWN_MS).await;
     world.start(loser);
-    pause(&CUT_MS).await;
+    probe(world, &[other, loser], &keys, &CUT_MS, dice).await;
     heal(world, one, other);
-    let isolated = *dice.pick(&[one, other]);
+    let isolated = *dice.pick(&[one, one, other]);
     let others: Vec<HostNumber> = (0..nodes).filter(|host| *host != isolated).collect();
     others.iter().for_each(|host| cut(world, isolated, *host));
-    pause(&CUT_MS).await;
+    let parted_ms = match dice.percent(PARTED_PERCENT) {
+        true => PARTED_MS,
+        false => CUT_MS,
+    };
+    probe(world, &others, &keys, &parted_ms, dice).await;
     others.iter().for_each(|host| heal(world, isolated, *host));
     note("returned");
+    await_filled(world, loser, lost).await;
+}
+
+/// Writes some keys through a node, and gives their numbers.
+async fn last_words(world: &World, node: HostNumber, dice: &Dice) -> Vec<u64> {
+    let count = dice.within(&(1..=LAST_WORDS_MAX));
+    let keys: Vec<u64> = (0..count)
+        .map(|_| dice.below(world.scenario.keys))
+        .collect();
+    for key in &keys {
+        let put = Action::Put { ttl_seconds: None };
+        ask(world, node, *key, put).await;
+    }
+    keys
+}
+
+/// Reads and writes some keys through some nodes for a while.
+async fn probe(
+    world: &World,
+    nodes: &[HostNumber],
+    keys: &[u64],
+    lasting_ms: &RangeInclusive<u64>,
+    dice: &Dice,
+) {
+    let end = Instant::now() + Duration::from_millis(dice.within(lasting_ms));
+    // Some worlds only read, lest a newer write hides what a read should find.
+    let put_percent = *dice.pick(&[0, 30]);
+    while Instant::now() < end {
+        let action = match dice.percent(put_percent) {
+            true => Action::Put { ttl_seconds: None },
+            false => Action::Get,
+        };
+        ask(world, *dice.pick(nodes), *dice.pick(keys), action).await;
+        sleep(Duration::from_millis(dice.within(&PROBE_MS))).await;
+    }
+}
+
+/// Asks a quorum of all nodes.
+async fn ask(world: &World, node: HostNumber, key: u64, action: Action) {
+    let nodes = world.scenario.nodes as u8;
+    let request = Request {
+        client: world.scenario.clients + 1,
+        node,
+        key,
+        action,
+        ack: nodes / 2 + 1,
+        from: nodes,
+    };
+    // The history has the answer.
+    let _outcome = world.ask(request, PATIENCE).await;
+}
+
+/// Loses a folder in the middle of a full sweep, which goes on when the host is back.
+async fn lose_in_sweep(world: &World, [loser, driver]: [HostNumber; 2], dice: &Dice) {
+    let host = &world.hosts[loser];
+    sleep(Duration::from_millis(dice.within(&MEETING_MS))).await;
+    world.hosts[driver].order_sweep(PassKind::Full);
+    let before = host.sweep_requests().unwrap_or(0);
+    let requests = dice.within(&SWEEP_REQUESTS);
+    let is_over = Instant::now() + PATIENCE;
+    let is_running = || {
+        let now = host.sweep_requests();
+        now.is_some_and(|now| now < before + requests)
+    };
+    while is_running() && Instant::now() < is_over {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let lost = Instant::now();
+    host.crash(Crash::PowerCut);
+    world.lost.set(Some(loser));
+    host.replace_disk(Copy::empty());
+    world.start(loser);
+    world
+        .trace
+        .note(format_args!("the folder of {loser} is lost in a sweep"));
+    await_filled(world, loser, lost).await;
+}
+
+/// Waits until a store that was lost counts again, where the nodes fill it, and checks what
+/// it has then.
+async fn await_filled(world: &World, loser: HostNumber, lost: Instant) {
+    if world.scenario.refills() && super::counts(world, loser).await {
+        world.check_filled(loser, lost);
+    }
 }
 
 /// Loses a folder before all peers have met its host. The host forgets the writes that
@@ -126,23 +230,30 @@ async fn copy(world: &World, loss: Loss, loser: HostNumber, dice: &Dice) -> Copy
             world.start(loser);
             copy
         }
-        Loss::Folder | Loss::Rot | Loss::EachFolder | Loss::AllCopies => Copy::empty(),
+        _ => Copy::empty(),
     }
 }
 
 /// Damages some bits of one disk, and sometimes has a full sweep find them while clients
-/// run.
-async fn rot(world: &World, loser: HostNumber, dice: &Dice, end: Instant) {
+/// run. Meanwhile another host is away that has acknowledged writes together with it.
+async fn rot(world: &World, [loser, one, other]: [HostNumber; 3], dice: &Dice, end: Instant) {
     let mut flips = dice.within(&FLIPS);
     let host = &world.hosts[loser];
+    let others: Vec<HostNumber> = (0..world.hosts.len()).filter(|host| *host != one).collect();
     while Instant::now() < end && flips > 0 {
+        cut(world, one, other);
+        let keys = last_words(world, one, dice).await;
+        heal(world, one, other);
+        others.iter().for_each(|host| cut(world, one, *host));
         if host.rot() {
             world.lost.set(Some(loser));
             flips -= 1;
             if dice.percent(50) {
                 host.order_sweep(PassKind::Full);
             }
+            probe(world, &others, &keys, &CUT_MS, dice).await;
         }
+        others.iter().for_each(|host| heal(world, one, *host));
         sleep(Duration::from_millis(dice.within(&ROT_AGAIN_MS))).await;
     }
 }
@@ -169,15 +280,17 @@ async fn lose_each(world: &World, dice: &Dice) {
 
 /// Waits until all stores count, and returns whether they do.
 async fn are_witnesses(world: &World) -> bool {
-    let began = Instant::now();
-    let is_witness = |host: &Rc<Host>| host.is_witness() == Some(true);
-    while !world.hosts.iter().all(is_witness) {
-        if began.elapsed() > FILLED {
-            return false;
+    loop {
+        for host in 0..world.hosts.len() {
+            if !super::counts(world, host).await {
+                return false;
+            }
         }
-        sleep(Duration::from_millis(LOOK_MS)).await;
+        let is_witness = |host: &Rc<Host>| host.is_witness() == Some(true);
+        if world.hosts.iter().all(is_witness) {
+            return true;
+        }
     }
-    true
 }
 
 /// Has all hosts lose power and come back with copies of their disks, which were taken

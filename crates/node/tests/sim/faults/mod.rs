@@ -15,6 +15,10 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
+/// How long a store may take until it counts, and how often to look.
+const FILLED: Duration = Duration::from_secs(60);
+const LOOK_PERIOD: Duration = Duration::from_millis(50);
+
 /// A fault: its kind and the hosts that it strikes.
 #[derive(Clone, Copy, Debug)]
 struct Fault {
@@ -83,4 +87,16 @@ fn choose(scenario: &Scenario, dice: &Dice) -> Fault {
         host,
         other: (host + apart) % scenario.nodes,
     }
+}
+
+/// Waits until the store of a host counts, and returns whether it does in time.
+async fn counts(world: &World, host: HostNumber) -> bool {
+    let began = Instant::now();
+    while world.hosts[host].is_witness() != Some(true) {
+        if began.elapsed() > FILLED {
+            return false;
+        }
+        sleep(LOOK_PERIOD).await;
+    }
+    true
 }

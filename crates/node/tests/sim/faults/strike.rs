@@ -1,9 +1,9 @@
 //! What each kind of fault does.
 
-use super::Fault;
+use super::{Fault, counts};
 use crate::dice::Dice;
 use crate::host::{CLOCK_DRIFT_MAX, Crash};
-use crate::scenario::FaultKind;
+use crate::scenario::{FaultKind, ScenarioKind};
 use crate::world::World;
 use cluster::sweep::PassKind;
 use std::ops::RangeInclusive;
@@ -171,6 +171,11 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
     }
     world.timeline.borrow_mut().comes_back(host);
     note("mends");
+    // A store that lost something in a power cut does not count until all the others have
+    // filled it. So until then it is the one that is unavailable.
+    if world.scenario.kind == ScenarioKind::OneUnavailable && !counts(world, host).await {
+        world.fail(format!("the store of node {host} does not count again"));
+    }
 }
 
 /// A skew beyond the bound.

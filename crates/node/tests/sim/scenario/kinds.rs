@@ -89,6 +89,8 @@ impl FaultKind {
 pub(crate) enum Loss {
     /// The process comes back with an empty folder.
     Folder,
+    /// The same in the middle of a full sweep: what it showed before does not count.
+    InSweep,
     /// The process comes back with a copy that was taken while it did not run.
     OldCopy,
     /// The process comes back with a copy that was taken at one moment while it ran.
@@ -102,11 +104,15 @@ pub(crate) enum Loss {
 }
 
 impl Loss {
-    /// Every kind.
-    pub(super) const ALL: [Self; 6] = [
+    /// Every kind, the more often the more it can hide.
+    pub(super) const ALL: [Self; 10] = [
         Self::Folder,
+        Self::Folder,
+        Self::InSweep,
+        Self::OldCopy,
         Self::OldCopy,
         Self::RunningCopy,
+        Self::Rot,
         Self::Rot,
         Self::EachFolder,
         Self::AllCopies,

@@ -108,10 +108,10 @@ impl Scenario {
         let loss = *dice.pick(&Loss::ALL);
         match dice.below(100) {
             0..30 => any_fault.without_faults(dice),
-            30..45 => any_fault.with_one_unavailable(dice),
-            45..60 => any_fault.with_loss(loss, dice),
-            60..70 => any_fault.with_many_sweeps(dice),
-            70..80 => any_fault.with_cut_sweeps(dice),
+            30..40 => any_fault.with_one_unavailable(dice),
+            40..69 => any_fault.with_loss(loss, dice),
+            69..78 => any_fault.with_many_sweeps(dice),
+            78..86 => any_fault.with_cut_sweeps(dice),
             _ => any_fault,
         }
     }
@@ -211,17 +211,25 @@ impl Scenario {
             self.faults
                 .retain(|kind| FaultKind::HARMLESS.contains(kind));
         }
-        let nodes = *dice.pick(&[3, 3, 4]);
+        let nodes = *dice.pick(&[3, 3, 3, 4]);
+        let (keys, range_keys) = match loss {
+            Loss::InSweep => (40, 4),
+            _ => (*dice.pick(&[1, 2, 5]), self.range_keys),
+        };
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        let intervals = [None, seconds(2), seconds(2), seconds(5), seconds(60)];
         Self {
             nodes,
             far_host: dice.place(nodes),
-            keys: *dice.pick(&[1, 2, 5]),
+            keys,
+            range_keys,
+            sweep_interval: *dice.pick(&intervals[usize::from(loss == Loss::InSweep)..]),
             pairs: *dice.pick(&[Pairs::Quorum, Pairs::Quorum, Pairs::Any]),
             pause_ms: match loss {
                 Loss::EachFolder => 40..=400,
                 _ => dice.pick(&[0..=40, 10..=100]).clone(),
             },
-            skew_ms_max: *dice.pick(&[0, 300_000, 1_500_000]),
+            skew_ms_max: *dice.pick(&[1_000, 300_000, 1_500_000]),
             durability: Durability::Sync,
             loss: Some(loss),
             span: Duration::from_millis(match loss {

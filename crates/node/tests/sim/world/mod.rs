@@ -40,7 +40,7 @@ use tokio::time::{Instant, sleep, timeout};
 use versions::Versions;
 
 /// How long a client waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(3);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long a client waits that abandons its request, at most, in milliseconds.
 const LEAVES_AFTER_MS_MAX: u64 = 100;
@@ -237,7 +237,7 @@ impl World {
     }
 
     /// Sends a request to a node and records the answer. `None` if the node does not run.
-    async fn ask(&self, request: Request, patience: Duration) -> Option<Outcome> {
+    pub(crate) async fn ask(&self, request: Request, patience: Duration) -> Option<Outcome> {
         let host = &self.hosts[request.node];
         let id = OperationId(self.history.borrow().operations().len());
         let value = matches!(request.action, Action::Put { .. })
@@ -277,11 +277,11 @@ impl World {
             for key in 0..self.scenario.keys {
                 // Other checks find what cannot be read.
                 if let Ok(Some(entry)) = host.held(key) {
-                    versions.note(&entry, format_args!("node {number}"));
+                    versions.note(&entry, number, format_args!("node {number}"));
                 }
             }
             for hint in host.hints() {
-                versions.note(&hint, format_args!("a hint of node {number}"));
+                versions.note(&hint, number, format_args!("a hint of node {number}"));
             }
         }
     }
@@ -291,6 +291,18 @@ impl World {
     pub(crate) fn all_were_restored(&self, copied: Instant) {
         self.restored.set(Some((copied, Instant::now())));
         *self.versions.borrow_mut() = Versions::default();
+    }
+
+    /// Whether nothing may be left of a write: its coordinator has lost its folder since,
+    /// and with it what it had stamped, and no replica has acknowledged the write to a
+    /// client. Peers know a stamp that they have seen, and nobody has seen this one.
+    fn may_be_unseen(&self, history: &History, id: OperationId) -> bool {
+        let operation = history.get(id);
+        operation.is_some_and(|operation| {
+            let asked = self.timeline.borrow().invoked_at(id);
+            let is_acknowledged = matches!(operation.outcome(), Some(Outcome::Written { .. }));
+            !is_acknowledged && self.hosts[operation.request.node].was_replaced_since(asked)
+        })
     }
 
     /// Whether an operation ended after the first of the copies was taken with which all
@@ -304,7 +316,7 @@ impl World {
     }
 
     /// Records a failure; the first one counts.
-    fn fail(&self, what: String) {
+    pub(crate) fn fail(&self, what: String) {
         self.trace.note(format_args!("FAILURE {what}"));
         self.failure.borrow_mut().get_or_insert(what);
     }

@@ -1,6 +1,7 @@
 //! The report about a world: what its checks found.
 
 use super::World;
+use crate::network::HostNumber;
 use crate::panics;
 use crate::scenario::{FaultKind, Pairs, Scenario, ScenarioKind};
 use checker::{History, OperationId, Outcome};
@@ -62,8 +63,9 @@ pub(super) fn of(world: &World, seed: u64) -> Report {
         .iter()
         .map(|violation| violation.describe(history))
         .collect();
-    let is_gone = |id| world.is_after_copies(id);
-    failures.extend(world.versions.borrow_mut().judge(history, is_gone));
+    let is_gone = |id| world.is_after_copies(id) || world.may_be_unseen(history, id);
+    let is_lost = |node: HostNumber, seen| world.hosts[node].was_replaced_since(seen);
+    failures.extend(world.versions.borrow_mut().judge(history, is_gone, is_lost));
     if world.scenario.kind == ScenarioKind::OneUnavailable {
         failures.extend(world.timeline.borrow().failed_with_one_unavailable(history));
     }

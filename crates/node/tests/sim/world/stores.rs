@@ -10,6 +10,7 @@ use base::Entry;
 use checker::{Action, Operation, OperationId, Outcome};
 use lsm::Durability;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long after the deadline of a write its hints may take to be written.
 const HINTED: Duration = Duration::from_millis(500);
@@ -86,6 +87,43 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Checks that a store that was lost, and counts again, has each write to all nodes
+    /// that was acknowledged before it was lost, or something newer. A newer version of
+    /// fewer copies may have replaced it elsewhere, so such keys do not count.
+    pub(crate) fn check_filled(&self, number: HostNumber, lost: Instant) {
+        // A node whose clock is far off refuses versions of the others.
+        let far = [FaultKind::FarSkew, FaultKind::FarSkewAtStart];
+        if far.iter().any(|kind| self.scenario.faults.contains(kind)) {
+            return;
+        }
+        let history = self.history.borrow();
+        let is_to_all = |operation: &Operation| {
+            operation.request.action == Action::Get
+                || usize::from(operation.request.from) == self.scenario.nodes
+        };
+        for key in 0..self.scenario.keys {
+            let mut all = history.of_key(key);
+            if !all.all(|(_, operation)| is_to_all(operation)) {
+                continue;
+            }
+            for (id, operation) in history.of_key(key) {
+                let Some(Outcome::Written { version, .. }) = operation.outcome() else {
+                    continue;
+                };
+                let told = self.timeline.borrow().completed_at(id);
+                if told.is_some_and(|told| told < lost)
+                    && let Ok(held) = self.hosts[number].held(key)
+                    && held.as_ref().map(Entry::timestamp) < Some(version)
+                {
+                    return self.fail(format!(
+                        "the store of node {number} counts, and lacks #{} {operation}",
+                        id.0
+                    ));
+                }
+            }
+        }
     }
 
     /// Whether hints must have brought an acknowledged write to all its replicas. They must

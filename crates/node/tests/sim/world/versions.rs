@@ -1,11 +1,13 @@
 //! Checks that all copies and answers with one version have the same content.
 
 use crate::host::key_of;
+use crate::network::HostNumber;
 use crate::value;
 use base::{Entry, Kind, Timestamp};
 use checker::{Action, Content, History, OperationId, Outcome};
 use std::collections::BTreeMap;
 use std::fmt;
+use tokio::time::Instant;
 
 /// The contents that were seen under each version.
 #[derive(Default)]
@@ -18,6 +20,8 @@ struct Sighting {
     key: u64,
     what: What,
     origin: String,
+    /// When it was last seen in which stores; `None` if a client saw it.
+    stores: Option<BTreeMap<HostNumber, Instant>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,37 +31,60 @@ enum What {
 }
 
 impl Versions {
-    /// Records a copy of a version.
-    pub(super) fn note(&mut self, entry: &Entry, origin: fmt::Arguments<'_>) {
+    /// Records a copy of a version on a node.
+    pub(super) fn note(&mut self, entry: &Entry, node: HostNumber, origin: fmt::Arguments<'_>) {
         let what = match entry.kind() {
             Kind::Tombstone => What::Tombstone,
             Kind::Value => What::Value(value::read(entry.value_bytes())),
         };
-        self.note_what(entry.timestamp(), key_of(entry.key()), what, origin);
+        let sighting = self.sighting(entry.timestamp(), key_of(entry.key()), what, origin);
+        if let Some(stores) = &mut sighting.stores {
+            stores.insert(node, Instant::now());
+        }
     }
 
+    /// Records what a client saw.
     fn note_what(&mut self, version: Timestamp, key: u64, what: What, origin: fmt::Arguments<'_>) {
+        self.sighting(version, key, what, origin).stores = None;
+    }
+
+    fn sighting(
+        &mut self,
+        version: Timestamp,
+        key: u64,
+        what: What,
+        origin: fmt::Arguments<'_>,
+    ) -> &mut Sighting {
         let seen = self.seen.entry(version).or_default();
-        if !seen
-            .iter()
-            .any(|sight| (sight.key, sight.what) == (key, what))
-        {
+        let is_this = |sight: &Sighting| (sight.key, sight.what) == (key, what);
+        let index = seen.iter().position(is_this).unwrap_or(seen.len());
+        if index == seen.len() {
             seen.push(Sighting {
                 key,
                 what,
                 origin: origin.to_string(),
+                stores: Some(BTreeMap::new()),
             });
         }
+        &mut seen[index]
     }
 
     /// Adds what clients saw, and returns the versions that have several contents or that
     /// several writes were stamped with. An operation of which all trace is gone does not
-    /// count: its versions may be issued again.
+    /// count, nor does a copy on a disk that was lost since: such versions may be issued
+    /// again.
     pub(super) fn judge(
         &mut self,
         history: &History,
         is_gone: impl Fn(OperationId) -> bool,
+        is_lost: impl Fn(HostNumber, Instant) -> bool,
     ) -> Vec<String> {
+        for seen in self.seen.values_mut() {
+            seen.retain(|sight| {
+                let mut stores = sight.stores.iter().flatten();
+                sight.stores.is_none() || stores.any(|(node, seen)| !is_lost(*node, *seen))
+            });
+        }
         let mut broken = Vec::new();
         let mut owners: BTreeMap<Timestamp, OperationId> = BTreeMap::new();
         for (id, operation) in (0..).map(OperationId).zip(history.operations()) {
@@ -106,7 +133,9 @@ impl Versions {
                 .any(|other| !may_be_one(first, other, history))
             {
                 let lines = seen.iter().map(|sight| {
-                    let Sighting { key, what, origin } = sight;
+                    let Sighting {
+                        key, what, origin, ..
+                    } = sight;
                     format!("\n  key {key}, {what:?}: {origin}")
                 });
                 broken.push(format!(
@@ -181,9 +210,9 @@ mod tests {
     fn check(writes: &[(Action, u64)], stored: &[Entry], is_one_thing: bool) {
         let mut versions = Versions::default();
         for entry in stored {
-            versions.note(entry, format_args!("node 1"));
+            versions.note(entry, 1, format_args!("node 1"));
         }
-        let broken = versions.judge(&history(writes), |_| false);
+        let broken = versions.judge(&history(writes), |_| false, |_, _| false);
         assert_eq!(broken.is_empty(), is_one_thing, "{broken:?}");
     }
 
@@ -206,6 +235,19 @@ mod tests {
         check(&[(put(None), 10), (put(None), 11)], &[], true);
         check(&[(put(None), 10), (put(None), 10)], &[], false);
         check(&[(Action::Delete, 10), (Action::Delete, 10)], &[], false);
+    }
+
+    #[test]
+    fn what_only_a_lost_disk_had_may_be_issued_again() {
+        const LOST: HostNumber = 1;
+        let judge = |holder| {
+            let mut versions = Versions::default();
+            versions.note(&value_of(7, 10, KEY), holder, format_args!("a disk"));
+            let history = history(&[(Action::Delete, 10)]);
+            versions.judge(&history, |_| false, |node, _| node == LOST)
+        };
+        assert_eq!(judge(LOST), Vec::<String>::new());
+        assert_eq!(judge(LOST + 1).len(), 1);
     }
 
     #[test]

@@ -171,11 +171,7 @@ def refill(arguments):
         shutil.rmtree(WORK / "refill" / "2")
         server.start(2)
         begun, cpu = time.monotonic(), server.cpu_seconds()
-        first = None
-        while status_page(server.all_ports[2])["standing"] not in ("witness", "accepted"):
-            time.sleep(0.1)
-            if first is None and metric(server.all_ports[2], "kvorum_store_sequence") > 1000:
-                first = time.monotonic()
+        wait_until_filled(server)
         took, used = time.monotonic() - begun, server.cpu_seconds() - cpu
         page = status_page(server.all_ports[2])
     finally:
@@ -191,37 +187,61 @@ def percentile(run, share):
 
 
 def under_load(arguments):
-    """At half the breaking point, and at the breaking point: throughput and p99 with and without a full sweep."""
+    """At half the breaking point, and at the breaking point: throughput and p99 alone, during full sweeps, and while a
+    lost folder is filled. The load goes to the two nodes that keep their folders."""
     server = filled(arguments, "load")
     mix = ("mixed", "--mix", "get=50,put=50", "--replicas", QUORUM, "--keys", str(keys(arguments)))
     try:
-        found = load(arguments, server, *mix, "--find-breaking-point", "--duration", "4s")
+        found = load(arguments, server, *mix, "--find-breaking-point", "--duration", "4s", ports=server.ports[:2])
         best = found["rate"]
         for name, rate in (("half", best / 2), ("full", best)):
-            results = []
-            for _ in range(arguments.pairs):
-                alone = load(arguments, server, *mix, "--rate", str(int(rate)), "--duration", "8s")
-                running = threading.Event()
-                sweeper = threading.Thread(target=sweep_until, args=(server, running))
-                sweeper.start()
-                swept = load(arguments, server, *mix, "--rate", str(int(rate)), "--duration", "8s")
-                running.set()
-                sweeper.join()
-                throughput, slower = swept["succeeded"] / alone["succeeded"], percentile(swept, 0.99) / percentile(alone, 0.99)
-                results.append((throughput, slower))
-                print(f"  load at {rate:.0f}/s: {alone['succeeded']} and {swept['succeeded']} requests succeeded, "
-                      f"p99 {percentile(alone, 0.99):.2f} and {percentile(swept, 0.99):.2f} ms", flush=True)
-            throughput, slower = (statistics.median(column) for column in zip(*results))
-            print(f"load-{name}: throughput while it sweeps {verdict(throughput, 0.9, 'times', at_least=True)}", flush=True)
-            print(f"load-{name}: p99 while it sweeps {verdict(slower, 2, 'times')}", flush=True)
+            run = (*mix, "--rate", str(int(rate)), "--duration", "8s")
+            for work, does in (("sweeps", sweep_until), ("refills", refill_until)):
+                results = [beside(arguments, server, run, does) for _ in range(arguments.pairs)]
+                throughput, slower = (statistics.median(column) for column in zip(*results))
+                print(f"load-{name}: throughput while it {work} {verdict(throughput, 0.9, 'times', at_least=True)}", flush=True)
+                print(f"load-{name}: p99 while it {work} {verdict(slower, 2, 'times')}", flush=True)
     finally:
         server.stop()
 
 
-def sweep_until(server, ended):
+def beside(arguments, server, run, does):
+    """A run of `kvorum load` alone, and one while the cluster does something over and over. Returns the throughput and
+    p99 of the second by those of the first."""
+    alone = load(arguments, server, *run, ports=server.ports[:2])
+    ended = threading.Event()
+    times = []
+    worker = threading.Thread(target=does, args=(server, ended, times))
+    worker.start()
+    busy = load(arguments, server, *run, ports=server.ports[:2])
+    ended.set()
+    worker.join()
+    settle(server)
+    print(f"  {alone['succeeded']} and {busy['succeeded']} requests succeeded, p99 {percentile(alone, 0.99):.2f} and "
+          f"{percentile(busy, 0.99):.2f} ms, {len(times)} times of {statistics.mean(times):.1f} s", flush=True)
+    return busy["succeeded"] / alone["succeeded"], percentile(busy, 0.99) / percentile(alone, 0.99)
+
+
+def sweep_until(server, ended, times):
     """Sweeps over and over."""
     while not ended.is_set():
-        sweep(server, True)
+        times.append(sweep(server, True)["seconds"])
+
+
+def refill_until(server, ended, times):
+    """Loses the folder of the last node over and over, and has it filled."""
+    while not ended.is_set():
+        server.nodes[2].stop()
+        shutil.rmtree(WORK / "load" / "2")
+        begun = time.monotonic()
+        server.start(2)
+        wait_until_filled(server)
+        times.append(time.monotonic() - begun)
+
+
+def wait_until_filled(server):
+    while status_page(server.all_ports[2])["standing"] not in ("witness", "accepted"):
+        time.sleep(0.1)
 
 
 def main():

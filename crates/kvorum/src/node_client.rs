@@ -2,12 +2,22 @@
 
 use crate::failure::Failure;
 use cluster::NodeUrl;
+use rustix::net::sockopt;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 /// How long connecting to the node may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// How long a connection is silent before the system probes it.
+const PROBE_AFTER: Duration = Duration::from_secs(60);
+
+/// The time between two probes.
+const PROBE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A connection has failed after this many probes without an answer.
+const PROBES_MAX: u32 = 6;
 
 /// A request to a node, without a body.
 pub(crate) struct NodeRequest<'a> {
@@ -36,6 +46,12 @@ impl NodeRequest<'_> {
             .map_err(|error| match error.kind() {
                 io::ErrorKind::ConnectionRefused => Failure::failed(format!(
                     "{url} refuses connections: start the node, or name another one with {option}"
+                )),
+                // What a read gives whose time is over.
+                io::ErrorKind::WouldBlock => Failure::failed(format!(
+                    "{url} takes connections but has not answered within {} s: it is frozen or \
+                     overloaded",
+                    self.time_max.as_secs()
                 )),
                 _ => Failure::failed(format!("cannot reach {url}: {error}")),
             })?;
@@ -82,11 +98,25 @@ fn connect(url: &NodeUrl) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in (url.host(), url.port()).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, CONNECT_MAX) {
-            Ok(stream) => return Ok(stream),
+            Ok(stream) => {
+                notice_a_dead_machine(&stream)?;
+                return Ok(stream);
+            }
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+/// Has the system probe a silent connection, so that a wait of days for the end of a sweep
+/// ends when the machine of the node dies: about [`PROBE_AFTER`] and [`PROBES_MAX`] times
+/// [`PROBE_INTERVAL`] later.
+fn notice_a_dead_machine(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, PROBE_AFTER)?;
+    sockopt::set_tcp_keepintvl(stream, PROBE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(stream, PROBES_MAX)?;
+    Ok(())
 }
 
 /// The URL without its scheme, for the header `Host`.
@@ -164,6 +194,42 @@ impl NodeResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
+
+    /// A listener that accepts nothing, and its URL. The system takes connections for it.
+    fn frozen() -> (TcpListener, NodeUrl) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        (listener, url.parse().unwrap())
+    }
+
+    #[test]
+    fn a_node_that_takes_connections_and_does_not_answer_is_told_apart() {
+        let (_listener, url) = frozen();
+        let asked = NodeRequest {
+            node: &url,
+            option: "--target",
+            method: "GET",
+            target: "/v0/status",
+            headers: &[],
+            time_max: Duration::from_millis(1),
+            answer_bytes_max: 1000,
+        };
+        let failure = asked.send().unwrap_err();
+        let line = failure.line();
+        assert!(line.contains("takes connections but has not"), "{line}");
+        assert!(line.contains("frozen or overloaded"), "{line}");
+    }
+
+    #[test]
+    fn the_system_probes_a_silent_connection() {
+        let (_listener, url) = frozen();
+        let stream = connect(&url).unwrap();
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), PROBE_AFTER);
+        assert_eq!(sockopt::tcp_keepintvl(&stream).unwrap(), PROBE_INTERVAL);
+        assert_eq!(sockopt::tcp_keepcnt(&stream).unwrap(), PROBES_MAX);
+    }
 
     #[test]
     fn only_a_complete_response_is_accepted() {

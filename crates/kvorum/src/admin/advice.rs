@@ -1,6 +1,6 @@
 //! Where an operator has to do something, and what.
 
-use super::overview::{Asked, Member, NodeStatus};
+use super::overview::{Asked, Member, NoStatus, NodeStatus};
 use super::table::span;
 
 /// A pair of nodes that no sweep has found equal for this many intervals needs a look.
@@ -24,13 +24,16 @@ const APART_SECONDS: u64 = 60;
 
 /// A line for each thing that an operator has to do.
 pub(super) fn of(asked: &[Asked]) -> Vec<String> {
-    let unreachable = asked.iter().filter(|asked| asked.status.is_err());
+    let is_unreachable = |asked: &&Asked| matches!(asked.status, Err(NoStatus::Unreachable(_)));
+    let unreachable = asked.iter().filter(is_unreachable);
     let unreachable: Vec<&str> = unreachable.map(|asked| asked.name.as_str()).collect();
     let mut lines = Vec::new();
     for node in asked {
         match &node.status {
-            Err(problem) => lines.push(format!(
-                "{}: {problem}. {}Start it; if its machine or its disk is lost, replace the node",
+            Err(NoStatus::NotGiven(problem)) => lines.push(format!("{}: {problem}", node.name)),
+            Err(NoStatus::Unreachable(problem)) => lines.push(format!(
+                "{}: {problem}. {}Start it, or restart it if it hangs; if its machine or its disk \
+                 is lost, replace the node",
                 node.name,
                 of_absence(asked, &node.name)
             )),
@@ -65,7 +68,9 @@ fn of_node(status: &NodeStatus, unreachable: &[&str]) -> Vec<String> {
     let mut say = |text: String| lines.push(format!("{}: {text}", status.name));
     if let Some(problem) = of_standing(status, unreachable) {
         say(problem);
-    } else if let Some(why) = &status.clock.refuses_writes {
+    } else if status.standing != "unfilled"
+        && let Some(why) = &status.clock.refuses_writes
+    {
         say(format!("it refuses writes: {why}"));
     } else if let Some(ahead_ms) = status.clock.others_ahead_ms
         && ahead_ms.unsigned_abs() > CLOCK_AHEAD_MS_MAX
@@ -91,8 +96,14 @@ fn of_node(status: &NodeStatus, unreachable: &[&str]) -> Vec<String> {
     }
     match (status.store.tables_damaged, status.store.damaged_ranges) {
         (0, 0) => {}
+        // A compaction notes no range for a block that it could not read; a full sweep does.
         (damaged, 0) => say(format!(
-            "{damaged} of its tables are damaged. Check its disk, then replace the node"
+            "{damaged} of its tables are damaged. Check its disk, then {}",
+            match status.others().next() {
+                Some(_) =>
+                    "run 'kvorum admin sweep --full --wait', which has the other nodes mend them",
+                None => "replace the node",
+            }
         )),
         (_, ranges) => {
             let who = match unreachable {
@@ -187,8 +198,21 @@ fn of_standing(status: &NodeStatus, unreachable: &[&str]) -> Option<String> {
     let missing = unreachable.join(" and ");
     match status.standing.as_str() {
         "witness" => None,
-        // It needs nobody.
-        "unfilled" if has_all => None,
+        "unfilled" if has_all => {
+            let failed = status.sweeps.full.incomplete;
+            let sweeps = if failed == 1 {
+                "sweep has"
+            } else {
+                "sweeps have"
+            };
+            // While one runs, or until the first has ended, it needs nobody.
+            (failed > 0 && status.sweeps.running.is_empty()).then(|| {
+                format!(
+                    "{failed} full {sweeps} not filled its store: see 'a sweep has ended' in the \
+                     log of the first node by name"
+                )
+            })
+        }
         "unfilled" => Some(format!(
             "its store has lost data and does not count. It is filled by itself once all nodes \
              are up: start {missing}"
@@ -197,11 +221,13 @@ fn of_standing(status: &NodeStatus, unreachable: &[&str]) -> Option<String> {
         "unconfirmed" => Some(format!(
             "its store does not count before all nodes have met once: start {missing}"
         )),
-        // A full sweep has filled it since it started.
+        // A full sweep has filled it since it started. What came before says nothing: a store
+        // that was restored from a copy brings its old times with it.
         "accepted"
-            if status
-                .others()
-                .all(|member| member.last_full_clean_unix_ms.is_some()) =>
+            if status.others().all(|member| {
+                let seconds = status.seconds_since(member.last_full_clean_unix_ms);
+                seconds.is_some_and(|seconds| seconds < status.uptime_seconds)
+            }) =>
         {
             None
         }
@@ -240,8 +266,8 @@ mod tests {
             "background": {"share": 1.0},
             "sweeps": {
                 "running": [],
-                "recent": {"interval_seconds": 600},
-                "full": {"interval_seconds": 1800},
+                "recent": {"interval_seconds": 600, "incomplete": 0},
+                "full": {"interval_seconds": 1800, "incomplete": 0},
             },
             "store": {"poisoned": null, "disk_full": false, "tables_damaged": 0, "damaged_ranges": 0},
         })
@@ -320,7 +346,12 @@ mod tests {
                 "up to 7 writes may be lost",
             ),
             ("/store/disk_full", json!(true), &[], "disk is full"),
-            ("/store/tables_damaged", json!(2), &[], "2 of its tables"),
+            (
+                "/store/tables_damaged",
+                json!(2),
+                &[],
+                "2 of its tables are damaged. Check its disk, then run 'kvorum admin sweep --full",
+            ),
             (
                 "/store/damaged_ranges",
                 json!(3),
@@ -368,10 +399,66 @@ mod tests {
     fn an_accepted_store_needs_a_full_sweep() {
         let mut status = status();
         status["standing"] = json!("accepted");
-        status["cluster"][1]["last_full_clean_unix_ms"] = json!(null);
+        // Never, and before it was started: it may have been restored from a copy since.
+        for last_full_clean in [json!(null), json!(10_000_000 - 8_000_000)] {
+            status["cluster"][1]["last_full_clean_unix_ms"] = last_full_clean;
+            let status: NodeStatus = serde_json::from_value(status.clone()).unwrap();
+            let advice = of_node(&status, &[]).join("\n");
+            let accepted = "may lack data: run 'kvorum admin sweep --full";
+            assert!(advice.contains(accepted), "{advice}");
+        }
+    }
+
+    #[test]
+    fn a_store_that_full_sweeps_have_not_filled_has_a_line() {
+        let mut status = status();
+        status["standing"] = json!("unfilled");
+        status["sweeps"]["full"]["incomplete"] = json!(3);
+        let advice = |status: &Value| {
+            let status: NodeStatus = serde_json::from_value(status.clone()).unwrap();
+            of_node(&status, &[]).join("\n")
+        };
+        let failed = advice(&status);
+        assert!(failed.contains("3 full sweeps have not filled"), "{failed}");
+        let running = json!([{"kind": "full", "began_unix_ms": 9_000_000, "ranges": 3}]);
+        status["sweeps"]["running"] = running;
+        assert_eq!(advice(&status), "", "one fills it now");
+    }
+
+    #[test]
+    fn a_lone_node_with_a_damaged_table_is_to_be_replaced() {
+        let mut status = status();
+        status["cluster"].as_array_mut().unwrap().pop();
+        status["store"]["tables_damaged"] = json!(1);
         let status: NodeStatus = serde_json::from_value(status).unwrap();
         let advice = of_node(&status, &[]).join("\n");
-        assert!(advice.contains("admin sweep --full"), "{advice}");
+        assert!(advice.ends_with("then replace the node"), "{advice}");
+    }
+
+    #[test]
+    fn only_a_node_that_does_not_answer_is_to_be_started() {
+        let mut status = status();
+        status["standing"] = json!("unfilled");
+        let asked = |no_status: NoStatus| {
+            let asked = [
+                Asked {
+                    name: "a".to_owned(),
+                    url: "http://h:1".to_owned(),
+                    status: Ok(serde_json::from_value(status.clone()).unwrap()),
+                },
+                Asked {
+                    name: "b".to_owned(),
+                    url: "http://h:2".to_owned(),
+                    status: Err(no_status),
+                },
+            ];
+            of(&asked).join("\n")
+        };
+        let away = asked(NoStatus::Unreachable("b is gone".to_owned()));
+        assert!(away.contains("b: b is gone. Start it"), "{away}");
+        assert!(away.contains("all nodes are up: start b"), "{away}");
+        let other = asked(NoStatus::NotGiven("b refuses".to_owned()));
+        assert_eq!(other, "b: b refuses");
     }
 
     #[test]
@@ -405,12 +492,12 @@ mod tests {
                 Asked {
                     name: "b".to_owned(),
                     url: "http://h:2".to_owned(),
-                    status: Err("b is gone".to_owned()),
+                    status: Err(NoStatus::Unreachable("b is gone".to_owned())),
                 },
             ];
             of(&asked).join("\n")
         };
-        assert!(advice(10_800).starts_with("b: b is gone. Start it;"));
+        assert!(advice(10_800).starts_with("b: b is gone. Start it,"));
         let longer = advice(20_000);
         let expected = "b: b is gone. It has been away for 5h, and hints are kept for 3h: a sweep";
         assert!(longer.starts_with(expected), "{longer}");
@@ -424,6 +511,7 @@ mod tests {
         let status: NodeStatus = serde_json::from_value(status).unwrap();
         let advice = |unreachable: &[&str]| of_node(&status, unreachable).join("\n");
         assert!(advice(&["c"]).contains("start c"), "{}", advice(&["c"]));
+        assert_eq!(advice(&[]), "");
     }
 
     #[test]
@@ -436,7 +524,7 @@ mod tests {
 
     #[test]
     fn no_sweep_is_missed_where_none_is_due() {
-        let no_interval = advice_with("/sweeps/recent", json!({}), &[]);
+        let no_interval = advice_with("/sweeps/recent", json!({"incomplete": 0}), &[]);
         assert_eq!(no_interval, "");
         // The node that cannot be reached has a line of its own.
         let unreachable = advice_with("/cluster/1/last_clean_unix_ms", json!(null), &["b"]);

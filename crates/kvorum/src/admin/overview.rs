@@ -86,6 +86,8 @@ pub(super) struct RunningSweep {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct SweepsOfKind {
     pub(super) interval_seconds: Option<u64>,
+    /// The passes that have not found the node equal with every other node.
+    pub(super) incomplete: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -102,7 +104,26 @@ pub(super) struct Asked {
     pub(super) name: String,
     pub(super) url: String,
     /// The status, or why there is none.
-    pub(super) status: Result<NodeStatus, String>,
+    pub(super) status: Result<NodeStatus, NoStatus>,
+}
+
+/// Why a node's status is not known, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NoStatus {
+    /// It has not answered.
+    Unreachable(String),
+    /// It has answered something else.
+    NotGiven(String),
+}
+
+impl NoStatus {
+    /// The node's state in an overview.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Unreachable(_) => "unreachable",
+            Self::NotGiven(_) => "unknown",
+        }
+    }
 }
 
 /// All nodes of a cluster.
@@ -120,7 +141,7 @@ pub(super) struct Overview {
 pub(super) struct NodeOverview {
     pub(super) name: String,
     pub(super) url: String,
-    /// `serving`, `stopping`, or `unreachable`.
+    /// `serving`, `stopping`, `unreachable`; `unknown` if it answers without a status.
     pub(super) state: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) standing: Option<String>,
@@ -140,7 +161,7 @@ pub(super) struct NodeOverview {
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
 pub(super) struct LastCleanOverview {
     pub(super) name: String,
-    /// Left out if no sweep did since the node started.
+    /// Left out if no sweep ever did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) seconds_ago: Option<u64>,
 }
@@ -168,7 +189,7 @@ impl Overview {
                 name: asked.name.clone(),
                 url: asked.url.clone(),
                 state: status
-                    .map_or("unreachable", |status| &status.state)
+                    .map_or_else(|no_status| no_status.word(), |status| &status.state)
                     .to_owned(),
                 standing: status.ok().map(|status| status.standing.clone()),
                 hints_waiting: hints_for(&asked.name),

@@ -1,6 +1,6 @@
 //! `kvorum admin status`.
 
-use super::overview::{Asked, Member, NodeStatus, Overview};
+use super::overview::{Asked, Member, NoStatus, NodeStatus, Overview};
 use super::{ANSWER_BYTES_MAX, StatusOptions, print, table};
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
@@ -16,7 +16,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// # Errors
 /// The node of the options cannot be reached, or is no node.
 pub(super) fn run(options: &StatusOptions) -> Result<(), Failure> {
-    let first = fetch(&options.target.url)?;
+    let first = fetch(&options.target.url).map_err(|no_status| match no_status {
+        NoStatus::Unreachable(problem) | NoStatus::NotGiven(problem) => Failure::failed(problem),
+    })?;
     let overview = Overview::of(&ask_all(&first));
     if options.json {
         let json = serde_json::to_string_pretty(&overview)
@@ -41,23 +43,23 @@ fn ask_all(first: &NodeStatus) -> Vec<Asked> {
         let asked = asked.into_iter().map(|(member, answer)| Asked {
             name: member.name.clone(),
             url: member.url.clone(),
-            status: answer
-                .join()
-                .unwrap_or_else(|_| Err("asking it ended in a panic".to_owned())),
+            status: answer.join().unwrap_or_else(|_| {
+                Err(NoStatus::NotGiven("asking it ended in a panic".to_owned()))
+            }),
         });
         asked.collect()
     })
 }
 
-fn ask(member: &Member) -> Result<NodeStatus, String> {
+fn ask(member: &Member) -> Result<NodeStatus, NoStatus> {
     let url: NodeUrl = member
         .url
         .parse()
-        .map_err(|error| format!("its URL {} is wrong: {error}", member.url))?;
-    fetch(&url).map_err(|failure| failure.line().to_owned())
+        .map_err(|error| NoStatus::NotGiven(format!("its URL {} is wrong: {error}", member.url)))?;
+    fetch(&url)
 }
 
-fn fetch(node: &NodeUrl) -> Result<NodeStatus, Failure> {
+fn fetch(node: &NodeUrl) -> Result<NodeStatus, NoStatus> {
     let answer = NodeRequest {
         node,
         option: "--target",
@@ -67,13 +69,16 @@ fn fetch(node: &NodeUrl) -> Result<NodeStatus, Failure> {
         time_max: ANSWER_MAX,
         answer_bytes_max: ANSWER_BYTES_MAX,
     }
-    .send()?;
+    .send()
+    .map_err(|failure| NoStatus::Unreachable(failure.line().to_owned()))?;
     if answer.status != 200 {
-        return Err(Failure::failed(refusal(node, answer.status, &answer.body)));
+        let problem = refusal(node, answer.status, &answer.body);
+        return Err(NoStatus::NotGiven(problem));
     }
     serde_json::from_slice(&answer.body).map_err(|error| {
-        Failure::failed(format!(
-            "{node} does not answer as a Kvorum node of this version: {error}"
+        NoStatus::NotGiven(format!(
+            "{node} does not answer as a Kvorum node of this version ({error}): ask it with the \
+             program that it runs"
         ))
     })
 }

@@ -14,10 +14,12 @@
 //! - `forgetting` remembers below which bound the dead may be dropped.
 //! - `hints` keeps writes that peers missed, and delivers them.
 //! - `background` gives hints, sweeps and compaction what clients leave.
+//! - `compactions` compacts the whole store when an operator asks for it.
 //! - [`metrics`] counts, [`families`] returns the counts, and `wait_sites` names for
 //!   profiles where requests wait.
 
 mod background;
+mod compactions;
 mod completion_queue;
 mod config;
 mod coordinator;
@@ -47,6 +49,7 @@ mod wait_sites;
 mod worker;
 
 pub use background::{ClientsSeen, LatencyCounts, SeeClients};
+pub use compactions::{CompactionEnd, CompactionReport, OrderedCompaction, TableContents};
 pub use config::{
     BATCH_BYTES_MAX, ConfigError, MemoryParts, NodeConfig, Resources, Secret, SweepSizes, bounds,
 };

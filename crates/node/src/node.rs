@@ -1,6 +1,7 @@
 //! What all runtimes of a node share, from the opening of its store to the closing.
 
 use crate::background::{Background, SeeClients, WorkKind};
+use crate::compactions::{Compactions, OrderedCompaction};
 use crate::config::{NodeConfig, Resources};
 use crate::expiry::{ExpiryBound, OwnClock};
 use crate::forgetting::{
@@ -55,6 +56,8 @@ pub struct Node {
     pub(crate) background: Arc<Background>,
     /// This node's part in sweeps.
     pub(crate) sweeps: Arc<Sweeps>,
+    /// The compactions that operators ask for.
+    pub(crate) compactions: Arc<Compactions>,
     /// Limits repeated log lines about a peer.
     pub(crate) log_limiter: Arc<LogLimiter>,
     /// Writes that peers missed.
@@ -246,11 +249,14 @@ impl Node {
             sizes: config.sweep_sizes,
         };
         let sweeps = Sweeps::open(sweep_environment, journal);
+        let compactions =
+            Compactions::new(engine.clone(), Arc::clone(&clock), Arc::clone(executor));
         Ok(Self {
             placement,
             background,
             forgetting,
             sweeps,
+            compactions,
             engine,
             disk: seams.disk,
             clock,
@@ -336,6 +342,19 @@ impl Node {
     #[must_use]
     pub fn order_sweep(&self, kind: PassKind) -> Option<OrderedSweep> {
         self.sweeps.order(kind)
+    }
+
+    /// Has the whole store compacted, or joins the compaction that another order has
+    /// begun. It works even where compaction is off.
+    #[must_use]
+    pub fn order_compaction(&self) -> OrderedCompaction {
+        self.compactions.order()
+    }
+
+    /// When the compaction was ordered that is running, in milliseconds since 1970.
+    #[must_use]
+    pub fn compaction_began_unix_ms(&self) -> Option<u64> {
+        self.compactions.began_unix_ms()
     }
 
     /// Says where the node sees what its clients feel: background work rests while they

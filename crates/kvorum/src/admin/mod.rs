@@ -5,8 +5,10 @@
 //! - `advice`: where an operator has to do something.
 //! - `table`: the overview as text.
 //! - `sweep`: has a node compare all nodes now.
+//! - `compact`: has nodes compact their stores now.
 
 mod advice;
+mod compact;
 mod overview;
 mod status;
 mod sweep;
@@ -16,6 +18,7 @@ use crate::failure::Failure;
 use crate::values::url;
 use clap::{Args, Subcommand};
 use cluster::NodeUrl;
+use serde::Serialize;
 use std::io::{self, Write};
 
 /// The longest response that is read, in bytes: far above any status.
@@ -35,6 +38,9 @@ enum AdminCommand {
     Status(StatusOptions),
     /// Have the nodes compare what they keep now, and send each other what is missing
     Sweep(SweepOptions),
+    /// Have nodes merge all of their tables now, which frees what is overwritten, expired or
+    /// deleted
+    Compact(CompactOptions),
 }
 
 /// The node to ask.
@@ -68,16 +74,40 @@ struct SweepOptions {
     wait: bool,
 }
 
+/// The options of `admin compact`.
+#[derive(Args, Clone, Debug)]
+struct CompactOptions {
+    /// The names of the nodes to compact; all nodes if none is named
+    #[arg(value_name = "NODE")]
+    nodes: Vec<String>,
+    #[command(flatten)]
+    target: Target,
+    /// Wait until the compactions have ended, and say what they freed
+    #[arg(long)]
+    wait: bool,
+    /// Print JSON for programs instead of a line for each node
+    #[arg(long)]
+    json: bool,
+}
+
 /// Does what the options say.
 ///
 /// # Errors
 /// A node that cannot be reached or refuses; a sweep that was waited for and did not find
-/// all nodes equal.
+/// all nodes equal; a compaction that failed.
 pub(crate) fn run(options: &AdminOptions) -> Result<(), Failure> {
     match &options.command {
         AdminCommand::Status(options) => status::run(options),
         AdminCommand::Sweep(options) => sweep::run(options),
+        AdminCommand::Compact(options) => compact::run(options),
     }
+}
+
+/// Writes JSON for programs to stdout.
+fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::failed(format!("cannot write JSON: {error}")))?;
+    print(&format!("{json}\n"))
 }
 
 /// Writes to stdout.

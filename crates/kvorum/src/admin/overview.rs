@@ -1,6 +1,7 @@
 //! What the statuses of all nodes say together.
 
 use super::advice;
+use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 
 /// The status of a node, as far as it is used here.
@@ -122,6 +123,14 @@ impl NoStatus {
         match self {
             Self::Unreachable(_) => "unreachable",
             Self::NotGiven(_) => "unknown",
+        }
+    }
+}
+
+impl From<NoStatus> for Failure {
+    fn from(no_status: NoStatus) -> Self {
+        match no_status {
+            NoStatus::Unreachable(problem) | NoStatus::NotGiven(problem) => Self::failed(problem),
         }
     }
 }

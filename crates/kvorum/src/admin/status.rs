@@ -1,7 +1,7 @@
 //! `kvorum admin status`.
 
 use super::overview::{Asked, Member, NoStatus, NodeStatus, Overview};
-use super::{ANSWER_BYTES_MAX, StatusOptions, print, table};
+use super::{ANSWER_BYTES_MAX, StatusOptions, print, print_json, table};
 use crate::failure::Failure;
 use crate::node_client::{NodeRequest, refusal};
 use cluster::NodeUrl;
@@ -16,14 +16,10 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// # Errors
 /// The node of the options cannot be reached, or is no node.
 pub(super) fn run(options: &StatusOptions) -> Result<(), Failure> {
-    let first = fetch(&options.target.url).map_err(|no_status| match no_status {
-        NoStatus::Unreachable(problem) | NoStatus::NotGiven(problem) => Failure::failed(problem),
-    })?;
+    let first = fetch(&options.target.url)?;
     let overview = Overview::of(&ask_all(&first));
     if options.json {
-        let json = serde_json::to_string_pretty(&overview)
-            .map_err(|error| Failure::failed(format!("cannot write JSON: {error}")))?;
-        return print(&format!("{json}\n"));
+        return print_json(&overview);
     }
     print(&table::text(&overview))
 }
@@ -59,7 +55,11 @@ fn ask(member: &Member) -> Result<NodeStatus, NoStatus> {
     fetch(&url)
 }
 
-fn fetch(node: &NodeUrl) -> Result<NodeStatus, NoStatus> {
+/// The status of a node.
+///
+/// # Errors
+/// The node cannot be reached, or is no node.
+pub(super) fn fetch(node: &NodeUrl) -> Result<NodeStatus, NoStatus> {
     let answer = NodeRequest {
         node,
         option: "--target",

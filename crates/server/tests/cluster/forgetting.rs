@@ -11,7 +11,7 @@ use std::time::Duration;
 const JSON: &str = "content-type: application/json\r\n";
 
 /// A grace of seconds, and no sweeps but those that are asked for.
-fn forgetful(config: &mut ServerConfig) {
+pub(crate) fn forgetful(config: &mut ServerConfig) {
     config.node.timeout = Duration::from_millis(400);
     config.node.hint_age_max = Duration::from_secs(1);
     config.node.clock_drift_max = Duration::from_secs(1);
@@ -20,14 +20,14 @@ fn forgetful(config: &mut ServerConfig) {
     config.node.full_sweep_interval = None;
 }
 
-fn sweep_fully(cluster: &Cluster, node: usize) -> serde_json::Value {
+pub(crate) fn sweep_fully(cluster: &Cluster, node: usize) -> serde_json::Value {
     let target = "/v0/admin/sweep?full=true&wait=true";
     let reply = cluster.client(node).request("POST", target, JSON, b"");
     assert_eq!(reply.status, 200, "{}", reply.text());
     reply.json()
 }
 
-fn bound_at(cluster: &Cluster, node: usize) -> Option<u64> {
+pub(crate) fn bound_at(cluster: &Cluster, node: usize) -> Option<u64> {
     cluster.status(node)["forgetting"]["forgotten_unix_ms"].as_u64()
 }
 

@@ -3,6 +3,7 @@
 
 #[cfg(test)]
 mod clocks;
+mod compact_requests;
 #[cfg(test)]
 mod damage;
 #[cfg(test)]

@@ -67,6 +67,7 @@ problem_types! {
     DISK_FULL = INSUFFICIENT_STORAGE, "disk-full", "Disk Full";
     RANGE_TIMED_OUT = GATEWAY_TIMEOUT, "range-timed-out", "Range Timed Out";
     RANGE_FAILED = INTERNAL_SERVER_ERROR, "range-failed", "Range Failed";
+    COMPACTION_FAILED = INTERNAL_SERVER_ERROR, "compaction-failed", "Compaction Failed";
     PROFILE_RUNNING = CONFLICT, "profile-running", "Profile Running";
     PROFILE_UNAVAILABLE = NOT_IMPLEMENTED, "profile-unavailable", "Profile Unavailable";
     CLIENT_LEFT = BAD_REQUEST, "client-left", "Client Left";
@@ -319,6 +320,17 @@ impl Problem {
         Self::new(
             &RANGE_FAILED,
             "this node cannot read the range from its disk: see its log, or ask another node",
+        )
+    }
+
+    /// A compaction that an operator asked for did not end well.
+    pub(crate) fn compaction_failed(error: &lsm::Error) -> Self {
+        Self::new(
+            &COMPACTION_FAILED,
+            format!(
+                "the compaction has ended early, and nothing is lost: {error}. Repair that, and \
+                 ask again"
+            ),
         )
     }
 

@@ -1,7 +1,7 @@
 //! The resources that the node serves: the one table of them. `http/mod.rs` says how
 //! to add one.
 
-mod admin_sweep;
+mod admin;
 mod digest;
 mod entities;
 mod entity;
@@ -37,18 +37,21 @@ pub(crate) enum Resource {
     Peer,
     /// A sweep that an operator asks for: `/v0/admin/sweep`.
     AdminSweep,
+    /// A compaction that an operator asks for: `/v0/admin/compact`.
+    AdminCompact,
     /// A profile of the process: `/debug/profile`, where debug endpoints are on.
     Profile,
 }
 
 /// The path of each resource.
-const PATHS: [(&str, Resource); 9] = [
+const PATHS: [(&str, Resource); 10] = [
     ("/v0/entity", Resource::Entity),
     ("/v0/entities", Resource::Entities),
     ("/v0/digest", Resource::Digest),
     ("/v0/status", Resource::Status),
     ("/v0/ring", Resource::Ring),
     ("/v0/admin/sweep", Resource::AdminSweep),
+    ("/v0/admin/compact", Resource::AdminCompact),
     ("/metrics", Resource::Metrics),
     ("/v0/peer", Resource::Peer),
     ("/debug/profile", Resource::Profile),
@@ -91,7 +94,7 @@ impl Resource {
             | Self::Ring
             | Self::Profile => &[Verb::Get, Verb::Head],
             Self::Peer => &[Verb::Get],
-            Self::AdminSweep => &[Verb::Post],
+            Self::AdminSweep | Self::AdminCompact => &[Verb::Post],
         }
     }
 
@@ -106,7 +109,7 @@ impl Resource {
             Self::Metrics => Some(Route::Metrics),
             Self::Ring => Some(Route::Ring),
             Self::Peer => None,
-            Self::AdminSweep => Some(Route::Admin),
+            Self::AdminSweep | Self::AdminCompact => Some(Route::Admin),
             Self::Profile => Some(Route::Profile),
         }
     }
@@ -121,7 +124,8 @@ impl Resource {
             Self::Metrics => metrics::answer(exchange).await,
             Self::Ring => ring::answer(&exchange),
             Self::Peer => peer::answer(&exchange),
-            Self::AdminSweep => admin_sweep::answer(exchange).await,
+            Self::AdminSweep => admin::sweep::answer(exchange).await,
+            Self::AdminCompact => admin::compact::answer(exchange).await,
             Self::Profile => profile::answer(exchange).await,
         }
     }
@@ -165,6 +169,7 @@ mod tests {
             (Resource::Ring, "GET, HEAD"),
             (Resource::Peer, "GET"),
             (Resource::AdminSweep, "POST"),
+            (Resource::AdminCompact, "POST"),
             (Resource::Profile, "GET, HEAD"),
         ] {
             assert_eq!(resource.allow(), allow, "{resource:?}");

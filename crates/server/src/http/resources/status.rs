@@ -177,6 +177,9 @@ struct Store {
     tables_damaged: u64,
     /// Key ranges that damaged blocks may have held, until the other nodes have mended them.
     damaged_ranges: u64,
+    /// When the compaction was asked for that is running; left out while none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compaction_began_unix_ms: Option<u64>,
     table_bytes: u64,
     memtable_bytes: u64,
     log_bytes: u64,
@@ -258,6 +261,7 @@ fn status(door: &Door) -> Status<'_> {
             tombstones: statistics.table_tombstones,
             tables_damaged: statistics.tables_damaged,
             damaged_ranges: statistics.damaged_ranges,
+            compaction_began_unix_ms: node.compaction_began_unix_ms(),
             table_bytes: statistics.levels.iter().map(|level| level.bytes).sum(),
             memtable_bytes: statistics.memtable_bytes,
             log_bytes: statistics.log_bytes,

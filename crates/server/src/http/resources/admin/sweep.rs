@@ -1,24 +1,14 @@
-//! `/v0/admin/sweep`: has this node drive a pass of a sweep now. Outside admission,
-//! because an operator may need it on an overloaded node, and because a client that waits
-//! for the end of the pass does no work.
+//! `/v0/admin/sweep`: has this node drive a pass of a sweep now.
 
-use crate::door::Door;
-use crate::door::channel::Channel;
+use super::{switch_of, wait};
 use crate::http::exchange::{Answer, Exchange};
 use crate::http::page;
 use crate::http::problem::Problem;
-use crate::http::query::{ParameterError, QueryBytes, pairs, set, unknown};
+use crate::http::query::{ParameterError, pairs, set, unknown};
 use cluster::sweep::PassKind;
 use hyper::StatusCode;
 use node::PassReport;
 use serde::Serialize;
-use std::future::poll_fn;
-use std::task::Poll;
-use std::time::Duration;
-use tokio::sync::oneshot;
-
-/// How often a wait checks whether the client has left or the node stops.
-const CHECK_PERIOD: Duration = Duration::from_millis(100);
 
 /// The parameters of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,16 +75,8 @@ fn parameters(query: Option<&str>) -> Result<SweepParameters, ParameterError> {
     })
 }
 
-fn switch_of(name: &str, value: &QueryBytes) -> Result<bool, ParameterError> {
-    match value.as_slice() {
-        b"true" => Ok(true),
-        b"false" => Ok(false),
-        _ => Err(ParameterError::new(name, "is neither `true` nor `false`")),
-    }
-}
-
 /// `POST`.
-pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
+pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer {
     let parameters = parameters(exchange.query())?;
     exchange.check_body_limit()?;
     let node = exchange.door.worker.node();
@@ -118,23 +100,6 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
     });
     *page.status_mut() = status;
     Ok(page)
-}
-
-/// Waits for the end of the pass. `None`: the client has left, or the node stops.
-async fn wait(
-    door: &Door,
-    channel: &Channel,
-    mut report: oneshot::Receiver<PassReport>,
-) -> Option<PassReport> {
-    while !door.is_stopping() {
-        if let Ok(ended) = tokio::time::timeout(CHECK_PERIOD, &mut report).await {
-            return ended.ok();
-        }
-        if poll_fn(|cx| Poll::Ready(channel.has_client_left(cx))).await {
-            break;
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -1,0 +1,282 @@
+//! `kvorum admin compact`.
+
+use super::overview::Member;
+use super::status::fetch;
+use super::{ANSWER_BYTES_MAX, CompactOptions, print, print_json};
+use crate::failure::Failure;
+use crate::node_client::{NodeRequest, refusal};
+use cluster::NodeUrl;
+use serde::{Deserialize, Serialize};
+use std::thread;
+use std::time::Duration;
+
+/// How long a compaction is waited for. It reads and writes all data of the node once.
+const COMPACTION_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How long a node may take to begin one.
+const BEGIN_MAX: Duration = Duration::from_secs(30);
+
+/// What a node answers.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+struct Compaction {
+    /// `ordered`, `running` or `ended`.
+    state: String,
+    /// Whether it had begun before.
+    joined: bool,
+    #[serde(flatten)]
+    report: Option<Report>,
+}
+
+/// What a compaction has done.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+struct Report {
+    before: Contents,
+    after: Contents,
+}
+
+/// What the tables of a node hold.
+#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+struct Contents {
+    table_bytes: u64,
+    entries: u64,
+    tombstones: u64,
+}
+
+/// What became of the request to a node.
+#[derive(Debug, Serialize)]
+struct Asked {
+    name: String,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Outcome {
+    Done(Compaction),
+    Failed { problem: String },
+}
+
+/// All nodes that were asked, for programs.
+#[derive(Debug, Serialize)]
+struct Answer<'a> {
+    nodes: &'a [Asked],
+}
+
+/// Has nodes compact their stores, all of them at the same time.
+///
+/// # Errors
+/// A name that no node has; a node that cannot be reached, or refuses; a compaction that
+/// failed.
+pub(super) fn run(options: &CompactOptions) -> Result<(), Failure> {
+    let members = chosen(&fetch(&options.target.url)?.cluster, &options.nodes)?;
+    let asked: Vec<Asked> = thread::scope(|scope| {
+        let asked: Vec<_> = members
+            .iter()
+            .map(|member| (member, scope.spawn(|| ask(member, options.wait))))
+            .collect();
+        let asked = asked.into_iter().map(|(member, answer)| Asked {
+            name: member.name.clone(),
+            outcome: match answer.join() {
+                Ok(Ok(compaction)) => Outcome::Done(compaction),
+                Ok(Err(problem)) => Outcome::Failed { problem },
+                Err(_) => Outcome::Failed {
+                    problem: "asking it ended in a panic".to_owned(),
+                },
+            },
+        });
+        asked.collect()
+    });
+    match options.json {
+        true => print_json(&Answer { nodes: &asked })?,
+        false => print(&text(&asked))?,
+    }
+    match problems(&asked) {
+        None => Ok(()),
+        Some(problems) => Err(Failure::failed(problems)),
+    }
+}
+
+/// The members with these names, or all.
+fn chosen(members: &[Member], names: &[String]) -> Result<Vec<Member>, Failure> {
+    if names.is_empty() {
+        return Ok(members.to_vec());
+    }
+    let unknown = names
+        .iter()
+        .find(|name| members.iter().all(|member| member.name != **name));
+    if let Some(unknown) = unknown {
+        let known: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
+        return Err(Failure::usage(format!(
+            "no node has the name {unknown}: the nodes are {}",
+            known.join(", ")
+        )));
+    }
+    let chosen = members.iter().filter(|member| names.contains(&member.name));
+    Ok(chosen.cloned().collect())
+}
+
+fn ask(member: &Member, waits: bool) -> Result<Compaction, String> {
+    let node: NodeUrl = member
+        .url
+        .parse()
+        .map_err(|error| format!("its URL {} is wrong: {error}", member.url))?;
+    let answer = NodeRequest {
+        node: &node,
+        option: "--target",
+        method: "POST",
+        target: &format!("/v0/admin/compact?wait={waits}"),
+        headers: &[("Content-Type", "application/json")],
+        time_max: if waits { COMPACTION_MAX } else { BEGIN_MAX },
+        answer_bytes_max: ANSWER_BYTES_MAX,
+    }
+    .send()
+    .map_err(|failure| failure.line().to_owned())?;
+    if !matches!(answer.status, 200 | 202) {
+        return Err(refusal(&node, answer.status, &answer.body));
+    }
+    let compaction: Compaction = serde_json::from_slice(&answer.body)
+        .map_err(|error| format!("{node} does not answer as a Kvorum node: {error}"))?;
+    if waits && compaction.report.is_none() {
+        return Err(format!(
+            "{node} stopped before the compaction had ended: start it, and ask again"
+        ));
+    }
+    Ok(compaction)
+}
+
+/// A line for each node that has done what it was asked for.
+fn text(asked: &[Asked]) -> String {
+    let lines = asked.iter().filter_map(|node| match &node.outcome {
+        Outcome::Done(compaction) => Some(format!("{}: {}\n", node.name, describe(compaction))),
+        Outcome::Failed { .. } => None,
+    });
+    lines.collect()
+}
+
+/// What the others say.
+fn problems(asked: &[Asked]) -> Option<String> {
+    let problems = asked.iter().filter_map(|node| match &node.outcome {
+        Outcome::Done(_) => None,
+        Outcome::Failed { problem } => Some(format!("{}: {problem}", node.name)),
+    });
+    let problems: Vec<String> = problems.collect();
+    (!problems.is_empty()).then(|| problems.join("; "))
+}
+
+/// What a node has answered, as one line.
+fn describe(compaction: &Compaction) -> String {
+    let Some(Report { before, after }) = &compaction.report else {
+        return match compaction.joined {
+            true => "a compaction was already running".to_owned(),
+            false => "a compaction begins".to_owned(),
+        } + ": 'kvorum admin status' shows that it runs";
+    };
+    let left = match (before.tombstones, after.tombstones) {
+        (0, 0) => String::new(),
+        (_, 0) => ", and no tombstone is left".to_owned(),
+        (_, left) => format!(
+            ", and {left} tombstones are left: they go once the forget bound has passed them, \
+             which 'kvorum admin status' shows"
+        ),
+    };
+    format!(
+        "its tables hold {} versions in {} after {} in {}{left}",
+        after.entries,
+        bytes(after.table_bytes),
+        before.entries,
+        bytes(before.table_bytes)
+    )
+}
+
+/// A size, roughly.
+fn bytes(bytes: u64) -> String {
+    match bytes {
+        0..10_240 => format!("{bytes} bytes"),
+        10_240..10_485_760 => format!("{} KiB", bytes >> 10),
+        _ => format!("{} MiB", bytes >> 20),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn compaction(json: serde_json::Value) -> Compaction {
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn a_line_says_what_became_of_the_store() {
+        let ordered = compaction(json!({"joined": false, "state": "ordered"}));
+        assert!(describe(&ordered).starts_with("a compaction begins"));
+        let joined = compaction(json!({"joined": true, "state": "running"}));
+        assert!(describe(&joined).starts_with("a compaction was already running"));
+        let ended = |left: u64| {
+            compaction(json!({
+                "joined": false, "state": "ended",
+                "before": {"table_bytes": 30 << 20, "entries": 900, "tombstones": 400},
+                "after": {"table_bytes": 20 << 10, "entries": 500, "tombstones": left},
+            }))
+        };
+        assert_eq!(
+            describe(&ended(0)),
+            "its tables hold 500 versions in 20 KiB after 900 in 30 MiB, and no tombstone is left"
+        );
+        let left = describe(&ended(7));
+        assert!(left.contains("7 tombstones are left"), "{left}");
+        assert!(left.contains("forget bound"), "{left}");
+    }
+
+    #[test]
+    fn only_nodes_of_the_cluster_are_compacted() {
+        let member = |name: &str| Member {
+            name: name.to_owned(),
+            url: "http://h:1".to_owned(),
+            state: "up".to_owned(),
+            down_seconds: None,
+            hints: 0,
+            hint_bytes: 0,
+            last_clean_unix_ms: None,
+            last_full_clean_unix_ms: None,
+        };
+        let members = [member("a"), member("b"), member("c")];
+        let chosen_of = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let chosen = chosen(&members, &names)?;
+            Ok(chosen.into_iter().map(|member| member.name).collect())
+        };
+        let all: Result<Vec<String>, Failure> = chosen_of(&[]);
+        assert_eq!(all.unwrap(), ["a", "b", "c"]);
+        assert_eq!(chosen_of(&["c", "a"]).unwrap(), ["a", "c"]);
+        let unknown = chosen_of(&["b", "d"]).unwrap_err();
+        let line = "no node has the name d: the nodes are a, b, c";
+        assert_eq!(unknown, Failure::usage(line));
+    }
+
+    #[test]
+    fn a_node_that_fails_does_not_hide_the_others() {
+        let asked = [
+            Asked {
+                name: "a".to_owned(),
+                outcome: Outcome::Done(compaction(json!({"joined": false, "state": "ordered"}))),
+            },
+            Asked {
+                name: "b".to_owned(),
+                outcome: Outcome::Failed {
+                    problem: "cannot reach it".to_owned(),
+                },
+            },
+        ];
+        assert_eq!(text(&asked).lines().count(), 1);
+        assert_eq!(problems(&asked).unwrap(), "b: cannot reach it");
+        assert_eq!(problems(&asked[..1]), None);
+        let json = serde_json::to_value(Answer { nodes: &asked }).unwrap();
+        let expected = json!({"nodes": [
+            {"name": "a", "joined": false, "state": "ordered"},
+            {"name": "b", "problem": "cannot reach it"},
+        ]});
+        assert_eq!(json, expected);
+    }
+}

@@ -1,0 +1,117 @@
+//! `/v0/admin/compact`: has this node compact its whole store now.
+
+use super::{switch_of, wait};
+use crate::http::exchange::{Answer, Exchange};
+use crate::http::page;
+use crate::http::problem::Problem;
+use crate::http::query::{ParameterError, pairs, set, unknown};
+use hyper::StatusCode;
+use node::{CompactionReport, TableContents};
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Compaction {
+    /// Whether the compaction had begun before this request.
+    joined: bool,
+    state: &'static str,
+    /// What it has done; left out before its end.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    report: Option<Report>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    before: Contents,
+    after: Contents,
+}
+
+/// What the tables hold.
+#[derive(Serialize)]
+struct Contents {
+    table_bytes: u64,
+    entries: u64,
+    tombstones: u64,
+}
+
+impl From<TableContents> for Contents {
+    fn from(tables: TableContents) -> Self {
+        Self {
+            table_bytes: tables.bytes,
+            entries: tables.entries,
+            tombstones: tables.tombstones,
+        }
+    }
+}
+
+impl From<CompactionReport> for Report {
+    fn from(report: CompactionReport) -> Self {
+        Self {
+            before: report.before.into(),
+            after: report.after.into(),
+        }
+    }
+}
+
+/// Whether to answer only when the compaction has ended.
+///
+/// # Errors
+/// The first parameter that is not valid.
+fn waits(query: Option<&str>) -> Result<bool, ParameterError> {
+    let mut wait = None;
+    for parameter in pairs(query) {
+        let (name, value) = parameter?;
+        match name.as_slice() {
+            b"wait" => set(&mut wait, "wait", switch_of("wait", &value)?)?,
+            _ => return Err(unknown(&name)),
+        }
+    }
+    Ok(wait.unwrap_or(false))
+}
+
+/// `POST`.
+pub(in crate::http::resources) async fn answer(exchange: Exchange<'_>) -> Answer {
+    let waits = waits(exchange.query())?;
+    exchange.check_body_limit()?;
+    let ordered = exchange.door.worker.node().order_compaction();
+    let end = match waits {
+        true => wait(exchange.door, exchange.channel, ordered.end).await,
+        false => None,
+    };
+    let report = match end {
+        // A store that is closed belongs to a node that stops.
+        None | Some(Err(lsm::Error::Closed)) => None,
+        Some(Ok(report)) => Some(Report::from(report)),
+        Some(Err(error)) => return Err(Problem::compaction_failed(&error)),
+    };
+    let (state, status) = match (&report, ordered.has_begun) {
+        (Some(_), _) => ("ended", StatusCode::OK),
+        (None, true) => ("running", StatusCode::ACCEPTED),
+        (None, false) => ("ordered", StatusCode::ACCEPTED),
+    };
+    let mut page = page::json(&Compaction {
+        joined: ordered.has_begun,
+        state,
+        report,
+    });
+    *page.status_mut() = status;
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_is_a_switch() {
+        for (query, expected) in [
+            (None, false),
+            (Some("wait=false"), false),
+            (Some("wait=true"), true),
+        ] {
+            assert_eq!(waits(query), Ok(expected), "{query:?}");
+        }
+        for query in ["wait", "wait=1", "wait=true&wait=true", "full=true"] {
+            assert!(waits(Some(query)).is_err(), "{query}");
+        }
+    }
+}

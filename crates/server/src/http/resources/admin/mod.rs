@@ -1,0 +1,41 @@
+//! `/v0/admin/…`: what an operator has this node do now. Outside admission, because an
+//! operator may need it on an overloaded node, and because a client that waits for an end
+//! does no work.
+//!
+//! - `compact`: compacts the whole store.
+//! - `sweep`: drives a pass of a sweep.
+
+pub(super) mod compact;
+pub(super) mod sweep;
+
+use crate::door::Door;
+use crate::door::channel::Channel;
+use crate::http::query::{ParameterError, QueryBytes};
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How often a wait checks whether the client has left or the node stops.
+const CHECK_PERIOD: Duration = Duration::from_millis(100);
+
+fn switch_of(name: &str, value: &QueryBytes) -> Result<bool, ParameterError> {
+    match value.as_slice() {
+        b"true" => Ok(true),
+        b"false" => Ok(false),
+        _ => Err(ParameterError::new(name, "is neither `true` nor `false`")),
+    }
+}
+
+/// Waits for the end of what was ordered. `None`: the client has left, or the node stops.
+async fn wait<T>(door: &Door, channel: &Channel, mut end: oneshot::Receiver<T>) -> Option<T> {
+    while !door.is_stopping() {
+        if let Ok(ended) = tokio::time::timeout(CHECK_PERIOD, &mut end).await {
+            return ended.ok();
+        }
+        if poll_fn(|cx| Poll::Ready(channel.has_client_left(cx))).await {
+            break;
+        }
+    }
+    None
+}

@@ -33,8 +33,7 @@ impl Item {
     /// expired, whatever their own clocks say.
     #[must_use]
     pub fn of(entry: &Entry, cut: Timestamp) -> Self {
-        let is_dead = entry.kind() == Kind::Tombstone || entry.expiry().has_passed(cut.unix_ms());
-        let content_hash = match is_dead {
+        let content_hash = match is_dead_at(entry, cut) {
             true => Self::DEAD,
             // A live version never looks dead.
             false => (xxh3_64(entry.value_bytes()) as u32).max(1),
@@ -80,6 +79,13 @@ impl Item {
     pub(super) fn hash(self, seed: u64) -> u64 {
         xxh3_64_with_seed(&self.to_bytes(), seed)
     }
+}
+
+/// Whether a version is a tombstone or has expired by the cut: what [`Item::is_dead`] says
+/// of its item, without the hashes.
+#[must_use]
+pub fn is_dead_at(entry: &Entry, cut: Timestamp) -> bool {
+    entry.kind() == Kind::Tombstone || entry.expiry().has_passed(cut.unix_ms())
 }
 
 /// The number of items and the sum of their 128-bit hashes. Sums of equal sets

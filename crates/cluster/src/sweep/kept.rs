@@ -5,7 +5,7 @@
 //! the items stand for. Two nodes that keep the same give the same for the same
 //! [`KeptScope`], although a value that has expired may be a tombstone on one of them.
 
-use super::digest::{Digest, Item};
+use super::digest::{Digest, Item, is_dead_at};
 use crate::node_number::NodeNumber;
 use crate::placement::Placement;
 use base::{Entry, Timestamp};
@@ -27,20 +27,15 @@ pub struct KeptScope {
 }
 
 impl KeptScope {
-    /// The item of a key's newest version, if the key counts.
-    fn item_of(&self, entry: &Entry) -> Option<Item> {
-        if entry.timestamp() > self.cut {
-            return None;
-        }
-        let item = Item::of(entry, self.cut);
-        if item.is_dead() && entry.timestamp() < self.forgotten {
-            return None;
-        }
-        let is_shared = self.both.is_none_or(|both| {
-            let replicas = self.placement.ranking(entry.key(), entry.copies());
-            both.iter().all(|node| replicas.contains(node))
-        });
-        is_shared.then_some(item)
+    /// Whether a key counts, by its newest version. It hashes no value.
+    fn counts(&self, entry: &Entry) -> bool {
+        let is_forgotten = entry.timestamp() < self.forgotten && is_dead_at(entry, self.cut);
+        entry.timestamp() <= self.cut
+            && !is_forgotten
+            && self.both.is_none_or(|both| {
+                let replicas = self.placement.replicas(entry.key(), entry.copies());
+                both.iter().all(|node| replicas.contains(node))
+            })
     }
 }
 
@@ -56,9 +51,10 @@ pub struct Kept {
 impl Kept {
     /// Adds the newest version of a key, if the key counts.
     pub fn add(&mut self, entry: &Entry, scope: &KeptScope) {
-        let Some(item) = scope.item_of(entry) else {
+        if !scope.counts(entry) {
             return;
-        };
+        }
+        let item = Item::of(entry, scope.cut);
         let value_bytes = match item.is_dead() {
             true => 0,
             false => entry.value_bytes().len(),

@@ -29,7 +29,7 @@ mod range_items;
 pub mod symbols;
 
 pub use bounds::{AscendingBounds, KeyBounds, STEPS_MAX};
-pub use digest::{Digest, Item};
+pub use digest::{Digest, Item, is_dead_at};
 pub use kept::{Kept, KeptScope};
 pub use pass::{
     Incarnation, NodeDigests, Pair, PassId, PassKind, PassProgress, TakingPart, differing,

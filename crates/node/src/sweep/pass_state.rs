@@ -6,7 +6,7 @@ use base::{Entry, Timestamp};
 use bytes::Bytes;
 use cluster::forgetting::is_absent;
 use cluster::sweep::{
-    Comparison, Incarnation, Item, KeyBounds, PassKind, RangeItems, RangeSummary,
+    Comparison, Incarnation, KeyBounds, PassKind, RangeItems, RangeSummary, is_dead_at,
 };
 use cluster::{NodeNumber, Placement};
 use lsm::{DamageMark, Error};
@@ -200,7 +200,7 @@ impl PassState {
             // store, and below a version that reached a single node there may be one
             // that the lost store has acknowledged.
             let is_compared = self.kind == PassKind::Full || entry.timestamp() <= self.cut;
-            let is_dead = Item::of(entry, self.cut).is_dead();
+            let is_dead = is_dead_at(entry, self.cut);
             if is_compared && !is_absent(entry.timestamp(), is_dead, self.forgotten) {
                 self.ahead.push(entry, self.cut);
             }

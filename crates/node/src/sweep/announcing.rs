@@ -81,7 +81,7 @@ impl Participant {
             .collect();
         let mut reply = OfferReply::default();
         for (index, offer) in (0..).zip(offers) {
-            let is_replica = placement.ranking(&offer.key, offer.copies).contains(&own);
+            let is_replica = placement.replicas(&offer.key, offer.copies).contains(&own);
             let offered = Item {
                 key_hash: key_hash_of(offer),
                 timestamp: offer.timestamp,

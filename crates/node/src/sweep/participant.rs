@@ -282,6 +282,10 @@ impl Participant {
         let (kind, cut) = (state.kind, state.cut);
         let range = state.range_mut(number).ok_or(UnknownRange)?;
         let keys = mended.take(pass);
+        if keys.is_empty() {
+            // What follows copies all items.
+            return Ok(());
+        }
         let stored = keys
             .iter()
             .filter(|key| range.contains(key))
@@ -307,10 +311,10 @@ impl Participant {
         theirs: Digest,
     ) -> Result<Option<Plan>, UnknownRange> {
         let items = self.shared_items(range, with)?;
-        let mine: Digest = items.iter().copied().collect();
-        let Some(difference) = decoder.take(items, symbols) else {
+        let Some(difference) = decoder.take(items.iter().copied(), symbols) else {
             return Ok(None);
         };
+        let mine: Digest = items.into_iter().collect();
         let decoded = difference.applied_to(mine);
         // All that this node keeps of these keys, shared with the other or not.
         let only_theirs = difference.only_theirs.iter().map(|item| item.key_hash);

@@ -77,7 +77,7 @@ pub use disk::{Disk, DiskFile, FaultyDisk, MemoryDisk, RealDisk};
 pub use engine::{
     Acknowledged, Admission, Applied, DamageMark, Engine, Ingest, Ingested, LeastTimestamps,
     LevelStatistics, Lookup, Outbox, Outcome, PendingVerdict, RecoveryReport, Scan, Statistics,
-    SyncTimeStatistics,
+    SyncTimeStatistics, WholeCompaction,
 };
 pub use error::Error;
 pub use executor::{Executor, Job, Lane, LaneQueue, StepExecutor};

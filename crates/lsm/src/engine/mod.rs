@@ -80,6 +80,7 @@ mod full_disk;
 mod health;
 mod ingest;
 mod ingests;
+mod jobs;
 mod log;
 mod outbox;
 mod queue;
@@ -94,6 +95,7 @@ mod verdicts;
 
 pub use acknowledged::Acknowledged;
 pub use changes::LeastTimestamps;
+pub use compaction::WholeCompaction;
 pub use damage::DamageMark;
 pub use fence::Admission;
 pub use ingest::{Ingest, Ingested};
@@ -107,7 +109,6 @@ pub use verdicts::PendingVerdict;
 use crate::error::Error;
 use crate::options::{Environment, Options};
 use crate::table::{Access, Interrupt};
-use background::{EngineJob, RunJob};
 use base::{Entry, Timestamp};
 use compaction::Compactor;
 use core::Core;
@@ -341,14 +342,42 @@ impl Engine {
         self.inner.flush_all()
     }
 
-    /// Merges all tables into the last level, even when automatic compaction is off. Blocks.
+    /// Has the store compact all that it holds now, in the background, even when automatic
+    /// compaction is off. Returns the number of this compaction. It is done in pieces,
+    /// between which ordinary compactions come, so writes go on. Afterwards nothing is left
+    /// on the disk that was dead below the drop bound when it began, except what a living
+    /// scan sees and what damaged tables hold. A call while one is under way joins that
+    /// one. Does not block.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`], [`Error::Closed`].
+    pub fn order_compaction(&self) -> Result<u64, Error> {
+        let core = &self.inner.core;
+        core.health.check_poison()?;
+        core.queue.lock().check_closed()?;
+        Ok(self.inner.compactor.order_whole(core))
+    }
+
+    /// Where the compactions stand that [`Engine::order_compaction`] has ordered. A close
+    /// ends the one under way. Reads nothing but memory.
+    #[must_use]
+    pub fn whole_compaction(&self) -> WholeCompaction {
+        self.inner.compactor.whole(&self.inner.core)
+    }
+
+    /// Does what [`Engine::order_compaction`] orders on this thread. Blocks.
     ///
     /// # Errors
     /// As [`Engine::flush`], and [`Error::Corrupt`].
     pub fn compact(&self) -> Result<(), Error> {
-        let _folder_lock = self.inner.core.background.folder_lock().hold()?;
-        self.inner.flush_all()?;
-        self.inner.compactor.compact_all(&self.inner.core)
+        let inner = &self.inner;
+        let _folder_lock = inner.core.background.folder_lock().hold()?;
+        inner.flush_all()?;
+        let number = inner.compactor.order_whole(&inner.core);
+        while !inner.compactor.drive_whole(number, &inner.core)? {
+            inner.flush_all()?;
+        }
+        Ok(())
     }
 
     /// What the store holds and has done.
@@ -395,35 +424,6 @@ impl Engine {
     /// start replays it.
     pub fn close(&self) -> Result<(), Error> {
         self.inner.close()
-    }
-}
-
-/// Runs the jobs that the owners schedule.
-impl RunJob for Inner {
-    fn run(&self, job: EngineJob) {
-        let core = &self.core;
-        // A job that comes after the close does nothing.
-        let Ok(_folder_lock) = core.background.folder_lock().hold() else {
-            return;
-        };
-        core.background.begin(job);
-        match job {
-            EngineJob::Commit { was_slowed } => self.run_commits(was_slowed),
-            EngineJob::EndGathering(number) => self.end_gathering(number),
-            EngineJob::Flush => {
-                if self.flusher.run(core) {
-                    self.after_flush();
-                }
-            }
-            EngineJob::Compact => self.compactor.run(core),
-            EngineJob::WakeCompaction(due) => self.compactor.wake(due, core),
-            EngineJob::PrepareSegment => core.log.prepare_segment(core),
-            EngineJob::FillSegment => core.log.fill_segment(core),
-            EngineJob::SyncLog => core.log.sync_aside(core),
-            EngineJob::ClaimLog(seen) => core.log.claim_if_idle(seen, core),
-            EngineJob::NoteDamage => core.damage.note(core),
-            EngineJob::WatchForRoom(watch) => core.watch_for_room(watch),
-        }
     }
 }
 

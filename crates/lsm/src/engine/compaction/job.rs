@@ -15,29 +15,24 @@
 //! A compaction that fails because there is no room or because an input is damaged
 //! is tried again, less and less often. Writers do not wait for one that cannot work.
 
+use super::aside::set_damaged_aside;
 use super::merging::{Compaction, Replaced};
-use super::pick::{Pick, PickSettings, Reason, may_become_due, pick, pick_all, summarize};
+use super::pick::{Pick, PickSettings, Reason, may_become_due, pick, summarize};
+use super::pressure::{pace, pick_settings, urgency};
 use super::purges::Purges;
 use super::reclaim::Reclaim;
 use super::retry::Retry;
 use super::unreadable::Unreadable;
+use super::whole::{Orders, Whole, WholeCompaction};
 use crate::engine::background::EngineJob;
 use crate::engine::core::Core;
-use crate::engine::table_set::TableEdit;
 use crate::error::Error;
 use crate::manifest::LEVELS;
 use crate::sync::lock;
 use base::Timestamp;
 use bytes::Bytes;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
-
-/// From this many level-0 tables on, their compaction is due.
-const LEVEL_0_TABLES_DUE: usize = 4;
-
-/// From this many level-0 tables on, compaction does not rest: writers are slowed from
-/// a few more on.
-const LEVEL_0_TABLES_HURRY: usize = 8;
 
 /// The longest pause before the job checks again whether compaction has fallen behind
 /// and has to hurry.
@@ -49,11 +44,12 @@ const IDLE_DELAY: Duration = Duration::from_secs(60);
 /// The owner of the compaction under way.
 ///
 /// Locks: `state`, held while a step runs, comes before all locks but the
-/// folder's; then that of `retry`.
+/// folder's; then that of `retry` or of `orders`.
 #[derive(Default)]
 pub(crate) struct Compactor {
     state: Mutex<CompactorState>,
     retry: Retry,
+    orders: Orders,
 }
 
 /// The compaction under way, and what decides about the next one.
@@ -67,6 +63,7 @@ struct CompactorState {
     reclaim: Reclaim,
     unreadable: Unreadable,
     purges: Purges,
+    whole: Whole,
     /// Whether the last attempt to mend a table has failed, so that others come first.
     mend_failed: bool,
 }
@@ -92,7 +89,14 @@ impl Compactor {
     /// compact.
     pub(crate) fn schedule_after_flush(&self, core: &Core) {
         self.retry.note_flush();
-        core.schedule_compaction(Duration::ZERO);
+        self.schedule(Duration::ZERO, core);
+    }
+
+    /// Schedules a compaction job, if compaction is on or a whole one was ordered.
+    fn schedule(&self, delay: Duration, core: &Core) {
+        if core.options.compaction || self.orders.is_under_way() {
+            core.background.schedule(EngineJob::Compact, delay);
+        }
     }
 
     /// Schedules a compaction job for a time of the monotonic clock.
@@ -107,7 +111,7 @@ impl Compactor {
     /// The job of the timer for `due`.
     pub(crate) fn wake(&self, due: Duration, core: &Core) {
         if self.retry.fire_timer(due) {
-            core.schedule_compaction(Duration::ZERO);
+            self.schedule(Duration::ZERO, core);
         }
     }
 
@@ -133,9 +137,9 @@ impl Compactor {
             }
             let delay = state.pacing_delay(core, started);
             if !delay.is_zero() {
-                return core.schedule_compaction(delay);
+                return self.schedule(delay, core);
             }
-            let step = state.step(core);
+            let step = state.step(&self.orders, core);
             let now = core.now();
             state.paced_until = match step {
                 Ok(CompactionStep::Merged(bytes)) => {
@@ -158,17 +162,17 @@ impl Compactor {
                     self.wake_at(due, core);
                 }
             }
-            Ok(CompactionStep::Merged(_)) => core.schedule_compaction(delay),
+            Ok(CompactionStep::Merged(_)) => self.schedule(delay, core),
             Ok(CompactionStep::Finished) => {
                 core.end_stall();
-                core.schedule_compaction(Duration::ZERO);
+                self.schedule(Duration::ZERO, core);
             }
             Err(error @ Error::Poisoned { .. }) => core.fail_stall(&error),
             Err(_) => {
                 // Writers do not wait for a compaction that is stuck.
                 core.end_stall();
                 // The job that comes finds out when the next attempt is due.
-                core.schedule_compaction(Duration::ZERO);
+                self.schedule(Duration::ZERO, core);
             }
         }
     }
@@ -196,7 +200,7 @@ impl Compactor {
         let mut result = Ok(());
         // Another thread may have found it stuck while this one waited for the lock.
         while !self.is_stuck() {
-            let step = state.step(core);
+            let step = state.step(&self.orders, core);
             self.note_step(&step, core);
             match step {
                 Ok(CompactionStep::Merged(_)) => {}
@@ -206,7 +210,7 @@ impl Compactor {
                     break;
                 }
                 // It is stuck now, and a job tries again.
-                Err(_) => core.schedule_compaction(Duration::ZERO),
+                Err(_) => self.schedule(Duration::ZERO, core),
             }
         }
         drop(state);
@@ -214,46 +218,51 @@ impl Compactor {
         result
     }
 
-    /// Merges all tables into the last level, on this thread.
+    /// Orders a whole compaction, or joins the one under way. Returns its number.
+    pub(crate) fn order_whole(&self, core: &Core) -> u64 {
+        let number = self.orders.order();
+        self.schedule(Duration::ZERO, core);
+        number
+    }
+
+    /// Where whole compactions stand.
+    pub(crate) fn whole(&self, core: &Core) -> WholeCompaction {
+        if let Err(poisoned) = core.health.check_poison() {
+            self.orders.end(Some(poisoned));
+        }
+        self.orders.get()
+    }
+
+    /// Does the work of a whole compaction on this thread. Returns whether it is over;
+    /// otherwise it waits for a flush.
     ///
     /// # Errors
     /// Those of merging, and [`Error::Closed`].
-    pub(crate) fn compact_all(&self, core: &Core) -> Result<(), Error> {
-        let mut state = lock(&self.state);
-        while state.current.is_some() {
+    pub(crate) fn drive_whole(&self, number: u64, core: &Core) -> Result<bool, Error> {
+        loop {
+            let mut state = lock(&self.state);
             check_closing(core)?;
-            state.step(core)?;
-        }
-        check_closing(core)?;
-        // Its surveys describe tables that this compaction replaces.
-        state.reclaim = Reclaim::default();
-        set_damaged_aside(core)?;
-        while let Some(mend) = state.begin_mend(core) {
-            state.current = Some(mend);
-            while let CompactionStep::Merged(_) = state.step(core)? {
-                check_closing(core)?;
+            if let Some(outcome) = self.orders.outcome(number) {
+                drop(state);
+                core.end_stall();
+                return outcome.map(|()| true);
+            }
+            match state.step(&self.orders, core) {
+                Ok(CompactionStep::Merged(_) | CompactionStep::Finished) => {}
+                Ok(CompactionStep::Idle) if !self.orders.is_under_way() => {}
+                Ok(CompactionStep::Idle) => return Ok(false),
+                Err(error) => {
+                    self.orders.end(Some(error.clone()));
+                    return Err(error);
+                }
             }
         }
-        let pick = || pick_all(&summarize(&core.tables.load().tables));
-        while let Some(pick) = pick() {
-            state.current = Compaction::start(pick, None, core);
-            if state.current.is_none() {
-                // An ingest has come in between.
-                continue;
-            }
-            while let CompactionStep::Merged(_) = state.step(core)? {
-                check_closing(core)?;
-            }
-            break;
-        }
-        drop(state);
-        core.end_stall();
-        Ok(())
     }
 
     /// Abandons the compaction that is under way, and removes its files.
     pub(crate) fn abandon(&self, core: &Core) {
         let mut state = lock(&self.state);
+        self.orders.end(Some(Error::Closed));
         state.reclaim = Reclaim::default();
         if let Some(compaction) = state.current.take() {
             compaction.abandon(core);
@@ -263,7 +272,7 @@ impl Compactor {
 
 impl CompactorState {
     /// Goes on with the compaction under way, or begins one.
-    fn step(&mut self, core: &Core) -> Result<CompactionStep, Error> {
+    fn step(&mut self, orders: &Orders, core: &Core) -> Result<CompactionStep, Error> {
         let mut compaction = match self.current.take() {
             Some(current) => current,
             None => {
@@ -273,9 +282,9 @@ impl CompactorState {
                     compaction
                 } else if let Some(compaction) = self.begin_hidden(core) {
                     compaction
-                } else if let Some(bytes) = self.reclaim.survey_some(core) {
+                } else if let Some(bytes) = self.survey_some(core) {
                     return Ok(CompactionStep::Merged(bytes));
-                } else if let Some(pick) = self.pick(core) {
+                } else if let Some(pick) = self.pick(orders, core) {
                     match Compaction::start(pick, None, core) {
                         Some(compaction) => compaction,
                         // The next step picks again.
@@ -293,9 +302,12 @@ impl CompactorState {
             }
             Ok(None) => compaction
                 .complete(core)
-                .map(|replaced| self.note_replaced(replaced, core.now())),
+                .map(|replaced| self.note_replaced(replaced, orders, core.now())),
             Err(error) => {
                 self.note_failure(&compaction, &error, core);
+                if compaction.pick.reason == Reason::Manual {
+                    orders.end(Some(error.clone()));
+                }
                 compaction.abandon(core);
                 Err(error)
             }
@@ -307,9 +319,10 @@ impl CompactorState {
     }
 
     /// Notes what a compaction has replaced.
-    fn note_replaced(&mut self, replaced: Replaced, now: Duration) {
+    fn note_replaced(&mut self, replaced: Replaced, orders: &Orders, now: Duration) {
         self.purges.note_replaced(&replaced, now);
         self.reclaim.note_replaced(&replaced);
+        self.whole.note_replaced(&replaced, orders);
         if let Some((level, key)) = replaced.pick.cursor {
             self.cursors[level] = Some(key);
         }
@@ -363,14 +376,37 @@ impl CompactorState {
         (!compaction.has_snapshots()).then_some(compaction)
     }
 
-    /// What is due, whether or not there is room for it.
-    fn pick(&mut self, core: &Core) -> Option<Pick> {
-        let settings = PickSettings {
-            level_zero_tables: LEVEL_0_TABLES_DUE,
-            base_bytes: (LEVEL_0_TABLES_DUE * core.options.memtable_bytes) as u64,
-            table_bytes: core.options.table_bytes,
-            room_bytes: core.health.full_disk().compaction_bytes_max(),
+    /// On a full disk, looks for what is hidden. Returns the bytes that were read.
+    fn survey_some(&mut self, core: &Core) -> Option<u64> {
+        core.options
+            .compaction
+            .then(|| self.reclaim.survey_some(core))?
+    }
+
+    /// What is to be merged next. A whole compaction takes turns with what is due, and
+    /// waits while compaction is behind.
+    fn pick(&mut self, orders: &Orders, core: &Core) -> Option<Pick> {
+        let settings = pick_settings(core);
+        let is_whole_next = urgency(core) < 1.0 && !self.whole.had_turn;
+        self.whole.had_turn = false;
+        let pick_whole = |whole: &mut Whole| {
+            let bound = (core.environment.drop_bound)();
+            let pick = whole.pick(&settings, bound, orders, core);
+            whole.had_turn = pick.is_some();
+            pick
         };
+        if is_whole_next && let Some(pick) = pick_whole(&mut self.whole) {
+            return Some(pick);
+        }
+        let due = match core.options.compaction {
+            true => self.pick_due(&settings, core),
+            false => None,
+        };
+        due.or_else(|| pick_whole(&mut self.whole))
+    }
+
+    /// What is due, whether or not there is room for it.
+    fn pick_due(&mut self, settings: &PickSettings, core: &Core) -> Option<Pick> {
         // A table must not be picked for what its compaction could not drop now.
         let (bound, expired_before_unix_ms) = if core.snapshots.hold_compaction_back() {
             (Timestamp::ZERO, 0)
@@ -382,12 +418,12 @@ impl CompactorState {
         };
         pick(
             &summarize(&core.tables.load().tables),
-            &settings,
+            settings,
             &self.cursors,
             expired_before_unix_ms,
             bound,
         )
-        .or_else(|| self.purges.pick(core, &settings, bound))
+        .or_else(|| self.purges.pick(core, settings, bound))
     }
 
     /// How long the next step is put off now: not at all if compaction is behind.
@@ -399,19 +435,6 @@ impl CompactorState {
         let left = self.paced_until.saturating_sub(now);
         left.min(PACE_DELAY_MAX)
     }
-}
-
-/// How urgent compaction is: from 0 to 1, at which writers will soon wait for it.
-fn urgency(core: &Core) -> f64 {
-    let tables = core.tables.load().tables.level_zero_tables() as f64;
-    let (due, hurry) = (LEVEL_0_TABLES_DUE as f64, LEVEL_0_TABLES_HURRY as f64);
-    ((tables - due) / (hurry - due)).clamp(0.0, 1.0)
-}
-
-/// How long `bytes` may take at the configured rate.
-fn pace(bytes: u64, core: &Core) -> Duration {
-    let rate = core.options.compaction_bytes_per_second.max(1);
-    Duration::from_secs_f64(bytes as f64 / rate as f64)
 }
 
 /// Checks that the engine is not being closed: the close abandons what is under way.
@@ -426,30 +449,14 @@ fn check_closing(core: &Core) -> Result<(), Error> {
     }
 }
 
-/// Moves the tables that are damaged to level 0.
-fn set_damaged_aside(core: &Core) -> Result<(), Error> {
-    let state = core.tables.load_full();
-    let damaged = state.tables.iter();
-    let damaged = damaged.filter(|(level, table)| *level > 0 && table.is_damaged());
-    let moved: Vec<_> = damaged.map(|(_, table)| (0, Arc::clone(table))).collect();
-    if moved.is_empty() {
-        return Ok(());
-    }
-    let edit = TableEdit {
-        moved,
-        ..TableEdit::default()
-    };
-    core.tables
-        .apply(edit)
-        .map_err(|error| core.poison_if_sync(error))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::compaction::pressure::LEVEL_0_TABLES_DUE;
     use crate::testing::{BlockingWrite, environment};
     use crate::{Engine, MemoryDisk, Options};
     use base::{Entry, Expiry};
+    use std::sync::Arc;
 
     #[test]
     fn a_closing_engine_begins_no_compaction() {

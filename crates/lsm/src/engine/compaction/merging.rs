@@ -180,7 +180,7 @@ impl Compaction {
     fn check_room(&self, core: &Core) -> Result<(), Error> {
         let left = self.left_bytes();
         let wanted = match (core.health.is_full(), self.pick.reason) {
-            // `Engine::compact` was called; it may use the reserve.
+            // An operator has ordered it; it may use the reserve.
             (true, Reason::Manual) => return Ok(()),
             (true, _) => left,
             // It may keep less than it reads, so it goes on until room is really short.

@@ -19,19 +19,25 @@
 //! 4. The last step replaces the inputs by the outputs, with one edit of the
 //!    table set.
 //!
+//! A [`whole`] compaction, which an operator orders, takes turns with what is due.
+//!
 //! `drop_above` is apart: it rewrites tables when a store is opened, to drop
 //! versions that a wrong clock has stamped.
 
+mod aside;
 mod drop_above;
 mod job;
 mod merging;
 mod pick;
+mod pressure;
 mod purges;
 mod reclaim;
 mod retention;
 mod retry;
 mod unreadable;
+mod whole;
 
 pub(super) use drop_above::drop_above;
 pub(super) use job::Compactor;
 pub(super) use retention::{Retained, Retention};
+pub use whole::WholeCompaction;

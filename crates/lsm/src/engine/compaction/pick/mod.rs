@@ -48,9 +48,11 @@ use std::collections::BTreeMap;
 
 pub(crate) use purge::pick_purge;
 pub(crate) use summary::{Levels, TableSummary, summarize};
+pub(crate) use whole::Walk;
 
 mod purge;
 mod summary;
+mod whole;
 
 #[cfg(test)]
 mod simulation;
@@ -114,7 +116,7 @@ pub(crate) enum Reason {
     Hidden,
     /// A part of the table is damaged, and was compared with other stores.
     Damaged,
-    /// A call asked for it.
+    /// It is a piece of a whole compaction.
     Manual,
 }
 
@@ -196,24 +198,6 @@ fn without_damaged(levels: &Levels) -> Levels {
     let mut levels = levels.clone();
     levels[0].retain(|table| !table.is_damaged);
     levels
-}
-
-/// Merges all tables into the last level, except damaged ones on level 0; `None` if
-/// there are no others.
-pub(crate) fn pick_all(levels: &Levels) -> Option<Pick> {
-    let inputs: Vec<_> = levels
-        .iter()
-        .enumerate()
-        .flat_map(|(level, tables)| tables.iter().map(move |table| (level, table)))
-        .filter(|(level, table)| *level > 0 || !table.is_damaged)
-        .map(|(level, table)| (level, table.id))
-        .collect();
-    (!inputs.is_empty()).then_some(Pick {
-        inputs,
-        output_level: LEVELS - 1,
-        reason: Reason::Manual,
-        cursor: None,
-    })
 }
 
 /// A table to rewrite on its own level, without what newer versions in other tables

@@ -147,15 +147,3 @@ fn a_pick_moves_the_cursor_past_its_table() {
     let pick = pick(&levels, &settings, &Default::default(), 0, Timestamp::ZERO).unwrap();
     assert_eq!(pick.cursor, Some((5, Bytes::from_static(b"c"))));
 }
-
-#[test]
-fn a_manual_pick_takes_every_table() {
-    let mut levels: Levels = Default::default();
-    assert_eq!(pick_all(&levels), None);
-    levels[0] = tables("3[a-c]200");
-    levels[6] = tables("1[a-b]1 2[x-z]1");
-    assert_eq!(
-        written(pick_all(&levels).as_ref()),
-        "Manual to 6: 0/3 6/1 6/2"
-    );
-}

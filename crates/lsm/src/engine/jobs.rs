@@ -1,0 +1,33 @@
+//! Which code does each job.
+
+use super::Inner;
+use super::background::{EngineJob, RunJob};
+
+/// Runs the jobs that the owners schedule.
+impl RunJob for Inner {
+    fn run(&self, job: EngineJob) {
+        let core = &self.core;
+        // A job that comes after the close does nothing.
+        let Ok(_folder_lock) = core.background.folder_lock().hold() else {
+            return;
+        };
+        core.background.begin(job);
+        match job {
+            EngineJob::Commit { was_slowed } => self.run_commits(was_slowed),
+            EngineJob::EndGathering(number) => self.end_gathering(number),
+            EngineJob::Flush => {
+                if self.flusher.run(core) {
+                    self.after_flush();
+                }
+            }
+            EngineJob::Compact => self.compactor.run(core),
+            EngineJob::WakeCompaction(due) => self.compactor.wake(due, core),
+            EngineJob::PrepareSegment => core.log.prepare_segment(core),
+            EngineJob::FillSegment => core.log.fill_segment(core),
+            EngineJob::SyncLog => core.log.sync_aside(core),
+            EngineJob::ClaimLog(seen) => core.log.claim_if_idle(seen, core),
+            EngineJob::NoteDamage => core.damage.note(core),
+            EngineJob::WatchForRoom(watch) => core.watch_for_room(watch),
+        }
+    }
+}

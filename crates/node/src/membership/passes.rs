@@ -110,7 +110,9 @@ impl MembershipState {
             if let Some(known) = self.peers.get_mut(peer.index())
                 && known.lost.is_none()
             {
-                known.at_full_pass = count;
+                // A pass that went on after a restart of this node has no count. The one of an
+                // earlier pass still says at most how much has been acknowledged since.
+                known.at_full_pass = count.or(known.at_full_pass);
                 known.single_copies = single_copies.get(peer.index()).copied();
                 self.versions.change();
             }

@@ -42,7 +42,9 @@ impl MembershipInner {
         };
         let is_retried = !*is_closed && result.is_err();
         drop(is_closed);
-        if let Err(error) = &result {
+        // A write that was on its way when the node stopped has failed, too, and nothing is
+        // missing: the last write holds all.
+        if is_retried && let Err(error) = &result {
             tracing::error!(
                 %error,
                 "cannot write the file CLUSTER, so peers that have restarted cannot connect; \

@@ -108,3 +108,17 @@ fn a_closed_membership_writes_no_more() {
     assert_eq!(folder.record(&node, "b", &hello(2), None), Some(false));
     assert_eq!(remembered(&folder.after_crash().open(1), "b"), None);
 }
+
+#[test]
+fn a_write_that_comes_after_the_last_one_is_no_error() {
+    let folder = Folder::new();
+    let membership = folder.open(1);
+    let is_durable = record(&membership, "b", &hello(2), None);
+    assert!(membership.close());
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::ERROR)
+        .with_writer(|| -> std::io::Sink { panic!("an error is logged") })
+        .finish();
+    tracing::subscriber::with_default(subscriber, || folder.executor.run_until_idle());
+    assert_eq!(*is_durable.lock().unwrap(), Some(false));
+}

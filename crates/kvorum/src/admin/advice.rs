@@ -2,6 +2,7 @@
 
 use super::overview::{Asked, Member, NoStatus, NodeStatus};
 use super::table::span;
+use std::collections::BTreeSet;
 
 /// A pair of nodes that no sweep has found equal for this many intervals needs a look.
 const INTERVALS_MAX: u64 = 3;
@@ -40,7 +41,18 @@ pub(super) fn of(asked: &[Asked]) -> Vec<String> {
             Ok(status) => lines.extend(of_node(status, &unreachable)),
         }
     }
+    lines.extend(of_losses(asked).into_iter().map(str::to_owned));
     lines
+}
+
+/// What may be lost. The nodes that are left say the same, unless one knows more.
+fn of_losses(asked: &[Asked]) -> BTreeSet<&str> {
+    let statuses = asked.iter().filter_map(|asked| asked.status.as_ref().ok());
+    let reports = statuses.filter_map(|status| status.may_be_lost.as_ref());
+    reports
+        .filter(|lost| lost.writes_max > 0 || !lost.filled)
+        .map(|lost| lost.text.as_str())
+        .collect()
 }
 
 /// What it means that a node is away for so long.
@@ -80,11 +92,6 @@ fn of_node(status: &NodeStatus, unreachable: &[&str]) -> Vec<String> {
             "its clock is {} s {way} those of the other nodes: repair NTP on its machine",
             ahead_ms.unsigned_abs() / 1000
         ));
-    }
-    if let Some(lost) = &status.may_be_lost
-        && (lost.writes_max > 0 || !lost.filled)
-    {
-        say(lost.text.clone());
     }
     if let Some(why) = &status.store.poisoned {
         say(format!(
@@ -289,8 +296,6 @@ mod tests {
 
     #[test]
     fn a_node_that_is_well_needs_nobody() {
-        let nothing = json!({"writes_max": 0, "filled": true, "text": "nothing is lost"});
-        assert_eq!(advice_with("/may_be_lost", nothing, &[]), "");
         assert_eq!(advice_with("/standing", json!("witness"), &[]), "");
         // It is filled, or confirmed, by itself.
         assert_eq!(advice_with("/standing", json!("unfilled"), &[]), "");
@@ -339,12 +344,6 @@ mod tests {
                 &[],
                 "a sync failed",
             ),
-            (
-                "/may_be_lost",
-                json!({"writes_max": 7, "filled": true, "text": "up to 7 writes may be lost"}),
-                &[],
-                "up to 7 writes may be lost",
-            ),
             ("/store/disk_full", json!(true), &[], "disk is full"),
             (
                 "/store/tables_damaged",
@@ -377,6 +376,31 @@ mod tests {
             assert!(advice.contains(word), "{pointer}: {advice}");
             assert_eq!(advice.lines().count(), 1, "{advice}");
         }
+    }
+
+    #[test]
+    fn what_may_be_lost_is_said_once() {
+        let asked = |name: &str, writes_max: u64, filled: bool, text: &str| {
+            let mut status = status();
+            status["may_be_lost"] = json!({
+                "writes_max": writes_max, "filled": filled, "text": text,
+            });
+            Asked {
+                name: name.to_owned(),
+                url: "http://h:1".to_owned(),
+                status: Ok(serde_json::from_value(status).unwrap()),
+            }
+        };
+        let many = "up to 7 acknowledged writes may be lost";
+        let told = |filled: bool| {
+            of(&[
+                asked("a", 7, true, many),
+                asked("b", 7, true, many),
+                asked("c", 0, filled, "no acknowledged write is lost"),
+            ])
+        };
+        assert_eq!(told(true), [many]);
+        assert_eq!(told(false), ["no acknowledged write is lost", many]);
     }
 
     #[test]

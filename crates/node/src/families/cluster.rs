@@ -78,18 +78,32 @@ fn hints(node: &Node) -> Vec<Family> {
     ]
 }
 
-/// The standing of this node's store.
+/// The standing of this node's store, and what may be lost with stores that were unfilled.
 fn own(node: &Node) -> Vec<Family> {
+    let loss = node.membership.loss_report().map(|report| report.loss);
+    let loss = loss.unwrap_or_default();
     let standing = node.membership.standing();
     let standings = Standing::ALL.map(|each| {
         let holds = f64::from(u8::from(each == standing));
         (vec![("standing", each.word().to_owned())], holds)
     });
-    vec![Family::gauges(
-        "kvorum_standing",
-        "Standing of the node's store with its peers: 1 for the standing that it has",
-        standings,
-    )]
+    vec![
+        Family::gauges(
+            "kvorum_standing",
+            "Standing of the node's store with its peers: 1 for the standing that it has",
+            standings,
+        ),
+        Family::gauge(
+            "kvorum_writes_possibly_lost",
+            "Acknowledged writes that may be lost with stores that were unfilled since the node started, at most, as far as it knows",
+            loss.writes_max() as f64,
+        ),
+        Family::gauge(
+            "kvorum_writes_possibly_lost_unknown",
+            "Whether more may be lost than the node knows",
+            f64::from(u8::from(loss.has_unknown)),
+        ),
+    ]
 }
 
 /// This node's clock, and whether it issues stamps.

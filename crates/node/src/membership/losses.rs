@@ -34,18 +34,43 @@ impl fmt::Display for LossReport {
             since_full_pass,
             has_unknown,
         } = self.loss;
+        let is_single = self.nodes.len() == 1;
         match (self.loss.writes_max(), has_unknown) {
+            (0, false) if is_single => {
+                formatter
+                    .write_str("no write that another store had acknowledged, too, is lost")?;
+            }
             (0, false) => formatter.write_str("no acknowledged write is lost")?,
             (0, true) => formatter.write_str("acknowledged writes may be lost")?,
             (writes, _) => write!(formatter, "up to {writes} acknowledged writes may be lost")?,
         }
         write!(
             formatter,
-            ": {} came back without all that was acknowledged there. {single_copies} had no second \
-             copy at the last full sweep, and {since_full_pass} were acknowledged since the last \
-             full sweep with a store that is left",
+            ": {} came back without all that was acknowledged there",
             self.nodes.join(", "),
         )?;
+        if self.loss.writes_max() == 0 && has_unknown {
+            return formatter.write_str(
+                ". How many is not known here: this node remembers no full sweep with some of \
+                 them, or no count",
+            );
+        }
+        write!(
+            formatter,
+            ". {single_copies} had no second copy at the last full sweep"
+        )?;
+        match is_single {
+            // A store that is left counts what it has acknowledged, not what others have.
+            true => formatter.write_str(
+                "; writes since then that no other store has, because of from=1 or ack=1, are not \
+                 counted",
+            )?,
+            false => write!(
+                formatter,
+                ", and {since_full_pass} were acknowledged since the last full sweep with a store \
+                 that is left"
+            )?,
+        }
         match has_unknown {
             true => formatter.write_str(
                 "; that is as far as this node knows, because it remembers no full sweep with some \

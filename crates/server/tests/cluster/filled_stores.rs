@@ -93,9 +93,15 @@ fn two_lost_disks_of_three_come_back_by_themselves() {
     let said = cluster.status(0)["may_be_lost"].clone();
     let text = said["text"].as_str().unwrap();
     assert!(
-        text.starts_with("acknowledged writes may be lost: b, c ") && text.contains("be more"),
+        text.starts_with("acknowledged writes may be lost: b, c ")
+            && text.contains("How many is not known"),
         "{text}"
     );
+    assert_eq!(
+        cluster.metric(0, "kvorum_writes_possibly_lost_unknown"),
+        1.0
+    );
+    assert_eq!(cluster.metric(0, "kvorum_writes_possibly_lost"), 0.0);
     assert_eq!(
         said["incomplete"], true,
         "no full sweep came before the loss"

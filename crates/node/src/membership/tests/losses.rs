@@ -1,6 +1,7 @@
 //! What may be lost, as the nodes tell it that are left.
 
 use super::*;
+use cluster::PossibleLoss;
 
 /// What a node says may be lost: the nodes, how many writes at most, whether there is an
 /// unknown part, and whether it is over.
@@ -81,6 +82,66 @@ fn of_several_lost_stores_the_writes_since_the_last_full_pass_may_be_lost() {
         let is_over = node.name == "b";
         assert_eq!(told(&node_c), some(&["a", "b"], 17, false, is_over));
     }
+}
+
+/// A loss of some stores, of which two are known.
+fn report(names: &[&str], single_copies: u64, since_full_pass: u64, has_unknown: bool) -> String {
+    let report = LossReport {
+        nodes: names.iter().map(|name| (*name).to_owned()).collect(),
+        loss: PossibleLoss {
+            single_copies,
+            since_full_pass,
+            has_unknown,
+        },
+        is_over: false,
+    };
+    report.to_string()
+}
+
+#[test]
+fn a_report_claims_no_more_than_is_known() {
+    let of_one = report(&["a"], 0, 0, false);
+    let begin = "no write that another store had acknowledged, too, is lost: a came back";
+    assert!(of_one.starts_with(begin), "{of_one}");
+    for text in [of_one, report(&["a"], 3, 0, false)] {
+        assert!(text.ends_with("from=1 or ack=1, are not counted"), "{text}");
+        assert!(!text.contains("since the last full sweep with"), "{text}");
+    }
+    let of_two = report(&["a", "b"], 0, 0, false);
+    assert!(of_two.starts_with("no acknowledged write is lost: a, b "));
+    assert!(report(&["a", "b"], 1, 0, true).ends_with("it may be more"));
+    let unknown = report(&["a", "b"], 0, 0, true);
+    assert!(unknown.starts_with("acknowledged writes may be lost"));
+    assert!(!unknown.contains('0') && unknown.contains("How many is not known"));
+}
+
+#[test]
+fn a_pass_that_went_on_after_a_restart_leaves_the_earlier_count() {
+    let [a, b, c] = witnesses();
+    {
+        let (node_a, node_b, node_c) = (start("a", &a, 1), start("b", &b, 2), start("c", &c, 3));
+        for other in [&node_a, &node_b] {
+            assert!(shake_hands(other, &node_c));
+            hear(&node_c, other, 100);
+        }
+        let all = [number("a"), number("b")];
+        for (pass, is_resumed, single_copies) in [(1, false, [9, 9, 0]), (2, true, [2, 3, 0])] {
+            let pass = PassId(pass);
+            node_c.membership.pass_began(pass, is_resumed);
+            node_c
+                .membership
+                .full_pass_ended(pass, &all, &single_copies);
+            hear(&node_c, &node_a, 4);
+        }
+        c.executor.run_until_idle();
+    }
+    let c = c.after_crash();
+    let node_c = start("c", &c, 3);
+    let (a, b) = (Folder::new(), Folder::new());
+    let (node_a, node_b) = (start("a", &a, 7), start("b", &b, 8));
+    assert!(shake_hands(&node_a, &node_c));
+    assert!(shake_hands(&node_b, &node_c));
+    assert_eq!(told(&node_c), some(&["a", "b"], 13, false, false));
 }
 
 #[test]

@@ -64,7 +64,7 @@ const STATUSES: [u16; 29] = [
 ];
 
 /// The expected answers of each route.
-const EXPECTED: [(Route, &str, &[u16]); 14] = [
+const EXPECTED: [(Route, &str, &[u16]); 15] = [
     (Route::Entity, "GET", &[200, 304, 400, 404, 503, 504]),
     (Route::Entity, "HEAD", &[200, 304, 400, 404, 503, 504]),
     (Route::Entity, "PUT", &[201, 400, 413, 501, 503, 504, 507]),
@@ -72,6 +72,7 @@ const EXPECTED: [(Route, &str, &[u16]); 14] = [
     (Route::Range, "GET", &[200, 400, 503]),
     (Route::Range, "HEAD", &[200, 400, 503]),
     (Route::Digest, "GET", &[200, 400, 503]),
+    (Route::Digest, "HEAD", &[200, 400, 503]),
     (Route::Ring, "GET", &[200, 400]),
     (Route::Status, "GET", &[200]),
     (Route::Metrics, "GET", &[200]),

@@ -1,6 +1,7 @@
 //! `/v0/digest`: whether nodes keep the same, as anyone can see.
 
-use crate::support::Cluster;
+use crate::forgetting::{bound_at, forgetful, sweep_fully};
+use crate::support::{Cluster, until};
 use serde_json::Value;
 use server::ServerConfig;
 
@@ -18,11 +19,12 @@ fn digest(cluster: &Cluster, node: usize, query: &str) -> Value {
     reply.json()
 }
 
-/// The digests of all nodes, for the cut that the first one chooses.
+/// The digests of all nodes, for the cut and the forget bound that the first one chooses.
 fn digests(cluster: &Cluster, query: &str) -> Vec<Value> {
     let first = digest(cluster, 0, query);
-    let cut = first["cut"].as_str().unwrap();
-    let query = format!("{query}&cut={cut}");
+    let of_first = |name: &str| first[name].as_str().unwrap();
+    let (cut, forgotten) = (of_first("cut"), of_first("forgotten"));
+    let query = format!("{query}&cut={cut}&forgotten={forgotten}");
     (0..3).map(|node| digest(cluster, node, &query)).collect()
 }
 
@@ -130,6 +132,28 @@ fn newer_versions_and_forgotten_deletions_are_left_out() {
     let without = digest(&cluster, 1, &format!("&forgotten={forgotten}"));
     assert_eq!(without["digest"], all["digest"]);
     assert_eq!(without["forgotten"], forgotten.to_string());
+}
+
+#[test]
+fn what_the_cluster_has_forgotten_does_not_count_by_itself() {
+    let cluster = Cluster::start_with(3, forgetful);
+    put(&cluster, "kept", "3/3", "v");
+    put(&cluster, "gone", "3/3", "v");
+    let deleted = delete(&cluster, "gone", "3/3");
+    let digests_before = digests(&cluster, "");
+    assert_eq!(digests_before[1]["count"], 2, "{}", digests_before[1]);
+    let written_unix_ms = cluster.status(0)["clock"]["unix_ms"].as_u64();
+    until("the deletion is below the forget bound", || {
+        sweep_fully(&cluster, 1);
+        (0..3).all(|node| bound_at(&cluster, node) > written_unix_ms)
+    });
+    // Each node may have dropped the tombstone by now, or not.
+    let digests = digests(&cluster, "");
+    assert_eq!(digests[0], digests[1]);
+    assert_eq!(digests[0], digests[2]);
+    assert_eq!(digests[0]["count"], 1);
+    let forgotten: u64 = digests[0]["forgotten"].as_str().unwrap().parse().unwrap();
+    assert!(forgotten > deleted, "{forgotten}");
 }
 
 #[test]

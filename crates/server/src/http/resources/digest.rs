@@ -130,7 +130,10 @@ pub(super) async fn answer(exchange: Exchange<'_>) -> Answer {
         placement: Arc::clone(door.worker.placement()),
         both: parameters.peer.map(|peer| [members.own(), peer]),
         cut: parameters.cut.unwrap_or_else(|| greatest(door)),
-        forgotten: parameters.forgotten.unwrap_or(Timestamp::ZERO),
+        forgotten: parameters.forgotten.unwrap_or_else(|| {
+            // Each node drops what is dead below it at its own time.
+            door.worker.node().forgetting_status().greatest
+        }),
     };
     let kept = sum_up(&exchange, &parameters, scope.clone()).await?;
     Ok(page::json(&DigestPage {

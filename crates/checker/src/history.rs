@@ -115,6 +115,9 @@ pub struct Operation {
     /// Whether the operator chose a durability that may lose what this
     /// operation returned. Then it demands nothing of later operations.
     pub may_be_lost: bool,
+    /// The greatest forget bound of any node when the operation ended. What is dead below
+    /// it may be absent.
+    pub forgotten: Timestamp,
 }
 
 impl Operation {
@@ -151,6 +154,7 @@ impl History {
             node_unix_ms,
             completion: None,
             may_be_lost: false,
+            forgotten: Timestamp::ZERO,
         });
         OperationId(self.operations.len() - 1)
     }
@@ -172,6 +176,14 @@ impl History {
     pub fn allow_loss(&mut self, id: OperationId) {
         if let Some(operation) = self.operations.get_mut(id.0) {
             operation.may_be_lost = true;
+        }
+    }
+
+    /// Notes the greatest forget bound of any node when an operation ended: see
+    /// [`Operation::forgotten`].
+    pub fn ended_below(&mut self, id: OperationId, forgotten: Timestamp) {
+        if let Some(operation) = self.operations.get_mut(id.0) {
+            operation.forgotten = forgotten;
         }
     }
 

@@ -5,6 +5,9 @@
 //! out of another of at most `n` replicas have one replica in common when
 //! `a + b > n`. And versions are ordered by their timestamps.
 //!
+//! What is dead below the forget bound may be absent: a read that finds no version at all
+//! misses nothing then.
+//!
 //! The contract has rules for equal timestamps, which depend on the contents.
 //! The checker takes two versions with equal timestamps for equally new.
 
@@ -46,9 +49,10 @@ fn check_with(history: &History, extra_acks: u16) -> Vec<Violation> {
             check_alone(history, &operations, id, operation, &mut violations);
             // Operations are in the order of their invocations, so only those
             // in front of this one can have ended before it began.
+            let forgotten = forgotten_by(operation, &operations);
             for &(earlier_id, earlier) in &operations[..index] {
                 if operation.began_after(earlier)
-                    && let Some(promise) = broken_by_pair(earlier, operation, extra_acks)
+                    && let Some(promise) = broken_by_pair(earlier, operation, forgotten, extra_acks)
                 {
                     violations.push(Violation {
                         promise,
@@ -144,16 +148,22 @@ fn check_alone(
     }
 }
 
-/// The promise that `later` breaks, which began after `earlier` had ended.
-fn broken_by_pair(earlier: &Operation, later: &Operation, extra_acks: u16) -> Option<Promise> {
+/// The promise that `later` breaks, which began after `earlier` had ended. If `later` is a
+/// read that found nothing, `forgotten` is the version that may have been forgotten.
+fn broken_by_pair(
+    earlier: &Operation,
+    later: &Operation,
+    forgotten: Option<Timestamp>,
+    extra_acks: u16,
+) -> Option<Promise> {
     if earlier.may_be_lost {
         return None;
     }
     let overlap = overlap(earlier, later, extra_acks);
     match (earlier.outcome()?, later.outcome()?) {
-        (Outcome::Written { version, .. }, Outcome::Found { version: found, .. }) => {
-            (overlap && found < Some(version)).then_some(Promise::AcknowledgedIsVisible)
-        }
+        (Outcome::Written { version, .. }, Outcome::Found { version: found, .. }) => (overlap
+            && found.max(forgotten) < Some(version))
+        .then_some(Promise::AcknowledgedIsVisible),
         (
             Outcome::Written { version, .. },
             Outcome::Written {
@@ -175,10 +185,37 @@ fn broken_by_pair(earlier: &Operation, later: &Operation, extra_acks: u16) -> Op
             let binds = is_majority(earlier, extra_acks)
                 && is_majority(later, extra_acks)
                 && earlier.request.from == later.request.from;
-            (binds && later_version < version).then_some(Promise::ReadsNeverGoBack)
+            let goes_back = later_version.max(forgotten) < version;
+            (binds && goes_back).then_some(Promise::ReadsNeverGoBack)
         }
         _ => None,
     }
+}
+
+/// The greatest version that a read may have missed because it is forgotten, if it found
+/// none at all: it was dead when the read ended, and below the forget bound.
+fn forgotten_by(read: &Operation, operations: &[(OperationId, &Operation)]) -> Option<Timestamp> {
+    let Some(Outcome::Found { version: None, .. }) = read.outcome() else {
+        return None;
+    };
+    let dead = operations.iter().filter_map(|(_, write)| {
+        let has_begun = read
+            .completion
+            .is_some_and(|completion| write.invoked < completion.moment);
+        let has_expired =
+            || ExpiryWindow::of(write).is_some_and(|window| window.has_begun_for(read));
+        let is_dead = write.request.action == Action::Delete || has_expired();
+        if !has_begun || !is_dead {
+            return None;
+        }
+        match write.outcome() {
+            Some(Outcome::Written { version, .. }) => Some(version),
+            Some(Outcome::NotEnough { stamp: Some(stamp) }) => Some(stamp.min(read.forgotten)),
+            Some(Outcome::Refused | Outcome::Found { .. }) => None,
+            Some(Outcome::NotEnough { stamp: None } | Outcome::Lost) | None => Some(read.forgotten),
+        }
+    });
+    dead.filter(|version| *version <= read.forgotten).max()
 }
 
 /// Whether any `ack` replicas of one operation and any `ack` replicas of the

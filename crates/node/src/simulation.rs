@@ -7,6 +7,7 @@
 
 use crate::config::{NodeConfig, Resources};
 use crate::coordinator::{Change, Failure};
+use crate::forgetting::ForgettingStatus;
 use crate::hints::HintStatistics;
 use crate::node::Node;
 use crate::read_pool::ReadsRun;
@@ -209,6 +210,12 @@ impl SimulatedNode {
     #[must_use]
     pub fn has_damage(&self) -> bool {
         self.node.engine.statistics().damaged_ranges > 0
+    }
+
+    /// What it knows of forgetting.
+    #[must_use]
+    pub fn forgetting(&self) -> ForgettingStatus {
+        self.node.forgetting_status()
     }
 
     /// The store.

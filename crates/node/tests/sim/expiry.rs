@@ -80,6 +80,8 @@ async fn started() -> Vec<Rc<Host>> {
         delay_ms: 1..=2,
         losses_per_million: 0,
         work_ms_max: 1,
+        forgetting: None,
+        clock_drift_max: CLOCK_DRIFT_MAX,
         ..Scenario::new(&dice)
     };
     let trace = Trace::new();

@@ -100,6 +100,12 @@ fn every_promise_is_kept_whatever_fails() {
         of(ScenarioKind::AllAnswer),
         of(ScenarioKind::OneUnavailable),
     );
+    let forgetting: Vec<usize> = reports.values().filter_map(|each| each.forgotten).collect();
+    let rises = forgetting.iter().sum::<usize>();
+    println!(
+        "{} worlds that forget, in which the forget bound rose {rises} times",
+        forgetting.len()
+    );
     println!(
         "{} seeds, {answered} operations answered, {not_enough} without enough replicas, {} lines",
         reports.len(),
@@ -110,6 +116,7 @@ fn every_promise_is_kept_whatever_fails() {
     if reports.len() >= 100 {
         assert!(answered > 50 * reports.len());
         assert!(not_enough > reports.len());
+        assert!(rises > 3 * forgetting.len());
         assert!(
             undecided * 20 <= judged,
             "the search gave up on too many keys"

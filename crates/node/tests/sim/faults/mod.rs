@@ -10,6 +10,7 @@ use crate::dice::Dice;
 use crate::network::HostNumber;
 use crate::scenario::{FaultKind, Scenario, ScenarioKind};
 use crate::world::World;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -18,6 +19,9 @@ use tokio::time::{Instant, sleep};
 /// How long a store may take until it counts, and how often to look.
 const FILLED: Duration = Duration::from_secs(60);
 const LOOK_PERIOD: Duration = Duration::from_millis(50);
+
+/// The pause between two compactions of a whole store, in milliseconds.
+const COMPACTION_GAP_MS: RangeInclusive<u64> = 50..=600;
 
 /// A fault: its kind and the hosts that it strikes.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +45,12 @@ pub(crate) async fn break_things(
         let (world, dice) = (Rc::clone(&world), dice.fork());
         breaking.push(tokio::task::spawn_local(async move {
             loss::lose(&world, loss, &dice, end).await;
+        }));
+    }
+    if scenario.forgetting.is_some() {
+        let (world, dice) = (Rc::clone(&world), dice.fork());
+        breaking.push(tokio::task::spawn_local(async move {
+            compact_now_and_then(&world, &dice, end).await;
         }));
     }
     if scenario.faults.is_empty() {
@@ -86,6 +96,14 @@ fn choose(scenario: &Scenario, dice: &Dice) -> Fault {
         kind,
         host,
         other: (host + apart) % scenario.nodes,
+    }
+}
+
+/// Has the stores compacted again and again: only then they drop what is forgotten.
+async fn compact_now_and_then(world: &World, dice: &Dice, end: Instant) {
+    while Instant::now() < end {
+        sleep(Duration::from_millis(dice.within(&COMPACTION_GAP_MS))).await;
+        world.hosts[dice.place(world.hosts.len())].compact();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Fault, counts};
 use crate::dice::Dice;
-use crate::host::{CLOCK_DRIFT_MAX, Crash};
+use crate::host::Crash;
 use crate::scenario::{FaultKind, ScenarioKind};
 use crate::world::World;
 use cluster::sweep::PassKind;
@@ -24,6 +24,8 @@ const SLOW_WORK_MS: RangeInclusive<u64> = 50..=1_500;
 
 /// After how many requests of a sweep a process ends.
 const SWEEP_REQUESTS: RangeInclusive<u64> = 0..=80;
+
+const YEAR_MS: u64 = 365 * 24 * 3600 * 1000;
 
 /// How far a clock is set back by a small step, in milliseconds.
 const SMALL_STEP_MS: RangeInclusive<u64> = 0..=2_000;
@@ -105,24 +107,24 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
             network.set_delay(host, other, &world.scenario.delay_ms);
         }
         FaultKind::Skew => {
-            let bound_ms = CLOCK_DRIFT_MAX.as_millis() as u64 / 2;
+            let bound_ms = bound_ms(world) / 2;
             struck.clock.set_skew_ms(either_way(dice, 0..=bound_ms));
         }
         FaultKind::FarSkew => {
-            struck.clock.set_skew_ms(far(dice));
+            struck.clock.set_skew_ms(far(world, dice));
             sleep(lasting).await;
             struck.clock.set_skew_ms(world.skews_ms[host]);
         }
         FaultKind::FarSkewAtStart => {
             struck.crash(Crash::Kill);
-            struck.clock.set_skew_ms(far(dice));
+            struck.clock.set_skew_ms(far(world, dice));
             world.start(host);
             sleep(lasting).await;
             struck.clock.set_skew_ms(world.skews_ms[host]);
         }
         FaultKind::SkewBackAtStart => {
             struck.crash(Crash::Kill);
-            let bound_ms = CLOCK_DRIFT_MAX.as_millis() as u64 / 2;
+            let bound_ms = bound_ms(world) / 2;
             // The step is often so small that times come again at which the node has
             // issued stamps.
             let skew_ms = match dice.percent(50) {
@@ -178,10 +180,18 @@ pub(super) async fn strike(world: &World, fault: Fault, lasting: Duration, dice:
     }
 }
 
-/// A skew beyond the bound.
-fn far(dice: &Dice) -> i64 {
-    let bound_ms = CLOCK_DRIFT_MAX.as_millis() as u64;
-    either_way(dice, bound_ms * 5 / 4..=bound_ms * 10)
+/// How far clocks may be apart, in milliseconds.
+fn bound_ms(world: &World) -> u64 {
+    world.scenario.clock_drift_max.as_millis() as u64
+}
+
+/// A skew beyond the bound, sometimes of years.
+fn far(world: &World, dice: &Dice) -> i64 {
+    let bound_ms = bound_ms(world);
+    match dice.percent(30) {
+        true => either_way(dice, YEAR_MS..=5 * YEAR_MS),
+        false => either_way(dice, bound_ms * 5 / 4..=bound_ms * 10),
+    }
 }
 
 fn either_way(dice: &Dice, range: RangeInclusive<u64>) -> i64 {

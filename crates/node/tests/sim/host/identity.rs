@@ -6,7 +6,7 @@ use cluster::{Member, Members, NodeUrl};
 use node::{MemoryParts, NodeConfig, Resources, SweepSizes};
 use std::time::Duration;
 
-/// How far clocks may be apart.
+/// How far clocks may be apart in most worlds.
 pub(crate) const CLOCK_DRIFT_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// The folder of the store on the disk of each host.
@@ -52,11 +52,15 @@ pub(super) fn config(number: HostNumber, scenario: &Scenario) -> NodeConfig {
     let mut config = NodeConfig::new(members, FOLDER);
     config.timeout = scenario.timeout;
     config.disk_reserve_bytes = DISK_RESERVE_BYTES;
-    config.clock_drift_max = CLOCK_DRIFT_MAX;
+    config.clock_drift_max = scenario.clock_drift_max;
     config.durability = scenario.durability;
     config.hint_bytes_max = scenario.hint_bytes_max;
     config.hint_age_max = scenario.hint_age_max;
     config.sweep_interval = scenario.sweep_interval;
+    if let Some(forgetting) = scenario.forgetting {
+        config.grace = forgetting.grace;
+        config.full_sweep_interval = Some(forgetting.full_sweep_interval);
+    }
     config.sweep_sizes = SweepSizes {
         // The store is read in batches of so many bytes, which must not hold many keys.
         range_bytes: scenario.range_keys * 64,

@@ -30,7 +30,7 @@ use cluster::sweep::PassKind;
 use lsm::disk::FaultyDisk;
 use lsm::{Disk, Executor, MemoryDisk};
 use node::simulation::SimulatedNode;
-use node::{NodeConfig, OpenError, Resources, Seams};
+use node::{ForgettingStatus, NodeConfig, OpenError, Resources, Seams};
 use peer::Transport;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -407,6 +407,23 @@ impl Host {
         match &state.process {
             Some(process) => process.node.engine().get(&key_bytes(key)),
             None => Ok(None),
+        }
+    }
+
+    /// What the process knows of forgetting; `None` if none runs.
+    pub(crate) fn forgetting(&self) -> Option<ForgettingStatus> {
+        let state = self.state.borrow();
+        Some(state.process.as_ref()?.node.forgetting())
+    }
+
+    /// Merges all tables of the store, if a process runs that is not frozen.
+    pub(crate) fn compact(&self) {
+        let state = self.state.borrow();
+        if let Some(process) = state.process.as_ref().filter(|_| state.freezes == 0) {
+            let _attribution = log::attribute_to(self.number);
+            let compacted = process.node.engine().compact();
+            self.trace
+                .note(format_args!("host {} compacts: {compacted:?}", self.number));
         }
     }
 

@@ -10,6 +10,7 @@ mod kinds;
 pub(crate) use kinds::{FaultKind, Loss};
 
 use crate::dice::Dice;
+use crate::host::CLOCK_DRIFT_MAX;
 use lsm::Durability;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -42,6 +43,15 @@ pub(crate) enum Pairs {
     Majorities,
     /// Any allowed pair.
     Any,
+}
+
+/// How the nodes forget their dead. In other worlds the grace is far longer than the world.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Forgetting {
+    /// The grace.
+    pub(crate) grace: Duration,
+    /// How often the nodes compare everything.
+    pub(crate) full_sweep_interval: Duration,
 }
 
 /// The parameters of a world.
@@ -87,6 +97,10 @@ pub(crate) struct Scenario {
     pub(crate) sweep_interval: Option<Duration>,
     /// The keys of a range of a sweep.
     pub(crate) range_keys: usize,
+    /// How the nodes forget their dead, if they do while the world lasts.
+    pub(crate) forgetting: Option<Forgetting>,
+    /// How far clocks may be apart.
+    pub(crate) clock_drift_max: Duration,
     /// The kinds of faults.
     pub(crate) faults: Vec<FaultKind>,
     /// The only host whose clock may be wrong beyond the bound.
@@ -108,10 +122,12 @@ impl Scenario {
         let loss = *dice.pick(&Loss::ALL);
         match dice.below(100) {
             0..30 => any_fault.without_faults(dice),
-            30..40 => any_fault.with_one_unavailable(dice),
-            40..69 => any_fault.with_loss(loss, dice),
-            69..78 => any_fault.with_many_sweeps(dice),
-            78..86 => any_fault.with_cut_sweeps(dice),
+            30..39 => any_fault.with_one_unavailable(dice),
+            39..62 => any_fault.with_loss(loss, dice),
+            62..69 => any_fault.with_many_sweeps(dice),
+            69..76 => any_fault.with_cut_sweeps(dice),
+            76..86 => any_fault.with_forgetting(dice),
+            86..90 => any_fault.with_loss(loss, dice).with_forgetting(dice),
             _ => any_fault,
         }
     }
@@ -172,6 +188,8 @@ impl Scenario {
                 Some(Duration::from_secs(5)),
             ]),
             range_keys: *dice.pick(&[4, 16 << 10]),
+            forgetting: None,
+            clock_drift_max: CLOCK_DRIFT_MAX,
             faults,
             far_host: dice.place(nodes),
             loss: None,
@@ -293,6 +311,55 @@ impl Scenario {
         }
     }
 
+    /// Full sweeps at short intervals raise the forget bound again and again, and the stores
+    /// are compacted often. Most keys are quiet for longer than the grace after a delete,
+    /// so a value that comes back is not overwritten at once. Between faults there is
+    /// time for a sweep.
+    fn with_forgetting(mut self, dice: &Dice) -> Self {
+        let seconds = Duration::from_secs;
+        if self.loss.is_none() {
+            self.faults.retain(|_| dice.percent(40));
+            self.durability = *dice.pick(&[
+                Durability::Sync,
+                Durability::Sync,
+                Durability::Os,
+                Durability::Interval(Duration::from_millis(200)),
+            ]);
+        }
+        // Many short ranges would take longer than the pause between two sweeps.
+        let (keys, range_keys) = *dice.pick(&[(12, 4), (12, 16 << 10), (40, 10), (100, 16 << 10)]);
+        Self {
+            runtimes: 1,
+            clients: *dice.pick(&[2, 4]),
+            keys,
+            range_keys,
+            // One `from` for all: a read that has to put a version on more replicas than it
+            // was written for is refused below the forget bound.
+            pairs: match dice.percent(70) || self.nodes > 4 {
+                true => Pairs::Quorum,
+                false => one_pair_of(dice.within(&(2..=self.nodes as u64)), dice),
+            },
+            pause_ms: dice.pick(&[20..=150, 40..=300]).clone(),
+            ttl_percent: *dice.pick(&[0, 0, 40]),
+            timeout: Duration::from_millis(*dice.pick(&[300, 1_000])),
+            delay_ms: dice.pick(&[0..=1, 1..=10]).clone(),
+            skew_ms_max: *dice.pick(&[0, 100, 400]),
+            hint_age_max: seconds(1),
+            sweep_interval: Some(seconds(2)),
+            forgetting: Some(Forgetting {
+                grace: seconds(*dice.pick(&[3, 3, 5])),
+                full_sweep_interval: seconds(*dice.pick(&[1, 2])),
+            }),
+            clock_drift_max: seconds(1),
+            fault_gap_ms: dice.pick(&[500..=2_000, 2_000..=5_000]).clone(),
+            fault_ms: 200..=6_000,
+            span: self
+                .span
+                .max(Duration::from_millis(dice.within(&(14_000..=20_000)))),
+            ..self
+        }
+    }
+
     /// Quorums of all nodes. Now and then one node is unavailable, for long enough that the
     /// others notice.
     fn with_one_unavailable(self, dice: &Dice) -> Self {
@@ -325,6 +392,11 @@ fn one_pair(nodes: u64, dice: &Dice) -> Pairs {
         true => nodes,
         false => dice.within(&(1..=nodes)),
     };
+    one_pair_of(from, dice)
+}
+
+/// One pair with this `from`. Any two requests with it overlap.
+fn one_pair_of(from: u64, dice: &Dice) -> Pairs {
     let ack = match dice.percent(70) {
         true => from / 2 + 1,
         false => dice.within(&(from / 2 + 1..=from)),

@@ -7,6 +7,7 @@
 //! everywhere, and `timeline` checks that requests succeeded while one host was
 //! unavailable. `report` collects what they found.
 
+mod forgetting;
 mod quiescence;
 #[cfg(test)]
 mod races;
@@ -28,7 +29,7 @@ use crate::scenario::{Scenario, ScenarioKind};
 use crate::trace::Trace;
 use crate::value;
 use crate::workload;
-use base::Clock;
+use base::{Clock, Timestamp};
 use checker::{Action, History, OperationId, Outcome, Request};
 use cluster::Placement;
 use std::cell::{Cell, RefCell};
@@ -76,6 +77,8 @@ pub(crate) struct World {
     /// When the first copy was taken of folders that were all replaced by their copies, and
     /// when they were replaced.
     restored: Cell<Option<(Instant, Instant)>>,
+    /// The greatest forget bound that any node has had, and how often it has risen.
+    forgotten: Cell<(Timestamp, usize)>,
     /// When operations ran, and when hosts were unavailable.
     pub(crate) timeline: RefCell<Timeline>,
     placement: Placement,
@@ -151,6 +154,7 @@ impl World {
             trace,
             lost: Cell::new(None),
             restored: Cell::new(None),
+            forgotten: Cell::default(),
             history: RefCell::default(),
             versions: RefCell::default(),
             value_dice: dice.fork(),
@@ -257,9 +261,23 @@ impl World {
         self.history
             .borrow_mut()
             .complete(id, outcome, host.clock.unix_ms());
+        self.history.borrow_mut().ended_below(id, self.forgotten());
         self.timeline.borrow_mut().completed(id);
         self.trace.note(format_args!("tell #{} {outcome}", id.0));
         Some(outcome)
+    }
+
+    /// The greatest forget bound that any node has had so far.
+    fn forgotten(&self) -> Timestamp {
+        let known = self.hosts.iter().filter_map(|host| host.forgetting());
+        let greatest = known.map(|known| known.greatest).max();
+        let (before, rises) = self.forgotten.get();
+        if let Some(greatest) = greatest.filter(|greatest| *greatest > before) {
+            self.trace
+                .note(format_args!("the forget bound is {greatest}"));
+            self.forgotten.set((greatest, rises + 1));
+        }
+        self.forgotten.get().0
     }
 
     /// Inspects the stores now and then.

@@ -79,7 +79,13 @@ impl World {
         let all = self.scenario.nodes as u8;
         self.read_all(all, None, dice).await?;
         sleep(REPAIRING).await;
-        self.agree(&self.copies_of_all_keys()?)
+        self.agree(&self.copies_of_all_keys()?)?;
+        if let Some(forgetting) = self.scenario.forgetting {
+            self.forget(forgetting).await?;
+            self.read_all(all, None, dice).await?;
+            self.agree(&self.copies_of_all_keys()?)?;
+        }
+        Ok(())
     }
 
     /// Gives the nodes time to compare everything, where they do, and demands

@@ -2,7 +2,7 @@
 
 use super::World;
 use crate::dice::Dice;
-use crate::host::{Copy, Crash, Host, key_bytes};
+use crate::host::{CLOCK_DRIFT_MAX, Copy, Crash, Host, key_bytes};
 use crate::scenario::Scenario;
 use base::{Entry, Expiry, Timestamp};
 use checker::{Action, Outcome, Request};
@@ -34,6 +34,8 @@ fn calm() -> Scenario {
         durability: Durability::Sync,
         sweep_interval: None,
         range_keys: 16 << 10,
+        forgetting: None,
+        clock_drift_max: CLOCK_DRIFT_MAX,
         faults: Vec::new(),
         loss: None,
         ..Scenario::new(&Dice::new(SEED))

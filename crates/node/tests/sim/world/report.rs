@@ -23,6 +23,8 @@ pub(crate) struct Report {
     pub(crate) answered: usize,
     /// How many operations had too few replicas.
     pub(crate) not_enough: usize,
+    /// How often the forget bound has risen; `None` if no node forgets.
+    pub(crate) forgotten: Option<usize>,
     /// For how many keys linearizability was checked.
     pub(crate) keys_judged: usize,
     /// For how many of them the search gave up.
@@ -87,6 +89,7 @@ pub(super) fn of(world: &World, seed: u64) -> Report {
             matches!(outcome, Outcome::Written { .. } | Outcome::Found { .. })
         }),
         not_enough: count(|outcome| matches!(outcome, Outcome::NotEnough { .. })),
+        forgotten: world.scenario.forgetting.map(|_| world.forgotten.get().1),
         keys_judged,
         keys_undecided,
         headline: failures

@@ -68,6 +68,11 @@ impl World {
             else {
                 continue;
             };
+            if version < self.forgotten() {
+                // It may have been dead, or the tombstone that replaced it is gone. What
+                // must be there is checked at the end.
+                continue;
+            }
             let places = key_copies
                 .places
                 .iter()
@@ -114,6 +119,7 @@ impl World {
                 };
                 let told = self.timeline.borrow().completed_at(id);
                 if told.is_some_and(|told| told < lost)
+                    && version >= self.forgotten()
                     && let Ok(held) = self.hosts[number].held(key)
                     && held.as_ref().map(Entry::timestamp) < Some(version)
                 {
@@ -199,13 +205,17 @@ impl World {
             let entries = key_copies
                 .places
                 .iter()
-                .filter_map(|(_, entry)| entry.as_ref());
+                .filter_map(|(_, entry)| self.not_forgotten(entry));
             let Some(newest) = entries.max_by(|one, other| one.rank().cmp(&other.rank())) else {
                 continue;
             };
             let copies = usize::from(newest.copies());
+            let is_equal = |entry: &Option<Entry>| {
+                let entry = self.not_forgotten(entry);
+                entry.is_some_and(|entry| self.is_the_same(entry, newest))
+            };
             let mut places = key_copies.places.iter().take(copies);
-            if places.any(|(_, entry)| entry.as_ref() != Some(newest)) {
+            if places.any(|(_, entry)| !is_equal(entry)) {
                 return Err(format!(
                     "the replicas of key {} differ, {copies} of which must agree:\n{}",
                     key_copies.key,
@@ -218,7 +228,18 @@ impl World {
 }
 
 impl KeyCopies {
-    fn describe(&self) -> String {
+    /// The number of the key.
+    pub(super) fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// All copies.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.places.iter().filter_map(|(_, entry)| entry.as_ref())
+    }
+
+    /// What each node has, a line each.
+    pub(super) fn describe(&self) -> String {
         let lines = self.places.iter().map(|(node, entry)| match entry {
             None => format!("  node {node}: nothing"),
             Some(entry) => format!(

@@ -1,0 +1,83 @@
+//! What must be true of forgetting: once all is healed the forget bound rises above everything
+//! that is dead, and then no tombstone is left. What was deleted does not come back: reads
+//! check that all the time, and once more at the end.
+
+use super::World;
+use super::stores::KeyCopies;
+use crate::scenario::Forgetting;
+use base::{Clock, Entry, Kind, Timestamp};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How long the forget bound may take to rise above a timestamp, besides the grace: until
+/// the slowest clock is there, and some full sweeps have ended.
+const RISING: Duration = Duration::from_secs(40);
+
+/// How often to look.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+
+impl World {
+    /// Waits until the forget bound is above all tombstones, has every store compacted, and
+    /// demands that none is left.
+    pub(super) async fn forget(&self, forgetting: Forgetting) -> Result<(), String> {
+        let began = Instant::now();
+        let copies = self.copies_of_all_keys()?;
+        let dead = copies.iter().flat_map(KeyCopies::entries);
+        let dead = dead.filter(|entry| entry.kind() == Kind::Tombstone);
+        let newest = dead.map(Entry::timestamp).max();
+        let newest = newest.unwrap_or(Timestamp::ZERO);
+        while let Some(host) = self.hosts.iter().find(|host| {
+            let known = host.forgetting();
+            known.is_none_or(|known| known.forgotten <= newest)
+        }) {
+            if began.elapsed() > forgetting.grace + RISING {
+                return Err(format!(
+                    "the forget bound of node {} does not rise above {newest}: {:?}",
+                    host.number(),
+                    self.hosts
+                        .iter()
+                        .map(|host| host.forgetting())
+                        .collect::<Vec<_>>()
+                ));
+            }
+            sleep(LOOK_PERIOD).await;
+        }
+        let _greatest = self.forgotten();
+        self.trace
+            .note(format_args!("all tombstones are forgotten"));
+        for host in &self.hosts {
+            host.compact();
+        }
+        for key_copies in self.copies_of_all_keys()? {
+            let mut entries = key_copies.entries();
+            if entries.any(|entry| entry.kind() == Kind::Tombstone) {
+                return Err(format!(
+                    "a tombstone below the forget bound is left of key {}:\n{}",
+                    key_copies.key(),
+                    key_copies.describe()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// A copy, unless it is dead below the forget bound: another node may have dropped it.
+    pub(super) fn not_forgotten<'a>(&self, entry: &'a Option<Entry>) -> Option<&'a Entry> {
+        let forgotten = self.forgotten();
+        let is_forgotten = |entry: &Entry| entry.timestamp() < forgotten && self.is_dead(entry);
+        entry.as_ref().filter(|entry| !is_forgotten(entry))
+    }
+
+    /// Whether two copies are the same version: compaction turns one that has expired long
+    /// ago into a tombstone.
+    pub(super) fn is_the_same(&self, one: &Entry, other: &Entry) -> bool {
+        let are_dead = || self.is_dead(one) && self.is_dead(other);
+        one == other || one.timestamp() == other.timestamp() && are_dead()
+    }
+
+    /// Whether a copy is a tombstone, or has expired by every clock.
+    fn is_dead(&self, entry: &Entry) -> bool {
+        let clocks = self.hosts.iter().map(|host| host.clock.unix_ms());
+        entry.kind() == Kind::Tombstone || !entry.is_live(clocks.min().unwrap_or(0))
+    }
+}
